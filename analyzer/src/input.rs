@@ -1,0 +1,141 @@
+//! Everything that is not deterministic, in the order in which the pipeline sees it.
+//! A live session feeds these to the pipeline and to the tape; a tape gives them back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Plan, Probe};
+use crate::wire::{FileId, RawRecord};
+
+/// One step of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The first one.
+    Start(Box<Start>),
+    /// What is known of a process: when it is first watched, and again after exec.
+    Process(Box<ProcessFacts>),
+    /// Probes that are attached from here on (more may follow when libraries are loaded).
+    Plan(Box<Plan>),
+    /// One record of a ring, in the sequencer's order.
+    Record(RawRecord),
+    /// The same, but it came after later records had been given out (see `sequencer`).
+    LateRecord(RawRecord),
+    /// Records that did not fit into a ring.
+    Loss(Loss),
+    /// The clock, a few times a second.
+    Tick {
+        /// CLOCK_MONOTONIC.
+        time_ns: u64,
+    },
+    /// Names of code places. Not part of any decision: only for people's eyes.
+    Symbols(Vec<Symbol>),
+    /// The last one of a session that ended well.
+    End(End),
+}
+
+/// How a session began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Version of dmscope that recorded.
+    pub dmscope_version: String,
+    /// Node name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CLOCK_MONOTONIC at the start.
+    pub time_ns: u64,
+    /// Wall clock at the start, seconds since 1970.
+    pub wall_clock_s: u64,
+    /// The job watched, for people: launcher's command line.
+    pub job: String,
+    /// Whether the job was started under dmscope (true) or attached to (false).
+    pub launched: bool,
+}
+
+/// What `/proc` says of one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessFacts {
+    /// In the initial pid namespace.
+    pub pid: u32,
+    /// As the process itself and its siblings see it (same as `pid` outside containers).
+    pub namespace_pid: u32,
+    /// Inode of its pid namespace: `namespace_pid` is unique within it.
+    pub pid_namespace: u64,
+    /// Rank in MPI_COMM_WORLD, from the environment.
+    pub rank: Option<u32>,
+    /// Size of MPI_COMM_WORLD, from the environment.
+    pub size: Option<u32>,
+    /// Path of the program.
+    pub exe: String,
+    /// Mappings, in order of address.
+    pub mappings: Vec<Mapping>,
+    /// CLOCK_MONOTONIC when they were read: older records are from before.
+    pub time_ns: u64,
+}
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Where `start` is in the file.
+    pub offset_bytes: u64,
+    /// The file; inode 0: none.
+    pub file: FileId,
+    /// Mapped MAP_SHARED: other processes see what is written here.
+    pub shared: bool,
+    /// Executable.
+    pub exec: bool,
+    /// Name as in `/proc/PID/maps` (path, `[heap]`, `[stack]`, empty).
+    pub name: String,
+}
+
+/// Records of one process that were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The process.
+    pub pid: u32,
+    /// They were lost after this, CLOCK_MONOTONIC …
+    pub from_ns: u64,
+    /// … and before this.
+    pub to_ns: u64,
+    /// Lost records of copies and calls.
+    pub movements: u64,
+    /// Lost records of allocations, mappings and process life: what the process's memory
+    /// looks like is not known from here on.
+    pub state: u64,
+}
+
+/// The name of a place in code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symbol {
+    /// The file that holds the code.
+    pub file: FileId,
+    /// Offset in that file.
+    pub offset_bytes: u64,
+    /// Function, demangled; innermost inlined function first.
+    pub frames: Vec<Frame>,
+}
+
+/// One function of a [`Symbol`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Function name.
+    pub function: String,
+    /// Source file, if there is debug information.
+    pub source: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// For people: job ended, interrupted, duration over, …
+    pub reason: String,
+    /// What was tried and did not attach.
+    pub failed_probes: Vec<Probe>,
+}

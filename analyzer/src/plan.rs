@@ -1,0 +1,108 @@
+//! The probe plan: which places of which files are watched, and why there.
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::FileId;
+
+/// Probes by file, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Files that the probes and code addresses belong to.
+    pub files: Vec<PlannedFile>,
+    /// What is watched.
+    pub probes: Vec<Probe>,
+    /// What is not, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A program or library.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFile {
+    /// Who it is.
+    pub id: FileId,
+    /// Path as the job sees it.
+    pub path: String,
+    /// Hexadecimal GNU build id, if it has one.
+    pub build_id: Option<String>,
+    /// Why its copies are watched (or none are).
+    pub role: String,
+}
+
+/// One place that is watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// What records call it; unique in a session, from 1.
+    pub id: u32,
+    /// The file it is in.
+    pub file: FileId,
+    /// Offset of the probed instruction in the file.
+    pub offset_bytes: u64,
+    /// Offset that names the place for people: the call instruction of a copy, the function's start of a call.
+    pub site_offset_bytes: u64,
+    /// What it watches.
+    pub class: ProbeClass,
+    /// Function of the library that it watches (`memcpy`, `MPI_Send`, `malloc`, …).
+    pub function: String,
+    /// How the kernel runs the displaced instruction.
+    pub place: Place,
+    /// Bytes pushed onto the stack between the function's entry and the place:
+    /// the return address is at rsp + this (entry probes).
+    pub stack_bytes: u32,
+    /// Why here.
+    pub reason: String,
+}
+
+/// What a probe watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeClass {
+    /// Call site (or cheap place) of memcpy and its like.
+    Copy,
+    /// Entry of a function that packs a derived datatype.
+    Pack,
+    /// Entry of a function that unpacks one.
+    Unpack,
+    /// MPI entry point.
+    Call,
+    /// Place that a polling call reaches only when its answer is yes.
+    PollSuccess,
+    /// Polling call without such a place: entry and return, the flag is read by the kernel part.
+    PollReturn,
+    /// Entry and return of malloc and its like.
+    Alloc,
+    /// Entry of free.
+    Free,
+}
+
+/// How the kernel runs the instruction under a probe: what a hit costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A five-byte nop (newer kernels turn the trap into a system call).
+    Nop5,
+    /// Any other nop.
+    Nop,
+    /// `push`.
+    Push,
+    /// `call rel32`.
+    Call,
+    /// `jmp rel`.
+    Jump,
+    /// A conditional jump.
+    ConditionalJump,
+    /// Run out of line, one step: about sixteen times as dear.
+    SingleStep,
+}
+
+/// Something that is not watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The file it is in.
+    pub file: FileId,
+    /// Where, if it is one place.
+    pub offset_bytes: Option<u64>,
+    /// What it is.
+    pub what: String,
+    /// Why it is left out.
+    pub reason: String,
+}

@@ -1,0 +1,331 @@
+//! What the BPF programs write: the Rust side of `tracer-ebpf/src/bpf/wire.h`.
+//!
+//! A record is a whole number of 64-bit words. [`RawRecord`] carries the words as they
+//! came, so that the tape keeps even what this version cannot read; [`Record::decode`]
+//! gives them names.
+
+/// Most words that a record of this version has.
+pub const MAX_WORDS: usize = 10;
+/// Words of the header that every record starts with.
+pub const HEADER_WORDS: usize = 3;
+
+/// A record as the kernel wrote it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RawRecord {
+    words: [u64; MAX_WORDS],
+    len: u8,
+}
+
+impl RawRecord {
+    /// Takes the words of one record; `None` if there are too few for a header or too many.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        if !(HEADER_WORDS..=MAX_WORDS).contains(&words.len()) {
+            return None;
+        }
+        let mut all = [0; MAX_WORDS];
+        all[..words.len()].copy_from_slice(words);
+        Some(Self { words: all, len: words.len() as u8 })
+    }
+
+    /// Takes the bytes of one record as they lie in a ring (native byte order).
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() || !(HEADER_WORDS..=MAX_WORDS).contains(&chunks.len()) {
+            return None;
+        }
+        let mut words = [0; MAX_WORDS];
+        for (word, chunk) in words.iter_mut().zip(chunks) {
+            *word = u64::from_ne_bytes(*chunk);
+        }
+        Some(Self { words, len: chunks.len() as u8 })
+    }
+
+    /// The words, header first.
+    pub fn words(&self) -> &[u64] {
+        &self.words[..usize::from(self.len)]
+    }
+
+    /// When it happened, CLOCK_MONOTONIC.
+    pub fn time_ns(&self) -> u64 {
+        self.words[0]
+    }
+
+    /// The process (thread group id in the initial pid namespace).
+    pub fn pid(&self) -> u32 {
+        self.words[1] as u32
+    }
+}
+
+impl std::fmt::Debug for RawRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match Record::decode(self) {
+            Ok(record) => record.fmt(f),
+            Err(_) => f.debug_tuple("RawRecord").field(&self.words()).finish(),
+        }
+    }
+}
+
+/// What every record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Thread group id in the initial pid namespace.
+    pub pid: u32,
+    /// Thread id in the initial pid namespace.
+    pub tid: u32,
+    /// Probe in the plan that wrote it; 0 for events that come from the kernel itself.
+    pub probe: u32,
+}
+
+/// The outermost MPI call that the thread was in; all zero if none is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallContext {
+    /// Return address of the call in the process's space; 0: outside MPI, or not known.
+    pub return_address: u64,
+    /// Probe id of the MPI entry point.
+    pub probe: u32,
+    /// How many MPI calls the thread had made by then.
+    pub serial: u32,
+}
+
+/// One record, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who and when.
+    pub header: Header,
+    /// What.
+    pub body: Body,
+}
+
+/// What a record tells. Addresses are of the process's own address space unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Body {
+    /// A memory copy, seen just before it runs.
+    Copy { dst: u64, src: u64, len_bytes: u64, context: CallContext },
+    /// A pack (`unpack` false: the source is the non-contiguous side) or unpack of a derived
+    /// datatype. The address of the non-contiguous side is the user's buffer argument.
+    /// `segments` 0: not known, at least two.
+    Pack { dst: u64, src: u64, len_bytes: u64, segments: u64, unpack: bool, context: CallContext },
+    /// One segment of a `process_vm_readv` (`write` false: remote is the source) or `writev`.
+    /// `remote_pid` is as the caller named it, in its own pid namespace.
+    Cross {
+        local: u64,
+        remote: u64,
+        len_bytes: u64,
+        remote_pid: u32,
+        segment: u32,
+        write: bool,
+        context: CallContext,
+    },
+    /// Entry into an MPI call.
+    Call { return_address: u64, args: [u64; 6], nested: bool },
+    /// A polling MPI call answered yes.
+    Done,
+    /// A heap block. `old` ≠ 0: realloc gave that one back.
+    Alloc { addr: u64, size_bytes: u64, old: u64, caller: u64 },
+    /// A heap block given back.
+    Free { addr: u64, caller: u64 },
+    /// A new mapping.
+    Map {
+        addr: u64,
+        len_bytes: u64,
+        offset_bytes: u64,
+        file: FileId,
+        shared: bool,
+        exec: bool,
+        has_file: bool,
+    },
+    /// A range no longer mapped.
+    Unmap { addr: u64, len_bytes: u64 },
+    /// A child process.
+    Fork { child: u32 },
+    /// The process runs another program now: its address space is new.
+    Exec,
+    /// The process ended; status as wait(2) gives it.
+    Exit { status: u32 },
+}
+
+/// A file of this machine, however it is called and mounted.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub struct FileId {
+    /// Kernel's internal device number: major << 20 | minor.
+    pub dev: u32,
+    /// Inode number.
+    pub inode: u64,
+}
+
+/// Why a record could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Written by a newer version, or damaged.
+    #[error("unknown record kind {0}")]
+    UnknownKind(u16),
+    /// Not as long as its kind says.
+    #[error("a record of kind {kind} has {words} words")]
+    WrongLength {
+        /// The kind.
+        kind: u16,
+        /// The words that came.
+        words: u8,
+    },
+}
+
+/// Numbers of `enum dms_kind`.
+pub mod kind {
+    #![allow(missing_docs)]
+    pub const COPY: u16 = 1;
+    pub const PACK: u16 = 2;
+    pub const CROSS: u16 = 3;
+    pub const CALL: u16 = 4;
+    pub const DONE: u16 = 5;
+    pub const ALLOC: u16 = 6;
+    pub const FREE: u16 = 7;
+    pub const MAP: u16 = 8;
+    pub const UNMAP: u16 = 9;
+    pub const FORK: u16 = 10;
+    pub const EXEC: u16 = 11;
+    pub const EXIT: u16 = 12;
+}
+
+const MAP_SHARED: u32 = 1;
+const MAP_EXEC: u32 = 2;
+const MAP_FILE: u32 = 4;
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+fn join(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl Record {
+    /// Gives names to the words.
+    ///
+    /// # Errors
+    /// An unknown kind, or a length that is not the kind's.
+    pub fn decode(raw: &RawRecord) -> Result<Self, WireError> {
+        let w = &raw.words;
+        let header = Header { time_ns: w[0], pid: low(w[1]), tid: high(w[1]), probe: high(w[2]) };
+        let kind = w[2] as u16;
+        let flag = w[2] >> 16 & 1 == 1;
+        let context = || CallContext { return_address: w[6], probe: low(w[7]), serial: high(w[7]) };
+        let (words, body) = match kind {
+            kind::COPY => (8, Body::Copy { dst: w[3], src: w[4], len_bytes: w[5], context: context() }),
+            kind::PACK => (
+                9,
+                Body::Pack {
+                    dst: w[3],
+                    src: w[4],
+                    len_bytes: w[5],
+                    segments: w[8],
+                    unpack: flag,
+                    context: context(),
+                },
+            ),
+            kind::CROSS => (
+                9,
+                Body::Cross {
+                    local: w[3],
+                    remote: w[4],
+                    len_bytes: w[5],
+                    remote_pid: low(w[8]),
+                    segment: high(w[8]),
+                    write: flag,
+                    context: context(),
+                },
+            ),
+            kind::CALL => (
+                10,
+                Body::Call { return_address: w[3], args: [w[4], w[5], w[6], w[7], w[8], w[9]], nested: flag },
+            ),
+            kind::DONE => (3, Body::Done),
+            kind::ALLOC => (7, Body::Alloc { addr: w[3], size_bytes: w[4], old: w[5], caller: w[6] }),
+            kind::FREE => (5, Body::Free { addr: w[3], caller: w[4] }),
+            kind::MAP => {
+                let flags = high(w[7]);
+                (
+                    8,
+                    Body::Map {
+                        addr: w[3],
+                        len_bytes: w[4],
+                        offset_bytes: w[5],
+                        file: FileId { dev: low(w[7]), inode: w[6] },
+                        shared: flags & MAP_SHARED != 0,
+                        exec: flags & MAP_EXEC != 0,
+                        has_file: flags & MAP_FILE != 0,
+                    },
+                )
+            }
+            kind::UNMAP => (5, Body::Unmap { addr: w[3], len_bytes: w[4] }),
+            kind::FORK => (4, Body::Fork { child: low(w[3]) }),
+            kind::EXEC => (4, Body::Exec),
+            kind::EXIT => (4, Body::Exit { status: low(w[3]) }),
+            other => return Err(WireError::UnknownKind(other)),
+        };
+        if raw.len != words {
+            return Err(WireError::WrongLength { kind, words: raw.len });
+        }
+        Ok(Self { header, body })
+    }
+
+    /// The words that [`Record::decode`] reads: for tests and generated tapes.
+    pub fn encode(&self) -> RawRecord {
+        let (kind, flag, rest): (u16, bool, Vec<u64>) = match self.body {
+            Body::Copy { dst, src, len_bytes, context: c } => {
+                (kind::COPY, false, vec![dst, src, len_bytes, c.return_address, join(c.probe, c.serial)])
+            }
+            Body::Pack { dst, src, len_bytes, segments, unpack, context: c } => (
+                kind::PACK,
+                unpack,
+                vec![dst, src, len_bytes, c.return_address, join(c.probe, c.serial), segments],
+            ),
+            Body::Cross { local, remote, len_bytes, remote_pid, segment, write, context: c } => (
+                kind::CROSS,
+                write,
+                vec![
+                    local,
+                    remote,
+                    len_bytes,
+                    c.return_address,
+                    join(c.probe, c.serial),
+                    join(remote_pid, segment),
+                ],
+            ),
+            Body::Call { return_address, args, nested } => {
+                (kind::CALL, nested, std::iter::once(return_address).chain(args).collect())
+            }
+            Body::Done => (kind::DONE, false, vec![]),
+            Body::Alloc { addr, size_bytes, old, caller } => {
+                (kind::ALLOC, false, vec![addr, size_bytes, old, caller])
+            }
+            Body::Free { addr, caller } => (kind::FREE, false, vec![addr, caller]),
+            Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
+                let flags = if shared { MAP_SHARED } else { 0 }
+                    | if exec { MAP_EXEC } else { 0 }
+                    | if has_file { MAP_FILE } else { 0 };
+                (kind::MAP, false, vec![addr, len_bytes, offset_bytes, file.inode, join(file.dev, flags)])
+            }
+            Body::Unmap { addr, len_bytes } => (kind::UNMAP, false, vec![addr, len_bytes]),
+            Body::Fork { child } => (kind::FORK, false, vec![u64::from(child)]),
+            Body::Exec => (kind::EXEC, false, vec![0]),
+            Body::Exit { status } => (kind::EXIT, false, vec![u64::from(status)]),
+        };
+        let h = self.header;
+        let mut words = vec![
+            h.time_ns,
+            join(h.pid, h.tid),
+            u64::from(kind) | u64::from(flag) << 16 | u64::from(h.probe) << 32,
+        ];
+        words.extend(rest);
+        RawRecord::from_words(&words).expect("every kind fits into MAX_WORDS")
+    }
+}

@@ -1,0 +1,1 @@
+//! Helpers of the live tests: real MPI jobs, real probes.

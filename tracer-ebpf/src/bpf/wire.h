@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * What the BPF programs write into the rings. Every record is a whole number of
+ * 64-bit words with no implicit padding (ring memory is not zeroed). The Rust side
+ * of this file is analyzer/src/wire.rs; a test compares sizes and offsets of both.
+ */
+#ifndef DMSCOPE_WIRE_H
+#define DMSCOPE_WIRE_H
+
+enum dms_kind {
+	DMS_COPY = 1,	/* a memory copy, seen just before it runs */
+	DMS_PACK = 2,	/* a pack or unpack of a derived datatype, seen at its entry */
+	DMS_CROSS = 3,	/* process_vm_readv/writev, seen at its return, one record a segment */
+	DMS_CALL = 4,	/* an MPI call, seen at its entry */
+	DMS_DONE = 5,	/* a polling MPI call that answered yes */
+	DMS_ALLOC = 6,	/* a heap block, seen when the allocator returns it */
+	DMS_FREE = 7,	/* a heap block, seen when it is given back */
+	DMS_MAP = 8,	/* a new mapping, seen when it exists */
+	DMS_UNMAP = 9,	/* an address range that is no longer mapped */
+	DMS_FORK = 10,	/* a new process */
+	DMS_EXEC = 11,	/* a process replaced its program */
+	DMS_EXIT = 12,	/* a process (not a mere thread) ended */
+};
+
+/* dms_header.flags */
+enum {
+	DMS_PACK_UNPACK = 1,	/* PACK: the destination is the non-contiguous side */
+	DMS_CROSS_WRITE = 1,	/* CROSS: writev, the remote side is the destination */
+	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
+};
+
+/* dms_map.flags */
+enum {
+	DMS_MAP_SHARED = 1,
+	DMS_MAP_EXEC = 2,
+	DMS_MAP_FILE = 4,
+};
+
+struct dms_header {
+	__u64 time_ns;	/* CLOCK_MONOTONIC */
+	__u32 pid;	/* thread group id in the initial pid namespace */
+	__u32 tid;
+	__u16 kind;
+	__u16 flags;
+	__u32 probe;	/* id in the plan; 0: none (kernel events) */
+};
+
+/* The outermost MPI call that the thread is in; all zero if none is known. */
+struct dms_context {
+	__u64 call_return;	/* return address of the call, user space */
+	__u32 call_probe;	/* probe id of the entry point */
+	__u32 call_serial;	/* calls of this thread so far */
+};
+
+struct dms_copy {	/* COPY */
+	struct dms_header h;
+	__u64 dst;
+	__u64 src;
+	__u64 len_bytes;
+	struct dms_context ctx;
+};
+
+struct dms_pack {	/* PACK */
+	struct dms_header h;
+	__u64 dst;
+	__u64 src;
+	__u64 len_bytes;	/* at most this many bytes are moved */
+	struct dms_context ctx;
+	__u64 segments;		/* 0: not known, at least two */
+};
+
+struct dms_cross {	/* CROSS */
+	struct dms_header h;
+	__u64 local;
+	__u64 remote;
+	__u64 len_bytes;
+	struct dms_context ctx;
+	__u32 remote_pid;	/* as the caller named it, in its own pid namespace */
+	__u32 segment;		/* 0, 1, … within one system call */
+};
+
+struct dms_call {	/* CALL */
+	struct dms_header h;
+	__u64 call_return;
+	__u64 args[6];
+};
+
+struct dms_alloc {	/* ALLOC */
+	struct dms_header h;
+	__u64 addr;
+	__u64 size_bytes;
+	__u64 old;		/* realloc: the block it replaces */
+	__u64 caller;		/* return address */
+};
+
+struct dms_free {	/* FREE */
+	struct dms_header h;
+	__u64 addr;
+	__u64 caller;
+};
+
+struct dms_map {	/* MAP */
+	struct dms_header h;
+	__u64 addr;
+	__u64 len_bytes;
+	__u64 offset_bytes;	/* in the file */
+	__u64 inode;
+	__u32 dev;		/* new-style encoding: major << 20 | minor */
+	__u32 flags;
+};
+
+struct dms_unmap {	/* UNMAP */
+	struct dms_header h;
+	__u64 addr;
+	__u64 len_bytes;
+};
+
+struct dms_life {	/* FORK: the child's pid; EXIT: the status as wait() gives it; EXEC: 0 */
+	struct dms_header h;
+	__u64 value;
+};
+
+#endif
