@@ -48,6 +48,11 @@ pub struct Probe {
     /// Bytes pushed onto the stack between the function's entry and the place:
     /// the return address is at rsp + this (entry probes).
     pub stack_bytes: u32,
+    /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
+    /// argument) the pointer to the user's buffer is. PollReturn: which argument (from 0) points to the
+    /// answer. Else 0.
+    #[serde(default)]
+    pub argument: u64,
     /// Why here.
     pub reason: String,
 }
