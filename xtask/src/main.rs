@@ -1,1 +1,53 @@
-fn main() {}
+//! The project's chores, run as `cargo xtask COMMAND`.
+
+mod check;
+mod jobs;
+mod packages;
+mod process;
+mod project_files;
+mod setup;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  setup    install the Debian packages that building and testing need
+  jobs     build the test jobs for both MPI libraries
+  check    format, lints, rules of the workspace
+  test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
+";
+
+/// Exit status of a wrong command line or of an environment that lacks something.
+const USAGE_OR_ENVIRONMENT: u8 = 2;
+
+fn main() -> ExitCode {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    match run(&command.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &[&str]) -> Result<ExitCode> {
+    match command {
+        ["setup"] => setup::run(),
+        ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
+        ["check"] => check::run().map(|()| ExitCode::SUCCESS),
+        ["test"] => test::run(),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => {
+            eprint!("{HELP}");
+            Ok(ExitCode::from(USAGE_OR_ENVIRONMENT))
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The Debian packages that building and testing need.
+
+/// One package and what it is for.
+pub struct Package {
+    /// Name in Debian and Ubuntu.
+    pub name: &'static str,
+    /// What fails without it.
+    pub reason: &'static str,
+}
+
+const fn package(name: &'static str, reason: &'static str) -> Package {
+    Package { name, reason }
+}
+
+/// All packages, in the order in which a reader would ask for them.
+pub const PACKAGES: &[Package] = &[
+    package("clang-19", "compiles the BPF programs"),
+    package("gcc", "compiles libbpf and the test jobs"),
+    package("libc6-dev", "headers of the C library"),
+    package("make", "builds libbpf and the test jobs"),
+    package("pkg-config", "finds libelf and zlib"),
+    package("libelf-dev", "libbpf reads ELF files with it"),
+    package("zlib1g-dev", "libbpf reads compressed sections with it"),
+    package(
+        "binutils",
+        "tests look at the jobs' machine code with objdump; strip makes their stripped copies",
+    ),
+    package("openmpi-bin", "runs the test jobs: Open MPI"),
+    package("libopenmpi-dev", "builds the test jobs: Open MPI"),
+    package("mpich", "runs the test jobs: MPICH"),
+    package("libmpich-dev", "builds the test jobs: MPICH"),
+    package("hpcc", "a job from outside: the HPC Challenge benchmark"),
+    package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),
+    package("lammps", "a job from outside: molecular dynamics"),
+    package("python3-mpi4py", "a job from outside: MPI from Python"),
+    package("procps", "tests look at the jobs' processes"),
+    package("tmux", "tests of the live view need a terminal"),
+];
