@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * MPI calls. A polling call is seen where it succeeds: at a place that it reaches only
+ * then, or, where the code has none, at its return with its flag set.
+ */
+#ifndef DMSCOPE_CALLS_H
+#define DMSCOPE_CALLS_H
+
+SEC("uprobe.multi")
+int dms_call(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 return_slot, return_address;
+	struct dms_call *r;
+	struct thread *th;
+	struct target *t;
+	bool outermost;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t)
+		return 0;
+	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
+	return_address = read_word(return_slot);
+	th = current_thread(true);
+	outermost = !th || enter_call(th, return_slot, return_address, cookie_probe(cookie));
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return 0;
+	r->call_return = return_address;
+	r->args[0] = PT_REGS_PARM1(ctx);
+	r->args[1] = PT_REGS_PARM2(ctx);
+	r->args[2] = PT_REGS_PARM3(ctx);
+	r->args[3] = PT_REGS_PARM4(ctx);
+	r->args[4] = PT_REGS_PARM5(ctx);
+	r->args[5] = PT_REGS_PARM6(ctx);
+	fill_header(&r->h, DMS_CALL, outermost ? 0 : DMS_CALL_NESTED, cookie_probe(cookie));
+	submit(r);
+	return 0;
+}
+
+static __always_inline int poll_done(__u32 probe)
+{
+	struct dms_header *r;
+	struct target *t;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t)
+		return 0;
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return 0;
+	fill_header(r, DMS_DONE, 0, probe);
+	submit(r);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int dms_poll_success(struct pt_regs *ctx)
+{
+	return poll_done(cookie_probe(bpf_get_attach_cookie(ctx)));
+}
+
+/* The argument of the probe says which parameter is the flag (or the count of completions). */
+static __always_inline bool poll_enter(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	struct thread *th;
+	__u64 flag;
+	__u32 tgid;
+
+	if (!current_target(&tgid))
+		return false;
+	th = current_thread(true);
+	if (!th)
+		return false;
+	switch (cookie_argument(cookie)) {
+	case 1: flag = PT_REGS_PARM2(ctx); break;
+	case 2: flag = PT_REGS_PARM3(ctx); break;
+	default: flag = PT_REGS_PARM4(ctx); break;
+	}
+	th->poll_flag = flag;
+	enter_call(th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie));
+	return true;
+}
+
+static __always_inline int poll_return(struct pt_regs *ctx)
+{
+	struct thread *th = current_thread(false);
+	int flag = 0;
+
+	if (!th || !th->poll_flag)
+		return 0;
+	bpf_probe_read_user(&flag, sizeof(flag), (void *)th->poll_flag);
+	th->poll_flag = 0;
+	return flag > 0 ? poll_done(cookie_probe(bpf_get_attach_cookie(ctx))) : 0;
+}
+
+SEC("uprobe.session")
+int dms_poll_session(struct pt_regs *ctx)
+{
+	if (bpf_session_is_return())
+		return poll_return(ctx);
+	return poll_enter(ctx) ? 0 : 1;
+}
+
+SEC("uprobe.multi")
+int dms_poll_entry(struct pt_regs *ctx)
+{
+	poll_enter(ctx);
+	return 0;
+}
+
+SEC("uretprobe.multi")
+int dms_poll_exit(struct pt_regs *ctx)
+{
+	return poll_return(ctx);
+}
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * What all programs share: who is watched, where records go, what is lost, and which
+ * MPI call a thread is in.
+ */
+#ifndef DMSCOPE_COMMON_H
+#define DMSCOPE_COMMON_H
+
+/* As many processes can be watched at once; each has a ring and a slot of counters. */
+#define MAX_SLOTS 256
+/* Code ranges of a process whose allocations count as "its own". */
+#define MAX_OWN 8
+#define PAGE_SIZE 4096
+
+struct code_range {
+	__u64 start;
+	__u64 end;
+};
+
+/* A watched process. */
+struct target {
+	__u32 slot;
+	__u32 owns;	/* used entries of own */
+	struct code_range own[MAX_OWN];
+};
+
+/* One cache line a slot, so that processes do not share any. */
+struct slot_counters {
+	__u64 seen;		/* records written */
+	__u64 lost_movements;
+	__u64 lost_state;	/* records without which the process's memory is not known */
+	__u64 unused[5];
+} __attribute__((aligned(64)));
+
+struct slot_counters counters[MAX_SLOTS];
+
+/* Set before load. */
+const volatile __u64 alloc_min_bytes = 4096;
+/* Movements fill a ring up to here; the rest is for state records, which must not be lost. */
+const volatile __u64 movement_limit_bytes = ~0ULL;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct target);
+} targets SEC(".maps");
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, PAGE_SIZE);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+/* What is known of a thread between two probes. */
+struct thread {
+	__u64 call_sp;		/* where the return address of its MPI call lies */
+	__u64 call_return;
+	__u32 call_probe;
+	__u32 call_serial;
+	__u64 alloc_size_bytes;	/* of the allocation it is in */
+	__u64 alloc_old;
+	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
+	__u64 poll_flag;	/* of the polling call it is in */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* What a probe's cookie says; the user side packs it in attach. */
+static __always_inline __u32 cookie_probe(__u64 cookie) { return (__u32)cookie; }
+static __always_inline __u32 cookie_stack_bytes(__u64 cookie) { return (cookie >> 32) & 0xffff; }
+static __always_inline __u32 cookie_argument(__u64 cookie) { return cookie >> 48; }
+
+static __always_inline struct target *current_target(__u32 *tgid)
+{
+	*tgid = bpf_get_current_pid_tgid() >> 32;
+	return bpf_map_lookup_elem(&targets, tgid);
+}
+
+static __always_inline struct thread *current_thread(bool create)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0,
+				    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+static __always_inline __u64 read_word(__u64 address)
+{
+	__u64 word = 0;
+
+	bpf_probe_read_user(&word, sizeof(word), (void *)address);
+	return word;
+}
+
+static __always_inline struct slot_counters *slot_counters(struct target *t)
+{
+	return &counters[t->slot & (MAX_SLOTS - 1)];
+}
+
+static __always_inline void count_lost(struct target *t, bool state)
+{
+	struct slot_counters *c = slot_counters(t);
+
+	__sync_fetch_and_add(state ? &c->lost_state : &c->lost_movements, 1);
+}
+
+/* Room for one record in the ring of the process, or a counted loss. */
+static __always_inline void *reserve(struct target *t, __u64 size, bool state)
+{
+	__u32 slot = t->slot;
+	void *ring = bpf_map_lookup_elem(&rings, &slot);
+	void *record;
+
+	if (!ring) {
+		count_lost(t, state);
+		return NULL;
+	}
+	if (!state && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > movement_limit_bytes) {
+		count_lost(t, state);
+		return NULL;
+	}
+	record = bpf_ringbuf_reserve(ring, size, 0);
+	if (!record) {
+		count_lost(t, state);
+		return NULL;
+	}
+	__sync_fetch_and_add(&slot_counters(t)->seen, 1);
+	return record;
+}
+
+/* The reader looks by itself, often enough: waking it costs the job more. */
+static __always_inline void submit(void *record)
+{
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+}
+
+/* Last, just before submit: so records of one ring are nearly in order of time. */
+static __always_inline void fill_header(struct dms_header *h, __u16 kind, __u16 flags, __u32 probe)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	h->time_ns = bpf_ktime_get_ns();
+	h->pid = id >> 32;
+	h->tid = (__u32)id;
+	h->kind = kind;
+	h->flags = flags;
+	h->probe = probe;
+}
+
+/*
+ * The MPI call that the thread is in, known from its entry alone: as long as the call has
+ * not returned, its return address is still where it was pushed, and the stack is deeper.
+ */
+static __always_inline bool in_call(struct thread *th, __u64 sp)
+{
+	return th && th->call_probe && sp < th->call_sp && read_word(th->call_sp) == th->call_return;
+}
+
+static __always_inline void fill_context(struct dms_context *c, __u64 sp)
+{
+	struct thread *th = current_thread(false);
+
+	if (in_call(th, sp)) {
+		c->call_return = th->call_return;
+		c->call_probe = th->call_probe;
+		c->call_serial = th->call_serial;
+	} else {
+		c->call_return = 0;
+		c->call_probe = 0;
+		c->call_serial = 0;
+	}
+}
+
+/* Notes the entry into an MPI call; false if the thread is in one already. */
+static __always_inline bool enter_call(struct thread *th, __u64 return_slot, __u64 return_address, __u32 probe)
+{
+	if (in_call(th, return_slot))
+		return false;
+	th->call_sp = return_slot;
+	th->call_return = return_address;
+	th->call_probe = probe;
+	th->call_serial++;
+	return true;
+}
+
+#endif

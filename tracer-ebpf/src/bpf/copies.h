@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * Memory copies and packs of derived datatypes.
+ */
+#ifndef DMSCOPE_COPIES_H
+#define DMSCOPE_COPIES_H
+
+/* At a place where rdi, rsi, rdx are those of memcpy, memmove, mempcpy or a checked form. */
+SEC("uprobe.multi")
+int dms_copy(struct pt_regs *ctx)
+{
+	__u32 tgid;
+	struct target *t = current_target(&tgid);
+	struct dms_copy *r;
+
+	if (!t)
+		return 0;
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return 0;
+	r->dst = PT_REGS_PARM1(ctx);
+	r->src = PT_REGS_PARM2(ctx);
+	r->len_bytes = PT_REGS_PARM3(ctx);
+	fill_context(&r->ctx, PT_REGS_SP(ctx));
+	fill_header(&r->h, DMS_COPY, 0, cookie_probe(bpf_get_attach_cookie(ctx)));
+	submit(r);
+	return 0;
+}
+
+struct user_iovec {
+	__u64 base;
+	__u64 len_bytes;
+};
+
+/*
+ * Open MPI: advance(convertor, iov, &count, &bytes). The first iovec is the contiguous
+ * side; the user's buffer stands in the convertor, at an offset found at attach.
+ */
+static __always_inline int pack(struct pt_regs *ctx, bool unpack)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	struct user_iovec iov = {};
+	struct dms_pack *r;
+	struct target *t;
+	__u64 user;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t)
+		return 0;
+	bpf_probe_read_user(&iov, sizeof(iov), (void *)PT_REGS_PARM2(ctx));
+	user = read_word(PT_REGS_PARM1(ctx) + cookie_argument(cookie));
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return 0;
+	r->dst = unpack ? user : iov.base;
+	r->src = unpack ? iov.base : user;
+	r->len_bytes = iov.len_bytes;
+	r->segments = 0;
+	fill_context(&r->ctx, PT_REGS_SP(ctx));
+	fill_header(&r->h, DMS_PACK, unpack ? DMS_PACK_UNPACK : 0, cookie_probe(cookie));
+	submit(r);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int dms_pack(struct pt_regs *ctx)
+{
+	return pack(ctx, false);
+}
+
+SEC("uprobe.multi")
+int dms_unpack(struct pt_regs *ctx)
+{
+	return pack(ctx, true);
+}
+
+#endif

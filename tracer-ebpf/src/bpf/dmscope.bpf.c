@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * The BPF programs of dmscope: one generic program per class of probe; the cookie of a
+ * probe says which one was hit. They decide nothing but what a record needs.
+ */
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernel.h"
+
+#ifndef __TARGET_ARCH_x86
+#define __TARGET_ARCH_x86
+#endif
+#define __VMLINUX_H__ /* registers are named as in the kernel's own pt_regs */
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "wire.h"
+#include "common.h"
+#include "copies.h"
+
+bool bpf_session_is_return(void) __ksym __weak;
+
+#include "calls.h"
+#include "heap.h"
+#include "memory.h"
+#include "life.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * The few kernel structures that are read, as CO-RE declarations: the loader finds
+ * where the fields are in the running kernel.
+ */
+#ifndef DMSCOPE_KERNEL_H
+#define DMSCOPE_KERNEL_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
+	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int exit_code;
+	struct signal_struct *signal;
+	struct task_struct *group_leader;
+};
+
+struct linux_binprm;
+
+#pragma clang attribute pop
+
+/* vm_flags */
+#define VM_EXEC 0x00000004
+#define VM_SHARED 0x00000008
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * Processes: children of watched ones are watched too, from their first instruction.
+ */
+#ifndef DMSCOPE_LIFE_H
+#define DMSCOPE_LIFE_H
+
+static __always_inline void life(struct target *t, __u16 kind, __u64 value)
+{
+	struct dms_life *r;
+
+	r = reserve(t, sizeof(*r), true);
+	if (!r)
+		return;
+	r->value = value;
+	fill_header(&r->h, kind, 0, 0);
+	submit(r);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
+	struct target *t;
+
+	if (parent_tgid == child_tgid)
+		return 0;
+	t = bpf_map_lookup_elem(&targets, &parent_tgid);
+	if (!t)
+		return 0;
+	/* It shares the parent's ring until the user side gives it one. */
+	bpf_map_update_elem(&targets, &child_tgid, t, BPF_ANY);
+	life(t, DMS_FORK, child_tgid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *bprm)
+{
+	__u32 tgid;
+	struct target *t = current_target(&tgid);
+
+	if (t)
+		life(t, DMS_EXEC, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(dms_exit, struct task_struct *p)
+{
+	__u32 tgid;
+	struct target *t = current_target(&tgid);
+
+	/* Only the last thread of the process ends it. */
+	if (!t || p->signal->live.counter)
+		return 0;
+	life(t, DMS_EXIT, p->exit_code);
+	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
+ *
+ * System calls that move data between processes or change what is mapped where, seen at
+ * their return. Two ways in: a trampoline per call (costs nothing to other calls), or, for
+ * kernels without them, the common exit of all system calls.
+ */
+#ifndef DMSCOPE_MEMORY_H
+#define DMSCOPE_MEMORY_H
+
+#define CROSS_SEGMENTS 32
+#define MAX_ERRNO 4095
+
+static __always_inline bool failed(long ret)
+{
+	return ret < 0 && ret >= -MAX_ERRNO;
+}
+
+struct found_area {
+	struct dms_map *r;
+};
+
+static long describe_area(struct task_struct *task, struct vm_area_struct *vma, void *data)
+{
+	struct found_area *found = data;
+	struct dms_map *r = found->r;
+	struct file *file = vma->vm_file;
+
+	if (!r->len_bytes)
+		r->len_bytes = vma->vm_end - r->addr;
+	r->flags = (vma->vm_flags & VM_SHARED ? DMS_MAP_SHARED : 0) |
+		   (vma->vm_flags & VM_EXEC ? DMS_MAP_EXEC : 0);
+	if (file) {
+		r->flags |= DMS_MAP_FILE;
+		r->inode = BPF_CORE_READ(file, f_inode, i_ino);
+		r->dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+		r->offset_bytes = (vma->vm_pgoff << 12) + (r->addr - vma->vm_start);
+	}
+	return 0;
+}
+
+static __always_inline void mapped(__u64 address, __u64 len_bytes)
+{
+	struct dms_map description = { .addr = address, .len_bytes = len_bytes };
+	struct found_area found = { .r = &description };
+	struct dms_map *r;
+	struct target *t;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t)
+		return;
+	bpf_find_vma(bpf_get_current_task_btf(), address, describe_area, &found, 0);
+	r = reserve(t, sizeof(*r), true);
+	if (!r)
+		return;
+	__builtin_memcpy(r, &description, sizeof(*r));
+	fill_header(&r->h, DMS_MAP, 0, 0);
+	submit(r);
+}
+
+static __always_inline void unmapped(__u64 address, __u64 len_bytes)
+{
+	struct dms_unmap *r;
+	struct target *t;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t)
+		return;
+	r = reserve(t, sizeof(*r), true);
+	if (!r)
+		return;
+	r->addr = address;
+	r->len_bytes = len_bytes;
+	fill_header(&r->h, DMS_UNMAP, 0, 0);
+	submit(r);
+}
+
+struct user_segments {
+	struct user_iovec iov;	/* what is left of the current one */
+	__u64 next;		/* address of the next */
+	__u64 left;		/* how many are left */
+};
+
+static __always_inline void refill(struct user_segments *s)
+{
+	if (s->iov.len_bytes || !s->left)
+		return;
+	if (bpf_probe_read_user(&s->iov, sizeof(s->iov), (void *)s->next))
+		s->iov.len_bytes = 0;
+	s->next += sizeof(s->iov);
+	s->left--;
+}
+
+static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
+{
+	struct user_segments local = { .next = regs->si, .left = regs->dx };
+	struct user_segments remote = { .next = regs->r10, .left = regs->r8 };
+	__u64 sp = regs->sp;
+	__u64 moved = ret, n;
+	struct dms_cross *r;
+	struct target *t;
+	__u32 tgid, i;
+
+	if (ret <= 0)
+		return;
+	t = current_target(&tgid);
+	if (!t)
+		return;
+	for (i = 0; i < CROSS_SEGMENTS && moved; i++) {
+		refill(&local);
+		refill(&remote);
+		n = local.iov.len_bytes < remote.iov.len_bytes ? local.iov.len_bytes : remote.iov.len_bytes;
+		if (n > moved)
+			n = moved;
+		if (!n)
+			continue; /* an empty iovec */
+		r = reserve(t, sizeof(*r), false);
+		if (r) {
+			r->local = local.iov.base;
+			r->remote = remote.iov.base;
+			r->len_bytes = n;
+			r->remote_pid = regs->di;
+			r->segment = i;
+			fill_context(&r->ctx, sp);
+			fill_header(&r->h, DMS_CROSS, write ? DMS_CROSS_WRITE : 0, 0);
+			submit(r);
+		}
+		local.iov.base += n;
+		local.iov.len_bytes -= n;
+		remote.iov.base += n;
+		remote.iov.len_bytes -= n;
+		moved -= n;
+	}
+	if (moved)
+		count_lost(t, false); /* more segments than one call of this program can follow */
+}
+
+static __always_inline void system_call_returned(long number, struct pt_regs *regs, long ret)
+{
+	if (failed(ret))
+		return;
+	switch (number) {
+	case 9: /* mmap */
+		mapped(ret, regs->si);
+		break;
+	case 11: /* munmap */
+		unmapped(regs->di, regs->si);
+		break;
+	case 25: /* mremap */
+		unmapped(regs->di, regs->si);
+		mapped(ret, regs->dx);
+		break;
+	case 30: /* shmat: the length is that of the area */
+		mapped(ret, 0);
+		break;
+	case 310:
+		crossed(regs, ret, false);
+		break;
+	case 311:
+		crossed(regs, ret, true);
+		break;
+	}
+}
+
+#define TRAMPOLINE(name, number)                                                    \
+	SEC("fexit/__x64_sys_" #name)                                               \
+	int BPF_PROG(dms_##name, struct pt_regs *regs, long ret)                    \
+	{                                                                           \
+		system_call_returned(number, regs, ret);                            \
+		return 0;                                                           \
+	}
+
+TRAMPOLINE(mmap, 9)
+TRAMPOLINE(munmap, 11)
+TRAMPOLINE(mremap, 25)
+TRAMPOLINE(shmat, 30)
+TRAMPOLINE(process_vm_readv, 310)
+TRAMPOLINE(process_vm_writev, 311)
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(dms_sys_exit, struct pt_regs *regs, long ret)
+{
+	system_call_returned(regs->orig_ax, regs, ret);
+	return 0;
+}
+
+#endif
