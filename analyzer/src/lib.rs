@@ -9,4 +9,5 @@
 
 pub mod input;
 pub mod plan;
+pub mod sequencer;
 pub mod wire;
