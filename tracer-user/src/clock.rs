@@ -1,0 +1,14 @@
+//! The clocks, read in one place.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of the records.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Seconds since 1970.
+pub fn wall_clock_s() -> u64 {
+    clock_gettime(ClockId::Realtime).tv_sec as u64
+}

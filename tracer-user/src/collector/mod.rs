@@ -1,0 +1,176 @@
+//! From rings to the session: one thread that only copies.
+//!
+//! It looks at all rings, again and again (every millisecond while records come, ever less
+//! often while none do), and hands over what it found as a [`Round`]. It never waits for the
+//! session: when too much is under way, it leaves records in their rings; a full ring drops
+//! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
+//! in a blocked job.
+
+mod reader;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use analyzer::wire::RawRecord;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::clock::monotonic_ns;
+use crate::kernel::{Counters, Ring, SlotCounters};
+use reader::RingReader;
+
+/// Records that may wait for the session, all rings together.
+const MAX_WAITING_RECORDS: usize = 1 << 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+const IDLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// What was found in one look at all rings.
+pub struct Round {
+    /// CLOCK_MONOTONIC before the look: every older record is in this round or an earlier one.
+    pub begin_ns: u64,
+    /// CLOCK_MONOTONIC after it.
+    pub end_ns: u64,
+    /// Records by slot, in the order of their ring.
+    pub records: Vec<(u32, Vec<RawRecord>)>,
+    /// Counters by slot, read after the rings: what was lost before any of these records is in them.
+    pub counters: Vec<(u32, SlotCounters)>,
+    /// Bytes that are no record of this version.
+    pub unreadable: u64,
+}
+
+/// The reading thread.
+pub struct Collector {
+    rounds: Receiver<Round>,
+    new_rings: Sender<Ring>,
+    waiting: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Collector {
+    /// Starts the thread on the given CPUs (empty: wherever the scheduler likes).
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub fn start(counters: Arc<Counters>, cpus: Vec<u32>) -> std::io::Result<Self> {
+        let (round_sender, rounds) = unbounded();
+        let (new_rings, ring_receiver) = unbounded();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let link = Link {
+            rounds: round_sender,
+            new_rings: ring_receiver,
+            waiting: Arc::clone(&waiting),
+            stop: Arc::clone(&stop),
+            counters,
+        };
+        let thread = std::thread::Builder::new().name("dms-rings".into()).spawn(move || {
+            crate::cpus::stay_on(&cpus);
+            Worker { link, readers: Vec::new() }.run();
+        })?;
+        Ok(Self { rounds, new_rings, waiting, stop, thread: Some(thread) })
+    }
+
+    /// Reads this ring too, from now on.
+    pub fn add(&self, ring: Ring) {
+        // The thread ends only with self.
+        let _ = self.new_rings.send(ring);
+    }
+
+    /// The next round, if one comes in time.
+    pub fn next(&self, timeout: Duration) -> Option<Round> {
+        let round = self.rounds.recv_timeout(timeout).ok()?;
+        self.waiting.fetch_sub(round.record_count(), Ordering::Relaxed);
+        Some(round)
+    }
+
+    /// Looks a last time, ends the thread, and gives what is left.
+    pub fn finish(&mut self) -> Vec<Round> {
+        self.stop.store(true, Ordering::Release);
+        let mut rest = Vec::new();
+        while let Ok(round) = self.rounds.recv() {
+            self.waiting.fetch_sub(round.record_count(), Ordering::Relaxed);
+            rest.push(round);
+        }
+        self.join();
+        rest
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.join();
+    }
+}
+
+impl Round {
+    fn record_count(&self) -> usize {
+        self.records.iter().map(|(_, records)| records.len()).sum()
+    }
+}
+
+/// What the thread shares with the rest.
+struct Link {
+    rounds: Sender<Round>,
+    new_rings: Receiver<Ring>,
+    waiting: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    counters: Arc<Counters>,
+}
+
+struct Worker {
+    link: Link,
+    readers: Vec<RingReader>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut pause = BUSY_PAUSE;
+        loop {
+            let last = self.link.stop.load(Ordering::Acquire);
+            while let Ok(ring) = self.link.new_rings.try_recv() {
+                // A ring that cannot be mapped fills up: its loss is counted like any other.
+                self.readers.extend(RingReader::new(ring).ok());
+            }
+            let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
+                let round = self.look();
+                let found = round.record_count();
+                self.link.waiting.fetch_add(found, Ordering::Relaxed);
+                if self.link.rounds.send(round).is_err() {
+                    return;
+                }
+                found
+            } else {
+                0
+            };
+            if last {
+                return;
+            }
+            pause = if found > 0 { BUSY_PAUSE } else { (pause * 2).min(IDLE_PAUSE) };
+            std::thread::sleep(pause);
+        }
+    }
+
+    fn look(&mut self) -> Round {
+        let begin_ns = monotonic_ns();
+        let mut unreadable = 0;
+        let mut records = Vec::new();
+        for reader in &mut self.readers {
+            let (found, bad) = reader.take();
+            unreadable += bad;
+            if !found.is_empty() {
+                records.push((reader.slot(), found));
+            }
+        }
+        let counters = self.readers.iter().map(|r| (r.slot(), self.link.counters.read(r.slot()))).collect();
+        Round { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }
+    }
+}

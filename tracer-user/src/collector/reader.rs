@@ -1,0 +1,55 @@
+//! Reading one ring.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use analyzer::wire::RawRecord;
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+
+use crate::kernel::Ring;
+
+/// Records of one look at one ring; what is beyond waits for the next.
+const MAX_TAKEN: usize = 1 << 17;
+
+#[derive(Default)]
+struct Found {
+    records: Vec<RawRecord>,
+    unreadable: u64,
+}
+
+/// One ring and the place that its records are copied to.
+pub(super) struct RingReader {
+    slot: u32,
+    ring: RingBuffer<'static>,
+    found: Rc<RefCell<Found>>,
+}
+
+impl RingReader {
+    pub(super) fn new(ring: Ring) -> Result<Self, libbpf_rs::Error> {
+        let found = Rc::new(RefCell::new(Found::default()));
+        let sink = Rc::clone(&found);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&ring.map, move |bytes| {
+            let mut found = sink.borrow_mut();
+            match RawRecord::from_bytes(bytes) {
+                Some(record) => found.records.push(record),
+                None => found.unreadable += 1,
+            }
+            0
+        })?;
+        // The ring keeps the kernel's map alive through its own mapping.
+        Ok(Self { slot: ring.slot, ring: builder.build()?, found })
+    }
+
+    pub(super) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Copies what is there: the records and how many were none.
+    pub(super) fn take(&mut self) -> (Vec<RawRecord>, u64) {
+        // An error can only come from the callback, and that has none.
+        self.ring.consume_raw_n(MAX_TAKEN);
+        let found = std::mem::take(&mut *self.found.borrow_mut());
+        (found.records, found.unreadable)
+    }
+}

@@ -1,0 +1,150 @@
+//! Attaching: one link per file, program and scope.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::wire::FileId;
+use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
+use tracer_ebpf::DmscopeSkel;
+
+use super::{Attached, Features, KernelError, Scope};
+
+pub(super) fn kernel_events(skel: &DmscopeSkel<'static>, features: &mut Features) -> Result<Vec<Link>, KernelError> {
+    let progs = &skel.progs;
+    let mut links = Vec::new();
+    for program in [&progs.dms_fork, &progs.dms_exec, &progs.dms_exit] {
+        links.push(trace(program)?);
+    }
+    if features.trampolines {
+        let trampolines = [
+            &progs.dms_mmap,
+            &progs.dms_munmap,
+            &progs.dms_mremap,
+            &progs.dms_shmat,
+            &progs.dms_process_vm_readv,
+            &progs.dms_process_vm_writev,
+        ];
+        match trampolines.into_iter().map(trace).collect::<Result<Vec<_>, _>>() {
+            Ok(more) => {
+                links.extend(more);
+                return Ok(links);
+            }
+            Err(_) => features.trampolines = false,
+        }
+    }
+    links.push(trace(&progs.dms_sys_exit)?);
+    Ok(links)
+}
+
+fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
+    program.attach_trace().map_err(|source| KernelError::Refused {
+        what: format!("attaching {}", program.name().to_string_lossy()),
+        source,
+    })
+}
+
+pub(super) fn plan(
+    skel: &DmscopeSkel<'static>,
+    features: Features,
+    plan: &Plan,
+    paths: &HashMap<FileId, PathBuf>,
+    scopes: &dyn Fn(FileId) -> Vec<Scope>,
+) -> (Vec<Link>, Attached) {
+    let mut groups: BTreeMap<(FileId, ProbeClass), Vec<&Probe>> = BTreeMap::new();
+    for probe in &plan.probes {
+        groups.entry((probe.file, probe.class)).or_default().push(probe);
+    }
+    let mut links = Vec::new();
+    let mut attached = Attached::default();
+    for ((file, class), probes) in groups {
+        let Some(path) = paths.get(&file) else {
+            let why = "the file cannot be opened any more".to_owned();
+            attached.failed.extend(probes.into_iter().map(|p| (p.clone(), why.clone())));
+            continue;
+        };
+        for scope in scopes(file) {
+            for (program, returns) in programs(skel, features, class) {
+                let place = Group { program, returns, path, scope };
+                place.attach(&probes, &mut links, &mut attached);
+            }
+        }
+        attached.probes += probes.len();
+    }
+    attached.failed.sort_by_key(|(probe, _)| probe.id);
+    attached.failed.dedup_by_key(|(probe, _)| probe.id);
+    attached.probes = attached.probes.saturating_sub(attached.failed.len());
+    (links, attached)
+}
+
+/// How a program is attached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Returns {
+    No,
+    Only,
+    Session,
+}
+
+fn programs<'a>(
+    skel: &'a DmscopeSkel<'static>,
+    features: Features,
+    class: ProbeClass,
+) -> Vec<(&'a ProgramMut<'static>, Returns)> {
+    let progs = &skel.progs;
+    let entry = |program| vec![(program, Returns::No)];
+    match class {
+        ProbeClass::Copy => entry(&progs.dms_copy),
+        ProbeClass::Pack => entry(&progs.dms_pack),
+        ProbeClass::Unpack => entry(&progs.dms_unpack),
+        ProbeClass::Call => entry(&progs.dms_call),
+        ProbeClass::PollSuccess => entry(&progs.dms_poll_success),
+        ProbeClass::Free => entry(&progs.dms_free),
+        ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, Returns::Session)],
+        ProbeClass::PollReturn => vec![(&progs.dms_poll_entry, Returns::No), (&progs.dms_poll_exit, Returns::Only)],
+        ProbeClass::Alloc if features.sessions => vec![(&progs.dms_alloc_session, Returns::Session)],
+        ProbeClass::Alloc => vec![(&progs.dms_alloc_entry, Returns::No), (&progs.dms_alloc_exit, Returns::Only)],
+    }
+}
+
+/// Probes that one link can hold.
+struct Group<'a> {
+    program: &'a ProgramMut<'static>,
+    returns: Returns,
+    path: &'a Path,
+    scope: Scope,
+}
+
+impl Group<'_> {
+    /// A single bad place refuses a whole link: then halves are tried, down to that place.
+    fn attach(&self, probes: &[&Probe], links: &mut Vec<Link>, attached: &mut Attached) {
+        match self.link(probes) {
+            Ok(link) => links.push(link),
+            Err(error) if probes.len() == 1 => attached.failed.push((probes[0].clone(), error.to_string())),
+            Err(_) => {
+                let (left, right) = probes.split_at(probes.len() / 2);
+                self.attach(left, links, attached);
+                self.attach(right, links, attached);
+            }
+        }
+    }
+
+    fn link(&self, probes: &[&Probe]) -> Result<Link, libbpf_rs::Error> {
+        let options = UprobeMultiOpts {
+            offsets: probes.iter().map(|p| p.offset_bytes as usize).collect(),
+            cookies: probes.iter().map(|p| cookie(p)).collect(),
+            retprobe: self.returns == Returns::Only,
+            session: self.returns == Returns::Session,
+            ..UprobeMultiOpts::default()
+        };
+        let pid = match self.scope {
+            Scope::EveryProcess => -1,
+            Scope::Process(pid) => pid as i32,
+        };
+        self.program.attach_uprobe_multi_with_opts(pid, self.path, "", options)
+    }
+}
+
+/// What the kernel part reads back: see `cookie_*` in `common.h`.
+fn cookie(probe: &Probe) -> u64 {
+    u64::from(probe.id) | u64::from(probe.stack_bytes & 0xffff) << 32 | (probe.argument & 0xffff) << 48
+}

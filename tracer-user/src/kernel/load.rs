@@ -1,0 +1,137 @@
+//! Loading: tries the best form of the programs first, so that a feature counts as present
+//! only if this kernel took it.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use tracer_ebpf::{DmscopeSkel, DmscopeSkelBuilder, OpenDmscopeSkel};
+
+/// What the programs are loaded with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Size of one ring: a power of two of pages.
+    pub ring_bytes: u32,
+    /// Heap blocks from this size on are recorded, whoever asks for them.
+    pub alloc_min_bytes: u64,
+    /// Features to do without although the kernel may have them (for tests).
+    pub without: Features,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false, trampolines: false } }
+    }
+}
+
+/// What the kernel offers beyond what is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Features {
+    /// One program at entry and return that can decline the return (Linux 6.13).
+    pub sessions: bool,
+    /// Single system calls can be seen without touching the others.
+    pub trampolines: bool,
+}
+
+/// Why the kernel would not.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// No right to load or attach.
+    #[error(
+        "the kernel does not let this user load BPF programs ({source}): run dmscope as root \
+         (sudo dmscope …), or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+    )]
+    NoPrivilege {
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// No type information of the running kernel.
+    #[error(
+        "the kernel has no type information (/sys/kernel/btf/vmlinux is missing): dmscope needs a \
+         kernel built with CONFIG_DEBUG_INFO_BTF, as Debian, Ubuntu, RHEL, Fedora and SUSE ship"
+    )]
+    NoBtf,
+    /// Anything else at load.
+    #[error("the kernel did not take the BPF programs: {source}; `dmscope doctor` says what it lacks")]
+    Load {
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// After load.
+    #[error("the kernel refused {what}: {source}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+}
+
+/// Part of a ring that movements leave for state records.
+const STATE_SHARE: u64 = 8;
+
+pub(super) fn load(settings: &Settings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(KernelError::NoBtf);
+    }
+    silence_libbpf();
+    let mut last = None;
+    for sessions in [true, false] {
+        for trampolines in [true, false] {
+            let features = Features { sessions, trampolines };
+            if sessions && settings.without.sessions || trampolines && settings.without.trampolines {
+                continue;
+            }
+            match load_with(settings, features) {
+                Ok(skel) => return Ok((skel, features)),
+                Err(error) if is_permission(&error) => return Err(KernelError::NoPrivilege { source: error }),
+                Err(error) => last = Some(error),
+            }
+        }
+    }
+    Err(KernelError::Load { source: last.expect("at least one form was tried") })
+}
+
+fn is_permission(error: &libbpf_rs::Error) -> bool {
+    error.kind() == libbpf_rs::ErrorKind::PermissionDenied
+}
+
+fn load_with(settings: &Settings, features: Features) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
+    // The skeleton borrows its object; a session loads once and keeps it to its end.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = DmscopeSkelBuilder::default().open(storage)?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.alloc_min_bytes = settings.alloc_min_bytes;
+        rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
+    }
+    choose_programs(&mut open, features);
+    open.load()
+}
+
+fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
+    let progs = &mut open.progs;
+    for program in [&mut progs.dms_alloc_session, &mut progs.dms_poll_session] {
+        program.set_autoload(features.sessions);
+    }
+    for program in
+        [&mut progs.dms_alloc_entry, &mut progs.dms_alloc_exit, &mut progs.dms_poll_entry, &mut progs.dms_poll_exit]
+    {
+        program.set_autoload(!features.sessions);
+    }
+    for program in [
+        &mut progs.dms_mmap,
+        &mut progs.dms_munmap,
+        &mut progs.dms_mremap,
+        &mut progs.dms_shmat,
+        &mut progs.dms_process_vm_readv,
+        &mut progs.dms_process_vm_writev,
+    ] {
+        program.set_autoload(features.trampolines);
+    }
+}
+
+/// libbpf's own messages are for its developers; errors come back as values anyway.
+fn silence_libbpf() {
+    if std::env::var_os("DMSCOPE_LIBBPF_LOG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}

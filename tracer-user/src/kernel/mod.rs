@@ -1,0 +1,151 @@
+//! The one layer that touches the kernel: loads the BPF programs, applies plans, says whom to
+//! watch, and gives out rings and counters. It decides nothing.
+
+mod links;
+mod load;
+mod rings;
+
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use analyzer::plan::{Plan, Probe};
+use analyzer::wire::FileId;
+use libbpf_rs::{Link, MapCore, MapFlags};
+use tracer_ebpf::DmscopeSkel;
+use tracer_ebpf::types;
+
+pub use load::{Features, KernelError, Settings};
+pub use rings::{Counters, Ring, SlotCounters};
+
+/// As many processes can be watched at once.
+pub const MAX_SLOTS: u32 = 256;
+/// Code ranges of a process whose allocations are its own; as many fit.
+pub const MAX_OWN_RANGES: usize = 8;
+
+/// How a file's probes are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One link for whoever runs the file: strangers pay a trap, the job pays least.
+    EveryProcess,
+    /// A link for one process.
+    Process(u32),
+}
+
+/// What happened to the probes of a plan.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// How many are in place.
+    pub probes: usize,
+    /// Which could not be placed, and what the kernel said.
+    pub failed: Vec<(Probe, String)>,
+}
+
+/// The loaded programs and what they are attached to. Dropping it detaches everything.
+pub struct Tracer {
+    /// Never closed: counters and rings of the collector point into it. It ends with the process.
+    skel: ManuallyDrop<DmscopeSkel<'static>>,
+    features: Features,
+    settings: Settings,
+    links: Vec<Link>,
+}
+
+impl Tracer {
+    /// Loads the programs in the best form that this kernel takes.
+    ///
+    /// # Errors
+    /// What is missing, and how to get it.
+    pub fn load(settings: Settings) -> Result<Self, KernelError> {
+        let (skel, features) = load::load(&settings)?;
+        Ok(Self { skel: ManuallyDrop::new(skel), features, settings, links: Vec::new() })
+    }
+
+    /// What this kernel offered.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// Starts to see the system calls and process events of watched processes.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn attach_kernel_events(&mut self) -> Result<(), KernelError> {
+        let links = links::kernel_events(&self.skel, &mut self.features)?;
+        self.links.extend(links);
+        Ok(())
+    }
+
+    /// Puts the probes of a plan in place. `paths` says where each file can be opened.
+    pub fn attach(&mut self, plan: &Plan, paths: &HashMap<FileId, PathBuf>, scopes: &dyn Fn(FileId) -> Vec<Scope>) -> Attached {
+        let (links, attached) = links::plan(&self.skel, self.features, plan, paths, scopes);
+        self.links.extend(links);
+        attached
+    }
+
+    /// Makes the ring of a slot.
+    ///
+    /// # Errors
+    /// No memory, or more slots than there are.
+    pub fn make_ring(&mut self, slot: u32) -> Result<Ring, KernelError> {
+        rings::make(&self.skel, slot, self.settings.ring_bytes)
+    }
+
+    /// The counters of all slots, readable from any thread.
+    pub fn counters(&self) -> Arc<Counters> {
+        rings::counters(&self.skel)
+    }
+
+    /// Watches a process from now on: its records go to the ring of `slot`.
+    ///
+    /// # Errors
+    /// The kernel's refusal (too many watched processes).
+    pub fn watch(&self, pid: u32, slot: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+        let mut own = [types::code_range::default(); MAX_OWN_RANGES];
+        let owns = own_code.len().min(MAX_OWN_RANGES);
+        for (range, &(start, end)) in own.iter_mut().zip(own_code) {
+            *range = types::code_range { start, end };
+        }
+        let target = types::target { slot, owns: owns as u32, own };
+        self.skel
+            .maps
+            .targets
+            .update(&pid.to_ne_bytes(), &target_bytes(&target), MapFlags::ANY)
+            .map_err(|e| KernelError::Refused { what: format!("watching process {pid}"), source: e })
+    }
+
+    /// No longer watches a process.
+    pub fn unwatch(&self, pid: u32) {
+        // It may have ended, which takes it off the list as well.
+        let _ = self.skel.maps.targets.delete(&pid.to_ne_bytes());
+    }
+
+    /// Takes all probes out. The kernel waits for running ones at each link, so links are
+    /// closed side by side.
+    pub fn detach(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        std::thread::scope(|scope| {
+            for link in links {
+                // A thread that cannot be had only makes it slower.
+                let _ = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || drop(link));
+            }
+        });
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+fn target_bytes(target: &types::target) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<types::target>());
+    bytes.extend(target.slot.to_ne_bytes());
+    bytes.extend(target.owns.to_ne_bytes());
+    for range in &target.own {
+        bytes.extend(range.start.to_ne_bytes());
+        bytes.extend(range.end.to_ne_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,76 @@
+//! Rings and counters: what the kernel part writes and the collector reads.
+
+use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use tracer_ebpf::DmscopeSkel;
+use tracer_ebpf::types;
+
+use super::{KernelError, MAX_SLOTS};
+
+/// One ring, not yet read by anyone.
+pub struct Ring {
+    /// Where records of the slot's processes go.
+    pub slot: u32,
+    /// The kernel's ring.
+    pub map: MapHandle,
+}
+
+pub(super) fn make(skel: &DmscopeSkel<'_>, slot: u32, ring_bytes: u32) -> Result<Ring, KernelError> {
+    let refused = |source| KernelError::Refused { what: format!("a ring of {ring_bytes} bytes"), source };
+    // SAFETY: an all-zero bpf_map_create_opts with its size set is libbpf's documented default.
+    let mut options: libbpf_rs::libbpf_sys::bpf_map_create_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as _;
+    let map = MapHandle::create(MapType::RingBuf, Some("dms_ring"), 0, 0, ring_bytes, &options).map_err(refused)?;
+    let fd = map.as_fd().as_raw_fd();
+    skel.maps.rings.update(&slot.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(refused)?;
+    Ok(Ring { slot, map })
+}
+
+/// What a slot counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounters {
+    /// Records written.
+    pub seen: u64,
+    /// Records of movements and calls that found no room.
+    pub lost_movements: u64,
+    /// Records of memory and process life that found no room.
+    pub lost_state: u64,
+}
+
+/// The counters of all slots, shared with the kernel.
+pub struct Counters {
+    first: *const types::slot_counters,
+}
+
+// SAFETY: the memory is mapped for the life of the process (the object is never closed, see
+// `load`), and it is only read, with volatile loads of aligned words that the kernel adds to.
+unsafe impl Send for Counters {}
+// SAFETY: as above.
+unsafe impl Sync for Counters {}
+
+impl Counters {
+    /// The counters of one slot; zero for slots that do not exist.
+    pub fn read(&self, slot: u32) -> SlotCounters {
+        if slot >= MAX_SLOTS {
+            return SlotCounters::default();
+        }
+        // SAFETY: `first` points to MAX_SLOTS entries; see the note on Send.
+        unsafe {
+            let entry = self.first.add(slot as usize);
+            SlotCounters {
+                seen: (&raw const (*entry).seen).read_volatile(),
+                lost_movements: (&raw const (*entry).lost_movements).read_volatile(),
+                lost_state: (&raw const (*entry).lost_state).read_volatile(),
+            }
+        }
+    }
+}
+
+pub(super) fn counters(skel: &DmscopeSkel<'_>) -> Arc<Counters> {
+    let bss = skel.maps.bss_data.as_ref().expect("the object has counters");
+    assert_eq!(bss.counters.len(), MAX_SLOTS as usize, "as many counters as slots");
+    Arc::new(Counters { first: bss.counters.as_ptr() })
+}
