@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 enum { MAX_OPTIONS = 32 };
 
 static struct site *all_sites;
+static bool yields; // --yield
 
 void site_register(struct site *site)
 {
@@ -70,6 +72,7 @@ void job_start(struct job *job, const char *name, int thread_level, int argc, ch
         {"--seconds", OPTION_F64, &job->seconds, "how long the main loop runs, if --iterations is 0"},
         {"--pause-us", OPTION_U64, &job->pause_us, "sleep after each iteration"},
         {"--wait-for", OPTION_TEXT, &wait_for, "nothing moves until this file exists"},
+        {"--yield", OPTION_SET, &yields, "give the core away while waiting for a message"},
     };
     const size_t shared_count = sizeof(shared) / sizeof(shared[0]);
     struct job_option options[MAX_OPTIONS];
@@ -104,6 +107,15 @@ void job_start(struct job *job, const char *name, int thread_level, int argc, ch
         wait_for_file(wait_for);
     MPI_Barrier(MPI_COMM_WORLD);
     job->go_ns = monotonic_ns();
+}
+
+void job_await_message(int source, int tag, MPI_Comm comm)
+{
+    for (int there = 0; yields && !there;) {
+        MPI_Iprobe(source, tag, comm, &there, MPI_STATUS_IGNORE);
+        if (!there)
+            sched_yield();
+    }
 }
 
 static double elapsed_s(const struct job *job)

@@ -66,6 +66,10 @@ void job_report(struct job *job, const char *format, ...) __attribute__((format(
 // Returns the exit status: 0 if no rank saw an error.
 int job_finish(struct job *job, uint64_t errors);
 
+// With --yield: gives the core to others until the message is there, for libraries that would burn it in MPI_Recv
+// although there are more ranks than cores. Without: returns at once.
+void job_await_message(int source, int tag, MPI_Comm comm);
+
 // CLOCK_MONOTONIC, the clock of the tracer's time stamps.
 uint64_t monotonic_ns(void);
 

@@ -37,7 +37,7 @@ int exchange_run(const struct exchange *defaults, int argc, char **argv)
         {"--no-bug", OPTION_CLEAR, &with_fault, "the rare path is right"},
         {"--start-after", OPTION_F64, &start_after_s, "seconds before the rare path is taken for the first time"},
     };
-    struct job job = {.iterations = 20000};
+    struct job job = {.iterations = 50000};
     job_start(&job, exchange.name, MPI_THREAD_SINGLE, argc, argv, own, sizeof(own) / sizeof(own[0]));
     if (exchange.size_bytes == 0 || exchange.size_bytes > msg_max_bytes()) {
         fprintf(stderr, "--size must be 1 to %zu\n", msg_max_bytes());

@@ -105,6 +105,7 @@ void msg_receive(void *buf, size_t len, int source)
 {
     unsigned char *comm_buf = receive_pool + next_receive_buffer++ % COMM_BUFFERS * COMM_BUFFER_BYTES;
     MPI_Status status;
+    job_await_message(source, MPI_ANY_TAG, options.comm);
     COUNTED_RECEIVE("low level receive", comm_buf, COMM_BUFFER_BYTES, source, MPI_ANY_TAG, options.comm, &status);
     received++;
     const unsigned char *data = comm_buf + (status.MPI_TAG == TAG_PIGGYBACK ? sizeof(piggyback_t) : 0);
