@@ -17,11 +17,18 @@ enum { MAX_OPTIONS = 32 };
 static struct site *all_sites;
 static bool yields; // --yield
 
-void site_register(struct site *site)
+static void site_register(struct site *site)
 {
     site->next = __atomic_load_n(&all_sites, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&all_sites, &site->next, site, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
         ;
+}
+
+void site_hit(struct site *site, uint64_t bytes)
+{
+    __atomic_fetch_add(&site->bytes, bytes, __ATOMIC_RELAXED);
+    if (__atomic_fetch_add(&site->calls, 1, __ATOMIC_RELAXED) == 0)
+        site_register(site);
 }
 
 uint64_t monotonic_ns(void)

@@ -20,16 +20,9 @@ struct site {
     struct site *next;    // list of all sites hit so far, newest first
 };
 
-// Adds a site to the list of those that are reported; called once, at a site's first hit.
-void site_register(struct site *site);
-
-// Counts one movement. Safe from several threads.
-static inline void site_hit(struct site *site, uint64_t bytes)
-{
-    __atomic_fetch_add(&site->bytes, bytes, __ATOMIC_RELAXED);
-    if (__atomic_fetch_add(&site->calls, 1, __ATOMIC_RELAXED) == 0)
-        site_register(site);
-}
+// Counts one movement. Safe from several threads. Out of line, so that counting leaves no branch around the movement, which
+// the compiler might make two call sites of.
+void site_hit(struct site *site, uint64_t bytes);
 
 #define COUNT_SITE(kind_, label_, bytes_)                                                                            \
     do {                                                                                                             \

@@ -10,7 +10,7 @@ static void crash(const struct job *job)
     printf("{\"type\":\"crash\",\"rank\":%d,\"pid\":%d,\"iteration\":%lu,\"monotonic_ns\":%lu}\n", job->rank,
            (int)getpid(), (unsigned long)job->finished_iterations, (unsigned long)monotonic_ns());
     fflush(stdout);
-    int *volatile nowhere = NULL;
+    volatile int *volatile nowhere = NULL;
     *nowhere = 1;
 }
 

@@ -1,5 +1,5 @@
 // execer [--exec-when FILE] PROGRAM ARGUMENT...: a rank whose process begins as another program and becomes PROGRAM with
-// execv, when FILE exists. Its process id stays the same.
+// execvp, when FILE exists. Its process id stays the same.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     const struct timespec millisecond = {.tv_nsec = 1000000};
     while (file != NULL && access(file, F_OK) != 0)
         nanosleep(&millisecond, NULL);
-    execv(argv[first], &argv[first]);
+    execvp(argv[first], &argv[first]);
     fprintf(stderr, "execer: %s: %s\n", argv[first], strerror(errno));
     return 2;
 }
