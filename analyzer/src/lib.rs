@@ -10,4 +10,5 @@
 pub mod input;
 pub mod plan;
 pub mod sequencer;
+pub mod tape;
 pub mod wire;

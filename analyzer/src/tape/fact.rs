@@ -1,0 +1,38 @@
+//! What facts frames are made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::input::{End, Input, ProcessFacts, Start};
+use crate::plan::Plan;
+
+/// A fact on its way to the tape.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fact<'a> {
+    Start(&'a Start),
+    Process(&'a ProcessFacts),
+    Plan(&'a Plan),
+    End(&'a End),
+}
+
+/// The same, read back.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReadFact {
+    Start(Box<Start>),
+    Process(Box<ProcessFacts>),
+    Plan(Box<Plan>),
+    End(End),
+}
+
+/// Reads the payload of a facts frame.
+pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
+    let facts: Vec<ReadFact> = serde_json::from_slice(json)?;
+    let input = |fact| match fact {
+        ReadFact::Start(start) => Input::Start(start),
+        ReadFact::Process(process) => Input::Process(process),
+        ReadFact::Plan(plan) => Input::Plan(plan),
+        ReadFact::End(end) => Input::End(end),
+    };
+    Ok(facts.into_iter().map(input).collect())
+}

@@ -1,0 +1,136 @@
+//! Finds the whole frames of a file, whatever else is in it.
+
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+
+use super::frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader};
+
+const READ_BYTES: usize = 256 << 10;
+
+/// The frames of a file, one after the other.
+#[derive(Debug)]
+pub(super) struct Frames<R> {
+    source: R,
+    /// A part of the file that begins at `buffer_at_bytes`.
+    buffer: Vec<u8>,
+    buffer_at_bytes: u64,
+    /// What of the buffer has been used.
+    used: usize,
+    payload: Range<usize>,
+    at_end: bool,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// The next whole frame, if there is one; its payload is [`Frames::payload`].
+    pub header: Option<FrameHeader>,
+    /// Where the search began: bytes before the frame were skipped from here on.
+    pub from_bytes: u64,
+    /// How many were skipped.
+    pub skipped_bytes: u64,
+    /// What was skipped contains a header whose payload goes beyond the end of the file.
+    pub cut: bool,
+}
+
+impl<R: Read> Frames<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self { source, buffer: Vec::new(), buffer_at_bytes: 0, used: 0, payload: 0..0, at_end: false }
+    }
+
+    /// Payload of the frame found last.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.buffer[self.payload.clone()]
+    }
+
+    /// Where in the file the search goes on.
+    pub(super) fn position_bytes(&self) -> u64 {
+        self.buffer_at_bytes + self.used as u64
+    }
+
+    /// The next bytes, fewer at the end of the file; they are not used up.
+    pub(super) fn peek(&mut self, len: usize) -> io::Result<&[u8]> {
+        if self.buffer.len() - self.used < len && !self.at_end {
+            self.fill(len)?;
+        }
+        let unused = &self.buffer[self.used..];
+        Ok(&unused[..len.min(unused.len())])
+    }
+
+    /// Uses up bytes that were peeked.
+    pub(super) fn skip(&mut self, len: usize) {
+        self.used = self.buffer.len().min(self.used + len);
+    }
+
+    /// Searches the next whole frame that begins before `limit_bytes` of the file.
+    pub(super) fn next(&mut self, limit_bytes: u64) -> io::Result<Found> {
+        let from_bytes = self.position_bytes();
+        let mut cut = false;
+        loop {
+            let here = self.position_bytes();
+            let found = |header| Found { header, from_bytes, skipped_bytes: here - from_bytes, cut };
+            if here >= limit_bytes {
+                return Ok(found(None));
+            }
+            let Some(bytes) = self.peek(FRAME_HEADER_BYTES)?.first_chunk() else {
+                return Ok(self.tail(from_bytes, cut));
+            };
+            match FrameHeader::decode(bytes) {
+                Some(header) if self.take_payload(&header)? => return Ok(found(Some(header))),
+                Some(_) => cut |= self.at_end,
+                None => {}
+            }
+            self.skip_to_magic();
+        }
+    }
+
+    /// The last bytes, too few for a header.
+    fn tail(&mut self, from_bytes: u64, cut: bool) -> Found {
+        let rest = &self.buffer[self.used..];
+        let begins_a_frame = rest.starts_with(&FRAME_MAGIC) || FRAME_MAGIC.starts_with(rest);
+        let cut = cut || (!rest.is_empty() && begins_a_frame);
+        self.used = self.buffer.len();
+        Found { header: None, from_bytes, skipped_bytes: self.position_bytes() - from_bytes, cut }
+    }
+
+    /// Uses up the frame, if its payload is all there and its CRC is right.
+    fn take_payload(&mut self, header: &FrameHeader) -> io::Result<bool> {
+        let len = FRAME_HEADER_BYTES + header.compressed_len as usize;
+        let Some(payload) = self.peek(len)?.get(FRAME_HEADER_BYTES..len) else { return Ok(false) };
+        if crc32c::crc32c(payload) != header.payload_crc {
+            return Ok(false);
+        }
+        self.payload = self.used + FRAME_HEADER_BYTES..self.used + len;
+        self.used += len;
+        Ok(true)
+    }
+
+    /// Goes on to the next bytes that could begin a frame, at least by one.
+    fn skip_to_magic(&mut self) {
+        let rest = &self.buffer[self.used + 1..];
+        let magic = rest.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC);
+        self.used += 1 + magic.unwrap_or(rest.len().saturating_sub(FRAME_MAGIC.len() - 1));
+    }
+
+    /// Reads until `len` bytes are there to be peeked. Memory grows with what the file has,
+    /// not with what a header claims.
+    fn fill(&mut self, len: usize) -> io::Result<()> {
+        self.buffer.drain(..self.used);
+        self.buffer_at_bytes += self.used as u64;
+        self.used = 0;
+        self.payload = 0..0;
+        while self.buffer.len() < len && !self.at_end {
+            let filled = self.buffer.len();
+            self.buffer.resize(filled + READ_BYTES, 0);
+            let read = self.source.read(&mut self.buffer[filled..]);
+            self.buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => self.at_end = true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

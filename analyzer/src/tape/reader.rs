@@ -1,0 +1,341 @@
+//! Reads a tape, also a cut or damaged one.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::Read;
+
+use zstd::bulk::Decompressor;
+
+use super::codec::Decoder;
+use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
+use super::frames::{Found, Frames};
+use super::{Cause, Damage, TapeError, Weight, fact};
+use crate::input::{Input, Loss, Symbol};
+
+/// For how many processes losses are told: no node runs more ranks, a hostile tape may name more.
+const MAX_PIDS: usize = 1 << 16;
+
+/// What a tape gives back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// The next input. Inputs that are missing come as [`Input::Loss`], so that a pipeline
+    /// which is given all inputs knows of them.
+    Input(Input),
+    /// Told ahead of the losses that it means: for people.
+    Damage(Damage),
+}
+
+/// Reads the inputs of a tape in order, as an iterator.
+///
+/// Damage does not end it: reading goes on at the next whole frame. After an error
+/// there is nothing more. Memory is bounded whatever the tape claims.
+pub struct Reader<R> {
+    frames: Frames<R>,
+    /// Found already, but not opened.
+    ahead: Option<Found>,
+    decompressor: Decompressor<'static>,
+    decoder: Decoder,
+    content: Content,
+    open_frame: Stretch,
+    /// Bytes since the last good frame that gave nothing.
+    unreadable: Option<Stretch>,
+    /// What the session had up to here, including what is missing.
+    position: Weight,
+    /// Position behind the open frame.
+    frame_end: u64,
+    last_ns: u64,
+    pids: BTreeSet<u32>,
+    losses: VecDeque<Loss>,
+    state: State,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    position_bytes: u64,
+    len_bytes: u64,
+}
+
+/// What is left of the open frame.
+enum Content {
+    /// It is in the decoder.
+    Records,
+    Facts(std::vec::IntoIter<Input>),
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No good frame yet.
+    Fresh,
+    /// In the middle.
+    Running,
+    /// `End` was the last input.
+    Ended,
+    /// Nothing more comes.
+    Done,
+}
+
+impl<R> std::fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// This is not a tape, or not one that this version can read.
+    pub fn new(source: R) -> Result<Self, TapeError> {
+        let mut frames = Frames::new(source);
+        let ahead = begin(&mut frames)?;
+        Ok(Self {
+            frames,
+            ahead,
+            decompressor: Decompressor::new()?,
+            decoder: Decoder::default(),
+            content: Content::Nothing,
+            open_frame: Stretch::default(),
+            unreadable: None,
+            position: Weight::default(),
+            frame_end: 0,
+            last_ns: 0,
+            pids: BTreeSet::new(),
+            losses: VecDeque::new(),
+            state: State::Fresh,
+        })
+    }
+
+    /// Position of the input given last: how many the session had before it.
+    pub fn position(&self) -> u64 {
+        self.position.inputs.saturating_sub(1)
+    }
+
+    /// The next input of the open frame.
+    fn next_input(&mut self) -> Option<Input> {
+        let input = match &mut self.content {
+            Content::Records => self.decoder.next(),
+            Content::Facts(facts) => facts.next().map(Ok),
+            Content::Nothing => return None,
+        };
+        let whole = self.position.inputs >= self.frame_end;
+        match input {
+            Some(Ok(input)) if !whole => {
+                self.note(&input);
+                Some(input)
+            }
+            rest => {
+                if rest.is_some() || !whole {
+                    // The frame is not what its header says: what it lacks shows at the next one.
+                    self.note_unreadable(self.open_frame);
+                }
+                self.close();
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, input: &Input) {
+        self.position = self.position.plus(Weight::of(input));
+        self.state = if matches!(input, Input::End(_)) { State::Ended } else { State::Running };
+        if let Input::Process(process) = input {
+            self.note_pid(process.pid);
+        }
+    }
+
+    fn note_pid(&mut self, pid: u32) {
+        if self.pids.len() < MAX_PIDS {
+            self.pids.insert(pid);
+        }
+    }
+
+    fn close(&mut self) {
+        if matches!(std::mem::replace(&mut self.content, Content::Nothing), Content::Records) {
+            let pids: BTreeSet<u32> = self.decoder.pids().collect();
+            pids.into_iter().for_each(|pid| self.note_pid(pid));
+        }
+    }
+
+    /// Opens the next good frame; gives back what is wrong between it and the one before.
+    fn next_frame(&mut self) -> Result<Option<Damage>, TapeError> {
+        let found = match self.ahead.take() {
+            Some(found) => found,
+            None => self.frames.next(u64::MAX)?,
+        };
+        let skipped = Stretch { position_bytes: found.from_bytes, len_bytes: found.skipped_bytes };
+        if found.skipped_bytes > 0 {
+            self.note_unreadable(skipped);
+        }
+        let Some(header) = found.header else { return self.finish(found.cut) };
+        let position_bytes = found.from_bytes + found.skipped_bytes;
+        let frame = Stretch { position_bytes, len_bytes: self.frames.position_bytes() - position_bytes };
+        let missing = header.before.since(self.position);
+        let (Some(missing), Some(content)) = (missing, self.unpack(&header)) else {
+            self.note_unreadable(frame);
+            return Ok(None);
+        };
+        let damage = self.damage_before(&header, frame, missing);
+        self.content = content;
+        self.open_frame = frame;
+        self.position = header.before;
+        self.frame_end = header.before.inputs.saturating_add(u64::from(header.inputs));
+        self.last_ns = header.last_ns;
+        self.state = State::Running;
+        Ok(damage)
+    }
+
+    /// Decompresses the payload of the frame found last.
+    fn unpack(&mut self, header: &FrameHeader) -> Option<Content> {
+        let buffer = self.decoder.buffer();
+        decompress(&mut self.decompressor, header, self.frames.payload(), buffer)?;
+        match header.kind {
+            RECORDS => self.decoder.open().ok().map(|()| Content::Records),
+            FACTS => fact::read(buffer).ok().map(|facts| Content::Facts(facts.into_iter())),
+            SYMBOLS => {
+                let lists: Vec<Vec<Symbol>> = serde_json::from_slice(buffer).ok()?;
+                let inputs: Vec<_> = lists.into_iter().map(Input::Symbols).collect();
+                Some(Content::Facts(inputs.into_iter()))
+            }
+            _ => None,
+        }
+    }
+
+    fn damage_before(&mut self, header: &FrameHeader, frame: Stretch, missing: Weight) -> Option<Damage> {
+        let unreadable = self.unreadable.take();
+        if unreadable.is_none() && missing.inputs == 0 {
+            return None;
+        }
+        let cause = if unreadable.is_some() { Cause::Damaged } else { Cause::NotWritten };
+        let nothing = Stretch { len_bytes: 0, ..frame };
+        Some(self.damage(cause, unreadable.unwrap_or(nothing), Some(missing), header.first_ns))
+    }
+
+    /// Nothing more can be read.
+    fn finish(&mut self, cut: bool) -> Result<Option<Damage>, TapeError> {
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let end = Stretch { position_bytes: self.frames.position_bytes(), len_bytes: 0 };
+        let to_ns = self.last_ns;
+        Ok(match (state, self.unreadable.take()) {
+            (State::Fresh, _) => return Err(TapeError::NoFrame),
+            (State::Ended, None) | (State::Done, _) => None,
+            (State::Ended, Some(unreadable)) => {
+                Some(self.damage(Cause::Damaged, unreadable, Some(Weight::default()), to_ns))
+            }
+            (State::Running, Some(unreadable)) => {
+                let cause = if cut { Cause::Cut } else { Cause::Damaged };
+                Some(self.damage(cause, unreadable, None, to_ns))
+            }
+            (State::Running, None) => Some(self.damage(Cause::Unfinished, end, None, to_ns)),
+        })
+    }
+
+    /// Makes up what people are told, and what the pipeline is.
+    fn damage(&mut self, cause: Cause, skipped: Stretch, missing: Option<Weight>, to_ns: u64) -> Damage {
+        let damage = Damage {
+            cause,
+            position_bytes: skipped.position_bytes,
+            skipped_bytes: skipped.len_bytes,
+            missing,
+            from_ns: self.last_ns,
+            to_ns: to_ns.max(self.last_ns),
+        };
+        let pids: Vec<u32> = self.pids.iter().copied().collect();
+        self.losses.extend(damage.losses(pids.into_iter()));
+        damage
+    }
+
+    fn note_unreadable(&mut self, stretch: Stretch) {
+        let unreadable = self.unreadable.get_or_insert(Stretch { len_bytes: 0, ..stretch });
+        unreadable.len_bytes += stretch.len_bytes;
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Item, TapeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(loss) = self.losses.pop_front() {
+                return Some(Ok(Item::Input(Input::Loss(loss))));
+            }
+            if let Some(input) = self.next_input() {
+                return Some(Ok(Item::Input(input)));
+            }
+            if self.state == State::Done {
+                return None;
+            }
+            match self.next_frame() {
+                Ok(Some(damage)) => return Some(Ok(Item::Damage(damage))),
+                Ok(None) => {}
+                Err(error) => {
+                    self.state = State::Done;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// All names of code places that are on a tape, without decoding its records.
+///
+/// # Errors
+/// This is not a tape, or not one that this version can read. Damage is passed over.
+pub fn symbols<R: Read>(source: R) -> Result<Vec<Symbol>, TapeError> {
+    let mut frames = Frames::new(source);
+    let mut ahead = begin(&mut frames)?;
+    let mut decompressor = Decompressor::new()?;
+    let mut json = Vec::new();
+    let mut symbols = Vec::new();
+    loop {
+        let found = match ahead.take() {
+            Some(found) => found,
+            None => frames.next(u64::MAX)?,
+        };
+        let Some(header) = found.header else { return Ok(symbols) };
+        if header.kind == SYMBOLS
+            && decompress(&mut decompressor, &header, frames.payload(), &mut json).is_some()
+            && let Ok(lists) = serde_json::from_slice::<Vec<Vec<Symbol>>>(&json)
+        {
+            symbols.extend(lists.into_iter().flatten());
+        }
+    }
+}
+
+const RECORDS: u8 = FrameKind::Records as u8;
+const FACTS: u8 = FrameKind::Facts as u8;
+const SYMBOLS: u8 = FrameKind::Symbols as u8;
+
+/// Uses up the file header. If it is damaged, but there are frames, gives back the first.
+fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<Found>, TapeError> {
+    let bytes = frames.peek(FILE_HEADER_BYTES)?;
+    if bytes.is_empty() {
+        return Err(TapeError::Empty);
+    }
+    match frame::file_version(bytes) {
+        Some(version) if version > VERSION => return Err(TapeError::NewerVersion { version }),
+        Some(_) => {
+            frames.skip(FILE_HEADER_BYTES);
+            return Ok(None);
+        }
+        None if bytes.len() < FILE_HEADER_BYTES && frame::file_header().starts_with(bytes) => {
+            return Err(TapeError::NoFrame);
+        }
+        None => {}
+    }
+    let found = frames.next(MAX_FRAME_BYTES as u64)?;
+    if found.header.is_some() { Ok(Some(found)) } else { Err(TapeError::NotATape) }
+}
+
+/// Decompresses a payload to exactly the length that its header declares.
+fn decompress(
+    decompressor: &mut Decompressor<'_>,
+    header: &FrameHeader,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let len = header.uncompressed_len as usize;
+    out.clear();
+    out.reserve_exact(len);
+    let written = decompressor.decompress_to_buffer(payload, out).ok()?;
+    (written == len).then_some(())
+}
