@@ -5,3 +5,5 @@ pub mod clock;
 pub mod collector;
 pub mod cpus;
 pub mod kernel;
+pub mod launch;
+pub mod symbols;

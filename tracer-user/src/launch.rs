@@ -1,0 +1,92 @@
+//! Starts a job so that it is watched from its first instruction: the child waits before it
+//! runs the command until told to go.
+
+use std::fs::File;
+use std::io::{Error, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::thread::JoinHandle;
+
+/// A child that has not yet begun.
+pub struct Waiting {
+    /// Its process id; the command will keep it.
+    pub pid: u32,
+    go: File,
+    spawning: JoinHandle<std::io::Result<Child>>,
+}
+
+/// Makes a child for the command and keeps it waiting.
+///
+/// # Errors
+/// No process to be had. That the command cannot be run is known only after [`Waiting::go`].
+pub fn launch(command: &[String]) -> std::io::Result<Waiting> {
+    let (program, arguments) = command.split_first().ok_or_else(|| Error::other("no command"))?;
+    let (mut pid_reader, pid_writer) = pipe()?;
+    let (go_reader, go) = pipe()?;
+    let mut child = Command::new(program);
+    child.args(arguments);
+    // SAFETY: between fork and exec the closure only makes the system calls getpid, write and
+    // read on descriptors it owns, all async-signal-safe, and allocates nothing.
+    unsafe {
+        child.pre_exec(move || wait_for_go(&pid_writer, &go_reader));
+    }
+    // `spawn` returns only when the command runs, so it waits in a thread of its own.
+    let spawning = std::thread::Builder::new().name("dms-launch".into()).spawn(move || child.spawn())?;
+    let mut pid = [0; 4];
+    if pid_reader.read_exact(&mut pid).is_err() {
+        return Err(match spawning.join() {
+            Ok(Err(error)) => error,
+            _ => Error::other("the child ended before it began"),
+        });
+    }
+    Ok(Waiting { pid: u32::from_ne_bytes(pid), go, spawning })
+}
+
+impl Waiting {
+    /// Lets the command run.
+    ///
+    /// # Errors
+    /// The command cannot be run.
+    pub fn go(mut self) -> std::io::Result<Child> {
+        self.go.write_all(&[1])?;
+        self.spawning.join().map_err(|_| Error::other("the launching thread ended"))?
+    }
+}
+
+fn pipe() -> std::io::Result<(File, File)> {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((File::from(reader), File::from(writer)))
+}
+
+fn wait_for_go(mut pid_writer: &File, mut go_reader: &File) -> std::io::Result<()> {
+    pid_writer.write_all(&std::process::id().to_ne_bytes())?;
+    let mut go = [0];
+    // Without a word (the tracer died), nothing is run.
+    go_reader.read_exact(&mut go)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_runs_only_after_go_and_keeps_its_pid() {
+        let dir = std::env::temp_dir().join(format!("dmscope-launch-{}", std::process::id()));
+        let mark = dir.to_str().expect("a path of ours").to_owned();
+        let waiting =
+            launch(&["sh".into(), "-c".into(), format!("echo $$ > {mark}")]).expect("a child can be made");
+        let pid = waiting.pid;
+        assert!(!dir.exists());
+        let status = waiting.go().expect("sh runs").wait().expect("sh ends");
+        assert!(status.success());
+        assert_eq!(std::fs::read_to_string(&dir).expect("written").trim(), pid.to_string());
+        std::fs::remove_file(&dir).expect("ours");
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_an_error_at_go() {
+        let waiting = launch(&["/nonexistent/command".into()]).expect("a child can be made");
+        let error = waiting.go().expect_err("it cannot run");
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    }
+}
