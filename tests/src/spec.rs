@@ -1,0 +1,168 @@
+//! What to run and how: MPI library, program, ranks, transport.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::RunningJob;
+use crate::build::jobs_for;
+
+/// The MPI libraries the tests know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MpiLibrary {
+    /// Open MPI: shared memory through vader, launcher mpirun.
+    OpenMpi,
+    /// MPICH: ch4 over UCX, launcher hydra.
+    Mpich,
+}
+
+impl MpiLibrary {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::OpenMpi, Self::Mpich];
+
+    /// Name as Debian's alternatives have it (`mpirun.NAME`).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
+    /// The variable that holds a rank's number in its environment.
+    pub(crate) fn rank_variable(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "OMPI_COMM_WORLD_RANK",
+            Self::Mpich => "PMI_RANK",
+        }
+    }
+}
+
+/// How ranks of one node reach each other. Everything stays on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Shared memory; large messages with one copy from process to process.
+    SharedMemory,
+    /// Shared memory for messages of all sizes.
+    SharedMemoryWithoutSingleCopy,
+    /// TCP over loopback.
+    Tcp,
+}
+
+/// A job to be started.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    pub(crate) library: MpiLibrary,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) ranks: usize,
+    pub(crate) transport: Transport,
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    pub(crate) is_held: bool,
+    is_own: bool,
+}
+
+impl JobSpec {
+    /// One of the project's own jobs, by name (`figure2`; `stripped/figure2` for the stripped one). Two ranks.
+    pub fn own(library: MpiLibrary, name: &str) -> Result<Self> {
+        Ok(Self { is_own: true, ..Self::installed(library, jobs_for(library)?.join(name)) })
+    }
+
+    /// Any other program. Two ranks.
+    pub fn installed(library: MpiLibrary, program: impl Into<PathBuf>) -> Self {
+        Self {
+            library,
+            program: program.into(),
+            args: Vec::new(),
+            ranks: 2,
+            transport: Transport::SharedMemory,
+            files: Vec::new(),
+            is_held: false,
+            is_own: false,
+        }
+    }
+
+    /// Adds arguments of the program.
+    pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the number of ranks.
+    pub fn ranks(mut self, ranks: usize) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    /// Sets the transport.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Puts a file into the folder that the job runs in.
+    pub fn file(mut self, name: &str, contents: impl Into<Vec<u8>>) -> Self {
+        self.files.push((name.to_owned(), contents.into()));
+        self
+    }
+
+    /// Nothing moves until [`RunningJob::go`]. For own jobs only.
+    pub fn held(mut self) -> Self {
+        assert!(self.is_own, "only the project's own jobs can be held");
+        self.is_held = true;
+        self
+    }
+
+    /// Starts the job in a folder of its own.
+    pub fn spawn(&self) -> Result<RunningJob> {
+        RunningJob::start(self)
+    }
+
+    /// The launcher's command line without the program's own arguments' extras.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(format!("mpirun.{}", self.library.name()));
+        match self.library {
+            MpiLibrary::OpenMpi => self.add_open_mpi_options(&mut command),
+            MpiLibrary::Mpich => self.add_mpich_options(&mut command),
+        }
+        command.arg("-n").arg(self.ranks.to_string()).arg(&self.program).args(&self.args);
+        if self.is_own && self.library == MpiLibrary::Mpich && self.ranks > cores() {
+            command.arg("--yield"); // MPICH never gives a core away while it waits: 25 times slower without
+        }
+        command
+    }
+
+    fn add_open_mpi_options(&self, command: &mut Command) {
+        if rustix::process::geteuid().is_root() {
+            command.arg("--allow-run-as-root");
+        }
+        command.args(["--oversubscribe", "--mca", "oob_tcp_if_include", "lo"]);
+        command.args(match self.transport {
+            Transport::SharedMemory => &["--mca", "btl", "self,vader"][..],
+            Transport::SharedMemoryWithoutSingleCopy => {
+                &["--mca", "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism", "none"]
+            }
+            Transport::Tcp => &["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"],
+        });
+    }
+
+    fn add_mpich_options(&self, command: &mut Command) {
+        command.args(["-launcher", "fork", "-iface", "lo"]);
+        if self.ranks <= cores() {
+            command.args(["-bind-to", "core"]); // two that wait busily on one core are a thousand times slower
+        }
+        match self.transport {
+            Transport::SharedMemory => {}
+            Transport::SharedMemoryWithoutSingleCopy => {
+                command.args(["-genv", "UCX_TLS", "posix"]);
+            }
+            Transport::Tcp => {
+                command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo"]);
+            }
+        }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
