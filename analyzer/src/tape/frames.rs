@@ -1,11 +1,11 @@
 //! Finds the whole frames of a file, whatever else is in it.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::ops::Range;
 
 use super::frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader};
 
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: u64 = 256 << 10;
 
 /// The frames of a file, one after the other.
 #[derive(Debug)]
@@ -120,16 +120,8 @@ impl<R: Read> Frames<R> {
         self.used = 0;
         self.payload = 0..0;
         while self.buffer.len() < len && !self.at_end {
-            let filled = self.buffer.len();
-            self.buffer.resize(filled + READ_BYTES, 0);
-            let read = self.source.read(&mut self.buffer[filled..]);
-            self.buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
-            match read {
-                Ok(0) => self.at_end = true,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+            let read = (&mut self.source).take(READ_BYTES).read_to_end(&mut self.buffer)?;
+            self.at_end = read == 0;
         }
         Ok(())
     }
