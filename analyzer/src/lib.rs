@@ -7,8 +7,31 @@
 //! Nothing here reads a file, a clock, the environment or a thread's mind: the same inputs
 //! give the same findings, live or from a tape.
 
+mod alerts;
+mod buckets;
+mod chains;
+mod distribution;
+pub mod finding;
+mod frequent;
+mod groups;
 pub mod input;
+mod live;
+mod memory;
+pub mod names;
+pub mod options;
+pub mod pipeline;
 pub mod plan;
+mod probes;
+pub mod process;
+pub mod reference;
+pub mod render;
+mod report;
+mod resolve;
+mod scores;
 pub mod sequencer;
+mod state;
+pub mod statistics;
+pub mod symbols;
 pub mod tape;
 pub mod wire;
+mod words;

@@ -1,0 +1,156 @@
+//! Counts over time in few buckets: their width doubles when the run outgrows them.
+
+/// Buckets of a timeline.
+pub(crate) const BUCKETS: usize = 64;
+/// First width: 2^20 ns, about a millisecond.
+const FIRST_WIDTH_BITS: u32 = 20;
+
+/// Which bucket a time is in, the same for all counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    begin_ns: Option<u64>,
+    now_ns: u64,
+    width_bits: u32,
+    /// Buckets whose counts are not complete, one bit each.
+    touched: u64,
+    /// From this time on no count is complete.
+    touched_from_ns: Option<u64>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self { begin_ns: None, now_ns: 0, width_bits: FIRST_WIDTH_BITS, touched: 0, touched_from_ns: None }
+    }
+}
+
+impl Timeline {
+    /// The clock goes on. Returns how many times all buckets must be halved.
+    pub fn advance(&mut self, time_ns: u64) -> u32 {
+        let begin = *self.begin_ns.get_or_insert(time_ns);
+        self.now_ns = self.now_ns.max(time_ns);
+        let mut halvings = 0;
+        while (self.now_ns.saturating_sub(begin) >> self.width_bits) >= BUCKETS as u64 {
+            self.width_bits += 1;
+            self.touched = halved_bits(self.touched);
+            halvings += 1;
+        }
+        halvings
+    }
+
+    /// Bucket of a time; what is before the begin is in the first.
+    pub fn bucket(&self, time_ns: u64) -> usize {
+        let since = time_ns.saturating_sub(self.begin_ns.unwrap_or(time_ns));
+        ((since >> self.width_bits) as usize).min(BUCKETS - 1)
+    }
+
+    /// Counts over this stretch of time are not complete.
+    pub fn touch(&mut self, from_ns: u64, to_ns: u64) {
+        for bucket in self.bucket(from_ns)..=self.bucket(to_ns.max(from_ns)) {
+            self.touched |= 1 << bucket;
+        }
+    }
+
+    /// No count is complete from this time on.
+    pub fn touch_from(&mut self, time_ns: u64) {
+        self.touched_from_ns = Some(self.touched_from_ns.map_or(time_ns, |t| t.min(time_ns)));
+    }
+
+    /// Whether counts from a bucket on are not complete.
+    pub fn is_touched_from(&self, bucket: usize) -> bool {
+        self.touched >> bucket != 0 || self.touched_from_ns.is_some()
+    }
+
+    /// Buckets in use.
+    pub fn used(&self) -> usize {
+        self.bucket(self.now_ns) + 1
+    }
+
+    /// When a bucket begins.
+    pub fn bucket_begin_ns(&self, bucket: usize) -> u64 {
+        self.begin_ns.unwrap_or(0).saturating_add((bucket as u64) << self.width_bits)
+    }
+
+    /// The latest time seen.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+}
+
+/// Counts by bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Buckets(Box<[u64; BUCKETS]>);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Box::new([0; BUCKETS]))
+    }
+}
+
+impl Buckets {
+    pub fn add(&mut self, bucket: usize) {
+        self.0[bucket] += 1;
+    }
+
+    /// Two buckets become one.
+    pub fn halve(&mut self) {
+        for i in 0..BUCKETS / 2 {
+            self.0[i] = self.0[2 * i] + self.0[2 * i + 1];
+        }
+        self.0[BUCKETS / 2..].fill(0);
+    }
+
+    /// Counts from a bucket on.
+    pub fn since(&self, bucket: usize) -> u64 {
+        self.0[bucket..].iter().sum()
+    }
+}
+
+fn halved_bits(bits: u64) -> u64 {
+    (0..32).filter(|i| bits >> (2 * i) & 3 != 0).fold(0, |all, i| all | 1 << i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growing_run_keeps_its_counts_in_the_right_half() {
+        let mut timeline = Timeline::default();
+        let mut buckets = Buckets::default();
+        timeline.advance(1000);
+        for i in 0..1000u64 {
+            let time_ns = 1000 + i * 1_000_000;
+            for _ in 0..timeline.advance(time_ns) {
+                buckets.halve();
+            }
+            buckets.add(timeline.bucket(time_ns));
+        }
+        let half = timeline.used() / 2;
+        let begin_ns = timeline.bucket_begin_ns(half);
+        let want = (0..1000u64).filter(|i| 1000 + i * 1_000_000 >= begin_ns).count() as u64;
+        assert_eq!((buckets.since(0), buckets.since(half)), (1000, want));
+        assert!(timeline.used() > 32);
+    }
+
+    #[test]
+    fn times_that_run_wild_end_in_a_bucket() {
+        let mut timeline = Timeline::default();
+        timeline.advance(1 << 40);
+        timeline.advance(u64::MAX);
+        timeline.advance(0);
+        assert_eq!(timeline.bucket(0), 0);
+        assert!(timeline.bucket(u64::MAX) < BUCKETS);
+        timeline.touch(u64::MAX, 0);
+        assert!(timeline.is_touched_from(timeline.bucket(u64::MAX)));
+    }
+
+    #[test]
+    fn a_loss_stays_where_it_was_when_buckets_get_wider() {
+        let mut timeline = Timeline::default();
+        timeline.advance(0);
+        timeline.advance(60 << FIRST_WIDTH_BITS);
+        timeline.touch(10 << FIRST_WIDTH_BITS, 11 << FIRST_WIDTH_BITS);
+        timeline.advance(100 << FIRST_WIDTH_BITS);
+        assert!(timeline.is_touched_from(5) && !timeline.is_touched_from(6));
+    }
+}

@@ -1,0 +1,651 @@
+//! Links operations into chains and decides how long they live.
+//!
+//! A node is one operation and the bytes that it wrote. It is live while a byte of it is
+//! left; it is pending while it is live or has pending children. A node that stops being
+//! pending and never had a child is the end of a finished chain. Nothing depends on wall
+//! time: age is counted in operations of the job.
+
+use std::collections::VecDeque;
+
+use crate::groups::{ContextSet, Finished, Groups, OpInstance};
+use crate::live::{LiveMap, Loss};
+use crate::memory::{Location, SpaceId};
+use crate::names::{BufferId, ContextId, Kind, Names, SiteId, Symbol, SymbolId, id};
+use crate::options::{MAX_CONTEXT_WINDOW, Options};
+use crate::process::{CallId, WhoId};
+
+id!(/// An operation of a chain that is not finished.
+    NodeId);
+id!(/// A thread of a watched process.
+    ThreadId);
+id!(/// A chain's operations so far: a node of the trie of groups.
+    PathId);
+
+/// One side of a movement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// In the address space of the process that holds it.
+    pub addr: u64,
+    pub buffer: BufferId,
+    /// Where that is; `None`: only the name is known.
+    pub at: Option<Location>,
+}
+
+/// A data movement, its places resolved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Movement {
+    pub thread: ThreadId,
+    pub process: u32,
+    pub pid: u32,
+    pub tid: u32,
+    pub who: WhoId,
+    pub time_ns: u64,
+    pub site: SiteId,
+    pub kind: Kind,
+    pub source: Side,
+    pub destination: Side,
+    pub len_bytes: u64,
+    /// Pieces that the record itself tells of.
+    pub segments: u32,
+    /// The other process of a cross-memory operation.
+    pub remote: Option<u32>,
+    pub call: CallId,
+}
+
+#[derive(Clone)]
+struct Node {
+    movement: Movement,
+    /// Number of this operation in the job.
+    op: u64,
+    segments: u32,
+    parent: NodeId,
+    root: NodeId,
+    depth: u8,
+    crosses: bool,
+    live_bytes: u64,
+    /// 1 while live, and 1 for each pending child.
+    pending: u32,
+    /// Threads' windows and roots' contexts that hold it.
+    refs: u32,
+    had_child: bool,
+    /// Some operation read bytes of it, whether or not it became a child.
+    read: bool,
+    /// Its thread went on to something else: it can not become a pack any more.
+    closed: bool,
+    /// Begins where the tool could not see what was before.
+    begin_edge: bool,
+    /// Ends where the tool stopped looking.
+    end_edge: bool,
+    /// Range of all that it wrote.
+    low: u64,
+    high: u64,
+    context: ContextId,
+    before: [NodeId; MAX_CONTEXT_WINDOW],
+    after: [ContextId; MAX_CONTEXT_WINDOW],
+    after_len: u8,
+    symbol: SymbolId,
+    path: PathId,
+}
+
+/// How the copies of one operation lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Unknown,
+    Gather,
+    Scatter,
+}
+
+/// Consecutive copies of a thread at one site that are one operation so far.
+#[derive(Clone, Copy)]
+struct Run {
+    node: NodeId,
+    next_source: u64,
+    next_destination: u64,
+    shape: Shape,
+}
+
+#[derive(Default)]
+struct Thread {
+    run: Option<Run>,
+    /// Its last operations, the latest at the back.
+    window: VecDeque<NodeId>,
+    ops: u64,
+}
+
+/// What a read finds.
+#[derive(Clone, Copy)]
+struct Writer {
+    node: NodeId,
+    bytes: u64,
+    op: u64,
+}
+
+/// Counts for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChainCounts {
+    /// Chains that a loss may have changed: in no group.
+    pub inconclusive: u64,
+    /// Operations that a loss may have changed.
+    pub tainted_ops: u64,
+    /// Nodes that are not finished.
+    pub pending_nodes: u64,
+    /// Copies that continued an operation.
+    pub merged_copies: u64,
+}
+
+/// All chains that are not finished.
+pub(crate) struct Chains {
+    nodes: Vec<Node>,
+    free: Vec<NodeId>,
+    spaces: Vec<LiveMap>,
+    free_spaces: Vec<SpaceId>,
+    threads: Vec<Thread>,
+    free_threads: Vec<ThreadId>,
+    by_age: VecDeque<(u64, NodeId)>,
+    ops: u64,
+    /// Chains that begin with an operation below this may miss something.
+    tainted_below: u64,
+    watched_from_birth: bool,
+    window: usize,
+    max_age_ops: u64,
+    max_chain_ops: u8,
+    pub counts: ChainCounts,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    lost: Vec<Loss>,
+    writers: Vec<Writer>,
+    path: Vec<NodeId>,
+    ops: Vec<OpInstance>,
+    before: Vec<OpInstance>,
+}
+
+impl Chains {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            spaces: Vec::new(),
+            free_spaces: Vec::new(),
+            threads: Vec::new(),
+            free_threads: Vec::new(),
+            by_age: VecDeque::new(),
+            ops: 0,
+            tainted_below: 0,
+            watched_from_birth: false,
+            window: options.window(),
+            max_age_ops: options.max_age_ops,
+            max_chain_ops: options.max_chain_ops.max(1),
+            counts: ChainCounts::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The job was started under watch: threads have no past that was not seen.
+    pub fn watched_from_birth(&mut self) {
+        self.watched_from_birth = true;
+    }
+
+    pub fn new_space(&mut self) -> SpaceId {
+        if let Some(space) = self.free_spaces.pop() {
+            return space;
+        }
+        self.spaces.push(LiveMap::default());
+        SpaceId(self.spaces.len() as u32 - 1)
+    }
+
+    pub fn new_thread(&mut self) -> ThreadId {
+        if let Some(thread) = self.free_threads.pop() {
+            return thread;
+        }
+        self.threads.push(Thread::default());
+        ThreadId(self.threads.len() as u32 - 1)
+    }
+
+    pub fn live_ranges(&self, space: SpaceId) -> usize {
+        self.spaces[space.index()].len()
+    }
+
+    /// Operations so far.
+    pub fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    /// Takes a movement of at least one byte.
+    pub fn movement(&mut self, m: &Movement, names: &mut Names, groups: &mut Groups) {
+        self.expire(names, groups);
+        let writer = self.read(m);
+        if self.extend_run(m, writer, names, groups) {
+            self.counts.merged_copies += 1;
+            return;
+        }
+        self.end_run(m.thread);
+        let node = self.add_node(m, writer, names);
+        self.enter_window(m.thread, node);
+        self.write(m, node, names, groups);
+        if self.nodes[node.index()].live_bytes == 0 {
+            self.die(node, names, groups);
+        }
+        if m.kind != Kind::Pack && m.kind != Kind::Unpack {
+            self.threads[m.thread.index()].run = Some(Run {
+                node,
+                next_source: m.source.addr.wrapping_add(m.len_bytes),
+                next_destination: m.destination.addr.wrapping_add(m.len_bytes),
+                shape: Shape::Unknown,
+            });
+        }
+    }
+
+    /// The thread did something that is not a copy at the same site.
+    pub fn end_run(&mut self, thread: ThreadId) {
+        if let Some(run) = self.threads[thread.index()].run.take() {
+            self.nodes[run.node.index()].closed = true;
+        }
+    }
+
+    /// A thread is gone.
+    pub fn end_thread(&mut self, thread: ThreadId) {
+        self.end_run(thread);
+        while let Some(node) = self.threads[thread.index()].window.pop_front() {
+            self.unref(node);
+        }
+        self.threads[thread.index()].ops = 0;
+        self.free_threads.push(thread);
+    }
+
+    /// Memory has new content that no operation wrote.
+    pub fn remove_range(
+        &mut self,
+        space: SpaceId,
+        start: u64,
+        end: u64,
+        names: &mut Names,
+        groups: &mut Groups,
+    ) {
+        let mut lost = std::mem::take(&mut self.scratch.lost);
+        self.spaces[space.index()].remove(start, end, &mut lost);
+        self.settle(lost, names, groups);
+    }
+
+    /// A space is gone.
+    pub fn remove_space(&mut self, space: SpaceId, names: &mut Names, groups: &mut Groups) {
+        let mut lost = std::mem::take(&mut self.scratch.lost);
+        self.spaces[space.index()].clear(&mut lost);
+        self.settle(lost, names, groups);
+        self.free_spaces.push(space);
+    }
+
+    /// Records were lost. `forever`: and what memory looks like is not known any more.
+    pub fn lose(&mut self, forever: bool) {
+        let newly = |n: &&Node| n.pending > 0 && n.op >= self.tainted_below;
+        self.counts.tainted_ops += self.nodes.iter().filter(newly).count() as u64;
+        let until = if forever { u64::MAX } else { self.ops.saturating_add(self.max_age_ops) };
+        self.tainted_below = self.tainted_below.max(until);
+    }
+
+    /// The session is over: what is live ends here.
+    pub fn finish(&mut self, names: &mut Names, groups: &mut Groups) {
+        while let Some((op, node)) = self.by_age.pop_front() {
+            self.end_by_tool(op, node, names, groups);
+        }
+    }
+
+    /// The live operation that wrote most of the source; among equals the latest.
+    fn read(&mut self, m: &Movement) -> Option<Writer> {
+        let at = m.source.at?;
+        let (start, end) = range(at, m.len_bytes);
+        let nodes = &mut self.nodes;
+        let writers = &mut self.scratch.writers;
+        writers.clear();
+        self.spaces[at.space.index()].read(start, end, |node, bytes| {
+            nodes[node.index()].read = true;
+            match writers.iter_mut().find(|w| w.node == node) {
+                Some(w) => w.bytes += bytes,
+                None => writers.push(Writer { node, bytes, op: nodes[node.index()].op }),
+            }
+        });
+        writers.iter().copied().max_by_key(|w| (w.bytes, w.op))
+    }
+
+    fn is_live(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].live_bytes > 0
+    }
+
+    /// Takes the movement as one more piece of the thread's last operation, if it is one.
+    fn extend_run(
+        &mut self,
+        m: &Movement,
+        writer: Option<Writer>,
+        names: &mut Names,
+        groups: &mut Groups,
+    ) -> bool {
+        let Some(run) = self.threads[m.thread.index()].run else { return false };
+        let Some(shape) = self.continued_shape(&run, m, writer) else { return false };
+        let node = &mut self.nodes[run.node.index()];
+        let in_line = run.next_source == m.source.addr && run.next_destination == m.destination.addr;
+        if !in_line {
+            node.segments = node.segments.saturating_add(1);
+        }
+        node.movement.len_bytes = node.movement.len_bytes.saturating_add(m.len_bytes);
+        self.threads[m.thread.index()].run = Some(Run {
+            next_source: m.source.addr.wrapping_add(m.len_bytes),
+            next_destination: m.destination.addr.wrapping_add(m.len_bytes),
+            shape,
+            ..run
+        });
+        self.write(m, run.node, names, groups);
+        true
+    }
+
+    /// What the operation is if the movement belongs to it; `None` if it does not.
+    fn continued_shape(&self, run: &Run, m: &Movement, writer: Option<Writer>) -> Option<Shape> {
+        let node = &self.nodes[run.node.index()];
+        let first = &node.movement;
+        let same_space = first.destination.at.map(|l| l.space) == m.destination.at.map(|l| l.space);
+        let same_work =
+            (first.site, first.kind, first.remote, first.process) == (m.site, m.kind, m.remote, m.process);
+        if !same_work || !same_space || node.live_bytes == 0 {
+            return None;
+        }
+        match (run.next_source == m.source.addr, run.next_destination == m.destination.addr) {
+            // Data of different operations side by side: different messages, not one in pieces.
+            (true, true) if writer.map_or(NodeId::NONE, |w| self.linked(w.node)) != node.parent => None,
+            (true, true) => Some(run.shape),
+            (false, true) if run.shape != Shape::Scatter => Some(Shape::Gather),
+            (true, false) if run.shape != Shape::Gather => Some(Shape::Scatter),
+            _ => None,
+        }
+    }
+
+    /// The parent that a reader of this node gets: none if the chain is long enough.
+    fn linked(&self, node: NodeId) -> NodeId {
+        if self.nodes[node.index()].depth < self.max_chain_ops { node } else { NodeId::NONE }
+    }
+
+    fn add_node(&mut self, m: &Movement, writer: Option<Writer>, names: &mut Names) -> NodeId {
+        let op = self.ops;
+        self.ops += 1;
+        if op < self.tainted_below {
+            self.counts.tainted_ops += 1;
+        }
+        let parent = writer.map_or(NodeId::NONE, |w| self.linked(w.node));
+        let from_other = writer.is_some_and(|w| self.nodes[w.node.index()].movement.process != m.process);
+        let thread = &self.threads[m.thread.index()];
+        let new = Node {
+            movement: *m,
+            op,
+            segments: m.segments,
+            parent,
+            root: NodeId::NONE,
+            depth: 1,
+            crosses: m.remote.map_or(from_other, |remote| remote != m.process),
+            live_bytes: 0,
+            pending: 1,
+            refs: 0,
+            had_child: false,
+            read: false,
+            closed: matches!(m.kind, Kind::Pack | Kind::Unpack),
+            begin_edge: thread.ops < self.window as u64 && !self.watched_from_birth,
+            end_edge: false,
+            low: u64::MAX,
+            high: 0,
+            context: names.context(m.site, m.kind, m.source.buffer),
+            before: [NodeId::NONE; MAX_CONTEXT_WINDOW],
+            after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+            after_len: 0,
+            symbol: SymbolId::NONE,
+            path: PathId::NONE,
+        };
+        let node = self.allocate(new);
+        self.by_age.push_back((op, node));
+        self.counts.pending_nodes += 1;
+        if parent.is_some() {
+            self.link(parent, node);
+        } else {
+            self.nodes[node.index()].root = node;
+            self.begin_chain(node, m.thread, writer.is_some());
+        }
+        node
+    }
+
+    fn link(&mut self, parent: NodeId, node: NodeId) {
+        let p = &mut self.nodes[parent.index()];
+        p.had_child = true;
+        p.pending += 1;
+        let (root, depth) = (p.root, p.depth + 1);
+        let n = &mut self.nodes[node.index()];
+        n.root = root;
+        n.depth = depth;
+    }
+
+    /// A root remembers what its thread did before, and those remember the root.
+    fn begin_chain(&mut self, node: NodeId, thread: ThreadId, continues: bool) {
+        if continues {
+            // Only the bound on the length made it a root.
+            self.nodes[node.index()].begin_edge = true;
+            return;
+        }
+        let context = self.nodes[node.index()].context;
+        for (slot, &earlier) in self.threads[thread.index()].window.iter().rev().enumerate() {
+            let e = &mut self.nodes[earlier.index()];
+            e.refs += 1;
+            e.after[usize::from(e.after_len)] = context;
+            e.after_len += 1;
+            self.nodes[node.index()].before[slot] = earlier;
+        }
+    }
+
+    fn enter_window(&mut self, thread: ThreadId, node: NodeId) {
+        self.nodes[node.index()].refs += 1;
+        let t = &mut self.threads[thread.index()];
+        t.ops += 1;
+        t.window.push_back(node);
+        if t.window.len() > self.window
+            && let Some(oldest) = t.window.pop_front()
+        {
+            self.unref(oldest);
+        }
+    }
+
+    fn write(&mut self, m: &Movement, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        let Some(at) = m.destination.at else { return };
+        let (start, end) = range(at, m.len_bytes);
+        if start == end {
+            return;
+        }
+        let mut lost = std::mem::take(&mut self.scratch.lost);
+        self.spaces[at.space.index()].write(start, end, node, &mut lost);
+        let n = &mut self.nodes[node.index()];
+        n.live_bytes += end - start;
+        n.low = n.low.min(start);
+        n.high = n.high.max(end);
+        self.settle(lost, names, groups);
+    }
+
+    /// Nodes that lost their last byte die, in order of address.
+    fn settle(&mut self, mut lost: Vec<Loss>, names: &mut Names, groups: &mut Groups) {
+        for &(node, bytes) in &lost {
+            let n = &mut self.nodes[node.index()];
+            n.live_bytes -= bytes;
+            if n.live_bytes == 0 {
+                self.die(node, names, groups);
+            }
+        }
+        lost.clear();
+        self.scratch.lost = lost;
+    }
+
+    fn expire(&mut self, names: &mut Names, groups: &mut Groups) {
+        while let Some(&(op, node)) = self.by_age.front() {
+            let gone = self.nodes[node.index()].op != op || !self.is_live(node);
+            if !gone && op.saturating_add(self.max_age_ops) >= self.ops {
+                return;
+            }
+            self.by_age.pop_front();
+            self.end_by_tool(op, node, names, groups);
+        }
+    }
+
+    /// Ends a node that nothing in the job ended.
+    fn end_by_tool(&mut self, op: u64, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        let n = &mut self.nodes[node.index()];
+        if n.op != op || n.live_bytes == 0 {
+            return;
+        }
+        n.live_bytes = 0;
+        n.end_edge = true;
+        let (low, high) = (n.low, n.high);
+        if let Some(at) = n.movement.destination.at {
+            self.spaces[at.space.index()].remove_node(low, high, node);
+        }
+        self.die(node, names, groups);
+    }
+
+    /// A node is not live any more; chains that are complete by that are finished.
+    fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        let mut node = node;
+        while node.is_some() {
+            let n = &mut self.nodes[node.index()];
+            n.pending -= 1;
+            if n.pending > 0 {
+                return;
+            }
+            self.counts.pending_nodes -= 1;
+            if !n.had_child {
+                self.emit(node, names, groups);
+            }
+            self.forget_context(node);
+            let n = &mut self.nodes[node.index()];
+            let parent = n.parent;
+            if n.refs == 0 {
+                self.free.push(node);
+            }
+            node = parent;
+        }
+    }
+
+    fn forget_context(&mut self, node: NodeId) {
+        let before =
+            std::mem::replace(&mut self.nodes[node.index()].before, [NodeId::NONE; MAX_CONTEXT_WINDOW]);
+        for earlier in before.into_iter().filter(|n| n.is_some()) {
+            self.unref(earlier);
+        }
+    }
+
+    fn unref(&mut self, node: NodeId) {
+        let n = &mut self.nodes[node.index()];
+        n.refs -= 1;
+        if n.refs == 0 && n.pending == 0 {
+            self.free.push(node);
+        }
+    }
+
+    fn allocate(&mut self, new: Node) -> NodeId {
+        if let Some(node) = self.free.pop() {
+            self.nodes[node.index()] = new;
+            return node;
+        }
+        self.nodes.push(new);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// Hands the chain that ends in a node to the groups.
+    fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
+        let root = self.nodes[leaf.index()].root;
+        let (root_op, root_time_ns) =
+            (self.nodes[root.index()].op, self.nodes[root.index()].movement.time_ns);
+        if root_op < self.tainted_below {
+            self.counts.inconclusive += 1;
+            groups.touch(root_time_ns, root_time_ns);
+            return;
+        }
+        let path = self.path(leaf, names, groups);
+        let mut ops = std::mem::take(&mut self.scratch.ops);
+        let mut before = std::mem::take(&mut self.scratch.before);
+        ops.clear();
+        before.clear();
+        let nodes = &self.nodes;
+        ops.extend(self.scratch.path.iter().map(|n| nodes[n.index()].instance()));
+        let earlier = nodes[root.index()].before.iter().filter(|n| n.is_some()).map(|n| &nodes[n.index()]);
+        let known = earlier.clone().all(|n| n.op >= self.tainted_below);
+        before.extend(earlier.filter(|n| !n.had_child && !n.read).map(Node::instance));
+        let end = &nodes[leaf.index()];
+        groups.add(&Finished {
+            path,
+            ops: &ops,
+            context: known.then(|| ContextSet::new(&before, &end.after[..usize::from(end.after_len)])),
+            before: &before,
+            begin_edge: nodes[root.index()].begin_edge,
+            end_edge: end.end_edge,
+        });
+        self.scratch.ops = ops;
+        self.scratch.before = before;
+    }
+
+    /// The trie node of a chain; leaves the chain's nodes in `scratch.path`.
+    fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
+        let chain = &mut self.scratch.path;
+        chain.clear();
+        let mut node = leaf;
+        while node.is_some() {
+            chain.push(node);
+            node = self.nodes[node.index()].parent;
+        }
+        chain.reverse();
+        let mut path = PathId::NONE;
+        let mut settled = true;
+        for &node in chain.iter() {
+            let n = &mut self.nodes[node.index()];
+            settled &= n.closed;
+            if settled && n.path.is_some() {
+                path = n.path;
+                continue;
+            }
+            n.symbol = names.symbol(&n.symbol_parts());
+            path = groups.path(path, n.symbol);
+            if settled {
+                n.path = path;
+            }
+        }
+        path
+    }
+}
+
+impl Node {
+    fn symbol_parts(&self) -> Symbol {
+        let m = &self.movement;
+        Symbol {
+            site: m.site,
+            kind: m.kind,
+            pack: self.segments >= 2,
+            crosses: self.crosses,
+            source: m.source.buffer,
+            destination: m.destination.buffer,
+        }
+    }
+
+    fn instance(&self) -> OpInstance {
+        let m = &self.movement;
+        OpInstance {
+            context: self.context,
+            segments: self.segments,
+            who: m.who,
+            call: m.call,
+            pid: m.pid,
+            tid: m.tid,
+            time_ns: m.time_ns,
+            source: m.source.addr,
+            destination: m.destination.addr,
+            destination_buffer: m.destination.buffer,
+            len_bytes: m.len_bytes,
+        }
+    }
+}
+
+/// The bytes of a side, as far as its space goes.
+fn range(at: Location, len_bytes: u64) -> (u64, u64) {
+    let len = len_bytes.min(at.limit_bytes);
+    (at.offset, at.offset.saturating_add(len))
+}

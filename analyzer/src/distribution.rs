@@ -1,0 +1,232 @@
+//! CD-invariants: ranks that do the same work have the same mix of chains.
+
+use rustc_hash::FxHashMap;
+
+use crate::finding::{Severity, Verdict};
+use crate::groups::{GroupId, Groups};
+use crate::options::Options;
+use crate::process::{Processes, Who, WhoId};
+
+/// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
+const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
+
+/// A rank that is not like the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Outlier {
+    pub who: WhoId,
+    pub distance: f64,
+    pub average: f64,
+    pub nearest: usize,
+    /// The last 1/part of the run.
+    pub part: usize,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Chains of the rank there.
+    pub chains: u64,
+    /// What it differs by most.
+    pub group: GroupId,
+    pub share: f64,
+    pub peers_share: f64,
+    pub peers: Vec<WhoId>,
+    /// Peers that run that group at all, at any time.
+    pub peers_running: usize,
+    pub verdict: Verdict,
+    pub severity: Severity,
+}
+
+/// What was compared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Comparison {
+    /// Ranks compared over the whole run.
+    pub compared: Vec<WhoId>,
+    /// Their average distance to the k-th nearest neighbour.
+    pub average: f64,
+    pub outliers: Vec<Outlier>,
+}
+
+/// Chains of one rank in a part of the run.
+struct Member {
+    who: WhoId,
+    total: u64,
+    /// Share of each group, by the place of the group in the table.
+    shares: Vec<f64>,
+}
+
+struct Table {
+    groups: Vec<GroupId>,
+    members: Vec<Member>,
+}
+
+/// Compares the ranks over the whole run, then over its last parts until something shows.
+pub(crate) fn compare(groups: &Groups, processes: &Processes, options: &Options) -> Comparison {
+    let used = groups.timeline.used();
+    let mut comparison = Comparison::default();
+    for part in PARTS {
+        let buckets = used / part;
+        if buckets == 0 {
+            break;
+        }
+        let table = table(groups, processes, options, used - buckets);
+        let distances = Distances::new(&table, options);
+        if part == 1 {
+            comparison.compared = table.members.iter().map(|m| m.who).collect();
+            comparison.average = distances.average;
+        }
+        comparison.outliers = outliers(groups, &table, &distances, options, (part, used - buckets));
+        if !comparison.outliers.is_empty() {
+            break;
+        }
+    }
+    comparison
+}
+
+/// Ranks if any are known, else processes; in order.
+fn candidates(groups: &Groups, processes: &Processes, options: &Options) -> Vec<WhoId> {
+    let mut whos: Vec<WhoId> = groups.distributions().iter().map(|d| d.who).collect();
+    whos.sort_unstable();
+    whos.dedup();
+    let is_rank = |id: &WhoId| matches!(processes.who(*id), Who::Rank(_));
+    if whos.iter().any(is_rank) {
+        whos.retain(is_rank);
+    }
+    if let Some(wanted) = &options.ranks {
+        whos.retain(|id| matches!(processes.who(*id), Who::Rank(r) if wanted.contains(&r)));
+    }
+    whos.sort_by_key(|id| processes.who(*id));
+    whos
+}
+
+fn table(groups: &Groups, processes: &Processes, options: &Options, from: usize) -> Table {
+    let whos = candidates(groups, processes, options);
+    let row: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
+    let mut totals = vec![0u64; whos.len()];
+    let mut cells: Vec<(GroupId, usize, u64)> = Vec::new();
+    for d in groups.distributions() {
+        let Some(&row) = row.get(&d.who) else { continue };
+        let count = d.buckets.since(from);
+        if count > 0 {
+            totals[row] += count;
+            cells.push((d.group, row, count));
+        }
+    }
+    cells.retain(|c| totals[c.1] >= options.min_chains_per_rank);
+    cells.sort_unstable();
+    let mut columns: Vec<GroupId> = cells.iter().map(|c| c.0).collect();
+    columns.dedup();
+    let column: FxHashMap<GroupId, usize> = columns.iter().enumerate().map(|(i, &g)| (g, i)).collect();
+    let mut shares = vec![vec![0.0; columns.len()]; whos.len()];
+    for (group, row, count) in cells {
+        shares[row][column[&group]] = count as f64 / totals[row] as f64;
+    }
+    let members = whos.into_iter().zip(totals).zip(shares);
+    let members = members.map(|((who, total), shares)| Member { who, total, shares });
+    Table {
+        groups: columns,
+        members: members.filter(|m| m.total >= options.min_chains_per_rank.max(1)).collect(),
+    }
+}
+
+/// Distance of each member to its k-th nearest neighbour, and who that is.
+struct Distances {
+    k: usize,
+    nearest: Vec<(f64, usize)>,
+    average: f64,
+}
+
+impl Distances {
+    fn new(table: &Table, options: &Options) -> Self {
+        let n = table.members.len();
+        let k = (n / options.neighbour_divisor.max(1)).max(1);
+        if n < 2 {
+            return Self { k, nearest: Vec::new(), average: 0.0 };
+        }
+        let mut all = vec![vec![0.0; n]; n];
+        for i in 0..n {
+            for j in 0..i {
+                let distance = manhattan(&table.members[i].shares, &table.members[j].shares);
+                all[i][j] = distance;
+                all[j][i] = distance;
+            }
+        }
+        let nearest = |(i, row): (usize, &Vec<f64>)| {
+            let mut others: Vec<(f64, usize)> = (0..n).filter(|&j| j != i).map(|j| (row[j], j)).collect();
+            others.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            others[k.min(others.len()) - 1]
+        };
+        let nearest: Vec<(f64, usize)> = all.iter().enumerate().map(nearest).collect();
+        let average = nearest.iter().map(|d| d.0).sum::<f64>() / n as f64;
+        Self { k, nearest, average }
+    }
+}
+
+fn manhattan(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
+}
+
+fn outliers(
+    groups: &Groups,
+    table: &Table,
+    distances: &Distances,
+    options: &Options,
+    (part, from): (usize, usize),
+) -> Vec<Outlier> {
+    let far = |d: f64| d > options.outlier_factor * distances.average && d >= options.outlier_floor;
+    let found = distances.nearest.iter().enumerate().filter(|(_, d)| far(d.0));
+    let mut found: Vec<Outlier> = found
+        .map(|(i, &(distance, neighbour))| {
+            let top = top_column(&table.members[i].shares, &table.members[neighbour].shares);
+            let mut outlier = describe(groups, table, i, top);
+            outlier.distance = distance;
+            outlier.average = distances.average;
+            outlier.nearest = distances.k;
+            outlier.part = part;
+            outlier.from_ns = groups.timeline.bucket_begin_ns(from);
+            outlier.to_ns = groups.timeline.now_ns();
+            if groups.timeline.is_touched_from(from) {
+                outlier.verdict = Verdict::Inconclusive;
+            }
+            outlier
+        })
+        .collect();
+    found.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.distance.total_cmp(&a.distance)));
+    found
+}
+
+/// The group that two ranks differ by most; among equals one that the first runs more.
+fn top_column(own: &[f64], other: &[f64]) -> usize {
+    let weight = |i: usize| ((own[i] - other[i]).abs(), own[i]);
+    let heavier = |&a: &usize, &b: &usize| {
+        let (wa, wb) = (weight(a), weight(b));
+        wa.0.total_cmp(&wb.0).then(wa.1.total_cmp(&wb.1)).then(b.cmp(&a))
+    };
+    (0..own.len()).max_by(heavier).unwrap_or(0)
+}
+
+fn describe(groups: &Groups, table: &Table, row: usize, column: usize) -> Outlier {
+    let member = &table.members[row];
+    let group = table.groups[column];
+    let peers: Vec<&Member> = table.members.iter().filter(|m| m.who != member.who).collect();
+    let peers_share = peers.iter().map(|m| m.shares[column]).sum::<f64>() / peers.len() as f64;
+    let runs = |who: WhoId| groups.distributions().iter().any(|d| d.group == group && d.who == who);
+    let peers_running = peers.iter().filter(|m| runs(m.who)).count();
+    let share = member.shares[column];
+    // Work that the peers do too, in another measure, is suspect; work of its own is a role.
+    let same_work = share > 0.0 && peers_running * 2 > peers.len();
+    Outlier {
+        who: member.who,
+        distance: 0.0,
+        average: 0.0,
+        nearest: 0,
+        part: 1,
+        from_ns: 0,
+        to_ns: 0,
+        chains: member.total,
+        group,
+        share,
+        peers_share,
+        peers: peers.iter().map(|m| m.who).collect(),
+        peers_running,
+        verdict: Verdict::Violated,
+        severity: if same_work { Severity::Warning } else { Severity::Notice },
+    }
+}

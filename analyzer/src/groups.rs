@@ -1,0 +1,371 @@
+//! Finished chains, counted by group.
+
+use rustc_hash::FxHashMap;
+
+use crate::buckets::{Buckets, Timeline};
+use crate::chains::PathId;
+use crate::names::{BufferId, ContextId, SymbolId, id};
+use crate::options::{MAX_CONTEXT_WINDOW, Options};
+use crate::process::{CallId, WhoId};
+
+id!(/// A chain group.
+    GroupId);
+
+/// Most nodes of the trie of groups.
+const MAX_PATHS: usize = 1 << 20;
+/// Most pairs of a group and a rank whose distribution over time is kept.
+const MAX_DISTRIBUTIONS: usize = 1 << 18;
+/// Different contexts kept of a group.
+const MAX_CONTEXTS: usize = 64;
+/// Different MPI calls kept of an operation of a group.
+const MAX_CALLS: usize = 16;
+/// Ranks whose part in a group is kept.
+const MAX_WHO: usize = 1 << 12;
+/// Instances of a group kept as examples.
+const MAX_EXAMPLES: usize = 3;
+
+/// One operation of a finished chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpInstance {
+    pub context: ContextId,
+    pub segments: u32,
+    pub who: WhoId,
+    pub call: CallId,
+    pub pid: u32,
+    pub tid: u32,
+    pub time_ns: u64,
+    pub source: u64,
+    pub destination: u64,
+    pub destination_buffer: BufferId,
+    pub len_bytes: u64,
+}
+
+/// What surrounded an instance: operations near it that are linked to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ContextSet {
+    before: [ContextId; MAX_CONTEXT_WINDOW],
+    after: [ContextId; MAX_CONTEXT_WINDOW],
+}
+
+impl ContextSet {
+    pub fn new(before: &[OpInstance], after: &[ContextId]) -> Self {
+        let mut set = Self {
+            before: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+            after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+        };
+        for (slot, op) in set.before.iter_mut().zip(before) {
+            *slot = op.context;
+        }
+        for (slot, op) in set.after.iter_mut().zip(after) {
+            *slot = *op;
+        }
+        set.before.sort_unstable();
+        set.after.sort_unstable();
+        set
+    }
+
+    pub fn has_before(&self, op: ContextId) -> bool {
+        self.before.contains(&op)
+    }
+
+    pub fn has_after(&self, op: ContextId) -> bool {
+        self.after.contains(&op)
+    }
+}
+
+/// A chain that will not grow any more.
+pub(crate) struct Finished<'a> {
+    pub path: PathId,
+    pub ops: &'a [OpInstance],
+    /// `None`: a loss may have changed it.
+    pub context: Option<ContextSet>,
+    /// The operations before it that nobody read.
+    pub before: &'a [OpInstance],
+    pub begin_edge: bool,
+    pub end_edge: bool,
+}
+
+/// An instance kept for people.
+#[derive(Clone, Debug)]
+pub(crate) struct Example {
+    pub ops: Vec<OpInstance>,
+    pub before: Vec<OpInstance>,
+    pub context: Option<ContextSet>,
+}
+
+/// What is counted of one operation of a group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpCounts {
+    /// Largest number of segments seen.
+    pub segments: u32,
+    /// Ranks that ran it.
+    pub who: Vec<u64>,
+    /// MPI calls that it ran in.
+    pub calls: Vec<(CallId, u64)>,
+    pub calls_not_kept: u64,
+}
+
+/// Chains that met an edge of what was watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edges {
+    pub begin_only: u64,
+    pub end_only: u64,
+    pub both: u64,
+}
+
+/// A chain group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub symbols: Vec<SymbolId>,
+    pub count: u64,
+    /// Chains of it in the reference.
+    pub reference: u64,
+    pub ops: Vec<OpCounts>,
+    pub edges: Edges,
+    pub contexts: Vec<(ContextSet, u64)>,
+    pub contexts_not_kept: u64,
+    pub examples: Vec<Example>,
+}
+
+struct PathNode {
+    parent: PathId,
+    symbol: SymbolId,
+    group: GroupId,
+}
+
+/// Counts of one group in one rank.
+pub(crate) struct Distribution {
+    pub group: GroupId,
+    pub who: WhoId,
+    pub buckets: Buckets,
+}
+
+/// All groups.
+pub(crate) struct Groups {
+    paths: Vec<PathNode>,
+    children: FxHashMap<(PathId, SymbolId), PathId>,
+    groups: Vec<Group>,
+    distribution_ids: FxHashMap<(GroupId, WhoId), u32>,
+    distributions: Vec<Distribution>,
+    pub timeline: Timeline,
+    pack_uniqueness_max: u32,
+    /// Chains in groups.
+    pub chains: u64,
+    /// Chains that there was no room for.
+    pub not_kept: u64,
+    /// Grows when an operation's largest number of segments does.
+    pub shape_version: u64,
+}
+
+impl Groups {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            paths: Vec::new(),
+            children: FxHashMap::default(),
+            groups: Vec::new(),
+            distribution_ids: FxHashMap::default(),
+            distributions: Vec::new(),
+            timeline: Timeline::default(),
+            pack_uniqueness_max: options.pack_uniqueness_max,
+            chains: 0,
+            not_kept: 0,
+            shape_version: 0,
+        }
+    }
+
+    /// The clock goes on.
+    pub fn advance(&mut self, time_ns: u64) {
+        let halvings = self.timeline.advance(time_ns);
+        for _ in 0..halvings {
+            self.distributions.iter_mut().for_each(|d| d.buckets.halve());
+        }
+    }
+
+    /// Counts over this stretch of time are not complete.
+    pub fn touch(&mut self, from_ns: u64, to_ns: u64) {
+        self.timeline.touch(from_ns, to_ns);
+    }
+
+    /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
+    pub fn path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
+        if let Some(&path) = self.children.get(&(parent, symbol)) {
+            return path;
+        }
+        if self.paths.len() >= MAX_PATHS {
+            return PathId::NONE;
+        }
+        let path = PathId(self.paths.len() as u32);
+        self.paths.push(PathNode { parent, symbol, group: GroupId::NONE });
+        self.children.insert((parent, symbol), path);
+        path
+    }
+
+    /// Counts a chain.
+    pub fn add(&mut self, chain: &Finished<'_>) {
+        let Some(group) = self.group_of(chain.path).filter(|g| self.has_length(*g, chain.ops.len())) else {
+            self.not_kept += 1;
+            return;
+        };
+        self.chains += 1;
+        let first = &chain.ops[0];
+        self.distribute(group, first.who, first.time_ns);
+        let grew = self.groups[group.index()].add(chain, self.pack_uniqueness_max);
+        self.shape_version += u64::from(grew);
+    }
+
+    /// Counts chains of a reference.
+    pub fn add_reference(&mut self, symbols: &[SymbolId], segments: &[u32], count: u64) {
+        if symbols.is_empty() || symbols.len() > usize::from(u8::MAX) {
+            return;
+        }
+        let path = symbols.iter().fold(PathId::NONE, |path, &s| self.path(path, s));
+        let Some(group) = self.group_of(path).filter(|g| self.has_length(*g, symbols.len())) else { return };
+        let group = &mut self.groups[group.index()];
+        group.reference = group.reference.saturating_add(count);
+        for (op, &n) in group.ops.iter_mut().zip(segments) {
+            op.segments = op.segments.max(n);
+        }
+    }
+
+    pub fn all(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub fn get(&self, id: GroupId) -> &Group {
+        &self.groups[id.index()]
+    }
+
+    /// Chains of a group that begin in a rank, as far as they are kept.
+    pub fn chains_of(&self, group: GroupId, who: WhoId) -> u64 {
+        let id = self.distribution_ids.get(&(group, who));
+        id.map_or(0, |&id| self.distributions[id as usize].buckets.since(0))
+    }
+
+    pub fn distributions(&self) -> &[Distribution] {
+        &self.distributions
+    }
+
+    /// When there are too many paths, a path may be cut short.
+    fn has_length(&self, group: GroupId, ops: usize) -> bool {
+        self.groups[group.index()].symbols.len() == ops
+    }
+
+    fn group_of(&mut self, path: PathId) -> Option<GroupId> {
+        let node = self.paths.get(path.index())?;
+        if node.group.is_some() {
+            return Some(node.group);
+        }
+        let mut symbols = Vec::new();
+        let mut at = path;
+        while at.is_some() {
+            symbols.push(self.paths[at.index()].symbol);
+            at = self.paths[at.index()].parent;
+        }
+        symbols.reverse();
+        let group = GroupId(self.groups.len() as u32);
+        self.groups.push(Group::new(symbols));
+        self.paths[path.index()].group = group;
+        Some(group)
+    }
+
+    fn distribute(&mut self, group: GroupId, who: WhoId, time_ns: u64) {
+        let bucket = self.timeline.bucket(time_ns);
+        if let Some(&id) = self.distribution_ids.get(&(group, who)) {
+            return self.distributions[id as usize].buckets.add(bucket);
+        }
+        if self.distributions.len() >= MAX_DISTRIBUTIONS {
+            self.timeline.touch(time_ns, time_ns);
+            return;
+        }
+        let mut buckets = Buckets::default();
+        buckets.add(bucket);
+        self.distribution_ids.insert((group, who), self.distributions.len() as u32);
+        self.distributions.push(Distribution { group, who, buckets });
+    }
+}
+
+impl Group {
+    fn new(symbols: Vec<SymbolId>) -> Self {
+        Self {
+            count: 0,
+            reference: 0,
+            ops: vec![OpCounts { segments: 1, ..OpCounts::default() }; symbols.len()],
+            symbols,
+            edges: Edges::default(),
+            contexts: Vec::new(),
+            contexts_not_kept: 0,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Returns whether an operation has more segments than ever before.
+    fn add(&mut self, chain: &Finished<'_>, segments_max: u32) -> bool {
+        self.count += 1;
+        match (chain.begin_edge, chain.end_edge) {
+            (true, true) => self.edges.both += 1,
+            (true, false) => self.edges.begin_only += 1,
+            (false, true) => self.edges.end_only += 1,
+            (false, false) => {}
+        }
+        self.add_context(chain.context);
+        if self.examples.len() < MAX_EXAMPLES {
+            self.examples.push(Example {
+                ops: chain.ops.to_vec(),
+                before: chain.before.to_vec(),
+                context: chain.context,
+            });
+        }
+        let mut grew = false;
+        for (counts, op) in self.ops.iter_mut().zip(chain.ops) {
+            grew |= counts.add(op, segments_max);
+        }
+        grew
+    }
+
+    fn add_context(&mut self, context: Option<ContextSet>) {
+        let Some(context) = context else {
+            self.contexts_not_kept += 1;
+            return;
+        };
+        if let Some(at) = self.contexts.iter().position(|(c, _)| *c == context) {
+            self.contexts[at].1 += 1;
+            if at > 0 && self.contexts[at].1 > self.contexts[at - 1].1 {
+                self.contexts.swap(at, at - 1);
+            }
+        } else if self.contexts.len() < MAX_CONTEXTS {
+            self.contexts.push((context, 1));
+        } else {
+            self.contexts_not_kept += 1;
+        }
+    }
+}
+
+impl OpCounts {
+    fn add(&mut self, op: &OpInstance, segments_max: u32) -> bool {
+        let segments = op.segments.min(segments_max);
+        let grew = segments > self.segments;
+        self.segments = self.segments.max(segments);
+        let (word, bit) = (op.who.index().min(MAX_WHO) / 64, op.who.index() % 64);
+        if word >= self.who.len() {
+            self.who.resize(word + 1, 0);
+        }
+        self.who[word] |= 1 << bit;
+        if let Some(at) = self.calls.iter().position(|(c, _)| *c == op.call) {
+            self.calls[at].1 += 1;
+        } else if self.calls.len() < MAX_CALLS {
+            self.calls.push((op.call, 1));
+        } else {
+            self.calls_not_kept += 1;
+        }
+        grew
+    }
+
+    /// Ranks that ran it.
+    pub fn who(&self) -> impl Iterator<Item = WhoId> + '_ {
+        let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 == 1);
+        self.who
+            .iter()
+            .enumerate()
+            .flat_map(move |(i, &word)| bits(word).map(move |b| WhoId(i as u32 * 64 + b)))
+    }
+}

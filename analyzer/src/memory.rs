@@ -1,0 +1,341 @@
+//! What one process has mapped and allocated: where an address really is, and what the
+//! buffer there is called.
+
+use std::collections::BTreeMap;
+
+use crate::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, id, segment_pattern};
+use crate::wire::FileId;
+
+id!(/// An address space: private to a process, or a file that processes share.
+    SpaceId);
+
+/// Most mappings of a process: twice what Linux allows by default.
+const MAX_REGIONS: usize = 1 << 17;
+/// Most heap blocks of a process that are kept.
+const MAX_BLOCKS: usize = 1 << 21;
+/// How far below a stack's mapping an address is still taken for the stack's.
+const STACK_GROWTH_BYTES: u64 = 8 << 20;
+
+/// A mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub end: u64,
+    pub buffer: BufferId,
+    /// Space of a shared file mapping, else none.
+    pub space: SpaceId,
+    pub file: FileId,
+    pub offset_bytes: u64,
+    pub exec: bool,
+}
+
+/// A new mapping, as it is told.
+pub(crate) struct NewRegion<'a> {
+    pub start: u64,
+    pub end: u64,
+    pub offset_bytes: u64,
+    pub file: FileId,
+    pub exec: bool,
+    /// The space, if it is shared.
+    pub space: SpaceId,
+    /// As in `/proc/PID/maps`; `None`: take the file's name.
+    pub name: Option<&'a str>,
+}
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub space: SpaceId,
+    pub offset: u64,
+    /// Bytes from here on that are in this space.
+    pub limit_bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    end: u64,
+    buffer: BufferId,
+}
+
+/// A range of addresses with one name.
+#[derive(Clone, Copy)]
+struct Named {
+    start: u64,
+    end: u64,
+    buffer: BufferId,
+}
+
+const CACHED_NAMES: usize = 64;
+const NO_NAME: Named = Named { start: 1, end: 0, buffer: BufferId(0) };
+
+/// A process's memory.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    private: SpaceId,
+    regions: BTreeMap<u64, Region>,
+    blocks: BTreeMap<u64, Block>,
+    /// Start, end, space, offset of the shared ones, by start.
+    shared: Vec<(u64, u64, SpaceId, u64)>,
+    /// By page: names asked for lately.
+    cache: Box<[Named; CACHED_NAMES]>,
+    /// Mappings and blocks that there was no room for.
+    pub refused: u64,
+}
+
+impl Memory {
+    pub fn new(private: SpaceId) -> Self {
+        Self {
+            private,
+            regions: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            shared: Vec::new(),
+            cache: Box::new([NO_NAME; CACHED_NAMES]),
+            refused: 0,
+        }
+    }
+
+    /// The same memory in another process, after fork.
+    pub fn forked(&self, private: SpaceId) -> Self {
+        Self { private, ..self.clone() }
+    }
+
+    pub fn private(&self) -> SpaceId {
+        self.private
+    }
+
+    /// Shared spaces and how many bytes of them are mapped.
+    pub fn shared_bytes(&self) -> Vec<(SpaceId, u64)> {
+        self.shared.iter().map(|&(start, end, space, _)| (space, end - start)).collect()
+    }
+
+    /// Adds a mapping in place of what was there. Returns the shared bytes that went.
+    pub fn map(&mut self, new: &NewRegion<'_>, names: &mut Names) -> Vec<(SpaceId, u64)> {
+        if new.start >= new.end {
+            return Vec::new();
+        }
+        let gone = self.unmap(new.start, new.end);
+        if self.regions.len() >= MAX_REGIONS {
+            self.refused += 1;
+            return gone;
+        }
+        let buffer = names.buffer(&self.region_name(new, names));
+        let region = Region {
+            end: new.end,
+            buffer,
+            space: new.space,
+            file: new.file,
+            offset_bytes: new.offset_bytes,
+            exec: new.exec,
+        };
+        self.regions.insert(new.start, region);
+        self.forget_names();
+        if new.space.is_some() {
+            self.collect_shared();
+        }
+        gone
+    }
+
+    /// Removes mappings, whole or in part. Returns the shared bytes that went.
+    pub fn unmap(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
+        let mut gone = Vec::new();
+        if start >= end {
+            return gone;
+        }
+        let first = self.regions.range(..=start).next_back().map_or(start, |(&s, _)| s);
+        let hit: Vec<(u64, Region)> =
+            self.regions.range(first..end).filter(|(_, r)| r.end > start).map(|(&s, &r)| (s, r)).collect();
+        for &(s, region) in &hit {
+            self.regions.remove(&s);
+            if s < start {
+                self.regions.insert(s, Region { end: start, ..region });
+            }
+            if region.end > end {
+                let offset_bytes = region.offset_bytes.wrapping_add(end - s);
+                self.regions.insert(end, Region { offset_bytes, ..region });
+            }
+            if region.space.is_some() {
+                gone.push((region.space, region.end.min(end) - s.max(start)));
+            }
+        }
+        if !hit.is_empty() {
+            self.forget_names();
+        }
+        if !gone.is_empty() {
+            self.collect_shared();
+        }
+        self.remove_blocks(start, end);
+        gone
+    }
+
+    /// Takes the place of all mappings; heap blocks stay. Returns the shared bytes that went.
+    pub fn clear_regions(&mut self) -> Vec<(SpaceId, u64)> {
+        let gone = self.shared_bytes();
+        self.regions.clear();
+        self.shared.clear();
+        self.forget_names();
+        gone
+    }
+
+    /// Adds a heap block in place of what was there.
+    pub fn allocate(&mut self, addr: u64, size_bytes: u64, buffer: BufferId) {
+        let end = addr.saturating_add(size_bytes.max(1));
+        self.remove_blocks(addr, end);
+        if self.blocks.len() >= MAX_BLOCKS {
+            self.refused += 1;
+            return;
+        }
+        self.blocks.insert(addr, Block { end, buffer });
+        self.forget_names_in(addr, end);
+    }
+
+    /// Removes the heap block at an address; returns its end.
+    pub fn free(&mut self, addr: u64) -> Option<u64> {
+        let block = self.blocks.remove(&addr)?;
+        self.forget_names_in(addr, block.end);
+        Some(block.end)
+    }
+
+    /// Where an address is.
+    pub fn locate(&self, addr: u64) -> Location {
+        let at = self.shared.partition_point(|&(start, ..)| start <= addr);
+        if let Some(&(start, end, space, offset)) = at.checked_sub(1).map(|i| &self.shared[i])
+            && addr < end
+        {
+            let offset = offset.wrapping_add(addr - start);
+            return Location { space, offset, limit_bytes: (end - addr).min(u64::MAX - offset) };
+        }
+        let next = self.shared.get(at).map_or(u64::MAX, |&(start, ..)| start);
+        Location { space: self.private, offset: addr, limit_bytes: next - addr }
+    }
+
+    /// What the buffer at an address is called.
+    pub fn buffer_at(&mut self, addr: u64) -> BufferId {
+        let slot = cache_slot(addr);
+        let cached = self.cache[slot];
+        if cached.start <= addr && addr < cached.end {
+            return cached.buffer;
+        }
+        let named = self.name_range(addr);
+        self.cache[slot] = named;
+        named.buffer
+    }
+
+    /// File and offset of code at an address.
+    pub fn code_at(&self, addr: u64) -> Option<(FileId, u64)> {
+        let (&start, region) = self.regions.range(..=addr).next_back()?;
+        let inside = addr < region.end && region.exec && region.file.inode != 0;
+        inside.then(|| (region.file, region.offset_bytes.wrapping_add(addr - start)))
+    }
+
+    fn remove_blocks(&mut self, start: u64, end: u64) {
+        if let Some((&s, block)) = self.blocks.range(..start).next_back()
+            && block.end > start
+        {
+            let block_end = block.end;
+            self.blocks.remove(&s);
+            self.forget_names_in(s, block_end);
+        }
+        while let Some((&s, block)) = self.blocks.range(start..end).next() {
+            let block_end = block.end;
+            self.blocks.remove(&s);
+            self.forget_names_in(s, block_end);
+        }
+    }
+
+    fn collect_shared(&mut self) {
+        let shared = self.regions.iter().filter(|(_, r)| r.space.is_some());
+        self.shared = shared.map(|(&start, r)| (start, r.end, r.space, r.offset_bytes)).collect();
+    }
+
+    fn forget_names(&mut self) {
+        self.cache.fill(NO_NAME);
+    }
+
+    /// A block may have been asked for in any slot whose page it touches.
+    fn forget_names_in(&mut self, start: u64, end: u64) {
+        let pages = (end - start) / 64 + 2;
+        if pages >= CACHED_NAMES as u64 {
+            return self.forget_names();
+        }
+        for page in 0..pages {
+            self.cache[cache_slot(start.saturating_add(page * 64))] = NO_NAME;
+        }
+    }
+
+    /// The block or region around an address, as far as its name goes.
+    fn name_range(&self, addr: u64) -> Named {
+        let below = self.blocks.range(..=addr).next_back();
+        if let Some((&start, block)) = below
+            && addr < block.end
+        {
+            return Named { start, end: block.end, buffer: block.buffer };
+        }
+        let from = below.map_or(0, |(_, b)| b.end);
+        let to = self.blocks.range(addr..).next().map_or(u64::MAX, |(&s, _)| s);
+        let region = self.region_range(addr);
+        // Blocks that come later must not be hidden by a cached region: keep to one line of the cache.
+        let line = addr & !63;
+        let start = region.start.max(from).max(line);
+        let end = region.end.min(to).min(line.saturating_add(64));
+        Named { start, end, buffer: region.buffer }
+    }
+
+    fn region_range(&self, addr: u64) -> Named {
+        let below = self.regions.range(..=addr).next_back();
+        if let Some((&start, region)) = below
+            && addr < region.end
+        {
+            return Named { start, end: region.end, buffer: region.buffer };
+        }
+        let above = self.regions.range(addr..).next();
+        let end = above.map_or(u64::MAX, |(&s, _)| s);
+        let start = below.map_or(0, |(_, r)| r.end);
+        // The program break moves without a record, and stacks grow without one.
+        if let Some((_, region)) = below
+            && region.buffer == HEAP_BEFORE_ATTACH
+        {
+            return Named { start, end, buffer: region.buffer };
+        }
+        if let Some((&s, region)) = above
+            && region.buffer == STACK
+            && s - addr <= STACK_GROWTH_BYTES
+        {
+            return Named { start: start.max(s.saturating_sub(STACK_GROWTH_BYTES)), end, buffer: STACK };
+        }
+        Named { start, end, buffer: BufferId(0) }
+    }
+
+    fn region_name(&self, new: &NewRegion<'_>, names: &Names) -> BufferName {
+        let path = match new.name {
+            Some(name) => name.to_owned(),
+            None if new.file.inode != 0 => names.path(new.file),
+            None => String::new(),
+        };
+        if new.space.is_some() {
+            return BufferName::Shared { name: segment_pattern(&path) };
+        }
+        match path.as_str() {
+            "[heap]" => BufferName::HeapBeforeAttach,
+            p if p.starts_with("[stack") => BufferName::Stack,
+            _ if new.file.inode != 0 => BufferName::Static { module: path },
+            _ => self.bss_of(new.start, names).unwrap_or(BufferName::Anonymous),
+        }
+    }
+
+    /// Zeroed static data lies right behind the file's mapping.
+    fn bss_of(&self, start: u64, names: &Names) -> Option<BufferName> {
+        let (_, before) = self.regions.range(..start).next_back()?;
+        (before.end == start && before.file.inode != 0 && !before.space.is_some())
+            .then(|| names.buffer_name(before.buffer).clone())
+    }
+}
+
+/// The site that a return address stands for: the byte before it is in the call instruction.
+pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names) -> SiteId {
+    let place = return_address.checked_sub(1).and_then(|addr| memory.code_at(addr));
+    place.map_or(SiteId(0), |(file, offset)| names.site(file, offset))
+}
+
+fn cache_slot(addr: u64) -> usize {
+    let line = addr >> 6;
+    (line ^ line >> 6 ^ line >> 12) as usize % CACHED_NAMES
+}

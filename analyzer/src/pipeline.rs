@@ -1,0 +1,360 @@
+//! The single dispatch: every input goes through [`Pipeline::push`], live or from a tape.
+//!
+//! A [`Loss`] must be pushed before any record that came after the gap.
+
+use crate::alerts::AlertBook;
+use crate::chains::Movement;
+use crate::distribution::{self, Comparison};
+use crate::finding::{Alert, Report};
+use crate::frequent::{Evaluation, FrequentChains};
+use crate::input::{Input, Loss, Start};
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::probes::Probes;
+use crate::process::{CallId, KINDS};
+use crate::reference::Reference;
+use crate::report;
+use crate::resolve;
+use crate::state::{MapRecord, State};
+use crate::symbols::SymbolTable;
+use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+
+/// Counts of the whole session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub first_ns: Option<u64>,
+    pub last_ns: u64,
+    pub records: u64,
+    pub bad_records: u64,
+    pub unplanned_records: u64,
+    pub late_records: u64,
+    pub lost_movements: u64,
+    pub lost_state: u64,
+}
+
+/// Follows a job and says what is not like the rest.
+pub struct Pipeline {
+    pub(crate) options: Options,
+    pub(crate) state: State,
+    pub(crate) probes: Probes,
+    pub(crate) totals: Totals,
+    pub(crate) start: Start,
+    pub(crate) ended: Option<String>,
+    pub(crate) frequent: FrequentChains,
+    evaluation: Evaluation,
+    comparison: Comparison,
+    symbols: SymbolTable,
+    evaluated: Option<Evaluated>,
+    compared: Option<Compared>,
+    alerts: AlertBook,
+}
+
+/// What the last evaluation saw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Evaluated {
+    chains: u64,
+    uncounted: u64,
+}
+
+/// What the last comparison saw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Compared {
+    evaluated: Evaluated,
+    used: usize,
+}
+
+impl Pipeline {
+    /// Ready for the first input.
+    pub fn new(options: Options) -> Self {
+        let mut state = State::new(&options);
+        let probes = Probes::new(&mut state.names);
+        if let Some(reference) = &options.reference {
+            reference.add_to(&mut state.groups, &mut state.names);
+        }
+        Self {
+            state,
+            probes,
+            totals: Totals::default(),
+            start: Start::default(),
+            ended: None,
+            frequent: FrequentChains::default(),
+            evaluation: Evaluation::default(),
+            comparison: Comparison::default(),
+            symbols: SymbolTable::default(),
+            evaluated: None,
+            compared: None,
+            alerts: AlertBook::default(),
+            options,
+        }
+    }
+
+    /// Takes the next input. Never fails: what cannot be read is counted.
+    pub fn push(&mut self, input: &Input) {
+        match input {
+            Input::Start(start) => self.begin(start),
+            Input::Process(facts) => self.state.learn(facts),
+            Input::Plan(plan) => self.plan(plan),
+            Input::Record(raw) => self.raw(raw),
+            Input::LateRecord(raw) => self.late(raw),
+            Input::Loss(loss) => self.lose(loss),
+            Input::Tick { time_ns } => {
+                self.clock(*time_ns);
+                self.evaluate(false);
+            }
+            Input::Symbols(symbols) => self.symbols.extend(symbols),
+            Input::End(end) => {
+                self.clock(end.time_ns);
+                self.ended = Some(end.reason.clone());
+                self.state.chains.finish(&mut self.state.names, &mut self.state.groups);
+                self.evaluate(true);
+            }
+        }
+    }
+
+    /// What changed since the last call; only ticks and the end change anything.
+    pub fn take_alerts(&mut self) -> Vec<Alert> {
+        self.alerts.take()
+    }
+
+    /// All that is to be said now. Asking changes nothing, least of all when alerts are raised.
+    /// Code places have no names yet: see [`Report::symbolize`].
+    pub fn report(&mut self) -> Report {
+        let evaluation = self.evaluate_chains();
+        let comparison = self.compare_ranks();
+        report::report(self, &evaluation, &comparison)
+    }
+
+    /// Names of code places that came with the inputs.
+    pub fn symbols(&self) -> &SymbolTable {
+        &self.symbols
+    }
+
+    /// Code places of the report that have no names yet, in order.
+    pub fn wanted_symbols(&mut self) -> Vec<(FileId, u64)> {
+        self.report().wanted_symbols(&self.symbols)
+    }
+
+    /// The chains of this run, as what other runs are to be held against.
+    pub fn into_reference(self) -> Reference {
+        Reference::from_groups(&self.state.groups, &self.state.names)
+    }
+
+    /// Operations and records that a loss may have changed or hidden.
+    pub(crate) fn uncounted(&self) -> u64 {
+        let t = &self.totals;
+        self.state.chains.counts.tainted_ops.saturating_add(t.lost_movements).saturating_add(t.lost_state)
+    }
+
+    fn begin(&mut self, start: &Start) {
+        self.start = start.clone();
+        if start.launched {
+            self.state.chains.watched_from_birth();
+        }
+        self.clock(start.time_ns);
+    }
+
+    fn plan(&mut self, plan: &Plan) {
+        for file in &plan.files {
+            self.state.names.file(file.id, &file.path, file.build_id.as_deref(), true);
+        }
+        for probe in &plan.probes {
+            self.probes.add(probe, &mut self.state.names);
+        }
+    }
+
+    fn clock(&mut self, time_ns: u64) {
+        self.totals.first_ns.get_or_insert(time_ns);
+        self.totals.last_ns = self.totals.last_ns.max(time_ns);
+        self.state.groups.advance(time_ns);
+    }
+
+    fn late(&mut self, raw: &RawRecord) {
+        self.totals.late_records += 1;
+        let process = self.state.process(raw.pid());
+        self.state.processes.get_mut(process).counts.late += 1;
+        self.lose_records(raw.time_ns(), raw.time_ns(), 1, 0);
+        self.raw(raw);
+    }
+
+    fn lose(&mut self, loss: &Loss) {
+        if loss.movements == 0 && loss.state == 0 {
+            return;
+        }
+        let process = self.state.process(loss.pid);
+        let counts = &mut self.state.processes.get_mut(process).counts;
+        counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
+        counts.lost_state = counts.lost_state.saturating_add(loss.state);
+        self.lose_records(loss.from_ns, loss.to_ns, loss.movements, loss.state);
+    }
+
+    fn lose_records(&mut self, from_ns: u64, to_ns: u64, movements: u64, state: u64) {
+        self.totals.lost_movements = self.totals.lost_movements.saturating_add(movements);
+        self.totals.lost_state = self.totals.lost_state.saturating_add(state);
+        self.state.chains.lose(state > 0);
+        self.state.groups.touch(from_ns, to_ns);
+        if state > 0 {
+            self.state.groups.timeline.touch_from(from_ns);
+        }
+    }
+
+    fn raw(&mut self, raw: &RawRecord) {
+        self.totals.records += 1;
+        match Record::decode(raw) {
+            Ok(record) => self.record(&record),
+            Err(_) => self.totals.bad_records += 1,
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        let h = &record.header;
+        self.clock(h.time_ns);
+        let process = self.state.process(h.pid);
+        let slot = self.probes.slot(h.probe);
+        self.count(process, h, &record.body, slot);
+        if h.probe != 0 && slot == 0 {
+            self.totals.unplanned_records += 1;
+        }
+        match record.body {
+            Body::Copy { context, .. } | Body::Pack { context, .. } | Body::Cross { context, .. } => {
+                self.movement(process, record, slot, context);
+            }
+            _ => self.other(process, h, &record.body, slot),
+        }
+    }
+
+    fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
+        let counts = &mut self.state.processes.get_mut(process).counts;
+        counts.records_by_kind[usize::from(kind_of(body)) % KINDS] += 1;
+        if h.probe == 0 {
+            return;
+        }
+        if slot >= counts.probe_hits.len() {
+            counts.probe_hits.resize(slot + 1, 0);
+        }
+        counts.probe_hits[slot] += 1;
+    }
+
+    fn movement(&mut self, process: usize, record: &Record, slot: usize, context: CallContext) {
+        let call_slot = self.probes.slot(context.probe);
+        let call = self.call(process, context);
+        let Some(m) = resolve::movement(&mut self.state, &self.probes, process, record, slot, call) else {
+            self.state.processes.get_mut(process).counts.empty_movements += 1;
+            return;
+        };
+        self.count_movement(process, call_slot, &m);
+        self.state.chains.movement(&m, &mut self.state.names, &mut self.state.groups);
+    }
+
+    fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
+        let counts = &mut self.state.processes.get_mut(process).counts;
+        counts.movements += 1;
+        counts.bytes = counts.bytes.saturating_add(m.len_bytes);
+        let call = self.probes.call_counts(call_slot);
+        call.movements += 1;
+        call.bytes = call.bytes.saturating_add(m.len_bytes);
+    }
+
+    fn call(&mut self, process: usize, context: CallContext) -> CallId {
+        if context == CallContext::default() {
+            return CallId::NONE;
+        }
+        let asked = (context.return_address, context.probe);
+        let last = self.state.processes.get(process).last_call;
+        if let Some((_, _, call)) = last.filter(|l| (l.0, l.1) == asked) {
+            return call;
+        }
+        let site = self.state.site_of(process, context.return_address);
+        let call = self.probes.call(context.probe, site);
+        self.state.processes.get_mut(process).last_call = Some((asked.0, asked.1, call));
+        call
+    }
+
+    /// Everything that moves no data. Whatever a thread does ends a run of copies.
+    fn other(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
+        let state = &mut self.state;
+        let thread = state.thread(process, h.tid);
+        state.chains.end_run(thread);
+        match *body {
+            Body::Call { nested, .. } if !nested => {
+                state.processes.get_mut(process).counts.calls += 1;
+                self.probes.call_counts(slot).calls += 1;
+            }
+            Body::Alloc { addr, size_bytes, old, caller } => {
+                state.allocate(process, addr, size_bytes, old, caller);
+            }
+            Body::Free { addr, .. } => state.free(process, addr),
+            Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
+                let file = has_file.then_some(file);
+                state.map(
+                    process,
+                    h.time_ns,
+                    &MapRecord { addr, len_bytes, offset_bytes, file, shared, exec },
+                );
+            }
+            Body::Unmap { addr, len_bytes } => state.unmap(process, h.time_ns, addr, len_bytes),
+            Body::Fork { child } => state.fork(process, child),
+            Body::Exec => state.exec(process),
+            Body::Exit { .. } => state.exit(process),
+            _ => {}
+        }
+    }
+
+    /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it
+    /// is worth it, or at the end.
+    fn evaluate(&mut self, at_end: bool) {
+        let now = Evaluated { chains: self.state.groups.chains, uncounted: self.uncounted() };
+        let used = self.state.groups.timeline.used();
+        let compare = Compared { evaluated: now, used };
+        let chains_due = self.evaluated != Some(now);
+        let ranks_due = self.compared != Some(compare) && (at_end || self.is_comparison_due(compare));
+        if chains_due {
+            self.evaluation = self.evaluate_chains();
+            self.evaluated = Some(now);
+        }
+        if ranks_due {
+            self.comparison = self.compare_ranks();
+            self.compared = Some(compare);
+        }
+        if chains_due || ranks_due {
+            let findings = report::findings(self, &self.evaluation, &self.comparison);
+            self.alerts.update(findings);
+        }
+    }
+
+    fn evaluate_chains(&mut self) -> Evaluation {
+        let uncounted = self.uncounted();
+        let state = &mut self.state;
+        self.frequent.evaluate(&state.groups, &mut state.names, uncounted, &self.options)
+    }
+
+    fn compare_ranks(&self) -> Comparison {
+        distribution::compare(&self.state.groups, &self.state.processes, &self.options)
+    }
+
+    /// The smallest part of a run that is compared is a sixteenth: a quarter of that is fine enough.
+    fn is_comparison_due(&self, now: Compared) -> bool {
+        const GROWTH: u64 = 64;
+        self.compared.is_none_or(|last| {
+            let (old, new) = (last.evaluated.chains, now.evaluated.chains);
+            now.used != last.used || new - old > (old / GROWTH).max(GROWTH)
+        })
+    }
+}
+
+fn kind_of(body: &Body) -> u16 {
+    use crate::wire::kind;
+    match body {
+        Body::Copy { .. } => kind::COPY,
+        Body::Pack { .. } => kind::PACK,
+        Body::Cross { .. } => kind::CROSS,
+        Body::Call { .. } => kind::CALL,
+        Body::Done => kind::DONE,
+        Body::Alloc { .. } => kind::ALLOC,
+        Body::Free { .. } => kind::FREE,
+        Body::Map { .. } => kind::MAP,
+        Body::Unmap { .. } => kind::UNMAP,
+        Body::Fork { .. } => kind::FORK,
+        Body::Exec => kind::EXEC,
+        Body::Exit { .. } => kind::EXIT,
+    }
+}

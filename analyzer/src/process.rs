@@ -1,0 +1,242 @@
+//! Processes and threads of the job.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::chains::ThreadId;
+use crate::input::ProcessFacts;
+use crate::memory::{Memory, SpaceId};
+use crate::names::{Interner, SiteId, id};
+
+id!(/// A rank, or a process without one.
+    WhoId);
+id!(/// An MPI call at one place of the program.
+    CallId);
+
+/// Most processes of a session; those beyond share one entry.
+const MAX_PROCESSES: usize = 1 << 16;
+/// Most threads of a process; those beyond share one.
+const MAX_THREADS: usize = 1 << 14;
+/// Most processes that are not watched but read or written by those that are.
+const MAX_STRANGERS: usize = 1 << 12;
+/// Kinds of records: the highest number and one more.
+pub(crate) const KINDS: usize = 13;
+
+/// Who does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// A rank of MPI_COMM_WORLD.
+    Rank(u32),
+    /// A process whose rank is not known.
+    Pid(u32),
+}
+
+/// Counts for people.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessCounts {
+    pub records_by_kind: [u64; KINDS],
+    pub movements: u64,
+    pub empty_movements: u64,
+    pub bytes: u64,
+    pub calls: u64,
+    pub lost_movements: u64,
+    pub lost_state: u64,
+    pub late: u64,
+    /// By the pipeline's number of the probe.
+    pub probe_hits: Vec<u64>,
+}
+
+/// A thread, and what it was last asked.
+#[derive(Clone, Copy)]
+struct LastThread {
+    tid: u32,
+    thread: ThreadId,
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub pid: u32,
+    pub who: WhoId,
+    pub rank: Option<u32>,
+    pub exe: String,
+    pub namespace: u64,
+    pub namespace_pid: u32,
+    pub memory: Memory,
+    /// Mapping records from before this are in the mappings already.
+    pub facts_time_ns: u64,
+    pub known: bool,
+    pub alive: bool,
+    pub threads: FxHashMap<u32, ThreadId>,
+    last_thread: Option<LastThread>,
+    /// Call sites by return address, as long as no code is mapped.
+    pub sites: FxHashMap<u64, SiteId>,
+    /// The last MPI call asked for.
+    pub last_call: Option<(u64, u32, CallId)>,
+    pub counts: ProcessCounts,
+}
+
+impl Process {
+    fn new(pid: u32, who: WhoId, space: SpaceId) -> Self {
+        Self {
+            pid,
+            who,
+            rank: None,
+            exe: String::new(),
+            namespace: 0,
+            namespace_pid: pid,
+            memory: Memory::new(space),
+            facts_time_ns: 0,
+            known: false,
+            alive: true,
+            threads: FxHashMap::default(),
+            last_thread: None,
+            sites: FxHashMap::default(),
+            last_call: None,
+            counts: ProcessCounts::default(),
+        }
+    }
+
+    /// The thread of a tid, made by `new` if there is none yet.
+    pub fn thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
+        if let Some(last) = self.last_thread.filter(|l| l.tid == tid) {
+            return last.thread;
+        }
+        let tid = if self.threads.len() < MAX_THREADS { tid } else { 0 };
+        let thread = *self.threads.entry(tid).or_insert_with(new);
+        self.last_thread = Some(LastThread { tid, thread });
+        thread
+    }
+
+    /// Forgets the threads; returns them in order of tid.
+    pub fn take_threads(&mut self) -> Vec<ThreadId> {
+        self.last_thread = None;
+        let mut threads: Vec<_> = self.threads.drain().collect();
+        threads.sort_unstable();
+        threads.into_iter().map(|(_, thread)| thread).collect()
+    }
+
+    /// Forgets what depends on where code is mapped.
+    pub fn forget_code(&mut self) {
+        self.sites.clear();
+        self.last_call = None;
+    }
+
+    /// Takes what `/proc` says, without the mappings.
+    pub fn learn(&mut self, facts: &ProcessFacts, who: WhoId) {
+        self.rank = facts.rank;
+        self.who = who;
+        self.exe.clone_from(&facts.exe);
+        self.namespace = facts.pid_namespace;
+        self.namespace_pid = facts.namespace_pid;
+        self.facts_time_ns = facts.time_ns;
+        self.known = true;
+    }
+}
+
+/// The process at the other end of a cross-memory operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remote {
+    Watched(usize),
+    Stranger(SpaceId),
+}
+
+/// All processes.
+pub(crate) struct Processes {
+    all: Vec<Process>,
+    by_pid: FxHashMap<u32, usize>,
+    by_namespace: FxHashMap<(u64, u32), usize>,
+    strangers: FxHashMap<(u64, u32), SpaceId>,
+    last: Option<(u32, usize)>,
+    pub whos: Interner<Who>,
+}
+
+impl Processes {
+    pub fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            by_pid: FxHashMap::default(),
+            by_namespace: FxHashMap::default(),
+            strangers: FxHashMap::default(),
+            last: None,
+            whos: Interner::new(Who::Pid(0)),
+        }
+    }
+
+    pub fn all(&self) -> &[Process] {
+        &self.all
+    }
+
+    pub fn get(&self, index: usize) -> &Process {
+        &self.all[index]
+    }
+
+    pub fn get_mut(&mut self, index: usize) -> &mut Process {
+        &mut self.all[index]
+    }
+
+    pub fn who(&self, id: WhoId) -> Who {
+        *self.whos.get(id.0)
+    }
+
+    pub fn find(&self, pid: u32) -> Option<usize> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// The process of a pid; one without facts if it was never heard of.
+    pub fn find_or_add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
+        if let Some((_, index)) = self.last.filter(|l| l.0 == pid) {
+            return index;
+        }
+        let index = match self.find(pid) {
+            Some(index) => index,
+            None => self.add(pid, space),
+        };
+        self.last = Some((pid, index));
+        index
+    }
+
+    fn add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
+        if self.all.len() >= MAX_PROCESSES {
+            return MAX_PROCESSES - 1;
+        }
+        let who = WhoId(self.whos.intern(&Who::Pid(pid)));
+        let index = self.all.len();
+        self.all.push(Process::new(pid, who, space()));
+        self.by_pid.insert(pid, index);
+        index
+    }
+
+    /// Takes what `/proc` says of a process.
+    pub fn learn(&mut self, index: usize, facts: &ProcessFacts) {
+        let who = facts.rank.map_or(Who::Pid(facts.pid), Who::Rank);
+        let who = WhoId(self.whos.intern(&who));
+        self.all[index].learn(facts, who);
+        self.by_namespace.insert((facts.pid_namespace, facts.namespace_pid), index);
+    }
+
+    /// The pid is free for another process from here on.
+    pub fn end(&mut self, index: usize) {
+        let process = &mut self.all[index];
+        process.alive = false;
+        let (pid, key) = (process.pid, (process.namespace, process.namespace_pid));
+        if self.by_pid.get(&pid) == Some(&index) {
+            self.by_pid.remove(&pid);
+        }
+        if self.by_namespace.get(&key) == Some(&index) {
+            self.by_namespace.remove(&key);
+        }
+        self.last = None;
+    }
+
+    /// Whom a process means by a pid.
+    pub fn remote(&mut self, caller: usize, pid: u32, space: impl FnOnce() -> SpaceId) -> Remote {
+        let namespace = self.all[caller].namespace;
+        if let Some(&index) = self.by_namespace.get(&(namespace, pid)).or_else(|| self.by_pid.get(&pid)) {
+            return Remote::Watched(index);
+        }
+        let full = self.strangers.len() >= MAX_STRANGERS;
+        let key = if full { (0, 0) } else { (namespace, pid) };
+        Remote::Stranger(*self.strangers.entry(key).or_insert_with(space))
+    }
+}

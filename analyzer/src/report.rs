@@ -1,0 +1,370 @@
+//! From counted groups to findings and reports.
+
+use std::collections::BTreeMap;
+
+use crate::distribution::{Comparison, Outlier};
+use crate::finding::*;
+use crate::frequent::{Evaluation, Violation};
+use crate::groups::{Example, GroupId, OpInstance};
+use crate::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
+use crate::pipeline::Pipeline;
+use crate::process::{Process, Who, WhoId};
+use crate::scores::rounded;
+use crate::statistics::*;
+use crate::words;
+
+/// Groups listed in the statistics.
+const TOP_GROUPS: usize = 20;
+/// Other frequent chains listed with a finding.
+const MAX_OTHERS: usize = 5;
+
+/// Names of `enum dms_kind`, by number.
+const KIND_NAMES: [&str; 13] = [
+    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec", "exit",
+];
+
+/// All that is to be said.
+pub(crate) fn report(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Report {
+    Report {
+        schema: REPORT_SCHEMA,
+        session: p.start.clone(),
+        ended: p.ended.clone(),
+        thresholds: thresholds(p, evaluation, comparison),
+        findings: findings(p, evaluation, comparison),
+        statistics: statistics(p),
+    }
+}
+
+/// The findings, the most important first.
+pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Vec<Finding> {
+    let views = Views { p };
+    let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
+    let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
+    let mut findings: Vec<Finding> = chains.chain(ranks).collect();
+    // Stable: within a severity and verdict the order of the checks stays.
+    findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
+    findings
+}
+
+fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Thresholds {
+    Thresholds {
+        uniqueness: evaluation.threshold.uniqueness,
+        chains: evaluation.threshold.chains,
+        warm: evaluation.warm,
+        frequent_groups: evaluation.frequent.len() as u64,
+        abnormality: p.options.abnormality,
+        uncounted: p.uncounted(),
+        referenced: p.options.reference.is_some(),
+        compared_ranks: whos(p, comparison.compared.iter().copied()),
+        average_distance: rounded(comparison.average),
+    }
+}
+
+fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
+    let mut whos: Vec<Who> = ids.map(|id| p.state.processes.who(id)).collect();
+    whos.sort_unstable();
+    whos.dedup();
+    whos
+}
+
+/// Makes views of what is interned.
+struct Views<'a> {
+    p: &'a Pipeline,
+}
+
+impl Views<'_> {
+    fn odd_chain(&self, v: &Violation) -> Finding {
+        let odd = self.group(v.odd);
+        let frequent = self.group(v.frequent);
+        let group = self.p.state.groups.get(v.odd);
+        let mut examples: Vec<ExampleView> = group.examples.iter().map(|e| self.example(e, v)).collect();
+        examples.sort_by_key(|e| !e.context_match);
+        let evidence = OddChain {
+            abnormality: rounded(v.abnormality),
+            similarity: rounded(v.similarity),
+            rareness: rounded(v.rareness),
+            common: CommonView {
+                odd_from: v.common.odd_from,
+                frequent_from: v.common.frequent_from,
+                ops: v.common.len,
+                uniqueness: v.common.uniqueness,
+            },
+            context: self.context(v, &frequent),
+            others: v.others.iter().take(MAX_OTHERS).map(|o| self.other(o)).collect(),
+            examples,
+            odd,
+            frequent,
+        };
+        let who = evidence.odd.ops.iter().flat_map(|op| op.who.iter().copied());
+        let id = format!("chain-{}-{}", evidence.odd.id, evidence.frequent.id);
+        finding(id, v.verdict, v.severity, who.collect(), Evidence::OddChain(Box::new(evidence)))
+    }
+
+    fn odd_rank(&self, o: &Outlier) -> Finding {
+        let who = self.p.state.processes.who(o.who);
+        let evidence = OddRank {
+            who,
+            distance: rounded(o.distance),
+            nearest: o.nearest as u64,
+            average: rounded(o.average),
+            part: o.part as u64,
+            from_ns: o.from_ns,
+            to_ns: o.to_ns,
+            chains: o.chains,
+            group: self.group(o.group),
+            share: rounded(o.share),
+            peers_share: rounded(o.peers_share),
+            peers_running: o.peers_running as u64,
+            peers: whos(self.p, o.peers.iter().copied()),
+        };
+        let id = match who {
+            Who::Rank(rank) => format!("rank-{rank}"),
+            Who::Pid(pid) => format!("process-{pid}"),
+        };
+        let id = format!("{id}-{}", evidence.group.id);
+        finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
+    }
+
+    fn context(&self, v: &Violation, frequent: &GroupView) -> ContextView {
+        let from = usize::from(v.common.frequent_from);
+        let to = from + usize::from(v.common.len);
+        let missing = |there: Option<ContextId>, at: Option<usize>| {
+            there.and(at).and_then(|i| frequent.ops.get(i)).cloned()
+        };
+        ContextView {
+            matched: v.context.matched,
+            matched_before: v.context.matched_before,
+            matched_after: v.context.matched_after,
+            known: v.context.known,
+            missing_before: missing(v.context.before, from.checked_sub(1)),
+            missing_after: missing(v.context.after, Some(to)),
+        }
+    }
+
+    fn other(&self, &(id, abnormality): &(GroupId, f64)) -> OtherView {
+        let view = self.group(id);
+        let chains = if self.p.options.reference.is_some() { view.reference_chains } else { view.chains };
+        OtherView { ops: view.ops, chains, abnormality: rounded(abnormality) }
+    }
+
+    fn example(&self, example: &Example, v: &Violation) -> ExampleView {
+        ExampleView {
+            context_match: example.context.is_some_and(|set| v.context.matches(&set)),
+            ops: example.ops.iter().map(|op| self.example_op(op)).collect(),
+            before: example.before.iter().map(|op| self.example_op(op)).collect(),
+        }
+    }
+
+    fn example_op(&self, op: &OpInstance) -> ExampleOp {
+        ExampleOp {
+            time_ns: op.time_ns,
+            who: self.p.state.processes.who(op.who),
+            pid: op.pid,
+            tid: op.tid,
+            source: op.source,
+            destination: op.destination,
+            destination_buffer: self.buffer(op.destination_buffer),
+            len_bytes: op.len_bytes,
+        }
+    }
+
+    fn group(&self, id: GroupId) -> GroupView {
+        let group = self.p.state.groups.get(id);
+        let weights = self.p.frequent.ops(id);
+        let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
+        let mut by_who: Vec<WhoCount> = Vec::new();
+        for &who in &group.ops[0].who().collect::<Vec<_>>() {
+            let count = self.p.state.groups.chains_of(id, who);
+            by_who.push(WhoCount { who: self.p.state.processes.who(who), count });
+        }
+        by_who.sort_by_key(|c| c.who);
+        GroupView {
+            id: self.group_hash(id),
+            chains: group.count,
+            reference_chains: group.reference,
+            uniqueness: self.p.frequent.uniqueness(id),
+            ops: ops.collect(),
+            by_who,
+        }
+    }
+
+    /// Depends on names only, so that it is the same in every run of the same binaries.
+    fn group_hash(&self, id: GroupId) -> String {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for &symbol in &self.p.state.groups.get(id).symbols {
+            let name = format!("{:?}", self.p.state.names.op_name(symbol));
+            for byte in name.bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+        format!("{:08x}", (hash ^ hash >> 32) as u32)
+    }
+
+    fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
+        let group = self.p.state.groups.get(id);
+        let (symbol, counts) = (self.p.state.names.symbol_parts(group.symbols[at]), &group.ops[at]);
+        let mut calls: Vec<CallView> =
+            counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
+        calls.sort_by(|a, b| b.count.cmp(&a.count));
+        OpView {
+            kind: symbol.kind,
+            place: self.place(symbol.site),
+            source: self.buffer(symbol.source),
+            destination: self.buffer(symbol.destination),
+            crosses: symbol.crosses,
+            segments: counts.segments,
+            uniqueness,
+            who: whos(self.p, counts.who()),
+            calls,
+        }
+    }
+
+    fn call(&self, call: crate::process::CallId, count: u64) -> CallView {
+        let (function, site) = self.p.probes.call_parts(call);
+        CallView { function, place: self.place(site), count }
+    }
+
+    fn place(&self, id: SiteId) -> Place {
+        let names = &self.p.state.names;
+        let mut place = words::place(names.site_name(id));
+        place.file = names.site_file(id).map(|(file, _)| file);
+        place
+    }
+
+    fn buffer(&self, id: BufferId) -> BufferView {
+        let view = |what| BufferView { what, name: String::new(), allocated: None };
+        match self.p.state.names.buffer_name(id) {
+            BufferName::Heap { site } => {
+                BufferView { allocated: Some(self.named_place(site)), ..view(BufferKind::Heap) }
+            }
+            BufferName::Shared { name } => BufferView { name: name.clone(), ..view(BufferKind::Shared) },
+            BufferName::Static { module } => BufferView { name: module.clone(), ..view(BufferKind::Static) },
+            BufferName::HeapBeforeAttach => view(BufferKind::HeapBeforeAttach),
+            BufferName::Stack => view(BufferKind::Stack),
+            BufferName::Anonymous => view(BufferKind::Anonymous),
+            BufferName::NotWatched => view(BufferKind::NotWatched),
+            BufferName::Unknown => view(BufferKind::Unknown),
+        }
+    }
+
+    fn named_place(&self, site: &SiteName) -> Place {
+        let id = self.p.state.names.find_site(site);
+        id.map_or_else(|| words::place(site), |id| self.place(id))
+    }
+}
+
+fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evidence: Evidence) -> Finding {
+    let mut who = who;
+    who.sort_unstable();
+    who.dedup();
+    let mut finding =
+        Finding { id, verdict, severity, summary: String::new(), who, evidence, next_steps: Vec::new() };
+    words::say(&mut finding);
+    finding
+}
+
+fn statistics(p: &Pipeline) -> Statistics {
+    let (t, state) = (&p.totals, &p.state);
+    let all = state.processes.all();
+    let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
+    Statistics {
+        duration_ns: t.last_ns - t.first_ns.unwrap_or(t.last_ns).min(t.last_ns),
+        records: t.records,
+        bad_records: t.bad_records,
+        unplanned_records: t.unplanned_records,
+        late_records: t.late_records,
+        lost_movements: t.lost_movements,
+        lost_state: t.lost_state,
+        movements: sum(|p| p.counts.movements),
+        empty_movements: sum(|p| p.counts.empty_movements),
+        bytes: sum(|p| p.counts.bytes),
+        operations: state.chains.ops(),
+        chains: state.groups.chains,
+        inconclusive_chains: state.chains.counts.inconclusive,
+        chains_not_kept: state.groups.not_kept,
+        groups: state.groups.all().iter().filter(|g| g.count > 0).count() as u64,
+        pending_operations: state.chains.counts.pending_nodes,
+        memory_not_kept: sum(|p| p.memory.refused),
+        processes: processes(p),
+        probes: probes(p),
+        calls: calls(p),
+        top_groups: top_groups(p),
+    }
+}
+
+fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
+    let kinds = |process: &Process| {
+        let counts = process.counts.records_by_kind.iter().zip(KIND_NAMES).filter(|(n, _)| **n > 0);
+        counts.map(|(&count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
+    };
+    let view = |process: &Process| ProcessStatistics {
+        rank: process.rank,
+        pid: process.pid,
+        exe: process.exe.clone(),
+        alive: process.alive,
+        records: kinds(process),
+        movements: process.counts.movements,
+        bytes: process.counts.bytes,
+        mpi_calls: process.counts.calls,
+        lost_movements: process.counts.lost_movements,
+        lost_state: process.counts.lost_state,
+        late_records: process.counts.late,
+        live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
+    };
+    let mut processes: Vec<_> = p.state.processes.all().iter().map(view).collect();
+    processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
+    processes
+}
+
+fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
+    let views = Views { p };
+    let view = |(slot, info): (usize, &crate::probes::ProbeInfo)| {
+        let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
+        for process in p.state.processes.all() {
+            let hits = process.counts.probe_hits.get(slot).copied().unwrap_or(0);
+            if hits > 0 {
+                *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
+            }
+        }
+        let place =
+            Place { file: Some(info.file), offset_bytes: info.site_offset_bytes, ..views.place(info.site) };
+        ProbeStatistics {
+            probe: info.id,
+            class: info.class,
+            function: info.function.clone(),
+            place,
+            hits: by_who.values().sum(),
+            by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
+        }
+    };
+    p.probes.all().map(view).filter(|s| s.hits > 0).collect()
+}
+
+fn calls(p: &Pipeline) -> Vec<CallStatistics> {
+    let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
+    for (slot, counts) in p.probes.all_call_counts().iter().enumerate() {
+        if counts.calls == 0 && counts.movements == 0 {
+            continue;
+        }
+        let function = p.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
+        let all = by_function.entry(function.clone()).or_insert(CallStatistics {
+            function,
+            calls: 0,
+            movements: 0,
+            bytes: 0,
+        });
+        all.calls += counts.calls;
+        all.movements += counts.movements;
+        all.bytes = all.bytes.saturating_add(counts.bytes);
+    }
+    by_function.into_values().collect()
+}
+
+fn top_groups(p: &Pipeline) -> Vec<GroupView> {
+    let groups = p.state.groups.all();
+    let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
+    ids.retain(|id| groups[id.index()].count > 0);
+    ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));
+    let views = Views { p };
+    ids.into_iter().take(TOP_GROUPS).map(|id| views.group(id)).collect()
+}
