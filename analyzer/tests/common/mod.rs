@@ -67,6 +67,7 @@ impl Trace {
             function: name.into(),
             place: Place::Call,
             stack_bytes: 0,
+            argument: 0,
             reason: String::new(),
         };
         self.inputs.push(Input::Plan(Box::new(Plan { probes: vec![probe], ..Plan::default() })));
