@@ -1,9 +1,13 @@
 //! The user-space half of dmscope: what the machine is like, what to probe, the kernel side,
 //! the collector, the session that joins them, and the command line.
 
+pub mod cli;
 pub mod clock;
 pub mod collector;
 pub mod cpus;
+pub mod elf;
+pub mod host;
 pub mod kernel;
 pub mod launch;
+pub mod plan;
 pub mod symbols;

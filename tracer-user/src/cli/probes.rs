@@ -1,0 +1,150 @@
+//! `dmscope probes`: what is watched, where, why there, and what it costs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use serde::Serialize;
+
+use super::table::columns;
+
+/// Form of the JSON output; it changes when a field changes its meaning.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    plan: &'a Plan,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    hits: &'a BTreeMap<u32, u64>,
+}
+
+/// For programs. `hits`: records by probe id, as far as they are known.
+pub fn json(plan: &Plan, hits: &BTreeMap<u32, u64>) -> serde_json::Value {
+    serde_json::json!(Document { schema: SCHEMA, plan, hits })
+}
+
+/// For people: a summary by file, then each probe; `all` lists also what is left out, place by place.
+pub fn text(plan: &Plan, hits: &BTreeMap<u32, u64>, all: bool) -> String {
+    let mut text = String::new();
+    for file in &plan.files {
+        let probes: Vec<&Probe> = plan.probes.iter().filter(|p| p.file == file.id).collect();
+        let left_out: Vec<_> = plan.left_out.iter().filter(|l| l.file == file.id).collect();
+        if probes.is_empty() && left_out.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "{} ({})", file.path, file.role);
+        let rows: Vec<Vec<String>> = probes.iter().map(|p| row(p, hits)).collect();
+        let header: &[&str] = if hits.is_empty() { &HEADER[1..] } else { &HEADER };
+        if !rows.is_empty() {
+            indent(&mut text, &columns(header, &rows));
+        }
+        left_out_text(&mut text, &left_out, all);
+        text.push('\n');
+    }
+    for lost in plan.left_out.iter().filter(|l| plan.files.iter().all(|f| f.id != l.file)) {
+        let _ = writeln!(text, "{}: {}", lost.what, lost.reason);
+    }
+    text.push_str(&summary(plan));
+    text
+}
+
+const HEADER: [&str; 8] = ["HITS", "PROBE", "WATCHES", "OF", "SITE", "PLACE", "COST", "WHY THERE"];
+
+fn row(probe: &Probe, hits: &BTreeMap<u32, u64>) -> Vec<String> {
+    let mut row = Vec::new();
+    if !hits.is_empty() {
+        row.push(hits.get(&probe.id).copied().unwrap_or(0).to_string());
+    }
+    let distance = probe.offset_bytes as i64 - probe.site_offset_bytes as i64;
+    let place = match distance {
+        0 => name_of_place(probe.place).to_owned(),
+        _ => format!("{} at {distance:+}", name_of_place(probe.place)),
+    };
+    row.extend([
+        probe.id.to_string(),
+        name_of_class(probe.class).to_owned(),
+        probe.function.clone(),
+        format!("+{:#x}", probe.site_offset_bytes),
+        place,
+        cost(probe),
+        probe.reason.clone(),
+    ]);
+    row
+}
+
+/// What is left out: by reason, or place by place.
+fn left_out_text(text: &mut String, left_out: &[&analyzer::plan::LeftOut], all: bool) {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for lost in left_out {
+        let place = lost.offset_bytes.map(|o| format!(" +{o:#x}")).unwrap_or_default();
+        by_reason.entry(&lost.reason).or_default().push(format!("{}{place}", lost.what));
+    }
+    for (reason, what) in by_reason {
+        let shown = if all { what.len() } else { what.len().min(3) };
+        let more = what.len() - shown;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let _ = writeln!(text, "  not watched: {}{more}: {reason}", what[..shown].join(", "));
+    }
+}
+
+fn summary(plan: &Plan) -> String {
+    let mut classes: BTreeMap<ProbeClass, usize> = BTreeMap::new();
+    for probe in &plan.probes {
+        *classes.entry(probe.class).or_default() += 1;
+    }
+    let parts: Vec<String> =
+        classes.iter().map(|(class, count)| format!("{count} {}", name_of_class(*class))).collect();
+    let dear = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
+    let dear = if dear > 0 {
+        format!("; {dear} of them are single-stepped, about 16 times as dear")
+    } else {
+        String::new()
+    };
+    format!("{} probes: {}{dear}\n", plan.probes.len(), parts.join(", "))
+}
+
+fn indent(text: &mut String, lines: &str) {
+    for line in lines.lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+}
+
+/// What a class watches, in a word.
+fn name_of_class(class: ProbeClass) -> &'static str {
+    match class {
+        ProbeClass::Copy => "copy",
+        ProbeClass::Pack => "pack",
+        ProbeClass::Unpack => "unpack",
+        ProbeClass::Call => "call",
+        ProbeClass::PollSuccess => "answer yes",
+        ProbeClass::PollReturn => "answer",
+        ProbeClass::Alloc => "allocation",
+        ProbeClass::Free => "free",
+    }
+}
+
+fn name_of_place(place: Place) -> &'static str {
+    match place {
+        Place::Nop5 => "5-byte nop",
+        Place::Nop => "nop",
+        Place::Push => "push",
+        Place::Call => "call",
+        Place::Jump => "jump",
+        Place::ConditionalJump => "conditional jump",
+        Place::SingleStep => "single step",
+    }
+}
+
+/// Typical cost of a hit, from measurements in a virtual machine: an order of magnitude.
+fn cost(probe: &Probe) -> String {
+    const RETURN_NS: u32 = 330;
+    let entry_ns = match probe.place {
+        Place::Nop5 => 400,
+        Place::Nop | Place::Push | Place::Call | Place::Jump | Place::ConditionalJump => 600,
+        Place::SingleStep => 10_500,
+    };
+    let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc);
+    let total_ns = entry_ns + if returns { RETURN_NS } else { 0 };
+    format!("~{:.1} µs", f64::from(total_ns) / 1_000.0)
+}

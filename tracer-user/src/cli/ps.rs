@@ -1,0 +1,123 @@
+//! `dmscope ps`: the MPI jobs of this machine.
+
+use serde::Serialize;
+
+use super::table::columns;
+use crate::host::Job;
+
+/// Form of the JSON output; it changes when a field changes its meaning.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    jobs: &'a [Job],
+}
+
+/// For programs.
+pub fn json(jobs: &[Job]) -> serde_json::Value {
+    serde_json::json!(Document { schema: SCHEMA, jobs })
+}
+
+/// For people.
+pub fn text(jobs: &[Job]) -> String {
+    if jobs.is_empty() {
+        return "No MPI jobs that you may look at are running on this machine.\n".to_owned();
+    }
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    columns(&["JOB", "USER", "MPI", "RANKS", "SINCE", "PROGRAM", "COMMAND"], &rows)
+}
+
+fn row(job: &Job) -> Vec<String> {
+    let first = job.ranks.first();
+    let size = first.and_then(|r| r.size).map(|s| s as usize);
+    let here = job.ranks.len();
+    let ranks = match size {
+        Some(size) if size != here => format!("{here} of {size}"),
+        _ => here.to_string(),
+    };
+    let program = first.map_or("", |r| crate::plan::file_name(&r.exe));
+    let library = job.library().map_or("", |l| l.kind.as_str());
+    vec![
+        job.pid.to_string(),
+        job.user.clone(),
+        library.to_owned(),
+        ranks,
+        duration(job.age_s),
+        program.to_owned(),
+        shortened(&job.command, 60),
+    ]
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// `42s`, `3m10s`, `2h05m`, `4d02h`.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{MpiLibrary, RankProcess};
+
+    fn job() -> Job {
+        let rank = RankProcess {
+            pid: 11,
+            namespace_pid: 11,
+            pid_namespace: 1,
+            mount_namespace: 1,
+            rank: Some(0),
+            size: Some(4),
+            exe: "/opt/stencil".into(),
+            command: "/opt/stencil -n 3".into(),
+            uid: 0,
+            start_ticks: 5,
+            library: MpiLibrary {
+                kind: "MPICH".into(),
+                path: "/lib/libmpich.so.12".into(),
+                is_static: false,
+            },
+        };
+        Job {
+            pid: 10,
+            command: "mpirun -n 4 stencil".into(),
+            user: "root".into(),
+            age_s: 3_725,
+            ranks: vec![rank],
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_only_partly_here_says_so() {
+        let text = text(&[job()]);
+        let line = text.lines().nth(1).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..6], ["10", "root", "MPICH", "1", "of", "4"]);
+        assert_eq!(words[6..], ["1h02m", "stencil", "mpirun", "-n", "4", "stencil"]);
+    }
+
+    #[test]
+    fn no_jobs_is_said_in_words() {
+        assert!(text(&[]).starts_with("No MPI jobs"));
+    }
+
+    #[test]
+    fn json_has_a_schema_and_all_fields() {
+        let json = json(&[job()]);
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["jobs"][0]["ranks"][0]["library"]["kind"], "MPICH");
+        assert_eq!(json["jobs"][0]["ranks"][0]["pid"], 11);
+    }
+}

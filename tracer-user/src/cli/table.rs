@@ -1,0 +1,43 @@
+//! Columns of text.
+
+/// Rows in columns as wide as their widest cell, two spaces apart; numbers to the right.
+pub(super) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let numeric: Vec<bool> = (0..header.len())
+        .map(|n| !rows.is_empty() && rows.iter().all(|r| r.get(n).is_some_and(|c| is_number(c))))
+        .collect();
+    let mut text = String::new();
+    let header: Vec<String> = header.iter().map(|h| (*h).to_owned()).collect();
+    for row in std::iter::once(&header).chain(rows) {
+        let mut line = String::new();
+        for ((cell, width), right) in row.iter().zip(&widths).zip(&numeric) {
+            let padding = " ".repeat(width - cell.chars().count());
+            let cell = if *right { format!("{padding}{cell}") } else { format!("{cell}{padding}") };
+            line.push_str(&cell);
+            line.push_str("  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn is_number(cell: &str) -> bool {
+    !cell.is_empty() && cell.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_lines_have_no_trailing_space() {
+        let rows = [vec!["7".into(), "a".into()], vec!["123".into(), "bcd".into()]];
+        assert_eq!(columns(&["PID", "X"], &rows), "PID  X\n  7  a\n123  bcd\n");
+    }
+}

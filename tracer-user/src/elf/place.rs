@@ -1,0 +1,190 @@
+//! Where in a function, or before a call, a probe is cheap and sees the arguments.
+//!
+//! Under a uprobe the kernel runs some instructions itself, in the trap; all others are run
+//! out of line with a second trap, about sixteen times as dear. Which ones it runs itself is
+//! in its `arch/x86/kernel/uprobes.c` (`branch_setup_xol_ops`, `push_setup_xol_ops`).
+
+use analyzer::plan::Place;
+use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+
+use super::decode::{Registers, decode_all, decoder, direct_target, leaves, written};
+
+/// Most bytes that are looked at from the entry of a function.
+const ENTRY_WINDOW_BYTES: usize = 64;
+
+/// Nops that the kernel knows, by length (its `x86_nops`, of all versions that know any).
+const LONG_NOPS: [&[u8]; 6] = [
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+];
+
+/// How the kernel runs an instruction under a probe; `None` if it refuses to put one there.
+pub fn emulated(bytes: &[u8]) -> Option<Place> {
+    const REFUSED_PREFIXES: [u8; 5] = [0x26, 0x2e, 0x36, 0x3e, 0xf0];
+    const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
+    if LONG_NOPS.contains(&bytes) {
+        return Some(if bytes.len() == 5 { Place::Nop5 } else { Place::Nop });
+    }
+    let prefixes =
+        bytes.iter().take_while(|b| REFUSED_PREFIXES.contains(b) || OTHER_PREFIXES.contains(b)).count();
+    let (prefixes, rest) = bytes.split_at(prefixes);
+    if prefixes.iter().any(|b| REFUSED_PREFIXES.contains(b)) {
+        return None;
+    }
+    let narrow = prefixes.contains(&0x66);
+    Some(match rest {
+        [0x90] => Place::Nop,
+        [0xe8, ..] if !narrow => Place::Call,
+        [0xe9 | 0xeb, ..] if !narrow => Place::Jump,
+        [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if !narrow => Place::ConditionalJump,
+        [0x50..=0x57] | [0x41, 0x50..=0x57] if prefixes.is_empty() => Place::Push,
+        _ => Place::SingleStep,
+    })
+}
+
+/// [`emulated`] of an instruction within the code that it was decoded from.
+pub(super) fn emulated_at(code: &[u8], vaddr: u64, instruction: &Instruction) -> Option<Place> {
+    let at = usize::try_from(instruction.ip().checked_sub(vaddr)?).ok()?;
+    emulated(code.get(at..at + instruction.len())?).filter(|p| *p != Place::SingleStep)
+}
+
+/// What a probe at the entry of a function must see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// So many of the first arguments (those beyond six are not in registers).
+    pub arguments: usize,
+    /// The return is hooked as well: the return address must be on top of the stack.
+    pub returns: bool,
+}
+
+/// A place that is passed once per call, with the arguments as the caller gave them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryPlace {
+    /// Its address.
+    pub vaddr: u64,
+    /// What it costs.
+    pub place: Place,
+    /// The return address is at the stack pointer + this.
+    pub stack_bytes: u32,
+}
+
+/// Why a function has no such place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// The address is not in the file's code.
+    #[error("its code is not in the file")]
+    NoCode,
+    /// An argument is overwritten before the first cheap instruction.
+    #[error("an argument is overwritten before the first instruction that the kernel emulates")]
+    Overwritten,
+    /// The stack pointer is changed first, and the return is wanted.
+    #[error("the stack is changed before the first instruction that the kernel emulates")]
+    StackChanged,
+    /// The function ends, or jumps where it was not followed, first.
+    #[error("no instruction that the kernel emulates is passed by every call")]
+    NotPassed,
+}
+
+/// The cheapest place at the entry of the function `body` (which starts at `entry`).
+///
+/// # Errors
+/// There is none.
+pub fn entry_place(body: &[u8], entry: u64, wanted: Wanted) -> Result<EntryPlace, NoPlace> {
+    let needed = Registers::arguments(wanted.arguments);
+    let mut info = InstructionInfoFactory::new();
+    let mut stack_bytes = 0u32;
+    let window = &body[..body.len().min(ENTRY_WINDOW_BYTES)];
+    for instruction in &mut decoder(window, entry) {
+        if instruction.is_invalid() {
+            break;
+        }
+        if wanted.returns && stack_bytes != 0 {
+            return Err(NoPlace::StackChanged);
+        }
+        if let Some(place) = emulated_at(window, entry, &instruction) {
+            let vaddr = instruction.ip();
+            return if is_entered_below(body, entry, vaddr) {
+                Err(NoPlace::NotPassed)
+            } else {
+                Ok(EntryPlace { vaddr, place, stack_bytes })
+            };
+        }
+        if instruction.flow_control() != FlowControl::Next {
+            break;
+        }
+        if written(&mut info, &instruction).meets(needed) {
+            return Err(NoPlace::Overwritten);
+        }
+        stack_bytes = stack_after(stack_bytes, &instruction).ok_or(NoPlace::StackChanged)?;
+    }
+    Err(if body.is_empty() { NoPlace::NoCode } else { NoPlace::NotPassed })
+}
+
+/// Whether the function jumps back to a place between its entry and `vaddr`: a loop would
+/// hit a probe there again and again.
+fn is_entered_below(body: &[u8], entry: u64, vaddr: u64) -> bool {
+    vaddr != entry
+        && decoder(body, entry).iter().any(|i| {
+            i.ip() != vaddr
+                && leaves(&i)
+                && direct_target(&i).is_some_and(|target| entry < target && target <= vaddr)
+        })
+}
+
+/// Bytes between the stack pointer and the return address after an instruction; `None` if
+/// that cannot be said.
+fn stack_after(stack_bytes: u32, instruction: &Instruction) -> Option<u32> {
+    let on_stack_pointer =
+        instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
+    let delta = match instruction.mnemonic() {
+        Mnemonic::Push | Mnemonic::Pop => -i64::from(instruction.stack_pointer_increment()),
+        Mnemonic::Sub if on_stack_pointer && is_immediate(instruction) => instruction.immediate(1) as i64,
+        Mnemonic::Add if on_stack_pointer && is_immediate(instruction) => {
+            (instruction.immediate(1) as i64).checked_neg()?
+        }
+        Mnemonic::Cmp | Mnemonic::Test => 0,
+        _ if on_stack_pointer => return None,
+        _ if instruction.is_stack_instruction() => return None,
+        _ => 0,
+    };
+    u32::try_from(i64::from(stack_bytes).checked_add(delta)?).ok()
+}
+
+fn is_immediate(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.op1_kind(),
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 | OpKind::Immediate8 | OpKind::Immediate32
+    )
+}
+
+/// The nearest cheap place before an indirect call at `site`, in the same straight line of
+/// code and with the first three arguments already final.
+pub fn place_before_call(body: &[u8], start: u64, site: u64) -> Option<(u64, Place)> {
+    let all = decode_all(body, start);
+    // A jump table might lead in between.
+    if all.iter().any(|i| i.flow_control() == FlowControl::IndirectBranch && i.ip() != site) {
+        return None;
+    }
+    let call = all.binary_search_by_key(&site, Instruction::ip).ok()?;
+    let arguments = Registers::arguments(3);
+    let entered =
+        |vaddr: u64| vaddr == start || all.iter().any(|i| leaves(i) && direct_target(i) == Some(vaddr));
+    let mut info = InstructionInfoFactory::new();
+    // Whoever comes in between the place and the call would not be seen.
+    let mut after = call;
+    while after > 0 && !entered(all[after].ip()) {
+        let here = &all[after - 1];
+        if leaves(here) || written(&mut info, here).meets(arguments) || here.code() == Code::INVALID {
+            return None;
+        }
+        if let Some(place) = emulated_at(body, start, here) {
+            return Some((here.ip(), place));
+        }
+        after -= 1;
+    }
+    None
+}

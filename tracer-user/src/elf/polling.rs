@@ -1,0 +1,201 @@
+//! Where a polling call knows that its answer is yes.
+//!
+//! Calls like MPI_Test are asked millions of times and answer yes a few thousand times. The
+//! answer is an integer that an argument points to. So: follow that argument, find every
+//! place that stores a constant other than zero through it, and go on from there to the next
+//! instruction that a probe is cheap on, as long as nothing but such a store leads there.
+
+use std::collections::BTreeSet;
+
+use analyzer::plan::Place;
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::decode::{ARGUMENTS, direct_target};
+use super::facts::ElfFacts;
+use super::flow::{Flow, State, Stored, writes_memory};
+use super::place::emulated_at;
+
+/// Calls that the argument is followed through.
+const MAX_DEPTH: usize = 4;
+
+/// What was found for one polling function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PollingAnswer {
+    /// Every yes passes exactly one of these.
+    Places(Vec<(u64, Place)>),
+    /// Nothing is ever stored through the argument.
+    NeverStores,
+    /// There is no such set of places, and why.
+    Unclear(String),
+}
+
+/// Finds the places that `function` (its address) reaches only when it stores yes through its
+/// argument number `argument` (from 0).
+pub fn success_places(elf: &ElfFacts<'_>, function: u64, argument: usize) -> PollingAnswer {
+    let mut search = Search { elf, path: Vec::new(), places: BTreeSet::new(), stores: false };
+    match search.visit(function, argument) {
+        Err(reason) => PollingAnswer::Unclear(reason),
+        Ok(()) if !search.places.is_empty() => PollingAnswer::Places(search.places.into_iter().collect()),
+        Ok(()) if search.stores => PollingAnswer::Unclear("it only ever stores no".into()),
+        Ok(()) => PollingAnswer::NeverStores,
+    }
+}
+
+struct Search<'a, 'd> {
+    elf: &'a ElfFacts<'d>,
+    path: Vec<(u64, usize)>,
+    places: BTreeSet<(u64, Place)>,
+    stores: bool,
+}
+
+impl Search<'_, '_> {
+    fn visit(&mut self, function: u64, argument: usize) -> Result<(), String> {
+        if self.path.contains(&(function, argument)) {
+            return Ok(());
+        }
+        if self.path.len() >= MAX_DEPTH {
+            return Err("the answer is handed on through too many functions".into());
+        }
+        let body = self.elf.body(function).ok_or("its code is not in the file")?;
+        let flow = Flow::follow(body, function, argument).ok_or("too long to analyse")?;
+        if flow.has_unknown_jumps {
+            return Err("it jumps through a table".into());
+        }
+        self.path.push((function, argument));
+        let mut chosen = BTreeSet::new();
+        for (index, instruction, state) in flow.reached() {
+            match effect(instruction, state) {
+                Effect::None => {}
+                Effect::Stores(Stored::NonZero) => {
+                    self.stores = true;
+                    let place = cheap_place(&flow, body, function, index).ok_or_else(|| {
+                        format!("no cheap place after the answer is stored at {:#x}", instruction.ip())
+                    })?;
+                    chosen.insert(place);
+                }
+                Effect::Stores(Stored::Zero | Stored::Nothing) => self.stores = true,
+                Effect::Stores(Stored::Unclear) => {
+                    return Err(format!("what is stored at {:#x} is computed", instruction.ip()));
+                }
+                Effect::Escapes => {
+                    return Err(format!("the pointer to the answer is kept at {:#x}", instruction.ip()));
+                }
+                Effect::Calls => self.visit_call(function, instruction, state)?,
+            }
+        }
+        if let Some(again) = hit_twice(&flow, &chosen) {
+            return Err(format!("the place {again:#x} may be passed more than once"));
+        }
+        self.places.extend(chosen.into_iter().map(|(index, place)| (flow.instructions[index].ip(), place)));
+        self.path.pop();
+        Ok(())
+    }
+
+    /// Follows the argument into what is called with it.
+    fn visit_call(&mut self, caller: u64, call: &Instruction, state: &State) -> Result<(), String> {
+        let came_in = self.path.last().map(|(_, argument)| *argument);
+        let target = direct_target(call).map(|t| self.own_function(t).ok_or(t));
+        for (number, register) in ARGUMENTS.iter().enumerate().filter(|(_, r)| state.holds(**r)) {
+            // Where the argument came in it may just have been left, unless it is all handed on.
+            let is_left_over = Some(number) == came_in
+                && (call.flow_control() != FlowControl::IndirectBranch || state.stored != Stored::Nothing);
+            match target {
+                Some(Ok(own)) if own != caller => self.visit(own, number)?,
+                Some(Ok(_)) => {}
+                _ if is_left_over => {}
+                _ => {
+                    return Err(format!(
+                        "the pointer to the answer is handed to another function at {:#x} ({register:?})",
+                        call.ip()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The function of this file that a direct call reaches.
+    fn own_function(&self, target: u64) -> Option<u64> {
+        match self.elf.stubs.get(&target) {
+            Some(name) => self.elf.function(name).filter(|f| !f.ifunc).map(|f| f.vaddr),
+            None => self.elf.code_from(target).map(|_| target),
+        }
+    }
+}
+
+enum Effect {
+    None,
+    Stores(Stored),
+    Escapes,
+    Calls,
+}
+
+fn effect(instruction: &Instruction, state: &State) -> Effect {
+    let leaves_function = match instruction.flow_control() {
+        FlowControl::Call | FlowControl::IndirectCall => true,
+        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => state.at_entry_depth(),
+        _ => false,
+    };
+    if leaves_function {
+        return Effect::Calls;
+    }
+    if !writes_memory(instruction) {
+        return Effect::None;
+    }
+    if state.points_to(instruction) {
+        return Effect::Stores(match instruction.mnemonic() {
+            Mnemonic::Mov => state.value_stored(instruction),
+            _ => Stored::Unclear,
+        });
+    }
+    let stores_pointer = instruction.mnemonic() == Mnemonic::Mov
+        && instruction.op1_kind() == OpKind::Register
+        && state.holds(instruction.op1_register())
+        && !matches!(instruction.memory_base(), Register::RSP | Register::RBP);
+    if stores_pointer { Effect::Escapes } else { Effect::None }
+}
+
+/// The first cheap instruction after (or on) the one at `store` that only such stores lead to.
+fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(usize, Place)> {
+    let mut index = store + 1;
+    let mut block = flow.block_of(store);
+    loop {
+        while index < flow.blocks[block].end {
+            if let Some(place) = emulated_at(body, start, &flow.instructions[index]) {
+                return Some((index, place));
+            }
+            index += 1;
+        }
+        // A block with two ways out ends in a conditional jump, which is a place itself.
+        let [next] = flow.blocks[block].next[..] else { return None };
+        let first = flow.blocks[next].first;
+        if first <= store || flow.states[first].as_ref()?.stored != Stored::NonZero {
+            return None;
+        }
+        (block, index) = (next, first);
+    }
+}
+
+/// A chosen place that can be reached from another one, or from itself.
+fn hit_twice(flow: &Flow, chosen: &BTreeSet<(usize, Place)>) -> Option<u64> {
+    let places: BTreeSet<usize> = chosen.iter().map(|(index, _)| *index).collect();
+    for from in &places {
+        let block = flow.block_of(*from);
+        if let Some(again) = places.range(from + 1..flow.blocks[block].end).next() {
+            return Some(flow.instructions[*again].ip());
+        }
+        let mut seen = BTreeSet::new();
+        let mut pending = flow.blocks[block].next.clone();
+        while let Some(next) = pending.pop() {
+            if !seen.insert(next) {
+                continue;
+            }
+            let block = &flow.blocks[next];
+            if let Some(again) = places.range(block.first..block.end).next() {
+                return Some(flow.instructions[*again].ip());
+            }
+            pending.extend(&block.next);
+        }
+    }
+    None
+}

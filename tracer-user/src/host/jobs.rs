@@ -1,0 +1,284 @@
+//! MPI jobs of this machine: ranks that one launcher started.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use globset::Glob;
+use serde::Serialize;
+
+use super::cpus;
+use super::processes::{MpiLibrary, ProcessView, RankProcess, mpi_library};
+use crate::plan::tables::LAUNCHERS;
+
+/// Ranks of one job on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Job {
+    /// The launcher; the rank itself if it was started without one.
+    pub pid: u32,
+    /// The launcher's command line.
+    pub command: String,
+    /// User name, or number where there is no name.
+    pub user: String,
+    /// Seconds since it was started.
+    pub age_s: u64,
+    /// The ranks that are here, in order.
+    pub ranks: Vec<RankProcess>,
+}
+
+impl Job {
+    /// Processors that any of its ranks may run on.
+    pub fn cpus(&self) -> BTreeSet<u32> {
+        self.ranks.iter().flat_map(|r| cpus::of_process(r.pid)).collect()
+    }
+
+    /// Its MPI library (of the first rank; a job has one).
+    pub fn library(&self) -> Option<&MpiLibrary> {
+        self.ranks.first().map(|r| &r.library)
+    }
+}
+
+/// Why a process gives no job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// There is none of that number.
+    #[error("there is no process {0}")]
+    NoSuchProcess(u32),
+    /// It is something else.
+    #[error("process {pid} is not part of an MPI job: it is {what}")]
+    NotMpi {
+        /// The process.
+        pid: u32,
+        /// What it is.
+        what: String,
+    },
+    /// A launcher, but no rank of it is (still or already) here.
+    #[error("launcher {0} has no MPI processes on this machine (not yet, or not any more)")]
+    NoRanks(u32),
+    /// Another user's.
+    #[error("process {0} may not be looked at: it belongs to another user; run as root")]
+    NoRight(u32),
+    /// It ended while it was looked at.
+    #[error("process {0} ended while it was looked at")]
+    Vanished(u32),
+    /// `/proc` gives something unexpected.
+    #[error("cannot read process {0}: {1}")]
+    Unreadable(u32, String),
+}
+
+/// A process, and its MPI library if it has one.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The process.
+    pub view: ProcessView,
+    /// Its library.
+    pub library: Option<MpiLibrary>,
+}
+
+/// A name of a program that starts ranks.
+pub fn is_launcher(name: &str) -> bool {
+    LAUNCHERS.iter().any(|p| Glob::new(p).is_ok_and(|glob| glob.compile_matcher().is_match(name)))
+}
+
+/// Groups processes to jobs, by launcher: (launcher's or lone rank's pid, ranks).
+///
+/// A rank's own children are no ranks, even if they still run the rank's program.
+pub fn group(candidates: &[Candidate]) -> BTreeMap<u32, Vec<RankProcess>> {
+    let by_pid: HashMap<u32, &Candidate> = candidates.iter().map(|c| (c.view.pid, c)).collect();
+    let mut jobs: BTreeMap<u32, Vec<RankProcess>> = BTreeMap::new();
+    for candidate in candidates {
+        let Some(library) = &candidate.library else { continue };
+        let Some(job) = job_pid(candidate, &by_pid) else { continue };
+        jobs.entry(job).or_default().push(rank_process(&candidate.view, library));
+    }
+    for ranks in jobs.values_mut() {
+        ranks.sort_by_key(|r| (r.rank, r.pid));
+    }
+    jobs
+}
+
+/// The launcher of a rank (its own pid if there is none); `None` if it is a child of another
+/// rank, or a launcher itself.
+fn job_pid(candidate: &Candidate, by_pid: &HashMap<u32, &Candidate>) -> Option<u32> {
+    if is_launcher(&candidate.view.name) {
+        return None;
+    }
+    let mut launcher = None;
+    let mut parent = candidate.view.parent;
+    // A loop cannot be, but processes come and go while they are read.
+    for _ in 0..by_pid.len() {
+        let Some(ancestor) = by_pid.get(&parent) else { break };
+        match (is_launcher(&ancestor.view.name), launcher) {
+            // Launchers start launchers (one per node): the outermost is the job.
+            (true, _) => launcher = Some(ancestor.view.pid),
+            (false, Some(_)) => break,
+            (false, None) if ancestor.library.is_some() => return None,
+            (false, None) => {}
+        }
+        parent = ancestor.view.parent;
+    }
+    Some(launcher.unwrap_or(candidate.view.pid))
+}
+
+fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
+    RankProcess {
+        pid: view.pid,
+        namespace_pid: view.namespace_pid,
+        pid_namespace: view.pid_namespace,
+        mount_namespace: view.mount_namespace,
+        rank: view.rank,
+        size: view.size,
+        exe: view.exe.clone(),
+        command: view.command.clone(),
+        uid: view.uid,
+        start_ticks: view.start_ticks,
+        library: library.clone(),
+    }
+}
+
+/// All processes that can be read. Those that end meanwhile, or may not be looked at, are not
+/// among them, or have no library.
+fn candidates() -> Vec<Candidate> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| ProcessView::read(pid).ok())
+        // Kernel threads have no program.
+        .filter(|view| !view.exe.is_empty() || !view.command.is_empty())
+        .map(|view| {
+            let library = mpi_library(view.pid, &view.exe, view.rank.is_some()).ok().flatten();
+            Candidate { view, library }
+        })
+        .collect()
+}
+
+/// All MPI jobs of this machine that the caller may look at.
+pub fn find_jobs() -> Vec<Job> {
+    jobs_of(&candidates())
+}
+
+fn jobs_of(candidates: &[Candidate]) -> Vec<Job> {
+    let view_of = |pid| candidates.iter().find(|c| c.view.pid == pid).map(|c| &c.view);
+    group(candidates)
+        .into_iter()
+        .map(|(pid, ranks)| {
+            let view = view_of(pid);
+            Job {
+                pid,
+                command: view.map(|v| v.command.clone()).unwrap_or_default(),
+                user: user_name(ranks.first().map_or(0, |r| r.uid)),
+                age_s: age_s(view.map_or(0, |v| v.start_ticks)),
+                ranks,
+            }
+        })
+        .collect()
+}
+
+/// The job that a process belongs to: its launcher, or any of its ranks.
+///
+/// # Errors
+/// No such process, not of an MPI job, or not to be looked at.
+pub fn job_of(pid: u32) -> Result<Job, JobError> {
+    let view = ProcessView::read(pid)?;
+    let candidates = candidates();
+    let jobs = jobs_of(&candidates);
+    if let Some(job) = jobs.into_iter().find(|j| j.pid == pid || j.ranks.iter().any(|r| r.pid == pid)) {
+        return Ok(job);
+    }
+    if is_launcher(&view.name) {
+        return Err(JobError::NoRanks(pid));
+    }
+    mpi_library(pid, &view.exe, view.rank.is_some())?;
+    let known = candidates.iter().find(|c| c.view.pid == pid);
+    let what = match known {
+        Some(Candidate { library: Some(_), .. }) => format!("{}, a child of a rank", view.name),
+        Some(_) => format!("{}, which has no MPI library loaded", view.name),
+        None => format!("{}, a part of the kernel", view.name),
+    };
+    Err(JobError::NotMpi { pid, what })
+}
+
+fn user_name(uid: u32) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| uid.to_string())
+}
+
+fn age_s(start_ticks: u64) -> u64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime_s: f64 = uptime.split(' ').next().and_then(|t| t.parse().ok()).unwrap_or(0.0);
+    (uptime_s as u64).saturating_sub(start_ticks / procfs::ticks_per_second().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32, name: &str, rank: Option<u32>, mpi: bool) -> Candidate {
+        let library =
+            mpi.then(|| MpiLibrary { kind: "MPI".into(), path: "/libmpi.so".into(), is_static: false });
+        Candidate {
+            view: ProcessView { pid, parent, name: name.into(), rank, ..ProcessView::default() },
+            library,
+        }
+    }
+
+    fn pids(candidates: &[Candidate]) -> Vec<(u32, Vec<u32>)> {
+        group(candidates)
+            .into_iter()
+            .map(|(job, ranks)| (job, ranks.iter().map(|r| r.pid).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn ranks_are_grouped_by_the_launcher_and_sorted_by_rank() {
+        let all = [
+            process(10, 1, "mpirun.openmpi", None, false),
+            process(12, 10, "stencil", Some(1), true),
+            process(11, 10, "stencil", Some(0), true),
+            process(20, 1, "mpirun", None, false),
+            process(21, 20, "stencil", Some(0), true),
+        ];
+        assert_eq!(pids(&all), [(10, vec![11, 12]), (20, vec![21])]);
+    }
+
+    #[test]
+    fn a_proxy_and_a_script_between_launcher_and_rank_change_nothing() {
+        let all = [
+            process(10, 1, "mpiexec.hydra", None, false),
+            process(11, 10, "hydra_pmi_proxy", None, false),
+            process(12, 11, "sh", Some(0), false),
+            process(13, 12, "stencil", Some(0), true),
+        ];
+        assert_eq!(pids(&all), [(10, vec![13])]);
+    }
+
+    #[test]
+    fn a_child_of_a_rank_is_no_rank() {
+        let all = [
+            process(10, 1, "mpirun", None, false),
+            process(11, 10, "stencil", Some(0), true),
+            process(12, 11, "stencil", Some(0), true),
+            process(13, 12, "sh", Some(0), false),
+            process(14, 13, "stencil", Some(0), true),
+        ];
+        assert_eq!(pids(&all), [(10, vec![11])]);
+    }
+
+    #[test]
+    fn a_job_within_a_job_is_its_own() {
+        let all = [
+            process(10, 1, "mpirun", None, false),
+            process(11, 10, "driver", Some(0), true),
+            process(12, 11, "mpirun", Some(0), false),
+            process(13, 12, "stencil", Some(0), true),
+        ];
+        assert_eq!(pids(&all), [(10, vec![11]), (12, vec![13])]);
+    }
+
+    #[test]
+    fn a_rank_without_a_launcher_is_a_job_of_its_own() {
+        assert_eq!(pids(&[process(11, 1, "stencil", None, true)]), [(11, vec![11])]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Probes at MPI's entry points.
+
+use std::collections::BTreeMap;
+
+use analyzer::plan::{LeftOut, Probe, ProbeClass};
+
+use super::tables::{CallClass, class_of};
+use super::{File, Part, PlanOptions};
+use crate::elf::{EntryPlace, NoPlace, Wanted, entry_place};
+
+/// Entry points of the MPI library: name as in the standard, and address. Each address once.
+pub(super) fn entry_points<'f>(file: &'f File<'_>) -> BTreeMap<u64, &'f str> {
+    let mut entries = BTreeMap::new();
+    for function in file.elf.functions.iter().filter(|f| f.name.starts_with("PMPI_")) {
+        let name = &function.name[1..];
+        entries.entry(function.vaddr).or_insert(name);
+        // Libraries built without aliases have every call twice.
+        if let Some(plain) = file.elf.function(name) {
+            entries.entry(plain.vaddr).or_insert(name);
+        }
+    }
+    entries
+}
+
+pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
+    let mut part = Part::default();
+    if !file.role.is_mpi() {
+        return part;
+    }
+    let mut local = 0;
+    for (vaddr, name) in entry_points(file) {
+        match class_of(name) {
+            CallClass::Polling => {}
+            class if !class.is_default() && !options.local_calls => local += 1,
+            _ => match at_entry(file, name, vaddr) {
+                Ok(probe) => part.probes.push(probe),
+                Err(left_out) => part.left_out.push(left_out),
+            },
+        }
+    }
+    if local > 0 {
+        part.left_out.push(file.left_out(
+            None,
+            format!("{local} MPI calls that move nothing"),
+            "they only read or set what the process itself knows",
+        ));
+    }
+    part
+}
+
+/// The probe at the entry of one call.
+fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
+    let none = |error: NoPlace| file.left_out(Some(vaddr), name, error.to_string());
+    let (found, lost) = cheapest(file, vaddr).map_err(none)?;
+    let mut probe = file
+        .probe(ProbeClass::Call, name, vaddr, found.vaddr, found.place)
+        .ok_or_else(|| none(NoPlace::NoCode))?;
+    probe.stack_bytes = found.stack_bytes;
+    probe.reason = "first instruction that the kernel emulates, arguments intact".into();
+    if lost > 0 {
+        probe.reason = format!(
+            "first instruction that the kernel emulates; argument registers from number {} on are overwritten there",
+            7 - lost
+        );
+    }
+    Ok(probe)
+}
+
+/// A cheap place with as many of the six argument registers intact as possible, and how many
+/// are not. Calls rarely have six; the first ones (buffer, count, type, peer) count most.
+fn cheapest(file: &File<'_>, vaddr: u64) -> Result<(EntryPlace, usize), NoPlace> {
+    let body = file.elf.body(vaddr).ok_or(NoPlace::NoCode)?;
+    let mut result = Err(NoPlace::NoCode);
+    for lost in 0..=3 {
+        result = entry_place(body, vaddr, Wanted { arguments: 6 - lost, returns: false }).map(|p| (p, lost));
+        if !matches!(result, Err(NoPlace::Overwritten)) {
+            break;
+        }
+    }
+    result
+}

@@ -1,0 +1,131 @@
+//! Probes where files copy memory.
+
+use std::collections::BTreeSet;
+
+use analyzer::plan::ProbeClass;
+
+use super::packs::Packs;
+use super::{BoundCopy, File, Part, Role};
+use crate::elf::{
+    CopyScan, CopySite, SiteKind, UnseenCopies, Wanted, emulated, entry_place, place_before_call,
+};
+
+const INDIRECT: &str =
+    "called through a pointer table (-fno-plt), and no instruction just before it is cheap";
+
+pub(super) fn plan(
+    files: &[File<'_>],
+    scans: &[Option<CopyScan>],
+    packs: &Packs,
+    bound: Option<BoundCopy>,
+) -> Part {
+    let mut part = Part::default();
+    let mut unplaced = Vec::new();
+    for (file, scan) in files.iter().zip(scans) {
+        let Some(scan) = scan else { continue };
+        part.append(unseen(file, scan));
+        for site in &scan.sites {
+            if packs.covers(file.image.id, site.within) {
+                part.left_out.push(file.left_out(
+                    Some(site.vaddr),
+                    site.function,
+                    "inside a function that packs or unpacks: its entry is probed instead",
+                ));
+            } else if !add_site(file, site, &mut part) {
+                unplaced.push((file, site));
+            }
+        }
+    }
+    if unplaced.iter().any(|(file, _)| file.role == Role::Named)
+        && let Some(covering) = covering(files, bound)
+    {
+        return covered(part, covering);
+    }
+    part.left_out
+        .extend(unplaced.iter().map(|(file, site)| file.left_out(Some(site.vaddr), site.function, INDIRECT)));
+    part
+}
+
+/// Adds the probe of a site; false if there is no cheap place for it.
+fn add_site(file: &File<'_>, site: &CopySite, part: &mut Part) -> bool {
+    let found = match site.kind {
+        SiteKind::Call | SiteKind::TailJump => {
+            let place = file.elf.code_from(site.vaddr).and_then(emulated_first);
+            place.map(|place| (site.vaddr, place, "the call itself: emulated, arguments intact"))
+        }
+        SiteKind::IndirectCall | SiteKind::IndirectJump => file
+            .elf
+            .body(site.within)
+            .and_then(|body| place_before_call(body, site.within, site.vaddr))
+            .map(|(at, place)| (at, place, "just before an indirect call, arguments already final")),
+    };
+    let probe = found.and_then(|(at, place, reason)| {
+        let mut probe = file.probe(ProbeClass::Copy, site.function, site.vaddr, at, place)?;
+        probe.reason = reason.into();
+        Some(probe)
+    });
+    let placed = probe.is_some();
+    part.probes.extend(probe);
+    placed
+}
+
+/// How the kernel runs the first instruction, if cheaply.
+fn emulated_first(code: &[u8]) -> Option<analyzer::plan::Place> {
+    use analyzer::plan::Place;
+    let len = crate::elf::instruction_len(code)?;
+    emulated(&code[..len]).filter(|place| *place != Place::SingleStep)
+}
+
+/// Copies that have no call of their own.
+fn unseen(file: &File<'_>, scan: &CopyScan) -> Part {
+    let mut part = Part::default();
+    let inline: BTreeSet<u64> = scan
+        .unseen
+        .iter()
+        .filter_map(|u| if let UnseenCopies::Inline { vaddr } = u { Some(*vaddr) } else { None })
+        .collect();
+    if !inline.is_empty() {
+        part.left_out.push(file.left_out(
+            None,
+            format!("{} inline copies (rep movs)", inline.len()),
+            "a probe there is hit once per step of the copy, not once per copy",
+        ));
+    }
+    for unseen in &scan.unseen {
+        if let UnseenCopies::Pointer { vaddr, function } = unseen {
+            part.left_out.push(file.left_out(
+                Some(*vaddr),
+                format!("calls of {function} through a pointer"),
+                "its address is loaded here; where it is called cannot be told",
+            ));
+        }
+    }
+    part
+}
+
+/// The probe that sees every copy of the process: inside the C library's own function.
+fn covering(files: &[File<'_>], bound: Option<BoundCopy>) -> Option<analyzer::plan::Probe> {
+    let bound = bound?;
+    let file = files.iter().find(|f| f.image.id == bound.file)?;
+    let entry = file.elf.vaddr_of(bound.offset_bytes)?;
+    let found = entry_place(file.elf.body(entry)?, entry, Wanted { arguments: 3, returns: false }).ok()?;
+    let mut probe = file.probe(ProbeClass::Copy, "memcpy", entry, found.vaddr, found.place)?;
+    probe.stack_bytes = found.stack_bytes;
+    probe.reason =
+        "the C library's own copy function: a library named by the user calls it in ways that cannot be \
+                    probed one by one. It sees every copy of the process, without the place of the call"
+            .into();
+    Some(probe)
+}
+
+/// With the covering probe, a probe at a call would report the same copy twice.
+fn covered(mut part: Part, covering: analyzer::plan::Probe) -> Part {
+    part.left_out.extend(part.probes.drain(..).map(|probe| analyzer::plan::LeftOut {
+        file: probe.file,
+        offset_bytes: Some(probe.site_offset_bytes),
+        what: probe.function,
+        reason: "the probe in the C library's copy function sees it".into(),
+    }));
+    part.probes.push(covering);
+    part
+}

@@ -1,0 +1,92 @@
+//! Probes where polling calls know that their answer is yes.
+
+use analyzer::plan::{Probe, ProbeClass};
+use globset::Glob;
+
+use super::calls::entry_points;
+use super::tables::{POLLING_CALLS, PollingCall};
+use super::{File, Part};
+use crate::elf::{PollingAnswer, Wanted, entry_place, success_places};
+
+pub(super) fn plan(files: &[File<'_>]) -> Part {
+    let mut part = Part::default();
+    for mpi in files.iter().filter(|f| f.role.is_mpi()) {
+        let entries = entry_points(mpi);
+        for call in &POLLING_CALLS {
+            for (vaddr, _) in entries.iter().filter(|(_, name)| **name == call.name) {
+                plan_call(files, mpi, call, *vaddr, &mut part);
+            }
+        }
+    }
+    part
+}
+
+fn plan_call(files: &[File<'_>], mpi: &File<'_>, call: &PollingCall, entry: u64, part: &mut Part) {
+    match at_success(files, mpi, call, entry) {
+        Ok(probes) => part.probes.extend(probes),
+        Err(reason) => at_return(mpi, call, entry, &reason, part),
+    }
+}
+
+/// Probes that are passed only when the answer is yes.
+fn at_success(
+    files: &[File<'_>],
+    mpi: &File<'_>,
+    call: &PollingCall,
+    entry: u64,
+) -> Result<Vec<Probe>, String> {
+    let mut workers = behind(files, call);
+    if workers.is_empty() {
+        workers.push((mpi, mpi.elf.function(call.name).map_or(call.name, |f| f.name), entry, call.answer));
+    }
+    let mut probes = Vec::new();
+    for (file, name, vaddr, argument) in workers {
+        let places = match success_places(&file.elf, vaddr, argument) {
+            PollingAnswer::Places(places) => places,
+            PollingAnswer::NeverStores => return Err(format!("{name} does not store the answer itself")),
+            PollingAnswer::Unclear(reason) => return Err(format!("{name}: {reason}")),
+        };
+        let count = places.len();
+        for (at, place) in places {
+            let mut probe = file
+                .probe(ProbeClass::PollSuccess, call.name, vaddr, at, place)
+                .ok_or_else(|| format!("{name}: its code is not in the file"))?;
+            probe.reason = format!("{name} comes here only after it stored yes (one of {count} such places)");
+            probes.push(probe);
+        }
+    }
+    Ok(probes)
+}
+
+/// Functions of the job's communication libraries that do the work of a polling call.
+fn behind<'f>(files: &'f [File<'_>], call: &PollingCall) -> Vec<(&'f File<'f>, &'f str, u64, usize)> {
+    let mut found = Vec::new();
+    for (pattern, argument) in call.behind {
+        let Ok(glob) = Glob::new(pattern) else { continue };
+        let glob = glob.compile_matcher();
+        for file in files.iter().filter(|f| f.role.copies_are_watched()) {
+            let matching = file.elf.functions.iter().filter(|f| f.exported && glob.is_match(f.name));
+            found.extend(matching.map(|f| (file, f.name, f.vaddr, *argument)));
+        }
+    }
+    found
+}
+
+/// The question itself is probed, entry and return; the kernel part reads the answer.
+fn at_return(mpi: &File<'_>, call: &PollingCall, entry: u64, why: &str, part: &mut Part) {
+    let body = mpi.elf.body(entry).unwrap_or_default();
+    let probe = entry_place(body, entry, Wanted { arguments: call.answer + 1, returns: true })
+        .map_err(|e| e.to_string())
+        .and_then(|found| {
+            mpi.probe(ProbeClass::PollReturn, call.name, entry, found.vaddr, found.place)
+                .ok_or("its code is not in the file".to_owned())
+        });
+    match probe {
+        Ok(mut probe) => {
+            probe.argument = call.answer as u64;
+            probe.reason = format!("no place that only a yes reaches: {why}");
+            part.probes.push(probe);
+        }
+        Err(error) => part.left_out.push(mpi.left_out(Some(entry), call.name, format!("{error}; and {why}"))),
+    }
+}
