@@ -26,6 +26,14 @@ fn the_blacs_tester_passes_its_checks() -> Result<()> {
 }
 
 #[test]
+fn the_blacs_tester_comes_to_its_own_abort() -> Result<()> {
+    let job = run(packaged::blacs_tester_that_aborts(MpiLibrary::OpenMpi)?)?;
+    packaged::check_blacs_tester(&job)?;
+    assert!(!job.status.success());
+    Ok(())
+}
+
+#[test]
 fn the_lu_tester_passes_its_checks() -> Result<()> {
     packaged::check_lu_tester(&run(packaged::lu_tester(MpiLibrary::OpenMpi)?)?)
 }
