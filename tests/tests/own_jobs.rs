@@ -38,9 +38,9 @@ fn clean_jobs_find_their_data_right() -> Result<()> {
 
 #[test]
 fn jobs_run_for_the_time_that_is_asked_for() -> Result<()> {
-    let job = own(MpiLibrary::OpenMpi, "ring", &["--seconds", "0.5"])?;
+    let job = own(MpiLibrary::OpenMpi, "ring", &["--seconds", "2"])?;
     job.check_verdict()?;
-    assert!(job.elapsed >= Duration::from_millis(500));
+    assert!(job.elapsed >= Duration::from_secs(2) && job.elapsed < Duration::from_secs(20));
     Ok(())
 }
 
@@ -51,7 +51,13 @@ fn messages_of_all_sizes_arrive_over_every_transport() -> Result<()> {
         for transport in transports {
             for size in ["8", "65536", "1000000"] {
                 let ring = JobSpec::own(library, "ring")?.args(["--iterations", "20", "--size", size]);
-                run(ring.transport(transport))?.check_verdict()?;
+                let job = ring.transport(transport).spawn()?;
+                let verdict =
+                    job.wait_for_line(TIMEOUT, |line| line.starts_with("ok ") || line.starts_with("wrong "))?;
+                assert!(verdict.starts_with("ok "), "{library:?}, {transport:?}, {size} bytes: {verdict}");
+                if (library, transport) != (MpiLibrary::Mpich, Transport::Tcp) {
+                    job.finish(TIMEOUT)?.check_status()?; // see Transport::Tcp
+                }
             }
         }
     }
@@ -107,10 +113,13 @@ fn a_fault_can_be_made_to_begin_later() -> Result<()> {
 fn the_sites_of_figure2_count_one_staging_copy_and_one_send_per_message() -> Result<()> {
     let job = own(MpiLibrary::OpenMpi, "figure2", &["--iterations", "500"])?;
     for rank in 0..4 {
-        let sites = job.sites()?;
-        let calls =
-            |label: &str| sites.iter().find(|site| site.rank == rank && site.label == label).unwrap().calls;
-        assert_eq!([calls("stage"), calls("low level send"), calls("unstage")], [1000; 3]);
+        let mut sites = job.sites()?;
+        sites.retain(|site| site.rank == rank);
+        sites.sort_by(|a, b| a.label.cmp(&b.label));
+        let counts: Vec<_> = sites.iter().map(|site| (&*site.kind, &*site.label, site.calls)).collect();
+        let receive = ("receive", "low level receive", 1000);
+        let send = ("send", "low level send", 1000);
+        assert_eq!(counts, [receive, send, ("copy", "stage", 1000), ("copy", "unstage", 1000)]);
     }
     assert!(job.sites()?.iter().all(|site| site.module == "libmsg_figure2.so"));
     Ok(())
