@@ -63,7 +63,8 @@ fn generate(records: usize, ranks: u32, noise_percent: u64) -> Vec<(u16, RawReco
     let mut time_ns = 1_000_000_000;
     (0..records)
         .map(|_| {
-            time_ns += 50 + random.below(4_000 / u64::from(ranks));
+            // About a million records a second, the most that a node is expected to write.
+            time_ns += 500 + random.below(1_000);
             let rank = random.below(u64::from(ranks));
             (rank as u16, all[rank as usize].next(time_ns, &mut random))
         })
