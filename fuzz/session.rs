@@ -1,0 +1,216 @@
+//! Sessions made of bytes: few processes, threads, probes and addresses, so that they meet, and
+//! now and then numbers as large as there are.
+
+use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts, Start};
+use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+
+/// Makes a session of at most one input a byte.
+pub fn session_of(bytes: &[u8]) -> Vec<Input> {
+    let mut session = Session { bytes, time_ns: 1_000 };
+    let mut inputs = Vec::new();
+    while let Some(op) = session.byte() {
+        inputs.push(session.input(op));
+    }
+    inputs
+}
+
+struct Session<'a> {
+    bytes: &'a [u8],
+    time_ns: u64,
+}
+
+impl Session<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*first)
+    }
+
+    /// A byte, 0 at the end.
+    fn next(&mut self) -> u8 {
+        self.byte().unwrap_or(0)
+    }
+
+    fn pid(&mut self) -> u32 {
+        u32::from(self.next() % 5) + 10
+    }
+
+    /// Sixteen-byte steps in sixteen pages, or the end of all addresses.
+    fn addr(&mut self) -> u64 {
+        match self.next() {
+            0xff => u64::MAX - 15,
+            byte => 0x10_000 + u64::from(byte >> 4) * 0x1000 + u64::from(byte & 15) * 16,
+        }
+    }
+
+    fn len_bytes(&mut self) -> u64 {
+        match self.next() {
+            0xff => u64::MAX,
+            0xfe => 1 << 40,
+            byte => u64::from(byte) * 8,
+        }
+    }
+
+    fn file(&mut self) -> FileId {
+        FileId { dev: 1, inode: u64::from(self.next() % 4) }
+    }
+
+    fn input(&mut self, op: u8) -> Input {
+        match op {
+            0..=0xdf => Input::Record(self.record(op).encode()),
+            0xe0..=0xe3 => Input::LateRecord(self.record(op & 15).encode()),
+            0xe4..=0xe7 => Input::Tick { time_ns: self.clock(op) },
+            0xe8..=0xe9 => Input::Loss(self.loss()),
+            0xea..=0xed => Input::Process(Box::new(self.process())),
+            0xee..=0xf0 => Input::Plan(Box::new(self.plan())),
+            0xf1 => Input::Start(Box::new(Start { launched: self.next() % 2 == 0, ..Start::default() })),
+            0xf2 => Input::End(End { time_ns: self.clock(op), ..End::default() }),
+            _ => Input::Record(self.raw_record()),
+        }
+    }
+
+    /// Goes on, and for one byte in 256 far backwards.
+    fn clock(&mut self, step: u8) -> u64 {
+        self.time_ns = if step == 0x7f { 0 } else { self.time_ns.saturating_add(u64::from(step) << 8) };
+        self.time_ns
+    }
+
+    fn record(&mut self, op: u8) -> Record {
+        let pid = self.pid();
+        let tid = pid + u32::from(op >> 6 & 1);
+        let header = Header { time_ns: self.clock(op), pid, tid, probe: u32::from(self.next() % 8) };
+        Record { header, body: self.body(op) }
+    }
+
+    fn context(&mut self) -> CallContext {
+        let byte = self.next();
+        CallContext { return_address: 0x40_0000 + u64::from(byte >> 4), probe: 1, serial: byte.into() }
+    }
+
+    /// Mostly copies: chains are what it is about.
+    fn body(&mut self, op: u8) -> Body {
+        match op & 15 {
+            0..=5 => {
+                let (dst, src, len_bytes) = (self.addr(), self.addr(), self.len_bytes());
+                Body::Copy { dst, src, len_bytes, context: self.context() }
+            }
+            6 => Body::Pack {
+                dst: self.addr(),
+                src: self.addr(),
+                len_bytes: self.len_bytes(),
+                segments: u64::from(self.next() % 12),
+                unpack: op & 16 != 0,
+                context: self.context(),
+            },
+            7 => Body::Cross {
+                local: self.addr(),
+                remote: self.addr(),
+                len_bytes: self.len_bytes(),
+                remote_pid: self.pid(),
+                segment: 0,
+                write: op & 16 != 0,
+                context: self.context(),
+            },
+            8 => Body::Call {
+                return_address: 0x40_0000 + u64::from(self.next()),
+                args: std::array::from_fn(|_| u64::from(self.next())),
+                nested: op & 16 != 0,
+            },
+            9 => Body::Done,
+            10 => {
+                let old = if op & 16 == 0 { 0 } else { self.addr() };
+                let caller = 0x40_0000 + u64::from(self.next());
+                Body::Alloc { addr: self.addr(), size_bytes: self.len_bytes(), old, caller }
+            }
+            11 => Body::Free { addr: self.addr(), caller: 0x40_0000 },
+            12 => Body::Map {
+                addr: self.addr() & !0xfff,
+                len_bytes: self.len_bytes() << 6,
+                offset_bytes: self.addr() & !0xfff,
+                file: self.file(),
+                shared: op & 16 != 0,
+                exec: op & 32 != 0,
+                has_file: op & 64 != 0,
+            },
+            13 => Body::Unmap { addr: self.addr() & !0xfff, len_bytes: self.len_bytes() << 6 },
+            14 => Body::Fork { child: self.pid() },
+            _ if op & 16 == 0 => Body::Exec,
+            _ => Body::Exit { status: u32::from(self.next()) },
+        }
+    }
+
+    fn raw_record(&mut self) -> RawRecord {
+        let words: Vec<u64> = (0..3 + self.next() % 8).map(|_| u64::from(self.next())).collect();
+        RawRecord::from_words(&words).expect("three to ten words are a record")
+    }
+
+    fn loss(&mut self) -> Loss {
+        let (movements, state) = (self.next(), self.next() % 4);
+        let from_ns = self.time_ns;
+        Loss {
+            pid: self.pid(),
+            from_ns,
+            to_ns: self.clock(1),
+            movements: if movements == 0xff { u64::MAX } else { movements.into() },
+            state: if state == 3 { u64::MAX } else { state.into() },
+        }
+    }
+
+    fn process(&mut self) -> ProcessFacts {
+        let pid = self.pid();
+        let code = Mapping {
+            start: 0x40_0000,
+            end: 0x50_0000,
+            file: FileId { dev: 1, inode: 1 },
+            exec: true,
+            name: "/bin/job".into(),
+            ..Mapping::default()
+        };
+        let mut mappings: Vec<_> = (0..self.next() % 4).map(|_| self.mapping()).collect();
+        mappings.push(code);
+        ProcessFacts {
+            pid,
+            namespace_pid: pid % 3,
+            pid_namespace: 1,
+            rank: Some(pid % 5),
+            size: Some(5),
+            exe: "/bin/job".into(),
+            mappings,
+            time_ns: self.time_ns,
+        }
+    }
+
+    fn mapping(&mut self) -> Mapping {
+        let (start, flags) = (self.addr() & !0xfff, self.next());
+        Mapping {
+            start,
+            end: start.wrapping_add(self.len_bytes() << 6),
+            offset_bytes: u64::from(flags >> 4) << 12,
+            file: self.file(),
+            shared: flags & 1 != 0,
+            exec: flags & 2 != 0,
+            name: ["", "[heap]", "[stack]", "/dev/shm/segment.17"][usize::from(flags >> 2 & 3)].into(),
+        }
+    }
+
+    fn plan(&mut self) -> Plan {
+        const CLASSES: [ProbeClass; 4] =
+            [ProbeClass::Copy, ProbeClass::Call, ProbeClass::Alloc, ProbeClass::Pack];
+        const FUNCTIONS: [&str; 4] = ["memcpy", "MPI_Send", "malloc", "MPI_Recv"];
+        let probe = |byte: u8| Probe {
+            id: u32::from(byte % 8),
+            file: FileId { dev: 1, inode: u64::from(byte >> 6) },
+            offset_bytes: u64::from(byte) * 16,
+            site_offset_bytes: u64::from(byte) * 16,
+            class: CLASSES[usize::from(byte >> 3 & 3)],
+            function: FUNCTIONS[usize::from(byte >> 3 & 3)].into(),
+            place: Place::Nop,
+            stack_bytes: 0,
+            argument: 0,
+            reason: String::new(),
+        };
+        let probes = (0..self.next() % 8).map(|_| probe(self.next())).collect();
+        Plan { probes, ..Plan::default() }
+    }
+}

@@ -1,0 +1,15 @@
+//! A record of any bytes: decoding does not panic, and what was decoded comes back.
+
+#![no_main]
+
+use analyzer::wire::{RawRecord, Record};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(raw) = RawRecord::from_bytes(bytes) else { return };
+    let _ = format!("{raw:?}");
+    let Ok(record) = Record::decode(&raw) else { return };
+    let again = record.encode();
+    assert_eq!(again.words().len(), raw.words().len());
+    assert_eq!(Record::decode(&again), Ok(record));
+});
