@@ -140,14 +140,9 @@ impl Distances {
         if n < 2 {
             return Self { k, nearest: Vec::new(), average: 0.0 };
         }
-        let mut all = vec![vec![0.0; n]; n];
-        for i in 0..n {
-            for j in 0..i {
-                let distance = manhattan(&table.members[i].shares, &table.members[j].shares);
-                all[i][j] = distance;
-                all[j][i] = distance;
-            }
-        }
+        let distance = |(i, j): (usize, usize)| manhattan(&table.members[i].shares, &table.members[j].shares);
+        let rows = (0..n).map(|i| (0..n).map(|j| distance((i.max(j), i.min(j)))).collect::<Vec<f64>>());
+        let all: Vec<Vec<f64>> = rows.collect();
         let nearest = |(i, row): (usize, &Vec<f64>)| {
             let mut others: Vec<(f64, usize)> = (0..n).filter(|&j| j != i).map(|j| (row[j], j)).collect();
             others.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

@@ -13,6 +13,8 @@ id!(/// An address space: private to a process, or a file that processes share.
 const MAX_REGIONS: usize = 1 << 17;
 /// Most heap blocks of a process that are kept.
 const MAX_BLOCKS: usize = 1 << 21;
+/// How far above the heap's mapping an address is still taken for the heap's.
+const HEAP_GROWTH_BYTES: u64 = 1 << 36;
 /// How far below a stack's mapping an address is still taken for the stack's.
 const STACK_GROWTH_BYTES: u64 = 8 << 20;
 
@@ -293,7 +295,10 @@ impl Memory {
         if let Some((_, region)) = below
             && region.buffer == HEAP_BEFORE_ATTACH
         {
-            return Named { start, end, buffer: region.buffer };
+            let grown = region.end.saturating_add(HEAP_GROWTH_BYTES);
+            let buffer = if addr < grown { region.buffer } else { BufferId(0) };
+            let (start, end) = if addr < grown { (start, end.min(grown)) } else { (grown, end) };
+            return Named { start, end, buffer };
         }
         if let Some((&s, region)) = above
             && region.buffer == STACK

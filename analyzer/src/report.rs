@@ -205,7 +205,7 @@ impl Views<'_> {
         let (symbol, counts) = (self.p.state.names.symbol_parts(group.symbols[at]), &group.ops[at]);
         let mut calls: Vec<CallView> =
             counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
-        calls.sort_by(|a, b| b.count.cmp(&a.count));
+        calls.sort_by_key(|call| std::cmp::Reverse(call.count));
         OpView {
             kind: symbol.kind,
             place: self.place(symbol.site),

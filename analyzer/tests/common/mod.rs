@@ -1,6 +1,9 @@
 //! Writes traces of made-up jobs readably.
 #![allow(dead_code)]
 
+pub mod naive;
+pub mod random;
+
 use std::collections::HashMap;
 
 use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts, Start};
@@ -10,6 +13,8 @@ use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 pub const PROGRAM: FileId = FileId { dev: 1, inode: 10 };
 pub const LIBRARY: FileId = FileId { dev: 1, inode: 11 };
 pub const SEGMENT: FileId = FileId { dev: 2, inode: 20 };
+
+pub const SEGMENT_NAME: &str = "/dev/shm/vader_segment.n.0.1";
 
 pub const PROGRAM_AT: u64 = 0x40_0000;
 pub const HEAP_AT: u64 = 0x100_0000;
@@ -116,10 +121,15 @@ impl Trace {
         self.record(rank, probe, Body::Copy { dst, src, len_bytes, context });
     }
 
-    /// Any record of a rank's only thread.
+    /// Any record of a rank's first thread.
     pub fn record(&mut self, rank: u32, probe: u32, body: Body) {
+        self.record_of(rank, 0, probe, body);
+    }
+
+    /// Any record of one of a rank's threads.
+    pub fn record_of(&mut self, rank: u32, thread: u32, probe: u32, body: Body) {
         self.now_ns += 1000;
-        let header = Header { time_ns: self.now_ns, pid: pid(rank), tid: pid(rank), probe };
+        let header = Header { time_ns: self.now_ns, pid: pid(rank), tid: pid(rank) + thread * 100, probe };
         self.inputs.push(Input::Record(Record { header, body }.encode()));
     }
 
@@ -158,7 +168,7 @@ pub fn facts(rank: u32, size: u32, time_ns: u64) -> ProcessFacts {
         mappings: vec![
             map(PROGRAM_AT, 0x10_0000, PROGRAM, false, true, "/bin/job"),
             map(HEAP_AT, 0x4000_0000, FileId::default(), false, false, "[heap]"),
-            map(segment_at(rank), 0x100_0000, SEGMENT, true, false, "/dev/shm/vader_segment.n.0.1"),
+            map(segment_at(rank), 0x100_0000, SEGMENT, true, false, SEGMENT_NAME),
         ],
         time_ns,
     }
