@@ -138,13 +138,13 @@ impl FrequentChains {
         let count = |least: u32, could: bool| -> u64 {
             let reaches = |i: usize| self.uniqueness[i] >= least || (could && self.open[i]);
             let reaching = groups.all().iter().enumerate().filter(|(i, _)| reaches(*i));
-            reaching.map(|(_, g)| against.count(g)).sum()
+            reaching.map(|(_, g)| against.count(g)).fold(0, u64::saturating_add)
         };
         let (uniqueness, certain) = match o.uniqueness_threshold {
             Some(fixed) => (fixed, true),
             None => {
                 let usual = count(o.uniqueness_usual, false) as f64;
-                let usual_at_most = (count(o.uniqueness_usual, uncounted > 0) + uncounted) as f64;
+                let usual_at_most = count(o.uniqueness_usual, uncounted > 0).saturating_add(uncounted) as f64;
                 let all = count(0, false) as f64;
                 let all_at_most = all + uncounted as f64;
                 let enough = usual >= o.uniqueness_usual_share * all;
@@ -157,7 +157,7 @@ impl FrequentChains {
             }
         };
         let least = if certain { uniqueness } else { uniqueness.min(o.uniqueness_short) };
-        let chains_at_most = count(least, uncounted > 0) + uncounted;
+        let chains_at_most = count(least, uncounted > 0).saturating_add(uncounted);
         Threshold { uniqueness, chains: count(uniqueness, false), certain, chains_at_most }
     }
 

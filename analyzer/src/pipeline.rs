@@ -142,7 +142,8 @@ impl Pipeline {
     /// Operations and records that a loss may have changed or hidden.
     pub(crate) fn uncounted(&self) -> u64 {
         let t = &self.totals;
-        self.state.chains.counts.tainted_ops.saturating_add(t.lost_movements).saturating_add(t.lost_state)
+        let lost = t.lost_movements.saturating_add(t.lost_state).saturating_add(t.late_records);
+        self.state.chains.counts.tainted_ops.saturating_add(lost)
     }
 
     fn begin(&mut self, start: &Start) {
@@ -172,7 +173,7 @@ impl Pipeline {
         self.totals.late_records += 1;
         let process = self.state.process(raw.pid());
         self.state.processes.get_mut(process).counts.late += 1;
-        self.lose_records(raw.time_ns(), raw.time_ns(), 1, 0);
+        self.taint(raw.time_ns(), raw.time_ns(), false);
         self.raw(raw);
     }
 
@@ -184,15 +185,17 @@ impl Pipeline {
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
         counts.lost_state = counts.lost_state.saturating_add(loss.state);
-        self.lose_records(loss.from_ns, loss.to_ns, loss.movements, loss.state);
+        let t = &mut self.totals;
+        t.lost_movements = t.lost_movements.saturating_add(loss.movements);
+        t.lost_state = t.lost_state.saturating_add(loss.state);
+        self.taint(loss.from_ns, loss.to_ns, loss.state > 0);
     }
 
-    fn lose_records(&mut self, from_ns: u64, to_ns: u64, movements: u64, state: u64) {
-        self.totals.lost_movements = self.totals.lost_movements.saturating_add(movements);
-        self.totals.lost_state = self.totals.lost_state.saturating_add(state);
-        self.state.chains.lose(state > 0);
+    /// What is under way may not be what it seems. `forever`: nor what memory looks like.
+    fn taint(&mut self, from_ns: u64, to_ns: u64, forever: bool) {
+        self.state.chains.lose(forever);
         self.state.groups.touch(from_ns, to_ns);
-        if state > 0 {
+        if forever {
             self.state.groups.timeline.touch_from(from_ns);
         }
     }

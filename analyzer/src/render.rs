@@ -89,7 +89,7 @@ fn basis(t: &Thresholds, s: &Statistics) -> String {
         let _ = writeln!(
             out,
             "Losses: {} records were lost and {} came late; {} operations were left out because of that.",
-            s.lost_movements + s.lost_state - s.late_records.min(s.lost_movements),
+            s.lost_movements.saturating_add(s.lost_state),
             s.late_records,
             t.uncounted
         );
@@ -349,7 +349,7 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
 
 fn process(out: &mut String, p: &ProcessStatistics) {
     let who = p.rank.map_or(Who::Pid(p.pid), Who::Rank);
-    let losses = if p.lost_movements + p.lost_state + p.late_records == 0 {
+    let losses = if (p.lost_movements, p.lost_state, p.late_records) == (0, 0, 0) {
         String::new()
     } else {
         format!(", lost {} + {}, late {}", p.lost_movements, p.lost_state, p.late_records)
