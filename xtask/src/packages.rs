@@ -33,6 +33,5 @@ pub const PACKAGES: &[Package] = &[
     package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),
     package("lammps", "a job from outside: molecular dynamics"),
     package("python3-mpi4py", "a job from outside: MPI from Python"),
-    package("procps", "tests look at the jobs' processes"),
     package("tmux", "tests of the live view need a terminal"),
 ];
