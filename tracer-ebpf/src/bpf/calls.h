@@ -66,21 +66,24 @@ int dms_poll_success(struct pt_regs *ctx)
 static __always_inline bool poll_enter(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 second, third, fourth;
+	__u32 tgid, argument;
 	struct thread *th;
-	__u64 flag;
-	__u32 tgid;
 
 	if (!current_target(&tgid))
 		return false;
 	th = current_thread(true);
 	if (!th)
 		return false;
-	switch (cookie_argument(cookie)) {
-	case 1: flag = PT_REGS_PARM2(ctx); break;
-	case 2: flag = PT_REGS_PARM3(ctx); break;
-	default: flag = PT_REGS_PARM4(ctx); break;
-	}
-	th->poll_flag = flag;
+	second = PT_REGS_PARM2(ctx);
+	third = PT_REGS_PARM3(ctx);
+	fourth = PT_REGS_PARM4(ctx);
+	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
+	barrier_var(second);
+	barrier_var(third);
+	barrier_var(fourth);
+	argument = cookie_argument(cookie);
+	th->poll_flag = argument == 1 ? second : argument == 2 ? third : fourth;
 	enter_call(th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie));
 	return true;
 }

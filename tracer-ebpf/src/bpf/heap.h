@@ -34,6 +34,7 @@ static __always_inline bool is_own(struct target *t, __u64 address)
 static __always_inline bool alloc_enter(struct pt_regs *ctx)
 {
 	__u32 kind = cookie_argument(bpf_get_attach_cookie(ctx));
+	__u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx), third = PT_REGS_PARM3(ctx);
 	__u64 size, old = 0, result = 0;
 	struct thread *th;
 	struct target *t;
@@ -42,23 +43,27 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 	t = current_target(&tgid);
 	if (!t)
 		return false;
+	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
+	barrier_var(first);
+	barrier_var(second);
+	barrier_var(third);
 	switch (kind) {
 	case ALLOC_MALLOC:
-		size = PT_REGS_PARM1(ctx);
+		size = first;
 		break;
 	case ALLOC_CALLOC:
-		size = PT_REGS_PARM1(ctx) * PT_REGS_PARM2(ctx);
+		size = first * second;
 		break;
 	case ALLOC_REALLOC:
-		old = PT_REGS_PARM1(ctx);
-		size = PT_REGS_PARM2(ctx);
+		old = first;
+		size = second;
 		break;
 	case ALLOC_ALIGNED:
-		size = PT_REGS_PARM2(ctx);
+		size = second;
 		break;
 	default:
-		result = PT_REGS_PARM1(ctx);
-		size = PT_REGS_PARM3(ctx);
+		result = first;
+		size = third;
 	}
 	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx))))
 		return false;

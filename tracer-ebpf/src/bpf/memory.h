@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
  *
  * System calls that move data between processes or change what is mapped where, seen at
- * their return. Two ways in: a trampoline per call (costs nothing to other calls), or, for
- * kernels without them, the common exit of all system calls.
+ * the common exit of all system calls: unlike a tracepoint of one call it needs no tracefs,
+ * and unlike a trampoline into one function it is allowed where fentry programs are not.
  */
 #ifndef DMSCOPE_MEMORY_H
 #define DMSCOPE_MEMORY_H
 
-#define CROSS_SEGMENTS 32
+/* The kernel takes at most 1024 iovecs on each side. */
+#define CROSS_SEGMENTS 2048
 #define MAX_ERRNO 4095
 
 static __always_inline bool failed(long ret)
@@ -92,67 +93,95 @@ static __always_inline void refill(struct user_segments *s)
 	s->left--;
 }
 
-static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
+struct crossing {
+	struct user_segments local;
+	struct user_segments remote;
+	__u64 sp;
+	__u64 moved;	/* bytes not yet told */
+	__u32 remote_pid;
+	__u16 flags;
+};
+
+/* One record for each stretch that is contiguous on both sides. */
+static long cross_segment(__u32 i, void *data)
 {
-	struct user_segments local = { .next = regs->si, .left = regs->dx };
-	struct user_segments remote = { .next = regs->r10, .left = regs->r8 };
-	__u64 sp = regs->sp;
-	__u64 moved = ret, n;
+	struct crossing *c = data;
 	struct dms_cross *r;
 	struct target *t;
-	__u32 tgid, i;
+	__u32 tgid;
+	__u64 n;
 
-	if (ret <= 0)
-		return;
+	refill(&c->local);
+	refill(&c->remote);
+	n = c->local.iov.len_bytes < c->remote.iov.len_bytes ? c->local.iov.len_bytes :
+							       c->remote.iov.len_bytes;
+	if (n > c->moved)
+		n = c->moved;
+	if (!n)
+		return 0; /* an empty iovec */
 	t = current_target(&tgid);
 	if (!t)
-		return;
-	for (i = 0; i < CROSS_SEGMENTS && moved; i++) {
-		refill(&local);
-		refill(&remote);
-		n = local.iov.len_bytes < remote.iov.len_bytes ? local.iov.len_bytes : remote.iov.len_bytes;
-		if (n > moved)
-			n = moved;
-		if (!n)
-			continue; /* an empty iovec */
-		r = reserve(t, sizeof(*r), false);
-		if (r) {
-			r->local = local.iov.base;
-			r->remote = remote.iov.base;
-			r->len_bytes = n;
-			r->remote_pid = regs->di;
-			r->segment = i;
-			fill_context(&r->ctx, sp);
-			fill_header(&r->h, DMS_CROSS, write ? DMS_CROSS_WRITE : 0, 0);
-			submit(r);
-		}
-		local.iov.base += n;
-		local.iov.len_bytes -= n;
-		remote.iov.base += n;
-		remote.iov.len_bytes -= n;
-		moved -= n;
+		return 1;
+	r = reserve(t, sizeof(*r), false);
+	if (r) {
+		r->local = c->local.iov.base;
+		r->remote = c->remote.iov.base;
+		r->len_bytes = n;
+		r->remote_pid = c->remote_pid;
+		r->segment = i;
+		fill_context(&r->ctx, c->sp);
+		fill_header(&r->h, DMS_CROSS, c->flags, 0);
+		submit(r);
 	}
-	if (moved)
-		count_lost(t, false); /* more segments than one call of this program can follow */
+	c->local.iov.base += n;
+	c->local.iov.len_bytes -= n;
+	c->remote.iov.base += n;
+	c->remote.iov.len_bytes -= n;
+	c->moved -= n;
+	return c->moved == 0;
+}
+
+static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
+{
+	struct crossing c = {
+		.local = { .next = regs->si, .left = regs->dx },
+		.remote = { .next = regs->r10, .left = regs->r8 },
+		.sp = regs->sp,
+		.moved = ret,
+		.remote_pid = regs->di,
+		.flags = write ? DMS_CROSS_WRITE : 0,
+	};
+	struct target *t;
+	__u32 tgid;
+
+	t = current_target(&tgid);
+	if (!t || ret <= 0)
+		return;
+	bpf_loop(CROSS_SEGMENTS, cross_segment, &c, 0);
+	if (c.moved)
+		count_lost(t, false);
 }
 
 static __always_inline void system_call_returned(long number, struct pt_regs *regs, long ret)
 {
-	if (failed(ret))
-		return;
 	switch (number) {
 	case 9: /* mmap */
-		mapped(ret, regs->si);
+		if (!failed(ret))
+			mapped(ret, regs->si);
 		break;
 	case 11: /* munmap */
-		unmapped(regs->di, regs->si);
+		if (!failed(ret))
+			unmapped(regs->di, regs->si);
 		break;
 	case 25: /* mremap */
-		unmapped(regs->di, regs->si);
-		mapped(ret, regs->dx);
+		if (!failed(ret)) {
+			unmapped(regs->di, regs->si);
+			mapped(ret, regs->dx);
+		}
 		break;
 	case 30: /* shmat: the length is that of the area */
-		mapped(ret, 0);
+		if (!failed(ret))
+			mapped(ret, 0);
 		break;
 	case 310:
 		crossed(regs, ret, false);
@@ -162,21 +191,6 @@ static __always_inline void system_call_returned(long number, struct pt_regs *re
 		break;
 	}
 }
-
-#define TRAMPOLINE(name, number)                                                    \
-	SEC("fexit/__x64_sys_" #name)                                               \
-	int BPF_PROG(dms_##name, struct pt_regs *regs, long ret)                    \
-	{                                                                           \
-		system_call_returned(number, regs, ret);                            \
-		return 0;                                                           \
-	}
-
-TRAMPOLINE(mmap, 9)
-TRAMPOLINE(munmap, 11)
-TRAMPOLINE(mremap, 25)
-TRAMPOLINE(shmat, 30)
-TRAMPOLINE(process_vm_readv, 310)
-TRAMPOLINE(process_vm_writev, 311)
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(dms_sys_exit, struct pt_regs *regs, long ret)

@@ -10,31 +10,9 @@ use tracer_ebpf::DmscopeSkel;
 
 use super::{Attached, Features, KernelError, Scope};
 
-pub(super) fn kernel_events(skel: &DmscopeSkel<'static>, features: &mut Features) -> Result<Vec<Link>, KernelError> {
+pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
     let progs = &skel.progs;
-    let mut links = Vec::new();
-    for program in [&progs.dms_fork, &progs.dms_exec, &progs.dms_exit] {
-        links.push(trace(program)?);
-    }
-    if features.trampolines {
-        let trampolines = [
-            &progs.dms_mmap,
-            &progs.dms_munmap,
-            &progs.dms_mremap,
-            &progs.dms_shmat,
-            &progs.dms_process_vm_readv,
-            &progs.dms_process_vm_writev,
-        ];
-        match trampolines.into_iter().map(trace).collect::<Result<Vec<_>, _>>() {
-            Ok(more) => {
-                links.extend(more);
-                return Ok(links);
-            }
-            Err(_) => features.trampolines = false,
-        }
-    }
-    links.push(trace(&progs.dms_sys_exit)?);
-    Ok(links)
+    [&progs.dms_fork, &progs.dms_exec, &progs.dms_exit, &progs.dms_sys_exit].into_iter().map(trace).collect()
 }
 
 fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {

@@ -19,7 +19,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false, trampolines: false } }
+        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false } }
     }
 }
 
@@ -28,8 +28,6 @@ impl Default for Settings {
 pub struct Features {
     /// One program at entry and return that can decline the return (Linux 6.13).
     pub sessions: bool,
-    /// Single system calls can be seen without touching the others.
-    pub trampolines: bool,
 }
 
 /// Why the kernel would not.
@@ -37,13 +35,10 @@ pub struct Features {
 pub enum KernelError {
     /// No right to load or attach.
     #[error(
-        "the kernel does not let this user load BPF programs ({source}): run dmscope as root \
-         (sudo dmscope …), or give it CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+        "this user may not load BPF programs: run dmscope as root (sudo dmscope …), or give it \
+         CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
     )]
-    NoPrivilege {
-        /// The kernel's answer.
-        source: libbpf_rs::Error,
-    },
+    NoPrivilege,
     /// No type information of the running kernel.
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux is missing): dmscope needs a \
@@ -70,29 +65,39 @@ pub enum KernelError {
 const STATE_SHARE: u64 = 8;
 
 pub(super) fn load(settings: &Settings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
+    if !may_load() {
+        return Err(KernelError::NoPrivilege);
+    }
     if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(KernelError::NoBtf);
     }
     silence_libbpf();
     let mut last = None;
     for sessions in [true, false] {
-        for trampolines in [true, false] {
-            let features = Features { sessions, trampolines };
-            if sessions && settings.without.sessions || trampolines && settings.without.trampolines {
-                continue;
-            }
-            match load_with(settings, features) {
-                Ok(skel) => return Ok((skel, features)),
-                Err(error) if is_permission(&error) => return Err(KernelError::NoPrivilege { source: error }),
-                Err(error) => last = Some(error),
-            }
+        let features = Features { sessions };
+        if sessions && settings.without.sessions {
+            continue;
+        }
+        match load_with(settings, features) {
+            Ok(skel) => return Ok((skel, features)),
+            Err(error) => last = Some(error),
         }
     }
     Err(KernelError::Load { source: last.expect("at least one form was tried") })
 }
 
-fn is_permission(error: &libbpf_rs::Error) -> bool {
-    error.kind() == libbpf_rs::ErrorKind::PermissionDenied
+/// The capabilities that loading and attaching need.
+fn may_load() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    const CAP_PERFMON: u32 = 38;
+    const CAP_BPF: u32 = 39;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
+        .unwrap_or(0);
+    let has = |capability: u32| effective >> capability & 1 == 1;
+    has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON)
 }
 
 fn load_with(settings: &Settings, features: Features) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
@@ -116,16 +121,6 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
         [&mut progs.dms_alloc_entry, &mut progs.dms_alloc_exit, &mut progs.dms_poll_entry, &mut progs.dms_poll_exit]
     {
         program.set_autoload(!features.sessions);
-    }
-    for program in [
-        &mut progs.dms_mmap,
-        &mut progs.dms_munmap,
-        &mut progs.dms_mremap,
-        &mut progs.dms_shmat,
-        &mut progs.dms_process_vm_readv,
-        &mut progs.dms_process_vm_writev,
-    ] {
-        program.set_autoload(features.trampolines);
     }
 }
 

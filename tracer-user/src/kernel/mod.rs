@@ -71,7 +71,7 @@ impl Tracer {
     /// # Errors
     /// The kernel's refusal.
     pub fn attach_kernel_events(&mut self) -> Result<(), KernelError> {
-        let links = links::kernel_events(&self.skel, &mut self.features)?;
+        let links = links::kernel_events(&self.skel)?;
         self.links.extend(links);
         Ok(())
     }

@@ -1,0 +1,124 @@
+//! Where every input goes: to the tape and to the pipeline.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use analyzer::finding::Report;
+use analyzer::input::Input;
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
+use analyzer::tape::{FileTape, WriteError};
+use analyzer::wire::FileId;
+
+use crate::sink::Sink;
+use crate::symbols::Symbols;
+
+/// A file to record to.
+pub struct Tape {
+    path: PathBuf,
+    writer: FileTape,
+}
+
+impl Tape {
+    /// Makes the file; an existing one is written over.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: PathBuf) -> std::io::Result<Self> {
+        let writer = FileTape::to_file(File::create(&path)?);
+        Ok(Self { path, writer })
+    }
+}
+
+/// See the [module](self).
+pub(super) struct Feed {
+    pipeline: Pipeline,
+    symbols: Symbols,
+    tape: Option<Tape>,
+    trouble: Option<WriteError>,
+    told_trouble: bool,
+}
+
+impl Feed {
+    pub(super) fn new(options: Options, tape: Option<Tape>) -> Self {
+        Self {
+            pipeline: Pipeline::new(options),
+            symbols: Symbols::default(),
+            tape,
+            trouble: None,
+            told_trouble: false,
+        }
+    }
+
+    pub(super) fn push(&mut self, input: Input) {
+        if let Some(tape) = &mut self.tape
+            && let Err(error) = tape.writer.push(&input)
+        {
+            self.trouble = Some(error);
+        }
+        self.pipeline.push(&input);
+    }
+
+    pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
+        self.symbols.know(paths);
+    }
+
+    /// Passes on what the pipeline has found since the last time.
+    pub(super) fn tell_alerts(&mut self, sink: &mut dyn Sink) {
+        let mut alerts = self.pipeline.take_alerts();
+        if alerts.is_empty() {
+            return;
+        }
+        self.name_places(alerts.iter_mut().flat_map(|alert| alert.wanted_symbols(self.pipeline.symbols())).collect());
+        for alert in &mut alerts {
+            alert.symbolize(self.pipeline.symbols());
+            sink.alert(alert);
+        }
+    }
+
+    /// All that is to be said now, with names.
+    pub(super) fn report(&mut self) -> Report {
+        let mut report = self.pipeline.report();
+        self.name_places(report.wanted_symbols(self.pipeline.symbols()));
+        report.symbolize(self.pipeline.symbols());
+        report
+    }
+
+    fn name_places(&mut self, places: Vec<(FileId, u64)>) {
+        let symbols = self.symbols.resolve(places);
+        if !symbols.is_empty() {
+            self.push(Input::Symbols(symbols));
+        }
+    }
+
+    /// Writes what waits, and tells of trouble once.
+    pub(super) fn flush(&mut self, sink: &mut dyn Sink) {
+        let Some(tape) = &mut self.tape else { return };
+        if let Err(error) = tape.writer.flush() {
+            self.trouble = Some(error);
+        }
+        match self.trouble.take() {
+            Some(error) if !self.told_trouble => {
+                sink.notice(&format!("{}: {error}; the session goes on", tape.path.display()));
+                self.told_trouble = true;
+            }
+            Some(_) => {}
+            None if self.told_trouble => {
+                sink.notice(&format!("{}: recording again", tape.path.display()));
+                self.told_trouble = false;
+            }
+            None => {}
+        }
+    }
+
+    /// Writes the last of the tape and gives the report.
+    pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> Report {
+        let report = self.report();
+        self.flush(sink);
+        if let Some(tape) = self.tape.take() {
+            let (bytes, dropped) = (tape.writer.written_bytes(), tape.writer.dropped_inputs());
+            sink.recorded(&tape.path, bytes, dropped);
+        }
+        report
+    }
+}

@@ -1,0 +1,324 @@
+//! A live session: joins the kernel side, the collector, the tape and the pipeline.
+//!
+//! ```text
+//! rings → collector → sequencer → feed ─┬─► tape
+//!                                       └─► pipeline → sink
+//! ```
+//!
+//! Everything that is not deterministic passes through [`feed::Feed`], so that the tape gives
+//! the same findings again.
+
+mod feed;
+mod outcome;
+mod probes;
+mod watch;
+
+use std::collections::{BTreeSet, HashMap};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use analyzer::input::{End, Input, Loss, Start};
+use analyzer::options::Options;
+use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequencer};
+use analyzer::wire::{Body, RawRecord, Record};
+use anyhow::{Context, Result};
+
+use crate::clock::{monotonic_ns, wall_clock_s};
+use crate::collector::{Collector, Round};
+use crate::host::{self, Job};
+use crate::kernel::{Settings as KernelSettings, SlotCounters, Tracer};
+use crate::launch;
+use crate::plan::PlanOptions;
+use crate::sink::{Sink, Status};
+
+pub use feed::Tape;
+pub use outcome::Outcome;
+
+use feed::Feed;
+use probes::Probes;
+use watch::Watched;
+
+/// Time between two ticks: how soon an alert can follow its cause.
+const TICK_NS: u64 = 50_000_000;
+/// The tape is safe up to here, and people see new numbers.
+const STATUS_PERIOD: Duration = Duration::from_millis(500);
+const TAPE_PERIOD: Duration = Duration::from_secs(1);
+/// How long to wait for a round before looking at the clock again.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What a session is asked for.
+pub struct Settings {
+    /// Rings and what is recorded.
+    pub kernel: KernelSettings,
+    /// What is probed.
+    pub plan: PlanOptions,
+    /// Thresholds.
+    pub analysis: Options,
+    /// Ends after so long.
+    pub duration: Option<Duration>,
+    /// Where to record to.
+    pub tape: Option<Tape>,
+    /// Set from outside (a signal) to end the session.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Watches a running job to its end, or until told to stop.
+///
+/// # Errors
+/// The environment does not allow it; the job is gone. What happens later is no error.
+pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
+    let begin = Instant::now();
+    let (mut session, settings) = Session::prepare(settings, &job_cpus(job), sink)?;
+    session.feed.push(Input::Start(Box::new(start(&job.command, false))));
+    for rank in &job.ranks {
+        session.watch_rank(rank.pid);
+    }
+    session.probes.attach_processes(&mut session.tracer, &mut session.feed, &session.watched.pids())?;
+    session.watched.renew_own_code(&session.tracer, &session.probes);
+    session.sink.attached(&session.probes.summary(begin.elapsed()));
+    session.follow(settings, None)
+}
+
+/// Starts a job and watches it from its first instruction.
+///
+/// # Errors
+/// The environment does not allow it, or the command cannot be run.
+pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
+    let begin = Instant::now();
+    let (mut session, settings) = Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
+    session.feed.push(Input::Start(Box::new(start(&command.join(" "), true))));
+    session.probes.attach_before_start(&mut session.tracer, &mut session.feed, command)?;
+    let waiting = launch::launch(command).context("cannot make a process for the job")?;
+    session.watch_follower(waiting.pid);
+    let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
+    session.sink.attached(&session.probes.summary(begin.elapsed()));
+    session.follow(settings, Some(child))
+}
+
+fn job_cpus(job: &Job) -> BTreeSet<u32> {
+    job.cpus()
+}
+
+fn start(job: &str, launched: bool) -> Start {
+    let system = rustix::system::uname();
+    Start {
+        dmscope_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: system.nodename().to_string_lossy().into_owned(),
+        kernel: system.release().to_string_lossy().into_owned(),
+        time_ns: monotonic_ns(),
+        wall_clock_s: wall_clock_s(),
+        job: job.to_owned(),
+        launched,
+    }
+}
+
+/// How the loop is ended.
+struct Limits {
+    deadline: Option<Instant>,
+    stop: Arc<AtomicBool>,
+}
+
+struct Session<'s> {
+    tracer: Tracer,
+    collector: Collector,
+    sequencer: Sequencer,
+    feed: Feed,
+    probes: Probes,
+    watched: Watched,
+    lost: HashMap<u32, SlotCounters>,
+    last_look_ns: u64,
+    last_tick_ns: u64,
+    status: Status,
+    sink: &'s mut dyn Sink,
+}
+
+impl<'s> Session<'s> {
+    fn prepare(settings: Settings, job_cpus: &BTreeSet<u32>, sink: &'s mut dyn Sink) -> Result<(Self, Limits)> {
+        let own = host::cpus::of_process(std::process::id());
+        let spare: Vec<u32> = host::cpus::spare(&host::cpus::online(), &own, job_cpus).into_iter().collect();
+        sink.placed(&spare);
+        let mut tracer = Tracer::load(settings.kernel)?;
+        tracer.attach_kernel_events()?;
+        let collector = Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
+        crate::cpus::stay_on(&spare);
+        if spare.is_empty() {
+            crate::cpus::yield_to_the_job();
+        }
+        let now = monotonic_ns();
+        let session = Self {
+            tracer,
+            collector,
+            sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
+            feed: Feed::new(settings.analysis, settings.tape),
+            probes: Probes::new(settings.plan),
+            watched: Watched::default(),
+            lost: HashMap::new(),
+            last_look_ns: now,
+            last_tick_ns: now,
+            status: Status::default(),
+            sink,
+        };
+        let limits = Limits { deadline: settings.duration.map(|d| Instant::now() + d), stop: settings.stop };
+        Ok((session, limits))
+    }
+
+    fn follow(mut self, limits: Limits, mut child: Option<Child>) -> Result<Outcome> {
+        let (mut status_due, mut tape_due) = (Instant::now(), Instant::now() + TAPE_PERIOD);
+        let reason = loop {
+            if let Some(round) = self.collector.next(PATIENCE) {
+                self.round(round);
+            }
+            let now = Instant::now();
+            if now >= status_due {
+                status_due = now + STATUS_PERIOD;
+                self.show_status();
+                self.watched.forget_the_dead();
+            }
+            if now >= tape_due {
+                tape_due = now + TAPE_PERIOD;
+                self.feed.flush(self.sink);
+            }
+            if let Some(reason) = self.ended(&limits, child.as_mut()) {
+                break reason;
+            }
+        };
+        self.end(reason, child)
+    }
+
+    fn ended(&mut self, limits: &Limits, child: Option<&mut Child>) -> Option<&'static str> {
+        if limits.stop.load(Ordering::Relaxed) {
+            return Some("interrupted");
+        }
+        if limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Some("the time given is over");
+        }
+        let launcher_ended = child.is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+        (launcher_ended && self.watched.is_empty()).then_some("the job ended")
+    }
+
+    fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
+        self.tracer.detach();
+        for round in self.collector.finish() {
+            self.round(round);
+        }
+        let feed = &mut self.feed;
+        self.sequencer.finish(|input| feed.push(input));
+        let failed_probes = self.probes.failed();
+        self.feed.push(Input::End(End { time_ns: monotonic_ns(), reason: reason.to_owned(), failed_probes }));
+        self.feed.tell_alerts(self.sink);
+        self.show_status();
+        let report = self.feed.finish(self.sink);
+        self.sink.report(&report);
+        Ok(Outcome::of(&report, child))
+    }
+
+    fn watch_rank(&mut self, pid: u32) {
+        // The list first: a mapping made while the facts are read is then seen as a record.
+        if self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink) {
+            self.learn(pid);
+        }
+    }
+
+    /// The launcher: its children are what is of interest.
+    fn watch_follower(&mut self, pid: u32) {
+        self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+    }
+
+    fn learn(&mut self, pid: u32) -> bool {
+        // A process that is gone already has nothing more to say.
+        let Ok(facts) = host::process_facts(pid, monotonic_ns()) else { return false };
+        let is_rank = facts.rank.is_some();
+        self.watched.note(&facts);
+        self.feed.push(Input::Process(Box::new(facts)));
+        is_rank
+    }
+
+    fn round(&mut self, round: Round) {
+        self.status.unreadable += round.unreadable;
+        self.losses(&round);
+        for (slot, records) in &round.records {
+            self.status.records += records.len() as u64;
+            for record in records {
+                self.sequencer.push(*slot as u16, *record);
+            }
+        }
+        self.lives(&round);
+        let feed = &mut self.feed;
+        self.sequencer.advance(round.begin_ns, |input| feed.push(input));
+        self.last_look_ns = round.end_ns;
+        self.tick(round.begin_ns);
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        if now_ns < self.last_tick_ns + TICK_NS {
+            return;
+        }
+        self.last_tick_ns = now_ns;
+        self.feed.push(Input::Tick { time_ns: now_ns });
+        self.feed.tell_alerts(self.sink);
+    }
+
+    /// Losses come ahead of the records of their round: what was lost was lost before these.
+    fn losses(&mut self, round: &Round) {
+        for &(slot, counters) in &round.counters {
+            let before = self.lost.insert(slot, counters).unwrap_or_default();
+            let movements = counters.lost_movements - before.lost_movements;
+            let state = counters.lost_state - before.lost_state;
+            if movements + state == 0 {
+                continue;
+            }
+            self.status.lost += movements + state;
+            let pid = self.watched.owner(slot);
+            let (from_ns, to_ns) = (self.last_look_ns, round.end_ns);
+            self.feed.push(Input::Loss(Loss { pid, from_ns, to_ns, movements, state }));
+        }
+    }
+
+    /// Processes that began or ended, and code that was loaded, need an answer at once; so
+    /// they are looked at as they come.
+    fn lives(&mut self, round: &Round) {
+        let mut loaded = BTreeSet::new();
+        for record in round.records.iter().flat_map(|(_, records)| records) {
+            self.life(record, &mut loaded);
+        }
+        if loaded.is_empty() {
+            return;
+        }
+        let loaded: Vec<u32> = loaded.into_iter().filter(|pid| self.watched.is_rank(*pid)).collect();
+        // What cannot be probed is listed in the plan as left out.
+        let _ = self.probes.attach_processes(&mut self.tracer, &mut self.feed, &loaded);
+        self.watched.renew_own_code(&self.tracer, &self.probes);
+    }
+
+    fn life(&mut self, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
+        let Ok(Record { header, body }) = Record::decode(raw) else { return };
+        match body {
+            Body::Map { exec, shared, has_file, .. } if has_file && (exec || shared) => {
+                loaded.insert(header.pid);
+            }
+            Body::Fork { child } => self.watched.inherit(header.pid, child),
+            Body::Exec => {
+                if self.learn(header.pid) {
+                    self.watched.give_slot(header.pid, &mut self.tracer, &self.collector, self.sink);
+                    loaded.insert(header.pid);
+                }
+            }
+            Body::Exit { .. } => self.watched.forget(header.pid),
+            _ => {}
+        }
+    }
+
+    fn show_status(&mut self) {
+        self.status.ranks = self.watched.ranks();
+        self.status.late = self.sequencer.late_records();
+        self.status.probes = self.probes.count();
+        if self.sink.wants_report() {
+            let report = self.feed.report();
+            self.sink.status(&self.status, Some(&report));
+        } else {
+            self.sink.status(&self.status, None);
+        }
+    }
+}

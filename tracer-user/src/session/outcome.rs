@@ -1,0 +1,45 @@
+//! How a session ends: for the exit status.
+
+use std::process::Child;
+
+use analyzer::finding::{Report, Severity, Verdict};
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing that needs attention (notices are no findings).
+    Nothing,
+    /// At least one warning.
+    Findings,
+    /// No warning, but records were lost that might have shown one.
+    Inconclusive,
+}
+
+impl Outcome {
+    /// Of a live session; a job that still runs goes on without us.
+    pub(super) fn of(report: &Report, child: Option<Child>) -> Self {
+        drop(child);
+        Self::of_report(report)
+    }
+
+    /// Of a report.
+    pub fn of_report(report: &Report) -> Self {
+        let warnings = || report.findings.iter().filter(|f| f.severity == Severity::Warning);
+        if warnings().any(|f| f.verdict == Verdict::Violated) {
+            Self::Findings
+        } else if warnings().next().is_some() || report.thresholds.uncounted > 0 {
+            Self::Inconclusive
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// The exit status of the command.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Nothing => 0,
+            Self::Findings => 1,
+            Self::Inconclusive => 3,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Who is watched, and whose records are in which ring.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analyzer::input::ProcessFacts;
+
+use super::probes::Probes;
+use crate::collector::Collector;
+use crate::host::gather::read_maps;
+use crate::kernel::{MAX_SLOTS, Tracer};
+use crate::sink::Sink;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Process {
+    slot: u32,
+    rank: Option<u32>,
+    /// Its code has been loaded or changed since the kernel part was told of it.
+    is_rank: bool,
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(super) struct Watched {
+    processes: BTreeMap<u32, Process>,
+    /// Rings exist for slots below this.
+    made: u32,
+    free: BTreeSet<u32>,
+    /// The last process that had a slot for itself.
+    owners: BTreeMap<u32, u32>,
+    /// Processes whose own code the kernel part knows.
+    told: BTreeMap<u32, Vec<(u64, u64)>>,
+    complained: bool,
+}
+
+impl Watched {
+    /// Gives a process a ring of its own, and has the kernel part watch it.
+    pub(super) fn give_slot(
+        &mut self,
+        pid: u32,
+        tracer: &mut Tracer,
+        collector: &Collector,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let Some(slot) = self.take_slot(tracer, collector) else {
+            self.complain(sink, &format!("process {pid} shares a ring: only {MAX_SLOTS} can have their own"));
+            return self.processes.contains_key(&pid);
+        };
+        match tracer.watch(pid, slot, &[]) {
+            Ok(()) => {
+                let rank = self.processes.get(&pid).and_then(|p| p.rank);
+                let is_rank = self.processes.get(&pid).is_some_and(|p| p.is_rank);
+                self.processes.insert(pid, Process { slot, rank, is_rank });
+                self.owners.insert(slot, pid);
+                self.told.remove(&pid);
+                true
+            }
+            Err(error) => {
+                self.free.insert(slot);
+                self.complain(sink, &error.to_string());
+                false
+            }
+        }
+    }
+
+    fn take_slot(&mut self, tracer: &mut Tracer, collector: &Collector) -> Option<u32> {
+        if let Some(slot) = self.free.pop_first() {
+            return Some(slot);
+        }
+        let slot = self.made;
+        let ring = (slot < MAX_SLOTS).then(|| tracer.make_ring(slot).ok()).flatten()?;
+        collector.add(ring);
+        self.made += 1;
+        Some(slot)
+    }
+
+    fn complain(&mut self, sink: &mut dyn Sink, message: &str) {
+        if !std::mem::replace(&mut self.complained, true) {
+            sink.notice(message);
+        }
+    }
+
+    /// Remembers what is known of a process.
+    pub(super) fn note(&mut self, facts: &ProcessFacts) {
+        if let Some(process) = self.processes.get_mut(&facts.pid) {
+            process.rank = facts.rank;
+            process.is_rank = facts.rank.is_some();
+        }
+    }
+
+    /// A child is watched from its birth; it shares its parent's ring.
+    pub(super) fn inherit(&mut self, parent: u32, child: u32) {
+        if let Some(process) = self.processes.get(&parent).copied() {
+            self.processes.entry(child).or_insert(Process { is_rank: false, rank: None, ..process });
+        }
+    }
+
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.told.remove(&pid);
+        if let Some(gone) = self.processes.remove(&pid)
+            && !self.processes.values().any(|p| p.slot == gone.slot)
+        {
+            self.free.insert(gone.slot);
+        }
+    }
+
+    /// Processes whose end was not seen (its record was lost).
+    pub(super) fn forget_the_dead(&mut self) {
+        let dead: Vec<u32> = self.pids().into_iter().filter(|pid| has_ended(*pid)).collect();
+        for pid in dead {
+            self.forget(pid);
+        }
+    }
+
+    /// Tells the kernel part where the code of each rank is whose allocations are its own.
+    pub(super) fn renew_own_code(&mut self, tracer: &Tracer, probes: &Probes) {
+        for (&pid, process) in self.processes.iter().filter(|(_, p)| p.is_rank) {
+            let Ok(mappings) = read_maps(pid) else { continue };
+            let own: Vec<(u64, u64)> = mappings
+                .iter()
+                .filter(|m| m.exec && probes.is_own(m.file))
+                .map(|m| (m.start, m.end))
+                .collect();
+            if self.told.get(&pid) != Some(&own) && tracer.watch(pid, process.slot, &own).is_ok() {
+                self.told.insert(pid, own);
+            }
+        }
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.processes.keys().copied().collect()
+    }
+
+    pub(super) fn is_rank(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.is_rank)
+    }
+
+    /// Whose losses a slot counts.
+    pub(super) fn owner(&self, slot: u32) -> u32 {
+        self.owners.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// Ranks that are alive.
+    pub(super) fn ranks(&self) -> Vec<u32> {
+        self.processes.values().filter_map(|p| p.rank).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+}
+
+fn has_ended(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // A zombie has ended; only its parent has not looked yet.
+        Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')),
+        Err(_) => true,
+    }
+}

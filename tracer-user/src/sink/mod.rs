@@ -1,0 +1,53 @@
+//! Where a session tells people and programs what it sees.
+
+mod json;
+mod live;
+mod text;
+
+use std::path::Path;
+
+use analyzer::finding::{Alert, Report};
+
+pub use crate::session::AttachSummary;
+pub use json::JsonSink;
+pub use live::LiveSink;
+pub use text::TextSink;
+
+/// Numbers of a session as it goes.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Status {
+    /// Ranks that are alive.
+    pub ranks: Vec<u32>,
+    /// Records so far.
+    pub records: u64,
+    /// Records that found no room so far.
+    pub lost: u64,
+    /// Records that came too late to be put in order.
+    pub late: u64,
+    /// Bytes in a ring that were no record.
+    pub unreadable: u64,
+    /// Probes in place.
+    pub probes: usize,
+}
+
+/// A listener to a session.
+pub trait Sink {
+    /// On which CPUs the collector runs; empty: there are none to spare.
+    fn placed(&mut self, spare_cpus: &[u32]);
+    /// The probes are in place.
+    fn attached(&mut self, summary: &AttachSummary);
+    /// Something people should know that is not a finding.
+    fn notice(&mut self, message: &str);
+    /// Twice a second; with the whole report if it is wanted.
+    fn status(&mut self, status: &Status, report: Option<&Report>);
+    /// Whether [`Sink::status`] should come with a report.
+    fn wants_report(&self) -> bool {
+        false
+    }
+    /// A finding was made or taken back.
+    fn alert(&mut self, alert: &Alert);
+    /// The tape is closed.
+    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64);
+    /// The last word.
+    fn report(&mut self, report: &Report);
+}

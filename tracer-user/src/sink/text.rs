@@ -1,0 +1,99 @@
+//! Plain text, as it happens.
+
+use std::io::Write;
+use std::path::Path;
+
+use analyzer::finding::{Alert, Report, Severity};
+use analyzer::render::{self, Style};
+
+use super::{AttachSummary, Sink, Status};
+
+/// Writes to anything; a reader that has gone away is no error.
+pub struct TextSink<W: Write> {
+    out: W,
+    style: Style,
+    quiet: bool,
+    lost: u64,
+}
+
+impl<W: Write> TextSink<W> {
+    /// `quiet`: findings and the report alone.
+    pub fn new(out: W, style: Style, quiet: bool) -> Self {
+        Self { out, style, quiet, lost: 0 }
+    }
+
+    /// Writes text as it is.
+    pub fn print(&mut self, text: &str) {
+        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+    }
+
+    fn chatter(&mut self, text: &str) {
+        if !self.quiet {
+            self.print(&format!("{text}\n"));
+        }
+    }
+}
+
+impl<W: Write> Sink for TextSink<W> {
+    fn placed(&mut self, spare_cpus: &[u32]) {
+        if spare_cpus.is_empty() {
+            self.chatter("No CPU is spare: analysis runs beside the job, at low priority.");
+        } else {
+            let cpus: Vec<String> = spare_cpus.iter().map(u32::to_string).collect();
+            self.chatter(&format!("Analysis runs on CPUs that the job does not use: {}.", cpus.join(",")));
+        }
+    }
+
+    fn attached(&mut self, summary: &AttachSummary) {
+        self.chatter(&format!(
+            "{} probes in {} files, in place after {} ms.",
+            summary.probes, summary.files, summary.took_ms
+        ));
+        if summary.failed > 0 {
+            self.chatter(&format!("The kernel refused {} probes; the report lists them.", summary.failed));
+        }
+        for note in &summary.notes {
+            self.chatter(&format!("Note: {note}."));
+        }
+    }
+
+    fn notice(&mut self, message: &str) {
+        self.chatter(&format!("Note: {message}."));
+    }
+
+    fn status(&mut self, status: &Status, _report: Option<&Report>) {
+        if status.lost > self.lost {
+            self.chatter(&format!(
+                "Note: {} records found no room in their ring; verdicts that they touch are inconclusive. \
+                 --ring-size makes rings larger.",
+                status.lost - self.lost
+            ));
+            self.lost = status.lost;
+        }
+    }
+
+    fn alert(&mut self, alert: &Alert) {
+        match alert {
+            // Notices wait for the report: they are many, and none is urgent.
+            Alert::Raised(finding) if finding.severity == Severity::Warning => {
+                let text = render::finding(finding, self.style);
+                self.print(&text);
+            }
+            Alert::Raised(_) => {}
+            Alert::Withdrawn { id, reason } => self.chatter(&format!("Withdrawn: {id}: {reason}.")),
+        }
+    }
+
+    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64) {
+        let path = path.display();
+        self.chatter(&format!("Recorded to {path}: {bytes} bytes. Look again with: dmscope analyze {path}"));
+        if dropped_inputs > 0 {
+            self.chatter(&format!("{dropped_inputs} inputs could not be written and are missing in {path}."));
+        }
+    }
+
+    fn report(&mut self, report: &Report) {
+        let text = render::report(report, self.style);
+        self.print(&text);
+    }
+}
