@@ -1,0 +1,100 @@
+//! `dmscope analyze`: the live pipeline over recorded tapes.
+
+use std::fs::File;
+use std::io::{BufReader, IsTerminal, stdout};
+use std::path::Path;
+
+use analyzer::input::{End, Input};
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
+use analyzer::symbols::SymbolTable;
+use analyzer::tape::{self, Item, Reader};
+use anyhow::{Context, Result};
+
+use super::args::AnalyzeArgs;
+use super::attach::plain;
+use super::reference;
+use crate::session::Outcome;
+use crate::sink::Sink;
+
+/// Looks at tapes again.
+///
+/// # Errors
+/// A file is no tape, or nothing can be read of it.
+pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
+    let mut options = args.analysis.options();
+    options.reference = reference::read(&args.analysis.reference)?;
+    let mut outcome = Outcome::Nothing;
+    let mut sink = match &args.output.output {
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            plain(file, false, &args.output)
+        }
+        None => plain(stdout(), stdout().is_terminal(), &args.output),
+    };
+    for path in &args.tapes {
+        if args.tapes.len() > 1 {
+            sink.notice(&format!("tape {}", path.display()));
+        }
+        outcome = outcome.and(one(path, options.clone(), sink.as_mut())?);
+    }
+    Ok(outcome)
+}
+
+fn one(path: &Path, options: Options, sink: &mut dyn Sink) -> Result<Outcome> {
+    // Names are on the tape behind the alerts that they are for.
+    let mut names = SymbolTable::default();
+    names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
+    let mut pipeline = Pipeline::new(options);
+    feed(path, &mut pipeline, |pipeline, damage| {
+        if let Some(damage) = damage {
+            sink.notice(&format!("{}: {damage}", path.display()));
+        }
+        for mut alert in pipeline.take_alerts() {
+            alert.symbolize(&names);
+            sink.recorded_alert(&alert);
+        }
+    })?;
+    let mut report = pipeline.report();
+    report.symbolize(&names);
+    sink.report(&report);
+    Ok(Outcome::of_report(&report))
+}
+
+fn open(path: &Path) -> Result<BufReader<File>> {
+    Ok(BufReader::with_capacity(1 << 20, File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+}
+
+/// Gives all inputs of a tape to the pipeline; `seen` is called where something may be told.
+///
+/// # Errors
+/// The file is no tape, or cannot be read.
+pub(super) fn feed(
+    path: &Path,
+    pipeline: &mut Pipeline,
+    mut seen: impl FnMut(&mut Pipeline, Option<&tape::Damage>),
+) -> Result<()> {
+    let reader = Reader::new(open(path)?).with_context(|| path.display().to_string())?;
+    let (mut last_ns, mut ended) = (0, false);
+    for item in reader {
+        match item.with_context(|| path.display().to_string())? {
+            Item::Damage(damage) => seen(pipeline, Some(&damage)),
+            Item::Input(input) => {
+                if let Input::Tick { time_ns } = input {
+                    last_ns = time_ns;
+                }
+                ended |= matches!(input, Input::End(_));
+                pipeline.push(&input);
+                if matches!(input, Input::Tick { .. } | Input::End(_)) {
+                    seen(pipeline, None);
+                }
+            }
+        }
+    }
+    if !ended {
+        let reason = "the tape ends before the session did".to_owned();
+        pipeline.push(&Input::End(End { time_ns: last_ns, reason, failed_probes: Vec::new() }));
+        seen(pipeline, None);
+    }
+    Ok(())
+}

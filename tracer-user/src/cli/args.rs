@@ -1,0 +1,351 @@
+//! The command line: one definition for parsing, help, man page and completions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use analyzer::options::Options;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Follows the data that moves through a running MPI job, and says which process and which line
+/// of code is not like the others.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dmscope",
+    version,
+    after_help = "Start here:\n  dmscope doctor            does this machine allow it?\n  dmscope ps                \
+                  which MPI jobs run here?\n  dmscope attach PID        watch one of them\n\n\
+                  Exit status: 0 nothing found, 1 findings, 2 usage or environment, 3 inconclusive (records were lost)."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what this machine allows, what is missing, and how to get it
+    Doctor(Plain),
+    /// List the MPI jobs on this machine: job, user, library, ranks, since when
+    Ps(Plain),
+    /// Watch a running job, without restarting or changing it
+    #[command(after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
+        dmscope attach 4711 --record bad.dmt     and keep a tape for later\n  \
+        dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
+        dmscope attach 4711 --json | jq .        for programs\n\n\
+        Ctrl-c detaches and reports; the job goes on.")]
+    Attach(AttachArgs),
+    /// Start a job and watch it from its first instruction
+    #[command(after_help = "Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
+        dmscope run --record app.dmt -- mpirun -n 4 ./app\n\n\
+        The job's output stays on standard output; dmscope writes to standard error, or to --output.")]
+    Run(RunArgs),
+    /// Look at recorded tapes again: the same analysis, any thresholds
+    #[command(after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
+        dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5")]
+    Analyze(AnalyzeArgs),
+    /// Show the probe plan of a job: each probe, where, why there, and what was left out
+    Probes(ProbesArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page (read it with: dmscope man | man -l -)
+    Man,
+}
+
+/// Options of commands that only list.
+#[derive(Debug, Args)]
+pub struct Plain {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `dmscope attach`
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The job: the process id of its launcher (as `dmscope ps` shows it) or of any of its ranks
+    #[arg(value_name = "JOB|PID", required = true)]
+    pub pid: u32,
+    /// How the session goes
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// When something is odd
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
+    /// What is printed
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `dmscope run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How the session goes
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// When something is odd
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
+    /// What is printed
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope analyze`
+#[derive(Debug, Args)]
+pub struct AnalyzeArgs {
+    /// Tapes, as written with --record
+    #[arg(value_name = "TAPE", required = true)]
+    pub tapes: Vec<PathBuf>,
+    /// When something is odd
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
+    /// What is printed
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `dmscope probes`
+#[derive(Debug, Args)]
+pub struct ProbesArgs {
+    /// The job: the process id of its launcher or of any of its ranks
+    #[arg(value_name = "JOB|PID")]
+    pub pid: u32,
+    /// Watch the job this long first, to show how often each probe is hit (10s, 500ms)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub hits: Option<Duration>,
+    /// List what was left out one by one, not summed up
+    #[arg(long)]
+    pub all: bool,
+    /// Also watch copies inside libraries whose file name matches (may be repeated)
+    #[arg(long, value_name = "GLOB")]
+    pub library: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of live sessions.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Session")]
+pub struct WatchArgs {
+    /// Keep everything that was seen, for `dmscope analyze`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// End after this time (90s, 10m, 1h)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Also watch copies inside libraries whose file name matches (may be repeated)
+    #[arg(long, value_name = "GLOB")]
+    pub library: Vec<String>,
+    /// Size of the ring of one process; larger rings lose less when the job is bursty
+    #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]
+    pub ring_size: u32,
+    /// Heap blocks from this size on are followed, whoever asks for them
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_bytes)]
+    pub alloc_size: u64,
+    /// Do without a kernel feature, to compare
+    #[arg(long, value_name = "FEATURE", hide = true)]
+    pub without: Vec<Feature>,
+}
+
+/// Kernel features that can be done without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Feature {
+    /// Session probes.
+    Sessions,
+}
+
+/// What is printed, and where.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Print findings and the report only
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print counts as well: per rank, per probe, per MPI call, the most frequent chains
+    #[arg(long)]
+    pub statistics: bool,
+    /// Write to a file instead
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Thresholds; the defaults are the published ones.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Thresholds")]
+pub struct AnalysisArgs {
+    /// Compare only these ranks with each other (1-7 leaves out the master of a master/worker program)
+    #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
+    pub ranks: Option<RankList>,
+    /// Take what is normal from tapes of good runs (may be repeated)
+    #[arg(long, value_name = "TAPE")]
+    pub reference: Vec<PathBuf>,
+    /// Uniqueness that a frequent chain must reach [default: 5, or 3 where chains are short]
+    #[arg(long, value_name = "N")]
+    pub uniqueness: Option<u32>,
+    /// A chain is frequent above this share of comparable chains
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_share)]
+    pub frequency: f64,
+    /// A chain is odd above this abnormality, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.7", value_parser = parse_share)]
+    pub abnormality: f64,
+    /// Chains to see before anything is said
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub warm_up: u64,
+    /// Operations of the same thread to look at on each side of an odd chain, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub context_window: u8,
+    /// A rank is odd when its distance is above so many averages (K)
+    #[arg(long, value_name = "K", default_value_t = 5.0)]
+    pub outlier: f64,
+    /// A rank is compared from so many chains on
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub min_chains: u64,
+    /// A written buffer is forgotten after so many operations of the job
+    #[arg(long, value_name = "N", default_value_t = 262_144)]
+    pub max_age: u64,
+    /// What an operation counts that crosses processes (M)
+    #[arg(long, value_name = "M", default_value_t = 2)]
+    pub network_uniqueness: u32,
+    /// What a pack or unpack counts at most (N)
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub pack_uniqueness: u32,
+}
+
+impl AnalysisArgs {
+    /// The pipeline's options, without the reference (its tapes must be read first).
+    pub fn options(&self) -> Options {
+        Options {
+            uniqueness_threshold: self.uniqueness,
+            frequent_share: self.frequency,
+            abnormality: self.abnormality,
+            warm_up_chains: self.warm_up,
+            context_window: self.context_window.into(),
+            outlier_factor: self.outlier,
+            min_chains_per_rank: self.min_chains,
+            max_age_ops: self.max_age,
+            network_uniqueness: self.network_uniqueness,
+            pack_uniqueness_max: self.pack_uniqueness,
+            ranks: self.ranks.as_ref().map(|list| list.0.clone()),
+            ..Options::default()
+        }
+    }
+}
+
+/// Ranks as people write them: `0,4-7`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankList(pub Vec<u32>);
+
+/// Most ranks that a list may name.
+const MAX_RANKS: u32 = 1 << 20;
+
+fn parse_ranks(text: &str) -> Result<RankList, String> {
+    let wrong = || format!("write ranks as 0,4-7, not {text:?}");
+    let mut ranks = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u32 = first.trim().parse().map_err(|_| wrong())?;
+        let last: u32 = last.trim().parse().map_err(|_| wrong())?;
+        if first > last || last > MAX_RANKS {
+            return Err(wrong());
+        }
+        ranks.extend(first..=last);
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    Ok(RankList(ranks))
+}
+
+/// `10%` or `0.1`.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.trim().strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text.trim(), 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if (0.0..=unit).contains(&value) => Ok(value / unit),
+        _ => Err("write a share as 10% or 0.1".into()),
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time as 90s, 10m, 1h or 500ms".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let value: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "write a size as 65536, 64K or 4M".to_owned();
+    let text = text.trim();
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)
+}
+
+/// Rings are a power of two of pages; other sizes are rounded up.
+fn parse_ring_size(text: &str) -> Result<u32, String> {
+    let bytes = parse_bytes(text)?.max(4096).next_power_of_two();
+    u32::try_from(bytes).ok().filter(|b| *b <= 1 << 30).ok_or_else(|| "a ring has at most 1G".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_pipeline() {
+        let cli = Cli::parse_from(["dmscope", "analyze", "x.dmt"]);
+        let Command::Analyze(args) = cli.command else { panic!("analyze was asked for") };
+        assert_eq!(args.analysis.options(), Options::default());
+    }
+
+    #[test]
+    fn ranks_are_lists_and_ranges() {
+        assert_eq!(parse_ranks("5,1-3,2"), Ok(RankList(vec![1, 2, 3, 5])));
+        for wrong in ["", "3-1", "a", "1-", "0-4294967295"] {
+            assert!(parse_ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_shares_and_times_have_units() {
+        assert_eq!(parse_bytes("4K"), Ok(4096));
+        assert_eq!(parse_ring_size("5000"), Ok(8192));
+        assert!(parse_ring_size("64G").is_err());
+        assert_eq!(parse_share("5%"), Ok(0.05));
+        assert!(parse_share("1.5").is_err());
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(parse_duration("soon").is_err());
+    }
+}

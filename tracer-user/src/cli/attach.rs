@@ -1,0 +1,97 @@
+//! `dmscope attach` and `dmscope run`.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use analyzer::render::Style;
+use anyhow::{Context, Result};
+
+use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
+use super::reference;
+use crate::host;
+use crate::kernel::{Features, Settings as KernelSettings};
+use crate::plan::PlanOptions;
+use crate::session::{self, Outcome, Settings, Tape};
+use crate::sink::{JsonSink, LiveSink, Sink, TextSink};
+
+/// Watches a running job.
+///
+/// # Errors
+/// See [`session::attach`].
+pub fn attach(args: &AttachArgs) -> Result<Outcome> {
+    let job = host::job_of(args.pid)?;
+    let settings = settings(&args.watch, &args.analysis)?;
+    let mut sink: Box<dyn Sink> = match &args.output.output {
+        None if !args.output.json && !args.output.quiet && stdout().is_terminal() => {
+            Box::new(LiveSink::new(job.command.clone(), args.output.statistics))
+        }
+        None => plain(stdout(), stdout().is_terminal(), &args.output),
+        Some(path) => plain(create(path)?, false, &args.output),
+    };
+    session::attach(&job, settings, sink.as_mut())
+}
+
+/// Starts a job and watches it.
+///
+/// # Errors
+/// See [`session::run`].
+pub fn run(args: &RunArgs) -> Result<Outcome> {
+    let settings = settings(&args.watch, &args.analysis)?;
+    let mut sink: Box<dyn Sink> = match &args.output.output {
+        // Standard output is the job's.
+        None => plain(stderr(), stderr().is_terminal(), &args.output),
+        Some(path) => plain(create(path)?, false, &args.output),
+    };
+    session::run(&args.job, settings, sink.as_mut())
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A sink that writes line by line.
+pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArgs) -> Box<dyn Sink> {
+    if output.json {
+        Box::new(JsonSink::new(out, output.quiet))
+    } else {
+        Box::new(TextSink::new(out, Style { colour }, output.quiet, output.statistics))
+    }
+}
+
+fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
+    let tape = match &watch.record {
+        Some(path) => {
+            Some(Tape::create(path.clone()).with_context(|| format!("cannot record to {}", path.display()))?)
+        }
+        None => None,
+    };
+    let mut options = analysis.options();
+    options.reference = reference::read(&analysis.reference)?;
+    Ok(Settings {
+        kernel: KernelSettings {
+            ring_bytes: watch.ring_size,
+            alloc_min_bytes: watch.alloc_size,
+            without: Features { sessions: watch.without.contains(&Feature::Sessions) },
+        },
+        plan: PlanOptions { libraries: watch.library.clone(), ..PlanOptions::default() },
+        analysis: options,
+        duration: watch.duration,
+        tape,
+        stop: stop_on_signals()?,
+    })
+}
+
+/// The first signal ends the session in good order, a second one at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot listen to signals")?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,20 @@
+//! The command `dmscope`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracer_user::cli;
+
+/// Usage, or an environment that does not allow it.
+const TROUBLE: u8 = 2;
+
+fn main() -> ExitCode {
+    match cli::main(&cli::args::Cli::parse()) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            // A reader that has gone away (| head) is no error worth words.
+            eprintln!("dmscope: {error:#}");
+            ExitCode::from(TROUBLE)
+        }
+    }
+}
