@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::finding::{Evidence, Finding, GroupView, OpView, Place, Report};
+use crate::finding::{Alert, Evidence, Finding, GroupView, OpView, Place, Report};
 use crate::input::{Frame, Symbol};
 use crate::wire::FileId;
 use crate::words;
@@ -31,6 +31,21 @@ impl SymbolTable {
         self.frames.get(&(file, offset_bytes)).map(Vec::as_slice)
     }
 
+    /// Places without names among those that `visit` goes through, in order.
+    fn wanted(&self, visit: impl FnOnce(&mut dyn FnMut(&mut Place))) -> Vec<(FileId, u64)> {
+        let mut wanted = Vec::new();
+        visit(&mut |place| {
+            if let Some(file) = place.file
+                && self.get(file, place.offset_bytes).is_none()
+            {
+                wanted.push((file, place.offset_bytes));
+            }
+        });
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
     fn fill(&self, place: &mut Place) {
         if let Some(frames) = place.file.and_then(|file| self.get(file, place.offset_bytes)) {
             place.frames = frames.to_vec();
@@ -47,17 +62,7 @@ impl Report {
 
     /// Code places that have no names yet, in order.
     pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
-        let mut wanted = Vec::new();
-        self.each_place(&mut |place| {
-            if let Some(file) = place.file
-                && table.get(file, place.offset_bytes).is_none()
-            {
-                wanted.push((file, place.offset_bytes));
-            }
-        });
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted
+        table.wanted(|f| self.each_place(f))
     }
 
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
@@ -66,6 +71,23 @@ impl Report {
         }
         self.statistics.probes.iter_mut().for_each(|p| f(&mut p.place));
         self.statistics.top_groups.iter_mut().for_each(|g| g.each_place(f));
+    }
+}
+
+impl Alert {
+    /// Gives code places their names.
+    pub fn symbolize(&mut self, table: &SymbolTable) {
+        if let Self::Raised(finding) = self {
+            finding.symbolize(table);
+        }
+    }
+
+    /// Code places that have no names yet, in order.
+    pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
+        match self {
+            Self::Raised(finding) => table.wanted(|f| finding.each_place(f)),
+            Self::Withdrawn { .. } => Vec::new(),
+        }
     }
 }
 

@@ -36,13 +36,13 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
         if args.tapes.len() > 1 {
             sink.notice(&format!("tape {}", path.display()));
         }
-        outcome = outcome.and(one(path, options.clone(), sink.as_mut())?);
+        outcome = outcome.and(one(path, options.clone(), !args.output.json, sink.as_mut())?);
     }
     Ok(outcome)
 }
 
-fn one(path: &Path, options: Options, sink: &mut dyn Sink) -> Result<Outcome> {
-    // Names are on the tape behind the alerts that they are for.
+fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
+    // Text has all of it in the report. Names are on the tape behind the alerts that they are for.
     let mut names = SymbolTable::default();
     names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
     let mut pipeline = Pipeline::new(options);
@@ -52,7 +52,9 @@ fn one(path: &Path, options: Options, sink: &mut dyn Sink) -> Result<Outcome> {
         }
         for mut alert in pipeline.take_alerts() {
             alert.symbolize(&names);
-            sink.recorded_alert(&alert);
+            if !quiet_alerts {
+                sink.alert(&alert);
+            };
         }
     })?;
     let mut report = pipeline.report();

@@ -34,6 +34,15 @@ impl Outcome {
         }
     }
 
+    /// Of several tapes: what needs attention most.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Findings, _) | (_, Self::Findings) => Self::Findings,
+            (Self::Inconclusive, _) | (_, Self::Inconclusive) => Self::Inconclusive,
+            _ => Self::Nothing,
+        }
+    }
+
     /// The exit status of the command.
     pub fn status(self) -> u8 {
         match self {

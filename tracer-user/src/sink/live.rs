@@ -31,12 +31,12 @@ pub struct LiveSink {
 
 impl LiveSink {
     /// Takes the lower part of the terminal.
-    pub fn new(job: String) -> Self {
+    pub fn new(job: String, statistics: bool) -> Self {
         // The terminal stays in its usual mode, so that ctrl-c is a signal as ever.
         let options = TerminalOptions { viewport: Viewport::Inline(LINES) };
         let terminal = Terminal::with_options(CrosstermBackend::new(std::io::stdout()), options).ok();
         let now = Instant::now();
-        let text = TextSink::new(std::io::stdout(), Style { colour: true }, false);
+        let text = TextSink::new(std::io::stdout(), Style { colour: true }, false, statistics);
         Self { terminal, text, job, begin: now, last: (now, Status::default()), warnings: 0, notices: 0 }
     }
 

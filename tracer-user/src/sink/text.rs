@@ -13,13 +13,14 @@ pub struct TextSink<W: Write> {
     out: W,
     style: Style,
     quiet: bool,
+    statistics: bool,
     lost: u64,
 }
 
 impl<W: Write> TextSink<W> {
-    /// `quiet`: findings and the report alone.
-    pub fn new(out: W, style: Style, quiet: bool) -> Self {
-        Self { out, style, quiet, lost: 0 }
+    /// `quiet`: findings and the report alone; `statistics`: counts with the report.
+    pub fn new(out: W, style: Style, quiet: bool, statistics: bool) -> Self {
+        Self { out, style, quiet, statistics, lost: 0 }
     }
 
     /// Writes text as it is.
@@ -93,7 +94,11 @@ impl<W: Write> Sink for TextSink<W> {
     }
 
     fn report(&mut self, report: &Report) {
-        let text = render::report(report, self.style);
+        let mut text = render::report(report, self.style);
+        if self.statistics {
+            text.push('\n');
+            text.push_str(&render::statistics(&report.statistics, self.style));
+        }
         self.print(&text);
     }
 }
