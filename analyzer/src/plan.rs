@@ -26,6 +26,9 @@ pub struct PlannedFile {
     pub build_id: Option<String>,
     /// Why its copies are watched (or none are).
     pub role: String,
+    /// Heap blocks that its code asks for are the program's own, and followed whatever their size.
+    #[serde(default)]
+    pub own: bool,
 }
 
 /// One place that is watched.
@@ -50,7 +53,7 @@ pub struct Probe {
     pub stack_bytes: u32,
     /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
     /// argument) the pointer to the user's buffer is. PollReturn: which argument (from 0) points to the
-    /// answer. Else 0.
+    /// answer. Free: 1 if blocks have the C library's header before them. Else 0.
     #[serde(default)]
     pub argument: u64,
     /// Why here.

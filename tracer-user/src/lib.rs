@@ -10,4 +10,6 @@ pub mod host;
 pub mod kernel;
 pub mod launch;
 pub mod plan;
+pub mod session;
+pub mod sink;
 pub mod symbols;

@@ -1,5 +1,7 @@
 //! `dmscope doctor`: tries what a session needs, and says what is missing and how to get it.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::clock::monotonic_ns;
@@ -101,11 +103,12 @@ fn probes(tracer: &mut Tracer) -> Check {
     const WHAT: &str = "many probes by one link (Linux 6.6)";
     let own = std::process::id();
     let begin_ns = monotonic_ns();
-    let gathered = match gather_processes(&[own]) {
+    let gathered = match gather_processes(&[own], &BTreeSet::new()) {
         Ok(gathered) => gathered,
         Err(error) => return check(WHAT, false, true, error.to_string()),
     };
-    let plan = match plan(&gathered.facts, &PlanOptions::default(), 1) {
+    let options = PlanOptions { copies: false, ..PlanOptions::default() };
+    let plan = match plan(&gathered.facts, &options, 1) {
         Ok(plan) => plan,
         Err(error) => return check(WHAT, false, true, error.to_string()),
     };

@@ -6,7 +6,27 @@ use std::fmt::Write;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use serde::Serialize;
 
+use super::args::ProbesArgs;
 use super::table::columns;
+use crate::host;
+use crate::plan::{PlanOptions, plan};
+use crate::session;
+
+/// The plan of a running job, with the hits of a while if asked for.
+///
+/// # Errors
+/// There is no such job, or it cannot be looked at.
+pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
+    let job = host::job_of(args.pid)?;
+    let options = PlanOptions { libraries: args.library.clone(), ..PlanOptions::default() };
+    let gathered = host::gather(&job)?;
+    let plan = plan(&gathered.facts, &options, 1)?;
+    let hits = match args.hits {
+        Some(duration) => session::count_hits(&job, options, duration)?,
+        None => BTreeMap::new(),
+    };
+    Ok(if args.json { format!("{}\n", json(&plan, &hits)) } else { text(&plan, &hits, args.all) })
+}
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;

@@ -1,6 +1,6 @@
 //! Facts for the plan of a running job.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -44,14 +44,14 @@ pub struct AttachPoint {
 /// No rank of the job can be read.
 pub fn gather(job: &Job) -> Result<Gathered, JobError> {
     let pids: Vec<u32> = job.ranks.iter().map(|r| r.pid).collect();
-    gather_processes(&pids)
+    gather_processes(&pids, &BTreeSet::new())
 }
 
-/// [`gather`] for processes by number.
+/// [`gather`] for processes by number, leaving out files that are `known` already.
 ///
 /// # Errors
 /// None of them can be read.
-pub fn gather_processes(pids: &[u32]) -> Result<Gathered, JobError> {
+pub fn gather_processes(pids: &[u32], known: &BTreeSet<FileId>) -> Result<Gathered, JobError> {
     let mut users: BTreeMap<FileId, Vec<u32>> = BTreeMap::new();
     let mut gathered = Gathered::default();
     let mut first_error = None;
@@ -66,10 +66,10 @@ pub fn gather_processes(pids: &[u32]) -> Result<Gathered, JobError> {
         };
         read_any = true;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        for file in code_files(&mappings) {
-            let known = users.entry(file.id).or_default();
-            known.push(*pid);
-            if known.len() == 1 {
+        for file in code_files(&mappings).into_iter().filter(|f| !known.contains(&f.id)) {
+            let pids = users.entry(file.id).or_default();
+            pids.push(*pid);
+            if pids.len() == 1 {
                 let is_program = program.to_string_lossy().trim_end_matches(" (deleted)") == file.path;
                 read_file(*pid, &file, is_program, &mut gathered);
             }
@@ -80,6 +80,9 @@ pub fn gather_processes(pids: &[u32]) -> Result<Gathered, JobError> {
     }
     if !read_any && let Some(error) = first_error {
         return Err(error);
+    }
+    if users.is_empty() {
+        return Ok(gathered);
     }
     let strangers = strangers(&users, pids);
     for (id, point) in &mut gathered.attach {

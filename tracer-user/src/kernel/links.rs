@@ -124,5 +124,20 @@ impl Group<'_> {
 
 /// What the kernel part reads back: see `cookie_*` in `common.h`.
 fn cookie(probe: &Probe) -> u64 {
-    u64::from(probe.id) | u64::from(probe.stack_bytes & 0xffff) << 32 | (probe.argument & 0xffff) << 48
+    let argument = match probe.class {
+        ProbeClass::Alloc => allocator(&probe.function),
+        _ => probe.argument,
+    };
+    u64::from(probe.id) | u64::from(probe.stack_bytes & 0xffff) << 32 | (argument & 0xffff) << 48
+}
+
+/// Which arguments say how much is wanted: `ALLOC_*` in `heap.h`.
+fn allocator(function: &str) -> u64 {
+    match function {
+        "calloc" => 1,
+        "realloc" => 2,
+        "memalign" | "aligned_alloc" => 3,
+        "posix_memalign" => 4,
+        _ => 0,
+    }
 }

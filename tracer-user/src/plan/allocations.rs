@@ -58,6 +58,7 @@ fn plan_file(file: &File<'_>, part: &mut Part) {
                     continue;
                 };
                 probe.stack_bytes = found.stack_bytes;
+                probe.argument = u64::from(!returns && is_c_library(file));
                 probe.reason = if returns {
                     "first emulated instruction with the return address on top of the stack".into()
                 } else {

@@ -194,6 +194,7 @@ fn numbered(part: Part, files: &[File<'_>], first_id: u32) -> Plan {
             path: f.image.path.clone(),
             build_id: f.elf.build_id.clone(),
             role: f.role.to_string(),
+            own: f.role.is_own(),
         })
         .collect();
     Plan { files, probes, left_out }

@@ -36,6 +36,11 @@ impl Role {
         !matches!(self, Self::Interpreter | Self::Other)
     }
 
+    /// Heap blocks that it asks for are the program's own: small ones are followed as well.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Program | Self::CallsMpi | Self::Named)
+    }
+
     /// Defines MPI's entry points.
     pub fn is_mpi(&self) -> bool {
         matches!(self, Self::Mpi { .. })

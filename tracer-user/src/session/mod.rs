@@ -13,7 +13,7 @@ mod outcome;
 mod probes;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,10 +31,11 @@ use crate::host::{self, Job};
 use crate::kernel::{Settings as KernelSettings, SlotCounters, Tracer};
 use crate::launch;
 use crate::plan::PlanOptions;
-use crate::sink::{Sink, Status};
+use crate::sink::{HitSink, Sink, Status};
 
 pub use feed::Tape;
 pub use outcome::Outcome;
+pub use probes::AttachSummary;
 
 use feed::Feed;
 use probes::Probes;
@@ -79,6 +80,25 @@ pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outc
     session.watched.renew_own_code(&session.tracer, &session.probes);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
     session.follow(settings, None)
+}
+
+/// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
+/// plan that the same facts give.
+///
+/// # Errors
+/// See [`attach`].
+pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BTreeMap<u32, u64>> {
+    let settings = Settings {
+        kernel: KernelSettings::default(),
+        plan,
+        analysis: Options::default(),
+        duration: Some(duration),
+        tape: None,
+        stop: Arc::default(),
+    };
+    let mut hits = HitSink::default();
+    attach(job, settings, &mut hits)?;
+    Ok(hits.0)
 }
 
 /// Starts a job and watches it from its first instruction.

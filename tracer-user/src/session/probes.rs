@@ -10,10 +10,10 @@ use analyzer::wire::FileId;
 use anyhow::{Context, Result};
 
 use super::feed::Feed;
-use crate::host::gather::{AttachPoint, Gathered, gather_new, gather_program, read_maps};
+use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
 use crate::kernel::{Scope, Tracer};
 use crate::plan::attach::AttachMode;
-use crate::plan::{PlanOptions, Role, plan};
+use crate::plan::{PlanOptions, plan};
 
 /// What people hear when the probes are in place.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -60,7 +60,7 @@ impl Probes {
 
     /// Plans and attaches what these processes map and was not seen before.
     pub(super) fn attach_processes(&mut self, tracer: &mut Tracer, feed: &mut Feed, pids: &[u32]) -> Result<()> {
-        let gathered = gather_new(pids, &self.known)?;
+        let gathered = gather_processes(pids, &self.known)?;
         self.name_shared_files(feed, pids);
         self.apply(tracer, feed, gathered)
     }
@@ -68,7 +68,8 @@ impl Probes {
     /// Plans and attaches what a command will map, as far as files tell; the rest follows when
     /// it is mapped.
     pub(super) fn attach_before_start(&mut self, tracer: &mut Tracer, feed: &mut Feed, command: &[String]) -> Result<()> {
-        self.apply(tracer, feed, gather_program(command))
+        let _ = command;
+        self.apply(tracer, feed, Gathered::default())
     }
 
     fn apply(&mut self, tracer: &mut Tracer, feed: &mut Feed, gathered: Gathered) -> Result<()> {
@@ -79,7 +80,7 @@ impl Probes {
             return Ok(());
         }
         self.next_id += plan.probes.len() as u32;
-        self.own.extend(plan.files.iter().filter(|f| Role::is_own(&f.role)).map(|f| f.id));
+        self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
         self.named.extend(plan.files.iter().map(|f| f.id));
         let paths: HashMap<FileId, PathBuf> =
             gathered.attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();

@@ -48,8 +48,8 @@ impl LiveSink {
         };
         let width = terminal.size().map_or(80, |size| size.width.max(1));
         let paragraph = Paragraph::new(Text::raw(text.trim_end().to_owned())).wrap(Wrap { trim: false });
-        let lines = text.trim_end().lines().map(|line| line.chars().count().div_ceil(width.into()).max(1)).sum();
-        let lines = u16::try_from::<usize>(lines).unwrap_or(u16::MAX);
+        let lines: usize = text.trim_end().lines().map(|line| line.chars().count().div_ceil(width.into()).max(1)).sum();
+        let lines = u16::try_from(lines).unwrap_or(u16::MAX);
         if terminal.insert_before(lines, |buffer| paragraph.render(buffer.area, buffer)).is_err() {
             self.terminal = None;
             self.text.print(text);

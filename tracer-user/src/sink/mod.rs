@@ -1,5 +1,6 @@
 //! Where a session tells people and programs what it sees.
 
+mod hits;
 mod json;
 mod live;
 mod text;
@@ -9,6 +10,7 @@ use std::path::Path;
 use analyzer::finding::{Alert, Report};
 
 pub use crate::session::AttachSummary;
+pub use hits::HitSink;
 pub use json::JsonSink;
 pub use live::LiveSink;
 pub use text::TextSink;
