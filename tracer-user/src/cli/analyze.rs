@@ -64,7 +64,10 @@ fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {
-    Ok(BufReader::with_capacity(1 << 20, File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+    Ok(BufReader::with_capacity(
+        1 << 20,
+        File::open(path).with_context(|| format!("cannot open {}", path.display()))?,
+    ))
 }
 
 /// Gives all inputs of a tape to the pipeline; `seen` is called where something may be told.

@@ -30,11 +30,13 @@ pub enum Command {
     /// List the MPI jobs on this machine: job, user, library, ranks, since when
     Ps(Plain),
     /// Watch a running job, without restarting or changing it
-    #[command(after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
+    #[command(
+        after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
         dmscope attach 4711 --record bad.dmt     and keep a tape for later\n  \
         dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
         dmscope attach 4711 --json | jq .        for programs\n\n\
-        Ctrl-c detaches and reports; the job goes on.")]
+        Ctrl-c detaches and reports; the job goes on."
+    )]
     Attach(AttachArgs),
     /// Start a job and watch it from its first instruction
     #[command(after_help = "Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
@@ -42,8 +44,10 @@ pub enum Command {
         The job's output stays on standard output; dmscope writes to standard error, or to --output.")]
     Run(RunArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
-    #[command(after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
-        dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5")]
+    #[command(
+        after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
+        dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5"
+    )]
     Analyze(AnalyzeArgs),
     /// Show the probe plan of a job: each probe, where, why there, and what was left out
     Probes(ProbesArgs),

@@ -44,7 +44,13 @@ pub fn all_needed(checks: &[Check]) -> bool {
 pub fn text(checks: &[Check]) -> String {
     let mut text = String::new();
     for check in checks {
-        let mark = if check.ok { "ok     " } else if check.needed { "MISSING" } else { "without" };
+        let mark = if check.ok {
+            "ok     "
+        } else if check.needed {
+            "MISSING"
+        } else {
+            "without"
+        };
         text.push_str(&format!("{mark}  {}: {}\n", check.what, check.says));
     }
     text.push_str(if all_needed(checks) {
@@ -64,7 +70,11 @@ fn architecture() -> Check {
     let machine = system.machine().to_string_lossy().into_owned();
     let release = system.release().to_string_lossy().into_owned();
     let ok = machine == "x86_64";
-    let says = if ok { format!("Linux {release} on {machine}") } else { format!("{machine}: only x86_64 is supported") };
+    let says = if ok {
+        format!("Linux {release} on {machine}")
+    } else {
+        format!("{machine}: only x86_64 is supported")
+    };
     check("machine", ok, true, says)
 }
 
@@ -118,11 +128,19 @@ fn probes(tracer: &mut Tracer) -> Check {
     match attached.failed.first() {
         None if attached.probes > 0 => {
             let took_ms = (monotonic_ns() - begin_ns) / 1_000_000;
-            check(WHAT, true, true, format!("{} probes of this process in and out in {took_ms} ms", attached.probes))
+            check(
+                WHAT,
+                true,
+                true,
+                format!("{} probes of this process in and out in {took_ms} ms", attached.probes),
+            )
         }
         None => check(WHAT, false, true, "no place to probe was found in this process"),
         Some((probe, why)) => {
-            let says = format!("the kernel refused a probe at {}: {why}; Linux 6.6 or later is needed", probe.function);
+            let says = format!(
+                "the kernel refused a probe at {}: {why}; Linux 6.6 or later is needed",
+                probe.function
+            );
             check(WHAT, false, true, says)
         }
     }
@@ -146,6 +164,7 @@ fn spare_cpus() -> Check {
 
 fn other_users() -> Check {
     let root = rustix::process::geteuid().is_root();
-    let says = if root { "jobs of all users can be watched" } else { "only jobs of this user can be watched" };
+    let says =
+        if root { "jobs of all users can be watched" } else { "only jobs of this user can be watched" };
     check("other users' jobs", root, false, says)
 }

@@ -22,7 +22,11 @@ pub(super) fn read(tapes: &[PathBuf]) -> Result<Option<Reference>> {
             damaged |= damage.is_some();
             pipeline.take_alerts();
         })?;
-        ensure!(!damaged, "{}: a damaged tape cannot be a reference; record a good run again", path.display());
+        ensure!(
+            !damaged,
+            "{}: a damaged tape cannot be a reference; record a good run again",
+            path.display()
+        );
         let reference = pipeline.into_reference();
         match &mut all {
             Some(all) => all.merge(reference),

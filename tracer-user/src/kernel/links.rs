@@ -78,9 +78,13 @@ fn programs<'a>(
         ProbeClass::PollSuccess => entry(&progs.dms_poll_success),
         ProbeClass::Free => entry(&progs.dms_free),
         ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, Returns::Session)],
-        ProbeClass::PollReturn => vec![(&progs.dms_poll_entry, Returns::No), (&progs.dms_poll_exit, Returns::Only)],
+        ProbeClass::PollReturn => {
+            vec![(&progs.dms_poll_entry, Returns::No), (&progs.dms_poll_exit, Returns::Only)]
+        }
         ProbeClass::Alloc if features.sessions => vec![(&progs.dms_alloc_session, Returns::Session)],
-        ProbeClass::Alloc => vec![(&progs.dms_alloc_entry, Returns::No), (&progs.dms_alloc_exit, Returns::Only)],
+        ProbeClass::Alloc => {
+            vec![(&progs.dms_alloc_entry, Returns::No), (&progs.dms_alloc_exit, Returns::Only)]
+        }
     }
 }
 

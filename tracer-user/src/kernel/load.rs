@@ -117,9 +117,12 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
     for program in [&mut progs.dms_alloc_session, &mut progs.dms_poll_session] {
         program.set_autoload(features.sessions);
     }
-    for program in
-        [&mut progs.dms_alloc_entry, &mut progs.dms_alloc_exit, &mut progs.dms_poll_entry, &mut progs.dms_poll_exit]
-    {
+    for program in [
+        &mut progs.dms_alloc_entry,
+        &mut progs.dms_alloc_exit,
+        &mut progs.dms_poll_entry,
+        &mut progs.dms_poll_exit,
+    ] {
         program.set_autoload(!features.sessions);
     }
 }

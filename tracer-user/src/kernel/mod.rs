@@ -77,7 +77,12 @@ impl Tracer {
     }
 
     /// Puts the probes of a plan in place. `paths` says where each file can be opened.
-    pub fn attach(&mut self, plan: &Plan, paths: &HashMap<FileId, PathBuf>, scopes: &dyn Fn(FileId) -> Vec<Scope>) -> Attached {
+    pub fn attach(
+        &mut self,
+        plan: &Plan,
+        paths: &HashMap<FileId, PathBuf>,
+        scopes: &dyn Fn(FileId) -> Vec<Scope>,
+    ) -> Attached {
         let (links, attached) = links::plan(&self.skel, self.features, plan, paths, scopes);
         self.links.extend(links);
         attached
@@ -127,7 +132,8 @@ impl Tracer {
         std::thread::scope(|scope| {
             for link in links {
                 // A thread that cannot be had only makes it slower.
-                let _ = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || drop(link));
+                let _ =
+                    std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || drop(link));
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Rings and counters: what the kernel part writes and the collector reads.
 
-use std::os::fd::AsRawFd;
 use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -23,7 +23,8 @@ pub(super) fn make(skel: &DmscopeSkel<'_>, slot: u32, ring_bytes: u32) -> Result
     // SAFETY: an all-zero bpf_map_create_opts with its size set is libbpf's documented default.
     let mut options: libbpf_rs::libbpf_sys::bpf_map_create_opts = unsafe { std::mem::zeroed() };
     options.sz = size_of_val(&options) as _;
-    let map = MapHandle::create(MapType::RingBuf, Some("dms_ring"), 0, 0, ring_bytes, &options).map_err(refused)?;
+    let map =
+        MapHandle::create(MapType::RingBuf, Some("dms_ring"), 0, 0, ring_bytes, &options).map_err(refused)?;
     let fd = map.as_fd().as_raw_fd();
     skel.maps.rings.update(&slot.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(refused)?;
     Ok(Ring { slot, map })

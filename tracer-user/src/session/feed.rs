@@ -69,7 +69,9 @@ impl Feed {
         if alerts.is_empty() {
             return;
         }
-        self.name_places(alerts.iter_mut().flat_map(|alert| alert.wanted_symbols(self.pipeline.symbols())).collect());
+        self.name_places(
+            alerts.iter_mut().flat_map(|alert| alert.wanted_symbols(self.pipeline.symbols())).collect(),
+        );
         for alert in &mut alerts {
             alert.symbolize(self.pipeline.symbols());
             sink.alert(alert);

@@ -107,7 +107,8 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
 /// The environment does not allow it, or the command cannot be run.
 pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
-    let (mut session, settings) = Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
+    let (mut session, settings) =
+        Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
     session.feed.push(Input::Start(Box::new(start(&command.join(" "), true))));
     session.probes.attach_before_start(&mut session.tracer, &mut session.feed, command)?;
     let waiting = launch::launch(command).context("cannot make a process for the job")?;
@@ -155,13 +156,18 @@ struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    fn prepare(settings: Settings, job_cpus: &BTreeSet<u32>, sink: &'s mut dyn Sink) -> Result<(Self, Limits)> {
+    fn prepare(
+        settings: Settings,
+        job_cpus: &BTreeSet<u32>,
+        sink: &'s mut dyn Sink,
+    ) -> Result<(Self, Limits)> {
         let own = host::cpus::of_process(std::process::id());
         let spare: Vec<u32> = host::cpus::spare(&host::cpus::online(), &own, job_cpus).into_iter().collect();
         sink.placed(&spare);
         let mut tracer = Tracer::load(settings.kernel)?;
         tracer.attach_kernel_events()?;
-        let collector = Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
+        let collector =
+            Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
         crate::cpus::stay_on(&spare);
         if spare.is_empty() {
             crate::cpus::yield_to_the_job();

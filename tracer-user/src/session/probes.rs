@@ -59,7 +59,12 @@ impl Probes {
     }
 
     /// Plans and attaches what these processes map and was not seen before.
-    pub(super) fn attach_processes(&mut self, tracer: &mut Tracer, feed: &mut Feed, pids: &[u32]) -> Result<()> {
+    pub(super) fn attach_processes(
+        &mut self,
+        tracer: &mut Tracer,
+        feed: &mut Feed,
+        pids: &[u32],
+    ) -> Result<()> {
         let gathered = gather_processes(pids, &self.known)?;
         self.name_shared_files(feed, pids);
         self.apply(tracer, feed, gathered)
@@ -67,7 +72,12 @@ impl Probes {
 
     /// Plans and attaches what a command will map, as far as files tell; the rest follows when
     /// it is mapped.
-    pub(super) fn attach_before_start(&mut self, tracer: &mut Tracer, feed: &mut Feed, command: &[String]) -> Result<()> {
+    pub(super) fn attach_before_start(
+        &mut self,
+        tracer: &mut Tracer,
+        feed: &mut Feed,
+        command: &[String],
+    ) -> Result<()> {
         let _ = command;
         self.apply(tracer, feed, Gathered::default())
     }
@@ -75,7 +85,8 @@ impl Probes {
     fn apply(&mut self, tracer: &mut Tracer, feed: &mut Feed, gathered: Gathered) -> Result<()> {
         self.notes.extend(gathered.notes.iter().cloned());
         self.known.extend(gathered.attach.keys());
-        let plan = plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
+        let plan =
+            plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
         if plan.files.is_empty() {
             return Ok(());
         }
@@ -110,10 +121,8 @@ impl Probes {
         if names.is_empty() {
             return;
         }
-        let files = names
-            .into_iter()
-            .map(|(id, path)| PlannedFile { id, path, ..PlannedFile::default() })
-            .collect();
+        let files =
+            names.into_iter().map(|(id, path)| PlannedFile { id, path, ..PlannedFile::default() }).collect();
         feed.push(Input::Plan(Box::new(Plan { files, ..Plan::default() })));
     }
 

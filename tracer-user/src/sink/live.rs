@@ -48,7 +48,8 @@ impl LiveSink {
         };
         let width = terminal.size().map_or(80, |size| size.width.max(1));
         let paragraph = Paragraph::new(Text::raw(text.trim_end().to_owned())).wrap(Wrap { trim: false });
-        let lines: usize = text.trim_end().lines().map(|line| line.chars().count().div_ceil(width.into()).max(1)).sum();
+        let lines: usize =
+            text.trim_end().lines().map(|line| line.chars().count().div_ceil(width.into()).max(1)).sum();
         let lines = u16::try_from(lines).unwrap_or(u16::MAX);
         if terminal.insert_before(lines, |buffer| paragraph.render(buffer.area, buffer)).is_err() {
             self.terminal = None;
@@ -76,12 +77,20 @@ impl LiveSink {
         let lost = rate(status.lost, self.last.1.lost);
         let mut lines = vec![
             Line::from(Span::styled(
-                format!("dmscope  {}  {} s  (ctrl-c: detach and report)", self.job, self.begin.elapsed().as_secs()),
+                format!(
+                    "dmscope  {}  {} s  (ctrl-c: detach and report)",
+                    self.job,
+                    self.begin.elapsed().as_secs()
+                ),
                 bold,
             )),
             Line::from(format!("ranks {:<14} probes {}", ranks(&status.ranks), status.probes)),
             Line::from(vec![
-                Span::raw(format!("records {:>10}/s  {:>12} in all   ", rate(status.records, self.last.1.records), status.records)),
+                Span::raw(format!(
+                    "records {:>10}/s  {:>12} in all   ",
+                    rate(status.records, self.last.1.records),
+                    status.records
+                )),
                 Span::styled(
                     format!("lost {lost}/s, {} in all", status.lost),
                     if status.lost > 0 { TuiStyle::default().fg(Color::Red) } else { TuiStyle::default() },
@@ -91,7 +100,11 @@ impl LiveSink {
                 Span::raw("warnings "),
                 Span::styled(
                     self.warnings.to_string(),
-                    if self.warnings > 0 { TuiStyle::default().fg(Color::Red).add_modifier(Modifier::BOLD) } else { bold },
+                    if self.warnings > 0 {
+                        TuiStyle::default().fg(Color::Red).add_modifier(Modifier::BOLD)
+                    } else {
+                        bold
+                    },
                 ),
                 Span::raw(format!("   notices {}", self.notices)),
             ]),
@@ -111,7 +124,9 @@ fn group_line(group: &GroupView) -> String {
         .iter()
         .map(|op| match op.place.frames.first() {
             Some(frame) => frame.function.clone(),
-            None => format!("{}+{:#x}", op.place.module.rsplit('/').next().unwrap_or(""), op.place.offset_bytes),
+            None => {
+                format!("{}+{:#x}", op.place.module.rsplit('/').next().unwrap_or(""), op.place.offset_bytes)
+            }
         })
         .collect();
     format!("{:>10}  {}", group.chains, ops.join(" → "))
