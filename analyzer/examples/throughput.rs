@@ -25,24 +25,31 @@ fn main() {
 fn measure(ranks: u32, records: usize) {
     let inputs = job(ranks, records);
     let mut pipeline = Pipeline::new(Options::default());
-    let begin = Instant::now();
+    let begin_ns = processor_ns();
     let mut slowest_tick = std::time::Duration::ZERO;
     for input in &inputs {
         let before = matches!(input, Input::Tick { .. }).then(Instant::now);
         pipeline.push(input);
         slowest_tick = slowest_tick.max(before.map_or(slowest_tick, |b| b.elapsed()));
     }
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = (processor_ns() - begin_ns) as f64 / 1e9;
     let report = pipeline.report();
     println!(
-        "{ranks:>3} ranks: {:.2} million records/s ({} chains in {} groups, {} pending, {} findings, slowest tick {:.1} ms)",
+        "{ranks:>3} ranks: {:.2} million records/s of processor time ({ns:.0} ns each; {} chains in {} groups, {} pending, {} findings, slowest tick {:.1} ms)",
         inputs.len() as f64 / seconds / 1e6,
         report.statistics.chains,
         report.statistics.groups,
         report.statistics.pending_operations,
         report.findings.len(),
         slowest_tick.as_secs_f64() * 1e3,
+        ns = seconds * 1e9 / inputs.len() as f64,
     );
+}
+
+/// Processor time that this thread has had: unlike the clock, it does not count other programs.
+fn processor_ns() -> u64 {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with schedstat");
+    schedstat.split(' ').next().and_then(|first| first.parse().ok()).expect("nanoseconds come first")
 }
 
 fn job(ranks: u32, records: usize) -> Vec<Input> {

@@ -464,7 +464,7 @@ impl Chains {
         self.settle(lost, names, groups);
     }
 
-    /// Nodes that lost their last byte die, in order of address.
+    /// Nodes that lost their last byte die.
     fn settle(&mut self, mut lost: Vec<Loss>, names: &mut Names, groups: &mut Groups) {
         for &(node, bytes) in &lost {
             let n = &mut self.nodes[node.index()];

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::chains::NodeId;
 
 /// Some bytes of an operation's destination, still as it wrote them.
@@ -15,88 +17,98 @@ struct Extent {
 pub(crate) type Loss = (NodeId, u64);
 
 /// The live destinations of one space: ranges that do not overlap.
+///
+/// Buffers are mostly used again as they are: ranges are found by their first address, and
+/// the tree is asked only when that fails.
 #[derive(Default)]
 pub(crate) struct LiveMap {
-    extents: BTreeMap<u64, Extent>,
+    extents: FxHashMap<u64, Extent>,
+    /// End by start of the same ranges.
+    order: BTreeMap<u64, u64>,
 }
 
 impl LiveMap {
-    /// Calls `f` with each operation that wrote bytes of a range, in order of address.
+    /// Calls `f` with each operation that wrote bytes of a range.
     pub fn read(&self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
-        let before = self.extents.range(..start).next_back();
-        if let Some((_, e)) = before.filter(|(_, e)| e.end > start) {
-            f(e.node, e.end.min(end) - start);
+        if let Some(extent) = self.extents.get(&start).filter(|e| e.end >= end) {
+            return f(extent.node, end - start);
         }
-        for (&s, e) in self.extents.range(start..end) {
-            f(e.node, e.end.min(end) - s);
+        for (s, e) in self.order.range(..end).rev().take_while(|(_, e)| **e > start) {
+            f(self.extents[s].node, (*e).min(end) - (*s).max(start));
         }
     }
 
     /// `node` writes a range; what others had there is lost to them.
     pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) {
-        if self.rewrite(start, end, node, lost) {
+        if let Some(extent) = self.extents.get_mut(&start).filter(|e| e.end == end) {
+            lost.push((extent.node, end - start));
+            extent.node = node;
             return;
         }
         self.remove(start, end, lost);
-        if let Some((_, before)) = self.extents.range_mut(..start).next_back()
-            && before.end == start
-            && before.node == node
-        {
-            before.end = end;
-            return;
+        let before = self.order.range(..start).next_back().map(|(&s, &e)| (s, e));
+        match before {
+            // One operation goes on: one range.
+            Some((s, e)) if e == start && self.extents[&s].node == node => self.set_end(s, end),
+            _ => self.insert(start, Extent { end, node }),
         }
-        self.extents.insert(start, Extent { end, node });
-    }
-
-    /// The common case: exactly the range of an older operation.
-    fn rewrite(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) -> bool {
-        let Some(extent) = self.extents.get_mut(&start).filter(|e| e.end == end) else { return false };
-        lost.push((extent.node, end - start));
-        extent.node = node;
-        true
     }
 
     /// Nobody's bytes from here on.
     pub fn remove(&mut self, start: u64, end: u64, lost: &mut Vec<Loss>) {
-        if let Some((_, before)) = self.extents.range_mut(..start).next_back()
-            && before.end > start
-        {
-            let old = *before;
-            before.end = start;
-            lost.push((old.node, old.end.min(end) - start));
-            if old.end > end {
-                self.extents.insert(end, old);
-                return;
+        while let Some((s, e)) = self.last_within(start, end) {
+            let extent = Extent { end: e, ..self.extents[&s] };
+            if s < start {
+                self.set_end(s, start);
+            } else {
+                self.order.remove(&s);
+                self.extents.remove(&s);
             }
-        }
-        while let Some((&s, &e)) = self.extents.range(start..end).next() {
-            self.extents.remove(&s);
-            lost.push((e.node, e.end.min(end) - s));
-            if e.end > end {
-                self.extents.insert(end, e);
-                return;
+            if e > end {
+                self.insert(end, extent);
             }
+            lost.push((extent.node, e.min(end) - s.max(start)));
         }
     }
 
     /// Removes what one operation still has in a range.
     pub fn remove_node(&mut self, start: u64, end: u64, node: NodeId) {
-        let first = self.extents.range(..=start).next_back().map_or(start, |(&s, _)| s);
-        let own = self.extents.range(first..end).filter(|(_, e)| e.node == node);
-        let own: Vec<u64> = own.map(|(&s, _)| s).collect();
+        let inside = self.order.range(..end).rev().take_while(|(_, e)| **e > start);
+        let own: Vec<u64> = inside.map(|(&s, _)| s).filter(|s| self.extents[s].node == node).collect();
         for start in own {
+            self.order.remove(&start);
             self.extents.remove(&start);
         }
     }
 
     /// Removes everything.
     pub fn clear(&mut self, lost: &mut Vec<Loss>) {
-        lost.extend(std::mem::take(&mut self.extents).into_iter().map(|(s, e)| (e.node, e.end - s)));
+        let extents = std::mem::take(&mut self.extents);
+        let order = std::mem::take(&mut self.order);
+        lost.extend(order.into_iter().map(|(start, end)| (extents[&start].node, end - start)));
     }
 
     /// How many ranges there are.
     pub fn len(&self) -> usize {
-        self.extents.len()
+        self.order.len()
+    }
+
+    /// The last range that has bytes between these.
+    fn last_within(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (&s, &e) = self.order.range(..end).next_back()?;
+        (e > start).then_some((s, e))
+    }
+
+    fn insert(&mut self, start: u64, extent: Extent) {
+        self.order.insert(start, extent.end);
+        self.extents.insert(start, extent);
+    }
+
+    fn set_end(&mut self, start: u64, end: u64) {
+        self.order.insert(start, end);
+        if let Some(extent) = self.extents.get_mut(&start) {
+            extent.end = end;
+        }
     }
 }
 

@@ -18,12 +18,13 @@ pub fn options() -> Options {
         uniqueness_short: 2,
         min_frequent: 2,
         warm_up_chains: 4,
-        abnormality: 0.3,
+        abnormality: 0.300_07,
         context_window: 3,
         max_age_ops: 25,
         max_chain_ops: 4,
-        outlier_factor: 1.1,
-        outlier_floor: 0.05,
+        // No ratio of small numbers: rounding must not decide.
+        outlier_factor: 1.097_31,
+        outlier_floor: 0.050_03,
         min_chains_per_rank: 2,
         ..Options::default()
     }
