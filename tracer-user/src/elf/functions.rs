@@ -48,8 +48,9 @@ impl<'d> Functions<'d> {
         all.extend(local(endian, bytes, sections));
         all.sort_by_key(|f| (f.vaddr, f.name, !f.exported));
         all.dedup_by_key(|f| (f.vaddr, f.name));
-        // The name which other files know comes first.
-        all.sort_by_key(|f| (f.vaddr, !f.exported));
+        // Of several names, the one which other files know comes first, then the plainest.
+        let plainness = |name: &str| name.len() - name.trim_start_matches('_').len();
+        all.sort_by_key(|f| (f.vaddr, !f.exported, plainness(f.name), f.name));
         let mut by_name = HashMap::new();
         for (index, function) in all.iter().enumerate() {
             let known = by_name.entry(function.name).or_insert(index);

@@ -50,3 +50,32 @@ fn field(flow: &Flow, index: usize) -> Option<u64> {
     let plain = instruction.memory_index() == Register::None;
     (plain && state.holds(instruction.memory_base())).then(|| instruction.memory_displacement64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{BASE, of_code};
+    use super::*;
+
+    /// `if (flags) { r13 += conv->base; … } else return conv->advance(conv, …)`
+    const PACK: [u8; 17] = [
+        0x85, 0xf6, // test %esi,%esi
+        0x74, 0x07, // je general
+        0x4c, 0x03, 0x6f, 0x48, // add 0x48(%rdi),%r13
+        0xc3, // ret
+        0x90, 0x90, // nop
+        0x48, 0x8b, 0x47, 0x58, // mov 0x58(%rdi),%rax
+        0xff, 0xe0, // jmp *%rax
+    ];
+
+    #[test]
+    fn the_users_buffer_is_found_from_the_advance_function() {
+        assert_eq!(convertor_base_offset(&of_code(&PACK), BASE), Some(0x48));
+    }
+
+    #[test]
+    fn a_field_that_the_code_does_not_use_is_not_believed() {
+        let mut code = PACK;
+        code[7] = 0x40;
+        assert_eq!(convertor_base_offset(&of_code(&code), BASE), None);
+    }
+}

@@ -3,6 +3,7 @@
 //! Everything here is pure: bytes in, facts out. No input makes it panic; what cannot be
 //! read is an [`ElfError`] or is simply not among the facts.
 
+mod callers;
 mod copies;
 mod decode;
 mod facts;
@@ -13,10 +14,39 @@ mod layout;
 mod place;
 mod polling;
 
+pub use callers::callers;
 pub use copies::{CopyFunction, CopyScan, CopySite, SiteKind, UnseenCopies, scan_copies};
 pub use decode::instruction_len;
 pub use facts::{CodeRange, ElfError, ElfFacts, ElfKind, Segment, parse};
 pub use functions::Function;
 pub use layout::convertor_base_offset;
 pub use place::{EntryPlace, NoPlace, Wanted, emulated, entry_place, place_before_call};
-pub use polling::{PollingAnswer, success_places};
+pub use polling::{PollingAnswer, SuccessPlaces, success_places};
+
+#[cfg(test)]
+mod testing {
+    use std::collections::HashMap;
+
+    use super::{CodeRange, ElfFacts, ElfKind, Segment};
+
+    /// Where [`of_code`] puts the code.
+    pub const BASE: u64 = 0x1000;
+
+    /// Facts of a library that is nothing but this code, without any symbol.
+    pub fn of_code(bytes: &[u8]) -> ElfFacts<'_> {
+        let len_bytes = bytes.len() as u64;
+        ElfFacts {
+            kind: ElfKind::Library,
+            build_id: None,
+            soname: None,
+            needed: Vec::new(),
+            run_path: None,
+            segments: vec![Segment { vaddr: BASE, offset_bytes: 0, len_bytes, exec: true }],
+            code: vec![CodeRange { name: ".text", vaddr: BASE, bytes }],
+            functions: super::functions::Functions::default(),
+            imports: Vec::new(),
+            slots: HashMap::new(),
+            stubs: HashMap::new(),
+        }
+    }
+}

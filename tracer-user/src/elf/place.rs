@@ -128,11 +128,9 @@ pub fn entry_place(body: &[u8], entry: u64, wanted: Wanted) -> Result<EntryPlace
 /// hit a probe there again and again.
 fn is_entered_below(body: &[u8], entry: u64, vaddr: u64) -> bool {
     vaddr != entry
-        && decoder(body, entry).iter().any(|i| {
-            i.ip() != vaddr
-                && leaves(&i)
-                && direct_target(&i).is_some_and(|target| entry < target && target <= vaddr)
-        })
+        && decoder(body, entry)
+            .iter()
+            .any(|i| leaves(&i) && direct_target(&i).is_some_and(|target| entry < target && target <= vaddr))
 }
 
 /// Bytes between the stack pointer and the return address after an instruction; `None` if
@@ -187,4 +185,108 @@ pub fn place_before_call(body: &[u8], start: u64, site: u64) -> Option<(u64, Pla
         after -= 1;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_emulates_these_and_no_others() {
+        let cases: [(&[u8], Option<Place>); 17] = [
+            (&[0x55], Some(Place::Push)),
+            (&[0x41, 0x54], Some(Place::Push)),
+            (&[0x48, 0x50], Some(Place::SingleStep)),
+            (&[0xe8, 0, 0, 0, 0], Some(Place::Call)),
+            (&[0x67, 0xe8, 0, 0, 0, 0], Some(Place::Call)),
+            (&[0x66, 0xe8, 0, 0], Some(Place::SingleStep)),
+            (&[0xf2, 0xe9, 0, 0, 0, 0], Some(Place::Jump)),
+            (&[0xeb, 0], Some(Place::Jump)),
+            (&[0x74, 5], Some(Place::ConditionalJump)),
+            (&[0x0f, 0x84, 0, 0, 0, 0], Some(Place::ConditionalJump)),
+            // A branch hint: the kernel puts no probe there at all.
+            (&[0x2e, 0x74, 5], None),
+            (&[0x90], Some(Place::Nop)),
+            (&[0x0f, 0x1f, 0x44, 0, 0], Some(Place::Nop5)),
+            (&[0x0f, 0x1f, 0x40, 0], Some(Place::Nop)),
+            // The same length, but not the form that the kernel compares with.
+            (&[0x0f, 0x1f, 0x44, 0, 1], Some(Place::SingleStep)),
+            (&[0xf3, 0x0f, 0x1e, 0xfa], Some(Place::SingleStep)),
+            (&[0xff, 0x25, 0, 0, 0, 0], Some(Place::SingleStep)),
+        ];
+        for (bytes, place) in cases {
+            assert_eq!(emulated(bytes), place, "{bytes:x?}");
+        }
+    }
+
+    const ENTRY: u64 = 0x1000;
+
+    fn at(code: &[u8], arguments: usize, returns: bool) -> Result<EntryPlace, NoPlace> {
+        entry_place(code, ENTRY, Wanted { arguments, returns })
+    }
+
+    #[test]
+    fn the_landing_pad_of_a_function_is_passed_over() {
+        // endbr64; push %rbp
+        let found = at(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55], 6, true).unwrap();
+        assert_eq!(found, EntryPlace { vaddr: ENTRY + 4, place: Place::Push, stack_bytes: 0 });
+    }
+
+    // sub $0x18,%rsp; test %rdi,%rdi; je
+    const FRAME_FIRST: [u8; 9] = [0x48, 0x83, 0xec, 0x18, 0x48, 0x85, 0xff, 0x74, 0x00];
+
+    #[test]
+    fn bytes_that_were_pushed_are_counted() {
+        let found = at(&FRAME_FIRST, 6, false).unwrap();
+        assert_eq!(found, EntryPlace { vaddr: ENTRY + 7, place: Place::ConditionalJump, stack_bytes: 0x18 });
+    }
+
+    #[test]
+    fn a_return_probe_needs_the_return_address_on_top() {
+        assert_eq!(at(&FRAME_FIRST, 1, true), Err(NoPlace::StackChanged));
+    }
+
+    #[test]
+    fn an_overwritten_argument_counts_only_if_it_is_wanted() {
+        // mov $1,%edx; push %rbp
+        let code = [0xba, 1, 0, 0, 0, 0x55];
+        assert_eq!(at(&code, 3, false), Err(NoPlace::Overwritten));
+        assert_eq!(at(&code, 2, false).unwrap().vaddr, ENTRY + 5);
+    }
+
+    #[test]
+    fn a_function_that_only_returns_has_no_place() {
+        assert_eq!(at(&[0x31, 0xc0, 0xc3], 6, false), Err(NoPlace::NotPassed));
+        assert_eq!(at(&[], 6, false), Err(NoPlace::NoCode));
+    }
+
+    #[test]
+    fn a_place_within_a_loop_is_refused() {
+        // xor %eax,%eax; again: dec %eax; jne again
+        assert_eq!(at(&[0x31, 0xc0, 0xff, 0xc8, 0x75, 0xfc], 6, false), Err(NoPlace::NotPassed));
+    }
+
+    // push %rbx; mov %rdi,%rbx; call *0(%rip)
+    const INDIRECT: [u8; 10] = [0x53, 0x48, 0x89, 0xfb, 0xff, 0x15, 0, 0, 0, 0];
+
+    #[test]
+    fn before_an_indirect_call_the_nearest_place_with_final_arguments_is_taken() {
+        assert_eq!(place_before_call(&INDIRECT, ENTRY, ENTRY + 4), Some((ENTRY, Place::Push)));
+    }
+
+    #[test]
+    fn an_argument_set_after_the_place_rules_it_out() {
+        // push %rbx; mov %rbx,%rdi; call *0(%rip)
+        let mut code = INDIRECT;
+        code[3] = 0xdf;
+        assert_eq!(place_before_call(&code, ENTRY, ENTRY + 4), None);
+    }
+
+    #[test]
+    fn a_jump_to_behind_the_place_rules_it_out() {
+        // … je to the mov
+        let mut code = INDIRECT.to_vec();
+        code.extend([0x74, (0u8).wrapping_sub(11)]);
+        assert_eq!(place_before_call(&code, ENTRY, ENTRY + 4), None);
+    }
 }

@@ -5,6 +5,7 @@ pub mod cpus;
 pub mod files;
 pub mod gather;
 pub mod jobs;
+pub mod launched;
 pub mod mappings;
 pub mod processes;
 

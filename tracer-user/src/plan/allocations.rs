@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use analyzer::plan::ProbeClass;
+use analyzer::plan::{Probe, ProbeClass};
 
 use super::role::file_name;
-use super::tables::ALLOCATORS;
+use super::tables::{ALLOCATORS, Allocator, FREE_WITH_HEADER};
 use super::{File, Part, Role};
-use crate::elf::{Wanted, entry_place};
+use crate::elf::{NoPlace, Wanted, entry_place};
 
 pub(super) fn plan(files: &[File<'_>]) -> Part {
     let mut part = Part::default();
@@ -44,29 +44,34 @@ fn is_c_library(file: &File<'_>) -> bool {
 
 fn plan_file(file: &File<'_>, part: &mut Part) {
     let mut seen = BTreeSet::new();
-    for (name, arguments, returns) in ALLOCATORS {
-        let Some(function) = file.elf.function(name).filter(|f| !f.ifunc) else { continue };
+    for allocator in &ALLOCATORS {
+        let Some(function) = file.elf.function(allocator.name).filter(|f| !f.ifunc) else { continue };
         if !seen.insert(function.vaddr) {
             continue;
         }
-        let class = if returns { ProbeClass::Alloc } else { ProbeClass::Free };
-        let body = file.elf.body(function.vaddr).unwrap_or_default();
-        match entry_place(body, function.vaddr, Wanted { arguments, returns }) {
-            Ok(found) => {
-                let Some(mut probe) = file.probe(class, name, function.vaddr, found.vaddr, found.place)
-                else {
-                    continue;
-                };
-                probe.stack_bytes = found.stack_bytes;
-                probe.argument = u64::from(!returns && is_c_library(file));
-                probe.reason = if returns {
-                    "first emulated instruction with the return address on top of the stack".into()
-                } else {
-                    "first emulated instruction, argument intact".into()
-                };
-                part.probes.push(probe);
+        match at_entry(file, allocator, function.vaddr) {
+            Ok(probe) => part.probes.push(probe),
+            Err(error) => {
+                let reason = error.to_string();
+                part.left_out.push(file.left_out(Some(function.vaddr), allocator.name, reason));
             }
-            Err(error) => part.left_out.push(file.left_out(Some(function.vaddr), name, error.to_string())),
         }
     }
+}
+
+fn at_entry(file: &File<'_>, allocator: &Allocator, vaddr: u64) -> Result<Probe, NoPlace> {
+    let (class, reason) = if allocator.gives {
+        (ProbeClass::Alloc, "first emulated instruction with the return address on top of the stack")
+    } else {
+        (ProbeClass::Free, "first emulated instruction, argument intact")
+    };
+    let body = file.elf.body(vaddr).ok_or(NoPlace::NoCode)?;
+    let found =
+        entry_place(body, vaddr, Wanted { arguments: allocator.arguments, returns: allocator.gives })?;
+    let probe = file.probe(class, allocator.name, vaddr, found.vaddr, found.place);
+    let mut probe = probe.ok_or(NoPlace::NoCode)?;
+    probe.stack_bytes = found.stack_bytes;
+    probe.reason = reason.into();
+    probe.argument = if !allocator.gives && is_c_library(file) { FREE_WITH_HEADER } else { 0 };
+    Ok(probe)
 }

@@ -6,7 +6,7 @@ use globset::Glob;
 use super::calls::entry_points;
 use super::tables::{POLLING_CALLS, PollingCall};
 use super::{File, Part};
-use crate::elf::{PollingAnswer, Wanted, entry_place, success_places};
+use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_place, success_places};
 
 pub(super) fn plan(files: &[File<'_>]) -> Part {
     let mut part = Part::default();
@@ -41,21 +41,45 @@ fn at_success(
     }
     let mut probes = Vec::new();
     for (file, name, vaddr, argument) in workers {
-        let places = match success_places(&file.elf, vaddr, argument) {
-            PollingAnswer::Places(places) => places,
+        let found = match success_places(&file.elf, vaddr, argument) {
+            PollingAnswer::Places(found) => found,
             PollingAnswer::NeverStores => return Err(format!("{name} does not store the answer itself")),
             PollingAnswer::Unclear(reason) => return Err(format!("{name}: {reason}")),
         };
-        let count = places.len();
-        for (at, place) in places {
+        if let Some(shared) = shared(&file.elf, vaddr, &found.through) {
+            return Err(format!(
+                "{name}: the answer is stored in a function at {shared:#x} that others call too"
+            ));
+        }
+        let reason = reason(name, &found);
+        for (at, place) in found.places {
             let mut probe = file
                 .probe(ProbeClass::PollSuccess, call.name, vaddr, at, place)
                 .ok_or_else(|| format!("{name}: its code is not in the file"))?;
-            probe.reason = format!("{name} comes here only after it stored yes (one of {count} such places)");
+            probe.reason.clone_from(&reason);
             probes.push(probe);
         }
     }
     Ok(probes)
+}
+
+fn reason(name: &str, found: &SuccessPlaces) -> String {
+    let mut reason = format!("{name} comes here only after it stored yes");
+    if found.places.len() > 1 {
+        reason.push_str(&format!(" (one of {} such places)", found.places.len()));
+    }
+    for at in &found.unseen {
+        reason.push_str(&format!("; a yes to an empty question, stored at {at:#x}, is not seen"));
+    }
+    reason
+}
+
+/// The first function of `through` that is called from elsewhere than the polling function and
+/// the others of `through`.
+fn shared(elf: &ElfFacts<'_>, polling: u64, through: &[u64]) -> Option<u64> {
+    let callers = elf::callers(elf, through);
+    let known = |caller: &u64| *caller == polling || through.contains(caller);
+    callers.into_iter().find(|(_, from)| !from.iter().all(known)).map(|(function, _)| function)
 }
 
 /// Functions of the job's communication libraries that do the work of a polling call.

@@ -72,6 +72,11 @@ fn matches(pattern: &str, name: &str) -> bool {
     Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
+/// Whether a file of that name is known to carry messages.
+pub(crate) fn is_communication_library(name: &str) -> bool {
+    COMMUNICATION_LIBRARIES.iter().any(|(pattern, _)| matches(pattern, name))
+}
+
 pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) -> Role {
     let name = file_name(&image.path);
     if named.is_match(name) || named.is_match(&image.path) {

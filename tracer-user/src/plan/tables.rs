@@ -324,16 +324,34 @@ pub const MIXED_PACKERS: [&str; 1] = ["opal_unpack_homogeneous_contig"];
 /// The function that shows where a convertor keeps the user's buffer.
 pub const CONVERTOR_PACK: &str = "opal_convertor_pack";
 
-/// Allocators: function, how many of its arguments are needed, and whether its return is.
-pub const ALLOCATORS: [(&str, usize, bool); 7] = [
-    ("malloc", 1, true),
-    ("calloc", 2, true),
-    ("realloc", 2, true),
-    ("memalign", 2, true),
-    ("aligned_alloc", 2, true),
-    ("posix_memalign", 3, true),
-    ("free", 1, false),
+/// A function that gives out or takes back heap blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// Its name.
+    pub name: &'static str,
+    /// How many of its arguments are needed.
+    pub arguments: usize,
+    /// Gives out (then its return is needed) or takes back.
+    pub gives: bool,
+}
+
+const fn gives(name: &'static str, arguments: usize) -> Allocator {
+    Allocator { name, arguments, gives: true }
+}
+
+/// The functions of an allocator.
+pub const ALLOCATORS: [Allocator; 7] = [
+    gives("malloc", 1),
+    gives("calloc", 2),
+    gives("realloc", 2),
+    gives("memalign", 2),
+    gives("aligned_alloc", 2),
+    gives("posix_memalign", 3),
+    Allocator { name: "free", arguments: 1, gives: false },
 ];
+
+/// What the kernel part is told of `free` if blocks have glibc's header, with their size, before them.
+pub const FREE_WITH_HEADER: u64 = 1;
 
 /// Programs that run programs: what they copy for themselves is not the job's data.
 pub const INTERPRETERS: [&str; 9] =
@@ -378,4 +396,15 @@ pub const MPI_KINDS: [(&str, &str); 6] = [
     ("libmvapich", "MVAPICH"),
     ("libmpi_cray", "Cray MPICH"),
     ("libpsmpi.so", "ParaStation MPI"),
+];
+
+/// Where a library (by the beginning of its name) keeps plugins, from its own folder: Debian's
+/// places and those of the libraries' own installation.
+pub const PLUGIN_FOLDERS: [(&str, &str); 6] = [
+    ("libmpi.so", "openmpi"),
+    ("libmpi.so", "openmpi3"),
+    ("libmpi.so", "openmpi/lib/openmpi"),
+    ("libmpi.so", "openmpi/lib/openmpi3"),
+    ("libuct.so", "ucx"),
+    ("libucs.so", "ucx"),
 ];

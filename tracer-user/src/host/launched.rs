@@ -1,0 +1,235 @@
+//! Facts for the plan of a job that is not running yet: its program and the files that it
+//! will load, found as ld.so and the MPI library will find them.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use analyzer::wire::FileId;
+
+use super::files::open_path;
+use super::gather::{AttachPoint, Gathered};
+use super::jobs::is_launcher;
+use crate::elf;
+use crate::plan::attach::attach_mode;
+use crate::plan::tables::PLUGIN_FOLDERS;
+use crate::plan::{FileImage, file_name, is_communication_library};
+
+/// Where ld.so looks for libraries.
+#[derive(Clone, Debug, Default)]
+pub struct LibraryPaths {
+    /// LD_LIBRARY_PATH.
+    pub from_environment: Vec<PathBuf>,
+    /// Soname → path, as `ldconfig -p` lists them.
+    pub cache: HashMap<String, PathBuf>,
+    /// Folders that are always looked into.
+    pub default: Vec<PathBuf>,
+}
+
+impl LibraryPaths {
+    /// Those of this machine and environment.
+    pub fn of_this_machine() -> Self {
+        const LDCONFIG: [&str; 3] = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"];
+        let listing = LDCONFIG.iter().find_map(|command| {
+            let output = std::process::Command::new(command).arg("-p").output().ok()?;
+            String::from_utf8(output.stdout).ok()
+        });
+        let variable = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        let default = [
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+            "/lib",
+            "/usr/lib",
+        ];
+        Self {
+            from_environment: variable.split(':').filter(|p| !p.is_empty()).map(PathBuf::from).collect(),
+            cache: parse_cache(&listing.unwrap_or_default()),
+            default: default.iter().map(PathBuf::from).collect(),
+        }
+    }
+
+    /// The file that `name` is found as, by a file in `origin` with this run path.
+    fn find(&self, name: &str, origin: &Path, run_path: Option<&str>) -> Option<PathBuf> {
+        if name.contains('/') {
+            return Some(PathBuf::from(name)).filter(|p| p.is_file());
+        }
+        let run_path = run_path.unwrap_or_default().split(':').filter(|p| !p.is_empty()).map(|folder| {
+            let origin = origin.to_string_lossy();
+            PathBuf::from(folder.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin))
+        });
+        let in_folder = |folder: PathBuf| Some(folder.join(name)).filter(|p| p.is_file());
+        let mut first = self.from_environment.iter().cloned().chain(run_path);
+        first
+            .find_map(in_folder)
+            .or_else(|| self.cache.get(name).filter(|p| p.is_file()).cloned())
+            .or_else(|| self.default.iter().cloned().find_map(in_folder))
+    }
+}
+
+/// Reads what `ldconfig -p` prints: `\tlibx.so.1 (libc6,x86-64) => /usr/lib/libx.so.1`.
+pub fn parse_cache(listing: &str) -> HashMap<String, PathBuf> {
+    let mut cache = HashMap::new();
+    for line in listing.lines().filter(|l| l.contains("x86-64")) {
+        if let Some((name, path)) =
+            line.trim().split_once(" (").zip(line.rsplit_once(" => ")).map(|(n, p)| (n.0, p.1))
+        {
+            cache.entry(name.to_owned()).or_insert_with(|| PathBuf::from(path.trim()));
+        }
+    }
+    cache
+}
+
+/// The program that a command line will run as ranks: the command itself, or behind a
+/// launcher's name the first word that is an executable file.
+pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
+    let (first, rest) = command.split_first()?;
+    let executable = |word: &String| -> Option<PathBuf> {
+        let is_executable = |path: &PathBuf| {
+            path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        };
+        if word.contains('/') {
+            return Some(PathBuf::from(word)).filter(is_executable);
+        }
+        search.iter().map(|folder| folder.join(word)).find(is_executable)
+    };
+    if !is_launcher(file_name(first)) {
+        return executable(first);
+    }
+    rest.iter().filter(|word| !word.starts_with('-')).find_map(executable)
+}
+
+/// Reads a program, the libraries that it names, theirs, and the plugins that its MPI library
+/// will load.
+///
+/// # Errors
+/// The program cannot be read. A library that is not found is only noted.
+pub fn gather_program(program: &Path, paths: &LibraryPaths) -> io::Result<Gathered> {
+    let mut gathered = Gathered::default();
+    let mut known = BTreeSet::new();
+    let mut pending: VecDeque<PathBuf> = VecDeque::new();
+    read(program, true, &mut known, &mut gathered)?;
+    let mut next = 0;
+    loop {
+        while let Some(image) = gathered.facts.files.get(next) {
+            next += 1;
+            let (found, missing) = needed(image, paths);
+            gathered.notes.extend(
+                missing.iter().map(|name| format!("{} needs {name}, which is not found", image.path)),
+            );
+            pending.extend(found);
+            pending.extend(plugins(Path::new(&image.path)));
+        }
+        let Some(path) = pending.pop_front() else { break };
+        if let Err(error) = read(&path, false, &mut known, &mut gathered) {
+            gathered.facts.unreadable.push((path.display().to_string(), error.to_string()));
+        }
+    }
+    Ok(gathered)
+}
+
+fn read(
+    path: &Path,
+    is_program: bool,
+    known: &mut BTreeSet<FileId>,
+    gathered: &mut Gathered,
+) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let (id, opened) = open_path(&path)?;
+    if known.insert(id) {
+        let bytes = opened.read_image()?;
+        gathered.facts.files.push(FileImage { id, path: path.display().to_string(), is_program, bytes });
+        let decision = attach_mode(1, 0);
+        gathered.attach.insert(id, AttachPoint { path, pids: Vec::new(), decision });
+    }
+    Ok(())
+}
+
+/// Libraries that a file names: where they are, and names that are nowhere.
+fn needed(image: &FileImage, paths: &LibraryPaths) -> (Vec<PathBuf>, Vec<String>) {
+    let Ok(elf) = elf::parse(&image.bytes) else { return Default::default() };
+    let origin = Path::new(&image.path).parent().unwrap_or(Path::new("/"));
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for name in &elf.needed {
+        match paths.find(name, origin, elf.run_path) {
+            Some(path) => found.push(path),
+            None => missing.push((*name).to_owned()),
+        }
+    }
+    (found, missing)
+}
+
+/// Plugins that a library loads by itself: communication libraries in folders next to it.
+fn plugins(library: &Path) -> Vec<PathBuf> {
+    let name = file_name(library.to_str().unwrap_or_default());
+    let Some(folder) = library.parent() else { return Vec::new() };
+    let folders = PLUGIN_FOLDERS.iter().filter(|(beginning, _)| name.starts_with(beginning));
+    let mut found: Vec<PathBuf> = folders
+        .flat_map(|(_, below)| std::fs::read_dir(folder.join(below)).into_iter().flatten().flatten())
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.is_file() && is_communication_library(file_name(path.to_str().unwrap_or_default()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_lists_the_first_library_of_each_name() {
+        let listing = "2 libs found in cache `/etc/ld.so.cache'\n\
+            \tlibm.so.6 (libc6, OS ABI: Linux 3.2.0) => /lib32/libm.so.6\n\
+            \tlibm.so.6 (libc6,x86-64, OS ABI: Linux 3.2.0) => /lib/x86_64-linux-gnu/libm.so.6\n\
+            \tlibm.so.6 (libc6,x86-64) => /elsewhere/libm.so.6\n";
+        let cache = parse_cache(listing);
+        assert_eq!(cache.len(), 1);
+        assert_eq!(cache["libm.so.6"], PathBuf::from("/lib/x86_64-linux-gnu/libm.so.6"));
+    }
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_program_is_the_first_executable_behind_the_launcher() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("stencil");
+        std::fs::write(&program, "").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(folder.path().join("hosts"), "").unwrap();
+        let search = [folder.path().to_owned()];
+        assert_eq!(
+            program_of(&words("mpirun -n 4 --hostfile hosts stencil -n 9"), &search),
+            Some(program.clone())
+        );
+        assert_eq!(program_of(&words("stencil 1"), &search), Some(program));
+        assert_eq!(program_of(&words("mpirun -n 4 nothing"), &search), None);
+        assert_eq!(program_of(&[], &search), None);
+    }
+
+    #[test]
+    fn the_run_path_comes_before_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let (near, far) = (folder.path().join("lib/libx.so"), folder.path().join("libx.so"));
+        std::fs::create_dir(folder.path().join("lib")).unwrap();
+        std::fs::write(&near, "").unwrap();
+        std::fs::write(&far, "").unwrap();
+        let cache = HashMap::from([("libx.so".to_owned(), far.clone())]);
+        let paths = LibraryPaths { cache, ..LibraryPaths::default() };
+        let bin = folder.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        assert_eq!(
+            paths.find("libx.so", &bin, Some("$ORIGIN/nowhere:$ORIGIN/../lib")),
+            Some(bin.join("../lib/libx.so"))
+        );
+        assert_eq!(paths.find("libx.so", &bin, None), Some(far));
+        assert_eq!(paths.find("liby.so", &bin, None), None);
+    }
+}
