@@ -210,7 +210,7 @@ fn code_ranges<'d>(
 ) -> Vec<CodeRange<'d>> {
     let mut code: Vec<CodeRange> = sections
         .iter()
-        .filter(|s| s.sh_flags(endian).0 & u64::from(elf::SHF_EXECINSTR.0) != 0)
+        .filter(|s| s.sh_flags(endian).0 & elf::SHF_EXECINSTR.0 != 0)
         .filter_map(|s| {
             let name = sections.section_name(endian, s).ok().and_then(|n| str::from_utf8(n).ok())?;
             Some(CodeRange { name, vaddr: s.sh_addr(endian), bytes: s.data(endian, bytes).ok()? })
