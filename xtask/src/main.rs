@@ -1,6 +1,7 @@
 //! The project's chores, run as `cargo xtask COMMAND`.
 
 mod check;
+mod demo;
 mod jobs;
 mod packages;
 mod process;
@@ -15,6 +16,7 @@ use anyhow::Result;
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
+  demo     setup, build, and find a fault in a job while it runs
   setup    install the Debian packages that building and testing need
   jobs     build the test jobs for both MPI libraries
   check    format, lints, rules of the workspace
@@ -40,6 +42,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["setup"] => setup::run(),
         ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
         ["check"] => check::run().map(|()| ExitCode::SUCCESS),
+        ["demo"] => demo::show(),
         ["test"] => test::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

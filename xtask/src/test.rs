@@ -14,10 +14,11 @@ struct Tally {
     failed: u64,
 }
 
+/// One profile for tests, demo and benchmarks: what is tested is what is used, and it is built once.
 /// The live tests share the machine's probes and cores: one at a time. All others run side by side.
 const TEST_RUNS: &[&[&str]] = &[
-    &["test", "--workspace", "--exclude", "dmscope-tests", "--no-fail-fast"],
-    &["test", "--package", "dmscope-tests", "--no-fail-fast", "--", "--test-threads=1"],
+    &["test", "--release", "--workspace", "--exclude", "dmscope-tests", "--no-fail-fast"],
+    &["test", "--release", "--package", "dmscope-tests", "--no-fail-fast", "--", "--test-threads=1"],
 ];
 
 /// Sets up, builds, checks and tests.
