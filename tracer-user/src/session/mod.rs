@@ -71,7 +71,7 @@ pub struct Settings {
 /// The environment does not allow it; the job is gone. What happens later is no error.
 pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
-    let (mut session, settings) = Session::prepare(settings, &job_cpus(job), sink)?;
+    let (mut session, limits) = Session::prepare(settings, &job.cpus(), sink)?;
     session.feed.push(Input::Start(Box::new(start(&job.command, false))));
     for rank in &job.ranks {
         session.watch_rank(rank.pid);
@@ -79,7 +79,7 @@ pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outc
     session.probes.attach_processes(&mut session.tracer, &mut session.feed, &session.watched.pids())?;
     session.watched.renew_own_code(&session.tracer, &session.probes);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
-    session.follow(settings, None)
+    session.follow(limits, None)
 }
 
 /// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
@@ -107,7 +107,7 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
 /// The environment does not allow it, or the command cannot be run.
 pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
-    let (mut session, settings) =
+    let (mut session, limits) =
         Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
     session.feed.push(Input::Start(Box::new(start(&command.join(" "), true))));
     session.probes.attach_before_start(&mut session.tracer, &mut session.feed, command)?;
@@ -115,11 +115,7 @@ pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Resul
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
     session.sink.attached(&session.probes.summary(begin.elapsed()));
-    session.follow(settings, Some(child))
-}
-
-fn job_cpus(job: &Job) -> BTreeSet<u32> {
-    job.cpus()
+    session.follow(limits, Some(child))
 }
 
 fn start(job: &str, launched: bool) -> Start {
@@ -221,7 +217,7 @@ impl<'s> Session<'s> {
             return Some("the time given is over");
         }
         let launcher_ended = child.is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
-        (launcher_ended && self.watched.is_empty()).then_some("the job ended")
+        (launcher_ended && !self.watched.has_ranks()).then_some("the job ended")
     }
 
     fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
@@ -243,7 +239,7 @@ impl<'s> Session<'s> {
     fn watch_rank(&mut self, pid: u32) {
         // The list first: a mapping made while the facts are read is then seen as a record.
         if self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink) {
-            self.learn(pid);
+            self.learn(pid, true);
         }
     }
 
@@ -252,13 +248,26 @@ impl<'s> Session<'s> {
         self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
     }
 
-    fn learn(&mut self, pid: u32) -> bool {
+    fn learn(&mut self, pid: u32, is_rank: bool) {
         // A process that is gone already has nothing more to say.
-        let Ok(facts) = host::process_facts(pid, monotonic_ns()) else { return false };
-        let is_rank = facts.rank.is_some();
-        self.watched.note(&facts);
+        let Ok(mut facts) = host::process_facts(pid, monotonic_ns()) else { return };
+        self.watched.note(&facts, is_rank);
+        if !is_rank {
+            // A script, say, that inherited a rank's environment.
+            facts.rank = None;
+        }
         self.feed.push(Input::Process(Box::new(facts)));
-        is_rank
+    }
+
+    /// What carries a rank's environment is a rank if it runs MPI.
+    fn promote(&mut self, pid: u32) {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        if !matches!(host::processes::mpi_library(pid, &exe.to_string_lossy(), true), Ok(Some(_))) {
+            return;
+        }
+        if self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink) {
+            self.learn(pid, true);
+        }
     }
 
     fn round(&mut self, round: Round) {
@@ -312,7 +321,15 @@ impl<'s> Session<'s> {
         if loaded.is_empty() {
             return;
         }
+        for pid in &loaded {
+            if self.watched.may_become_rank(*pid) {
+                self.promote(*pid);
+            }
+        }
         let loaded: Vec<u32> = loaded.into_iter().filter(|pid| self.watched.is_rank(*pid)).collect();
+        if loaded.is_empty() {
+            return;
+        }
         // What cannot be probed is listed in the plan as left out.
         let _ = self.probes.attach_processes(&mut self.tracer, &mut self.feed, &loaded);
         self.watched.renew_own_code(&self.tracer, &self.probes);
@@ -326,10 +343,8 @@ impl<'s> Session<'s> {
             }
             Body::Fork { child } => self.watched.inherit(header.pid, child),
             Body::Exec => {
-                if self.learn(header.pid) {
-                    self.watched.give_slot(header.pid, &mut self.tracer, &self.collector, self.sink);
-                    loaded.insert(header.pid);
-                }
+                self.learn(header.pid, false);
+                loaded.insert(header.pid);
             }
             Body::Exit { .. } => self.watched.forget(header.pid),
             _ => {}

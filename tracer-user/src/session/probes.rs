@@ -10,6 +10,7 @@ use analyzer::wire::FileId;
 use anyhow::{Context, Result};
 
 use super::feed::Feed;
+use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
 use crate::kernel::{Scope, Tracer};
 use crate::plan::attach::AttachMode;
@@ -78,8 +79,15 @@ impl Probes {
         feed: &mut Feed,
         command: &[String],
     ) -> Result<()> {
-        let _ = command;
-        self.apply(tracer, feed, Gathered::default())
+        let search: Vec<PathBuf> =
+            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+        let Some(program) = program_of(command, &search) else {
+            self.notes.push("the program that the ranks will run is not known: its start is not seen".into());
+            return Ok(());
+        };
+        let gathered = gather_program(&program, &LibraryPaths::of_this_machine())
+            .with_context(|| format!("cannot read {}", program.display()))?;
+        self.apply(tracer, feed, gathered)
     }
 
     fn apply(&mut self, tracer: &mut Tracer, feed: &mut Feed, gathered: Gathered) -> Result<()> {

@@ -13,8 +13,9 @@ use crate::sink::Sink;
 #[derive(Clone, Copy, Debug, Default)]
 struct Process {
     slot: u32,
+    /// What its environment says; its children inherit that, whatever they are.
     rank: Option<u32>,
-    /// Its code has been loaded or changed since the kernel part was told of it.
+    /// It is an MPI process of the job.
     is_rank: bool,
 }
 
@@ -41,15 +42,17 @@ impl Watched {
         collector: &Collector,
         sink: &mut dyn Sink,
     ) -> bool {
+        let known = self.processes.get(&pid).copied().unwrap_or_default();
+        if self.processes.contains_key(&pid) && self.owners.get(&known.slot) == Some(&pid) {
+            return true;
+        }
         let Some(slot) = self.take_slot(tracer, collector) else {
             self.complain(sink, &format!("process {pid} shares a ring: only {MAX_SLOTS} can have their own"));
             return self.processes.contains_key(&pid);
         };
         match tracer.watch(pid, slot, &[]) {
             Ok(()) => {
-                let rank = self.processes.get(&pid).and_then(|p| p.rank);
-                let is_rank = self.processes.get(&pid).is_some_and(|p| p.is_rank);
-                self.processes.insert(pid, Process { slot, rank, is_rank });
+                self.processes.insert(pid, Process { slot, ..known });
                 self.owners.insert(slot, pid);
                 self.told.remove(&pid);
                 true
@@ -80,17 +83,22 @@ impl Watched {
     }
 
     /// Remembers what is known of a process.
-    pub(super) fn note(&mut self, facts: &ProcessFacts) {
+    pub(super) fn note(&mut self, facts: &ProcessFacts, is_rank: bool) {
         if let Some(process) = self.processes.get_mut(&facts.pid) {
             process.rank = facts.rank;
-            process.is_rank = facts.rank.is_some();
+            process.is_rank = is_rank;
         }
+    }
+
+    /// Whether it may turn out to be a rank when it loads an MPI library.
+    pub(super) fn may_become_rank(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.rank.is_some() && !p.is_rank)
     }
 
     /// A child is watched from its birth; it shares its parent's ring.
     pub(super) fn inherit(&mut self, parent: u32, child: u32) {
         if let Some(process) = self.processes.get(&parent).copied() {
-            self.processes.entry(child).or_insert(Process { is_rank: false, rank: None, ..process });
+            self.processes.entry(child).or_insert(Process { is_rank: false, ..process });
         }
     }
 
@@ -141,11 +149,12 @@ impl Watched {
 
     /// Ranks that are alive.
     pub(super) fn ranks(&self) -> Vec<u32> {
-        self.processes.values().filter_map(|p| p.rank).collect::<BTreeSet<u32>>().into_iter().collect()
+        self.processes.values().filter(|p| p.is_rank).filter_map(|p| p.rank).collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.processes.is_empty()
+    /// Whether anything is alive that is a rank or may become one (by exec, say).
+    pub(super) fn has_ranks(&self) -> bool {
+        self.processes.values().any(|p| p.is_rank || p.rank.is_some())
     }
 }
 
