@@ -282,6 +282,14 @@ fn cut_by_edges(odd: &Group, frequent: &Group, common: Common) -> u64 {
     }
 }
 
+/// Looks for the operation of the frequent chain that would come just before (after) the common part,
+/// where the odd chain begins (ends) with it.
+///
+/// Where that operation wrote does not count: a chain breaks because data goes to the wrong place,
+/// and a wrong place often belongs to another buffer. Code site and source say that it is the same
+/// work, and that nobody read what it wrote (or that it read what nobody wrote) says that the chain
+/// was cut here and not elsewhere. Mistakes are on the careful side: an operation that is often left
+/// unread anyway matches by chance only where the odd chain also begins with the rest of the frequent one.
 fn context_match(odd: &Group, frequent: &Group, common: Common, names: &mut Names) -> ContextMatch {
     let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
     let len = usize::from(common.len);

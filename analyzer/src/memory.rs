@@ -292,19 +292,18 @@ impl Memory {
         let end = above.map_or(u64::MAX, |(&s, _)| s);
         let start = below.map_or(0, |(_, r)| r.end);
         // The program break moves without a record, and stacks grow without one.
-        if let Some((_, region)) = below
-            && region.buffer == HEAP_BEFORE_ATTACH
-        {
-            let grown = region.end.saturating_add(HEAP_GROWTH_BYTES);
-            let buffer = if addr < grown { region.buffer } else { BufferId(0) };
-            let (start, end) = if addr < grown { (start, end.min(grown)) } else { (grown, end) };
-            return Named { start, end, buffer };
-        }
         if let Some((&s, region)) = above
             && region.buffer == STACK
             && s - addr <= STACK_GROWTH_BYTES
         {
             return Named { start: start.max(s.saturating_sub(STACK_GROWTH_BYTES)), end, buffer: STACK };
+        }
+        if let Some((_, region)) = below
+            && region.buffer == HEAP_BEFORE_ATTACH
+            && addr - region.end < HEAP_GROWTH_BYTES
+        {
+            let end = end.min(region.end.saturating_add(HEAP_GROWTH_BYTES));
+            return Named { start, end, buffer: HEAP_BEFORE_ATTACH };
         }
         Named { start, end, buffer: BufferId(0) }
     }
@@ -343,4 +342,108 @@ pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names)
 fn cache_slot(addr: u64) -> usize {
     let line = addr >> 6;
     (line ^ line >> 6 ^ line >> 12) as usize % CACHED_NAMES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIBRARY: FileId = FileId { dev: 1, inode: 5 };
+    const SEGMENT: SpaceId = SpaceId(7);
+
+    fn region<'a>(start: u64, end: u64, file: FileId, name: &'a str) -> NewRegion<'a> {
+        NewRegion {
+            start,
+            end,
+            offset_bytes: 0x100,
+            file,
+            exec: true,
+            space: SpaceId::NONE,
+            name: Some(name),
+        }
+    }
+
+    fn shared(start: u64, end: u64) -> NewRegion<'static> {
+        NewRegion {
+            space: SEGMENT,
+            exec: false,
+            ..region(start, end, FileId { dev: 1, inode: 6 }, "/dev/shm/s.1")
+        }
+    }
+
+    #[test]
+    fn a_segment_is_the_same_place_wherever_it_is_mapped() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&shared(0x1000, 0x2000), &mut names);
+        let at = Location { space: SEGMENT, offset: 0x180, limit_bytes: 0xf80 };
+        assert_eq!(memory.locate(0x1080), at);
+        assert_eq!(memory.locate(0x2000).space, SpaceId(0));
+        assert_eq!(memory.locate(0xfff).limit_bytes, 1);
+    }
+
+    #[test]
+    fn a_hole_in_a_segment_leaves_both_ends_where_they_were() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&shared(0x1000, 0x4000), &mut names);
+        assert_eq!(memory.unmap(0x2000, 0x3000), [(SEGMENT, 0x1000)]);
+        assert_eq!(memory.locate(0x2800).space, SpaceId(0));
+        assert_eq!(memory.locate(0x3010).offset, 0x2110);
+        assert_eq!(memory.shared_bytes(), [(SEGMENT, 0x1000), (SEGMENT, 0x1000)]);
+    }
+
+    #[test]
+    fn a_block_names_its_bytes_until_it_is_freed() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(
+            &NewRegion { exec: false, ..region(0x1_0000, 0x2_0000, FileId::default(), "[heap]") },
+            &mut names,
+        );
+        let site = names.site(LIBRARY, 16);
+        let block = names.heap_buffer(site);
+        assert_eq!(memory.buffer_at(0x1_0010), HEAP_BEFORE_ATTACH);
+        memory.allocate(0x1_0010, 0x100, block);
+        assert_eq!(memory.buffer_at(0x1_0010), block);
+        assert_eq!(memory.buffer_at(0x1_010f), block);
+        assert_eq!(memory.buffer_at(0x1_0110), HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.free(0x1_0010), Some(0x1_0110));
+        assert_eq!(memory.buffer_at(0x1_0010), HEAP_BEFORE_ATTACH);
+    }
+
+    #[test]
+    fn the_heap_and_the_stack_grow_without_a_record() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&region(0x1_0000, 0x2_0000, FileId::default(), "[heap]"), &mut names);
+        memory.map(&region(0x7fff_0000_0000, 0x7fff_0001_0000, FileId::default(), "[stack]"), &mut names);
+        assert_eq!(memory.buffer_at(0x2_0000), HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.buffer_at(0x7ffe_ffff_f000), STACK);
+        assert_eq!(memory.buffer_at(0x7000_0000_0000), BufferId(0));
+    }
+
+    #[test]
+    fn zeroed_data_behind_a_file_is_the_files() {
+        let mut names = Names::new();
+        names.file(LIBRARY, "/lib/x", None, false);
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&region(0x1000, 0x2000, LIBRARY, "/lib/x"), &mut names);
+        memory.map(&region(0x2000, 0x3000, FileId::default(), ""), &mut names);
+        memory.map(&region(0x5000, 0x6000, FileId::default(), ""), &mut names);
+        let (bss, anonymous) = (memory.buffer_at(0x2800), memory.buffer_at(0x5800));
+        assert_eq!(names.buffer_name(bss), &BufferName::Static { module: "/lib/x".into() });
+        assert_eq!(names.buffer_name(anonymous), &BufferName::Anonymous);
+    }
+
+    #[test]
+    fn a_return_address_stands_for_the_call_before_it() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&region(0x1000, 0x2000, LIBRARY, "/lib/x"), &mut names);
+        let site = call_site(&memory, 0x1005, &mut names);
+        assert_eq!(names.site_file(site), Some((LIBRARY, 0x104)));
+        assert_eq!(call_site(&memory, 0x1000, &mut names), SiteId(0));
+        assert_eq!(call_site(&memory, 0, &mut names), SiteId(0));
+    }
 }

@@ -27,8 +27,8 @@ fn record() -> impl Strategy<Value = RawRecord> {
     let lengths = [3usize, 8, 9, 9, 10, 3, 7, 5, 8, 5, 4, 4, 4, 3];
     (0..14u64, 0..3u64, 0..3u64, any::<bool>(), proptest::collection::vec(number(), 10)).prop_map(
         move |(kind, pid, probe, flag, mut words)| {
-            words[1] = 1000 + pid | (1000 + probe) << 32;
-            words[2] = kind | u64::from(flag) << 16 | probe << 32;
+            words[1] = (1000 + pid) | ((1000 + probe) << 32);
+            words[2] = kind | (u64::from(flag) << 16) | (probe << 32);
             words.truncate(lengths[kind as usize]);
             RawRecord::from_words(&words).expect("of a right length")
         },

@@ -5,12 +5,19 @@
 //! pending and never had a child is the end of a finished chain. Nothing depends on wall
 //! time: age is counted in operations of the job.
 
+mod finish;
+mod node;
+mod runs;
+
 use std::collections::VecDeque;
 
-use crate::groups::{ContextSet, Finished, Groups, OpInstance};
+use node::{Moved, Node};
+use runs::{Run, Shape};
+
+use crate::groups::{Groups, OpInstance};
 use crate::live::{LiveMap, Loss};
 use crate::memory::{Location, SpaceId};
-use crate::names::{BufferId, ContextId, Kind, Names, SiteId, Symbol, SymbolId, id};
+use crate::names::{BufferId, ContextId, Kind, Names, SiteId, SymbolId, id};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 use crate::process::{CallId, WhoId};
 
@@ -50,58 +57,6 @@ pub(crate) struct Movement {
     /// The other process of a cross-memory operation.
     pub remote: Option<u32>,
     pub call: CallId,
-}
-
-#[derive(Clone)]
-struct Node {
-    movement: Movement,
-    /// Number of this operation in the job.
-    op: u64,
-    segments: u32,
-    parent: NodeId,
-    root: NodeId,
-    depth: u8,
-    crosses: bool,
-    live_bytes: u64,
-    /// 1 while live, and 1 for each pending child.
-    pending: u32,
-    /// Threads' windows and roots' contexts that hold it.
-    refs: u32,
-    had_child: bool,
-    /// Some operation read bytes of it, whether or not it became a child.
-    read: bool,
-    /// Its thread went on to something else: it can not become a pack any more.
-    closed: bool,
-    /// Begins where the tool could not see what was before.
-    begin_edge: bool,
-    /// Ends where the tool stopped looking.
-    end_edge: bool,
-    /// Range of all that it wrote.
-    low: u64,
-    high: u64,
-    context: ContextId,
-    before: [NodeId; MAX_CONTEXT_WINDOW],
-    after: [ContextId; MAX_CONTEXT_WINDOW],
-    after_len: u8,
-    symbol: SymbolId,
-    path: PathId,
-}
-
-/// How the copies of one operation lie.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Unknown,
-    Gather,
-    Scatter,
-}
-
-/// Consecutive copies of a thread at one site that are one operation so far.
-#[derive(Clone, Copy)]
-struct Run {
-    node: NodeId,
-    next_source: u64,
-    next_destination: u64,
-    shape: Shape,
 }
 
 #[derive(Default)]
@@ -238,13 +193,6 @@ impl Chains {
         }
     }
 
-    /// The thread did something that is not a copy at the same site.
-    pub fn end_run(&mut self, thread: ThreadId) {
-        if let Some(run) = self.threads[thread.index()].run.take() {
-            self.nodes[run.node.index()].closed = true;
-        }
-    }
-
     /// A thread is gone.
     pub fn end_thread(&mut self, thread: ThreadId) {
         self.end_run(thread);
@@ -313,52 +261,6 @@ impl Chains {
         self.nodes[node.index()].live_bytes > 0
     }
 
-    /// Takes the movement as one more piece of the thread's last operation, if it is one.
-    fn extend_run(
-        &mut self,
-        m: &Movement,
-        writer: Option<Writer>,
-        names: &mut Names,
-        groups: &mut Groups,
-    ) -> bool {
-        let Some(run) = self.threads[m.thread.index()].run else { return false };
-        let Some(shape) = self.continued_shape(&run, m, writer) else { return false };
-        let node = &mut self.nodes[run.node.index()];
-        let in_line = run.next_source == m.source.addr && run.next_destination == m.destination.addr;
-        if !in_line {
-            node.segments = node.segments.saturating_add(1);
-        }
-        node.movement.len_bytes = node.movement.len_bytes.saturating_add(m.len_bytes);
-        self.threads[m.thread.index()].run = Some(Run {
-            next_source: m.source.addr.wrapping_add(m.len_bytes),
-            next_destination: m.destination.addr.wrapping_add(m.len_bytes),
-            shape,
-            ..run
-        });
-        self.write(m, run.node, names, groups);
-        true
-    }
-
-    /// What the operation is if the movement belongs to it; `None` if it does not.
-    fn continued_shape(&self, run: &Run, m: &Movement, writer: Option<Writer>) -> Option<Shape> {
-        let node = &self.nodes[run.node.index()];
-        let first = &node.movement;
-        let same_space = first.destination.at.map(|l| l.space) == m.destination.at.map(|l| l.space);
-        let same_work =
-            (first.site, first.kind, first.remote, first.process) == (m.site, m.kind, m.remote, m.process);
-        if !same_work || !same_space || node.live_bytes == 0 {
-            return None;
-        }
-        match (run.next_source == m.source.addr, run.next_destination == m.destination.addr) {
-            // Data of different operations side by side: different messages, not one in pieces.
-            (true, true) if writer.map_or(NodeId::NONE, |w| self.linked(w.node)) != node.parent => None,
-            (true, true) => Some(run.shape),
-            (false, true) if run.shape != Shape::Scatter => Some(Shape::Gather),
-            (true, false) if run.shape != Shape::Gather => Some(Shape::Scatter),
-            _ => None,
-        }
-    }
-
     /// The parent that a reader of this node gets: none if the chain is long enough.
     fn linked(&self, node: NodeId) -> NodeId {
         if self.nodes[node.index()].depth < self.max_chain_ops { node } else { NodeId::NONE }
@@ -371,10 +273,10 @@ impl Chains {
             self.counts.tainted_ops += 1;
         }
         let parent = writer.map_or(NodeId::NONE, |w| self.linked(w.node));
-        let from_other = writer.is_some_and(|w| self.nodes[w.node.index()].movement.process != m.process);
+        let from_other = writer.is_some_and(|w| self.nodes[w.node.index()].moved.process != m.process);
         let thread = &self.threads[m.thread.index()];
         let new = Node {
-            movement: *m,
+            moved: Moved::of(m),
             op,
             segments: m.segments,
             parent,
@@ -497,49 +399,11 @@ impl Chains {
         n.live_bytes = 0;
         n.end_edge = true;
         let (low, high) = (n.low, n.high);
-        if let Some(at) = n.movement.destination.at {
-            self.spaces[at.space.index()].remove_node(low, high, node);
+        let space = n.moved.space;
+        if space.is_some() {
+            self.spaces[space.index()].remove_node(low, high, node);
         }
         self.die(node, names, groups);
-    }
-
-    /// A node is not live any more; chains that are complete by that are finished.
-    fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
-        let mut node = node;
-        while node.is_some() {
-            let n = &mut self.nodes[node.index()];
-            n.pending -= 1;
-            if n.pending > 0 {
-                return;
-            }
-            self.counts.pending_nodes -= 1;
-            if !n.had_child {
-                self.emit(node, names, groups);
-            }
-            self.forget_context(node);
-            let n = &mut self.nodes[node.index()];
-            let parent = n.parent;
-            if n.refs == 0 {
-                self.free.push(node);
-            }
-            node = parent;
-        }
-    }
-
-    fn forget_context(&mut self, node: NodeId) {
-        let before =
-            std::mem::replace(&mut self.nodes[node.index()].before, [NodeId::NONE; MAX_CONTEXT_WINDOW]);
-        for earlier in before.into_iter().filter(|n| n.is_some()) {
-            self.unref(earlier);
-        }
-    }
-
-    fn unref(&mut self, node: NodeId) {
-        let n = &mut self.nodes[node.index()];
-        n.refs -= 1;
-        if n.refs == 0 && n.pending == 0 {
-            self.free.push(node);
-        }
     }
 
     fn allocate(&mut self, new: Node) -> NodeId {
@@ -549,98 +413,6 @@ impl Chains {
         }
         self.nodes.push(new);
         NodeId(self.nodes.len() as u32 - 1)
-    }
-
-    /// Hands the chain that ends in a node to the groups.
-    fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
-        let root = self.nodes[leaf.index()].root;
-        let (root_op, root_time_ns) =
-            (self.nodes[root.index()].op, self.nodes[root.index()].movement.time_ns);
-        if root_op < self.tainted_below {
-            self.counts.inconclusive += 1;
-            groups.touch(root_time_ns, root_time_ns);
-            return;
-        }
-        let path = self.path(leaf, names, groups);
-        let mut ops = std::mem::take(&mut self.scratch.ops);
-        let mut before = std::mem::take(&mut self.scratch.before);
-        ops.clear();
-        before.clear();
-        let nodes = &self.nodes;
-        ops.extend(self.scratch.path.iter().map(|n| nodes[n.index()].instance()));
-        let earlier = nodes[root.index()].before.iter().filter(|n| n.is_some()).map(|n| &nodes[n.index()]);
-        let known = earlier.clone().all(|n| n.op >= self.tainted_below);
-        before.extend(earlier.filter(|n| !n.had_child && !n.read).map(Node::instance));
-        let end = &nodes[leaf.index()];
-        groups.add(&Finished {
-            path,
-            ops: &ops,
-            context: known.then(|| ContextSet::new(&before, &end.after[..usize::from(end.after_len)])),
-            before: &before,
-            begin_edge: nodes[root.index()].begin_edge,
-            end_edge: end.end_edge,
-        });
-        self.scratch.ops = ops;
-        self.scratch.before = before;
-    }
-
-    /// The trie node of a chain; leaves the chain's nodes in `scratch.path`.
-    fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
-        let chain = &mut self.scratch.path;
-        chain.clear();
-        let mut node = leaf;
-        while node.is_some() {
-            chain.push(node);
-            node = self.nodes[node.index()].parent;
-        }
-        chain.reverse();
-        let mut path = PathId::NONE;
-        let mut settled = true;
-        for &node in chain.iter() {
-            let n = &mut self.nodes[node.index()];
-            settled &= n.closed;
-            if settled && n.path.is_some() {
-                path = n.path;
-                continue;
-            }
-            n.symbol = names.symbol(&n.symbol_parts());
-            path = groups.path(path, n.symbol);
-            if settled {
-                n.path = path;
-            }
-        }
-        path
-    }
-}
-
-impl Node {
-    fn symbol_parts(&self) -> Symbol {
-        let m = &self.movement;
-        Symbol {
-            site: m.site,
-            kind: m.kind,
-            pack: self.segments >= 2,
-            crosses: self.crosses,
-            source: m.source.buffer,
-            destination: m.destination.buffer,
-        }
-    }
-
-    fn instance(&self) -> OpInstance {
-        let m = &self.movement;
-        OpInstance {
-            context: self.context,
-            segments: self.segments,
-            who: m.who,
-            call: m.call,
-            pid: m.pid,
-            tid: m.tid,
-            time_ns: m.time_ns,
-            source: m.source.addr,
-            destination: m.destination.addr,
-            destination_buffer: m.destination.buffer,
-            len_bytes: m.len_bytes,
-        }
     }
 }
 
