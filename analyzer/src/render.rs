@@ -1,5 +1,6 @@
 //! Reports as plain text.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use crate::finding::*;
@@ -38,10 +39,23 @@ impl Style {
 
 /// The findings, and what they rest on.
 pub fn report(report: &Report, style: Style) -> String {
+    report_beyond(report, &HashSet::new(), style)
+}
+
+/// The same for a reader who has seen some findings in full: of these the sentence and the counts.
+pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> String {
     let mut out = String::new();
     for (number, f) in report.findings.iter().enumerate() {
         let _ = write!(out, "{}. ", number + 1);
-        out.push_str(&finding(f, style));
+        let text = finding(f, style);
+        if told.contains(&f.id) {
+            text.lines().take(2).for_each(|line| {
+                let _ = writeln!(out, "{line}");
+            });
+            let _ = writeln!(out, "   shown in full above; id {}", f.id);
+        } else {
+            out.push_str(&text);
+        }
         out.push('\n');
     }
     if report.findings.is_empty() {

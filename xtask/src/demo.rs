@@ -67,6 +67,7 @@ fn your_own_job() -> String {
 #[derive(Debug, Default)]
 struct Alert {
     came: bool,
+    complete: bool,
     while_running: bool,
     names_the_fault: bool,
 }
@@ -88,8 +89,9 @@ fn watch(job: &mut Job) -> Result<Alert> {
             alert.while_running = job.is_running()?;
         }
         alert.names_the_fault |= alert.came && line.contains(FAULT_FUNCTION) && line.contains(FAULT_FILE);
-        // The last line of a finding.
-        if alert.came && line.trim_start().starts_with("id ") {
+        // The last line of a finding. A second signal would end dmscope without its report.
+        if alert.came && !alert.complete && line.trim_start().starts_with("id ") {
+            alert.complete = true;
             interrupt(&child)?;
         }
     }

@@ -1,5 +1,6 @@
 //! Plain text, as it happens.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
 
@@ -15,12 +16,14 @@ pub struct TextSink<W: Write> {
     quiet: bool,
     statistics: bool,
     lost: u64,
+    /// Findings that were told in full as they were made.
+    told: HashSet<String>,
 }
 
 impl<W: Write> TextSink<W> {
     /// `quiet`: findings and the report alone; `statistics`: counts with the report.
     pub fn new(out: W, style: Style, quiet: bool, statistics: bool) -> Self {
-        Self { out, style, quiet, statistics, lost: 0 }
+        Self { out, style, quiet, statistics, lost: 0, told: HashSet::new() }
     }
 
     /// Writes text as it is.
@@ -78,7 +81,8 @@ impl<W: Write> Sink for TextSink<W> {
             // Notices wait for the report: they are many, and none is urgent.
             Alert::Raised(finding) if finding.severity == Severity::Warning => {
                 let text = render::finding(finding, self.style);
-                self.print(&text);
+                self.print(&format!("{text}\n"));
+                self.told.insert(finding.id.clone());
             }
             Alert::Raised(_) => {}
             Alert::Withdrawn { id, reason } => self.chatter(&format!("Withdrawn: {id}: {reason}.")),
@@ -94,7 +98,7 @@ impl<W: Write> Sink for TextSink<W> {
     }
 
     fn report(&mut self, report: &Report) {
-        let mut text = render::report(report, self.style);
+        let mut text = render::report_beyond(report, &self.told, self.style);
         if self.statistics {
             text.push('\n');
             text.push_str(&render::statistics(&report.statistics, self.style));
