@@ -8,6 +8,7 @@
 //! Everything that is not deterministic passes through [`feed::Feed`], so that the tape gives
 //! the same findings again.
 
+mod facts;
 mod feed;
 mod outcome;
 mod probes;
@@ -37,6 +38,7 @@ pub use feed::Tape;
 pub use outcome::Outcome;
 pub use probes::AttachSummary;
 
+use facts::PendingFacts;
 use feed::Feed;
 use probes::Probes;
 use watch::Watched;
@@ -144,6 +146,7 @@ struct Session<'s> {
     feed: Feed,
     probes: Probes,
     watched: Watched,
+    facts: PendingFacts,
     lost: HashMap<u32, SlotCounters>,
     last_look_ns: u64,
     last_tick_ns: u64,
@@ -176,6 +179,7 @@ impl<'s> Session<'s> {
             feed: Feed::new(settings.analysis, settings.tape),
             probes: Probes::new(settings.plan),
             watched: Watched::default(),
+            facts: PendingFacts::default(),
             lost: HashMap::new(),
             last_look_ns: now,
             last_tick_ns: now,
@@ -225,8 +229,9 @@ impl<'s> Session<'s> {
         for round in self.collector.finish() {
             self.round(round);
         }
-        let feed = &mut self.feed;
-        self.sequencer.finish(|input| feed.push(input));
+        let (feed, facts) = (&mut self.feed, &mut self.facts);
+        self.sequencer.finish(|input| facts.push_with(input, feed));
+        facts.push_until(u64::MAX, feed);
         let failed_probes = self.probes.failed();
         self.feed.push(Input::End(End { time_ns: monotonic_ns(), reason: reason.to_owned(), failed_probes }));
         self.feed.tell_alerts(self.sink);
@@ -252,11 +257,11 @@ impl<'s> Session<'s> {
         // A process that is gone already has nothing more to say.
         let Ok(mut facts) = host::process_facts(pid, monotonic_ns()) else { return };
         self.watched.note(&facts, is_rank);
-        if !is_rank {
+        if !is_rank && self.watched.has_inherited_rank(pid) {
             // A script, say, that inherited a rank's environment.
             facts.rank = None;
         }
-        self.feed.push(Input::Process(Box::new(facts)));
+        self.facts.add(facts);
     }
 
     /// What carries a rank's environment is a rank if it runs MPI.
@@ -280,8 +285,9 @@ impl<'s> Session<'s> {
             }
         }
         self.lives(&round);
-        let feed = &mut self.feed;
-        self.sequencer.advance(round.begin_ns, |input| feed.push(input));
+        let (feed, facts) = (&mut self.feed, &mut self.facts);
+        self.sequencer.advance(round.begin_ns, |input| facts.push_with(input, feed));
+        facts.push_until(self.sequencer.horizon_ns(), feed);
         self.last_look_ns = round.end_ns;
         self.tick(round.begin_ns);
     }

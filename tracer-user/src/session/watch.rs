@@ -15,6 +15,8 @@ struct Process {
     slot: u32,
     /// What its environment says; its children inherit that, whatever they are.
     rank: Option<u32>,
+    /// It has that from a parent that has it too: a rank's child, or what a rank's script runs.
+    inherited: bool,
     /// It is an MPI process of the job.
     is_rank: bool,
 }
@@ -90,6 +92,11 @@ impl Watched {
         }
     }
 
+    /// Whether its environment speaks of another process.
+    pub(super) fn has_inherited_rank(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.inherited)
+    }
+
     /// Whether it may turn out to be a rank when it loads an MPI library.
     pub(super) fn may_become_rank(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(|p| p.rank.is_some() && !p.is_rank)
@@ -98,7 +105,11 @@ impl Watched {
     /// A child is watched from its birth; it shares its parent's ring.
     pub(super) fn inherit(&mut self, parent: u32, child: u32) {
         if let Some(process) = self.processes.get(&parent).copied() {
-            self.processes.entry(child).or_insert(Process { is_rank: false, ..process });
+            self.processes.entry(child).or_insert(Process {
+                inherited: process.rank.is_some(),
+                is_rank: false,
+                ..process
+            });
         }
     }
 
