@@ -4,7 +4,7 @@ use analyzer::input::Input;
 use analyzer::tape::{Cause, Reader, TapeError, VERSION, Weight, symbols};
 use proptest::prelude::*;
 
-use crate::session::small_session;
+use crate::session::{copy, small_session};
 use crate::{frame_ends, read, tape_of, without_losses};
 
 proptest! {
@@ -105,6 +105,34 @@ fn missing_records_reach_the_pipeline_as_losses_of_the_processes_seen() {
     // The next frame has symbols only: its time is that of the last input before it.
     assert_eq!((losses[0].from_ns, losses[0].to_ns), (2_200, 3_040));
     assert_eq!(losses[0].movements + losses[1].movements, 6);
+}
+
+#[test]
+fn processes_known_from_their_records_alone_are_told_of_losses() {
+    let groups = [vec![copy(100, 21, 0), copy(110, 22, 0)], vec![copy(200, 21, 0)], vec![copy(300, 21, 0)]];
+    let mut tape = tape_of(&groups);
+    tape[frame_ends(&groups)[0] + 70] ^= 1;
+    let pids: Vec<_> = read(&tape).inputs.iter().filter_map(loss_pid).collect();
+    assert_eq!(pids, [21, 22]);
+}
+
+fn loss_pid(input: &Input) -> Option<u32> {
+    if let Input::Loss(loss) = input { Some(loss.pid) } else { None }
+}
+
+#[test]
+fn a_frame_behind_much_junk_is_found_wherever_it_begins() {
+    // Reads have fixed sizes: the frame's magic must be seen also where it is split between two.
+    const READ_BYTES: usize = 256 << 10;
+    let groups = small_session();
+    let tape = tape_of(&groups);
+    let at = frame_ends(&groups)[0];
+    for junk in READ_BYTES - at - 80..READ_BYTES - at + 8 {
+        let bytes = [&tape[..at], &vec![0xaa; junk], &tape[at..]].concat();
+        let read = read(&bytes);
+        assert_eq!(read.inputs, groups.concat(), "{junk} bytes of junk");
+        assert_eq!(read.damages[0].skipped_bytes, junk as u64);
+    }
 }
 
 #[test]
