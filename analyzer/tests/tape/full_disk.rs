@@ -121,6 +121,37 @@ fn records_given_up_on_a_full_disk_are_losses_for_the_pipeline() {
 }
 
 #[test]
+fn what_could_not_be_taken_back_at_first_is_taken_back_later() {
+    fn cut_back_with_room(disk: &mut Disk, len_bytes: u64) -> io::Result<()> {
+        if disk.size != usize::MAX {
+            return Err(io::ErrorKind::Other.into());
+        }
+        cut_back(disk, len_bytes)
+    }
+    let groups = small_session();
+    let whole = tape_of(&groups);
+    for size in 0..whole.len() {
+        let writer = Writer::with_cut_back(Disk { bytes: Vec::new(), size }, cut_back_with_room);
+        let (bytes, ..) = write_to_full_disk(&groups, writer, groups.len() - 1);
+        assert!(bytes == whole, "full at {size}");
+    }
+}
+
+#[test]
+fn facts_are_kept_when_records_are_given_up() {
+    let groups = small_session();
+    let records_only = [&groups[1], &groups[2], &groups[4], &groups[6]].map(Clone::clone);
+    let full = [records_only.as_slice(), &[groups[0].clone()]].concat();
+    let disk = Disk { bytes: Vec::new(), size: 16 };
+    let facts_bytes = tape_of(&groups[..1]).len();
+    let writer = Writer::with_cut_back(disk, cut_back).backlog_limit_bytes(facts_bytes);
+    let (bytes, dropped, _) = write_to_full_disk(&[full, vec![groups[7].clone()]].concat(), writer, 5);
+    assert!(dropped > 0, "the backlog was never full: the test tests nothing");
+    let read = read(&bytes);
+    assert!(groups[0].iter().all(|fact| read.inputs.contains(fact)));
+}
+
+#[test]
 fn memory_is_bounded_while_the_disk_is_full() {
     let disk = Disk { bytes: Vec::new(), size: 0 };
     let mut writer = Writer::with_cut_back(disk, cut_back).backlog_limit_bytes(10_000);
