@@ -1,38 +1,56 @@
 //! What was said already: each finding once, and taken back when it does not hold any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::{Alert, Finding, Severity, Verdict};
+
+/// A finding is taken back when it has been missing from so many evaluations in a row: one that
+/// is near a threshold must not come and go.
+const PATIENCE: u32 = 20;
+
+/// What was said of a finding.
+struct Raised {
+    severity: Severity,
+    missing: u32,
+}
 
 /// Alerts given and not yet given.
 #[derive(Default)]
 pub(crate) struct AlertBook {
-    raised: BTreeMap<String, Severity>,
+    raised: BTreeMap<String, Raised>,
     pending: Vec<Alert>,
 }
 
 impl AlertBook {
     /// Holds what was said against what holds now. What a loss may have caused raises nothing.
-    pub fn update(&mut self, findings: Vec<Finding>) {
-        let mut now = BTreeMap::new();
+    /// At the end there is nothing to wait for.
+    pub fn update(&mut self, findings: Vec<Finding>, at_end: bool) {
+        let mut holds = BTreeSet::new();
         for finding in findings {
-            let known = self.raised.get(&finding.id).copied();
+            let known = self.raised.get(&finding.id).map(|raised| raised.severity);
             if finding.verdict == Verdict::Inconclusive {
                 if known.is_some() {
                     self.withdraw(&finding.id, "records were lost: it may be a matter of what is missing");
                 }
                 continue;
             }
-            now.insert(finding.id.clone(), known.map_or(finding.severity, |k| k.max(finding.severity)));
+            let severity = known.map_or(finding.severity, |k| k.max(finding.severity));
+            self.raised.insert(finding.id.clone(), Raised { severity, missing: 0 });
+            holds.insert(finding.id.clone());
             if known.is_none_or(|severity| severity < finding.severity) {
                 self.pending.push(Alert::Raised(Box::new(finding)));
             }
         }
-        let gone: Vec<String> = self.raised.keys().filter(|id| !now.contains_key(*id)).cloned().collect();
+        let mut gone = Vec::new();
+        for (id, raised) in self.raised.iter_mut().filter(|(id, _)| !holds.contains(*id)) {
+            raised.missing += 1;
+            if at_end || raised.missing >= PATIENCE {
+                gone.push(id.clone());
+            }
+        }
         for id in gone {
             self.withdraw(&id, "the counts no longer support it");
         }
-        self.raised = now;
     }
 
     /// What was not taken yet.

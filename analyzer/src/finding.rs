@@ -287,6 +287,8 @@ pub struct ExampleView {
 /// One operation of an [`ExampleView`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExampleOp {
+    /// Where in code.
+    pub place: Place,
     /// CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// Who.

@@ -109,12 +109,13 @@ impl Memory {
         self.shared.iter().map(|&(start, end, space, _)| (space, end - start)).collect()
     }
 
-    /// Adds a mapping in place of what was there. Returns the shared bytes that went.
+    /// Adds a mapping in place of the mappings that were there; heap blocks stay. Returns the
+    /// shared bytes that went.
     pub fn map(&mut self, new: &NewRegion<'_>, names: &mut Names) -> Vec<(SpaceId, u64)> {
         if new.start >= new.end {
             return Vec::new();
         }
-        let gone = self.unmap(new.start, new.end);
+        let gone = self.remove_regions(new.start, new.end);
         if self.regions.len() >= MAX_REGIONS {
             self.refused += 1;
             return gone;
@@ -136,8 +137,14 @@ impl Memory {
         gone
     }
 
-    /// Removes mappings, whole or in part. Returns the shared bytes that went.
+    /// Removes mappings, whole or in part, and the heap blocks in them. Returns the shared bytes
+    /// that went.
     pub fn unmap(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
+        self.remove_blocks(start, end);
+        self.remove_regions(start, end)
+    }
+
+    fn remove_regions(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
         let mut gone = Vec::new();
         if start >= end {
             return gone;
@@ -164,7 +171,6 @@ impl Memory {
         if !gone.is_empty() {
             self.collect_shared();
         }
-        self.remove_blocks(start, end);
         gone
     }
 
@@ -228,7 +234,8 @@ impl Memory {
         inside.then(|| (region.file, region.offset_bytes.wrapping_add(addr - start)))
     }
 
-    fn remove_blocks(&mut self, start: u64, end: u64) {
+    /// Removes the heap blocks that reach into a range.
+    pub fn remove_blocks(&mut self, start: u64, end: u64) {
         if let Some((&s, block)) = self.blocks.range(..start).next_back()
             && block.end > start
         {

@@ -309,6 +309,11 @@ impl Names {
         ContextId(self.contexts.intern(&(site, kind, source)))
     }
 
+    /// Where operations of a context are.
+    pub fn context_site(&self, id: ContextId) -> SiteId {
+        self.contexts.get(id.0).0
+    }
+
     /// What of a symbol counts in a context.
     pub fn context_of(&mut self, id: SymbolId) -> ContextId {
         let s = *self.symbol_parts(id);

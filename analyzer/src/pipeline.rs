@@ -318,9 +318,9 @@ impl Pipeline {
             self.comparison = self.compare_ranks();
             self.compared = Some(compare);
         }
-        if chains_due || ranks_due {
+        if chains_due || ranks_due || at_end {
             let findings = report::findings(self, &self.evaluation, &self.comparison);
-            self.alerts.update(findings);
+            self.alerts.update(findings, at_end);
         }
     }
 

@@ -259,8 +259,9 @@ fn example_text(out: &mut String, example: &ExampleView, style: Style) {
     for op in example.before.iter().rev() {
         let _ = writeln!(
             out,
-            "     before  {} ({:#x} -> {:#x}, {} bytes, {}) unread",
+            "     before  {} {} ({:#x} -> {:#x}, {} bytes, {}): unread",
             who_text(&[op.who]),
+            place_text(&op.place),
             op.source,
             op.destination,
             op.len_bytes,
@@ -270,9 +271,10 @@ fn example_text(out: &mut String, example: &ExampleView, style: Style) {
     for (at, op) in example.ops.iter().enumerate() {
         let _ = writeln!(
             out,
-            "     step {}  {} ({:#x} -> {:#x}, {} bytes) process {} thread {} at {} ns",
+            "     step {}  {} {} ({:#x} -> {:#x}, {} bytes), process {} thread {} at {} ns",
             at + 1,
             who_text(&[op.who]),
+            place_text(&op.place),
             op.source,
             op.destination,
             op.len_bytes,

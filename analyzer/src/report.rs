@@ -157,6 +157,7 @@ impl Views<'_> {
 
     fn example_op(&self, op: &OpInstance) -> ExampleOp {
         ExampleOp {
+            place: self.place(self.p.state.names.context_site(op.context)),
             time_ns: op.time_ns,
             who: self.p.state.processes.who(op.who),
             pid: op.pid,

@@ -100,7 +100,11 @@ impl State {
             return;
         }
         let end = map.addr.saturating_add(map.len_bytes);
-        let private = self.processes.get(process).memory.private();
+        let memory = &mut self.processes.get_mut(process).memory;
+        let private = memory.private();
+        if map.addr < end {
+            memory.remove_blocks(map.addr, end);
+        }
         self.chains.remove_range(private, map.addr, end, &mut self.names, &mut self.groups);
         let space = match map.file {
             Some(file) if map.shared && file.inode != 0 => self.shared_space(file),

@@ -108,7 +108,10 @@ impl Finding {
                 let context = chain.context.missing_before.iter_mut().chain(&mut chain.context.missing_after);
                 others.chain(context).for_each(|op| op.each_place(f));
                 let examples = chain.examples.iter_mut().flat_map(|e| e.ops.iter_mut().chain(&mut e.before));
-                examples.filter_map(|op| op.destination_buffer.allocated.as_mut()).for_each(f);
+                for op in examples {
+                    f(&mut op.place);
+                    op.destination_buffer.allocated.iter_mut().for_each(&mut *f);
+                }
             }
         }
     }

@@ -209,7 +209,9 @@ fn look_after(last: &OpView, lost: &OpView) -> Vec<String> {
 /// Where the lost copy went and where the odd chain read instead, of an example.
 fn addresses_apart(chain: &OddChain) -> Option<(u64, u64)> {
     let example = chain.examples.iter().find(|e| e.context_match)?;
-    let (first, written) = (example.ops.first()?, example.before.first()?);
+    let lost = chain.context.missing_before.as_ref()?;
+    let first = example.ops.first()?;
+    let written = example.before.iter().find(|op| op.place.offset_bytes == lost.place.offset_bytes)?;
     (first.pid == written.pid).then_some((written.destination, first.source))
 }
 

@@ -286,3 +286,20 @@ fn names_of_places_come_last_and_change_the_words_only() {
     let text = analyzer::render::report(&report, analyzer::render::Style::default());
     assert!(text.contains("576 bytes below") && !text.contains("libmpi.so+"), "{text}");
 }
+
+#[test]
+fn facts_that_are_told_again_leave_heap_blocks_known() {
+    let mut inputs = figure_two(3);
+    // In the middle of the run: what the ranks map is read again, with nothing new in it.
+    let middle = inputs.len() / 2;
+    let time_ns = inputs[..middle]
+        .iter()
+        .rev()
+        .find_map(|input| if let Input::Record(record) = input { Some(record.time_ns()) } else { None })
+        .expect("there are records");
+    for rank in 0..2 {
+        inputs.insert(middle, Input::Process(Box::new(common::facts(rank, 2, time_ns))));
+    }
+    let told_again = run(&inputs);
+    assert_eq!(told_again.statistics.groups, run(&figure_two(3)).statistics.groups);
+}

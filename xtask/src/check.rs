@@ -20,7 +20,16 @@ pub fn run() -> Result<()> {
     dependency_rule()?;
     project_files::check()?;
     run_command(cargo().args(["fmt", "--all", "--check"]))?;
-    run_command(cargo().args(["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    run_command(cargo().args([
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))
 }
 
 fn dependency_rule() -> Result<()> {

@@ -10,8 +10,8 @@ use analyzer::wire::FileId;
 use anyhow::{Context, Result};
 
 use super::feed::Feed;
-use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
+use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::kernel::{Scope, Tracer};
 use crate::plan::attach::AttachMode;
 use crate::plan::{PlanOptions, plan};

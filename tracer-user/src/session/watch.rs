@@ -160,7 +160,13 @@ impl Watched {
 
     /// Ranks that are alive.
     pub(super) fn ranks(&self) -> Vec<u32> {
-        self.processes.values().filter(|p| p.is_rank).filter_map(|p| p.rank).collect::<BTreeSet<u32>>().into_iter().collect()
+        self.processes
+            .values()
+            .filter(|p| p.is_rank)
+            .filter_map(|p| p.rank)
+            .collect::<BTreeSet<u32>>()
+            .into_iter()
+            .collect()
     }
 
     /// Whether anything is alive that is a rank or may become one (by exec, say).
