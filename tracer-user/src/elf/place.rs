@@ -242,6 +242,13 @@ mod tests {
     }
 
     #[test]
+    fn a_push_that_is_not_emulated_is_counted_too() {
+        // push $1; je
+        let found = at(&[0x6a, 0x01, 0x74, 0x00], 6, false).unwrap();
+        assert_eq!((found.vaddr, found.stack_bytes), (ENTRY + 2, 8));
+    }
+
+    #[test]
     fn a_return_probe_needs_the_return_address_on_top() {
         assert_eq!(at(&FRAME_FIRST, 1, true), Err(NoPlace::StackChanged));
     }

@@ -1,12 +1,14 @@
 //! MPI jobs of this machine: ranks that one launcher started.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
 
-use globset::Glob;
+use globset::GlobSet;
 use serde::Serialize;
 
 use super::cpus;
 use super::processes::{MpiLibrary, ProcessView, RankProcess, mpi_library};
+use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
 
 /// Ranks of one job on this machine.
@@ -75,7 +77,8 @@ pub struct Candidate {
 
 /// A name of a program that starts ranks.
 pub fn is_launcher(name: &str) -> bool {
-    LAUNCHERS.iter().any(|p| Glob::new(p).is_ok_and(|glob| glob.compile_matcher().is_match(name)))
+    static NAMES: LazyLock<GlobSet> = LazyLock::new(|| compiled(LAUNCHERS));
+    NAMES.is_match(name)
 }
 
 /// Groups processes to jobs, by launcher: (launcher's or lone rank's pid, ranks).

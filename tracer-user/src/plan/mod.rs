@@ -20,7 +20,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf::{self, ElfFacts};
 pub use role::Role;
-pub(crate) use role::{file_name, is_communication_library};
+pub(crate) use role::{compiled, file_name, is_communication_library};
 
 /// A program or library, as it is mapped or would be.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,9 @@
 //! What a file is to the job, and so what of it is watched.
 
 use std::fmt;
+use std::sync::LazyLock;
 
-use globset::{Glob, GlobSet};
+use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::FileImage;
 use super::tables::{COMMUNICATION_LIBRARIES, INTERPRETERS, NEVER};
@@ -68,13 +69,24 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
-    Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name))
+/// The patterns of a table, compiled once: a plan asks them of a hundred files.
+pub(crate) fn compiled<'p>(patterns: impl IntoIterator<Item = &'p str>) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    // A test makes sure that every pattern of the tables is one.
+    for glob in patterns.into_iter().filter_map(|p| Glob::new(p).ok()) {
+        set.add(glob);
+    }
+    set.build().unwrap_or_default()
 }
+
+static COMMUNICATION: LazyLock<GlobSet> =
+    LazyLock::new(|| compiled(COMMUNICATION_LIBRARIES.map(|(pattern, _)| pattern)));
+static SILENT: LazyLock<GlobSet> = LazyLock::new(|| compiled(NEVER));
+static INTERPRETING: LazyLock<GlobSet> = LazyLock::new(|| compiled(INTERPRETERS));
 
 /// Whether a file of that name is known to carry messages.
 pub(crate) fn is_communication_library(name: &str) -> bool {
-    COMMUNICATION_LIBRARIES.iter().any(|(pattern, _)| matches(pattern, name))
+    COMMUNICATION.is_match(name)
 }
 
 pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) -> Role {
@@ -86,13 +98,14 @@ pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) ->
         return Role::Mpi { program: image.is_program };
     }
     if image.is_program {
-        let interprets = INTERPRETERS.iter().any(|p| matches(p, name)) && !calls_mpi(elf);
+        let interprets = INTERPRETING.is_match(name) && !calls_mpi(elf);
         return if interprets { Role::Interpreter } else { Role::Program };
     }
-    if NEVER.iter().any(|p| matches(p, name)) {
+    if SILENT.is_match(name) {
         return Role::Other;
     }
-    if let Some((_, what)) = COMMUNICATION_LIBRARIES.iter().find(|(p, _)| matches(p, name)) {
+    if let Some((_, what)) = COMMUNICATION.matches(name).first().and_then(|n| COMMUNICATION_LIBRARIES.get(*n))
+    {
         return Role::Communication(what);
     }
     if calls_mpi(elf) { Role::CallsMpi } else { Role::Other }
@@ -115,4 +128,38 @@ fn is_c_entry(name: &str) -> bool {
 /// Fortran compilers write MPI_SEND as `mpi_send_`, with one underscore or two.
 fn is_fortran_entry(name: &str) -> bool {
     name.starts_with("mpi_") && name.ends_with('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{LAUNCHERS, POLLING_CALLS};
+    use super::*;
+
+    #[test]
+    fn every_pattern_of_the_tables_is_one() {
+        let behind = POLLING_CALLS.iter().flat_map(|c| c.behind.iter().map(|(pattern, _)| *pattern));
+        let all =
+            COMMUNICATION_LIBRARIES.iter().map(|(p, _)| *p).chain(NEVER).chain(INTERPRETERS).chain(LAUNCHERS);
+        for pattern in all.chain(behind) {
+            assert!(Glob::new(pattern).is_ok(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn files_of_both_libraries_are_known_and_others_are_not() {
+        for name in
+            ["mca_btl_vader.so", "libopen-pal.so.40.30.2", "libucp.so.0", "libuct_ib.so.0", "libmpich.so.12"]
+        {
+            assert!(is_communication_library(name), "{name}");
+        }
+        for name in ["libc.so.6", "libopen-rte.so.40", "mca_ess_env.so", "libz.so.1", "libmpi.txt"] {
+            assert!(!is_communication_library(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_deleted_file_is_the_name_it_had() {
+        assert_eq!(file_name("/opt/lib/libx.so (deleted)"), "libx.so");
+        assert_eq!(file_name("plain"), "plain");
+    }
 }
