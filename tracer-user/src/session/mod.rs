@@ -11,6 +11,7 @@
 mod facts;
 mod feed;
 mod outcome;
+mod planner;
 mod probes;
 mod watch;
 
@@ -40,6 +41,7 @@ pub use probes::AttachSummary;
 
 use facts::PendingFacts;
 use feed::Feed;
+use planner::{Planner, PlannerThread};
 use probes::Probes;
 use watch::Watched;
 
@@ -73,15 +75,17 @@ pub struct Settings {
 /// The environment does not allow it; the job is gone. What happens later is no error.
 pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
+    let mut planner = Planner::new(settings.plan.clone());
     let (mut session, limits) = Session::prepare(settings, &job.cpus(), sink)?;
     session.feed.push(Input::Start(Box::new(start(&job.command, false))));
     for rank in &job.ranks {
         session.watch_rank(rank.pid);
     }
-    session.probes.attach_processes(&mut session.tracer, &mut session.feed, &session.watched.pids())?;
-    session.watched.renew_own_code(&session.tracer, &session.probes);
+    let planned = planner.processes(&session.watched.pids())?;
+    session.probes.apply(planned, &mut session.tracer, &mut session.feed);
+    session.watched.renew_own_code(session.watched.pids(), &session.tracer, &session.probes);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
-    session.follow(limits, None)
+    session.follow(limits, planner, None)
 }
 
 /// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
@@ -109,15 +113,17 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
 /// The environment does not allow it, or the command cannot be run.
 pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
+    let mut planner = Planner::new(settings.plan.clone());
     let (mut session, limits) =
         Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
     session.feed.push(Input::Start(Box::new(start(&command.join(" "), true))));
-    session.probes.attach_before_start(&mut session.tracer, &mut session.feed, command)?;
+    let planned = planner.command(command)?;
+    session.probes.apply(planned, &mut session.tracer, &mut session.feed);
     let waiting = launch::launch(command).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
     session.sink.attached(&session.probes.summary(begin.elapsed()));
-    session.follow(limits, Some(child))
+    session.follow(limits, planner, Some(child))
 }
 
 fn start(job: &str, launched: bool) -> Start {
@@ -145,6 +151,7 @@ struct Session<'s> {
     sequencer: Sequencer,
     feed: Feed,
     probes: Probes,
+    spare_cpus: Vec<u32>,
     watched: Watched,
     facts: PendingFacts,
     lost: HashMap<u32, SlotCounters>,
@@ -177,7 +184,8 @@ impl<'s> Session<'s> {
             collector,
             sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
             feed: Feed::new(settings.analysis, settings.tape),
-            probes: Probes::new(settings.plan),
+            probes: Probes::default(),
+            spare_cpus: spare,
             watched: Watched::default(),
             facts: PendingFacts::default(),
             lost: HashMap::new(),
@@ -190,12 +198,18 @@ impl<'s> Session<'s> {
         Ok((session, limits))
     }
 
-    fn follow(mut self, limits: Limits, mut child: Option<Child>) -> Result<Outcome> {
+    fn follow(mut self, limits: Limits, planner: Planner, mut child: Option<Child>) -> Result<Outcome> {
+        let planner = PlannerThread::start(planner, self.spare_cpus.clone())
+            .context("cannot start the planning thread")?;
         let (mut status_due, mut tape_due) = (Instant::now(), Instant::now() + TAPE_PERIOD);
         let reason = loop {
             if let Some(round) = self.collector.next(PATIENCE) {
-                self.round(round);
+                let loaded = self.round(round);
+                if !loaded.is_empty() {
+                    planner.look_at(loaded);
+                }
             }
+            self.attach_more(&planner);
             let now = Instant::now();
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
@@ -275,7 +289,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn round(&mut self, round: Round) {
+    /// Takes what was found in the rings; gives the ranks that have loaded something.
+    fn round(&mut self, round: Round) -> Vec<u32> {
         self.status.unreadable += round.unreadable;
         self.losses(&round);
         for (slot, records) in &round.records {
@@ -284,12 +299,13 @@ impl<'s> Session<'s> {
                 self.sequencer.push(*slot as u16, *record);
             }
         }
-        self.lives(&round);
+        let loaded = self.lives(&round);
         let (feed, facts) = (&mut self.feed, &mut self.facts);
         self.sequencer.advance(round.begin_ns, |input| facts.push_with(input, feed));
         facts.push_until(self.sequencer.horizon_ns(), feed);
         self.last_look_ns = round.end_ns;
         self.tick(round.begin_ns);
+        loaded
     }
 
     fn tick(&mut self, now_ns: u64) {
@@ -319,26 +335,26 @@ impl<'s> Session<'s> {
 
     /// Processes that began or ended, and code that was loaded, need an answer at once; so
     /// they are looked at as they come.
-    fn lives(&mut self, round: &Round) {
+    fn lives(&mut self, round: &Round) -> Vec<u32> {
         let mut loaded = BTreeSet::new();
         for record in round.records.iter().flat_map(|(_, records)| records) {
             self.life(record, &mut loaded);
-        }
-        if loaded.is_empty() {
-            return;
         }
         for pid in &loaded {
             if self.watched.may_become_rank(*pid) {
                 self.promote(*pid);
             }
         }
-        let loaded: Vec<u32> = loaded.into_iter().filter(|pid| self.watched.is_rank(*pid)).collect();
-        if loaded.is_empty() {
-            return;
+        loaded.retain(|pid| self.watched.is_rank(*pid));
+        self.watched.renew_own_code(loaded.iter().copied(), &self.tracer, &self.probes);
+        loaded.into_iter().collect()
+    }
+
+    fn attach_more(&mut self, planner: &PlannerThread) {
+        for planned in planner.ready() {
+            self.probes.apply(planned, &mut self.tracer, &mut self.feed);
+            self.watched.renew_own_code(self.watched.pids(), &self.tracer, &self.probes);
         }
-        // What cannot be probed is listed in the plan as left out.
-        let _ = self.probes.attach_processes(&mut self.tracer, &mut self.feed, &loaded);
-        self.watched.renew_own_code(&self.tracer, &self.probes);
     }
 
     fn life(&mut self, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {

@@ -1,20 +1,18 @@
-//! Facts → plan → attach, at the start and whenever code is loaded later.
+//! Applies plans, and remembers what is in place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use analyzer::input::Input;
-use analyzer::plan::{Plan, PlannedFile, Probe};
+use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
-use anyhow::{Context, Result};
 
 use super::feed::Feed;
-use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
-use crate::host::launched::{LibraryPaths, gather_program, program_of};
+use super::planner::Planned;
+use crate::host::gather::AttachPoint;
 use crate::kernel::{Scope, Tracer};
 use crate::plan::attach::AttachMode;
-use crate::plan::{PlanOptions, plan};
 
 /// What people hear when the probes are in place.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -32,11 +30,8 @@ pub struct AttachSummary {
 }
 
 /// See the [module](self).
+#[derive(Default)]
 pub(super) struct Probes {
-    options: PlanOptions,
-    next_id: u32,
-    known: BTreeSet<FileId>,
-    named: BTreeSet<FileId>,
     own: BTreeSet<FileId>,
     files: usize,
     attached: usize,
@@ -45,93 +40,23 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    pub(super) fn new(options: PlanOptions) -> Self {
-        Self {
-            options,
-            next_id: 1,
-            known: BTreeSet::new(),
-            named: BTreeSet::new(),
-            own: BTreeSet::new(),
-            files: 0,
-            attached: 0,
-            failed: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-
-    /// Plans and attaches what these processes map and was not seen before.
-    pub(super) fn attach_processes(
-        &mut self,
-        tracer: &mut Tracer,
-        feed: &mut Feed,
-        pids: &[u32],
-    ) -> Result<()> {
-        let gathered = gather_processes(pids, &self.known)?;
-        self.name_shared_files(feed, pids);
-        self.apply(tracer, feed, gathered)
-    }
-
-    /// Plans and attaches what a command will map, as far as files tell; the rest follows when
-    /// it is mapped.
-    pub(super) fn attach_before_start(
-        &mut self,
-        tracer: &mut Tracer,
-        feed: &mut Feed,
-        command: &[String],
-    ) -> Result<()> {
-        let search: Vec<PathBuf> =
-            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-        let Some(program) = program_of(command, &search) else {
-            self.notes.push("the program that the ranks will run is not known: its start is not seen".into());
-            return Ok(());
-        };
-        let gathered = gather_program(&program, &LibraryPaths::of_this_machine())
-            .with_context(|| format!("cannot read {}", program.display()))?;
-        self.apply(tracer, feed, gathered)
-    }
-
-    fn apply(&mut self, tracer: &mut Tracer, feed: &mut Feed, gathered: Gathered) -> Result<()> {
-        self.notes.extend(gathered.notes.iter().cloned());
-        self.known.extend(gathered.attach.keys());
-        let plan =
-            plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
-        if plan.files.is_empty() {
-            return Ok(());
-        }
-        self.next_id += plan.probes.len() as u32;
+    /// Puts the probes of a plan in place.
+    pub(super) fn apply(&mut self, planned: Planned, tracer: &mut Tracer, feed: &mut Feed) {
+        let Planned { plan, attach, notes } = planned;
+        self.notes.extend(notes);
         self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
-        self.named.extend(plan.files.iter().map(|f| f.id));
+        self.files += files_with_probes(&plan);
         let paths: HashMap<FileId, PathBuf> =
-            gathered.attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();
+            attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();
         feed.know_files(paths.clone());
         // Before the first record that names one of its probes.
         feed.push(Input::Plan(Box::new(plan.clone())));
-        let attached = tracer.attach(&plan, &paths, &|file| scopes(&gathered.attach, file));
+        let attached = tracer.attach(&plan, &paths, &|file| scopes(&attach, file));
         self.attached += attached.probes;
-        self.files += files_with_probes(&plan);
         self.failed.extend(attached.failed.into_iter().map(|(mut probe, why)| {
             probe.reason = why;
             probe
         }));
-        Ok(())
-    }
-
-    /// Shared segments are known by name on all ranks; the kernel part knows only numbers.
-    fn name_shared_files(&mut self, feed: &mut Feed, pids: &[u32]) {
-        let mut names = BTreeMap::new();
-        for pid in pids {
-            for mapping in read_maps(*pid).unwrap_or_default() {
-                if mapping.file.inode != 0 && !mapping.name.is_empty() && self.named.insert(mapping.file) {
-                    names.insert(mapping.file, mapping.name);
-                }
-            }
-        }
-        if names.is_empty() {
-            return;
-        }
-        let files =
-            names.into_iter().map(|(id, path)| PlannedFile { id, path, ..PlannedFile::default() }).collect();
-        feed.push(Input::Plan(Box::new(Plan { files, ..Plan::default() })));
     }
 
     /// Whether a file is the program or a messaging library.

@@ -131,8 +131,14 @@ impl Watched {
     }
 
     /// Tells the kernel part where the code of each rank is whose allocations are its own.
-    pub(super) fn renew_own_code(&mut self, tracer: &Tracer, probes: &Probes) {
-        for (&pid, process) in self.processes.iter().filter(|(_, p)| p.is_rank) {
+    pub(super) fn renew_own_code(
+        &mut self,
+        pids: impl IntoIterator<Item = u32>,
+        tracer: &Tracer,
+        probes: &Probes,
+    ) {
+        for pid in pids {
+            let Some(process) = self.processes.get(&pid).filter(|p| p.is_rank) else { continue };
             let Ok(mappings) = read_maps(pid) else { continue };
             let own: Vec<(u64, u64)> = mappings
                 .iter()

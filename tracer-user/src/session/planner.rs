@@ -1,0 +1,125 @@
+//! Facts → plan, for what is known at the start and for what is loaded later.
+//!
+//! Looking at a new library takes tenths of a second; so after the start a thread does it, and
+//! the session goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use analyzer::plan::{Plan, PlannedFile};
+use analyzer::wire::FileId;
+use anyhow::{Context, Result};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
+use crate::host::launched::{LibraryPaths, gather_program, program_of};
+use crate::plan::{PlanOptions, plan};
+
+/// A plan, and what it takes to apply it.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    /// Probes, and names of files.
+    pub plan: Plan,
+    /// Where the files are, and who maps them.
+    pub attach: BTreeMap<FileId, AttachPoint>,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// Remembers what was planned already.
+pub(super) struct Planner {
+    options: PlanOptions,
+    next_id: u32,
+    known: BTreeSet<FileId>,
+    named: BTreeSet<FileId>,
+}
+
+impl Planner {
+    pub(super) fn new(options: PlanOptions) -> Self {
+        Self { options, next_id: 1, known: BTreeSet::new(), named: BTreeSet::new() }
+    }
+
+    /// What these processes map and was not seen before.
+    pub(super) fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
+        let gathered = gather_processes(pids, &self.known)?;
+        let mut planned = self.plan(gathered)?;
+        planned.plan.files.extend(self.shared_files(pids));
+        Ok(planned)
+    }
+
+    /// What a command will map, as far as files tell; the rest follows when it is mapped.
+    pub(super) fn command(&mut self, command: &[String]) -> Result<Planned> {
+        let search: Vec<PathBuf> =
+            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+        let Some(program) = program_of(command, &search) else {
+            let note = "the program that the ranks will run is not known: its start is not seen".into();
+            return Ok(Planned { notes: vec![note], ..Planned::default() });
+        };
+        let gathered = gather_program(&program, &LibraryPaths::of_this_machine())
+            .with_context(|| format!("cannot read {}", program.display()))?;
+        self.plan(gathered)
+    }
+
+    fn plan(&mut self, gathered: Gathered) -> Result<Planned> {
+        self.known.extend(gathered.attach.keys());
+        let plan = plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
+        self.next_id += plan.probes.len() as u32;
+        self.named.extend(plan.files.iter().map(|f| f.id));
+        Ok(Planned { plan, attach: gathered.attach, notes: gathered.notes })
+    }
+
+    /// Shared segments are known by name on all ranks; the kernel part knows only numbers.
+    fn shared_files(&mut self, pids: &[u32]) -> Vec<PlannedFile> {
+        let mut files = Vec::new();
+        for pid in pids {
+            for mapping in read_maps(*pid).unwrap_or_default() {
+                if mapping.file.inode != 0 && !mapping.name.is_empty() && self.named.insert(mapping.file) {
+                    files.push(PlannedFile {
+                        id: mapping.file,
+                        path: mapping.name,
+                        ..PlannedFile::default()
+                    });
+                }
+            }
+        }
+        files
+    }
+}
+
+/// A planner in a thread of its own. It ends with this.
+pub(super) struct PlannerThread {
+    requests: Sender<Vec<u32>>,
+    results: Receiver<Planned>,
+}
+
+impl PlannerThread {
+    pub(super) fn start(mut planner: Planner, cpus: Vec<u32>) -> std::io::Result<Self> {
+        let (requests, request_receiver) = unbounded::<Vec<u32>>();
+        let (result_sender, results) = unbounded();
+        std::thread::Builder::new().name("dms-plan".into()).spawn(move || {
+            crate::cpus::stay_on(&cpus);
+            while let Ok(mut pids) = request_receiver.recv() {
+                pids.extend(request_receiver.try_iter().flatten());
+                pids.sort_unstable();
+                pids.dedup();
+                // A process that is gone needs no probes.
+                let Ok(planned) = planner.processes(&pids) else { continue };
+                if !planned.plan.files.is_empty() && result_sender.send(planned).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { requests, results })
+    }
+
+    /// These processes have loaded something.
+    pub(super) fn look_at(&self, pids: Vec<u32>) {
+        // The thread ends only with self.
+        let _ = self.requests.send(pids);
+    }
+
+    /// Plans that are ready.
+    pub(super) fn ready(&self) -> Vec<Planned> {
+        self.results.try_iter().collect()
+    }
+}
