@@ -1,11 +1,12 @@
 //! CD-invariants: ranks that do the same work have the same mix of chains.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::finding::{Severity, Verdict};
-use crate::groups::{GroupId, Groups};
+use crate::groups::{Group, GroupId, Groups};
 use crate::options::Options;
-use crate::process::{Processes, Who, WhoId};
+use crate::process::{CallId, Processes, Who, WhoId};
+use crate::state::State;
 
 /// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
 const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -58,7 +59,8 @@ struct Table {
 }
 
 /// Compares the ranks over the whole run, then over its last parts until something shows.
-pub(crate) fn compare(groups: &Groups, processes: &Processes, options: &Options) -> Comparison {
+pub(crate) fn compare(state: &State, options: &Options) -> Comparison {
+    let (groups, processes) = (&state.groups, &state.processes);
     let used = groups.timeline.used();
     let mut comparison = Comparison::default();
     for part in PARTS {
@@ -72,7 +74,7 @@ pub(crate) fn compare(groups: &Groups, processes: &Processes, options: &Options)
             comparison.compared = table.members.iter().map(|m| m.who).collect();
             comparison.average = distances.average;
         }
-        comparison.outliers = outliers(groups, &table, &distances, options, (part, used - buckets));
+        comparison.outliers = outliers(state, &table, &distances, options, (part, used - buckets));
         if !comparison.outliers.is_empty() {
             break;
         }
@@ -159,18 +161,19 @@ fn manhattan(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn outliers(
-    groups: &Groups,
+    state: &State,
     table: &Table,
     distances: &Distances,
     options: &Options,
     (part, from): (usize, usize),
 ) -> Vec<Outlier> {
+    let groups = &state.groups;
     let far = |d: f64| d > options.outlier_factor * distances.average && d >= options.outlier_floor;
     let found = distances.nearest.iter().enumerate().filter(|(_, d)| far(d.0));
     let mut found: Vec<Outlier> = found
         .map(|(i, &(distance, neighbour))| {
             let top = top_column(&table.members[i].shares, &table.members[neighbour].shares);
-            let mut outlier = describe(groups, table, i, top);
+            let mut outlier = describe(state, table, i, top);
             outlier.distance = distance;
             outlier.average = distances.average;
             outlier.nearest = distances.k;
@@ -197,16 +200,35 @@ fn top_column(own: &[f64], other: &[f64]) -> usize {
     (0..own.len()).max_by(heavier).unwrap_or(0)
 }
 
-fn describe(groups: &Groups, table: &Table, row: usize, column: usize) -> Outlier {
+/// Whether two groups begin with the same work: at the same place, for the same call of the
+/// program. What becomes of the data later may differ (a repeated message is dropped, say). Where
+/// the call is not known, only a place in the program or its messaging library tells work apart.
+fn same_work(state: &State, a: GroupId, b: GroupId) -> bool {
+    let (a, b) = (state.groups.get(a), state.groups.get(b));
+    let site = |group: &Group| state.names.symbol_parts(group.symbols[0]).site;
+    let own = state.names.site_file(site(a)).is_some_and(|(file, _)| state.own_files.contains(&file));
+    let tells = |call| call != CallId::NONE || own;
+    let calls = |group: &Group, call| group.ops[0].calls.iter().any(|c| c.0 == call);
+    site(a) == site(b) && a.ops[0].calls.iter().any(|c| tells(c.0) && calls(b, c.0))
+}
+
+fn describe(state: &State, table: &Table, row: usize, column: usize) -> Outlier {
+    let groups = &state.groups;
     let member = &table.members[row];
     let group = table.groups[column];
     let peers: Vec<&Member> = table.members.iter().filter(|m| m.who != member.who).collect();
     let peers_share = peers.iter().map(|m| m.shares[column]).sum::<f64>() / peers.len() as f64;
-    let runs = |who: WhoId| groups.distributions().iter().any(|d| d.group == group && d.who == who);
+    let doing: FxHashSet<WhoId> = groups
+        .distributions()
+        .iter()
+        .filter(|d| d.group == group || same_work(state, d.group, group))
+        .map(|d| d.who)
+        .collect();
+    let runs = |who: WhoId| doing.contains(&who);
     let peers_running = peers.iter().filter(|m| runs(m.who)).count();
     let share = member.shares[column];
     // Work that the peers do too, in another measure, is suspect; work of its own is a role.
-    let same_work = share > 0.0 && peers_running * 2 > peers.len();
+    let shared_work = share > 0.0 && peers_running * 2 > peers.len();
     Outlier {
         who: member.who,
         distance: 0.0,
@@ -222,6 +244,6 @@ fn describe(groups: &Groups, table: &Table, row: usize, column: usize) -> Outlie
         peers: peers.iter().map(|m| m.who).collect(),
         peers_running,
         verdict: Verdict::Violated,
-        severity: if same_work { Severity::Warning } else { Severity::Notice },
+        severity: if shared_work { Severity::Warning } else { Severity::Notice },
     }
 }

@@ -49,6 +49,10 @@ pub struct Start {
     pub job: String,
     /// Whether the job was started under dmscope (true) or attached to (false).
     pub launched: bool,
+    /// Smaller heap blocks count only if the program or a messaging library asked for them. The
+    /// kernel part may have recorded more while it did not know yet whose code is where.
+    #[serde(default)]
+    pub alloc_min_bytes: u64,
 }
 
 /// What `/proc` says of one process.

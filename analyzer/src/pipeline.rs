@@ -157,6 +157,9 @@ impl Pipeline {
     fn plan(&mut self, plan: &Plan) {
         for file in &plan.files {
             self.state.names.file(file.id, &file.path, file.build_id.as_deref(), true);
+            if file.own {
+                self.state.own_files.insert(file.id);
+            }
         }
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.state.names);
@@ -283,7 +286,10 @@ impl Pipeline {
                 self.probes.call_counts(slot).calls += 1;
             }
             Body::Alloc { addr, size_bytes, old, caller } => {
-                state.allocate(process, addr, size_bytes, old, caller);
+                let counts = size_bytes >= self.start.alloc_min_bytes || state.is_own(process, caller);
+                if counts {
+                    state.allocate(process, addr, size_bytes, old, caller);
+                }
             }
             Body::Free { addr, .. } => state.free(process, addr),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
@@ -331,7 +337,7 @@ impl Pipeline {
     }
 
     fn compare_ranks(&self) -> Comparison {
-        distribution::compare(&self.state.groups, &self.state.processes, &self.options)
+        distribution::compare(&self.state, &self.options)
     }
 
     /// The smallest part of a run that is compared is a sixteenth: a quarter of that is fine enough.

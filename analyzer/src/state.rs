@@ -1,6 +1,6 @@
 //! What the job is made of: processes, their memory, shared segments; and how it changes.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::chains::{Chains, ThreadId};
 use crate::groups::Groups;
@@ -24,6 +24,8 @@ pub(crate) struct State {
     pub processes: Processes,
     pub chains: Chains,
     pub groups: Groups,
+    /// Programs and messaging libraries.
+    pub own_files: FxHashSet<FileId>,
     shared: FxHashMap<FileId, SpaceId>,
     shared_files: FxHashMap<SpaceId, SharedFile>,
 }
@@ -45,6 +47,7 @@ impl State {
             processes: Processes::new(),
             chains: Chains::new(options),
             groups: Groups::new(options),
+            own_files: FxHashSet::default(),
             shared: FxHashMap::default(),
             shared_files: FxHashMap::default(),
         }
@@ -244,6 +247,12 @@ impl State {
             p.sites.insert(return_address, site);
         }
         site
+    }
+
+    /// Whether code is the program's or a messaging library's.
+    pub fn is_own(&mut self, process: usize, return_address: u64) -> bool {
+        let site = self.site_of(process, return_address);
+        self.names.site_file(site).is_some_and(|(file, _)| self.own_files.contains(&file))
     }
 
     /// Whom a process means by a pid.

@@ -67,6 +67,7 @@ fn start() -> impl Strategy<Value = Input> {
     (text(), text(), text(), number(), number(), text(), any::<bool>()).prop_map(
         |(dmscope_version, host, kernel, time_ns, wall_clock_s, job, launched)| {
             Input::Start(Box::new(Start {
+                alloc_min_bytes: 4096,
                 dmscope_version,
                 host,
                 kernel,

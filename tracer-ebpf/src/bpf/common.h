@@ -10,6 +10,8 @@
 #define MAX_SLOTS 256
 /* Code ranges of a process whose allocations count as "its own". */
 #define MAX_OWN 8
+/* The user side has not told yet which code is the process's own: all of it may be. */
+#define OWNS_ALL 0xffffffff
 #define PAGE_SIZE 4096
 
 struct code_range {

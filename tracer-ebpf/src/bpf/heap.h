@@ -19,8 +19,10 @@ enum {
 
 static __always_inline bool is_own(struct target *t, __u64 address)
 {
-	int i;
+	__u32 i;
 
+	if (t->owns == OWNS_ALL)
+		return true;
 	for (i = 0; i < MAX_OWN; i++) {
 		if (i >= t->owns)
 			break;

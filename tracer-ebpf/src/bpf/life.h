@@ -40,8 +40,10 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 	__u32 tgid;
 	struct target *t = current_target(&tgid);
 
-	if (t)
-		life(t, DMS_EXEC, 0);
+	if (!t)
+		return 0;
+	t->owns = OWNS_ALL;
+	life(t, DMS_EXEC, 0);
 	return 0;
 }
 

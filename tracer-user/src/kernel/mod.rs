@@ -23,6 +23,7 @@ pub use rings::{Counters, Ring, SlotCounters};
 pub const MAX_SLOTS: u32 = 256;
 /// Code ranges of a process whose allocations are its own; as many fit.
 pub const MAX_OWN_RANGES: usize = 8;
+const OWNS_ALL: u32 = u32::MAX;
 
 /// How a file's probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,17 +102,18 @@ impl Tracer {
         rings::counters(&self.skel)
     }
 
-    /// Watches a process from now on: its records go to the ring of `slot`.
+    /// Watches a process from now on: its records go to the ring of `slot`. `own_code` is where the
+    /// code lies whose small heap blocks are recorded; `None`: not known yet, all are.
     ///
     /// # Errors
     /// The kernel's refusal (too many watched processes).
-    pub fn watch(&self, pid: u32, slot: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+    pub fn watch(&self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
         let mut own = [types::code_range::default(); MAX_OWN_RANGES];
-        let owns = own_code.len().min(MAX_OWN_RANGES);
-        for (range, &(start, end)) in own.iter_mut().zip(own_code) {
+        let owns = own_code.map_or(OWNS_ALL, |ranges| ranges.len().min(MAX_OWN_RANGES) as u32);
+        for (range, &(start, end)) in own.iter_mut().zip(own_code.unwrap_or_default()) {
             *range = types::code_range { start, end };
         }
-        let target = types::target { slot, owns: owns as u32, own };
+        let target = types::target { slot, owns, own };
         self.skel
             .maps
             .targets

@@ -10,6 +10,7 @@
 
 mod facts;
 mod feed;
+mod names;
 mod outcome;
 mod planner;
 mod probes;
@@ -41,6 +42,7 @@ pub use probes::AttachSummary;
 
 use facts::PendingFacts;
 use feed::Feed;
+use names::SharedNames;
 use planner::{Planner, PlannerThread};
 use probes::Probes;
 use watch::Watched;
@@ -76,14 +78,17 @@ pub struct Settings {
 pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
     let mut planner = Planner::new(settings.plan.clone());
+    let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (mut session, limits) = Session::prepare(settings, &job.cpus(), sink)?;
-    session.feed.push(Input::Start(Box::new(start(&job.command, false))));
+    session.feed.push(Input::Start(Box::new(start(&job.command, alloc_min_bytes, false))));
     for rank in &job.ranks {
         session.watch_rank(rank.pid);
     }
     let planned = planner.processes(&session.watched.pids())?;
     session.probes.apply(planned, &mut session.tracer, &mut session.feed);
-    session.watched.renew_own_code(session.watched.pids(), &session.tracer, &session.probes);
+    for pid in session.watched.pids() {
+        session.watched.tell_own_code(pid, &session.tracer, &session.probes);
+    }
     session.sink.attached(&session.probes.summary(begin.elapsed()));
     session.follow(limits, planner, None)
 }
@@ -114,9 +119,10 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
 pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin = Instant::now();
     let mut planner = Planner::new(settings.plan.clone());
+    let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (mut session, limits) =
         Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
-    session.feed.push(Input::Start(Box::new(start(&command.join(" "), true))));
+    session.feed.push(Input::Start(Box::new(start(&command.join(" "), alloc_min_bytes, true))));
     let planned = planner.command(command)?;
     session.probes.apply(planned, &mut session.tracer, &mut session.feed);
     let waiting = launch::launch(command).context("cannot make a process for the job")?;
@@ -126,7 +132,7 @@ pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Resul
     session.follow(limits, planner, Some(child))
 }
 
-fn start(job: &str, launched: bool) -> Start {
+fn start(job: &str, alloc_min_bytes: u64, launched: bool) -> Start {
     let system = rustix::system::uname();
     Start {
         dmscope_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -136,6 +142,7 @@ fn start(job: &str, launched: bool) -> Start {
         wall_clock_s: wall_clock_s(),
         job: job.to_owned(),
         launched,
+        alloc_min_bytes,
     }
 }
 
@@ -152,6 +159,7 @@ struct Session<'s> {
     feed: Feed,
     probes: Probes,
     spare_cpus: Vec<u32>,
+    names: SharedNames,
     watched: Watched,
     facts: PendingFacts,
     lost: HashMap<u32, SlotCounters>,
@@ -186,6 +194,7 @@ impl<'s> Session<'s> {
             feed: Feed::new(settings.analysis, settings.tape),
             probes: Probes::default(),
             spare_cpus: spare,
+            names: SharedNames::default(),
             watched: Watched::default(),
             facts: PendingFacts::default(),
             lost: HashMap::new(),
@@ -215,6 +224,7 @@ impl<'s> Session<'s> {
                 status_due = now + STATUS_PERIOD;
                 self.show_status();
                 self.watched.forget_the_dead();
+                self.watched.settle(&self.tracer, &self.probes);
             }
             if now >= tape_due {
                 tape_due = now + TAPE_PERIOD;
@@ -346,25 +356,33 @@ impl<'s> Session<'s> {
             }
         }
         loaded.retain(|pid| self.watched.is_rank(*pid));
-        self.watched.renew_own_code(loaded.iter().copied(), &self.tracer, &self.probes);
+        if !loaded.is_empty() {
+            self.watched.renew_own_code(&self.tracer, &self.probes);
+        }
         loaded.into_iter().collect()
     }
 
     fn attach_more(&mut self, planner: &PlannerThread) {
         for planned in planner.ready() {
             self.probes.apply(planned, &mut self.tracer, &mut self.feed);
-            self.watched.renew_own_code(self.watched.pids(), &self.tracer, &self.probes);
+            self.watched.renew_own_code(&self.tracer, &self.probes);
         }
     }
 
     fn life(&mut self, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
         let Ok(Record { header, body }) = Record::decode(raw) else { return };
         match body {
-            Body::Map { exec, shared, has_file, .. } if has_file && (exec || shared) => {
-                loaded.insert(header.pid);
+            Body::Map { file, exec, shared, has_file: true, .. } => {
+                if shared {
+                    self.names.learn(header.pid, file, &mut self.feed);
+                }
+                if exec {
+                    loaded.insert(header.pid);
+                }
             }
             Body::Fork { child } => self.watched.inherit(header.pid, child),
             Body::Exec => {
+                self.watched.began_anew(header.pid);
                 self.learn(header.pid, false);
                 loaded.insert(header.pid);
             }

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use analyzer::plan::{Plan, PlannedFile};
+use analyzer::plan::Plan;
 use analyzer::wire::FileId;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::host::gather::{AttachPoint, Gathered, gather_processes, read_maps};
+use crate::host::gather::{AttachPoint, Gathered, gather_processes};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::plan::{PlanOptions, plan};
 
@@ -31,20 +31,17 @@ pub(super) struct Planner {
     options: PlanOptions,
     next_id: u32,
     known: BTreeSet<FileId>,
-    named: BTreeSet<FileId>,
 }
 
 impl Planner {
     pub(super) fn new(options: PlanOptions) -> Self {
-        Self { options, next_id: 1, known: BTreeSet::new(), named: BTreeSet::new() }
+        Self { options, next_id: 1, known: BTreeSet::new() }
     }
 
     /// What these processes map and was not seen before.
     pub(super) fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
         let gathered = gather_processes(pids, &self.known)?;
-        let mut planned = self.plan(gathered)?;
-        planned.plan.files.extend(self.shared_files(pids));
-        Ok(planned)
+        self.plan(gathered)
     }
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
@@ -62,27 +59,10 @@ impl Planner {
 
     fn plan(&mut self, gathered: Gathered) -> Result<Planned> {
         self.known.extend(gathered.attach.keys());
-        let plan = plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
+        let plan =
+            plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
         self.next_id += plan.probes.len() as u32;
-        self.named.extend(plan.files.iter().map(|f| f.id));
         Ok(Planned { plan, attach: gathered.attach, notes: gathered.notes })
-    }
-
-    /// Shared segments are known by name on all ranks; the kernel part knows only numbers.
-    fn shared_files(&mut self, pids: &[u32]) -> Vec<PlannedFile> {
-        let mut files = Vec::new();
-        for pid in pids {
-            for mapping in read_maps(*pid).unwrap_or_default() {
-                if mapping.file.inode != 0 && !mapping.name.is_empty() && self.named.insert(mapping.file) {
-                    files.push(PlannedFile {
-                        id: mapping.file,
-                        path: mapping.name,
-                        ..PlannedFile::default()
-                    });
-                }
-            }
-        }
-        files
     }
 }
 

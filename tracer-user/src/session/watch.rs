@@ -32,6 +32,8 @@ pub(super) struct Watched {
     owners: BTreeMap<u32, u32>,
     /// Processes whose own code the kernel part knows.
     told: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// Processes that began (or began anew) before the last settling.
+    settling: BTreeSet<u32>,
     complained: bool,
 }
 
@@ -52,11 +54,11 @@ impl Watched {
             self.complain(sink, &format!("process {pid} shares a ring: only {MAX_SLOTS} can have their own"));
             return self.processes.contains_key(&pid);
         };
-        match tracer.watch(pid, slot, &[]) {
+        match tracer.watch(pid, slot, None) {
             Ok(()) => {
                 self.processes.insert(pid, Process { slot, ..known });
                 self.owners.insert(slot, pid);
-                self.told.remove(&pid);
+                self.began_anew(pid);
                 true
             }
             Err(error) => {
@@ -114,7 +116,7 @@ impl Watched {
     }
 
     pub(super) fn forget(&mut self, pid: u32) {
-        self.told.remove(&pid);
+        self.began_anew(pid);
         if let Some(gone) = self.processes.remove(&pid)
             && !self.processes.values().any(|p| p.slot == gone.slot)
         {
@@ -130,23 +132,39 @@ impl Watched {
         }
     }
 
-    /// Tells the kernel part where the code of each rank is whose allocations are its own.
-    pub(super) fn renew_own_code(
-        &mut self,
-        pids: impl IntoIterator<Item = u32>,
-        tracer: &Tracer,
-        probes: &Probes,
-    ) {
-        for pid in pids {
-            let Some(process) = self.processes.get(&pid).filter(|p| p.is_rank) else { continue };
-            let Ok(mappings) = read_maps(pid) else { continue };
-            let own: Vec<(u64, u64)> = mappings
-                .iter()
-                .filter(|m| m.exec && probes.is_own(m.file))
-                .map(|m| (m.start, m.end))
-                .collect();
-            if self.told.get(&pid) != Some(&own) && tracer.watch(pid, process.slot, &own).is_ok() {
-                self.told.insert(pid, own);
+    /// Another program runs in the process: what is its own is to be found out.
+    pub(super) fn began_anew(&mut self, pid: u32) {
+        self.told.remove(&pid);
+        self.settling.remove(&pid);
+    }
+
+    /// Tells the kernel part which code's small heap blocks to record. Until it is told, it records
+    /// all: so nothing is missing from the time in which libraries are still being loaded.
+    pub(super) fn tell_own_code(&mut self, pid: u32, tracer: &Tracer, probes: &Probes) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        let Ok(mappings) = read_maps(pid) else { return };
+        let own: Vec<(u64, u64)> = mappings
+            .iter()
+            .filter(|m| process.is_rank && m.exec && probes.is_own(m.file))
+            .map(|m| (m.start, m.end))
+            .collect();
+        if self.told.get(&pid) != Some(&own) && tracer.watch(pid, process.slot, Some(&own)).is_ok() {
+            self.told.insert(pid, own);
+        }
+    }
+
+    /// Tells it again for processes that have loaded something, if it was told before.
+    pub(super) fn renew_own_code(&mut self, tracer: &Tracer, probes: &Probes) {
+        for pid in self.told.keys().copied().collect::<Vec<_>>() {
+            self.tell_own_code(pid, tracer, probes);
+        }
+    }
+
+    /// Now and then: tells it for processes that began some time ago.
+    pub(super) fn settle(&mut self, tracer: &Tracer, probes: &Probes) {
+        for pid in self.pids() {
+            if !self.told.contains_key(&pid) && !self.settling.insert(pid) {
+                self.tell_own_code(pid, tracer, probes);
             }
         }
     }
