@@ -3,7 +3,7 @@
 use std::io;
 
 use analyzer::input::Input;
-use analyzer::tape::{Cause, WriteError, Writer};
+use analyzer::tape::{Cause, Item, Reader, WriteError, Writer};
 
 use crate::session::{copy, small_session};
 use crate::{frame_ends, read, tape_of, without_losses};
@@ -173,10 +173,15 @@ fn an_input_too_large_for_a_frame_is_refused_and_counted() {
     let Input::Start(start) = &mut groups[0][0] else { panic!("the first input is the start") };
     start.job = "x".repeat(40 << 20);
     let mut writer = Writer::new(Vec::new());
+    writer.push(&groups[0][1]).expect("memory takes everything");
     assert!(matches!(writer.push(&groups[0][0]), Err(WriteError::TooLarge { .. })));
-    writer.push(&groups[0][1]).expect("the others go on");
+    writer.push(&groups[0][2]).expect("the others go on");
     assert_eq!(writer.dropped_inputs(), 1);
-    let read = read(&writer.finish().expect("memory takes everything"));
-    assert_eq!(read.inputs, groups[0][1..2]);
-    assert_eq!(read.damages[0].missing.map(|missing| missing.inputs), Some(1));
+    let tape = writer.finish().expect("memory takes everything");
+    let items: Vec<_> = Reader::new(&tape[..]).expect("a tape").map_while(Result::ok).collect();
+    let [Item::Input(before), Item::Damage(damage), Item::Input(after), _] = &items[..] else {
+        panic!("{items:?}");
+    };
+    assert_eq!((before, after), (&groups[0][1], &groups[0][2]));
+    assert_eq!(damage.missing.map(|missing| missing.inputs), Some(1));
 }
