@@ -1,6 +1,7 @@
 //! The project's chores, run as `cargo xtask COMMAND`.
 
 mod check;
+mod costs;
 mod demo;
 mod jobs;
 mod packages;
@@ -20,6 +21,7 @@ usage: cargo xtask COMMAND
   setup    install the Debian packages that building and testing need
   jobs     build the test jobs for both MPI libraries
   check    format, lints, rules of the workspace
+  costs    measure what watching costs, in paired runs (see BENCHMARKS.md)
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
 ";
 
@@ -43,6 +45,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
         ["check"] => check::run().map(|()| ExitCode::SUCCESS),
         ["demo"] => demo::show(),
+        ["costs"] => costs::measure(),
         ["test"] => test::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
