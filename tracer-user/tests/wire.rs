@@ -41,7 +41,8 @@ fn what_the_kernel_part_writes_is_what_is_read() {
     fs::write(dir.path().join("wire.h"), tracer_ebpf::WIRE_H).expect("written");
     fs::write(dir.path().join("fill.c"), FILL).expect("written");
     let fill = dir.path().join("fill");
-    let built = Command::new("cc").arg("-o").arg(&fill).arg(dir.path().join("fill.c")).status().expect("cc runs");
+    let built =
+        Command::new("cc").arg("-o").arg(&fill).arg(dir.path().join("fill.c")).status().expect("cc runs");
     assert!(built.success());
     let bytes = Command::new(&fill).output().expect("fill runs").stdout;
     assert_eq!(records(&bytes), expected());

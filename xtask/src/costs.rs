@@ -29,7 +29,9 @@ pub fn measure() -> Result<ExitCode> {
 
 fn tables(folder: &Path) -> Result<()> {
     fs::copy(root().join("tests/inputs/hpccinf.txt"), folder.join("hpccinf.txt"))?;
-    println!("| job | plain, s | watched / plain, median of {PAIRS} pairs (min–max) | records | lost | bytes a record on tape | `analyze`, records/s |");
+    println!(
+        "| job | plain, s | watched / plain, median of {PAIRS} pairs (min–max) | records | lost | bytes a record on tape | `analyze`, records/s |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for job in jobs_to_measure() {
         println!("{}", job.row(folder)?);
@@ -48,7 +50,12 @@ struct Job {
 fn jobs_to_measure() -> Vec<Job> {
     let own = |name| target_dir().join("jobs/openmpi").join(name);
     vec![
-        Job { name: "hpcc, N = 400, 4 ranks", ranks: "4", program: "/usr/bin/hpcc".into(), arguments: vec![] },
+        Job {
+            name: "hpcc, N = 400, 4 ranks",
+            ranks: "4",
+            program: "/usr/bin/hpcc".into(),
+            arguments: vec![],
+        },
         Job {
             name: "halo exchange, 64 KiB, 4 ranks",
             ranks: "4",
@@ -184,11 +191,11 @@ fn attach_and_detach(folder: &Path) -> Result<()> {
     std::thread::sleep(Duration::from_secs(3));
     for _ in 0..PAIRS {
         let begin = Instant::now();
-        let output =
-            Command::new(dmscope()).args(["attach", &pid, "--json", "--duration", "1s"]).output()?;
+        let output = Command::new(dmscope()).args(["attach", &pid, "--json", "--duration", "1s"]).output()?;
         let total_ms = begin.elapsed().as_secs_f64() * 1e3;
         let text = String::from_utf8_lossy(&output.stdout);
-        let attached = text.lines().find(|l| l.contains("\"event\":\"attached\"")).context("no attached event")?;
+        let attached =
+            text.lines().find(|l| l.contains("\"event\":\"attached\"")).context("no attached event")?;
         let took_ms = serde_json::from_str::<Value>(attached)?["took_ms"].as_f64().context("took_ms")?;
         attach.push(took_ms);
         all.push((total_ms - took_ms - 1000.0).max(0.0));

@@ -81,14 +81,10 @@ pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outc
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (mut session, limits) = Session::prepare(settings, &job.cpus(), sink)?;
     session.feed.push(Input::Start(Box::new(start(&job.command, alloc_min_bytes, false))));
-    for rank in &job.ranks {
-        session.watch_rank(rank.pid);
-    }
-    let planned = planner.processes(&session.watched.pids())?;
+    let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
+    let planned = planner.processes(&pids)?;
     session.probes.apply(planned, &mut session.tracer, &mut session.feed);
-    for pid in session.watched.pids() {
-        session.watched.tell_own_code(pid, &session.tracer, &session.probes);
-    }
+    session.open_ranks(&pids);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
     session.follow(limits, planner, None)
 }
@@ -210,6 +206,8 @@ impl<'s> Session<'s> {
     fn follow(mut self, limits: Limits, planner: Planner, mut child: Option<Child>) -> Result<Outcome> {
         let planner = PlannerThread::start(planner, self.spare_cpus.clone())
             .context("cannot start the planning thread")?;
+        // What was loaded while the first plan was made.
+        planner.look_at(self.watched.pids());
         let (mut status_due, mut tape_due) = (Instant::now(), Instant::now() + TAPE_PERIOD);
         let reason = loop {
             if let Some(round) = self.collector.next(PATIENCE) {
@@ -249,6 +247,10 @@ impl<'s> Session<'s> {
     }
 
     fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
+        // All at once, as at the beginning; taking the probes out takes longer.
+        for pid in self.watched.pids() {
+            self.tracer.unwatch(pid);
+        }
         self.tracer.detach();
         for round in self.collector.finish() {
             self.round(round);
@@ -265,16 +267,26 @@ impl<'s> Session<'s> {
         Ok(Outcome::of(&report, child))
     }
 
-    fn watch_rank(&mut self, pid: u32) {
-        // The list first: a mapping made while the facts are read is then seen as a record.
-        if self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink) {
+    /// All at once, when all probes are in place: else a copy would be seen whose reader's probe
+    /// is not there yet, and look like data that nobody reads.
+    fn open_ranks(&mut self, pids: &[u32]) {
+        for &pid in pids {
+            self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+        }
+        for &pid in pids {
+            self.watched.open(pid, &self.tracer, self.sink);
+        }
+        // Facts last: a mapping made while they are read is seen as a record.
+        for &pid in pids {
             self.learn(pid, true);
+            self.watched.tell_own_code(pid, &self.tracer, &self.probes);
         }
     }
 
     /// The launcher: its children are what is of interest.
     fn watch_follower(&mut self, pid: u32) {
         self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+        self.watched.open(pid, &self.tracer, self.sink);
     }
 
     fn learn(&mut self, pid: u32, is_rank: bool) {
@@ -294,9 +306,9 @@ impl<'s> Session<'s> {
         if !matches!(host::processes::mpi_library(pid, &exe.to_string_lossy(), true), Ok(Some(_))) {
             return;
         }
-        if self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink) {
-            self.learn(pid, true);
-        }
+        self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+        self.watched.open(pid, &self.tracer, self.sink);
+        self.learn(pid, true);
     }
 
     /// Takes what was found in the rings; gives the ranks that have loaded something.

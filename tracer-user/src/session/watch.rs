@@ -38,35 +38,36 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Gives a process a ring of its own, and has the kernel part watch it.
+    /// Gives a process a ring of its own (or, when there are no more, shares one).
     pub(super) fn give_slot(
         &mut self,
         pid: u32,
         tracer: &mut Tracer,
         collector: &Collector,
         sink: &mut dyn Sink,
-    ) -> bool {
+    ) {
         let known = self.processes.get(&pid).copied().unwrap_or_default();
         if self.processes.contains_key(&pid) && self.owners.get(&known.slot) == Some(&pid) {
-            return true;
+            return;
         }
-        let Some(slot) = self.take_slot(tracer, collector) else {
-            self.complain(sink, &format!("process {pid} shares a ring: only {MAX_SLOTS} can have their own"));
-            return self.processes.contains_key(&pid);
-        };
-        match tracer.watch(pid, slot, None) {
-            Ok(()) => {
-                self.processes.insert(pid, Process { slot, ..known });
-                self.owners.insert(slot, pid);
-                self.began_anew(pid);
-                true
-            }
-            Err(error) => {
-                self.free.insert(slot);
-                self.complain(sink, &error.to_string());
-                false
-            }
+        let slot = self.take_slot(tracer, collector).unwrap_or_else(|| {
+            self.complain(
+                sink,
+                "there are more processes than rings: some share one, and each other's losses",
+            );
+            pid % self.made.max(1)
+        });
+        self.processes.insert(pid, Process { slot, ..known });
+        self.owners.insert(slot, pid);
+    }
+
+    /// Has the kernel part record what the process does, from now on.
+    pub(super) fn open(&mut self, pid: u32, tracer: &Tracer, sink: &mut dyn Sink) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        if let Err(error) = tracer.watch(pid, process.slot, None) {
+            self.complain(sink, &error.to_string());
         }
+        self.began_anew(pid);
     }
 
     fn take_slot(&mut self, tracer: &mut Tracer, collector: &Collector) -> Option<u32> {

@@ -167,7 +167,8 @@ impl Sink for LiveSink {
         match alert {
             Alert::Raised(finding) if finding.severity == Severity::Warning => {
                 self.warnings += 1;
-                self.above(&render::finding(finding, Style { colour: false }));
+                self.above(&format!("{}\n ", render::finding(finding, Style { colour: false })));
+                self.text.told(&finding.id);
             }
             Alert::Raised(_) => self.notices += 1,
             Alert::Withdrawn { id, reason } => self.above(&format!("Withdrawn: {id}: {reason}")),

@@ -26,6 +26,11 @@ impl<W: Write> TextSink<W> {
         Self { out, style, quiet, statistics, lost: 0, told: HashSet::new() }
     }
 
+    /// The report need not repeat this one.
+    pub fn told(&mut self, id: &str) {
+        self.told.insert(id.to_owned());
+    }
+
     /// Writes text as it is.
     pub fn print(&mut self, text: &str) {
         let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
@@ -82,7 +87,7 @@ impl<W: Write> Sink for TextSink<W> {
             Alert::Raised(finding) if finding.severity == Severity::Warning => {
                 let text = render::finding(finding, self.style);
                 self.print(&format!("{text}\n"));
-                self.told.insert(finding.id.clone());
+                self.told(&finding.id);
             }
             Alert::Raised(_) => {}
             Alert::Withdrawn { id, reason } => self.chatter(&format!("Withdrawn: {id}: {reason}.")),
