@@ -123,7 +123,7 @@ impl Job {
         let begin = Instant::now();
         let mut job = self.command(folder).spawn().context("mpirun.openmpi")?;
         let pid = job.id().to_string();
-        while !ranks_are_there(&pid)? {
+        while !ranks_are_there(job.id())? {
             std::thread::sleep(Duration::from_millis(5));
         }
         let dmscope = Command::new(dmscope())
@@ -156,11 +156,11 @@ fn mpirun(ranks: &str) -> Command {
     command
 }
 
-fn ranks_are_there(launcher: &str) -> Result<bool> {
+fn ranks_are_there(launcher: u32) -> Result<bool> {
     let output = Command::new(dmscope()).args(["ps", "--json"]).output().context("dmscope ps")?;
     let document: Value = serde_json::from_slice(&output.stdout).context("output of dmscope ps")?;
     let jobs = document["jobs"].as_array().cloned().unwrap_or_default();
-    Ok(jobs.iter().any(|job| job["pid"].to_string() == launcher))
+    Ok(jobs.iter().any(|job| job["pid"].as_u64() == Some(launcher.into())))
 }
 
 /// Seconds that `analyze` takes, median of three.
@@ -185,7 +185,7 @@ fn attach_and_detach(folder: &Path) -> Result<()> {
         .stdout(Stdio::null())
         .spawn()?;
     let pid = job.id().to_string();
-    while !ranks_are_there(&pid)? {
+    while !ranks_are_there(job.id())? {
         std::thread::sleep(Duration::from_millis(50));
     }
     std::thread::sleep(Duration::from_secs(3));
