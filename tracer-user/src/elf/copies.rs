@@ -96,45 +96,44 @@ pub struct CopyScan {
     pub unseen: Vec<UnseenCopies>,
 }
 
-/// Addresses that mean a copy when a call or a jump goes to them (or through them).
+/// Addresses that mean a copy. Most calls go elsewhere, and are told by the range alone.
 #[derive(Default)]
-struct Targets {
-    direct: HashMap<u64, &'static CopyFunction>,
-    through: HashMap<u64, &'static CopyFunction>,
+struct Addresses {
+    rows: HashMap<u64, &'static CopyFunction>,
     lowest: u64,
     span: u64,
 }
 
+impl Addresses {
+    fn of(rows: HashMap<u64, &'static CopyFunction>) -> Self {
+        let lowest = rows.keys().min().copied().unwrap_or(0);
+        let span = rows.keys().max().copied().unwrap_or(0) - lowest;
+        Self { rows, lowest, span }
+    }
+
+    fn get(&self, vaddr: u64) -> Option<&'static CopyFunction> {
+        if vaddr.wrapping_sub(self.lowest) > self.span {
+            return None;
+        }
+        self.rows.get(&vaddr).copied()
+    }
+}
+
+/// What a copy calls: stubs and functions directly, slots of the offset table through a pointer.
+struct Targets {
+    direct: Addresses,
+    through: Addresses,
+}
+
 impl Targets {
     fn of(elf: &ElfFacts<'_>) -> Self {
-        let mut targets = Self::default();
-        for (vaddr, name) in &elf.stubs {
-            targets.direct.extend(copy_function(name).map(|row| (*vaddr, row)));
+        let named = |(vaddr, name): (&u64, &&str)| copy_function(name).map(|row| (*vaddr, row));
+        let own = elf.functions.iter().filter(|f| !f.ifunc);
+        let own = own.filter_map(|f| copy_function(f.name).map(|row| (f.vaddr, row)));
+        Self {
+            direct: Addresses::of(elf.stubs.iter().filter_map(named).chain(own).collect()),
+            through: Addresses::of(elf.slots.iter().filter_map(named).collect()),
         }
-        for function in elf.functions.iter().filter(|f| !f.ifunc) {
-            targets.direct.extend(copy_function(function.name).map(|row| (function.vaddr, row)));
-        }
-        for (vaddr, name) in &elf.slots {
-            targets.through.extend(copy_function(name).map(|row| (*vaddr, row)));
-        }
-        let all = || targets.direct.keys().chain(targets.through.keys());
-        let (lowest, highest) = (all().min().copied(), all().max().copied());
-        targets.lowest = lowest.unwrap_or(0);
-        targets.span = highest.unwrap_or(0) - targets.lowest;
-        targets
-    }
-
-    fn is_empty(&self) -> bool {
-        self.direct.is_empty() && self.through.is_empty()
-    }
-
-    /// Cheap first test, which nearly all places fail.
-    fn may_be(&self, vaddr: u64) -> bool {
-        vaddr.wrapping_sub(self.lowest) <= self.span
-    }
-
-    fn has(&self, vaddr: u64) -> bool {
-        self.may_be(vaddr) && (self.direct.contains_key(&vaddr) || self.through.contains_key(&vaddr))
     }
 }
 
@@ -159,15 +158,12 @@ pub fn scan_copies(elf: &ElfFacts<'_>) -> CopyScan {
 /// Addresses where the bytes look like a copy (of some instruction's operand or last byte).
 fn candidates<'a>(range: &'a CodeRange<'_>, targets: &'a Targets) -> impl Iterator<Item = u64> + 'a {
     let code = range.bytes;
-    let names_target = !targets.is_empty();
     (0..code.len().saturating_sub(1)).filter_map(move |at| {
         let found = match code[at] {
-            0xe8 | 0xe9 => names_target && relative(range, at + 1).is_some_and(|t| targets.has(t)),
+            0xe8 | 0xe9 => relative(range, at + 1).is_some_and(|t| targets.direct.get(t).is_some()),
             // call *, jmp *, mov: with an operand relative to the next instruction.
-            0xff | 0x8b => {
-                names_target
-                    && code[at + 1] & 0xc7 == 0x05
-                    && relative(range, at + 2).is_some_and(|t| targets.has(t))
+            0xff | 0x8b if code[at + 1] & 0xc7 == 0x05 => {
+                relative(range, at + 2).is_some_and(|t| targets.through.get(t).is_some())
             }
             0xf3 => matches!(code[at + 1..], [0xa4 | 0xa5, ..] | [0x48, 0xa4 | 0xa5, ..]),
             _ => false,
@@ -212,8 +208,8 @@ fn is_string_move(instruction: &Instruction) -> bool {
 }
 
 fn copy_call(instruction: &Instruction, targets: &Targets) -> Option<(SiteKind, &'static CopyFunction)> {
-    let direct = || direct_target(instruction).and_then(|t| targets.direct.get(&t).copied());
-    let through = || slot_of(instruction).and_then(|t| targets.through.get(&t).copied());
+    let direct = || direct_target(instruction).and_then(|t| targets.direct.get(t));
+    let through = || slot_of(instruction).and_then(|t| targets.through.get(t));
     match instruction.flow_control() {
         FlowControl::Call => direct().map(|row| (SiteKind::Call, row)),
         FlowControl::UnconditionalBranch => direct().map(|row| (SiteKind::TailJump, row)),
@@ -227,5 +223,5 @@ fn loaded_pointer(instruction: &Instruction, targets: &Targets) -> Option<&'stat
     if instruction.mnemonic() != Mnemonic::Mov {
         return None;
     }
-    slot_of(instruction).and_then(|t| targets.through.get(&t).copied())
+    slot_of(instruction).and_then(|t| targets.through.get(t))
 }

@@ -163,13 +163,18 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
     for part in in_parallel(&files, |file| calls::plan(file, options)) {
         total.append(part);
     }
-    total.append(polling::plan(&files));
     let packs = packs::plan(&files);
-    if options.copies {
-        let scans =
-            in_parallel(&files, |file| file.role.copies_are_watched().then(|| elf::scan_copies(&file.elf)));
-        total.append(copies::plan(&files, &scans, &packs, facts.bound_copy));
-    }
+    let scan = |file: &File<'_>| {
+        (options.copies && file.role.copies_are_watched()).then(|| elf::scan_copies(&file.elf))
+    };
+    // One large library takes longest to scan: the polling calls are analysed beside it.
+    let (polls, scans) = std::thread::scope(|scope| {
+        let polls = scope.spawn(|| polling::plan(&files));
+        let scans = in_parallel(&files, scan);
+        (joined(polls), scans)
+    });
+    total.append(polls);
+    total.append(copies::plan(&files, &scans, &packs, facts.bound_copy));
     total.append(packs.part);
     if options.allocations {
         total.append(allocations::plan(&files));
@@ -225,13 +230,15 @@ fn in_parallel<'t, T: Sync, R: Send>(items: &'t [T], work: impl Fn(&'t T) -> R +
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
         let mut all = take();
         for worker in workers {
-            match worker.join() {
-                Ok(done) => all.extend(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+            all.extend(joined(worker));
         }
         all
     });
     all.sort_by_key(|(n, _)| *n);
     all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What a thread made; its panic becomes the caller's.
+fn joined<R>(thread: std::thread::ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
