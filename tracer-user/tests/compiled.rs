@@ -243,3 +243,32 @@ fn a_pattern_that_is_none_is_an_error() {
     let options = PlanOptions { libraries: vec!["lib[".into()], ..PlanOptions::default() };
     assert!(plan(&PlanFacts::default(), &options, 1).unwrap_err().to_string().contains("lib["));
 }
+
+#[test]
+fn what_packs_is_seen_as_one_movement_and_not_copy_by_copy() {
+    const CONVERTOR: &str = r#"
+    #include <string.h>
+    struct convertor { char other[0x48]; char *base; void *stack;
+                       int (*advance)(struct convertor *, char **, unsigned *, unsigned long *); };
+    int opal_convertor_pack(struct convertor *c, char **iov, unsigned *n, unsigned long *size) {
+        if (*n) { memcpy(iov[0], c->base, *size); *n = 0; return 1; }
+        return c->advance(c, iov, n, size);
+    }
+    int opal_generic_simple_pack(struct convertor *c, char **iov, unsigned *n, unsigned long *size) {
+        memcpy(iov[0], c->base, *size); *n = 1; return 0;
+    }"#;
+    let folder = TempDir::new().unwrap();
+    let library =
+        compile(folder.path(), "libopen-pal.so.40", CONVERTOR, &["-shared", "-fPIC", "-U_FORTIFY_SOURCE"]);
+    let plan = planned(
+        &PlanFacts { files: vec![image(&library, 1, false)], ..PlanFacts::default() },
+        &PlanOptions::default(),
+    );
+    assert_eq!(
+        summary(&plan),
+        [(1, ProbeClass::Copy, "memcpy"), (1, ProbeClass::Pack, "opal_generic_simple_pack")]
+    );
+    let pack = plan.probes.iter().find(|p| p.class == ProbeClass::Pack).unwrap();
+    assert_eq!(pack.argument, 0x48);
+    assert!(plan.left_out.iter().any(|l| l.what == "memcpy" && l.reason.contains("packs or unpacks")));
+}

@@ -203,12 +203,15 @@ mod tests {
         let program = folder.path().join("stencil");
         std::fs::write(&program, "").unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::write(folder.path().join("hosts"), "").unwrap();
+        let hosts = folder.path().join("hosts");
+        std::fs::write(&hosts, "").unwrap();
         let search = [folder.path().to_owned()];
         assert_eq!(
             program_of(&words("mpirun -n 4 --hostfile hosts stencil -n 9"), &search),
             Some(program.clone())
         );
+        let by_path = format!("mpirun --hostfile {} {}", hosts.display(), program.display());
+        assert_eq!(program_of(&words(&by_path), &search), Some(program.clone()));
         assert_eq!(program_of(&words("stencil 1"), &search), Some(program));
         assert_eq!(program_of(&words("mpirun -n 4 nothing"), &search), None);
         assert_eq!(program_of(&[], &search), None);

@@ -101,6 +101,7 @@ mod tests {
 55d0c0001000-55d0c0002000 r-xp 00001000 fe:01 1042                       /opt/a b/prog
 7f0000000000-7f0000400000 rw-s 00000000 00:1a 77                         /dev/shm/vader_segment.h.0 (deleted)
 7f0000500000-7f0000600000 r-xp 00002000 103:02 99                        /usr/lib/libx.so (deleted)
+7f0000700000-7f0000800000 r-xp 00102000 103:02 99                        /usr/lib/libx.so (deleted)
 7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
 7ffd00030000-7ffd00031000 rw-p 00000000 00:00 0 
 not a line
@@ -109,14 +110,14 @@ not a line
     #[test]
     fn every_line_of_maps_becomes_a_mapping() {
         let mappings = parse_maps(MAPS);
-        assert_eq!(mappings.len(), 6);
+        assert_eq!(mappings.len(), 7);
         assert_eq!(mappings[1].name, "/opt/a b/prog");
         assert!(mappings[1].exec && !mappings[1].shared);
         assert_eq!(mappings[1].file, FileId { dev: 0xfe << 20 | 1, inode: 1042 });
         assert!(mappings[2].shared);
         assert_eq!(mappings[3].file.dev, 0x103 << 20 | 2);
-        assert_eq!(mappings[4].name, "[stack]");
-        assert_eq!(mappings[5].name, "");
+        assert_eq!(mappings[5].name, "[stack]");
+        assert_eq!(mappings[6].name, "");
     }
 
     #[test]
