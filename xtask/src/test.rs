@@ -18,6 +18,8 @@ struct Tally {
 /// The live tests share the machine's probes and cores: one at a time. All others run side by side.
 const TEST_RUNS: &[&[&str]] = &[
     &["test", "--release", "--workspace", "--exclude", "dmscope-tests", "--no-fail-fast"],
+    // Tests of the planner on running jobs: they need root and both MPI libraries.
+    &["test", "--release", "--package", "dmscope", "--no-fail-fast", "--", "--ignored", "--test-threads=1"],
     &["test", "--release", "--package", "dmscope-tests", "--no-fail-fast", "--", "--test-threads=1"],
 ];
 

@@ -35,7 +35,7 @@ pub fn small_session() -> Vec<Vec<Input>> {
         }))
     };
     let start = Start {
-        alloc_min_bytes: 4096,
+        alloc_min_bytes: 0,
         dmscope_version: "0.1.0".into(),
         host: "node1".into(),
         kernel: "6.12.0".into(),
