@@ -106,15 +106,17 @@ pub struct ElfFacts<'d> {
 impl<'d> ElfFacts<'d> {
     /// Where an address is in the file.
     pub fn offset_of(&self, vaddr: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|s| vaddr.wrapping_sub(s.vaddr) < s.len_bytes)?;
-        segment.offset_bytes.checked_add(vaddr - segment.vaddr)
+        let within = |s: &Segment| Some((*s, vaddr.checked_sub(s.vaddr).filter(|d| *d < s.len_bytes)?));
+        let (segment, distance_bytes) = self.segments.iter().find_map(within)?;
+        segment.offset_bytes.checked_add(distance_bytes)
     }
 
     /// Where an offset of the file is mapped to as instructions.
     pub fn vaddr_of(&self, offset_bytes: u64) -> Option<u64> {
-        let exec = self.segments.iter().filter(|s| s.exec);
-        let segment = exec.into_iter().find(|s| offset_bytes.wrapping_sub(s.offset_bytes) < s.len_bytes)?;
-        segment.vaddr.checked_add(offset_bytes - segment.offset_bytes)
+        let within =
+            |s: &Segment| Some((*s, offset_bytes.checked_sub(s.offset_bytes).filter(|d| *d < s.len_bytes)?));
+        let (segment, distance_bytes) = self.segments.iter().filter(|s| s.exec).find_map(within)?;
+        segment.vaddr.checked_add(distance_bytes)
     }
 
     /// Instructions from an address up to the end of its section.
@@ -278,4 +280,47 @@ fn build_id(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of one executable segment and no sections.
+    fn file_of_segment(vaddr: u64, offset_bytes: u64, len_bytes: u64) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        for half in [3_u16, 62, 1, 0] {
+            file.extend_from_slice(&half.to_le_bytes());
+        }
+        for word in [0_u64, 64, 0] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        for half in [0_u16, 0, 64, 56, 1, 64, 0, 0] {
+            file.extend_from_slice(&half.to_le_bytes());
+        }
+        file.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
+        for word in [offset_bytes, vaddr, vaddr, len_bytes, len_bytes, 4096] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file
+    }
+
+    #[test]
+    fn addresses_and_offsets_are_told_apart_by_the_segment() {
+        let file = file_of_segment(0x4000, 0x1000, 0x200);
+        let facts = parse(&file).expect("a small file");
+        assert_eq!(facts.offset_of(0x4010), Some(0x1010));
+        assert_eq!(facts.vaddr_of(0x1010), Some(0x4010));
+        assert_eq!((facts.offset_of(0x3fff), facts.offset_of(0x4200)), (None, None));
+        assert_eq!((facts.vaddr_of(0xfff), facts.vaddr_of(0x1200)), (None, None));
+    }
+
+    #[test]
+    fn a_segment_that_claims_all_addresses_does_not_hold_those_before_it() {
+        let file = file_of_segment(0xc000_0000_0000_0000, 0x2000_0000_0000_0000, u64::MAX);
+        let facts = parse(&file).expect("a hostile file");
+        assert_eq!(facts.offset_of(0x1000), None);
+        assert_eq!(facts.vaddr_of(0x1000), None);
+    }
 }
