@@ -57,16 +57,16 @@ fn jobs_to_measure() -> Vec<Job> {
             arguments: vec![],
         },
         Job {
-            name: "halo exchange, 64 KiB, 4 ranks",
+            name: "halo exchange, rows of 64 KiB, 4 ranks",
             ranks: "4",
             program: own("halo2d"),
-            arguments: vec!["--halo-bytes", "65536", "--row-bytes", "65536", "--iterations", "3000"],
+            arguments: vec!["--halo-bytes", "1024", "--row-bytes", "65536", "--iterations", "400"],
         },
         Job {
             name: "ring, small messages, 4 ranks (worst case)",
             ranks: "4",
             program: own("ring"),
-            arguments: vec!["--iterations", "30000"],
+            arguments: vec!["--iterations", "20000"],
         },
     ]
 }
