@@ -198,7 +198,8 @@ fn attach_and_detach(folder: &Path) -> Result<()> {
             text.lines().find(|l| l.contains("\"event\":\"attached\"")).context("no attached event")?;
         let took_ms = serde_json::from_str::<Value>(attached)?["took_ms"].as_f64().context("took_ms")?;
         attach.push(took_ms);
-        all.push((total_ms - took_ms - 1000.0).max(0.0));
+        // The second that was asked for began when the programs were loaded.
+        all.push(total_ms - 1000.0);
     }
     job.kill()?;
     job.wait()?;
@@ -206,7 +207,7 @@ fn attach_and_detach(folder: &Path) -> Result<()> {
     println!("| 16 ranks, Open MPI | median (min–max), ms |");
     println!("| --- | --- |");
     println!("| attach: all probes in place | {:.0} ({:.0}–{:.0}) |", a.0, a.1, a.2);
-    println!("| loading, detaching, last analysis and report | {:.0} ({:.0}–{:.0}) |", d.0, d.1, d.2);
+    println!("| everything beside the second that was asked for: loading, detaching, last analysis, report | {:.0} ({:.0}–{:.0}) |", d.0, d.1, d.2);
     Ok(())
 }
 
