@@ -17,12 +17,20 @@
 //! ```
 
 pub mod build;
+mod dmscope;
+pub mod findings;
+mod kernel;
+mod lines;
 pub mod packaged;
-mod processes;
+pub mod processes;
 mod report;
 mod running;
+mod small_disk;
 mod spec;
 
+pub use dmscope::{Dmscope, Session, Watching, binary};
+pub use findings::Findings;
 pub use report::Site;
 pub use running::{FinishedJob, RunningJob};
+pub use small_disk::SmallDisk;
 pub use spec::{JobSpec, MpiLibrary, Transport};

@@ -1,7 +1,10 @@
 //! Looking at processes through `/proc`. A process that is gone while we look is simply not there.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result, bail, ensure};
 
 /// Process ids of all descendants of a process, parents before children.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
@@ -32,6 +35,33 @@ pub fn is_alive(pid: u32) -> bool {
 /// The parent of a process.
 pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|(_, parent)| parent)
+}
+
+/// Fails if the code of a process is not what is in the files it comes from: a breakpoint was left in it.
+pub fn check_code(pid: u32) -> Result<()> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("reading a process's mappings")?;
+    let memory = File::open(format!("/proc/{pid}/mem")).context("opening a process's memory")?;
+    let mut compared = 0;
+    for line in maps.lines() {
+        let mut fields = line.split_whitespace();
+        let (Some(range), Some(rights), Some(offset)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let Some(path) = fields.nth(2).filter(|path| path.starts_with('/') && rights.contains('x')) else { continue };
+        let number = |text: &str| u64::from_str_radix(text, 16).context("a number in a process's mappings");
+        let (start, end) = range.split_once('-').context("a range in a process's mappings")?;
+        let (start, end, offset) = (number(start)?, number(end)?, number(offset)?);
+        let (mut mapped, mut filed) = (vec![0; (end - start) as usize], vec![0; (end - start) as usize]);
+        memory.read_exact_at(&mut mapped, start).with_context(|| format!("reading {path} in memory"))?;
+        // The last page goes on behind the end of the file.
+        let bytes = File::open(path)
+            .and_then(|file| file.read_at(&mut filed, offset))
+            .with_context(|| format!("reading {path}"))?;
+        if let Some(at) = (0..bytes).find(|at| mapped[*at] != filed[*at]) {
+            bail!("{path}+{:#x} is changed in process {pid}: {:#x}", offset + at as u64, mapped[at]);
+        }
+        compared += 1;
+    }
+    ensure!(compared > 0, "process {pid} has no code");
+    Ok(())
 }
 
 fn parents_of_all() -> HashMap<u32, u32> {

@@ -1,10 +1,9 @@
 //! A job that runs, and what is left of it when it has ended.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,46 +12,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::lines::Lines;
 use crate::processes::{descendants, environment_variable, is_alive, parent};
 use crate::{JobSpec, Site, report};
 
 /// How long the launcher may take to end its ranks before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(2);
-
-/// Lines of one output, filled by a thread that reads it.
-#[derive(Default)]
-struct Lines {
-    lines: Mutex<(Vec<String>, bool)>, // the lines, and whether the end was reached
-    changed: Condvar,
-}
-
-impl Lines {
-    fn read(self: &Arc<Self>, output: impl Read + Send + 'static) -> JoinHandle<()> {
-        let lines = Arc::clone(self);
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                lines.lines.lock().expect("lines").0.push(String::from_utf8_lossy(&line).into_owned());
-                lines.changed.notify_all();
-            }
-            lines.lines.lock().expect("lines").1 = true;
-            lines.changed.notify_all();
-        })
-    }
-
-    fn so_far(&self) -> Vec<String> {
-        self.lines.lock().expect("lines").0.clone()
-    }
-
-    /// The first line that `wanted` accepts; nothing if there is none until the deadline or the output's end.
-    fn wait_for(&self, timeout: Duration, wanted: impl Fn(&str) -> bool) -> Option<String> {
-        let guard = self.lines.lock().expect("lines");
-        let goes_on =
-            |(lines, ended): &mut (Vec<String>, bool)| !*ended && !lines.iter().any(|line| wanted(line));
-        let (guard, _) = self.changed.wait_timeout_while(guard, timeout, goes_on).expect("lines");
-        guard.0.iter().find(|line| wanted(line)).cloned()
-    }
-}
 
 /// A job that was started. Dropping it ends its launcher and its ranks.
 pub struct RunningJob {
@@ -68,13 +34,13 @@ pub struct RunningJob {
 impl RunningJob {
     pub(crate) fn start(spec: &JobSpec) -> Result<Self> {
         let directory = TempDir::with_prefix("job-").context("cannot make a folder for a job")?;
-        for (name, contents) in &spec.files {
-            fs::write(directory.path().join(name), contents)
-                .with_context(|| format!("cannot write {name}"))?;
-        }
+        spec.put_files(directory.path())?;
         let mut command = spec.command();
         if spec.is_held {
             command.arg("--wait-for").arg(go_file(directory.path()));
+        }
+        if spec.is_endless {
+            command.arg("--until").arg(stop_file(directory.path()));
         }
         command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
@@ -146,6 +112,11 @@ impl RunningJob {
         File::create(go_file(self.directory.path())).context("cannot let the job go").map(|_| ())
     }
 
+    /// Lets an endless job come to its end.
+    pub fn stop(&self) -> Result<()> {
+        File::create(stop_file(self.directory.path())).context("cannot stop the job").map(|_| ())
+    }
+
     /// True if the launcher has ended.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().context("waiting for a job")?.is_some())
@@ -186,7 +157,11 @@ fn go_file(directory: &Path) -> PathBuf {
     directory.join("go")
 }
 
-fn signal(pid: u32, signal: Signal) {
+fn stop_file(directory: &Path) -> PathBuf {
+    directory.join("stop")
+}
+
+pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // A process that is gone already is what was wanted.
         let _ = kill_process(pid, signal);
@@ -225,6 +200,17 @@ pub struct FinishedJob {
     /// Lines of the standard error of all ranks and the launcher.
     pub stderr: Vec<String>,
     directory: TempDir,
+}
+
+/// A job that ended with somebody else looking after it.
+pub(crate) fn ended_job(
+    status: ExitStatus,
+    elapsed: Duration,
+    stdout: Vec<String>,
+    stderr: Vec<String>,
+    directory: TempDir,
+) -> FinishedJob {
+    FinishedJob { status, elapsed, stdout, stderr, directory }
 }
 
 impl FinishedJob {

@@ -1,9 +1,10 @@
 //! What to run and how: MPI library, program, ranks, transport.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::RunningJob;
 use crate::build::jobs_for;
@@ -60,6 +61,7 @@ pub struct JobSpec {
     pub(crate) transport: Transport,
     pub(crate) files: Vec<(String, Vec<u8>)>,
     pub(crate) is_held: bool,
+    pub(crate) is_endless: bool,
     is_own: bool,
 }
 
@@ -79,6 +81,7 @@ impl JobSpec {
             transport: Transport::SharedMemory,
             files: Vec::new(),
             is_held: false,
+            is_endless: false,
             is_own: false,
         }
     }
@@ -112,6 +115,21 @@ impl JobSpec {
         assert!(self.is_own, "only the project's own jobs can be held");
         self.is_held = true;
         self
+    }
+
+    /// Goes on until [`RunningJob::stop`]. For own jobs only.
+    pub fn endless(mut self) -> Self {
+        assert!(self.is_own, "only the project's own jobs can be told to stop");
+        self.is_endless = true;
+        self
+    }
+
+    /// Writes the job's files.
+    pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
+        for (name, contents) in &self.files {
+            fs::write(directory.join(name), contents).with_context(|| format!("cannot write {name}"))?;
+        }
+        Ok(())
     }
 
     /// Starts the job in a folder of its own.

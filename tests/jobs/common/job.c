@@ -9,7 +9,7 @@
 
 #include "options.h"
 
-// A job that runs for a time asks rank 0 whether to go on once in this many iterations.
+// A job that runs for a time, or until it is told, asks rank 0 whether to go on once in this many iterations.
 #define ITERATIONS_PER_DECISION 16
 
 enum { MAX_OPTIONS = 32 };
@@ -78,6 +78,7 @@ void job_start(struct job *job, const char *name, int thread_level, int argc, ch
         {"--iterations", OPTION_U64, &job->iterations, "iterations of the main loop; 0: --seconds decides"},
         {"--seconds", OPTION_F64, &job->seconds, "how long the main loop runs, if --iterations is 0"},
         {"--pause-us", OPTION_U64, &job->pause_us, "sleep after each iteration"},
+        {"--until", OPTION_TEXT, &job->until, "runs until this file exists, however long that is"},
         {"--wait-for", OPTION_TEXT, &wait_for, "nothing moves until this file exists"},
         {"--yield", OPTION_SET, &yields, "give the core away while waiting for a message"},
     };
@@ -91,8 +92,8 @@ void job_start(struct job *job, const char *name, int thread_level, int argc, ch
     const uint64_t default_iterations = job->iterations;
     job->iterations = UINT64_MAX;
     options_parse(argc, argv, options, count);
-    if (job->iterations == UINT64_MAX) // not given: a given --seconds decides, else the default
-        job->iterations = job->seconds > 0 ? 0 : default_iterations;
+    if (job->iterations == UINT64_MAX) // not given: a given --seconds or --until decides, else the default
+        job->iterations = job->seconds > 0 || job->until != NULL ? 0 : default_iterations;
 
     int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(&argc, &argv, thread_level, &provided);
@@ -132,8 +133,9 @@ static double elapsed_s(const struct job *job)
 
 double job_progress(const struct job *job)
 {
-    return job->iterations > 0 ? (double)job->finished_iterations / (double)job->iterations
-                               : elapsed_s(job) / job->seconds;
+    if (job->iterations > 0)
+        return (double)job->finished_iterations / (double)job->iterations;
+    return job->until != NULL ? 0 : elapsed_s(job) / job->seconds;
 }
 
 bool job_next_iteration(struct job *job)
@@ -142,7 +144,7 @@ bool job_next_iteration(struct job *job)
     if (job->iterations > 0) {
         job->goes_on = finished < job->iterations;
     } else if (finished % ITERATIONS_PER_DECISION == 0) {
-        int goes_on = elapsed_s(job) < job->seconds;
+        int goes_on = job->until != NULL ? access(job->until, F_OK) != 0 : elapsed_s(job) < job->seconds;
         MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
         job->goes_on = goes_on != 0;
     }

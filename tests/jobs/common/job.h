@@ -36,8 +36,9 @@ struct job {
     const char *name;
     int rank;
     int ranks;
-    uint64_t iterations; // --iterations; when 0, --seconds decides
+    uint64_t iterations; // --iterations; when 0, --until decides if it is given, else --seconds
     double seconds;
+    const char *until;
     uint64_t pause_us;    // --pause-us, slept after every iteration
     uint64_t go_ns;       // CLOCK_MONOTONIC when the job was let go
     uint64_t finished_iterations;
@@ -52,11 +53,11 @@ struct job {
 void job_start(struct job *job, const char *name, int thread_level, int argc, char **argv,
                const struct job_option *own_options, size_t own_option_count);
 
-// True if the main loop is to make one more iteration; collective. Jobs with --seconds agree with a broadcast every
+// True if the main loop is to make one more iteration; collective. Jobs with --seconds or --until agree with a broadcast every
 // 16th iteration, jobs with --iterations need no message.
 bool job_next_iteration(struct job *job);
 
-// Share of the run that is over, 0..1, as this rank sees it.
+// Share of the run that is over, 0..1, as this rank sees it; 0 with --until.
 double job_progress(const struct job *job);
 
 // Adds one line to this rank's report.

@@ -25,7 +25,8 @@ impl<W: Write> JsonSink<W> {
             fields.insert("event".into(), event.into());
             fields.entry("schema").or_insert(REPORT_SCHEMA.into());
         }
-        let _ = writeln!(self.out, "{value}").and_then(|()| self.out.flush());
+        // In one piece: standard error and files have no buffer of their own, and the job writes there too.
+        let _ = self.out.write_all(format!("{value}\n").as_bytes()).and_then(|()| self.out.flush());
     }
 
     fn chatter(&mut self, event: &str, value: Value) {
@@ -62,5 +63,33 @@ impl<W: Write> Sink for JsonSink<W> {
 
     fn report(&mut self, report: &Report) {
         self.line("report", json!({ "report": report }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the writes, as a file without a buffer sees them.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl Write for &mut Writes {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_written_in_one_piece() {
+        let mut writes = Writes::default();
+        JsonSink::new(&mut writes, false).notice("one");
+        assert_eq!(writes.0.len(), 1);
+        assert!(writes.0[0].ends_with(b"}\n"));
     }
 }

@@ -1,0 +1,84 @@
+//! A tape gives the findings of the session again, byte for byte.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use live::{Dmscope, JobSpec, MpiLibrary, Session};
+use tempfile::TempDir;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The report of the tape is that of the session, and so is the exit status.
+fn check_same(name: &str, live: &Session, tape: &std::path::Path) -> Result<()> {
+    let again = Dmscope::analyze(tape).finish()?;
+    let (expected, found) = (live.report_line()?, again.report_line()?);
+    if expected != found {
+        let at = expected.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
+        let around = |text: &str| {
+            String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(100)..(at + 100).min(text.len())]).into_owned()
+        };
+        anyhow::bail!("{name}: reports differ at {at}:\n{}\n{}", around(expected), around(found));
+    }
+    ensure!(again.status == live.status, "{name}: {:?}, then {:?}", live.status, again.status);
+    Ok(())
+}
+
+fn attached(spec: &JobSpec, options: &[&str], is_interrupted: bool) -> Result<()> {
+    let directory = TempDir::new()?;
+    let tape = directory.path().join("x.dmt");
+    let job = spec.clone().held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let attach = Dmscope::attach(job.launcher_pid()).args(options.iter().copied()).record(&tape);
+    let mut dmscope = attach.spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    if is_interrupted {
+        dmscope.wait_for(|event| event["event"] == "status" && event["records"].as_u64() > Some(10_000))?;
+        dmscope.interrupt();
+    } else {
+        job.finish(TIMEOUT)?.check_status()?;
+    }
+    check_same(&format!("{spec:?}"), &dmscope.finish()?, &tape)
+}
+
+fn job(library: MpiLibrary, name: &str) -> Result<JobSpec> {
+    let ranks = if library == MpiLibrary::OpenMpi { 4 } else { 2 };
+    Ok(JobSpec::own(library, name)?.ranks(ranks).args(["--seconds", "1.5"]))
+}
+
+#[test]
+fn to_the_end_of_the_job() -> Result<()> {
+    for library in MpiLibrary::ALL {
+        for name in ["figure2", "halo2d", "onesided"] {
+            attached(&job(library, name)?, &[], false)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn interrupted_in_mid_run() -> Result<()> {
+    attached(&job(MpiLibrary::OpenMpi, "headercache")?.endless(), &[], true)
+}
+
+#[test]
+fn with_losses() -> Result<()> {
+    attached(&job(MpiLibrary::OpenMpi, "figure2")?, &["--ring-size", "4096"], false)
+}
+
+#[test]
+fn with_processes_that_come_and_go() -> Result<()> {
+    let forker = JobSpec::own(MpiLibrary::OpenMpi, "forker")?.args(["--iterations", "3000"]);
+    attached(&forker, &[], false)
+}
+
+#[test]
+fn under_run() -> Result<()> {
+    for library in MpiLibrary::ALL {
+        let directory = TempDir::new()?;
+        let tape = directory.path().join("x.dmt");
+        let session = Dmscope::run(&job(library, "figure2")?).record(&tape).finish()?;
+        check_same(&format!("{library:?}"), &session, &tape)?;
+    }
+    Ok(())
+}
