@@ -22,12 +22,15 @@ use crate::{Findings, JobSpec};
 
 const POLL: Duration = Duration::from_millis(2);
 /// How long anything may take on a busy machine before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test: `$DMSCOPE`, or the release build of this workspace, built if that is needed.
 pub fn binary() -> Result<PathBuf> {
     static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    BINARY.get_or_init(|| build().map_err(|error| format!("{error:#}"))).clone().map_err(|error| anyhow!(error))
+    BINARY
+        .get_or_init(|| build().map_err(|error| format!("{error:#}")))
+        .clone()
+        .map_err(|error| anyhow!(error))
 }
 
 fn build() -> Result<PathBuf> {
@@ -255,7 +258,8 @@ impl Watching {
             events.push(event);
         }
         let stdout = self.stdout.so_far();
-        let directory = std::mem::replace(&mut self.directory, TempDir::new().context("a folder to swap in")?);
+        let directory =
+            std::mem::replace(&mut self.directory, TempDir::new().context("a folder to swap in")?);
         // The job's own status is not known through dmscope; its output is.
         let job = self.is_run.then(|| ended_job(status, elapsed, stdout.clone(), stderr.clone(), directory));
         Ok(Session { status: status.code(), elapsed, stdout, stderr, events, report_line, job })
@@ -267,9 +271,12 @@ impl Watching {
     }
 }
 
-/// The beginning of each line: reports are long.
+/// The beginning of each line, without the many that only say that it goes on: reports are long.
 fn shorten(text: &str) -> String {
-    text.lines().map(|line| line.chars().take(300).collect::<String>() + "\n").collect()
+    text.lines()
+        .filter(|line| !line.contains(r#""event":"status""#))
+        .map(|line| line.chars().take(300).collect::<String>() + "\n")
+        .collect()
 }
 
 impl Drop for Watching {

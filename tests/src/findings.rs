@@ -49,7 +49,8 @@ pub fn missing_operation(finding: &Value) -> Result<&Value> {
     let context = &finding["evidence"]["context"];
     ensure!(finding["evidence"]["kind"] == "odd_chain", "not an odd chain: {}", summary(finding));
     ensure!(context["matched"].as_u64().unwrap_or(0) > 0, "no context match: {}", summary(finding));
-    let missing = [&context["missing_before"], &context["missing_after"]].into_iter().find(|op| !op.is_null());
+    let missing =
+        [&context["missing_before"], &context["missing_after"]].into_iter().find(|op| !op.is_null());
     missing.with_context(|| format!("no operation is missing: {}", summary(finding)))
 }
 

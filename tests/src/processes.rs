@@ -44,8 +44,12 @@ pub fn check_code(pid: u32) -> Result<()> {
     let mut compared = 0;
     for line in maps.lines() {
         let mut fields = line.split_whitespace();
-        let (Some(range), Some(rights), Some(offset)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        let Some(path) = fields.nth(2).filter(|path| path.starts_with('/') && rights.contains('x')) else { continue };
+        let (Some(range), Some(rights), Some(offset)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let Some(path) = fields.nth(2).filter(|path| path.starts_with('/') && rights.contains('x')) else {
+            continue;
+        };
         let number = |text: &str| u64::from_str_radix(text, 16).context("a number in a process's mappings");
         let (start, end) = range.split_once('-').context("a range in a process's mappings")?;
         let (start, end, offset) = (number(start)?, number(end)?, number(offset)?);

@@ -140,7 +140,9 @@ fn a_cut_or_damaged_tape_is_read_as_far_as_it_goes_and_said_to_be_one() -> Resul
     for cut in [whole.len() / 4, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..cut])?;
         let session = Dmscope::analyze(&path).finish()?;
-        ensure!(session.report()?["ended"] != "the job ended", "the end of a tape that has none");
+        // The end is not the last thing on a tape: names follow it.
+        let has_end = session.report()?["ended"] != "the tape ends before the session did";
+        ensure!(!has_end || cut == whole.len() - 1, "the end of a tape that has none");
         ensure!([Some(0), Some(1), Some(3)].contains(&session.status), "{:?}", session.status);
     }
     for at in [whole.len() / 3, whole.len() / 2] {
@@ -174,7 +176,8 @@ fn options_that_cannot_be_are_refused_with_what_they_should_be() -> Result<()> {
     job.wait_until_ready(TIMEOUT)?;
     for (options, words) in cases {
         let dmscope = Dmscope::attach(job.launcher_pid()).args(options.iter().copied());
-        let session = dmscope.args(["--duration", "1s"].iter().copied().filter(|_| !options.contains(&"--duration")));
+        let session =
+            dmscope.args(["--duration", "1s"].iter().copied().filter(|_| !options.contains(&"--duration")));
         session.finish()?.check_refusal(words).with_context(|| format!("{options:?}"))?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::findings::{frame, missing_operation, summary};
-use live::{Dmscope, FinishedJob, Findings, JobSpec, MpiLibrary, RunningJob, Session, Watching};
+use live::{Dmscope, Findings, FinishedJob, JobSpec, MpiLibrary, RunningJob, Session, Watching};
 use serde_json::Value;
 use tempfile::TempDir;
 

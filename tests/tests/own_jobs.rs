@@ -152,13 +152,13 @@ fn one_rank_of_the_retry_storm_repeats_its_request_and_its_neighbour_drops_the_r
     let spec = JobSpec::own(MpiLibrary::OpenMpi, "retrystorm")?.ranks(8).args(["--iterations", "200"]);
     let job = run(spec.clone())?;
     job.check_verdict()?;
-    assert_eq!(repetitions_by_rank(&job)?, [0, 0, 0, 0, 0, 200 * 8, 0, 0]);
-    assert_eq!(job.total("duplicates")?, 200 * 8);
+    assert_eq!(repetitions_by_rank(&job)?, [0, 0, 0, 0, 0, 200 * 32, 0, 0]);
+    assert_eq!(job.total("duplicates")?, 200 * 32);
     assert_eq!(job.lines_of_type("result")?[2]["requests"], 2);
 
     let late = run(spec.clone().args(["--late", "--bad-rank", "2"]))?;
     let late_repetitions = repetitions_by_rank(&late)?;
-    assert!((20 * 8..=21 * 8).contains(&late_repetitions[2]), "{late_repetitions:?}");
+    assert!((20 * 32..=21 * 32).contains(&late_repetitions[2]), "{late_repetitions:?}");
     assert_eq!(run(spec.args(["--no-bug"]))?.total("repetitions")?, 0);
     Ok(())
 }
@@ -167,7 +167,7 @@ fn one_rank_of_the_retry_storm_repeats_its_request_and_its_neighbour_drops_the_r
 fn the_retry_storm_of_eight_ranks_runs_with_mpich_as_well() -> Result<()> {
     let job = run(JobSpec::own(MpiLibrary::Mpich, "retrystorm")?.ranks(8).args(["--iterations", "50"]))?;
     job.check_verdict()?;
-    assert_eq!(repetitions_by_rank(&job)?[5], 50 * 8);
+    assert_eq!(repetitions_by_rank(&job)?[5], 50 * 32);
     Ok(())
 }
 

@@ -158,7 +158,9 @@ fn children_of_ranks_come_and_go_unharmed() -> Result<()> {
 /// Movements by rank.
 fn movements(report: &Value) -> Vec<(u64, u64)> {
     let processes = report["statistics"]["processes"].as_array().into_iter().flatten();
-    processes.filter_map(|process| Some((process["rank"].as_u64()?, process["movements"].as_u64()?))).collect()
+    processes
+        .filter_map(|process| Some((process["rank"].as_u64()?, process["movements"].as_u64()?)))
+        .collect()
 }
 
 #[test]
@@ -190,7 +192,8 @@ fn a_library_that_is_loaded_later_is_watched_from_then_on() -> Result<()> {
         });
         let hits: u64 = in_library.filter_map(|probe| probe["hits"].as_u64()).sum();
         let sites = job.sites()?;
-        let in_library = sites.iter().filter(|site| site.module == "libmsg_figure2.so" && site.kind == "copy");
+        let in_library =
+            sites.iter().filter(|site| site.module == "libmsg_figure2.so" && site.kind == "copy");
         let calls: u64 = in_library.map(|site| site.calls).sum();
         eprintln!("{library:?}: {hits} of {calls} copies of the new library were seen");
         // Between the loading and the probes there is a moment in which copies go unseen.
@@ -215,4 +218,14 @@ fn attached_and_detached_again_and_again_it_leaves_nothing() -> Result<()> {
         code_is_as_it_was(&pids).with_context(|| format!("round {round}"))?;
     }
     stop_and_check(job)
+}
+
+#[test]
+fn under_run_a_job_has_the_priority_and_the_processors_it_would_have_had() -> Result<()> {
+    const QUESTION: &str = "nice; grep Cpus_allowed_list /proc/self/status";
+    let output = std::process::Command::new("sh").args(["-c", QUESTION]).output()?;
+    let expected: Vec<_> = String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect();
+    let session = Dmscope::command("run", ["--", "sh", "-c", QUESTION]).finish()?;
+    ensure!(session.stdout == expected, "{:?} instead of {expected:?}", session.stdout);
+    Ok(())
 }

@@ -15,7 +15,8 @@ fn check_same(name: &str, live: &Session, tape: &std::path::Path) -> Result<()> 
     if expected != found {
         let at = expected.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
         let around = |text: &str| {
-            String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(100)..(at + 100).min(text.len())]).into_owned()
+            String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(100)..(at + 100).min(text.len())])
+                .into_owned()
         };
         anyhow::bail!("{name}: reports differ at {at}:\n{}\n{}", around(expected), around(found));
     }

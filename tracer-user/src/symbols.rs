@@ -1,7 +1,9 @@
 //! Names of code places, for people's eyes: function, file and line, through blazesym.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 use analyzer::input::{Frame, Symbol};
 use analyzer::wire::FileId;
@@ -11,20 +13,25 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 /// Looks names up, each place once.
 pub struct Symbols {
     symbolizer: Symbolizer,
-    paths: HashMap<FileId, PathBuf>,
+    files: HashMap<FileId, KnownFile>,
     done: HashSet<(FileId, u64)>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        Self { symbolizer: Symbolizer::new(), paths: HashMap::new(), done: HashSet::new() }
+        Self { symbolizer: Symbolizer::new(), files: HashMap::new(), done: HashSet::new() }
     }
 }
 
 impl Symbols {
-    /// Says where files can be opened.
+    /// Says where files can be opened now. Names can be asked for when they no longer can be: when
+    /// the job, through whose processes the paths lead, has ended.
     pub fn know(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
-        self.paths.extend(paths);
+        for (id, path) in paths {
+            if let Ok(file) = File::open(&path) {
+                self.files.insert(id, KnownFile { path, file });
+            }
+        }
     }
 
     /// The names of those places that were not asked for before. A place without a name comes
@@ -53,13 +60,27 @@ impl Symbols {
 
     fn frames(&self, file: FileId, offsets: &[u64]) -> Vec<Vec<Frame>> {
         let nothing = || vec![Vec::new(); offsets.len()];
-        let Some(path) = self.paths.get(&file) else { return nothing() };
-        let source = Source::Elf(Elf::new(path));
+        let Some(file) = self.files.get(&file) else { return nothing() };
+        let source = Source::Elf(Elf::new(file.path()));
         // A strange file has no names; that is all it costs.
         match self.symbolizer.symbolize(&source, Input::FileOffset(offsets)) {
             Ok(found) => found.iter().map(|place| place.as_sym().map(frames).unwrap_or_default()).collect(),
             Err(_) => nothing(),
         }
+    }
+}
+
+/// A file that stays, whatever becomes of its path.
+struct KnownFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl KnownFile {
+    fn path(&self) -> PathBuf {
+        let by_number = Path::new("/proc/self/fd").join(self.file.as_raw_fd().to_string());
+        // Separate debug information may lie beside the real path.
+        if self.path.exists() { self.path.clone() } else { by_number }
     }
 }
 
@@ -80,6 +101,31 @@ fn frame(name: &str, info: Option<&CodeInfo<'_>>) -> Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_keeps_its_names_when_its_path_is_gone() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let path = directory.path().join("program");
+        std::fs::copy(std::env::current_exe().expect("this test"), &path).expect("a copy");
+        let object = std::fs::read(&path).expect("the copy");
+        let offset = file_offset_of_a_function(&object);
+        let file = FileId { dev: 1, inode: 2 };
+        let mut symbols = Symbols::default();
+        symbols.know([(file, path.clone())]);
+        std::fs::remove_file(&path).expect("ours");
+        let found = symbols.resolve([(file, offset)]);
+        assert!(found[0].frames[0].function.contains("main"), "{found:?}");
+    }
+
+    /// Of `main`, which every program has.
+    fn file_offset_of_a_function(bytes: &[u8]) -> u64 {
+        use object::{Object, ObjectSegment, ObjectSymbol};
+        let object = object::File::parse(bytes).expect("an ELF file");
+        let main = object.symbol_by_name("main").expect("a main").address();
+        let segment = object.segments().find(|s| (s.address()..s.address() + s.size()).contains(&main));
+        let segment = segment.expect("a segment with main");
+        main - segment.address() + segment.file_range().0
+    }
 
     #[test]
     fn a_file_that_is_gone_has_places_without_names() {

@@ -34,7 +34,6 @@ enum { TAG_FULL = 1, TAG_CACHED = 2, TAG_CREDIT = 3 };
 static struct msg_options options;
 static struct msg_statistics statistics;
 static struct connection *connections; // by rank
-static unsigned char *control_slots;
 static unsigned char *send_slots;
 static unsigned char *receive_slots;
 static uint64_t next_send_slot;
@@ -51,8 +50,9 @@ void msg_open(const struct msg_options *given)
     options = *given;
     MPI_Comm_size(options.comm, &ranks);
     connections = must_allocate((size_t)ranks * sizeof(*connections));
-    control_slots = must_allocate((size_t)ranks * SLOT_BYTES);
-    send_slots = must_allocate(SLOTS * SLOT_BYTES);
+    // One pool, as registered memory is: whatever is sent comes from the same allocation.
+    send_slots = must_allocate((SLOTS + (size_t)ranks) * SLOT_BYTES);
+    unsigned char *control_slots = send_slots + SLOTS * SLOT_BYTES;
     receive_slots = must_allocate(SLOTS * SLOT_BYTES);
     for (int peer = 0; peer < ranks; peer++)
         connections[peer] = (struct connection){.control_slot = control_slots + (size_t)peer * SLOT_BYTES};
@@ -62,7 +62,6 @@ void msg_close(void)
 {
     free(receive_slots);
     free(send_slots);
-    free(control_slots);
     free(connections);
 }
 

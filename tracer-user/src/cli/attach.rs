@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use analyzer::render::Style;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
 use super::reference;
@@ -62,14 +62,17 @@ pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArg
 }
 
 fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
+    let mut options = analysis.options();
+    options.reference = reference::read(&analysis.reference)?;
+    if let Some(path) = watch.record.as_ref().filter(|path| is_one_of(path, &analysis.reference)) {
+        bail!("{} is a reference and would be recorded over; record to another file", path.display());
+    }
     let tape = match &watch.record {
         Some(path) => {
             Some(Tape::create(path.clone()).with_context(|| format!("cannot record to {}", path.display()))?)
         }
         None => None,
     };
-    let mut options = analysis.options();
-    options.reference = reference::read(&analysis.reference)?;
     Ok(Settings {
         kernel: KernelSettings {
             ring_bytes: watch.ring_size,
@@ -82,6 +85,12 @@ fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
         tape,
         stop: stop_on_signals()?,
     })
+}
+
+/// By whatever names.
+fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
+    let real = path.canonicalize();
+    real.is_ok_and(|real| files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == real)))
 }
 
 /// The first signal ends the session in good order, a second one at once.

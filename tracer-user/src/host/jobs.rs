@@ -185,10 +185,11 @@ pub fn job_of(pid: u32) -> Result<Job, JobError> {
     if let Some(job) = jobs.into_iter().find(|j| j.pid == pid || j.ranks.iter().any(|r| r.pid == pid)) {
         return Ok(job);
     }
+    // First: who may not look at a launcher does not see its ranks either.
+    mpi_library(pid, &view.exe, view.rank.is_some())?;
     if is_launcher(&view.name) {
         return Err(JobError::NoRanks(pid));
     }
-    mpi_library(pid, &view.exe, view.rank.is_some())?;
     let known = candidates.iter().find(|c| c.view.pid == pid);
     let what = match known {
         Some(Candidate { library: Some(_), .. }) => format!("{}, a child of a rank", view.name),

@@ -178,10 +178,6 @@ impl<'s> Session<'s> {
         tracer.attach_kernel_events()?;
         let collector =
             Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
-        crate::cpus::stay_on(&spare);
-        if spare.is_empty() {
-            crate::cpus::yield_to_the_job();
-        }
         let now = monotonic_ns();
         let session = Self {
             tracer,
@@ -206,6 +202,11 @@ impl<'s> Session<'s> {
     fn follow(mut self, limits: Limits, planner: Planner, mut child: Option<Child>) -> Result<Outcome> {
         let planner = PlannerThread::start(planner, self.spare_cpus.clone())
             .context("cannot start the planning thread")?;
+        // Not before: placing probes is to be quick, and a job that is started here would inherit it.
+        crate::cpus::stay_on(&self.spare_cpus);
+        if self.spare_cpus.is_empty() {
+            crate::cpus::yield_to_the_job();
+        }
         // What was loaded while the first plan was made.
         planner.look_at(self.watched.pids());
         let (mut status_due, mut tape_due) = (Instant::now(), Instant::now() + TAPE_PERIOD);
