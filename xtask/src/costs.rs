@@ -207,7 +207,10 @@ fn attach_and_detach(folder: &Path) -> Result<()> {
     println!("| 16 ranks, Open MPI | median (min–max), ms |");
     println!("| --- | --- |");
     println!("| attach: all probes in place | {:.0} ({:.0}–{:.0}) |", a.0, a.1, a.2);
-    println!("| everything beside the second that was asked for: loading, detaching, last analysis, report | {:.0} ({:.0}–{:.0}) |", d.0, d.1, d.2);
+    println!(
+        "| everything beside the second that was asked for: loading, detaching, last analysis, report | {:.0} ({:.0}–{:.0}) |",
+        d.0, d.1, d.2
+    );
     Ok(())
 }
 

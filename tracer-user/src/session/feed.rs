@@ -10,7 +10,7 @@ use analyzer::pipeline::Pipeline;
 use analyzer::tape::{FileTape, WriteError};
 use analyzer::wire::FileId;
 
-use crate::sink::Sink;
+use crate::sink::{Recorded, Sink};
 use crate::symbols::Symbols;
 
 /// A file to record to.
@@ -118,8 +118,13 @@ impl Feed {
         let report = self.report();
         self.flush(sink);
         if let Some(tape) = self.tape.take() {
-            let (bytes, dropped) = (tape.writer.written_bytes(), tape.writer.dropped_inputs());
-            sink.recorded(&tape.path, bytes, dropped);
+            sink.recorded(&Recorded {
+                path: &tape.path,
+                bytes: tape.writer.written_bytes(),
+                dropped_inputs: tape.writer.dropped_inputs(),
+                // The last flush failed too: what waits will never be written.
+                incomplete: self.told_trouble,
+            });
         }
         report
     }

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::host::gather::{AttachPoint, Gathered, gather_processes};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
+use crate::plan::attach::{AttachDecision, AttachMode};
 use crate::plan::{PlanOptions, plan};
 
 /// A plan, and what it takes to apply it.
@@ -42,6 +43,19 @@ impl Planner {
     pub(super) fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
         let gathered = gather_processes(pids, &self.known)?;
         self.plan(gathered)
+    }
+
+    /// The same for what is loaded while the job runs. Other ranks are about to load it too, so no
+    /// link is for single processes.
+    fn later(&mut self, pids: &[u32]) -> Result<Planned> {
+        let mut planned = self.processes(pids)?;
+        for point in planned.attach.values_mut() {
+            point.decision = AttachDecision {
+                mode: AttachMode::OneLink,
+                reason: "loaded while the job runs: other ranks may load it next".into(),
+            };
+        }
+        Ok(planned)
     }
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
@@ -83,7 +97,7 @@ impl PlannerThread {
                 pids.sort_unstable();
                 pids.dedup();
                 // A process that is gone needs no probes.
-                let Ok(planned) = planner.processes(&pids) else { continue };
+                let Ok(planned) = planner.later(&pids) else { continue };
                 if !planned.plan.files.is_empty() && result_sender.send(planned).is_err() {
                     return;
                 }

@@ -1,11 +1,10 @@
 //! Keeps only how often each probe was hit.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use analyzer::finding::{Alert, Report};
 
-use super::{AttachSummary, Sink, Status};
+use super::{AttachSummary, Recorded, Sink, Status};
 
 /// Hits by probe id.
 #[derive(Debug, Default)]
@@ -17,7 +16,7 @@ impl Sink for HitSink {
     fn notice(&mut self, _message: &str) {}
     fn status(&mut self, _status: &Status, _report: Option<&Report>) {}
     fn alert(&mut self, _alert: &Alert) {}
-    fn recorded(&mut self, _path: &Path, _bytes: u64, _dropped_inputs: u64) {}
+    fn recorded(&mut self, _tape: &Recorded<'_>) {}
 
     fn report(&mut self, report: &Report) {
         self.0 = report.statistics.probes.iter().map(|p| (p.probe, p.hits)).collect();

@@ -1,12 +1,11 @@
 //! JSON lines: one object a line, each with an `event`.
 
 use std::io::Write;
-use std::path::Path;
 
 use analyzer::finding::{Alert, REPORT_SCHEMA, Report};
 use serde_json::{Value, json};
 
-use super::{AttachSummary, Sink, Status};
+use super::{AttachSummary, Recorded, Sink, Status};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct JsonSink<W: Write> {
@@ -57,8 +56,8 @@ impl<W: Write> Sink for JsonSink<W> {
         self.line("alert", json!({ "alert": alert }));
     }
 
-    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64) {
-        self.chatter("recorded", json!({ "path": path, "bytes": bytes, "dropped_inputs": dropped_inputs }));
+    fn recorded(&mut self, tape: &Recorded<'_>) {
+        self.chatter("recorded", json!(tape));
     }
 
     fn report(&mut self, report: &Report) {

@@ -1,7 +1,6 @@
 //! The view on a terminal: a few lines that stay below, findings that scroll above them.
 
 use std::io::Stdout;
-use std::path::Path;
 use std::time::Instant;
 
 use analyzer::finding::{Alert, GroupView, Report, Severity};
@@ -13,7 +12,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use super::{AttachSummary, Sink, Status, TextSink};
+use super::{AttachSummary, Recorded, Sink, Status, TextSink};
 
 const GROUPS: usize = 5;
 const LINES: u16 = 5 + GROUPS as u16;
@@ -175,8 +174,8 @@ impl Sink for LiveSink {
         }
     }
 
-    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64) {
-        self.text.recorded(path, bytes, dropped_inputs);
+    fn recorded(&mut self, tape: &Recorded<'_>) {
+        self.text.recorded(tape);
     }
 
     fn report(&mut self, report: &Report) {

@@ -32,6 +32,19 @@ pub struct Status {
     pub probes: usize,
 }
 
+/// A tape that is closed.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Recorded<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// Its length.
+    pub bytes: u64,
+    /// Inputs given up while it could not be written.
+    pub dropped_inputs: u64,
+    /// What was written last is missing as well: the disk was full to the end.
+    pub incomplete: bool,
+}
+
 /// A listener to a session.
 pub trait Sink {
     /// On which CPUs the collector runs; empty: there are none to spare.
@@ -49,7 +62,7 @@ pub trait Sink {
     /// A finding was made or taken back.
     fn alert(&mut self, alert: &Alert);
     /// The tape is closed.
-    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64);
+    fn recorded(&mut self, tape: &Recorded<'_>);
     /// The last word.
     fn report(&mut self, report: &Report);
 }

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 use std::io::Write;
-use std::path::Path;
 
 use analyzer::finding::{Alert, Report, Severity};
 use analyzer::render::{self, Style};
 
-use super::{AttachSummary, Sink, Status};
+use super::{AttachSummary, Recorded, Sink, Status};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct TextSink<W: Write> {
@@ -94,11 +93,12 @@ impl<W: Write> Sink for TextSink<W> {
         }
     }
 
-    fn recorded(&mut self, path: &Path, bytes: u64, dropped_inputs: u64) {
-        let path = path.display();
+    fn recorded(&mut self, tape: &Recorded<'_>) {
+        let path = tape.path.display();
+        let bytes = tape.bytes;
         self.chatter(&format!("Recorded to {path}: {bytes} bytes. Look again with: dmscope analyze {path}"));
-        if dropped_inputs > 0 {
-            self.chatter(&format!("{dropped_inputs} inputs could not be written and are missing in {path}."));
+        if tape.dropped_inputs > 0 || tape.incomplete {
+            self.chatter(&format!("{path} is not complete: there was no room for all of it."));
         }
     }
 
