@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -37,35 +39,53 @@ pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|(_, parent)| parent)
 }
 
-/// Fails if the code of a process is not what is in the files it comes from: a breakpoint was left in it.
-pub fn check_code(pid: u32) -> Result<()> {
+/// The kernel takes breakpoints out a little after their last user is gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Fails if the code of a process is not what is in the files it comes from: a breakpoint was left in it. Looks at files in
+/// one folder only, since others may watch the libraries that all programs share.
+pub fn check_code(pid: u32, folder: &Path) -> Result<()> {
+    let deadline = Instant::now() + GRACE;
+    while let Err(error) = check_code_now(pid, folder) {
+        if Instant::now() > deadline {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn check_code_now(pid: u32, folder: &Path) -> Result<()> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("reading a process's mappings")?;
     let memory = File::open(format!("/proc/{pid}/mem")).context("opening a process's memory")?;
+    let code: Vec<_> = maps.lines().filter_map(code_mapping).collect();
+    let code = code.iter().filter(|(path, ..)| path.starts_with(folder));
     let mut compared = 0;
-    for line in maps.lines() {
-        let mut fields = line.split_whitespace();
-        let (Some(range), Some(rights), Some(offset)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
-        };
-        let Some(path) = fields.nth(2).filter(|path| path.starts_with('/') && rights.contains('x')) else {
-            continue;
-        };
-        let number = |text: &str| u64::from_str_radix(text, 16).context("a number in a process's mappings");
-        let (start, end) = range.split_once('-').context("a range in a process's mappings")?;
-        let (start, end, offset) = (number(start)?, number(end)?, number(offset)?);
-        let (mut mapped, mut filed) = (vec![0; (end - start) as usize], vec![0; (end - start) as usize]);
-        memory.read_exact_at(&mut mapped, start).with_context(|| format!("reading {path} in memory"))?;
+    for &(path, start, bytes, offset) in code {
+        let (mut mapped, mut filed) = (vec![0; bytes], vec![0; bytes]);
+        memory.read_exact_at(&mut mapped, start).context("reading a process's memory")?;
         // The last page goes on behind the end of the file.
-        let bytes = File::open(path)
-            .and_then(|file| file.read_at(&mut filed, offset))
-            .with_context(|| format!("reading {path}"))?;
+        let bytes =
+            File::open(path).and_then(|file| file.read_at(&mut filed, offset)).context("reading a file")?;
         if let Some(at) = (0..bytes).find(|at| mapped[*at] != filed[*at]) {
-            bail!("{path}+{:#x} is changed in process {pid}: {:#x}", offset + at as u64, mapped[at]);
+            let offset = offset + at as u64;
+            bail!("{}+{offset:#x} is changed in process {pid}: {:#x}", path.display(), mapped[at]);
         }
         compared += 1;
     }
-    ensure!(compared > 0, "process {pid} has no code");
+    ensure!(compared > 0, "process {pid} has no code in {}", folder.display());
     Ok(())
+}
+
+/// Path, first address, length and offset in the file, of a line of `/proc/PID/maps` that is a file's code.
+fn code_mapping(line: &str) -> Option<(&Path, u64, usize, u64)> {
+    let mut fields = line.split_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()?.contains('x');
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end, offset) = (number(start)?, number(end)?, number(fields.next()?)?);
+    let path = fields.nth(2).filter(|path| path.starts_with('/') && is_code)?;
+    Some((Path::new(path), start, usize::try_from(end - start).ok()?, offset))
 }
 
 fn parents_of_all() -> HashMap<u32, u32> {

@@ -74,8 +74,8 @@ fn all_forms_of_copies_are_counted_exactly_by_place_and_rank() -> Result<()> {
 #[test]
 fn under_run_all_copies_are_counted_from_the_first() -> Result<()> {
     for library in MpiLibrary::ALL {
-        let session =
-            Dmscope::run(&JobSpec::own(library, "counts")?.args(["--iterations", "6000"])).finish()?;
+        let spec = JobSpec::own(library, "counts")?.args(["--iterations", "6000"]);
+        let session = Dmscope::run(&spec).args(LIBRARY).finish()?;
         check_exact(&session, session.job()?).with_context(|| format!("{library:?}"))?;
     }
     Ok(())

@@ -26,7 +26,8 @@ fn stop_and_check(job: RunningJob) -> Result<()> {
 }
 
 fn code_is_as_it_was(pids: &[u32]) -> Result<()> {
-    pids.iter().try_for_each(|pid| check_code(*pid))
+    let own = live::build::jobs_for(MpiLibrary::OpenMpi)?.canonicalize()?;
+    pids.iter().try_for_each(|pid| check_code(*pid, &own))
 }
 
 /// Moments that differ from round to round and are the same in every run of the test.
@@ -178,10 +179,9 @@ fn a_process_that_becomes_a_rank_is_watched_from_then_on() -> Result<()> {
 #[test]
 fn a_library_that_is_loaded_later_is_watched_from_then_on() -> Result<()> {
     for library in MpiLibrary::ALL {
-        let job = JobSpec::own(library, "dlopener")?
-            .args(["--iterations", "2000", "--pause-us", "500"])
-            .held()
-            .spawn()?;
+        // Two milliseconds a message, so that there is time to find the probes' places in the library.
+        let spec = JobSpec::own(library, "dlopener")?.args(["--iterations", "3000", "--pause-us", "2000"]);
+        let job = spec.held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
         dmscope.wait_until_attached()?;

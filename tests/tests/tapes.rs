@@ -20,6 +20,8 @@ fn check_same(name: &str, live: &Session, tape: &std::path::Path) -> Result<()> 
         };
         anyhow::bail!("{name}: reports differ at {at}:\n{}\n{}", around(expected), around(found));
     }
+    let notices = again.events_of("notice");
+    ensure!(notices.is_empty(), "{name}: a whole tape is complained of: {notices:?}");
     ensure!(again.status == live.status, "{name}: {:?}, then {:?}", live.status, again.status);
     Ok(())
 }

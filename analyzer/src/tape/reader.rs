@@ -137,7 +137,12 @@ impl<R: Read> Reader<R> {
 
     fn note(&mut self, input: &Input) {
         self.position = self.position.plus(Weight::of(input));
-        self.state = if matches!(input, Input::End(_)) { State::Ended } else { State::Running };
+        self.state = match (input, &self.state) {
+            (Input::End(_), _) => State::Ended,
+            // Names for the report are looked up when the session is over.
+            (Input::Symbols(_), State::Ended) => State::Ended,
+            _ => State::Running,
+        };
         if let Input::Process(process) = input {
             self.note_pid(process.pid);
         }
@@ -180,7 +185,9 @@ impl<R: Read> Reader<R> {
         self.position = header.before;
         self.frame_end = header.before.inputs.saturating_add(u64::from(header.inputs));
         self.last_ns = header.last_ns;
-        self.state = State::Running;
+        if self.state == State::Fresh {
+            self.state = State::Running;
+        }
         Ok(damage)
     }
 

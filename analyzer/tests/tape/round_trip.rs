@@ -21,10 +21,23 @@ proptest! {
         } else {
             prop_assert!(read.error.is_none());
             prop_assert_eq!(&read.inputs, &all);
-            let ended = matches!(all.last(), Some(Input::End(_)));
+            // Names for the report follow the end.
+            let last = all.iter().rfind(|input| !matches!(input, Input::Symbols(_)));
+            let ended = matches!(last, Some(Input::End(_)));
             let causes: Vec<_> = read.damages.iter().map(|damage| damage.cause).collect();
             prop_assert_eq!(causes, if ended { vec![] } else { vec![Cause::Unfinished] });
         }
+    }
+
+    #[test]
+    fn names_that_follow_the_end_do_not_undo_it(ended in any::<bool>()) {
+        let mut groups = crate::session::small_session();
+        if !ended {
+            groups.pop();
+        }
+        let names = groups.iter().flatten().find(|input| matches!(input, Input::Symbols(_))).cloned();
+        groups.push(names.into_iter().collect());
+        prop_assert_eq!(read(&tape_of(&groups)).damages.is_empty(), ended);
     }
 
     #[test]
