@@ -49,6 +49,7 @@ fn records_of_an_unended_tape(tape: &Path) -> Result<u64> {
 }
 
 #[test]
+#[ignore = "takes minutes on a busy machine"]
 fn killed_at_any_moment_it_harms_no_job_and_leaves_a_tape() -> Result<()> {
     let directory = TempDir::new()?;
     let job = busy()?;
@@ -207,6 +208,7 @@ fn a_library_that_is_loaded_later_is_watched_from_then_on() -> Result<()> {
 
 /// `DMSCOPE_TEST_ATTACHES` says how often; 100 takes a minute.
 #[test]
+#[ignore = "takes minutes on a busy machine"]
 fn attached_and_detached_again_and_again_it_leaves_nothing() -> Result<()> {
     let times = std::env::var("DMSCOPE_TEST_ATTACHES").map_or(Ok(20), |text| text.parse::<u32>())?;
     let job = busy()?;
