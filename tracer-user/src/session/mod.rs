@@ -248,6 +248,9 @@ impl<'s> Session<'s> {
     }
 
     fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
+        if self.spare_cpus.is_empty() {
+            crate::cpus::catch_up();
+        }
         // All at once, as at the beginning; taking the probes out takes longer.
         for pid in self.watched.pids() {
             self.tracer.unwatch(pid);
