@@ -245,6 +245,7 @@ fn difference(chain: &OddChain) -> String {
     let (odd, usual, c) = (chain.odd.ops.len(), chain.frequent.ops.len(), &chain.common);
     let common = usize::from(c.ops);
     let plural = |n: usize| if n == 1 { "step".to_owned() } else { format!("{n} steps") };
+    let count = |n: usize| if n == 1 { "one step".to_owned() } else { plural(n) };
     if common == odd {
         let (first, last) = (usize::from(c.frequent_from), usual - usize::from(c.frequent_from) - common);
         return match (first, last) {
@@ -256,12 +257,12 @@ fn difference(chain: &OddChain) -> String {
     if common == usual {
         let (first, last) = (usize::from(c.odd_from), odd - usize::from(c.odd_from) - common);
         return match (first, last) {
-            (0, n) => format!("going on for {} more", plural(n)),
-            (n, 0) => format!("with {} more before it", plural(n)),
-            (n, m) => format!("with {} more before it and {} after it", plural(n), plural(m)),
+            (0, n) => format!("going on for {} more", count(n)),
+            (n, 0) => format!("with {} more before it", count(n)),
+            (n, m) => format!("with {} more before it and {} after it", count(n), count(m)),
         };
     }
-    format!("only {} of {} the same", plural(common), usual)
+    format!("only {} of {} the same", count(common), usual)
 }
 
 fn odd_rank(rank: &OddRank, severity: Severity) -> (String, Vec<String>) {

@@ -60,8 +60,8 @@ pub struct Writer<W> {
     compressor: Option<Compressor<'static>>,
     records: Encoder,
     facts: Facts,
-    /// Headers and payloads in order, ready to be written.
-    backlog: VecDeque<Vec<u8>>,
+    /// In order.
+    backlog: VecDeque<WaitingFrame>,
     waiting_bytes: usize,
     backlog_limit_bytes: usize,
     /// Whole frames in the sink.
@@ -76,6 +76,12 @@ pub struct Writer<W> {
     dropped_inputs: u64,
     /// What went wrong since the last push or flush.
     failure: Option<WriteError>,
+}
+
+/// A header and its payload, ready to be written.
+struct WaitingFrame {
+    bytes: Vec<u8>,
+    inputs: u64,
 }
 
 /// Facts waiting for their frame: a JSON array without its end.
@@ -98,14 +104,14 @@ impl FileTape {
 impl<W: Write> Writer<W> {
     /// Writes to anything. What is left of a frame after an error stays: readers skip it.
     pub fn new(sink: W) -> Self {
-        let header = frame::file_header().to_vec();
+        let header = WaitingFrame { bytes: frame::file_header().to_vec(), inputs: 0 };
         Self {
             sink,
             cut_back: None,
             compressor: None,
             records: Encoder::default(),
             facts: Facts::default(),
-            waiting_bytes: header.len(),
+            waiting_bytes: header.bytes.len(),
             backlog: VecDeque::from([header]),
             backlog_limit_bytes: DEFAULT_BACKLOG_BYTES,
             written_bytes: 0,
@@ -188,6 +194,11 @@ impl<W: Write> Writer<W> {
     /// Inputs that are not and will not be on the tape.
     pub fn dropped_inputs(&self) -> u64 {
         self.dropped_inputs
+    }
+
+    /// Inputs in whole frames that could not be written yet: lost if this is the end.
+    pub fn waiting_inputs(&self) -> u64 {
+        self.backlog.iter().map(|frame| frame.inputs).sum()
     }
 
     /// Length of the tape up to the last whole frame.
@@ -290,7 +301,7 @@ impl<W: Write> Writer<W> {
             return;
         }
         self.waiting_bytes += frame.len();
-        self.backlog.push_back(frame);
+        self.backlog.push_back(WaitingFrame { bytes: frame, inputs: gathered.inputs });
         self.write_backlog();
     }
 
@@ -305,12 +316,12 @@ impl<W: Write> Writer<W> {
     fn write_backlog(&mut self) {
         while let Some(frame) = self.backlog.front() {
             if let Err(source) =
-                write_frame(&mut self.sink, frame, self.cut_back, self.written_bytes, &mut self.torn)
+                write_frame(&mut self.sink, &frame.bytes, self.cut_back, self.written_bytes, &mut self.torn)
             {
                 return self.fail(source);
             }
-            self.written_bytes += frame.len() as u64;
-            self.waiting_bytes -= frame.len();
+            self.written_bytes += frame.bytes.len() as u64;
+            self.waiting_bytes -= frame.bytes.len();
             self.backlog.pop_front();
         }
     }

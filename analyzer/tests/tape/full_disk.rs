@@ -185,3 +185,21 @@ fn an_input_too_large_for_a_frame_is_refused_and_counted() {
     assert_eq!((before, after), (&groups[0][1], &groups[0][2]));
     assert_eq!(damage.missing.map(|missing| missing.inputs), Some(1));
 }
+
+#[test]
+fn what_waits_for_room_is_counted() {
+    let groups = small_session();
+    let ends = frame_ends(&groups);
+    // Room for the first two frames and half of the third.
+    let disk = Disk { bytes: Vec::new(), size: (ends[1] + ends[2]) / 2 };
+    let mut writer = Writer::with_cut_back(disk, cut_back);
+    for group in &groups {
+        group.iter().for_each(|input| drop(writer.push(input)));
+        drop(writer.flush());
+    }
+    let behind: usize = groups[2..].iter().map(Vec::len).sum();
+    assert_eq!((writer.waiting_inputs(), writer.dropped_inputs()), (behind as u64, 0));
+    writer.sink_mut().size = usize::MAX;
+    writer.flush().expect("there is room again");
+    assert_eq!(writer.waiting_inputs(), 0);
+}

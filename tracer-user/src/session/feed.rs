@@ -121,8 +121,8 @@ impl Feed {
             sink.recorded(&Recorded {
                 path: &tape.path,
                 bytes: tape.writer.written_bytes(),
-                dropped_inputs: tape.writer.dropped_inputs(),
-                // The last flush failed too: what waits will never be written.
+                // The last flush may have failed too: what waits will never be written.
+                dropped_inputs: tape.writer.dropped_inputs() + tape.writer.waiting_inputs(),
                 incomplete: self.told_trouble,
             });
         }
