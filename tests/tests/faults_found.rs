@@ -229,7 +229,8 @@ fn the_rank_that_repeats_its_requests_is_found() -> Result<()> {
 
 #[test]
 fn the_rank_that_repeats_its_requests_in_the_last_part_of_the_run_is_found() -> Result<()> {
-    let job = retry_storm()?.args(["--iterations", "2000", "--late"]).held().spawn()?;
+    let late = ["--iterations", "2000", "--late", "--repetitions", "128"];
+    let job = retry_storm()?.args(late).held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
     dmscope.wait_until_attached()?;

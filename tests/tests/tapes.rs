@@ -50,7 +50,7 @@ fn job(library: MpiLibrary, name: &str) -> Result<JobSpec> {
 }
 
 #[test]
-fn to_the_end_of_the_job() -> Result<()> {
+fn the_report_of_a_whole_job_comes_again_from_its_tape() -> Result<()> {
     for library in MpiLibrary::ALL {
         for name in ["figure2", "halo2d", "onesided"] {
             attached(&job(library, name)?, &[], false)?;
@@ -60,23 +60,23 @@ fn to_the_end_of_the_job() -> Result<()> {
 }
 
 #[test]
-fn interrupted_in_mid_run() -> Result<()> {
+fn the_report_of_an_interrupted_session_comes_again_from_its_tape() -> Result<()> {
     attached(&job(MpiLibrary::OpenMpi, "headercache")?.endless(), &[], true)
 }
 
 #[test]
-fn with_losses() -> Result<()> {
+fn losses_come_again_from_the_tape() -> Result<()> {
     attached(&job(MpiLibrary::OpenMpi, "figure2")?, &["--ring-size", "4096"], false)
 }
 
 #[test]
-fn with_processes_that_come_and_go() -> Result<()> {
+fn processes_that_came_and_went_come_again_from_the_tape() -> Result<()> {
     let forker = JobSpec::own(MpiLibrary::OpenMpi, "forker")?.args(["--iterations", "3000"]);
     attached(&forker, &[], false)
 }
 
 #[test]
-fn under_run() -> Result<()> {
+fn the_report_of_a_job_under_run_comes_again_from_its_tape() -> Result<()> {
     for library in MpiLibrary::ALL {
         let directory = TempDir::new()?;
         let tape = directory.path().join("x.dmt");
