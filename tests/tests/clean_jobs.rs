@@ -129,7 +129,6 @@ fn mpi_from_python_is_clean() -> Result<()> {
 
 /// As an operator does it: the job runs already when dmscope comes.
 #[test]
-#[ignore = "the job lasts a second: on a busy machine it has ended before the probes are in place"]
 fn lammps_is_clean_when_attached_in_mid_run() -> Result<()> {
     let untraced = packaged::lammps().spawn()?.finish(TIMEOUT)?;
     let mut job = packaged::lammps().spawn()?;

@@ -221,7 +221,6 @@ fn retry_storm() -> Result<JobSpec> {
 }
 
 #[test]
-#[ignore = "on a busy machine the other ranks differ too much for five times the average to be reached"]
 fn the_rank_that_repeats_its_requests_is_found() -> Result<()> {
     let (session, _) = watch(&retry_storm()?, Until::Records(300_000), &[])?;
     check_retry_storm(&session.findings()?)
