@@ -1,5 +1,6 @@
 //! The project's chores, run as `cargo xtask COMMAND`.
 
+mod bench;
 mod check;
 mod costs;
 mod demo;
@@ -21,7 +22,9 @@ usage: cargo xtask COMMAND
   setup    install the Debian packages that building and testing need
   jobs     build the test jobs for both MPI libraries
   check    format, lints, rules of the workspace
-  costs    measure what watching costs, in paired runs (see BENCHMARKS.md)
+  bench    measure what dmscope costs, in paired runs (see BENCHMARKS.md):
+           bench [--quick] [--json FILE] [KIND…]; `bench --help` names the kinds
+  costs    the older measurements of jobs and of attach
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
 ";
 
@@ -45,6 +48,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
         ["check"] => check::run().map(|()| ExitCode::SUCCESS),
         ["demo"] => demo::show(),
+        ["bench", arguments @ ..] => bench::measure(arguments),
         ["costs"] => costs::measure(),
         ["test"] => test::run(),
         ["help" | "--help" | "-h"] => {

@@ -1,4 +1,4 @@
-//! The Debian packages that building and testing need.
+//! The Debian packages that building, testing and comparing need.
 
 /// One package and what it is for.
 pub struct Package {
@@ -34,4 +34,15 @@ pub const PACKAGES: &[Package] = &[
     package("lammps", "a job from outside: molecular dynamics"),
     package("python3-mpi4py", "a job from outside: MPI from Python"),
     package("tmux", "tests of the live view need a terminal"),
+];
+
+/// Tools that `cargo xtask bench` compares with; it does without those that cannot be had.
+pub const PEERS: &[Package] = &[
+    package("bpftrace", "compared with: probes from a script"),
+    package("linux-perf", "compared with: probes through perf"),
+    package("uftrace", "compared with: tracing of functions"),
+    package("ltrace", "compared with: tracing of library calls"),
+    package("eztrace", "compared with: a preloaded tracer that writes OTF2"),
+    package("otf2-tools", "counts the events of an OTF2 trace"),
+    package("valgrind", "compared with: dynamic translation"),
 ];

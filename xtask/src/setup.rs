@@ -26,15 +26,20 @@ enum Plan {
     NameNeeds,
 }
 
-/// Installs the missing packages. Exit status 2 if that is not possible from here.
+/// Installs what building and testing need. Exit status 2 if that is not possible from here.
 pub fn run() -> Result<ExitCode> {
-    let facts = gather()?;
+    install(PACKAGES)
+}
+
+/// Installs those of the packages that are missing. Exit status 2 if that is not possible from here.
+pub fn install(packages: &'static [Package]) -> Result<ExitCode> {
+    let facts = gather(packages)?;
     for package in &facts.missing {
         eprintln!("missing: {:<20} {}", package.name, package.reason);
     }
     match plan(&facts) {
-        Plan::Nothing => eprintln!("setup: all {} packages are installed", PACKAGES.len()),
-        Plan::Install { with_sudo } => install(&facts.missing, with_sudo)?,
+        Plan::Nothing => eprintln!("setup: all {} packages are installed", packages.len()),
+        Plan::Install { with_sudo } => apt_install(&facts.missing, with_sudo)?,
         Plan::AskForRights => {
             eprintln!("setup: this needs root; run\n\n    sudo sh -c '{}'\n", shell_line(&facts.missing));
             return Ok(ExitCode::from(USAGE_OR_ENVIRONMENT));
@@ -63,10 +68,10 @@ fn plan(facts: &Facts) -> Plan {
     }
 }
 
-fn gather() -> Result<Facts> {
+fn gather(packages: &'static [Package]) -> Result<Facts> {
     let has_apt = succeeds("apt-get", &["--version"]) && succeeds("dpkg-query", &["--version"]);
-    let installed = if has_apt { installed_packages()? } else { HashSet::new() };
-    let missing: Vec<_> = PACKAGES.iter().filter(|package| !installed.contains(package.name)).collect();
+    let installed = if has_apt { installed_packages(packages)? } else { HashSet::new() };
+    let missing: Vec<_> = packages.iter().filter(|package| !installed.contains(package.name)).collect();
     let is_root = output(Command::new("id").arg("-u"))?.trim() == "0";
     let has_sudo = !is_root && !missing.is_empty() && succeeds("sudo", &["-n", "true"]);
     Ok(Facts { has_apt, is_root, has_sudo, missing })
@@ -78,11 +83,11 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-fn installed_packages() -> Result<HashSet<String>> {
+fn installed_packages(packages: &[Package]) -> Result<HashSet<String>> {
     // dpkg-query ends with 1 if one of the names is unknown, and still reports all others.
     let query = Command::new("dpkg-query")
         .args(["--show", "--showformat", "${db:Status-Status} ${Package}\n"])
-        .args(PACKAGES.iter().map(|package| package.name))
+        .args(packages.iter().map(|package| package.name))
         .output()
         .context("cannot start dpkg-query")?;
     Ok(parse_installed(&String::from_utf8_lossy(&query.stdout)))
@@ -92,7 +97,7 @@ fn parse_installed(listing: &str) -> HashSet<String> {
     listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
 }
 
-fn install(missing: &[&Package], with_sudo: bool) -> Result<()> {
+fn apt_install(missing: &[&Package], with_sudo: bool) -> Result<()> {
     run_command(apt_get(with_sudo).args(["update", "-q"]))?;
     run_command(apt_get(with_sudo).args(INSTALL).args(missing.iter().map(|package| package.name)))
 }

@@ -1,0 +1,34 @@
+//! The kinds of measurement, by name.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::report::Section;
+
+/// How thoroughly to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Fewer runs and smaller jobs: good for gross regressions only.
+    pub quick: bool,
+}
+
+impl Options {
+    /// `thorough` runs, or `quick` ones if it has to be quick.
+    pub fn runs(self, thorough: usize, quick: usize) -> usize {
+        if self.quick { quick } else { thorough }
+    }
+}
+
+/// What can be measured, in the order in which it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {}
+
+impl Kind {
+    /// Measures.
+    ///
+    /// # Errors
+    /// What could not be started or read; a bad figure is no error but a failed check of the section.
+    pub fn measure(self, _options: Options) -> Result<Section> {
+        match self {}
+    }
+}

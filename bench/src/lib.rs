@@ -1,0 +1,9 @@
+//! What dmscope costs: each kind of measurement is a function that returns a [`report::Section`].
+//!
+//! All measuring is paired and in turn (A B A B …), so that a machine whose speed drifts does not
+//! decide a ratio. Figures are kept with all their runs.
+
+pub mod kinds;
+pub mod machine;
+pub mod report;
+pub mod samples;

@@ -1,0 +1,48 @@
+//! `dmscope-bench`: measures what dmscope costs; run by `cargo xtask bench`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use bench::kinds::{Kind, Options};
+use bench::machine::Machine;
+use bench::report::{Report, SCHEMA};
+use clap::{Parser, ValueEnum};
+
+/// Measures what dmscope costs; prints tables as Markdown.
+#[derive(Parser)]
+struct Arguments {
+    /// Below three minutes in total; fails on gross regressions only
+    #[arg(long)]
+    quick: bool,
+    /// Write all figures with all their runs to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What to measure; all if none is named
+    kinds: Vec<Kind>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let kinds = if arguments.kinds.is_empty() { Kind::value_variants() } else { &arguments.kinds };
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let mut report = Report {
+        schema: SCHEMA,
+        command: format!("cargo xtask bench {command}").trim_end().to_owned(),
+        machine: Machine::here(),
+        sections: Vec::new(),
+    };
+    println!("{}", report.preamble());
+    for kind in kinds {
+        let section = kind.measure(Options { quick: arguments.quick })?;
+        println!("{}", section.markdown());
+        report.sections.push(section);
+    }
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let broken = report.broken().inspect(|check| eprintln!("gross regression: {}", check.what)).count();
+    Ok(if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
