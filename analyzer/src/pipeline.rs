@@ -230,7 +230,7 @@ impl Pipeline {
 
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         let counts = &mut self.state.processes.get_mut(process).counts;
-        counts.records_by_kind[usize::from(kind_of(body)) % KINDS] += 1;
+        counts.records_by_kind[usize::from(body.kind()) % KINDS] += 1;
         if h.probe == 0 {
             return;
         }
@@ -347,23 +347,5 @@ impl Pipeline {
             let (old, new) = (last.evaluated.chains, now.evaluated.chains);
             now.used != last.used || new - old > (old / GROWTH).max(GROWTH)
         })
-    }
-}
-
-fn kind_of(body: &Body) -> u16 {
-    use crate::wire::kind;
-    match body {
-        Body::Copy { .. } => kind::COPY,
-        Body::Pack { .. } => kind::PACK,
-        Body::Cross { .. } => kind::CROSS,
-        Body::Call { .. } => kind::CALL,
-        Body::Done => kind::DONE,
-        Body::Alloc { .. } => kind::ALLOC,
-        Body::Free { .. } => kind::FREE,
-        Body::Map { .. } => kind::MAP,
-        Body::Unmap { .. } => kind::UNMAP,
-        Body::Fork { .. } => kind::FORK,
-        Body::Exec => kind::EXEC,
-        Body::Exit { .. } => kind::EXIT,
     }
 }

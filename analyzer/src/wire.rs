@@ -279,53 +279,76 @@ impl Record {
 
     /// The words that [`Record::decode`] reads: for tests and generated tapes.
     pub fn encode(&self) -> RawRecord {
-        let (kind, flag, rest): (u16, bool, Vec<u64>) = match self.body {
+        let h = self.header;
+        let (kind, flag) = (self.body.kind(), self.body.flag());
+        let mut raw = RawRecord { words: [0; MAX_WORDS], len: HEADER_WORDS as u8 };
+        raw.words[0] = h.time_ns;
+        raw.words[1] = join(h.pid, h.tid);
+        raw.words[2] = u64::from(kind) | u64::from(flag) << 16 | u64::from(h.probe) << 32;
+        let mut put = |words: &[u64]| {
+            let at = usize::from(raw.len);
+            raw.words[at..at + words.len()].copy_from_slice(words);
+            raw.len += words.len() as u8;
+        };
+        match self.body {
             Body::Copy { dst, src, len_bytes, context: c } => {
-                (kind::COPY, false, vec![dst, src, len_bytes, c.return_address, join(c.probe, c.serial)])
+                put(&[dst, src, len_bytes, c.return_address, join(c.probe, c.serial)]);
             }
-            Body::Pack { dst, src, len_bytes, segments, unpack, context: c } => (
-                kind::PACK,
-                unpack,
-                vec![dst, src, len_bytes, c.return_address, join(c.probe, c.serial), segments],
-            ),
-            Body::Cross { local, remote, len_bytes, remote_pid, segment, write, context: c } => (
-                kind::CROSS,
-                write,
-                vec![
-                    local,
-                    remote,
-                    len_bytes,
-                    c.return_address,
-                    join(c.probe, c.serial),
-                    join(remote_pid, segment),
-                ],
-            ),
-            Body::Call { return_address, args, nested } => {
-                (kind::CALL, nested, std::iter::once(return_address).chain(args).collect())
+            Body::Pack { dst, src, len_bytes, segments, context: c, .. } => {
+                put(&[dst, src, len_bytes, c.return_address, join(c.probe, c.serial), segments]);
             }
-            Body::Done => (kind::DONE, false, vec![]),
-            Body::Alloc { addr, size_bytes, old, caller } => {
-                (kind::ALLOC, false, vec![addr, size_bytes, old, caller])
+            Body::Cross { local, remote, len_bytes, remote_pid, segment, context: c, .. } => {
+                put(&[local, remote, len_bytes, c.return_address, join(c.probe, c.serial)]);
+                put(&[join(remote_pid, segment)]);
             }
-            Body::Free { addr, caller } => (kind::FREE, false, vec![addr, caller]),
+            Body::Call { return_address, args, .. } => {
+                put(&[return_address]);
+                put(&args);
+            }
+            Body::Done => {}
+            Body::Alloc { addr, size_bytes, old, caller } => put(&[addr, size_bytes, old, caller]),
+            Body::Free { addr, caller } => put(&[addr, caller]),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
                 let flags = if shared { MAP_SHARED } else { 0 }
                     | if exec { MAP_EXEC } else { 0 }
                     | if has_file { MAP_FILE } else { 0 };
-                (kind::MAP, false, vec![addr, len_bytes, offset_bytes, file.inode, join(file.dev, flags)])
+                put(&[addr, len_bytes, offset_bytes, file.inode, join(file.dev, flags)]);
             }
-            Body::Unmap { addr, len_bytes } => (kind::UNMAP, false, vec![addr, len_bytes]),
-            Body::Fork { child } => (kind::FORK, false, vec![u64::from(child)]),
-            Body::Exec => (kind::EXEC, false, vec![0]),
-            Body::Exit { status } => (kind::EXIT, false, vec![u64::from(status)]),
-        };
-        let h = self.header;
-        let mut words = vec![
-            h.time_ns,
-            join(h.pid, h.tid),
-            u64::from(kind) | u64::from(flag) << 16 | u64::from(h.probe) << 32,
-        ];
-        words.extend(rest);
-        RawRecord::from_words(&words).expect("every kind fits into MAX_WORDS")
+            Body::Unmap { addr, len_bytes } => put(&[addr, len_bytes]),
+            Body::Fork { child } => put(&[u64::from(child)]),
+            Body::Exec => put(&[0]),
+            Body::Exit { status } => put(&[u64::from(status)]),
+        }
+        raw
+    }
+}
+
+impl Body {
+    /// Number of its kind on the wire.
+    pub(crate) fn kind(&self) -> u16 {
+        match self {
+            Self::Copy { .. } => kind::COPY,
+            Self::Pack { .. } => kind::PACK,
+            Self::Cross { .. } => kind::CROSS,
+            Self::Call { .. } => kind::CALL,
+            Self::Done => kind::DONE,
+            Self::Alloc { .. } => kind::ALLOC,
+            Self::Free { .. } => kind::FREE,
+            Self::Map { .. } => kind::MAP,
+            Self::Unmap { .. } => kind::UNMAP,
+            Self::Fork { .. } => kind::FORK,
+            Self::Exec => kind::EXEC,
+            Self::Exit { .. } => kind::EXIT,
+        }
+    }
+
+    /// The one flag that some kinds have.
+    fn flag(&self) -> bool {
+        match self {
+            Self::Pack { unpack, .. } => *unpack,
+            Self::Cross { write, .. } => *write,
+            Self::Call { nested, .. } => *nested,
+            _ => false,
+        }
     }
 }

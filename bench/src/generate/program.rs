@@ -1,0 +1,237 @@
+//! What a made-up rank does: its n-th record of a step is a pure function of rank, step and n.
+
+use analyzer::input::ProcessFacts;
+use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::wire::{Body, CallContext};
+
+use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, PROGRAM, REQUEST};
+use super::{FIRST_PID, Fault, Job, Model};
+
+/// All ranks send, then all ranks receive.
+pub(super) const PHASES: usize = 2;
+
+/// Every so many steps a rank gives a block back and asks for it again.
+const STEPS_PER_BLOCK: u64 = 8;
+/// Requests that a rank posts in a step when it repeats itself.
+const REPEATS: u32 = 40;
+/// Every so many steps a healthy rank posts one.
+const STEPS_PER_REQUEST: u64 = 50;
+/// So far from the right place is the wrong one: within the same buffer.
+const MISPLACED_BYTES: u64 = 2048;
+
+const HEADER_COPY: u32 = 1;
+const PAYLOAD_COPY: u32 = 2;
+const DELIVER: u32 = 3;
+const STAGE: u32 = 4;
+const EXCHANGE: u32 = 5;
+const MALLOC: u32 = 6;
+const FREE: u32 = 7;
+const TO_NETWORK: u32 = 8;
+const FROM_NETWORK: u32 = 9;
+const TEST: u32 = 10;
+const POST: u32 = 11;
+
+/// One record, without who and when.
+pub(super) struct Event {
+    pub probe: u32,
+    pub body: Body,
+}
+
+/// A job's program.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    job: Job,
+    /// Ranks in a row of the torus.
+    width: u32,
+}
+
+impl Program {
+    pub fn new(job: Job) -> Self {
+        let root = f64::from(job.ranks).sqrt() as u32;
+        // The largest width that makes whole rows.
+        let width = (1..=root.max(1)).rev().find(|w| job.ranks.is_multiple_of(*w)).unwrap_or(1);
+        Self { job, width: job.ranks.max(1) / width }
+    }
+
+    pub fn burst_records(&self) -> u32 {
+        self.job.burst_records.max(1)
+    }
+
+    pub fn facts(&self, rank: u32) -> ProcessFacts {
+        let node = self.job.node_of(rank);
+        memory::facts(FIRST_PID + rank, rank, self.job.ranks, node, self.job.ranks_per_node())
+    }
+
+    /// Most events that a rank has in a phase.
+    pub fn events(&self, phase: usize) -> u32 {
+        let per_message = if phase == 0 { 4 } else { 1 };
+        self.sides() * per_message + if phase == 0 { self.requests() * 2 } else { 2 }
+    }
+
+    /// The n-th event of a rank in a phase; `None`: it has none there in this step.
+    pub fn event(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<Event> {
+        match phase {
+            0 if n < self.sides() * 4 => self.send(rank, step, u64::from(n / 4), n % 4),
+            0 => self.request(rank, step, n - self.sides() * 4),
+            _ if n < self.sides() => self.receive(rank, step, u64::from(n)),
+            _ => block(rank, step, n - self.sides()),
+        }
+    }
+
+    fn sides(&self) -> u32 {
+        match self.job.model {
+            Model::Halo => 4,
+            Model::Ring => 1,
+        }
+    }
+
+    fn requests(&self) -> u32 {
+        if matches!(self.job.fault, Fault::Repeats { .. }) { REPEATS } else { 0 }
+    }
+
+    /// Who is at a side: right, left, below, above. The opposite side is `side ^ 1`.
+    fn neighbour(&self, rank: u32, side: u64) -> u32 {
+        let (ranks, width) = (self.job.ranks.max(1), self.width);
+        if self.job.model == Model::Ring {
+            return if side == 0 { (rank + 1) % ranks } else { (rank + ranks - 1) % ranks };
+        }
+        let (row, column) = (rank / width, rank % width);
+        match side {
+            0 => row * width + (column + 1) % width,
+            1 => row * width + (column + width - 1) % width,
+            2 => (rank + width) % ranks,
+            _ => (rank + ranks - width) % ranks,
+        }
+    }
+
+    fn is_near(&self, rank: u32, other: u32) -> bool {
+        self.job.node_of(rank) == self.job.node_of(other)
+    }
+
+    /// Number of a rank on its node.
+    fn local(&self, rank: u32) -> u32 {
+        rank % self.job.ranks_per_node()
+    }
+
+    /// A message to the neighbour at a side: the call, and up to three copies.
+    fn send(&self, rank: u32, step: u64, side: u64, n: u32) -> Option<Event> {
+        let near = self.is_near(rank, self.neighbour(rank, side));
+        let staged = self.job.model == Model::Halo;
+        let slot = memory::slot(rank, self.local(rank), side, step);
+        let from = if staged { memory::staging(side) } else { memory::sent(side) };
+        let from = from + if self.is_misplaced(rank, step, side) { MISPLACED_BYTES } else { 0 };
+        let context = context(EXCHANGE, side, step);
+        match n {
+            0 => Some(call(EXCHANGE, side)),
+            1 if staged => {
+                Some(copy(STAGE, memory::sent(side), memory::staging(side), PAYLOAD_BYTES, context))
+            }
+            2 if near => Some(copy(HEADER_COPY, HEADER, slot, HEADER_BYTES, context)),
+            3 if near => Some(copy(PAYLOAD_COPY, from, slot + HEADER_BYTES, PAYLOAD_BYTES, context)),
+            3 => Some(copy(TO_NETWORK, from, memory::network(side, true), PAYLOAD_BYTES, context)),
+            _ => None,
+        }
+    }
+
+    fn is_misplaced(&self, rank: u32, step: u64, side: u64) -> bool {
+        let Fault::Broken { one_in } = self.job.fault else { return false };
+        mixed(u64::from(rank) << 40 ^ step << 2 ^ side).is_multiple_of(one_in.max(1))
+    }
+
+    /// The message that the neighbour at a side sent towards us.
+    fn receive(&self, rank: u32, step: u64, side: u64) -> Option<Event> {
+        // In a ring what is sent to the right comes from the left.
+        let (from, its_side) = match self.job.model {
+            Model::Halo => (self.neighbour(rank, side), side ^ 1),
+            Model::Ring => (self.neighbour(rank, 1), 0),
+        };
+        let context = context(EXCHANGE, side, step);
+        let user = memory::received(side);
+        if self.is_near(rank, from) {
+            let slot = memory::slot(rank, self.local(from), its_side, step);
+            return Some(copy(DELIVER, slot + HEADER_BYTES, user, PAYLOAD_BYTES, context));
+        }
+        Some(copy(FROM_NETWORK, memory::network(side, false), user, PAYLOAD_BYTES, context))
+    }
+
+    /// A request, posted while another call is asked for progress.
+    fn request(&self, rank: u32, step: u64, n: u32) -> Option<Event> {
+        let Fault::Repeats { rank: faulty } = self.job.fault else { return None };
+        if rank != faulty && (n >= 2 || !step.is_multiple_of(STEPS_PER_REQUEST)) {
+            return None;
+        }
+        if n.is_multiple_of(2) {
+            return Some(call(TEST, 4));
+        }
+        let slot = memory::request_slot(rank, self.local(rank));
+        Some(copy(POST, REQUEST, slot, 64, context(TEST, 4, step)))
+    }
+}
+
+/// A block is given back, and asked for again.
+fn block(rank: u32, step: u64, n: u32) -> Option<Event> {
+    if step % STEPS_PER_BLOCK != u64::from(rank) % STEPS_PER_BLOCK {
+        return None;
+    }
+    let caller = memory::return_address(5 + u64::from(n));
+    Some(match n {
+        0 => Event { probe: FREE, body: Body::Free { addr: BLOCK, caller } },
+        _ => Event {
+            probe: MALLOC,
+            body: Body::Alloc { addr: BLOCK, size_bytes: BLOCK_BYTES, old: 0, caller },
+        },
+    })
+}
+
+fn call(probe: u32, place: u64) -> Event {
+    let args = [memory::sent(place % 4), PAYLOAD_BYTES, 0x55_0000, place, 7, 0x55_1000];
+    Event { probe, body: Body::Call { return_address: memory::return_address(place), args, nested: false } }
+}
+
+fn context(probe: u32, place: u64, step: u64) -> CallContext {
+    CallContext { return_address: memory::return_address(place), probe, serial: step as u32 }
+}
+
+fn copy(probe: u32, src: u64, dst: u64, len_bytes: u64, context: CallContext) -> Event {
+    Event { probe, body: Body::Copy { dst, src, len_bytes, context } }
+}
+
+/// A number that looks like chance (splitmix64).
+fn mixed(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// The probes of all programs.
+pub(super) fn plan() -> Plan {
+    let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
+        id,
+        file: PROGRAM,
+        offset_bytes: u64::from(id) * 64,
+        site_offset_bytes: u64::from(id) * 64,
+        class,
+        function: function.to_owned(),
+        place: Place::Call,
+        stack_bytes: 0,
+        argument: 0,
+        reason: String::new(),
+    };
+    let probes = [
+        (HEADER_COPY, ProbeClass::Copy, "header"),
+        (PAYLOAD_COPY, ProbeClass::Copy, "payload"),
+        (DELIVER, ProbeClass::Copy, "deliver"),
+        (STAGE, ProbeClass::Copy, "stage"),
+        (EXCHANGE, ProbeClass::Call, "MPI_Sendrecv"),
+        (MALLOC, ProbeClass::Alloc, "malloc"),
+        (FREE, ProbeClass::Free, "free"),
+        (TO_NETWORK, ProbeClass::Copy, "to network"),
+        (FROM_NETWORK, ProbeClass::Copy, "from network"),
+        (TEST, ProbeClass::Call, "MPI_Test"),
+        (POST, ProbeClass::Copy, "post"),
+    ];
+    let file =
+        PlannedFile { id: PROGRAM, path: "/bin/made-up".to_owned(), own: true, ..PlannedFile::default() };
+    Plan { files: vec![file], probes: probes.map(probe).into(), ..Plan::default() }
+}
