@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::floor;
 use crate::report::Section;
 
 /// How thoroughly to measure.
@@ -21,14 +22,19 @@ impl Options {
 
 /// What can be measured, in the order in which it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {}
+pub enum Kind {
+    /// What one hit costs, of an empty BPF program and of ours
+    Floor,
+}
 
 impl Kind {
     /// Measures.
     ///
     /// # Errors
     /// What could not be started or read; a bad figure is no error but a failed check of the section.
-    pub fn measure(self, _options: Options) -> Result<Section> {
-        match self {}
+    pub fn measure(self, options: Options) -> Result<Section> {
+        match self {
+            Self::Floor => floor::measure(options),
+        }
     }
 }

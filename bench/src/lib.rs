@@ -3,8 +3,13 @@
 //! All measuring is paired and in turn (A B A B …), so that a machine whose speed drifts does not
 //! decide a ratio. Figures are kept with all their runs.
 
+pub mod counters;
+pub mod empty;
+pub mod floor;
 pub mod generate;
 pub mod kinds;
 pub mod machine;
+pub mod ours;
+pub mod places;
 pub mod report;
 pub mod samples;

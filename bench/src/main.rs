@@ -23,8 +23,15 @@ struct Arguments {
     kinds: Vec<Kind>,
 }
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    run(&Arguments::parse()).unwrap_or_else(|error| {
+        eprintln!("dmscope-bench: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+/// Exit status 1: a gross regression; 2: something could not be measured.
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     let kinds = if arguments.kinds.is_empty() { Kind::value_variants() } else { &arguments.kinds };
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut report = Report {

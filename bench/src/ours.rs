@@ -1,0 +1,122 @@
+//! The real BPF programs at chosen places of a process, with the real reader of their rings.
+
+use std::collections::HashMap;
+use std::os::linux::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::wire::FileId;
+use anyhow::{Context, Result, ensure};
+use tracer_user::collector::Collector;
+use tracer_user::host::files::kernel_dev;
+use tracer_user::kernel::{Counters, Scope, Settings, SlotCounters, Tracer};
+
+use crate::places::{Offsets, PROGRAM};
+
+/// The tracer, its reader, and what it counted.
+pub struct Ours {
+    tracer: Tracer,
+    collector: Collector,
+    counters: Arc<Counters>,
+    probes: u32,
+}
+
+/// One of the programs at one place.
+#[derive(Clone, Debug)]
+pub struct OurProbe {
+    /// Which program.
+    pub class: ProbeClass,
+    /// What it takes the place for: `malloc`, …
+    pub function: &'static str,
+    /// The class's argument, see [`Probe::argument`].
+    pub argument: u64,
+}
+
+impl Ours {
+    /// Loads the programs; the reader runs on these processors (none: anywhere).
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn load(reader_cpus: Vec<u32>) -> Result<Self> {
+        let tracer = Tracer::load(Settings::default())?;
+        let counters = tracer.counters();
+        let collector = Collector::start(Arc::clone(&counters), reader_cpus)?;
+        Ok(Self { tracer, collector, counters, probes: 0 })
+    }
+
+    /// Whether the kernel has session probes.
+    pub fn has_sessions(&self) -> bool {
+        self.tracer.features().sessions
+    }
+
+    /// Watches a process, with a ring of its own; none of its code asks for heap blocks of its own.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn watch(&mut self, pid: u32, slot: u32) -> Result<()> {
+        let ring = self.tracer.make_ring(slot)?;
+        self.collector.add(ring);
+        Ok(self.tracer.watch(pid, slot, Some(&[]))?)
+    }
+
+    /// Puts a program at the first instruction of a function, for all processes.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn attach(&mut self, probe: &OurProbe, function: &str, offsets: &Offsets) -> Result<()> {
+        let metadata = std::fs::metadata(PROGRAM)?;
+        let file = FileId { dev: kernel_dev(metadata.st_dev()), inode: metadata.st_ino() };
+        let offset_bytes = offsets.of(function)?;
+        self.probes += 1;
+        let probe = Probe {
+            id: self.probes,
+            file,
+            offset_bytes,
+            site_offset_bytes: offset_bytes,
+            class: probe.class,
+            function: probe.function.to_owned(),
+            place: Place::Push,
+            stack_bytes: 0,
+            argument: probe.argument,
+            reason: String::new(),
+        };
+        let plan = Plan { probes: vec![probe], ..Plan::default() };
+        let paths = HashMap::from([(file, PathBuf::from(PROGRAM))]);
+        let attached = self.tracer.attach(&plan, &paths, &|_| vec![Scope::EveryProcess]);
+        ensure!(attached.failed.is_empty(), "{function}: {}", attached.failed[0].1);
+        Ok(())
+    }
+
+    /// Throws away what was read, and says what was counted for a slot so far.
+    pub fn counted(&self, slot: u32) -> SlotCounters {
+        while self.collector.next(Duration::ZERO).is_some() {}
+        self.counters.read(slot)
+    }
+
+    /// Fails unless exactly so many records were written since, and none was lost.
+    ///
+    /// # Errors
+    /// What was counted instead.
+    pub fn check_records(&self, slot: u32, since: SlotCounters, expected: u64) -> Result<()> {
+        let now = self.counted(slot);
+        let lost = now.lost_movements - since.lost_movements + now.lost_state - since.lost_state;
+        let seen = now.seen - since.seen;
+        ensure!(
+            seen == expected && lost == 0,
+            "{seen} records instead of {expected}, {lost} lost: such a figure means nothing"
+        );
+        Ok(())
+    }
+}
+
+/// The processors that this process may use, the last of them apart: for what is measured.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn measured_and_others() -> Result<(usize, Vec<u32>)> {
+    let mut cpus: Vec<u32> = tracer_user::host::cpus::of_process(std::process::id()).into_iter().collect();
+    let measured = cpus.pop().context("no processor to run on")?;
+    Ok((measured as usize, cpus))
+}
