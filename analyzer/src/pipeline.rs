@@ -111,6 +111,11 @@ impl Pipeline {
         }
     }
 
+    /// Takes a record: the same as [`Input::Record`], without a copy of it.
+    pub fn push_record(&mut self, raw: &RawRecord) {
+        self.raw(raw);
+    }
+
     /// What changed since the last call; only ticks and the end change anything.
     pub fn take_alerts(&mut self) -> Vec<Alert> {
         self.alerts.take()

@@ -45,6 +45,11 @@ impl RawRecord {
         &self.words[..usize::from(self.len)]
     }
 
+    /// The same, to be changed; none may be added.
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words[..usize::from(self.len)]
+    }
+
     /// When it happened, CLOCK_MONOTONIC.
     pub fn time_ns(&self) -> u64 {
         self.words[0]

@@ -38,36 +38,56 @@ const BODY_WORDS: usize = MAX_WORDS - HEADER_WORDS;
 // One bit for each of them in the byte of differences.
 const _: () = assert!(BODY_WORDS <= 8);
 
-/// A record's third word and length, and the body that the last such record had.
+/// Records of one third word and length: the last one there was.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    head: u64,
-    len: usize,
-    body: [u64; BODY_WORDS],
+    record: RawRecord,
     /// The shape that came after this one last time.
     follower: usize,
+}
+
+impl Shape {
+    fn is(&self, head: u64, len: usize) -> bool {
+        self.record.words()[2] == head && self.record.words().len() == len
+    }
 }
 
 /// What is known of a thread so far in this frame.
 #[derive(Debug, Default)]
 struct Thread {
+    /// Second word of its records.
+    id: u64,
     shapes: Vec<Shape>,
     last: usize,
 }
 
 impl Thread {
+    /// Another thread in the same place: what was allocated serves again.
+    fn begin(&mut self, id: u64) {
+        self.id = id;
+        self.shapes.clear();
+        self.last = 0;
+    }
+
     /// What most likely comes next.
+    #[inline]
     fn expected(&self) -> usize {
         self.shapes.get(self.last).map_or(0, |shape| shape.follower)
     }
 
-    /// Adds a shape; like everything else the first time, it follows nothing and is followed by itself.
-    fn introduce(&mut self, head: u64, len: usize) {
+    /// Adds a shape; like everything else the first time, it follows nothing and is followed by
+    /// itself. Gives back false if no record has that length.
+    fn introduce(&mut self, head: u64, len: usize) -> bool {
+        let mut words = [0; MAX_WORDS];
+        (words[1], words[2]) = (self.id, head);
+        let record = words.get(..len).and_then(RawRecord::from_words);
         let follower = self.shapes.len();
-        self.shapes.push(Shape { head, len, body: [0; BODY_WORDS], follower });
+        self.shapes.extend(record.map(|record| Shape { record, follower }));
+        record.is_some()
     }
 
     /// Notes that a shape came.
+    #[inline]
     fn step(&mut self, index: usize) {
         if let Some(last) = self.shapes.get_mut(self.last) {
             last.follower = index;
@@ -81,7 +101,9 @@ impl Thread {
 pub(super) struct Encoder {
     order: Vec<u8>,
     times: Vec<u8>,
+    /// Threads and their sections; those behind `used` serve again.
     threads: Vec<(Thread, Vec<u8>)>,
+    used: usize,
     thread_of: FxHashMap<u64, usize>,
     shape_of: FxHashMap<(usize, u64, usize), usize>,
     time_ns: u64,
@@ -131,7 +153,7 @@ impl Encoder {
         let index = self.push_thread(words[1]);
         let (thread, section) = &mut self.threads[index];
         let shape = push_shape(thread, section, &mut self.shape_of, index, words);
-        push_body(shape, section, &words[HEADER_WORDS..]);
+        push_body(&mut shape.record, section, &words[HEADER_WORDS..]);
     }
 
     fn push_thread(&mut self, id: u64) -> usize {
@@ -139,8 +161,14 @@ impl Encoder {
             varint::put(&mut self.order, FIRST_THREAD + index as u64);
             return index;
         }
-        let index = self.threads.len();
-        self.threads.push(Default::default());
+        let index = self.used;
+        self.used += 1;
+        if index == self.threads.len() {
+            self.threads.push(Default::default());
+        }
+        let (thread, section) = &mut self.threads[index];
+        thread.begin(id);
+        section.clear();
         self.thread_of.insert(id, index);
         varint::put(&mut self.order, NEW_THREAD);
         varint::put(&mut self.order, id);
@@ -149,10 +177,10 @@ impl Encoder {
 
     /// The payload; the encoder is as new afterwards.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        let lengths = [self.threads.len(), self.order.len(), self.times.len()];
-        let sections = self.threads.iter().map(|(_, section)| section);
+        let lengths = [self.used, self.order.len(), self.times.len()];
+        let sections = self.threads[..self.used].iter().map(|(_, section)| section);
         let mut payload = Vec::with_capacity(
-            4 * (lengths.len() + self.threads.len())
+            4 * (lengths.len() + self.used)
                 + self.order.len()
                 + self.times.len()
                 + sections.clone().map(Vec::len).sum::<usize>(),
@@ -166,7 +194,7 @@ impl Encoder {
         }
         self.order.clear();
         self.times.clear();
-        self.threads.clear();
+        self.used = 0;
         self.thread_of.clear();
         self.shape_of.clear();
         self.time_ns = 0;
@@ -184,7 +212,7 @@ fn push_shape<'a>(
 ) -> &'a mut Shape {
     let (head, len) = (words[2], words.len());
     let expected = thread.expected();
-    let index = if thread.shapes.get(expected).is_some_and(|shape| shape.head == head && shape.len == len) {
+    let index = if thread.shapes.get(expected).is_some_and(|shape| shape.is(head, len)) {
         varint::put(section, FOLLOWER);
         expected
     } else {
@@ -201,14 +229,14 @@ fn push_shape<'a>(
     &mut thread.shapes[index]
 }
 
-fn push_body(shape: &mut Shape, section: &mut Vec<u8>, body: &[u64]) {
+fn push_body(last: &mut RawRecord, section: &mut Vec<u8>, body: &[u64]) {
     if body.is_empty() {
         return;
     }
     let changes_at = section.len();
     section.push(0);
     let mut changes = 0;
-    for (bit, (last, word)) in shape.body.iter_mut().zip(body).enumerate() {
+    for (bit, (last, word)) in last.words_mut()[HEADER_WORDS..].iter_mut().zip(body).enumerate() {
         if last != word {
             changes |= 1 << bit;
             varint::put_signed(section, word.wrapping_sub(*last) as i64);
@@ -222,15 +250,32 @@ fn push_body(shape: &mut Shape, section: &mut Vec<u8>, body: &[u64]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Gives back the inputs of one records frame.
+/// What a step of the decoder gave.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A record: see [`Decoder::record`].
+    Record,
+    /// The same, but late.
+    LateRecord,
+    /// Anything else.
+    Other(Input),
+}
+
+/// Gives back the inputs of one records frame. A record is made in the place of the thread's last
+/// one of the same shape, and stays there to be looked at: nothing is copied, and nothing allocated
+/// once there was a frame of as many threads.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     payload: Vec<u8>,
     order: Column,
     times: Column,
     sections: Vec<Column>,
-    threads: Vec<(Thread, u64)>,
+    /// Those behind `used` serve again.
+    threads: Vec<Thread>,
+    used: usize,
     time_ns: u64,
+    /// Thread and shape of the last record.
+    last: (usize, usize),
 }
 
 /// A part of the payload, and how much of it has been read.
@@ -241,19 +286,39 @@ struct Column {
 }
 
 impl Column {
+    /// A number that is mostly small.
     #[inline]
-    fn read<T>(&mut self, payload: &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Result<T, Malformed> {
-        let mut rest = payload.get(self.next..self.end).ok_or(Malformed)?;
-        let value = take(&mut rest).ok_or(Malformed)?;
-        self.next = self.end - rest.len();
+    fn read_small(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
+        match payload.get(self.next) {
+            Some(&byte) if byte < 0x80 && self.next < self.end => {
+                self.next += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.read(payload),
+        }
+    }
+
+    /// A number of any size.
+    #[inline]
+    fn read(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
+        let rest = payload.get(self.next..self.end).ok_or(Malformed)?;
+        let ahead = payload.get(self.next..).unwrap_or_default();
+        let (value, len) = varint::take_ahead(ahead, rest.len()).ok_or(Malformed)?;
+        self.next += len;
         Ok(value)
     }
-}
 
-fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
-    let (&byte, rest) = bytes.split_first()?;
-    *bytes = rest;
-    Some(byte)
+    #[inline]
+    fn read_signed(&mut self, payload: &[u8]) -> Result<i64, Malformed> {
+        self.read(payload).map(varint::signed)
+    }
+
+    #[inline]
+    fn read_byte(&mut self, payload: &[u8]) -> Result<u8, Malformed> {
+        let byte = *payload.get(self.next).filter(|_| self.next < self.end).ok_or(Malformed)?;
+        self.next += 1;
+        Ok(byte)
+    }
 }
 
 impl Decoder {
@@ -264,7 +329,7 @@ impl Decoder {
 
     /// Begins with the payload in the buffer.
     pub(super) fn open(&mut self) -> Result<(), Malformed> {
-        self.threads.clear();
+        self.used = 0;
         self.sections.clear();
         self.time_ns = 0;
         let length = |index: usize| {
@@ -292,35 +357,50 @@ impl Decoder {
 
     /// The process of each thread met so far in this frame.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.threads.iter().map(|(_, id)| *id as u32)
+        self.threads[..self.used].iter().map(|thread| thread.id as u32)
+    }
+
+    /// The record that the last step gave: only to be asked for if it gave one.
+    #[inline]
+    pub(super) fn record(&self) -> &RawRecord {
+        let (thread, shape) = self.last;
+        &self.threads[thread].shapes[shape].record
     }
 
     /// The next input; `None` when all columns are used up.
-    pub(super) fn next(&mut self) -> Option<Result<Input, Malformed>> {
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Result<Step, Malformed>> {
         if self.order.next == self.order.end {
             return None;
         }
         Some(self.read_input())
     }
 
-    fn read_input(&mut self) -> Result<Input, Malformed> {
-        Ok(match self.read_order()? {
-            TICK => Input::Tick { time_ns: self.read_time()? },
-            LOSS => Input::Loss(self.read_loss()?),
+    #[inline]
+    fn read_input(&mut self) -> Result<Step, Malformed> {
+        let order = self.read_order()?;
+        if order >= NEW_THREAD {
+            return self.read_record(order).map(|()| Step::Record);
+        }
+        Ok(match order {
             LATE => {
                 let order = self.read_order()?;
-                Input::LateRecord(self.read_record(order)?)
+                self.read_record(order)?;
+                Step::LateRecord
             }
-            order => Input::Record(self.read_record(order)?),
+            LOSS => Step::Other(Input::Loss(self.read_loss()?)),
+            _ => Step::Other(Input::Tick { time_ns: self.read_time()? }),
         })
     }
 
+    #[inline]
     fn read_order(&mut self) -> Result<u64, Malformed> {
-        self.order.read(&self.payload, varint::take)
+        self.order.read_small(&self.payload)
     }
 
+    #[inline]
     fn read_time(&mut self) -> Result<u64, Malformed> {
-        let step = self.times.read(&self.payload, varint::take_signed)?;
+        let step = self.times.read_signed(&self.payload)?;
         self.time_ns = self.time_ns.wrapping_add(step as u64);
         Ok(self.time_ns)
     }
@@ -335,74 +415,78 @@ impl Decoder {
         })
     }
 
-    fn read_record(&mut self, order: u64) -> Result<RawRecord, Malformed> {
-        let mut words = [0; MAX_WORDS];
-        words[0] = self.read_time()?;
+    #[inline]
+    fn read_record(&mut self, order: u64) -> Result<(), Malformed> {
+        let time_ns = self.read_time()?;
         let index = self.read_thread(order)?;
         let section = self.sections.get_mut(index).ok_or(Malformed)?;
-        let (thread, id) = &mut self.threads[index];
-        words[1] = *id;
+        let thread = &mut self.threads[index];
         let shape = read_shape(thread, section, &self.payload)?;
-        words[2] = shape.head;
-        let len = shape.len;
-        read_body(shape, section, &self.payload)?;
-        words[HEADER_WORDS..].copy_from_slice(&shape.body);
-        RawRecord::from_words(&words[..len]).ok_or(Malformed)
+        let record = &mut thread.shapes[shape].record;
+        record.words_mut()[0] = time_ns;
+        read_body(record, section, &self.payload)?;
+        self.last = (index, shape);
+        Ok(())
     }
 
+    #[inline]
     fn read_thread(&mut self, order: u64) -> Result<usize, Malformed> {
         match order {
-            NEW_THREAD => {
-                let id = self.read_order()?;
-                self.threads.push((Thread::default(), id));
-                Ok(self.threads.len() - 1)
-            }
             FIRST_THREAD.. => {
                 let index = usize::try_from(order - FIRST_THREAD).map_err(|_| Malformed)?;
-                if index < self.threads.len() { Ok(index) } else { Err(Malformed) }
+                if index < self.used { Ok(index) } else { Err(Malformed) }
             }
+            NEW_THREAD => self.introduce_thread(),
             TICK..=LATE => Err(Malformed),
         }
     }
+
+    fn introduce_thread(&mut self) -> Result<usize, Malformed> {
+        let id = self.read_order()?;
+        if self.used == self.threads.len() {
+            self.threads.push(Thread::default());
+        }
+        self.threads[self.used].begin(id);
+        self.used += 1;
+        Ok(self.used - 1)
+    }
 }
 
-fn read_shape<'a>(
-    thread: &'a mut Thread,
-    section: &mut Column,
-    payload: &[u8],
-) -> Result<&'a mut Shape, Malformed> {
-    let index = match section.read(payload, varint::take)? {
+#[inline]
+fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
+    let index = match section.read_small(payload)? {
         FOLLOWER => thread.expected(),
         code => usize::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
     };
     if index == thread.shapes.len() {
-        let head = section.read(payload, varint::take)?;
-        let len = usize::from(section.read(payload, take_byte)?);
-        if !(HEADER_WORDS..=MAX_WORDS).contains(&len) {
+        let head = section.read(payload)?;
+        let len = usize::from(section.read_byte(payload)?);
+        if !thread.introduce(head, len) {
             return Err(Malformed);
         }
-        thread.introduce(head, len);
     }
     if index >= thread.shapes.len() {
         return Err(Malformed);
     }
     thread.step(index);
-    Ok(&mut thread.shapes[index])
+    Ok(index)
 }
 
-fn read_body(shape: &mut Shape, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
-    let words = shape.len - HEADER_WORDS;
+#[inline]
+fn read_body(record: &mut RawRecord, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
+    let words = record.words().len() - HEADER_WORDS;
     if words == 0 {
         return Ok(());
     }
-    let mut changes = section.read(payload, take_byte)?;
+    let mut changes = section.read_byte(payload)?;
     if u32::from(changes) >> words != 0 {
         return Err(Malformed);
     }
+    let body = &mut record.words_mut()[HEADER_WORDS..];
     while changes != 0 {
         let bit = changes.trailing_zeros() as usize;
-        let step = section.read(payload, varint::take_signed)?;
-        shape.body[bit] = shape.body[bit].wrapping_add(step as u64);
+        let step = section.read_signed(payload)?;
+        body[bit] = body[bit].wrapping_add(step as u64);
         changes &= changes - 1;
     }
     Ok(())

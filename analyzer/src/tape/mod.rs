@@ -35,7 +35,7 @@ mod varint;
 mod writer;
 
 pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSION};
-pub use reader::{Item, Reader, symbols};
+pub use reader::{Item, ItemRef, Reader, symbols};
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};
 
 use crate::input::{Input, Loss};
@@ -152,14 +152,18 @@ impl Weight {
     /// The weight of one input.
     pub fn of(input: &Input) -> Self {
         let (movements, state) = match input {
-            Input::Record(record) | Input::LateRecord(record) => {
-                let movement = is_movement(record);
-                (u64::from(movement), u64::from(!movement))
-            }
+            Input::Record(record) | Input::LateRecord(record) => return Self::of_record(record),
             Input::Process(_) | Input::Plan(_) | Input::Loss(_) => (0, 1),
             Input::Start(_) | Input::Tick { .. } | Input::Symbols(_) | Input::End(_) => (0, 0),
         };
         Self { inputs: 1, movements, state }
+    }
+
+    /// The weight of a record, late or not.
+    #[inline]
+    pub(crate) fn of_record(record: &RawRecord) -> Self {
+        let movement = is_movement(record);
+        Self { inputs: 1, movements: u64::from(movement), state: u64::from(!movement) }
     }
 
     /// Both together. Saturates: a hostile tape may claim anything.

@@ -5,11 +5,12 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
-use super::codec::Decoder;
+use super::codec::{Decoder, Step};
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
 use super::frames::{Found, Frames};
 use super::{Cause, Damage, TapeError, Weight, fact};
 use crate::input::{Input, Loss, Symbol};
+use crate::wire::RawRecord;
 
 /// For how many processes losses are told: no node runs more ranks, a hostile tape may name more.
 const MAX_PIDS: usize = 1 << 16;
@@ -24,7 +25,18 @@ pub enum Item {
     Damage(Damage),
 }
 
-/// Reads the inputs of a tape in order, as an iterator.
+/// The same without a copy of the record.
+#[derive(Debug)]
+pub enum ItemRef<'a> {
+    /// The next input, [`Input::Record`], is this record.
+    Record(&'a RawRecord),
+    /// The next input, whatever else it is.
+    Input(Input),
+    /// As [`Item::Damage`].
+    Damage(Damage),
+}
+
+/// Reads the inputs of a tape in order, as an iterator, or one by one with [`Reader::next_ref`].
 ///
 /// Damage does not end it: reading goes on at the next whole frame. After an error
 /// there is nothing more. Memory is bounded whatever the tape claims.
@@ -112,17 +124,18 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next input of the open frame.
-    fn next_input(&mut self) -> Option<Input> {
-        let input = match &mut self.content {
+    #[inline]
+    fn next_input(&mut self) -> Option<Step> {
+        let step = match &mut self.content {
             Content::Records => self.decoder.next(),
-            Content::Facts(facts) => facts.next().map(Ok),
+            Content::Facts(facts) => facts.next().map(|fact| Ok(Step::Other(fact))),
             Content::Nothing => return None,
         };
         let whole = self.position.inputs >= self.frame_end;
-        match input {
-            Some(Ok(input)) if !whole => {
-                self.note(&input);
-                Some(input)
+        match step {
+            Some(Ok(step)) if !whole => {
+                self.note(&step);
+                Some(step)
             }
             rest => {
                 if rest.is_some() || !whole {
@@ -135,7 +148,20 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn note(&mut self, input: &Input) {
+    #[inline]
+    fn note(&mut self, step: &Step) {
+        let weight = match step {
+            Step::Record | Step::LateRecord => Weight::of_record(self.decoder.record()),
+            Step::Other(input) => {
+                self.note_other(input);
+                return;
+            }
+        };
+        self.position = self.position.plus(weight);
+        self.state = State::Running;
+    }
+
+    fn note_other(&mut self, input: &Input) {
         self.position = self.position.plus(Weight::of(input));
         self.state = match (input, &self.state) {
             (Input::End(_), _) => State::Ended,
@@ -257,22 +283,42 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Item, TapeError>;
+impl<R: Read> Reader<R> {
+    /// As [`Iterator::next`]; a record is only lent until the next call.
+    #[inline]
+    pub fn next_ref(&mut self) -> Option<Result<ItemRef<'_>, TapeError>> {
+        if self.losses.is_empty()
+            && let Some(step) = self.next_input()
+        {
+            return Some(Ok(self.item(step)));
+        }
+        self.next_far()
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    #[inline]
+    fn item(&self, step: Step) -> ItemRef<'_> {
+        match step {
+            Step::Record => ItemRef::Record(self.decoder.record()),
+            Step::LateRecord => ItemRef::Input(Input::LateRecord(*self.decoder.record())),
+            Step::Other(input) => ItemRef::Input(input),
+        }
+    }
+
+    /// The next item where the open frame has none.
+    #[cold]
+    fn next_far(&mut self) -> Option<Result<ItemRef<'_>, TapeError>> {
         loop {
             if let Some(loss) = self.losses.pop_front() {
-                return Some(Ok(Item::Input(Input::Loss(loss))));
+                return Some(Ok(ItemRef::Input(Input::Loss(loss))));
             }
-            if let Some(input) = self.next_input() {
-                return Some(Ok(Item::Input(input)));
+            if let Some(step) = self.next_input() {
+                return Some(Ok(self.item(step)));
             }
             if self.state == State::Done {
                 return None;
             }
             match self.next_frame() {
-                Ok(Some(damage)) => return Some(Ok(Item::Damage(damage))),
+                Ok(Some(damage)) => return Some(Ok(ItemRef::Damage(damage))),
                 Ok(None) => {}
                 Err(error) => {
                     self.state = State::Done;
@@ -280,6 +326,19 @@ impl<R: Read> Iterator for Reader<R> {
                 }
             }
         }
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Item, TapeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = |item: ItemRef<'_>| match item {
+            ItemRef::Record(record) => Item::Input(Input::Record(*record)),
+            ItemRef::Input(input) => Item::Input(input),
+            ItemRef::Damage(damage) => Item::Damage(damage),
+        };
+        self.next_ref().map(|next| next.map(item))
     }
 }
 

@@ -14,38 +14,51 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Takes a number from the front; `None` if it is cut or has more than 64 bits.
+/// The number at the front of the first `limit` bytes, and its length; `None` if it is cut or has
+/// more than 64 bits. What lies behind the limit may be read, so that eight bytes can be looked at
+/// at once: lengths follow no pattern, and a loop over them would be guessed wrong.
 #[inline]
-pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
-    let (&first, rest) = bytes.split_first()?;
-    if first < 0x80 {
-        *bytes = rest;
-        return Some(u64::from(first));
+pub(super) fn take_ahead(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
+    const MORE: u64 = 0x8080_8080_8080_8080;
+    let Some(chunk) = bytes.first_chunk::<8>() else { return take_slowly(bytes, limit) };
+    let eight = u64::from_le_bytes(*chunk);
+    let ends = !eight & MORE;
+    if ends == 0 {
+        return take_slowly(bytes, limit);
     }
-    take_long(bytes)
+    let len = ends.trailing_zeros() as usize / 8 + 1;
+    let own = eight & (ends ^ (ends - 1));
+    (len <= limit).then(|| (joined(own & !MORE), len))
 }
 
-fn take_long(bytes: &mut &[u8]) -> Option<u64> {
+/// Seven bits of each byte, side by side.
+#[inline]
+fn joined(bytes: u64) -> u64 {
+    let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
+}
+
+#[cold]
+fn take_slowly(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
     let mut value = 0;
-    for (index, &byte) in bytes.iter().take(10).enumerate() {
+    for (index, &byte) in bytes.iter().take(limit.min(10)).enumerate() {
         let part = u64::from(byte & 0x7f);
         if index == 9 && part > 1 {
             return None;
         }
         value |= part << (7 * index);
         if byte < 0x80 {
-            *bytes = &bytes[index + 1..];
-            return Some(value);
+            return Some((value, index + 1));
         }
     }
     None
 }
 
-/// Takes a difference from the front.
+/// The difference that a number stands for.
 #[inline]
-pub(super) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
-    let value = take(bytes)?;
-    Some((value >> 1) as i64 ^ -((value & 1) as i64))
+pub(super) fn signed(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 #[cfg(test)]
@@ -63,19 +76,29 @@ mod tests {
             put_signed(&mut bytes, value as i64);
             put_signed(&mut bytes, (value as i64).wrapping_neg());
             bytes.push(tail);
-            let mut rest = &bytes[..];
-            prop_assert_eq!(take(&mut rest), Some(value));
-            prop_assert_eq!(take_signed(&mut rest), Some(value as i64));
-            prop_assert_eq!(take_signed(&mut rest), Some((value as i64).wrapping_neg()));
-            prop_assert_eq!(rest, [tail]);
+            let mut at = 0;
+            let mut take = || {
+                let (value, len) = take_ahead(&bytes[at..], bytes.len() - at - 1)?;
+                // Within a longer payload, and at its end, it is the same.
+                assert_eq!(take_ahead(&bytes[at..at + len], len), Some((value, len)));
+                assert_eq!(take_ahead(&bytes[at..], len - 1), None);
+                at += len;
+                Some(value)
+            };
+            prop_assert_eq!(take(), Some(value));
+            prop_assert_eq!(take().map(signed), Some(value as i64));
+            prop_assert_eq!(take().map(signed), Some((value as i64).wrapping_neg()));
+            prop_assert_eq!(at, bytes.len() - 1);
         }
     }
 
     #[test]
     fn a_cut_or_endless_number_is_refused() {
-        assert_eq!(take(&mut &[][..]), None);
-        assert_eq!(take(&mut &[0x80, 0x80][..]), None);
-        assert_eq!(take(&mut &[0xff; 11][..]), None);
-        assert_eq!(take(&mut &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2][..]), None);
+        let take = |bytes: &[u8]| take_ahead(bytes, bytes.len());
+        assert_eq!(take(&[]), None);
+        assert_eq!(take(&[0x80, 0x80]), None);
+        assert_eq!(take(&[0xff; 11]), None);
+        assert_eq!(take(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]), None);
+        assert_eq!(take(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]), Some((1 << 63, 10)));
     }
 }

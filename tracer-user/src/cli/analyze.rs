@@ -8,7 +8,7 @@ use analyzer::input::{End, Input};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::tape::{self, Item, Reader};
+use analyzer::tape::{self, ItemRef, Reader};
 use anyhow::{Context, Result};
 
 use super::args::AnalyzeArgs;
@@ -79,12 +79,13 @@ pub(super) fn feed(
     pipeline: &mut Pipeline,
     mut seen: impl FnMut(&mut Pipeline, Option<&tape::Damage>),
 ) -> Result<()> {
-    let reader = Reader::new(open(path)?).with_context(|| path.display().to_string())?;
+    let mut reader = Reader::new(open(path)?).with_context(|| path.display().to_string())?;
     let (mut last_ns, mut ended) = (0, false);
-    for item in reader {
-        match item.with_context(|| path.display().to_string())? {
-            Item::Damage(damage) => seen(pipeline, Some(&damage)),
-            Item::Input(input) => {
+    while let Some(item) = reader.next_ref() {
+        match item.map_err(|error| anyhow::Error::new(error).context(path.display().to_string()))? {
+            ItemRef::Record(record) => pipeline.push_record(record),
+            ItemRef::Damage(damage) => seen(pipeline, Some(&damage)),
+            ItemRef::Input(input) => {
                 if let Input::Tick { time_ns } = input {
                     last_ns = time_ns;
                 }
