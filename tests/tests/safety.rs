@@ -1,10 +1,10 @@
 //! Whatever happens to dmscope or to the job, the other goes on as it should, and nothing is left behind.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use live::processes::check_code;
+use live::processes::{check_code, descendants};
 use live::{Dmscope, JobSpec, MpiLibrary, RunningJob, SmallDisk};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -174,6 +174,37 @@ fn a_process_that_becomes_a_rank_is_watched_from_then_on() -> Result<()> {
     let movements = movements(session.report()?);
     ensure!(movements.len() == 2 && movements.iter().all(|(_, count)| *count > 2000), "{movements:?}");
     Ok(())
+}
+
+/// How many processes of a job have an MPI library.
+fn ranks_begun(launcher: u32) -> usize {
+    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    descendants(launcher).iter().filter(|pid| maps(pid).contains("/libmpi.so")).count()
+}
+
+#[test]
+fn ranks_that_begin_after_dmscope_has_attached_are_watched_from_their_first_instruction() -> Result<()> {
+    let library = MpiLibrary::OpenMpi;
+    let directory = TempDir::new()?;
+    let now = directory.path().join("now").display().to_string();
+    let jobs = live::build::jobs_for(library)?;
+    let (ring, execer) = (jobs.join("ring").display().to_string(), jobs.join("execer").display().to_string());
+    let others = [":", "-n", "2", &execer, "--exec-when", &now, &ring, "--iterations", "2000"];
+    let job = JobSpec::own(library, "ring")?.args(["--iterations", "2000"]).args(others).spawn()?;
+    job.wait_for_line(TIMEOUT, |line| line.contains("before_exec"))?;
+    let deadline = Instant::now() + TIMEOUT;
+    while ranks_begun(job.launcher_pid()) < 2 {
+        ensure!(Instant::now() < deadline, "the first two ranks did not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--statistics"]).spawn()?;
+    dmscope.wait_until_attached()?;
+    std::fs::write(&now, "")?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    let session = dmscope.finish()?;
+    let movements = movements(session.report()?);
+    ensure!(movements.len() == 4 && movements.iter().all(|(_, count)| *count > 2000), "{movements:?}");
+    session.findings()?.check_no_warning()
 }
 
 #[test]

@@ -75,6 +75,27 @@ pub struct Candidate {
     pub library: Option<MpiLibrary>,
 }
 
+/// The launcher and what it started that is no rank and no rank's child: from these, more ranks may come.
+pub fn starters(job: &Job) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let parents: BTreeMap<u32, u32> =
+        pids.filter_map(|pid| Some((pid, ProcessView::read(pid).ok()?.parent))).collect();
+    let ranks: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
+    starters_among(job.pid, &ranks, &parents)
+}
+
+/// `parents`: the parent of each process.
+fn starters_among(launcher: u32, ranks: &BTreeSet<u32>, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let leads_to_launcher = |pid: u32| {
+        let line = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        // A loop cannot be, but processes come and go while they are read.
+        let mut line = line.take(parents.len() + 1).take_while(|pid| !ranks.contains(pid));
+        line.any(|pid| pid == launcher)
+    };
+    parents.keys().copied().filter(|pid| leads_to_launcher(*pid)).collect()
+}
+
 /// A name of a program that starts ranks.
 pub fn is_launcher(name: &str) -> bool {
     static NAMES: LazyLock<GlobSet> = LazyLock::new(|| compiled(LAUNCHERS));
@@ -279,6 +300,13 @@ mod tests {
             process(13, 12, "stencil", Some(0), true),
         ];
         assert_eq!(pids(&all), [(10, vec![11]), (12, vec![13])]);
+    }
+
+    #[test]
+    fn more_ranks_may_come_from_the_launcher_and_its_helpers_but_not_from_ranks() {
+        let parents = BTreeMap::from([(10, 1), (11, 10), (12, 11), (13, 12), (14, 11), (20, 1)]);
+        assert_eq!(starters_among(10, &BTreeSet::from([12]), &parents), [10, 11, 14]);
+        assert_eq!(starters_among(12, &BTreeSet::from([12]), &parents), []);
     }
 
     #[test]

@@ -85,6 +85,7 @@ pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outc
     let planned = planner.processes(&pids)?;
     session.probes.apply(planned, &mut session.tracer, &mut session.feed);
     session.open_ranks(&pids);
+    session.open_starters(job);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
     session.follow(limits, planner, None)
 }
@@ -285,6 +286,19 @@ impl<'s> Session<'s> {
             self.learn(pid, true);
             self.watched.tell_own_code(pid, &self.tracer, &self.probes);
         }
+    }
+
+    /// A job may still be starting: its launcher and that one's helpers are watched, for the ranks that
+    /// they will start, and those that came since the job was looked at are opened.
+    fn open_starters(&mut self, job: &Job) {
+        for pid in host::jobs::starters(job) {
+            self.watch_follower(pid);
+            self.learn(pid, false);
+        }
+        let Ok(now) = host::job_of(job.pid) else { return };
+        let late: Vec<u32> =
+            now.ranks.iter().map(|rank| rank.pid).filter(|pid| !self.watched.is_rank(*pid)).collect();
+        self.open_ranks(&late);
     }
 
     /// The launcher: its children are what is of interest.
