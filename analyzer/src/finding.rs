@@ -42,6 +42,9 @@ pub struct Thresholds {
     pub abnormality: f64,
     /// Chains that were lost or may have been changed by losses.
     pub uncounted: u64,
+    /// Whether not everything was watched, to keep a budget.
+    #[serde(default)]
+    pub sampled: bool,
     /// Whether frequencies are those of a reference.
     pub referenced: bool,
     /// Ranks that were compared with each other.
@@ -56,6 +59,8 @@ pub struct Thresholds {
 pub enum Verdict {
     /// It may be a matter of what was lost.
     Inconclusive,
+    /// It holds for what was watched; to keep a budget not everything was.
+    Sampled,
     /// It holds whatever was lost.
     Violated,
 }

@@ -21,6 +21,8 @@ pub enum Input {
     LateRecord(RawRecord),
     /// Records that did not fit into a ring.
     Loss(Loss),
+    /// What is watched from here on, when that changes to keep a budget.
+    Coverage(Box<Coverage>),
     /// The clock, a few times a second.
     Tick {
         /// CLOCK_MONOTONIC.
@@ -109,6 +111,17 @@ pub struct Loss {
     /// Lost records of allocations, mappings and process life: what the process's memory
     /// looks like is not known from here on.
     pub state: u64,
+}
+
+/// How much is watched, from a time on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// CLOCK_MONOTONIC. At a pause: before the first probe is taken out; else when all are in place.
+    pub time_ns: u64,
+    /// Movements and calls are not watched: what is recorded of them is a part only, and tells nothing.
+    pub paused: bool,
+    /// Probes (by id) that are out until told otherwise, pause or not.
+    pub off: Vec<u32>,
 }
 
 /// The name of a place in code.

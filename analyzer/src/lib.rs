@@ -10,6 +10,7 @@
 mod alerts;
 mod buckets;
 mod chains;
+mod coverage;
 mod distribution;
 pub mod finding;
 mod frequent;

@@ -4,12 +4,13 @@
 
 use crate::alerts::AlertBook;
 use crate::chains::Movement;
+use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
-use crate::finding::{Alert, Report};
+use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{Input, Loss, Start};
+use crate::input::{self, Input, Loss, Start};
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
 use crate::process::{CallId, KINDS};
 use crate::reference::Reference;
@@ -38,6 +39,7 @@ pub struct Pipeline {
     pub(crate) state: State,
     pub(crate) probes: Probes,
     pub(crate) totals: Totals,
+    pub(crate) coverage: Coverage,
     pub(crate) start: Start,
     pub(crate) ended: Option<String>,
     pub(crate) frequent: FrequentChains,
@@ -75,6 +77,7 @@ impl Pipeline {
             state,
             probes,
             totals: Totals::default(),
+            coverage: Coverage::default(),
             start: Start::default(),
             ended: None,
             frequent: FrequentChains::default(),
@@ -97,6 +100,7 @@ impl Pipeline {
             Input::Record(raw) => self.raw(raw),
             Input::LateRecord(raw) => self.late(raw),
             Input::Loss(loss) => self.lose(loss),
+            Input::Coverage(coverage) => self.cover(coverage),
             Input::Tick { time_ns } => {
                 self.clock(*time_ns);
                 self.evaluate(false);
@@ -208,6 +212,24 @@ impl Pipeline {
         }
     }
 
+    /// What is under way at a pause ends there, as at the end of a session; after it, watching begins anew.
+    fn cover(&mut self, now: &input::Coverage) {
+        self.clock(now.time_ns);
+        let was_off = std::mem::take(&mut self.coverage.off);
+        let heap_unseen = now.off.iter().any(|id| !was_off.contains(id) && self.is_heap_probe(*id));
+        if heap_unseen {
+            self.state.forget_heap();
+        }
+        if self.coverage.update(now) == Change::Pause {
+            self.state.chains.pause(&mut self.state.names, &mut self.state.groups);
+        }
+    }
+
+    fn is_heap_probe(&self, id: u32) -> bool {
+        let class = self.probes.get(self.probes.slot(id)).map(|probe| probe.class);
+        matches!(class, Some(ProbeClass::Alloc | ProbeClass::Free))
+    }
+
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
         match Record::decode(raw) {
@@ -253,6 +275,9 @@ impl Pipeline {
             return;
         };
         self.count_movement(process, call_slot, &m);
+        if self.coverage.is_paused() {
+            return;
+        }
         self.state.chains.movement(&m, &mut self.state.names, &mut self.state.groups);
     }
 
@@ -336,13 +361,28 @@ impl Pipeline {
     }
 
     fn evaluate_chains(&mut self) -> Evaluation {
-        let uncounted = self.uncounted();
+        let (uncounted, limit) = (self.uncounted(), self.surest_verdict());
         let state = &mut self.state;
-        self.frequent.evaluate(&state.groups, &mut state.names, uncounted, &self.options)
+        let mut evaluation =
+            self.frequent.evaluate(&state.groups, &mut state.names, uncounted, &self.options);
+        for violation in &mut evaluation.violations {
+            violation.verdict = violation.verdict.min(limit);
+        }
+        evaluation
+    }
+
+    /// What was not watched could change every count.
+    fn surest_verdict(&self) -> Verdict {
+        if self.coverage.sampled { Verdict::Sampled } else { Verdict::Violated }
     }
 
     fn compare_ranks(&self) -> Comparison {
-        distribution::compare(&self.state, &self.options)
+        let limit = self.surest_verdict();
+        let mut comparison = distribution::compare(&self.state, &self.options);
+        for outlier in &mut comparison.outliers {
+            outlier.verdict = outlier.verdict.min(limit);
+        }
+        comparison
     }
 
     /// The smallest part of a run that is compared is a sixteenth: a quarter of that is fine enough.

@@ -30,6 +30,8 @@ impl Style {
     fn severity(self, finding: &Finding) -> String {
         let (code, text) = match (finding.verdict, finding.severity) {
             (Verdict::Inconclusive, _) => ("35", "INCONCLUSIVE"),
+            (Verdict::Sampled, Severity::Warning) => ("1;35", "WARNING (sampled)"),
+            (Verdict::Sampled, Severity::Notice) => ("33", "notice (sampled)"),
             (_, Severity::Warning) => ("1;31", "WARNING"),
             (_, Severity::Notice) => ("33", "notice"),
         };
@@ -97,6 +99,19 @@ fn basis(t: &Thresholds, s: &Statistics) -> String {
             "Ranks: {} were compared, average distance {}.",
             who_text(&t.compared_ranks),
             t.average_distance
+        );
+    }
+    if t.sampled {
+        let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
+        let _ = writeln!(
+            out,
+            "Budget: movements were watched {share:.1}% of the time ({} pauses){}; what is said holds for that.",
+            s.pauses,
+            if s.probes_off.is_empty() {
+                String::new()
+            } else {
+                format!(", without {} of the probes", s.probes_off.len())
+            },
         );
     }
     if t.uncounted > 0 {

@@ -54,6 +54,7 @@ fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) ->
         frequent_groups: evaluation.frequent.len() as u64,
         abnormality: p.options.abnormality,
         uncounted: p.uncounted(),
+        sampled: p.coverage.sampled,
         referenced: p.options.reference.is_some(),
         compared_ranks: whos(p, comparison.compared.iter().copied()),
         average_distance: rounded(comparison.average),
@@ -268,8 +269,12 @@ fn statistics(p: &Pipeline) -> Statistics {
     let (t, state) = (&p.totals, &p.state);
     let all = state.processes.all();
     let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
+    let duration_ns = t.last_ns - t.first_ns.unwrap_or(t.last_ns).min(t.last_ns);
     Statistics {
-        duration_ns: t.last_ns - t.first_ns.unwrap_or(t.last_ns).min(t.last_ns),
+        duration_ns,
+        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(t.last_ns)),
+        pauses: p.coverage.pauses,
+        probes_off: p.coverage.off.clone(),
         records: t.records,
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,

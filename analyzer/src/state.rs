@@ -255,6 +255,13 @@ impl State {
         self.names.site_file(site).is_some_and(|(file, _)| self.own_files.contains(&file))
     }
 
+    /// Allocations are not seen any more: which blocks there are is not known from here on.
+    pub fn forget_heap(&mut self) {
+        for process in 0..self.processes.all().len() {
+            self.processes.get_mut(process).memory.remove_blocks(0, u64::MAX);
+        }
+    }
+
     /// Whom a process means by a pid.
     pub fn remote(&mut self, caller: usize, pid: u32) -> Remote {
         let chains = &mut self.chains;

@@ -22,6 +22,15 @@ pub struct Statistics {
     pub lost_movements: u64,
     /// Lost records of memory and process life.
     pub lost_state: u64,
+    /// Time in which movements were watched; less than `duration_ns` where a budget had to be kept.
+    #[serde(default)]
+    pub watched_ns: u64,
+    /// How often watching was paused to keep a budget.
+    #[serde(default)]
+    pub pauses: u64,
+    /// Probes that were out at the end, by id.
+    #[serde(default)]
+    pub probes_off: Vec<u32>,
     /// Data movements (of at least one byte).
     pub movements: u64,
     /// Copies of zero bytes.

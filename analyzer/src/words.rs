@@ -138,6 +138,11 @@ pub(crate) fn say(finding: &mut Finding) {
             "Records were lost, so this may only look odd: run again with larger rings or fewer probes.";
         next_steps.insert(0, advice.to_owned());
     }
+    if finding.verdict == Verdict::Sampled {
+        let advice =
+            "Not everything was watched, to keep the budget: watch with a larger --budget to be sure.";
+        next_steps.insert(0, advice.to_owned());
+    }
     finding.summary = summary;
     finding.next_steps = next_steps;
 }

@@ -195,12 +195,16 @@ impl Chains {
 
     /// A thread is gone.
     pub fn end_thread(&mut self, thread: ThreadId) {
+        self.forget_past(thread);
+        self.free_threads.push(thread);
+    }
+
+    fn forget_past(&mut self, thread: ThreadId) {
         self.end_run(thread);
         while let Some(node) = self.threads[thread.index()].window.pop_front() {
             self.unref(node);
         }
         self.threads[thread.index()].ops = 0;
-        self.free_threads.push(thread);
     }
 
     /// Memory has new content that no operation wrote.
@@ -231,6 +235,15 @@ impl Chains {
         self.counts.tainted_ops += self.nodes.iter().filter(newly).count() as u64;
         let until = if forever { u64::MAX } else { self.ops.saturating_add(self.max_age_ops) };
         self.tainted_below = self.tainted_below.max(until);
+    }
+
+    /// Movements are not seen for a while: what is live ends here, and threads begin anew.
+    pub fn pause(&mut self, names: &mut Names, groups: &mut Groups) {
+        for thread in 0..self.threads.len() {
+            self.forget_past(ThreadId(thread as u32));
+        }
+        self.finish(names, groups);
+        self.watched_from_birth = false;
     }
 
     /// The session is over: what is live ends here.

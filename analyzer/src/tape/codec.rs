@@ -134,9 +134,12 @@ impl Encoder {
                     varint::put(&mut self.order, number);
                 }
             }
-            Input::Start(_) | Input::Process(_) | Input::Plan(_) | Input::Symbols(_) | Input::End(_) => {
-                return false;
-            }
+            Input::Start(_)
+            | Input::Process(_)
+            | Input::Plan(_)
+            | Input::Coverage(_)
+            | Input::Symbols(_)
+            | Input::End(_) => return false,
         }
         self.inputs += 1;
         true

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::input::{End, Input, ProcessFacts, Start};
+use crate::input::{Coverage, End, Input, ProcessFacts, Start};
 use crate::plan::Plan;
 
 /// A fact on its way to the tape.
@@ -12,6 +12,7 @@ pub(super) enum Fact<'a> {
     Start(&'a Start),
     Process(&'a ProcessFacts),
     Plan(&'a Plan),
+    Coverage(&'a Coverage),
     End(&'a End),
 }
 
@@ -22,6 +23,7 @@ enum ReadFact {
     Start(Box<Start>),
     Process(Box<ProcessFacts>),
     Plan(Box<Plan>),
+    Coverage(Box<Coverage>),
     End(End),
 }
 
@@ -32,6 +34,7 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
         ReadFact::Start(start) => Input::Start(start),
         ReadFact::Process(process) => Input::Process(process),
         ReadFact::Plan(plan) => Input::Plan(plan),
+        ReadFact::Coverage(coverage) => Input::Coverage(coverage),
         ReadFact::End(end) => Input::End(end),
     };
     Ok(facts.into_iter().map(input).collect())
