@@ -83,11 +83,17 @@ impl RunningJob {
 impl Drop for RunningJob {
     fn drop(&mut self) {
         for rank in job_of(self.launcher.id()).map(|j| j.ranks).unwrap_or_default() {
-            let _ = Command::new("kill").arg(rank.pid.to_string()).status();
+            end(rank.pid);
         }
-        let _ = Command::new("kill").arg(self.launcher.id().to_string()).status();
+        end(self.launcher.id());
         let _ = self.launcher.wait();
     }
+}
+
+fn end(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    // It may have ended by itself.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
 }
 
 fn planned(job: &Job) -> Plan {

@@ -103,8 +103,8 @@ fn watch(job: &mut Job) -> Result<Alert> {
 }
 
 fn interrupt(child: &Child) -> Result<()> {
-    // Without a dependency for one signal.
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().context("kill")?;
+    // Without a dependency for one signal; the shell's own `kill` is there without procps.
+    Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().context("sh")?;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ pub const PACKAGES: &[Package] = &[
     package("libc6-dev", "headers of the C library"),
     package("make", "builds libbpf and the test jobs"),
     package("pkg-config", "finds libelf and zlib"),
+    package("git", "`cargo xtask check` asks it for the project's files"),
     package("libelf-dev", "libbpf reads ELF files with it"),
     package("zlib1g-dev", "libbpf reads compressed sections with it"),
     package(
