@@ -9,18 +9,33 @@ use std::time::Duration;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
+use tracer_user::clock::monotonic_ns;
 use tracer_user::collector::Collector;
 use tracer_user::host::files::kernel_dev;
-use tracer_user::kernel::{Counters, Scope, Settings, SlotCounters, Tracer};
+use tracer_user::kernel::{Counters, Scope, Settings, Tracer};
 
 use crate::places::{Offsets, PROGRAM};
+
+/// How long the reader may take for a look.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tracer, its reader, and what it counted.
 pub struct Ours {
     tracer: Tracer,
     collector: Collector,
     counters: Arc<Counters>,
+    /// Records by slot.
+    seen: HashMap<u32, u64>,
     probes: u32,
+}
+
+/// What became of the hits of a process so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Records that were read.
+    pub seen: u64,
+    /// Records that found no room.
+    pub lost: u64,
 }
 
 /// One of the programs at one place.
@@ -43,7 +58,7 @@ impl Ours {
         let tracer = Tracer::load(Settings::default())?;
         let counters = tracer.counters();
         let collector = Collector::start(Arc::clone(&counters), reader_cpus)?;
-        Ok(Self { tracer, collector, counters, probes: 0 })
+        Ok(Self { tracer, collector, counters, seen: HashMap::new(), probes: 0 })
     }
 
     /// Whether the kernel has session probes.
@@ -89,20 +104,32 @@ impl Ours {
         Ok(())
     }
 
-    /// Throws away what was read, and says what was counted for a slot so far.
-    pub fn counted(&self, slot: u32) -> SlotCounters {
-        while self.collector.next(Duration::ZERO).is_some() {}
-        self.counters.read(slot)
+    /// Counts what the reader has found since, until it finds nothing more.
+    pub fn counted(&mut self, slot: u32) -> Counted {
+        let quiet_ns = monotonic_ns();
+        while let Some(round) = self.collector.next(PATIENCE) {
+            let looked_after_ns = round.begin_ns;
+            for (slot, records) in round.records {
+                *self.seen.entry(slot).or_default() += records.len() as u64;
+            }
+            if looked_after_ns > quiet_ns {
+                break;
+            }
+        }
+        let counters = self.counters.read(slot);
+        Counted {
+            seen: self.seen.get(&slot).copied().unwrap_or(0),
+            lost: counters.lost_movements + counters.lost_state,
+        }
     }
 
     /// Fails unless exactly so many records were written since, and none was lost.
     ///
     /// # Errors
     /// What was counted instead.
-    pub fn check_records(&self, slot: u32, since: SlotCounters, expected: u64) -> Result<()> {
+    pub fn check_records(&mut self, slot: u32, since: Counted, expected: u64) -> Result<()> {
         let now = self.counted(slot);
-        let lost = now.lost_movements - since.lost_movements + now.lost_state - since.lost_state;
-        let seen = now.seen - since.seen;
+        let (seen, lost) = (now.seen - since.seen, now.lost - since.lost);
         ensure!(
             seen == expected && lost == 0,
             "{seen} records instead of {expected}, {lost} lost: such a figure means nothing"

@@ -15,14 +15,12 @@ int dms_call(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 	bool outermost;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return 0;
 	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
 	return_address = read_word(return_slot);
-	th = current_thread(true);
 	outermost = !th || enter_call(th, return_slot, return_address, cookie_probe(cookie));
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
@@ -42,10 +40,10 @@ int dms_call(struct pt_regs *ctx)
 static __always_inline int poll_done(__u32 probe)
 {
 	struct dms_header *r;
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return 0;
 	r = reserve(t, sizeof(*r), false);
@@ -67,13 +65,10 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u64 second, third, fourth;
-	__u32 tgid, argument;
 	struct thread *th;
+	__u32 argument;
 
-	if (!current_target(&tgid))
-		return false;
-	th = current_thread(true);
-	if (!th)
+	if (!current_target(&th) || !th)
 		return false;
 	second = PT_REGS_PARM2(ctx);
 	third = PT_REGS_PARM3(ctx);

@@ -28,10 +28,9 @@ struct target {
 
 /* One cache line a slot, so that processes do not share any. */
 struct slot_counters {
-	__u64 seen;		/* records written */
 	__u64 lost_movements;
 	__u64 lost_state;	/* records without which the process's memory is not known */
-	__u64 unused[5];
+	__u64 unused[6];
 } __attribute__((aligned(64)));
 
 struct slot_counters counters[MAX_SLOTS];
@@ -60,8 +59,17 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
+/*
+ * The user side adds one whenever it changed `targets`: what threads keep of it is old then.
+ * It starts above the zero of a new thread.
+ */
+volatile __u32 watch_epoch SEC(".data.watch") = 1;
+
 /* What is known of a thread between two probes. */
 struct thread {
+	struct target target;	/* of its process; old unless watch_epoch is the present one */
+	__u32 watch_epoch;
+	__u32 unused;
 	__u64 call_sp;		/* where the return address of its MPI call lies */
 	__u64 call_return;
 	__u32 call_probe;
@@ -84,16 +92,47 @@ static __always_inline __u32 cookie_probe(__u64 cookie) { return (__u32)cookie; 
 static __always_inline __u32 cookie_stack_bytes(__u64 cookie) { return (cookie >> 32) & 0xffff; }
 static __always_inline __u32 cookie_argument(__u64 cookie) { return cookie >> 48; }
 
-static __always_inline struct target *current_target(__u32 *tgid)
-{
-	*tgid = bpf_get_current_pid_tgid() >> 32;
-	return bpf_map_lookup_elem(&targets, tgid);
-}
-
 static __always_inline struct thread *current_thread(bool create)
 {
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0,
 				    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+/* The first hit of a thread since the list was changed, and every hit of a stranger. */
+static __noinline struct target *look_up_target(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 epoch = watch_epoch; /* before the look-up, else a change in between would not be seen */
+	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct thread *th;
+
+	if (!t)
+		return NULL;
+	th = current_thread(true);
+	if (th) {
+		th->target = *t;
+		th->watch_epoch = epoch;
+	}
+	return t;
+}
+
+/*
+ * Whether the process is watched, and how. The list of watched processes is a hash table;
+ * threads keep what it said, because a look into it costs twice as much as one at the thread.
+ * `thread` may be NULL for a watched process: there was no memory for it.
+ */
+static __always_inline struct target *current_target(struct thread **thread)
+{
+	struct thread *th = current_thread(false);
+	struct target *t;
+
+	*thread = th;
+	if (th && th->watch_epoch == watch_epoch)
+		return &th->target;
+	t = look_up_target();
+	if (t && !th)
+		*thread = current_thread(false);
+	return t;
 }
 
 static __always_inline __u64 read_word(__u64 address)
@@ -132,11 +171,8 @@ static __always_inline void *reserve(struct target *t, __u64 size, bool state)
 		return NULL;
 	}
 	record = bpf_ringbuf_reserve(ring, size, 0);
-	if (!record) {
+	if (!record)
 		count_lost(t, state);
-		return NULL;
-	}
-	__sync_fetch_and_add(&slot_counters(t)->seen, 1);
 	return record;
 }
 
@@ -168,10 +204,8 @@ static __always_inline bool in_call(struct thread *th, __u64 sp)
 	return th && th->call_probe && sp < th->call_sp && read_word(th->call_sp) == th->call_return;
 }
 
-static __always_inline void fill_context(struct dms_context *c, __u64 sp)
+static __always_inline void fill_context(struct dms_context *c, struct thread *th, __u64 sp)
 {
-	struct thread *th = current_thread(false);
-
 	if (in_call(th, sp)) {
 		c->call_return = th->call_return;
 		c->call_probe = th->call_probe;

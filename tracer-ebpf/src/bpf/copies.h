@@ -9,8 +9,8 @@
 SEC("uprobe.multi")
 int dms_copy(struct pt_regs *ctx)
 {
-	__u32 tgid;
-	struct target *t = current_target(&tgid);
+	struct thread *th;
+	struct target *t = current_target(&th);
 	struct dms_copy *r;
 
 	if (!t)
@@ -21,7 +21,7 @@ int dms_copy(struct pt_regs *ctx)
 	r->dst = PT_REGS_PARM1(ctx);
 	r->src = PT_REGS_PARM2(ctx);
 	r->len_bytes = PT_REGS_PARM3(ctx);
-	fill_context(&r->ctx, PT_REGS_SP(ctx));
+	fill_context(&r->ctx, th, PT_REGS_SP(ctx));
 	fill_header(&r->h, DMS_COPY, 0, cookie_probe(bpf_get_attach_cookie(ctx)));
 	submit(r);
 	return 0;
@@ -42,10 +42,10 @@ static __always_inline int pack(struct pt_regs *ctx, bool unpack)
 	struct user_iovec iov = {};
 	struct dms_pack *r;
 	struct target *t;
+	struct thread *th;
 	__u64 user;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return 0;
 	bpf_probe_read_user(&iov, sizeof(iov), (void *)PT_REGS_PARM2(ctx));
@@ -57,7 +57,7 @@ static __always_inline int pack(struct pt_regs *ctx, bool unpack)
 	r->src = unpack ? iov.base : user;
 	r->len_bytes = iov.len_bytes;
 	r->segments = 0;
-	fill_context(&r->ctx, PT_REGS_SP(ctx));
+	fill_context(&r->ctx, th, PT_REGS_SP(ctx));
 	fill_header(&r->h, DMS_PACK, unpack ? DMS_PACK_UNPACK : 0, cookie_probe(cookie));
 	submit(r);
 	return 0;

@@ -40,10 +40,9 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 	__u64 size, old = 0, result = 0;
 	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
-	if (!t)
+	t = current_target(&th);
+	if (!t || !th)
 		return false;
 	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
 	barrier_var(first);
@@ -69,9 +68,6 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 	}
 	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx))))
 		return false;
-	th = current_thread(true);
-	if (!th)
-		return false;
 	th->alloc_size_bytes = size;
 	th->alloc_old = old;
 	th->alloc_result = result;
@@ -80,13 +76,12 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 
 static __always_inline int alloc_return(struct pt_regs *ctx)
 {
-	struct thread *th = current_thread(false);
 	struct dms_alloc *r;
+	struct thread *th;
 	struct target *t;
 	__u64 size, block;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t || !th || !th->alloc_size_bytes)
 		return 0;
 	size = th->alloc_size_bytes;
@@ -134,10 +129,10 @@ int dms_free(struct pt_regs *ctx)
 	__u64 block = PT_REGS_PARM1(ctx);
 	__u64 caller;
 	struct dms_free *r;
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t || !block)
 		return 0;
 	caller = read_word(PT_REGS_SP(ctx) + cookie_stack_bytes(cookie));

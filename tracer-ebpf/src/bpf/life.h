@@ -37,12 +37,16 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *bprm)
 {
-	__u32 tgid;
-	struct target *t = current_target(&tgid);
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct thread *th = current_thread(false);
 
 	if (!t)
 		return 0;
 	t->owns = OWNS_ALL;
+	/* The only thread that is left looks again. */
+	if (th)
+		th->watch_epoch = 0;
 	life(t, DMS_EXEC, 0);
 	return 0;
 }
@@ -50,8 +54,8 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(dms_exit, struct task_struct *p)
 {
-	__u32 tgid;
-	struct target *t = current_target(&tgid);
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
 
 	/* Only the last thread of the process ends it. */
 	if (!t || p->signal->live.counter)

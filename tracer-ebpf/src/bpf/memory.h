@@ -44,10 +44,10 @@ static __always_inline void mapped(__u64 address, __u64 len_bytes)
 	struct dms_map description = { .addr = address, .len_bytes = len_bytes };
 	struct found_area found = { .r = &description };
 	struct dms_map *r;
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), address, describe_area, &found, 0);
@@ -62,10 +62,10 @@ static __always_inline void mapped(__u64 address, __u64 len_bytes)
 static __always_inline void unmapped(__u64 address, __u64 len_bytes)
 {
 	struct dms_unmap *r;
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return;
 	r = reserve(t, sizeof(*r), true);
@@ -107,8 +107,8 @@ static long cross_segment(__u32 i, void *data)
 {
 	struct crossing *c = data;
 	struct dms_cross *r;
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 	__u64 n;
 
 	refill(&c->local);
@@ -119,7 +119,7 @@ static long cross_segment(__u32 i, void *data)
 		n = c->moved;
 	if (!n)
 		return 0; /* an empty iovec */
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t)
 		return 1;
 	r = reserve(t, sizeof(*r), false);
@@ -129,7 +129,7 @@ static long cross_segment(__u32 i, void *data)
 		r->len_bytes = n;
 		r->remote_pid = c->remote_pid;
 		r->segment = i;
-		fill_context(&r->ctx, c->sp);
+		fill_context(&r->ctx, th, c->sp);
 		fill_header(&r->h, DMS_CROSS, c->flags, 0);
 		submit(r);
 	}
@@ -151,10 +151,10 @@ static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
 		.remote_pid = regs->di,
 		.flags = write ? DMS_CROSS_WRITE : 0,
 	};
+	struct thread *th;
 	struct target *t;
-	__u32 tgid;
 
-	t = current_target(&tgid);
+	t = current_target(&th);
 	if (!t || ret <= 0)
 		return;
 	bpf_loop(CROSS_SEGMENTS, cross_segment, &c, 0);

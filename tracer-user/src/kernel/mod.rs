@@ -107,24 +107,35 @@ impl Tracer {
     ///
     /// # Errors
     /// The kernel's refusal (too many watched processes).
-    pub fn watch(&self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
+    pub fn watch(&mut self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
         let mut own = [types::code_range::default(); MAX_OWN_RANGES];
         let owns = own_code.map_or(OWNS_ALL, |ranges| ranges.len().min(MAX_OWN_RANGES) as u32);
         for (range, &(start, end)) in own.iter_mut().zip(own_code.unwrap_or_default()) {
             *range = types::code_range { start, end };
         }
         let target = types::target { slot, owns, own };
-        self.skel
+        let result = self
+            .skel
             .maps
             .targets
             .update(&pid.to_ne_bytes(), &target_bytes(&target), MapFlags::ANY)
-            .map_err(|e| KernelError::Refused { what: format!("watching process {pid}"), source: e })
+            .map_err(|e| KernelError::Refused { what: format!("watching process {pid}"), source: e });
+        self.forget_what_threads_keep();
+        result
     }
 
     /// No longer watches a process.
-    pub fn unwatch(&self, pid: u32) {
+    pub fn unwatch(&mut self, pid: u32) {
         // It may have ended, which takes it off the list as well.
         let _ = self.skel.maps.targets.delete(&pid.to_ne_bytes());
+        self.forget_what_threads_keep();
+    }
+
+    /// Threads keep what the list of watched processes said of them: see `watch_epoch` in `common.h`.
+    fn forget_what_threads_keep(&mut self) {
+        let data = self.skel.maps.data_watch_data.as_deref_mut().expect("the object has an epoch");
+        // Never 0, which is what a thread starts with.
+        data.watch_epoch = data.watch_epoch.wrapping_add(1).max(1);
     }
 
     /// Takes all probes out. The kernel waits for running ones at each link, so links are

@@ -33,8 +33,6 @@ pub(super) fn make(skel: &DmscopeSkel<'_>, slot: u32, ring_bytes: u32) -> Result
 /// What a slot counted since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounters {
-    /// Records written.
-    pub seen: u64,
     /// Records of movements and calls that found no room.
     pub lost_movements: u64,
     /// Records of memory and process life that found no room.
@@ -62,7 +60,6 @@ impl Counters {
         unsafe {
             let entry = self.first.add(slot as usize);
             SlotCounters {
-                seen: (&raw const (*entry).seen).read_volatile(),
                 lost_movements: (&raw const (*entry).lost_movements).read_volatile(),
                 lost_state: (&raw const (*entry).lost_state).read_volatile(),
             }

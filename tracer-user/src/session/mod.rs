@@ -224,7 +224,7 @@ impl<'s> Session<'s> {
                 status_due = now + STATUS_PERIOD;
                 self.show_status();
                 self.watched.forget_the_dead();
-                self.watched.settle(&self.tracer, &self.probes);
+                self.watched.settle(&mut self.tracer, &self.probes);
             }
             if now >= tape_due {
                 tape_due = now + TAPE_PERIOD;
@@ -279,12 +279,12 @@ impl<'s> Session<'s> {
             self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
         }
         for &pid in pids {
-            self.watched.open(pid, &self.tracer, self.sink);
+            self.watched.open(pid, &mut self.tracer, self.sink);
         }
         // Facts last: a mapping made while they are read is seen as a record.
         for &pid in pids {
             self.learn(pid, true);
-            self.watched.tell_own_code(pid, &self.tracer, &self.probes);
+            self.watched.tell_own_code(pid, &mut self.tracer, &self.probes);
         }
     }
 
@@ -304,7 +304,7 @@ impl<'s> Session<'s> {
     /// The launcher: its children are what is of interest.
     fn watch_follower(&mut self, pid: u32) {
         self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
-        self.watched.open(pid, &self.tracer, self.sink);
+        self.watched.open(pid, &mut self.tracer, self.sink);
     }
 
     fn learn(&mut self, pid: u32, is_rank: bool) {
@@ -325,7 +325,7 @@ impl<'s> Session<'s> {
             return;
         }
         self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
-        self.watched.open(pid, &self.tracer, self.sink);
+        self.watched.open(pid, &mut self.tracer, self.sink);
         self.learn(pid, true);
     }
 
@@ -387,7 +387,7 @@ impl<'s> Session<'s> {
         }
         loaded.retain(|pid| self.watched.is_rank(*pid));
         if !loaded.is_empty() {
-            self.watched.renew_own_code(&self.tracer, &self.probes);
+            self.watched.renew_own_code(&mut self.tracer, &self.probes);
         }
         loaded.into_iter().collect()
     }
@@ -395,7 +395,7 @@ impl<'s> Session<'s> {
     fn attach_more(&mut self, planner: &PlannerThread) {
         for planned in planner.ready() {
             self.probes.apply(planned, &mut self.tracer, &mut self.feed);
-            self.watched.renew_own_code(&self.tracer, &self.probes);
+            self.watched.renew_own_code(&mut self.tracer, &self.probes);
         }
     }
 

@@ -62,7 +62,7 @@ impl Watched {
     }
 
     /// Has the kernel part record what the process does, from now on.
-    pub(super) fn open(&mut self, pid: u32, tracer: &Tracer, sink: &mut dyn Sink) {
+    pub(super) fn open(&mut self, pid: u32, tracer: &mut Tracer, sink: &mut dyn Sink) {
         let Some(process) = self.processes.get(&pid) else { return };
         if let Err(error) = tracer.watch(pid, process.slot, None) {
             self.complain(sink, &error.to_string());
@@ -141,7 +141,7 @@ impl Watched {
 
     /// Tells the kernel part which code's small heap blocks to record. Until it is told, it records
     /// all: so nothing is missing from the time in which libraries are still being loaded.
-    pub(super) fn tell_own_code(&mut self, pid: u32, tracer: &Tracer, probes: &Probes) {
+    pub(super) fn tell_own_code(&mut self, pid: u32, tracer: &mut Tracer, probes: &Probes) {
         let Some(process) = self.processes.get(&pid) else { return };
         let Ok(mappings) = read_maps(pid) else { return };
         let own: Vec<(u64, u64)> = mappings
@@ -155,14 +155,14 @@ impl Watched {
     }
 
     /// Tells it again for processes that have loaded something, if it was told before.
-    pub(super) fn renew_own_code(&mut self, tracer: &Tracer, probes: &Probes) {
+    pub(super) fn renew_own_code(&mut self, tracer: &mut Tracer, probes: &Probes) {
         for pid in self.told.keys().copied().collect::<Vec<_>>() {
             self.tell_own_code(pid, tracer, probes);
         }
     }
 
     /// Now and then: tells it for processes that began some time ago.
-    pub(super) fn settle(&mut self, tracer: &Tracer, probes: &Probes) {
+    pub(super) fn settle(&mut self, tracer: &mut Tracer, probes: &Probes) {
         for pid in self.pids() {
             if !self.told.contains_key(&pid) && !self.settling.insert(pid) {
                 self.tell_own_code(pid, tracer, probes);
