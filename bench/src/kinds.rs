@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::floor;
 use crate::report::Section;
+use crate::{contention, floor};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ impl Options {
 pub enum Kind {
     /// What one hit costs, of an empty BPF program and of ours
     Floor,
+    /// What a hit costs when many processes are hit at once
+    Contention,
 }
 
 impl Kind {
@@ -35,6 +37,7 @@ impl Kind {
     pub fn measure(self, options: Options) -> Result<Section> {
         match self {
             Self::Floor => floor::measure(options),
+            Self::Contention => contention::measure(options),
         }
     }
 }

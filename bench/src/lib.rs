@@ -3,6 +3,7 @@
 //! All measuring is paired and in turn (A B A B …), so that a machine whose speed drifts does not
 //! decide a ratio. Figures are kept with all their runs.
 
+pub mod contention;
 pub mod counters;
 pub mod empty;
 pub mod floor;
