@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{contention, floor};
+use crate::{contention, floor, jobs, latency};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,10 @@ pub enum Kind {
     Floor,
     /// What a hit costs when many processes are hit at once
     Contention,
+    /// How much slower jobs are when they are watched
+    Jobs,
+    /// From a wrong movement to its alert
+    Latency,
 }
 
 impl Kind {
@@ -38,6 +42,8 @@ impl Kind {
         match self {
             Self::Floor => floor::measure(options),
             Self::Contention => contention::measure(options),
+            Self::Jobs => jobs::measure(options),
+            Self::Latency => latency::measure(options),
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod build;
 mod dmscope;
 pub mod findings;
 mod kernel;
+pub mod latency;
 mod lines;
 pub mod packaged;
 pub mod processes;

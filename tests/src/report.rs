@@ -55,6 +55,12 @@ pub fn check_verdict(lines: &[String]) -> Result<()> {
     }
 }
 
+/// What stands before ` s,` in the verdict.
+pub fn seconds(lines: &[String]) -> Option<f64> {
+    let verdict = lines.iter().rev().find(|line| line.starts_with("ok ") || line.starts_with("wrong "))?;
+    verdict.split(", ").find_map(|part| part.strip_suffix(" s")?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +74,13 @@ mod tests {
         assert!(check_verdict(&lines("ready\nok ring: 2 ranks")).is_ok());
         assert!(check_verdict(&lines("ready\nwrong ring: 2 ranks")).is_err());
         assert!(check_verdict(&lines("ready\n")).is_err());
+    }
+
+    #[test]
+    fn the_verdict_says_how_long_it_took() {
+        let text = "ready\nok ring: 2 ranks, 10 iterations, 0.125 s, 0 errors";
+        assert_eq!(seconds(&lines(text)), Some(0.125));
+        assert_eq!(seconds(&lines("ready")), None);
     }
 
     #[test]

@@ -234,6 +234,12 @@ impl FinishedJob {
         report::check_verdict(&self.stdout)
     }
 
+    /// How long an own job moved data, by its own clock.
+    pub fn moving_seconds(&self) -> Result<f64> {
+        self.check_verdict()?;
+        report::seconds(&self.stdout).context("the job does not say how long it took")
+    }
+
     /// The call sites that an own job counted.
     pub fn sites(&self) -> Result<Vec<Site>> {
         report::sites(&self.stdout)

@@ -63,6 +63,8 @@ pub struct JobSpec {
     pub(crate) is_held: bool,
     pub(crate) is_endless: bool,
     is_own: bool,
+    cpus: Option<String>,
+    wrapper: Vec<String>,
 }
 
 impl JobSpec {
@@ -83,6 +85,8 @@ impl JobSpec {
             is_held: false,
             is_endless: false,
             is_own: false,
+            cpus: None,
+            wrapper: Vec::new(),
         }
     }
 
@@ -124,6 +128,18 @@ impl JobSpec {
         self
     }
 
+    /// Keeps the launcher and all ranks on these CPUs (`0`, `0-3`).
+    pub fn on_cpus(mut self, cpus: &str) -> Self {
+        self.cpus = Some(cpus.to_owned());
+        self
+    }
+
+    /// Starts each rank through another command, whose last arguments the program and its own become.
+    pub fn through<S: Into<String>>(mut self, wrapper: impl IntoIterator<Item = S>) -> Self {
+        self.wrapper = wrapper.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Writes the job's files.
     pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
         for (name, contents) in &self.files {
@@ -139,12 +155,21 @@ impl JobSpec {
 
     /// The command that starts the job.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(format!("mpirun.{}", self.library.name()));
+        let launcher = format!("mpirun.{}", self.library.name());
+        let mut command = match &self.cpus {
+            Some(cpus) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", cpus, &launcher]);
+                command
+            }
+            None => Command::new(launcher),
+        };
         match self.library {
             MpiLibrary::OpenMpi => self.add_open_mpi_options(&mut command),
             MpiLibrary::Mpich => self.add_mpich_options(&mut command),
         }
-        command.arg("-n").arg(self.ranks.to_string()).arg(&self.program).args(&self.args);
+        command.arg("-n").arg(self.ranks.to_string());
+        command.args(&self.wrapper).arg(&self.program).args(&self.args);
         if self.is_own && self.library == MpiLibrary::Mpich && self.ranks > cores() {
             command.arg("--yield"); // MPICH never gives a core away while it waits: 25 times slower without
         }

@@ -102,6 +102,16 @@ fn a_server_with_wildcards_is_clean() -> Result<()> {
 }
 
 #[test]
+fn a_ping_pong_is_clean() -> Result<()> {
+    own_with_both("pingpong", &["--seconds", "2"])
+}
+
+#[test]
+fn a_job_that_asks_again_and_again_is_clean() -> Result<()> {
+    own_with_both("testany", &["--seconds", "2"])
+}
+
+#[test]
 fn hpcc_is_clean() -> Result<()> {
     packaged("hpcc", &packaged::hpcc(), packaged::check_hpcc)
 }

@@ -26,7 +26,9 @@ fn own(library: MpiLibrary, name: &str, args: &[&str]) -> Result<FinishedJob> {
 #[test]
 fn clean_jobs_find_their_data_right() -> Result<()> {
     for library in MpiLibrary::ALL {
-        for name in ["ring", "halo2d", "alltoall", "masterworker", "onesided", "anysource"] {
+        for name in
+            ["ring", "halo2d", "alltoall", "masterworker", "onesided", "anysource", "pingpong", "testany"]
+        {
             own(library, name, &["--iterations", "200"])?.check_verdict()?;
         }
         for name in ["threads", "large"] {

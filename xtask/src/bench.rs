@@ -24,6 +24,7 @@ pub fn measure(arguments: &[&str]) -> Result<ExitCode> {
     jobs::build()?;
     let status = Command::new(target_dir().join("release/dmscope-bench"))
         .args(arguments)
+        .env("DMSCOPE", target_dir().join("release/dmscope"))
         .status()
         .context("cannot start dmscope-bench")?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

@@ -1,0 +1,223 @@
+//! `jobs`: how much slower jobs are when they are watched.
+
+use anyhow::Result;
+use live::MpiLibrary::{Mpich, OpenMpi};
+
+use crate::kinds::Options;
+use crate::ours::measured_and_others;
+use crate::report::{Cell, Check, Section, Table};
+use crate::samples::Samples;
+use crate::watched::{Attached, Seen, has_option};
+use crate::workload::{Nobody, Workload};
+
+/// What dmscope may cost, in ratios of the job's time.
+const BUDGETS: [&str; 2] = ["1%", "3%"];
+/// Slower than this by everything on is a gross regression, for jobs that do more than send small messages.
+const GROSS: f64 = 1.6;
+
+const ROUNDS: usize = 5;
+const QUICK_ROUNDS: usize = 2;
+
+/// A job, and whether it computes enough for its ratio to be bounded on every machine.
+struct Case {
+    workload: Workload,
+    bounded: bool,
+}
+
+/// One of the project's own jobs.
+struct Own {
+    name: &'static str,
+    job: &'static str,
+    arguments: &'static [&'static str],
+    iterations: &'static str,
+    /// How many when it has to be quick; not at all if there are none.
+    quick_iterations: Option<&'static str>,
+    pair: bool,
+    bounded: bool,
+}
+
+const OWN: [Own; 6] = [
+    Own {
+        name: "halo, 64 KiB",
+        job: "halo2d",
+        arguments: &["--halo-bytes", "1024", "--row-bytes", "65536"],
+        iterations: "1000",
+        quick_iterations: None,
+        pair: false,
+        bounded: true,
+    },
+    Own {
+        name: "halo, 4 KiB",
+        job: "halo2d",
+        arguments: &["--halo-bytes", "4096", "--row-bytes", "4096"],
+        iterations: "4000",
+        quick_iterations: Some("1500"),
+        pair: false,
+        bounded: true,
+    },
+    Own {
+        name: "halo, 64 B, hardly any work",
+        job: "halo2d",
+        arguments: &["--halo-bytes", "64", "--row-bytes", "64"],
+        iterations: "100000",
+        quick_iterations: None,
+        pair: false,
+        bounded: false,
+    },
+    Own {
+        name: "`MPI_Testany` again and again",
+        job: "testany",
+        arguments: &[],
+        iterations: "50000",
+        quick_iterations: None,
+        pair: false,
+        bounded: false,
+    },
+    Own {
+        name: "server with wildcards",
+        job: "anysource",
+        arguments: &[],
+        iterations: "50000",
+        quick_iterations: None,
+        pair: false,
+        bounded: false,
+    },
+    Own {
+        name: "ping-pong, 8 B",
+        job: "pingpong",
+        arguments: &[],
+        iterations: "500000",
+        quick_iterations: Some("50000"),
+        pair: true,
+        bounded: false,
+    },
+];
+
+/// Measures.
+///
+/// # Errors
+/// A job or dmscope failed.
+pub fn measure(options: Options) -> Result<Section> {
+    let has_budget = has_option("--budget")?;
+    let mut section = Section::new("jobs", "What watching costs a job");
+    section.note(format!(
+        "Wall time with dmscope / without, everything on (recording too), {} rounds in turn; dmscope is attached before the \
+         time begins. Own jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
+         loaded MPI, until dmscope is attached, and their time from start to end without that is taken.",
+        options.runs(ROUNDS, QUICK_ROUNDS)
+    ));
+    let (_, others) = measured_and_others()?;
+    section.tables.push(measure_all(
+        &cases(options)?,
+        "sharing the cores",
+        options,
+        has_budget,
+        &mut section.checks,
+    )?);
+    if !options.quick && !others.is_empty() {
+        section.note(
+            "In the second table the job is kept on CPU 0 (`taskset`), all its ranks together, and dmscope finds the others \
+             spare.",
+        );
+        let pinned: Vec<_> = cases(options)?
+            .into_iter()
+            .filter(|case| case.workload.yields())
+            .map(|case| Case { workload: case.workload.on_cpus("0"), ..case })
+            .collect();
+        section.tables.push(measure_all(
+            &pinned,
+            "dmscope on a spare core",
+            options,
+            has_budget,
+            &mut section.checks,
+        )?);
+    }
+    Ok(section)
+}
+
+fn cases(options: Options) -> Result<Vec<Case>> {
+    let mut cases = vec![
+        Case { workload: Workload::hpcc(if options.quick { 600 } else { 1200 }), bounded: true },
+        Case { workload: Workload::lammps(if options.quick { 1000 } else { 4000 }), bounded: true },
+    ];
+    for (library, ranks) in [(OpenMpi, 4), (Mpich, 2)] {
+        for own in &OWN {
+            let iterations = if options.quick { own.quick_iterations } else { Some(own.iterations) };
+            let Some(iterations) = iterations else { continue };
+            let arguments = [own.arguments, &["--iterations", iterations]].concat();
+            let ranks = if own.pair { 2 } else { ranks };
+            let workload = Workload::own(own.name, library, own.job, ranks, &arguments)?;
+            cases.push(Case { workload, bounded: own.bounded });
+        }
+    }
+    Ok(cases)
+}
+
+/// One way of watching, and what it made of a job.
+struct Watch {
+    attached: Attached,
+    seconds: Samples,
+    seen: Seen,
+}
+
+fn measure_all(
+    cases: &[Case],
+    placement: &str,
+    options: Options,
+    has_budget: bool,
+    checks: &mut Vec<Check>,
+) -> Result<Table> {
+    let heading = format!("job, {placement}");
+    let mut table = Table::new(&[
+        &heading,
+        "plain, s",
+        "everything on / plain",
+        "`--budget 1%` / plain",
+        "`--budget 3%` / plain",
+        "records a second, everything on",
+        "lost",
+        "bytes a record on tape",
+    ]);
+    for case in cases {
+        let (plain, watches) = measure_case(case, options, has_budget)?;
+        let everything = &watches[0];
+        let ratio = everything.seconds.over(&plain);
+        if case.bounded {
+            let what = format!("{}, {placement}: everything on / plain", case.workload.name);
+            // The fastest of each: what else the machine did slowed down the others.
+            checks.push(Check { what, value: everything.seconds.min() / plain.min(), at_most: GROSS });
+        }
+        let mut cells = vec![Cell::runs(&plain, 2), Cell::runs(&ratio, 3)];
+        cells.extend(BUDGETS.iter().enumerate().map(|(index, _)| match watches.get(index + 1) {
+            Some(watch) => Cell::runs(&watch.seconds.over(&plain), 3),
+            None => Cell::text("no such option yet"),
+        }));
+        let seen = everything.seen;
+        cells.push(Cell::value(seen.records as f64 / everything.seconds.median(), 0));
+        cells.push(Cell::value(seen.lost as f64, 0));
+        cells.push(Cell::value(seen.tape_bytes as f64 / seen.records.max(1) as f64, 2));
+        eprintln!("bench: {} done", case.workload.name);
+        table.row(case.workload.name.clone(), cells);
+    }
+    Ok(table)
+}
+
+fn measure_case(case: &Case, options: Options, has_budget: bool) -> Result<(Samples, Vec<Watch>)> {
+    let mut ways = vec![vec![]];
+    if has_budget {
+        ways.extend(BUDGETS.map(|budget| vec!["--budget", budget]));
+    }
+    let watch = |way: &Vec<&str>| {
+        Ok(Watch { attached: Attached::new(way)?, seconds: Samples::default(), seen: Seen::default() })
+    };
+    let mut watches: Vec<Watch> = ways.iter().map(watch).collect::<Result<_>>()?;
+    let mut plain = Samples::default();
+    for _ in 0..options.runs(ROUNDS, QUICK_ROUNDS) {
+        plain.push(case.workload.seconds(&mut Nobody)?);
+        for watch in &mut watches {
+            watch.seconds.push(case.workload.seconds(&mut watch.attached)?);
+            watch.seen = watch.attached.seen;
+        }
+    }
+    Ok((plain, watches))
+}

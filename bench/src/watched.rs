@@ -1,0 +1,78 @@
+//! `dmscope attach` as somebody who looks on.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use live::{Dmscope, RunningJob, Watching};
+use tempfile::TempDir;
+
+use crate::workload::Onlooker;
+
+/// What one session left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Records that were analysed.
+    pub records: u64,
+    /// Records that found no room.
+    pub lost: u64,
+    /// Size of the tape.
+    pub tape_bytes: u64,
+}
+
+/// Attaches with everything on, recording too, before the job moves.
+pub struct Attached {
+    options: Vec<String>,
+    directory: TempDir,
+    running: Option<Watching>,
+    /// What the last session left.
+    pub seen: Seen,
+}
+
+impl Attached {
+    /// With more options.
+    ///
+    /// # Errors
+    /// There is no room for the tape.
+    pub fn new(options: &[&str]) -> Result<Self> {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        Ok(Self { options, directory: TempDir::with_prefix("bench-")?, running: None, seen: Seen::default() })
+    }
+
+    fn tape(&self) -> PathBuf {
+        self.directory.path().join("tape.dmt")
+    }
+}
+
+impl Onlooker for Attached {
+    fn begin(&mut self, job: &RunningJob) -> Result<()> {
+        let attach =
+            Dmscope::attach(job.launcher_pid()).args(self.options.iter().cloned()).record(&self.tape());
+        let mut watching = attach.spawn()?;
+        watching.wait_until_attached()?;
+        self.running = Some(watching);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let session = self.running.take().context("dmscope was not started")?.finish()?;
+        let statistics = &session.report()?["statistics"];
+        let count =
+            |name: &str| statistics[name].as_u64().with_context(|| format!("no {name} in the report"));
+        self.seen = Seen {
+            records: count("records")?,
+            lost: count("lost_movements")? + count("lost_state")?,
+            tape_bytes: std::fs::metadata(self.tape())?.len(),
+        };
+        Ok(())
+    }
+}
+
+/// Whether `dmscope attach` has an option.
+///
+/// # Errors
+/// It cannot be started.
+pub fn has_option(option: &str) -> Result<bool> {
+    let output = std::process::Command::new(live::binary()?).args(["attach", "--help"]).output()?;
+    ensure!(output.status.success(), "dmscope attach --help ended with {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).contains(option))
+}

@@ -1,0 +1,183 @@
+//! Jobs that are measured, and one run of a job with or without somebody looking on.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use live::{FinishedJob, JobSpec, MpiLibrary, RunningJob, packaged};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+const POLL: Duration = Duration::from_millis(2);
+
+/// A job that is measured.
+#[derive(Clone)]
+pub struct Workload {
+    /// What the tables call it.
+    pub name: String,
+    /// How it is started.
+    pub spec: JobSpec,
+    library: MpiLibrary,
+    own: bool,
+}
+
+/// Something that is in place while a job runs; it is told when the job has ended.
+pub trait Onlooker {
+    /// Puts itself in place; the job's ranks exist and do not move.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn begin(&mut self, job: &RunningJob) -> Result<()>;
+
+    /// The job has ended.
+    ///
+    /// # Errors
+    /// It failed in the meantime.
+    fn end(&mut self) -> Result<()>;
+}
+
+/// Nobody looks on.
+pub struct Nobody;
+
+impl Onlooker for Nobody {
+    fn begin(&mut self, _job: &RunningJob) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Workload {
+    /// One of the project's own jobs.
+    ///
+    /// # Errors
+    /// The jobs cannot be built.
+    pub fn own(name: &str, library: MpiLibrary, job: &str, ranks: usize, args: &[&str]) -> Result<Self> {
+        let spec = JobSpec::own(library, job)?.ranks(ranks).args(args.iter().copied()).held();
+        let says = match library {
+            MpiLibrary::OpenMpi => "Open MPI",
+            MpiLibrary::Mpich => "MPICH",
+        };
+        Ok(Self { name: format!("{name}, {ranks} ranks, {says}"), spec, library, own: true })
+    }
+
+    /// HPC Challenge with so many rows.
+    pub fn hpcc(rows: u32) -> Self {
+        let input = include_str!("../../tests/inputs/hpccinf.txt");
+        let spec = packaged::hpcc().file("hpccinf.txt", with_rows(input, rows));
+        Self {
+            name: format!("hpcc, N = {rows}, 4 ranks, Open MPI"),
+            spec,
+            library: MpiLibrary::OpenMpi,
+            own: false,
+        }
+    }
+
+    /// LAMMPS, so many steps.
+    pub fn lammps(steps: u32) -> Self {
+        let input = include_str!("../../tests/inputs/melt.in").replace("run 500", &format!("run {steps}"));
+        let spec = packaged::lammps().file("melt.in", input);
+        Self {
+            name: format!("LAMMPS, {steps} steps, 4 ranks, Open MPI"),
+            spec,
+            library: MpiLibrary::OpenMpi,
+            own: false,
+        }
+    }
+
+    /// Whether ranks that wait give their core to others: only such jobs can share one.
+    pub fn yields(&self) -> bool {
+        self.library == MpiLibrary::OpenMpi
+    }
+
+    /// The same job, on these CPUs.
+    pub fn on_cpus(&self, cpus: &str) -> Self {
+        Self { spec: self.spec.clone().on_cpus(cpus), ..self.clone() }
+    }
+
+    /// The same job, each rank started through another command.
+    pub fn through(&self, wrapper: &[String]) -> Self {
+        Self { spec: self.spec.clone().through(wrapper.iter().cloned()), ..self.clone() }
+    }
+
+    /// Seconds that the job took while `onlooker` was in place. The job is held while that comes: own jobs wait by
+    /// themselves and say how long they moved data; others are stopped when their ranks have loaded MPI, and the time
+    /// they stood still is not counted.
+    ///
+    /// # Errors
+    /// The job or the onlooker failed.
+    pub fn seconds(&self, onlooker: &mut dyn Onlooker) -> Result<f64> {
+        let (seconds, job) =
+            if self.own { self.own_seconds(onlooker)? } else { self.held_seconds(onlooker)? };
+        job.check_status()?;
+        onlooker.end()?;
+        Ok(seconds)
+    }
+
+    fn own_seconds(&self, onlooker: &mut dyn Onlooker) -> Result<(f64, FinishedJob)> {
+        let job = self.spec.spawn()?;
+        job.wait_until_ready(PATIENCE)?;
+        onlooker.begin(&job)?;
+        job.go()?;
+        let job = job.finish(PATIENCE)?;
+        Ok((job.moving_seconds()?, job))
+    }
+
+    fn held_seconds(&self, onlooker: &mut dyn Onlooker) -> Result<(f64, FinishedJob)> {
+        let mut job = self.spec.spawn()?;
+        let ranks = job.wait_for_ranks(PATIENCE)?;
+        let deadline = Instant::now() + PATIENCE;
+        while !ranks.iter().all(|pid| has_loaded_mpi(*pid)) {
+            ensure!(
+                Instant::now() < deadline && !job.has_ended()?,
+                "{}: its ranks do not load MPI",
+                self.name
+            );
+            std::thread::sleep(POLL);
+        }
+        let stopped = Instant::now();
+        signal(&ranks, Signal::STOP)?;
+        onlooker.begin(&job)?;
+        signal(&ranks, Signal::CONT)?;
+        let standstill = stopped.elapsed();
+        let job = job.finish(PATIENCE)?;
+        Ok(((job.elapsed - standstill).as_secs_f64(), job))
+    }
+}
+
+fn with_rows(input: &str, rows: u32) -> String {
+    let lines = input.lines().map(|line| {
+        if line.trim_end().ends_with(" Ns") { format!("{rows}          Ns") } else { line.to_owned() }
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+/// The part of Open MPI that moves messages comes late in MPI_Init: what is probed is there then.
+fn has_loaded_mpi(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/mca_pml_ob1"))
+}
+
+fn signal(pids: &[u32], what: Signal) -> Result<()> {
+    for pid in pids {
+        let pid = Pid::from_raw(pid.cast_signed()).context("a process without a number")?;
+        kill_process(pid, what).context("a rank that is to be held")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_number_of_rows_of_hpl_is_changed() {
+        let input = include_str!("../../tests/inputs/hpccinf.txt");
+        let changed = with_rows(input, 1234);
+        let different: Vec<_> = input.lines().zip(changed.lines()).filter(|(a, b)| a != b).collect();
+        assert_eq!(different.len(), 1);
+        assert!(different[0].1.starts_with("1234 "));
+    }
+}
