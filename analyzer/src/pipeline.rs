@@ -2,6 +2,10 @@
 //!
 //! A [`Loss`] must be pushed before any record that came after the gap.
 
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
+
 use crate::alerts::AlertBook;
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
@@ -9,6 +13,7 @@ use crate::distribution::{self, Comparison};
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
 use crate::input::{self, Input, Loss, Start};
+use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
@@ -141,6 +146,19 @@ impl Pipeline {
     /// Code places of the report that have no names yet, in order.
     pub fn wanted_symbols(&mut self) -> Vec<(FileId, u64)> {
         self.report().wanted_symbols(&self.symbols)
+    }
+
+    /// Probes (by id) whose movements were part of a chain of two operations or more.
+    pub fn joining_probes(&self) -> BTreeSet<u32> {
+        let chains =
+            self.state.groups.all().iter().filter(|group| group.count > 0 && group.symbols.len() > 1);
+        let site = |&symbol| self.state.names.symbol_parts(symbol).site;
+        let sites: FxHashSet<SiteId> = chains.flat_map(|group| group.symbols.iter().map(site)).collect();
+        self.probes
+            .all()
+            .filter(|(_, probe)| sites.contains(&probe.site))
+            .map(|(_, probe)| probe.id)
+            .collect()
     }
 
     /// The chains of this run, as what other runs are to be held against.

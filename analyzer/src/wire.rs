@@ -59,6 +59,11 @@ impl RawRecord {
     pub fn pid(&self) -> u32 {
         self.words[1] as u32
     }
+
+    /// Id of the probe; 0: none.
+    pub fn probe(&self) -> u32 {
+        (self.words[2] >> 32) as u32
+    }
 }
 
 impl std::fmt::Debug for RawRecord {

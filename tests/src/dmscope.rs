@@ -59,9 +59,9 @@ pub struct Dmscope {
 }
 
 impl Dmscope {
-    /// `dmscope attach`
+    /// `dmscope attach`, without a budget: tests are about everything that happens.
     pub fn attach(pid: u32) -> Self {
-        Self::command("attach", [pid.to_string()]).json()
+        Self::command("attach", [pid.to_string()]).json().args(["--budget", "none"])
     }
 
     /// `dmscope run`, with the job's command; in a folder that is made for the job.
@@ -69,7 +69,7 @@ impl Dmscope {
         let command = job.command();
         let words = std::iter::once(command.get_program()).chain(command.get_args()).map(OsString::from);
         let operands = std::iter::once("--".into()).chain(words);
-        Self { job: Some(job.clone()), ..Self::command("run", operands).json() }
+        Self { job: Some(job.clone()), ..Self::command("run", operands).json().args(["--budget", "none"]) }
     }
 
     /// `dmscope analyze`

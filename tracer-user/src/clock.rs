@@ -8,6 +8,12 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Processor time of this process so far.
+pub fn process_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+}
+
 /// Seconds since 1970.
 pub fn wall_clock_s() -> u64 {
     clock_gettime(ClockId::Realtime).tv_sec as u64

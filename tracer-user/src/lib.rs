@@ -1,6 +1,7 @@
 //! The user-space half of dmscope: what the machine is like, what to probe, the kernel side,
 //! the collector, the session that joins them, and the command line.
 
+pub mod budget;
 pub mod cli;
 pub mod clock;
 pub mod collector;

@@ -75,7 +75,7 @@ struct Alert {
 /// Attaches, shows what dmscope prints, and lets it go once the warning is complete.
 fn watch(job: &mut Job) -> Result<Alert> {
     let mut child = Command::new(dmscope())
-        .args(["attach", &job.process.id().to_string(), "--duration", WATCH_AT_MOST])
+        .args(["attach", &job.process.id().to_string(), "--budget", "none", "--duration", WATCH_AT_MOST])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start dmscope")?;

@@ -30,7 +30,8 @@ struct target {
 struct slot_counters {
 	__u64 lost_movements;
 	__u64 lost_state;	/* records without which the process's memory is not known */
-	__u64 unused[6];
+	__u64 declined;		/* hits of allocation probes that were not worth a record */
+	__u64 unused[5];
 } __attribute__((aligned(64)));
 
 struct slot_counters counters[MAX_SLOTS];
@@ -153,6 +154,11 @@ static __always_inline void count_lost(struct target *t, bool state)
 	struct slot_counters *c = slot_counters(t);
 
 	__sync_fetch_and_add(state ? &c->lost_state : &c->lost_movements, 1);
+}
+
+static __always_inline void count_declined(struct target *t)
+{
+	__sync_fetch_and_add(&slot_counters(t)->declined, 1);
 }
 
 /* Room for one record in the ring of the process, or a counted loss. */

@@ -66,8 +66,10 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 		result = first;
 		size = third;
 	}
-	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx))))
+	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx)))) {
+		count_declined(t);
 		return false;
+	}
 	th->alloc_size_bytes = size;
 	th->alloc_old = old;
 	th->alloc_result = result;
@@ -137,8 +139,10 @@ int dms_free(struct pt_regs *ctx)
 		return 0;
 	caller = read_word(PT_REGS_SP(ctx) + cookie_stack_bytes(cookie));
 	if (cookie_argument(cookie) == FREE_GLIBC && !is_own(t, caller) &&
-	    (read_word(block - 8) & ~7ULL) < alloc_min_bytes)
+	    (read_word(block - 8) & ~7ULL) < alloc_min_bytes) {
+		count_declined(t);
 		return 0;
+	}
 	r = reserve(t, sizeof(*r), true);
 	if (!r)
 		return 0;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use analyzer::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::budget::Budget;
+
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
 #[derive(Debug, Parser)]
@@ -146,6 +148,10 @@ pub struct WatchArgs {
     /// End after this time (90s, 10m, 1h)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Largest part of the job's time that watching may take: what costs more is watched in bursts, and findings are
+    /// said to be of a sample. 1% for production; none: watch everything, whatever it costs
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_budget, overrides_with = "budget")]
+    pub budget: BudgetArg,
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
@@ -159,6 +165,10 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FEATURE", hide = true)]
     pub without: Vec<Feature>,
 }
+
+/// What watching may cost; `None`: whatever it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetArg(pub Option<Budget>);
 
 /// Kernel features that can be done without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -280,6 +290,16 @@ fn parse_share(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(value) if (0.0..=unit).contains(&value) => Ok(value / unit),
         _ => Err("write a share as 10% or 0.1".into()),
+    }
+}
+
+fn parse_budget(text: &str) -> Result<BudgetArg, String> {
+    if text == "none" {
+        return Ok(BudgetArg(None));
+    }
+    match parse_share(text) {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(BudgetArg(Some(Budget { share }))),
+        _ => Err("write a part of the job's time as 1% or 0.01, or none".to_owned()),
     }
 }
 

@@ -77,11 +77,13 @@ fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
         kernel: KernelSettings {
             ring_bytes: watch.ring_size,
             alloc_min_bytes: watch.alloc_size,
+            removable: false,
             without: Features { sessions: watch.without.contains(&Feature::Sessions) },
         },
         plan: PlanOptions { libraries: watch.library.clone(), ..PlanOptions::default() },
         analysis: options,
         duration: watch.duration,
+        budget: watch.budget.0,
         tape,
         stop: stop_on_signals()?,
     })

@@ -11,7 +11,7 @@ mod reader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -23,7 +23,10 @@ use reader::RingReader;
 /// Records that may wait for the session, all rings together.
 const MAX_WAITING_RECORDS: usize = 1 << 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
-const IDLE_PAUSE: Duration = Duration::from_millis(10);
+const IDLE_PAUSE: Duration = Duration::from_millis(20);
+/// So many empty looks are told after one that was not, so that its records can be put in order; then only some are.
+const TOLD_EMPTY_LOOKS: u32 = 4;
+const EMPTY_LOOK_PERIOD: Duration = Duration::from_millis(50);
 
 /// What was found in one look at all rings.
 pub struct Round {
@@ -134,6 +137,7 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         let mut pause = BUSY_PAUSE;
+        let (mut empty_looks, mut told) = (0, Instant::now());
         loop {
             let last = self.link.stop.load(Ordering::Acquire);
             while let Ok(ring) = self.link.new_rings.try_recv() {
@@ -143,9 +147,13 @@ impl Worker {
             let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
                 let round = self.look();
                 let found = round.record_count();
-                self.link.waiting.fetch_add(found, Ordering::Relaxed);
-                if self.link.rounds.send(round).is_err() {
-                    return;
+                empty_looks = if found > 0 { 0 } else { empty_looks + 1 };
+                if last || empty_looks <= TOLD_EMPTY_LOOKS || told.elapsed() >= EMPTY_LOOK_PERIOD {
+                    told = Instant::now();
+                    self.link.waiting.fetch_add(found, Ordering::Relaxed);
+                    if self.link.rounds.send(round).is_err() {
+                        return;
+                    }
                 }
                 found
             } else {

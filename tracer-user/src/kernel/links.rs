@@ -1,9 +1,11 @@
-//! Attaching: one link per file, program and scope.
+//! Attaching: one link per file, program and scope; or per probe, so that it can be taken out by itself.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
-use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::plan::{Probe, ProbeClass};
 use analyzer::wire::FileId;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use tracer_ebpf::DmscopeSkel;
@@ -22,28 +24,45 @@ fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
     })
 }
 
-pub(super) fn plan(
+/// A file with probes, and for whom they are.
+pub(super) struct Target {
+    /// Kept open: its name may lead elsewhere, or nowhere, when a probe is put in again.
+    pub file: File,
+    pub scopes: Vec<Scope>,
+}
+
+/// A link, and the probes that go with it.
+pub(super) struct Placed {
+    pub probes: BTreeSet<u32>,
+    /// Open as long as this is.
+    _link: Link,
+}
+
+/// Puts probes in place; `apart`: those for which it holds get a link of their own.
+pub(super) fn place(
     skel: &DmscopeSkel<'static>,
     features: Features,
-    plan: &Plan,
-    paths: &HashMap<FileId, PathBuf>,
-    scopes: &dyn Fn(FileId) -> Vec<Scope>,
-) -> (Vec<Link>, Attached) {
-    let mut groups: BTreeMap<(FileId, ProbeClass), Vec<&Probe>> = BTreeMap::new();
-    for probe in &plan.probes {
-        groups.entry((probe.file, probe.class)).or_default().push(probe);
+    probes: &[&Probe],
+    targets: &BTreeMap<FileId, Target>,
+    apart: &dyn Fn(&Probe) -> bool,
+) -> (Vec<Placed>, Attached) {
+    let mut groups: BTreeMap<(FileId, ProbeClass, u32), Vec<&Probe>> = BTreeMap::new();
+    for &probe in probes {
+        let alone = if apart(probe) { probe.id } else { 0 };
+        groups.entry((probe.file, probe.class, alone)).or_default().push(probe);
     }
     let mut links = Vec::new();
     let mut attached = Attached::default();
-    for ((file, class), probes) in groups {
-        let Some(path) = paths.get(&file) else {
+    for ((file, class, _), probes) in groups {
+        let Some(target) = targets.get(&file) else {
             let why = "the file cannot be opened any more".to_owned();
             attached.failed.extend(probes.into_iter().map(|p| (p.clone(), why.clone())));
             continue;
         };
-        for scope in scopes(file) {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
+        for &scope in &target.scopes {
             for (program, returns) in programs(skel, features, class) {
-                let place = Group { program, returns, path, scope };
+                let place = Group { program, returns, path: &path, scope };
                 place.attach(&probes, &mut links, &mut attached);
             }
         }
@@ -92,15 +111,15 @@ fn programs<'a>(
 struct Group<'a> {
     program: &'a ProgramMut<'static>,
     returns: Returns,
-    path: &'a Path,
+    path: &'a std::path::Path,
     scope: Scope,
 }
 
 impl Group<'_> {
     /// A single bad place refuses a whole link: then halves are tried, down to that place.
-    fn attach(&self, probes: &[&Probe], links: &mut Vec<Link>, attached: &mut Attached) {
+    fn attach(&self, probes: &[&Probe], links: &mut Vec<Placed>, attached: &mut Attached) {
         match self.link(probes) {
-            Ok(link) => links.push(link),
+            Ok(link) => links.push(Placed { probes: probes.iter().map(|p| p.id).collect(), _link: link }),
             Err(error) if probes.len() == 1 => attached.failed.push((probes[0].clone(), error.to_string())),
             Err(_) => {
                 let (left, right) = probes.split_at(probes.len() / 2);

@@ -1,20 +1,26 @@
 //! The one layer that touches the kernel: loads the BPF programs, applies plans, says whom to
 //! watch, and gives out rings and counters. It decides nothing.
 
+mod calibrate;
 mod links;
 mod load;
 mod rings;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
 use libbpf_rs::{Link, MapCore, MapFlags};
+use links::{Placed, Target};
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
+
+use crate::budget::{self, HitCosts};
 
 pub use load::{Features, KernelError, Settings};
 pub use rings::{Counters, Ring, SlotCounters};
@@ -49,7 +55,11 @@ pub struct Tracer {
     skel: ManuallyDrop<DmscopeSkel<'static>>,
     features: Features,
     settings: Settings,
-    links: Vec<Link>,
+    kernel_events: Vec<Link>,
+    targets: BTreeMap<FileId, Target>,
+    probes: BTreeMap<u32, Probe>,
+    placed: Vec<Placed>,
+    closing: Vec<JoinHandle<()>>,
 }
 
 impl Tracer {
@@ -59,7 +69,16 @@ impl Tracer {
     /// What is missing, and how to get it.
     pub fn load(settings: Settings) -> Result<Self, KernelError> {
         let (skel, features) = load::load(&settings)?;
-        Ok(Self { skel: ManuallyDrop::new(skel), features, settings, links: Vec::new() })
+        Ok(Self {
+            skel: ManuallyDrop::new(skel),
+            features,
+            settings,
+            kernel_events: Vec::new(),
+            targets: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            placed: Vec::new(),
+            closing: Vec::new(),
+        })
     }
 
     /// What this kernel offered.
@@ -72,8 +91,7 @@ impl Tracer {
     /// # Errors
     /// The kernel's refusal.
     pub fn attach_kernel_events(&mut self) -> Result<(), KernelError> {
-        let links = links::kernel_events(&self.skel)?;
-        self.links.extend(links);
+        self.kernel_events.extend(links::kernel_events(&self.skel)?);
         Ok(())
     }
 
@@ -84,9 +102,53 @@ impl Tracer {
         paths: &HashMap<FileId, PathBuf>,
         scopes: &dyn Fn(FileId) -> Vec<Scope>,
     ) -> Attached {
-        let (links, attached) = links::plan(&self.skel, self.features, plan, paths, scopes);
-        self.links.extend(links);
+        for file in plan.probes.iter().map(|p| p.file).collect::<BTreeSet<_>>() {
+            if let Some(open) = paths.get(&file).and_then(|path| File::open(path).ok()) {
+                self.targets.insert(file, Target { file: open, scopes: scopes(file) });
+            }
+        }
+        let apart = |probe: &Probe| self.settings.removable && budget::can_pause(probe.class);
+        let probes: Vec<&Probe> = plan.probes.iter().collect();
+        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &apart);
+        self.placed.extend(placed);
+        self.probes.extend(plan.probes.iter().map(|p| (p.id, p.clone())));
         attached
+    }
+
+    /// Takes probes out, and those that share a link with them; gives back which. Returns at once; the
+    /// breakpoints are gone a little later.
+    pub fn take_out(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let (out, stay): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.placed).into_iter().partition(|p| !p.probes.is_disjoint(probes));
+        self.placed = stay;
+        let ids = out.iter().flat_map(|placed| placed.probes.iter().copied()).collect();
+        for placed in out {
+            // The kernel waits for running handlers at each link: side by side. A thread that cannot be had
+            // only makes it slower.
+            let closed = std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(placed));
+            self.closing.extend(closed.ok());
+        }
+        ids
+    }
+
+    /// Puts probes in again that were taken out; as few links as can be.
+    pub fn put_in(&mut self, probes: &BTreeSet<u32>) -> Attached {
+        for closed in self.closing.drain(..) {
+            // A link that is still being closed would see the same hits.
+            let _ = closed.join();
+        }
+        let probes: Vec<&Probe> = probes.iter().filter_map(|id| self.probes.get(id)).collect();
+        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &|_| false);
+        self.placed.extend(placed);
+        attached
+    }
+
+    /// What a hit costs on this machine.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn calibrate(&mut self) -> Result<HitCosts, KernelError> {
+        calibrate::measure(self)
     }
 
     /// Makes the ring of a slot.
@@ -95,6 +157,11 @@ impl Tracer {
     /// No memory, or more slots than there are.
     pub fn make_ring(&mut self, slot: u32) -> Result<Ring, KernelError> {
         rings::make(&self.skel, slot, self.settings.ring_bytes)
+    }
+
+    fn drop_ring(&self, slot: u32) {
+        // Else it stays to the end of the session, which costs its memory only.
+        let _ = self.skel.maps.rings.delete(&slot.to_ne_bytes());
     }
 
     /// The counters of all slots, readable from any thread.
@@ -141,14 +208,12 @@ impl Tracer {
     /// Takes all probes out. The kernel waits for running ones at each link, so links are
     /// closed side by side.
     pub fn detach(&mut self) {
-        let links = std::mem::take(&mut self.links);
-        std::thread::scope(|scope| {
-            for link in links {
-                // A thread that cannot be had only makes it slower.
-                let _ =
-                    std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, move || drop(link));
-            }
-        });
+        let all = self.probes.keys().copied().collect();
+        self.take_out(&all);
+        self.kernel_events.clear();
+        for closed in self.closing.drain(..) {
+            let _ = closed.join();
+        }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct SlotCounters {
     pub lost_movements: u64,
     /// Records of memory and process life that found no room.
     pub lost_state: u64,
+    /// Hits of allocation probes that were not worth a record.
+    pub declined: u64,
 }
 
 /// The counters of all slots, shared with the kernel.
@@ -62,6 +64,7 @@ impl Counters {
             SlotCounters {
                 lost_movements: (&raw const (*entry).lost_movements).read_volatile(),
                 lost_state: (&raw const (*entry).lost_state).read_volatile(),
+                declined: (&raw const (*entry).declined).read_volatile(),
             }
         }
     }

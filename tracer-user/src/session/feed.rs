@@ -1,5 +1,6 @@
 //! Where every input goes: to the tape and to the pipeline.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -76,6 +77,11 @@ impl Feed {
             alert.symbolize(self.pipeline.symbols());
             sink.alert(alert);
         }
+    }
+
+    /// Probes whose movements were part of a chain of two steps or more.
+    pub(super) fn joining_probes(&self) -> BTreeSet<u32> {
+        self.pipeline.joining_probes()
     }
 
     /// All that is to be said now, with names.

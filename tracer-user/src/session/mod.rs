@@ -8,6 +8,7 @@
 //! Everything that is not deterministic passes through [`feed::Feed`], so that the tape gives
 //! the same findings again.
 
+mod budget;
 mod facts;
 mod feed;
 mod names;
@@ -28,6 +29,7 @@ use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, S
 use analyzer::wire::{Body, RawRecord, Record};
 use anyhow::{Context, Result};
 
+use crate::budget::Budget;
 use crate::clock::{monotonic_ns, wall_clock_s};
 use crate::collector::{Collector, Round};
 use crate::host::{self, Job};
@@ -40,10 +42,11 @@ pub use feed::Tape;
 pub use outcome::Outcome;
 pub use probes::AttachSummary;
 
+use budget::Keeper;
 use facts::PendingFacts;
 use feed::Feed;
 use names::SharedNames;
-use planner::{Planner, PlannerThread};
+use planner::{Planned, Planner, PlannerThread};
 use probes::Probes;
 use watch::Watched;
 
@@ -53,7 +56,7 @@ const TICK_NS: u64 = 50_000_000;
 const STATUS_PERIOD: Duration = Duration::from_millis(500);
 const TAPE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait for a round before looking at the clock again.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// What a session is asked for.
 pub struct Settings {
@@ -65,6 +68,8 @@ pub struct Settings {
     pub analysis: Options,
     /// Ends after so long.
     pub duration: Option<Duration>,
+    /// What it may cost the job; `None`: whatever it takes.
+    pub budget: Option<Budget>,
     /// Where to record to.
     pub tape: Option<Tape>,
     /// Set from outside (a signal) to end the session.
@@ -83,7 +88,7 @@ pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outc
     session.feed.push(Input::Start(Box::new(start(&job.command, alloc_min_bytes, false))));
     let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
     let planned = planner.processes(&pids)?;
-    session.probes.apply(planned, &mut session.tracer, &mut session.feed);
+    session.apply(planned);
     session.open_ranks(&pids);
     session.open_starters(job);
     session.sink.attached(&session.probes.summary(begin.elapsed()));
@@ -101,6 +106,7 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
         plan,
         analysis: Options::default(),
         duration: Some(duration),
+        budget: None,
         tape: None,
         stop: Arc::default(),
     };
@@ -121,7 +127,7 @@ pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Resul
         Session::prepare(settings, &host::cpus::of_process(std::process::id()), sink)?;
     session.feed.push(Input::Start(Box::new(start(&command.join(" "), alloc_min_bytes, true))));
     let planned = planner.command(command)?;
-    session.probes.apply(planned, &mut session.tracer, &mut session.feed);
+    session.apply(planned);
     let waiting = launch::launch(command).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
@@ -159,6 +165,7 @@ struct Session<'s> {
     names: SharedNames,
     watched: Watched,
     facts: PendingFacts,
+    keeper: Option<Keeper>,
     lost: HashMap<u32, SlotCounters>,
     last_look_ns: u64,
     last_tick_ns: u64,
@@ -168,14 +175,23 @@ struct Session<'s> {
 
 impl<'s> Session<'s> {
     fn prepare(
-        settings: Settings,
+        mut settings: Settings,
         job_cpus: &BTreeSet<u32>,
         sink: &'s mut dyn Sink,
     ) -> Result<(Self, Limits)> {
         let own = host::cpus::of_process(std::process::id());
         let spare: Vec<u32> = host::cpus::spare(&host::cpus::online(), &own, job_cpus).into_iter().collect();
         sink.placed(&spare);
+        settings.kernel.removable = settings.budget.is_some();
         let mut tracer = Tracer::load(settings.kernel)?;
+        let shared_cpus = if spare.is_empty() { job_cpus.len() as u32 } else { 0 };
+        let keeper = match settings.budget {
+            Some(budget) => {
+                let costs = tracer.calibrate()?;
+                Some(Keeper::new(budget, costs, tracer.counters(), shared_cpus))
+            }
+            None => None,
+        };
         tracer.attach_kernel_events()?;
         let collector =
             Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
@@ -190,6 +206,7 @@ impl<'s> Session<'s> {
             names: SharedNames::default(),
             watched: Watched::default(),
             facts: PendingFacts::default(),
+            keeper,
             lost: HashMap::new(),
             last_look_ns: now,
             last_tick_ns: now,
@@ -205,8 +222,11 @@ impl<'s> Session<'s> {
             .context("cannot start the planning thread")?;
         // Not before: placing probes is to be quick, and a job that is started here would inherit it.
         crate::cpus::stay_on(&self.spare_cpus);
-        if self.spare_cpus.is_empty() {
-            crate::cpus::yield_to_the_job();
+        match &mut self.keeper {
+            // It says how much there is to do; what is done late can not keep the budget.
+            Some(keeper) => keeper.begin(),
+            None if self.spare_cpus.is_empty() => crate::cpus::yield_to_the_job(),
+            None => {}
         }
         // What was loaded while the first plan was made.
         planner.look_at(self.watched.pids());
@@ -219,6 +239,7 @@ impl<'s> Session<'s> {
                 }
             }
             self.attach_more(&planner);
+            self.keep_budget();
             let now = Instant::now();
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
@@ -249,7 +270,7 @@ impl<'s> Session<'s> {
     }
 
     fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
-        if self.spare_cpus.is_empty() {
+        if self.spare_cpus.is_empty() && self.keeper.is_none() {
             crate::cpus::catch_up();
         }
         // All at once, as at the beginning; taking the probes out takes longer.
@@ -315,7 +336,7 @@ impl<'s> Session<'s> {
             // A script, say, that inherited a rank's environment.
             facts.rank = None;
         }
-        self.facts.add(facts);
+        self.facts.add(facts.time_ns, Input::Process(Box::new(facts)));
     }
 
     /// What carries a rank's environment is a rank if it runs MPI.
@@ -335,6 +356,9 @@ impl<'s> Session<'s> {
         self.losses(&round);
         for (slot, records) in &round.records {
             self.status.records += records.len() as u64;
+            if let Some(keeper) = &mut self.keeper {
+                keeper.count(*slot, records);
+            }
             for record in records {
                 self.sequencer.push(*slot as u16, *record);
             }
@@ -392,9 +416,25 @@ impl<'s> Session<'s> {
         loaded.into_iter().collect()
     }
 
+    fn keep_budget(&mut self) {
+        let Some(keeper) = &mut self.keeper else { return };
+        let feed = &self.feed;
+        let coverage = keeper.step(self.watched.slots(), &mut self.tracer, &mut || feed.joining_probes());
+        if let Some(coverage) = coverage {
+            self.facts.add(coverage.time_ns, Input::Coverage(Box::new(coverage)));
+        }
+    }
+
+    fn apply(&mut self, planned: Planned) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.know(&planned.plan);
+        }
+        self.probes.apply(planned, &mut self.tracer, &mut self.feed);
+    }
+
     fn attach_more(&mut self, planner: &PlannerThread) {
         for planned in planner.ready() {
-            self.probes.apply(planned, &mut self.tracer, &mut self.feed);
+            self.apply(planned);
             self.watched.renew_own_code(&mut self.tracer, &self.probes);
         }
     }
@@ -425,6 +465,7 @@ impl<'s> Session<'s> {
         self.status.ranks = self.watched.ranks();
         self.status.late = self.sequencer.late_records();
         self.status.probes = self.probes.count();
+        self.status.budget = self.keeper.as_mut().map(Keeper::status);
         if self.sink.wants_report() {
             let report = self.feed.report();
             self.sink.status(&self.status, Some(&report));

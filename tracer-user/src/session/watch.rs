@@ -174,6 +174,11 @@ impl Watched {
         self.processes.keys().copied().collect()
     }
 
+    /// Numbers of the rings of all processes.
+    pub(super) fn slots(&self) -> BTreeSet<u32> {
+        self.processes.values().map(|p| p.slot).collect()
+    }
+
     pub(super) fn is_rank(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(|p| p.is_rank)
     }

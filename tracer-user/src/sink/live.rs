@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use super::{AttachSummary, Recorded, Sink, Status, TextSink};
+use super::{AttachSummary, BudgetStatus, Recorded, Sink, Status, TextSink};
 
 const GROUPS: usize = 5;
 const LINES: u16 = 5 + GROUPS as u16;
@@ -95,6 +95,7 @@ impl LiveSink {
                     if status.lost > 0 { TuiStyle::default().fg(Color::Red) } else { TuiStyle::default() },
                 ),
             ]),
+            Line::from(status.budget.as_ref().map(budget_line).unwrap_or_default()),
             Line::from(vec![
                 Span::raw("warnings "),
                 Span::styled(
@@ -115,6 +116,20 @@ impl LiveSink {
         }
         Text::from(lines)
     }
+}
+
+fn budget_line(budget: &BudgetStatus) -> String {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let off = match budget.probes_off {
+        0 => String::new(),
+        n => format!(", {n} probes out"),
+    };
+    format!(
+        "cost {} of the job's time (budget {}); watched {} of it{off}",
+        percent(budget.spent_share),
+        percent(budget.share),
+        percent(budget.watched_share),
+    )
 }
 
 fn group_line(group: &GroupView) -> String {

@@ -1,0 +1,59 @@
+//! Keeping what watching costs the job below a budget: pure decisions.
+//!
+//! What a probe costs is known before ([`HitCosts`], calibrated on this machine), how often it is hit is counted.
+//! Every process has an allowance ([`Governor`]) that grows with time, a share of it, and that hits use up. While
+//! there is some left, everything is watched. When one process has used up its own, the dearest probes
+//! ([`choose`]) are taken out of all processes until the allowance is whole again. So a job that is quiet is
+//! watched all the time, and one that moves millions of small messages in bursts, all of its processes at the same
+//! time: within a burst chains are complete.
+
+mod choice;
+mod governor;
+
+use analyzer::plan::ProbeClass;
+
+pub use choice::{Choice, ProbeUse, choose};
+pub use governor::{Action, Governor};
+
+/// Largest part of the job's time that watching may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// 0.01: one percent.
+    pub share: f64,
+}
+
+/// What one hit costs the process that makes it, ns of its time.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct HitCosts {
+    /// A copy that leaves a record.
+    pub copy_ns: f64,
+    /// An MPI call that leaves a record.
+    pub call_ns: f64,
+    /// An allocation that leaves a record: entry and return.
+    pub alloc_ns: f64,
+    /// An allocation or release that is not worth a record.
+    pub declined_ns: f64,
+}
+
+impl Default for HitCosts {
+    /// Measured on a virtual machine; where calibration is not possible.
+    fn default() -> Self {
+        Self { copy_ns: 700.0, call_ns: 750.0, alloc_ns: 1100.0, declined_ns: 600.0 }
+    }
+}
+
+impl HitCosts {
+    /// Of one hit of a probe that leaves a record.
+    pub fn of(&self, class: ProbeClass) -> f64 {
+        match class {
+            ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack | ProbeClass::Free => self.copy_ns,
+            ProbeClass::Call | ProbeClass::PollSuccess => self.call_ns,
+            ProbeClass::Alloc | ProbeClass::PollReturn => self.alloc_ns,
+        }
+    }
+}
+
+/// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time.
+pub fn can_pause(class: ProbeClass) -> bool {
+    !matches!(class, ProbeClass::Alloc | ProbeClass::Free)
+}

@@ -1,0 +1,108 @@
+//! What a hit costs here: our own programs on a function of our own, hit in a loop.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::wire::FileId;
+
+use super::{KernelError, MAX_SLOTS, Scope, Tracer};
+use crate::budget::HitCosts;
+
+/// Hits of one measurement; of several the least counts, since whatever else runs only adds.
+const HITS: u32 = 200;
+const MEASUREMENTS: u32 = 9;
+/// No rank gets this one.
+const SLOT: u32 = MAX_SLOTS - 1;
+/// Ids that no plan has.
+const FIRST_PROBE: u32 = 1 << 24;
+
+/// Begins like most functions, with a `push`; returns its first argument, as an allocator returns a block.
+#[unsafe(naked)]
+extern "C" fn place_of_copies(_: u64, _: u64, _: u64) -> u64 {
+    core::arch::naked_asm!("push rbp", "mov rax, rdi", "pop rbp", "ret")
+}
+
+#[unsafe(naked)]
+extern "C" fn place_of_calls(_: u64, _: u64, _: u64) -> u64 {
+    core::arch::naked_asm!("push rbp", "mov rax, rdi", "pop rbp", "ret", "nop")
+}
+
+#[unsafe(naked)]
+extern "C" fn place_of_allocations(_: u64, _: u64, _: u64) -> u64 {
+    core::arch::naked_asm!("push rbp", "mov rax, rdi", "pop rbp", "ret", "nop", "nop")
+}
+
+type Function = extern "C" fn(u64, u64, u64) -> u64;
+
+const PLACES: [(ProbeClass, Function); 3] = [
+    (ProbeClass::Copy, place_of_copies),
+    (ProbeClass::Call, place_of_calls),
+    (ProbeClass::Alloc, place_of_allocations),
+];
+
+pub(super) fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
+    let own = std::process::id();
+    let ring = tracer.make_ring(SLOT)?;
+    let plan =
+        Plan { probes: PLACES.iter().zip(FIRST_PROBE..).filter_map(probe).collect(), ..Plan::default() };
+    if plan.probes.len() < PLACES.len() {
+        return Ok(HitCosts::default());
+    }
+    let plain_ns = PLACES.map(|(_, function)| ns_per_call(function, 1));
+    let paths = HashMap::from([(FileId::default(), PathBuf::from("/proc/self/exe"))]);
+    let attached = tracer.attach(&plan, &paths, &|_| vec![Scope::Process(own)]);
+    // Small blocks are nobody's own: they are declined.
+    tracer.watch(own, SLOT, Some(&[]))?;
+    let large = tracer.settings.alloc_min_bytes.max(1);
+    let [copy, call, alloc] = PLACES.map(|(_, function)| ns_per_call(function, large));
+    let declined = ns_per_call(place_of_allocations, 0);
+    tracer.unwatch(own);
+    tracer.take_out(&plan.probes.iter().map(|p| p.id).collect());
+    tracer.targets.remove(&FileId::default());
+    tracer.probes.retain(|id, _| *id < FIRST_PROBE);
+    drop(ring);
+    tracer.drop_ring(SLOT);
+    if !attached.failed.is_empty() {
+        return Ok(HitCosts::default());
+    }
+    let least = 1.0;
+    Ok(HitCosts {
+        copy_ns: (copy - plain_ns[0]).max(least),
+        call_ns: (call - plain_ns[1]).max(least),
+        alloc_ns: (alloc - plain_ns[2]).max(least),
+        declined_ns: (declined - plain_ns[2]).max(least),
+    })
+}
+
+/// The probe at the first instruction of one of our functions; `None` if it cannot be said where in the file it is.
+fn probe((&(class, function), id): (&(ProbeClass, Function), u32)) -> Option<Probe> {
+    let address = function as usize as u64;
+    let mappings = crate::host::gather::read_maps(std::process::id()).ok()?;
+    let code = mappings.iter().find(|m| (m.start..m.end).contains(&address))?;
+    let offset_bytes = address - code.start + code.offset_bytes;
+    Some(Probe {
+        id,
+        file: FileId::default(),
+        offset_bytes,
+        site_offset_bytes: offset_bytes,
+        class,
+        function: "malloc".into(),
+        place: Place::Push,
+        stack_bytes: 0,
+        argument: 0,
+        reason: String::new(),
+    })
+}
+
+fn ns_per_call(function: Function, argument: u64) -> f64 {
+    let measure = || {
+        let begin = Instant::now();
+        for _ in 0..HITS {
+            std::hint::black_box(function(std::hint::black_box(argument), 0, 0));
+        }
+        begin.elapsed().as_nanos() as f64 / f64::from(HITS)
+    };
+    (0..MEASUREMENTS).map(|_| measure()).fold(f64::INFINITY, f64::min)
+}

@@ -1,0 +1,275 @@
+//! Applies the budget: counts what hits cost, and takes probes out and puts them in again as the pure part
+//! ([`crate::budget`]) decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use analyzer::input::Coverage;
+use analyzer::plan::{Plan, ProbeClass};
+use analyzer::wire::RawRecord;
+
+use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, can_pause, choose};
+use crate::clock::{monotonic_ns, process_cpu_ns};
+use crate::kernel::{Counters, SlotCounters, Tracer};
+use crate::sink::BudgetStatus;
+
+/// A choice rests on at least so many hits since the last one.
+const ENOUGH_HITS: u64 = 500;
+/// So many hits without a chain, and a copy is thought to join none.
+const LONER_HITS: u64 = 1000;
+/// What we use in the first moments belongs to attaching, which is no part of the budget.
+const ATTACHING_NS: u64 = 1_000_000_000;
+/// Probes that are off come back after so long a rest; if that was too soon, after twice as long.
+const FIRST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(300);
+
+/// Ids of probes are small; others are not counted.
+const MAX_PROBE: usize = 1 << 20;
+
+/// Hits of one probe, of all processes.
+#[derive(Clone, Copy, Default)]
+struct Hits {
+    /// Since the last choice.
+    recent: u64,
+    /// In the whole session.
+    all: u64,
+    /// What one costs.
+    cost_ns: f64,
+}
+
+/// See the [module](self).
+pub(super) struct Keeper {
+    budget: Budget,
+    costs: HitCosts,
+    governor: Governor,
+    counters: Arc<Counters>,
+    counted: BTreeMap<u32, SlotCounters>,
+    /// Cost of records by slot, since the last step.
+    recorded_ns: BTreeMap<u32, f64>,
+    begin_ns: u64,
+    last_ns: u64,
+    /// CPUs that the job and we share; 0: ours are spare.
+    shared_cpus: u32,
+    own_cpu_ns: u64,
+    classes: BTreeMap<u32, ProbeClass>,
+    /// By probe id.
+    hits: Vec<Hits>,
+    counted_hits: u64,
+    counted_ns: f64,
+    /// Hits that left no record, since the last choice.
+    declined: u64,
+    /// Time watched since the last choice.
+    watched_ns: u64,
+    pausing: BTreeSet<u32>,
+    out: BTreeSet<u32>,
+    off: BTreeSet<u32>,
+    rest: Duration,
+    resting_since: Option<Instant>,
+    status: BudgetStatus,
+}
+
+impl Keeper {
+    pub(super) fn new(budget: Budget, costs: HitCosts, counters: Arc<Counters>, shared_cpus: u32) -> Self {
+        Self {
+            budget,
+            costs,
+            governor: Governor::new(budget.share),
+            counters,
+            counted: BTreeMap::new(),
+            recorded_ns: BTreeMap::new(),
+            begin_ns: monotonic_ns(),
+            last_ns: monotonic_ns(),
+            shared_cpus,
+            own_cpu_ns: process_cpu_ns(),
+            classes: BTreeMap::new(),
+            hits: Vec::new(),
+            counted_hits: 0,
+            counted_ns: 0.0,
+            declined: 0,
+            watched_ns: 0,
+            pausing: BTreeSet::new(),
+            out: BTreeSet::new(),
+            off: BTreeSet::new(),
+            rest: FIRST_REST,
+            resting_since: None,
+            status: BudgetStatus::new(budget.share),
+        }
+    }
+
+    /// These probes are in place from now on.
+    pub(super) fn know(&mut self, plan: &Plan) {
+        for probe in plan.probes.iter().filter(|p| (p.id as usize) < MAX_PROBE) {
+            self.classes.insert(probe.id, probe.class);
+            if probe.id as usize >= self.hits.len() {
+                self.hits.resize(probe.id as usize + 1, Hits::default());
+            }
+            self.hits[probe.id as usize].cost_ns = self.costs.of(probe.class);
+        }
+    }
+
+    /// Time begins to count now: what it took to get here is not the job's.
+    pub(super) fn begin(&mut self) {
+        self.begin_ns = monotonic_ns();
+        (self.last_ns, self.own_cpu_ns) = (self.begin_ns, process_cpu_ns());
+    }
+
+    /// Counts the hits that the records of a ring tell of.
+    pub(super) fn count(&mut self, slot: u32, records: &[RawRecord]) {
+        let before_ns = self.counted_ns;
+        for record in records {
+            let probe = record.probe() as usize;
+            if let Some(hits) = self.hits.get_mut(probe).filter(|_| probe != 0) {
+                hits.recent += 1;
+                hits.all += 1;
+                self.counted_hits += 1;
+                self.counted_ns += hits.cost_ns;
+            }
+        }
+        *self.recorded_ns.entry(slot).or_default() += self.counted_ns - before_ns;
+    }
+
+    /// Decides and applies; gives back what is watched from now on if that has changed. `slots`: processes by the
+    /// number of their ring. `joining`: probes whose movements were part of a chain.
+    pub(super) fn step(
+        &mut self,
+        slots: impl IntoIterator<Item = u32>,
+        tracer: &mut Tracer,
+        joining: &mut dyn FnMut() -> BTreeSet<u32>,
+    ) -> Option<Coverage> {
+        let now_ns = monotonic_ns();
+        let elapsed_ns = now_ns - self.last_ns;
+        self.last_ns = now_ns;
+        if !self.governor.is_paused() {
+            self.watched_ns += elapsed_ns;
+        }
+        let own = self.own_cost_ns();
+        let spent: Vec<(u32, f64)> =
+            slots.into_iter().map(|slot| (slot, own + self.spent_ns(slot))).collect();
+        self.status.add(elapsed_ns, spent.iter().map(|s| s.1).fold(own, f64::max), self.governor.is_paused());
+        self.counted.retain(|slot, _| {
+            let there = spent.iter().any(|s| s.0 == *slot);
+            if !there {
+                self.governor.forget(*slot);
+            }
+            there
+        });
+        let coverage = match self.governor.step(elapsed_ns, spent) {
+            Action::Pause => Some(self.pause(now_ns, tracer, &joining())),
+            Action::Resume => Some(self.resume(tracer)),
+            Action::Stay if self.governor.is_paused() => {
+                self.take_out_more(tracer, joining);
+                None
+            }
+            Action::Stay => self.return_what_is_off(tracer),
+        };
+        self.status.paused = self.governor.is_paused();
+        self.status.probes_off = self.off.len();
+        coverage
+    }
+
+    pub(super) fn status(&mut self) -> BudgetStatus {
+        self.status.take()
+    }
+
+    fn pause(&mut self, now_ns: u64, tracer: &mut Tracer, joining: &BTreeSet<u32>) -> Coverage {
+        if self.counted_hits >= ENOUGH_HITS || self.pausing.is_empty() {
+            let choice = choose(&self.uses(joining), self.budget.share);
+            self.pausing = choice.pausing;
+            self.off.extend(choice.off);
+            self.begin_counting();
+        }
+        self.out = tracer.take_out(&self.pausing.union(&self.off).copied().collect());
+        self.resting_since = None;
+        self.coverage(now_ns, true)
+    }
+
+    /// What was noticed as dear only after the pause began, because records were still on their way.
+    fn take_out_more(&mut self, tracer: &mut Tracer, joining: &mut dyn FnMut() -> BTreeSet<u32>) {
+        if self.counted_hits < ENOUGH_HITS {
+            return;
+        }
+        let choice = choose(&self.uses(&joining()), self.budget.share);
+        self.pausing.extend(choice.pausing);
+        self.begin_counting();
+        let more: BTreeSet<u32> = self.pausing.difference(&self.out).copied().collect();
+        if !more.is_empty() {
+            self.out.extend(tracer.take_out(&more));
+        }
+    }
+
+    fn resume(&mut self, tracer: &mut Tracer) -> Coverage {
+        let back = self.out.difference(&self.off).copied().collect();
+        tracer.put_in(&back);
+        self.out.retain(|probe| !back.contains(probe));
+        self.coverage(monotonic_ns(), false)
+    }
+
+    /// When the job has been quiet for long enough, everything is watched again.
+    fn return_what_is_off(&mut self, tracer: &mut Tracer) -> Option<Coverage> {
+        if self.off.is_empty() || self.governor.is_paused() || !self.governor.is_at_rest() {
+            self.resting_since = None;
+            return None;
+        }
+        let since = *self.resting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.rest {
+            return None;
+        }
+        self.rest = (self.rest * 2).min(LONGEST_REST);
+        self.resting_since = None;
+        tracer.put_in(&std::mem::take(&mut self.off));
+        self.out.clear();
+        self.begin_counting();
+        Some(self.coverage(monotonic_ns(), false))
+    }
+
+    fn coverage(&self, time_ns: u64, paused: bool) -> Coverage {
+        Coverage { time_ns, paused, off: self.off.iter().copied().collect() }
+    }
+
+    fn begin_counting(&mut self) {
+        self.hits.iter_mut().for_each(|hits| hits.recent = 0);
+        (self.counted_hits, self.counted_ns) = (0, 0.0);
+        (self.declined, self.watched_ns) = (0, 0);
+    }
+
+    /// How probes were used since the last choice.
+    fn uses(&self, joining: &BTreeSet<u32>) -> Vec<ProbeUse> {
+        // Hits are those of all processes: this is the mean of them.
+        let time_ns = self.watched_ns.max(1) as f64 * self.counted.len().max(1) as f64;
+        let heap_probes = self.classes.values().filter(|class| !can_pause(**class)).count().max(1);
+        let declined_ns = self.declined as f64 * self.costs.declined_ns / heap_probes as f64;
+        let of = |(&probe, &class): (&u32, &ProbeClass)| {
+            let hits = self.hits.get(probe as usize).copied().unwrap_or_default();
+            let declined_ns = if can_pause(class) { 0.0 } else { declined_ns };
+            let cost_share = (hits.recent as f64 * self.costs.of(class) + declined_ns) / time_ns;
+            let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
+            ProbeUse { probe, class, cost_share, never_joins }
+        };
+        self.classes.iter().map(of).collect()
+    }
+
+    /// What a process has spent since the last time.
+    fn spent_ns(&mut self, slot: u32) -> f64 {
+        let now = self.counters.read(slot);
+        let before = self.counted.insert(slot, now).unwrap_or(now);
+        let lost = (now.lost_movements - before.lost_movements) + (now.lost_state - before.lost_state);
+        let declined = now.declined - before.declined;
+        self.declined += declined;
+        let recorded_ns = self.recorded_ns.remove(&slot).unwrap_or(0.0);
+        recorded_ns + lost as f64 * self.costs.call_ns + declined as f64 * self.costs.declined_ns
+    }
+
+    /// Our own processor time, if it is taken from the job: by CPU of the job.
+    fn own_cost_ns(&mut self) -> f64 {
+        if self.shared_cpus == 0 {
+            return 0.0;
+        }
+        let now = process_cpu_ns();
+        let used = now - std::mem::replace(&mut self.own_cpu_ns, now);
+        if self.last_ns < self.begin_ns + ATTACHING_NS {
+            return 0.0;
+        }
+        used as f64 / f64::from(self.shared_cpus)
+    }
+}
