@@ -24,13 +24,11 @@ const MAX_WHO: usize = 1 << 12;
 /// Instances of a group kept as examples.
 const MAX_EXAMPLES: usize = 3;
 
-/// One operation of a finished chain.
+/// One operation of a finished chain, all of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpInstance {
     pub context: ContextId,
-    pub segments: u32,
     pub who: WhoId,
-    pub call: CallId,
     pub pid: u32,
     pub tid: u32,
     pub time_ns: u64,
@@ -48,20 +46,20 @@ pub(crate) struct ContextSet {
 }
 
 impl ContextSet {
-    pub fn new(before: &[OpInstance], after: &[ContextId]) -> Self {
-        let mut set = Self {
-            before: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-            after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-        };
-        for (slot, op) in set.before.iter_mut().zip(before) {
-            *slot = op.context;
-        }
-        for (slot, op) in set.after.iter_mut().zip(after) {
-            *slot = *op;
-        }
-        set.before.sort_unstable();
-        set.after.sort_unstable();
-        set
+    /// Nothing around.
+    pub const EMPTY: Self =
+        Self { before: [ContextId::NONE; MAX_CONTEXT_WINDOW], after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
+
+    /// Adds an operation before the chain.
+    #[inline]
+    pub fn add_before(&mut self, op: ContextId) {
+        insert(&mut self.before, op);
+    }
+
+    /// Adds an operation behind it.
+    #[inline]
+    pub fn add_after(&mut self, op: ContextId) {
+        insert(&mut self.after, op);
     }
 
     pub fn has_before(&self, op: ContextId) -> bool {
@@ -71,16 +69,42 @@ impl ContextSet {
     pub fn has_after(&self, op: ContextId) -> bool {
         self.after.contains(&op)
     }
+
+    /// A number that is the same for equal sets, and mostly another for others.
+    #[inline]
+    fn key(&self) -> u32 {
+        let mix = |key: u32, op: &ContextId| (key.rotate_left(5) ^ op.0).wrapping_mul(0x9e37_79b1);
+        self.after.iter().fold(self.before.iter().fold(0, mix), mix)
+    }
+}
+
+/// Keeps the order. Where there is no room the largest goes: no window has that many.
+#[inline]
+fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
+    let mut op = op;
+    for slot in ops {
+        if op < *slot {
+            std::mem::swap(slot, &mut op);
+        }
+    }
+}
+
+/// One operation of a finished chain, as far as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FinishedOp {
+    pub who: WhoId,
+    pub call: CallId,
+    pub segments: u32,
 }
 
 /// A chain that will not grow any more.
 pub(crate) struct Finished<'a> {
     pub path: PathId,
-    pub ops: &'a [OpInstance],
+    pub ops: &'a [FinishedOp],
+    /// When it began.
+    pub time_ns: u64,
     /// `None`: a loss may have changed it.
     pub context: Option<ContextSet>,
-    /// The operations before it that nobody read.
-    pub before: &'a [OpInstance],
     pub begin_edge: bool,
     pub end_edge: bool,
 }
@@ -123,6 +147,8 @@ pub(crate) struct Group {
     pub ops: Vec<OpCounts>,
     pub edges: Edges,
     pub contexts: Vec<(ContextSet, u64)>,
+    /// Of the same, in the same order.
+    context_keys: Vec<u32>,
     pub contexts_not_kept: u64,
     pub examples: Vec<Example>,
 }
@@ -131,6 +157,8 @@ struct PathNode {
     parent: PathId,
     symbol: SymbolId,
     group: GroupId,
+    /// The operation that last came next, and where that leads.
+    last_next: (SymbolId, PathId),
 }
 
 /// Counts of one group in one rank.
@@ -188,28 +216,43 @@ impl Groups {
 
     /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
     pub fn path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
-        if let Some(&path) = self.children.get(&(parent, symbol)) {
-            return path;
+        if let Some(node) = self.paths.get(parent.index())
+            && node.last_next.0 == symbol
+        {
+            return node.last_next.1;
         }
+        let path = match self.children.get(&(parent, symbol)) {
+            Some(&path) => path,
+            None => self.new_path(parent, symbol),
+        };
+        if let Some(node) = self.paths.get_mut(parent.index())
+            && path.is_some()
+        {
+            node.last_next = (symbol, path);
+        }
+        path
+    }
+
+    fn new_path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
         if self.paths.len() >= MAX_PATHS {
             return PathId::NONE;
         }
         let path = PathId(self.paths.len() as u32);
-        self.paths.push(PathNode { parent, symbol, group: GroupId::NONE });
+        let last_next = (SymbolId::NONE, PathId::NONE);
+        self.paths.push(PathNode { parent, symbol, group: GroupId::NONE, last_next });
         self.children.insert((parent, symbol), path);
         path
     }
 
-    /// Counts a chain.
-    pub fn add(&mut self, chain: &Finished<'_>) {
+    /// Counts a chain; `example` tells all of it, if it is to be kept.
+    pub fn add(&mut self, chain: &Finished<'_>, example: impl FnOnce() -> Example) {
         let Some(group) = self.group_of(chain.path).filter(|g| self.has_length(*g, chain.ops.len())) else {
             self.not_kept += 1;
             return;
         };
         self.chains += 1;
-        let first = &chain.ops[0];
-        self.distribute(group, first.who, first.time_ns);
-        let grew = self.groups[group.index()].add(chain, self.pack_uniqueness_max);
+        self.distribute(group, chain.ops[0].who, chain.time_ns);
+        let grew = self.groups[group.index()].add(chain, self.pack_uniqueness_max, example);
         self.shape_version += u64::from(grew);
     }
 
@@ -293,13 +336,14 @@ impl Group {
             symbols,
             edges: Edges::default(),
             contexts: Vec::new(),
+            context_keys: Vec::new(),
             contexts_not_kept: 0,
             examples: Vec::new(),
         }
     }
 
     /// Returns whether an operation has more segments than ever before.
-    fn add(&mut self, chain: &Finished<'_>, segments_max: u32) -> bool {
+    fn add(&mut self, chain: &Finished<'_>, segments_max: u32, example: impl FnOnce() -> Example) -> bool {
         self.count += 1;
         match (chain.begin_edge, chain.end_edge) {
             (true, true) => self.edges.both += 1,
@@ -309,11 +353,7 @@ impl Group {
         }
         self.add_context(chain.context);
         if self.examples.len() < MAX_EXAMPLES {
-            self.examples.push(Example {
-                ops: chain.ops.to_vec(),
-                before: chain.before.to_vec(),
-                context: chain.context,
-            });
+            self.examples.push(example());
         }
         let mut grew = false;
         for (counts, op) in self.ops.iter_mut().zip(chain.ops) {
@@ -327,13 +367,18 @@ impl Group {
             self.contexts_not_kept += 1;
             return;
         };
-        if let Some(at) = self.contexts.iter().position(|(c, _)| *c == context) {
+        let key = context.key();
+        let keys = self.context_keys.iter().enumerate();
+        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == context);
+        if let Some(at) = same.next().map(|(at, _)| at) {
             self.contexts[at].1 += 1;
             if at > 0 && self.contexts[at].1 > self.contexts[at - 1].1 {
                 self.contexts.swap(at, at - 1);
+                self.context_keys.swap(at, at - 1);
             }
         } else if self.contexts.len() < MAX_CONTEXTS {
             self.contexts.push((context, 1));
+            self.context_keys.push(key);
         } else {
             self.contexts_not_kept += 1;
         }
@@ -341,7 +386,7 @@ impl Group {
 }
 
 impl OpCounts {
-    fn add(&mut self, op: &OpInstance, segments_max: u32) -> bool {
+    fn add(&mut self, op: &FinishedOp, segments_max: u32) -> bool {
         let segments = op.segments.min(segments_max);
         let grew = segments > self.segments;
         self.segments = self.segments.max(segments);

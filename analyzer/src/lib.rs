@@ -21,6 +21,7 @@ mod memory;
 pub mod names;
 pub mod options;
 pub mod pipeline;
+mod places;
 pub mod plan;
 mod probes;
 pub mod process;

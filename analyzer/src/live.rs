@@ -28,11 +28,14 @@ pub(crate) struct LiveMap {
 }
 
 impl LiveMap {
+    /// The operation that wrote all of a range, if that is seen at once.
+    #[inline]
+    pub fn writer_of_all(&self, start: u64, end: u64) -> Option<NodeId> {
+        self.extents.get(&start).filter(|e| e.end >= end).map(|e| e.node)
+    }
+
     /// Calls `f` with each operation that wrote bytes of a range.
     pub fn read(&self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
-        if let Some(extent) = self.extents.get(&start).filter(|e| e.end >= end) {
-            return f(extent.node, end - start);
-        }
         for (s, e) in self.order.range(..end).rev().take_while(|(_, e)| **e > start) {
             f(self.extents[s].node, (*e).min(end) - (*s).max(start));
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, id, segment_pattern};
+use crate::places::{Found, Place, PlaceCache};
 use crate::wire::FileId;
 
 id!(/// An address space: private to a process, or a file that processes share.
@@ -66,9 +67,6 @@ struct Named {
     buffer: BufferId,
 }
 
-const CACHED_NAMES: usize = 64;
-const NO_NAME: Named = Named { start: 1, end: 0, buffer: BufferId(0) };
-
 /// A process's memory.
 #[derive(Clone)]
 pub(crate) struct Memory {
@@ -77,8 +75,8 @@ pub(crate) struct Memory {
     blocks: BTreeMap<u64, Block>,
     /// Start, end, space, offset of the shared ones, by start.
     shared: Vec<(u64, u64, SpaceId, u64)>,
-    /// By page: names asked for lately.
-    cache: Box<[Named; CACHED_NAMES]>,
+    /// Ranges asked for lately.
+    cache: Box<PlaceCache>,
     /// Mappings and blocks that there was no room for.
     pub refused: u64,
 }
@@ -90,14 +88,14 @@ impl Memory {
             regions: BTreeMap::new(),
             blocks: BTreeMap::new(),
             shared: Vec::new(),
-            cache: Box::new([NO_NAME; CACHED_NAMES]),
+            cache: Box::default(),
             refused: 0,
         }
     }
 
     /// The same memory in another process, after fork.
     pub fn forked(&self, private: SpaceId) -> Self {
-        Self { private, ..self.clone() }
+        Self { private, cache: Box::default(), ..self.clone() }
     }
 
     pub fn private(&self) -> SpaceId {
@@ -130,7 +128,7 @@ impl Memory {
             exec: new.exec,
         };
         self.regions.insert(new.start, region);
-        self.forget_names();
+        self.cache.clear();
         if new.space.is_some() {
             self.collect_shared();
         }
@@ -166,7 +164,7 @@ impl Memory {
             }
         }
         if !hit.is_empty() {
-            self.forget_names();
+            self.cache.clear();
         }
         if !gone.is_empty() {
             self.collect_shared();
@@ -179,7 +177,7 @@ impl Memory {
         let gone = self.shared_bytes();
         self.regions.clear();
         self.shared.clear();
-        self.forget_names();
+        self.cache.clear();
         gone
     }
 
@@ -192,39 +190,53 @@ impl Memory {
             return;
         }
         self.blocks.insert(addr, Block { end, buffer });
-        self.forget_names_in(addr, end);
+        self.cache.forget(addr, end);
     }
 
     /// Removes the heap block at an address; returns its end.
     pub fn free(&mut self, addr: u64) -> Option<u64> {
         let block = self.blocks.remove(&addr)?;
-        self.forget_names_in(addr, block.end);
+        self.cache.forget(addr, block.end);
         Some(block.end)
     }
 
-    /// Where an address is.
-    pub fn locate(&self, addr: u64) -> Location {
-        let at = self.shared.partition_point(|&(start, ..)| start <= addr);
-        if let Some(&(start, end, space, offset)) = at.checked_sub(1).map(|i| &self.shared[i])
-            && addr < end
-        {
-            let offset = offset.wrapping_add(addr - start);
-            return Location { space, offset, limit_bytes: (end - addr).min(u64::MAX - offset) };
+    /// What the buffer at an address is called, and where it is.
+    #[inline]
+    pub fn find(&mut self, addr: u64) -> Found {
+        match self.cache.find(addr) {
+            Some(place) => place.found(addr),
+            None => self.find_far(addr),
         }
-        let next = self.shared.get(at).map_or(u64::MAX, |&(start, ..)| start);
-        Location { space: self.private, offset: addr, limit_bytes: next - addr }
     }
 
-    /// What the buffer at an address is called.
-    pub fn buffer_at(&mut self, addr: u64) -> BufferId {
-        let slot = cache_slot(addr);
-        let cached = self.cache[slot];
-        if cached.start <= addr && addr < cached.end {
-            return cached.buffer;
-        }
+    fn find_far(&mut self, addr: u64) -> Found {
         let named = self.name_range(addr);
-        self.cache[slot] = named;
-        named.buffer
+        let (first, space, limit) = self.space_range(addr);
+        let place = Place {
+            start: named.start.max(first.0),
+            end: named.end.min(limit),
+            buffer: named.buffer,
+            space,
+            offset: first.1.wrapping_add(named.start.saturating_sub(first.0)),
+            limit,
+        };
+        self.cache.add(place);
+        place.found(addr)
+    }
+
+    /// The addresses around one that are in the same space: the first of them with its offset there,
+    /// and the end.
+    fn space_range(&self, addr: u64) -> ((u64, u64), SpaceId, u64) {
+        let at = self.shared.partition_point(|&(start, ..)| start <= addr);
+        let below = at.checked_sub(1).map(|i| self.shared[i]);
+        if let Some((start, end, space, offset)) = below
+            && addr < end
+        {
+            return ((start, offset), space, end);
+        }
+        let start = below.map_or(0, |(_, end, ..)| end);
+        let end = self.shared.get(at).map_or(u64::MAX, |&(start, ..)| start);
+        ((start, start), self.private, end)
     }
 
     /// File and offset of code at an address.
@@ -241,33 +253,18 @@ impl Memory {
         {
             let block_end = block.end;
             self.blocks.remove(&s);
-            self.forget_names_in(s, block_end);
+            self.cache.forget(s, block_end);
         }
         while let Some((&s, block)) = self.blocks.range(start..end).next() {
             let block_end = block.end;
             self.blocks.remove(&s);
-            self.forget_names_in(s, block_end);
+            self.cache.forget(s, block_end);
         }
     }
 
     fn collect_shared(&mut self) {
         let shared = self.regions.iter().filter(|(_, r)| r.space.is_some());
         self.shared = shared.map(|(&start, r)| (start, r.end, r.space, r.offset_bytes)).collect();
-    }
-
-    fn forget_names(&mut self) {
-        self.cache.fill(NO_NAME);
-    }
-
-    /// A block may have been asked for in any slot whose page it touches.
-    fn forget_names_in(&mut self, start: u64, end: u64) {
-        let pages = (end - start) / 64 + 2;
-        if pages >= CACHED_NAMES as u64 {
-            return self.forget_names();
-        }
-        for page in 0..pages {
-            self.cache[cache_slot(start.saturating_add(page * 64))] = NO_NAME;
-        }
     }
 
     /// The block or region around an address, as far as its name goes.
@@ -281,11 +278,7 @@ impl Memory {
         let from = below.map_or(0, |(_, b)| b.end);
         let to = self.blocks.range(addr..).next().map_or(u64::MAX, |(&s, _)| s);
         let region = self.region_range(addr);
-        // Blocks that come later must not be hidden by a cached region: keep to one line of the cache.
-        let line = addr & !63;
-        let start = region.start.max(from).max(line);
-        let end = region.end.min(to).min(line.saturating_add(64));
-        Named { start, end, buffer: region.buffer }
+        Named { start: region.start.max(from), end: region.end.min(to), buffer: region.buffer }
     }
 
     fn region_range(&self, addr: u64) -> Named {
@@ -346,11 +339,6 @@ pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names)
     place.map_or(SiteId(0), |(file, offset)| names.site(file, offset))
 }
 
-fn cache_slot(addr: u64) -> usize {
-    let line = addr >> 6;
-    (line ^ line >> 6 ^ line >> 12) as usize % CACHED_NAMES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -384,9 +372,9 @@ mod tests {
         let mut memory = Memory::new(SpaceId(0));
         memory.map(&shared(0x1000, 0x2000), &mut names);
         let at = Location { space: SEGMENT, offset: 0x180, limit_bytes: 0xf80 };
-        assert_eq!(memory.locate(0x1080), at);
-        assert_eq!(memory.locate(0x2000).space, SpaceId(0));
-        assert_eq!(memory.locate(0xfff).limit_bytes, 1);
+        assert_eq!(memory.find(0x1080).at, at);
+        assert_eq!(memory.find(0x2000).at.space, SpaceId(0));
+        assert_eq!(memory.find(0xfff).at.limit_bytes, 1);
     }
 
     #[test]
@@ -395,8 +383,8 @@ mod tests {
         let mut memory = Memory::new(SpaceId(0));
         memory.map(&shared(0x1000, 0x4000), &mut names);
         assert_eq!(memory.unmap(0x2000, 0x3000), [(SEGMENT, 0x1000)]);
-        assert_eq!(memory.locate(0x2800).space, SpaceId(0));
-        assert_eq!(memory.locate(0x3010).offset, 0x2110);
+        assert_eq!(memory.find(0x2800).at.space, SpaceId(0));
+        assert_eq!(memory.find(0x3010).at.offset, 0x2110);
         assert_eq!(memory.shared_bytes(), [(SEGMENT, 0x1000), (SEGMENT, 0x1000)]);
     }
 
@@ -410,13 +398,13 @@ mod tests {
         );
         let site = names.site(LIBRARY, 16);
         let block = names.heap_buffer(site);
-        assert_eq!(memory.buffer_at(0x1_0010), HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.find(0x1_0010).buffer, HEAP_BEFORE_ATTACH);
         memory.allocate(0x1_0010, 0x100, block);
-        assert_eq!(memory.buffer_at(0x1_0010), block);
-        assert_eq!(memory.buffer_at(0x1_010f), block);
-        assert_eq!(memory.buffer_at(0x1_0110), HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.find(0x1_0010).buffer, block);
+        assert_eq!(memory.find(0x1_010f).buffer, block);
+        assert_eq!(memory.find(0x1_0110).buffer, HEAP_BEFORE_ATTACH);
         assert_eq!(memory.free(0x1_0010), Some(0x1_0110));
-        assert_eq!(memory.buffer_at(0x1_0010), HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.find(0x1_0010).buffer, HEAP_BEFORE_ATTACH);
     }
 
     #[test]
@@ -425,9 +413,9 @@ mod tests {
         let mut memory = Memory::new(SpaceId(0));
         memory.map(&region(0x1_0000, 0x2_0000, FileId::default(), "[heap]"), &mut names);
         memory.map(&region(0x7fff_0000_0000, 0x7fff_0001_0000, FileId::default(), "[stack]"), &mut names);
-        assert_eq!(memory.buffer_at(0x2_0000), HEAP_BEFORE_ATTACH);
-        assert_eq!(memory.buffer_at(0x7ffe_ffff_f000), STACK);
-        assert_eq!(memory.buffer_at(0x7000_0000_0000), BufferId(0));
+        assert_eq!(memory.find(0x2_0000).buffer, HEAP_BEFORE_ATTACH);
+        assert_eq!(memory.find(0x7ffe_ffff_f000).buffer, STACK);
+        assert_eq!(memory.find(0x7000_0000_0000).buffer, BufferId(0));
     }
 
     #[test]
@@ -438,7 +426,7 @@ mod tests {
         memory.map(&region(0x1000, 0x2000, LIBRARY, "/lib/x"), &mut names);
         memory.map(&region(0x2000, 0x3000, FileId::default(), ""), &mut names);
         memory.map(&region(0x5000, 0x6000, FileId::default(), ""), &mut names);
-        let (bss, anonymous) = (memory.buffer_at(0x2800), memory.buffer_at(0x5800));
+        let (bss, anonymous) = (memory.find(0x2800).buffer, memory.find(0x5800).buffer);
         assert_eq!(names.buffer_name(bss), &BufferName::Static { module: "/lib/x".into() });
         assert_eq!(names.buffer_name(anonymous), &BufferName::Anonymous);
     }

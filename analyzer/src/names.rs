@@ -42,6 +42,8 @@ id!(/// What an operation of a chain is, as far as groups are concerned.
     SymbolId);
 id!(/// What of an operation counts in a context: code site, kind and source.
     ContextId);
+id!(/// What of an operation is known when it happens: code site, kind and both buffers.
+    ShapeId);
 
 /// Most names of one sort: what hostile input can make us keep.
 const MAX_NAMES: usize = 1 << 20;
@@ -164,6 +166,27 @@ pub(crate) struct Symbol {
     pub destination: BufferId,
 }
 
+/// What of an operation is known when it happens. What it becomes (several pieces, crossing to
+/// another process) makes one of four symbols of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub site: SiteId,
+    pub kind: Kind,
+    pub source: BufferId,
+    pub destination: BufferId,
+}
+
+/// What is derived of a [`Shape`] once.
+#[derive(Clone, Copy)]
+struct ShapeIds {
+    context: ContextId,
+    /// By whether it crosses (1) and is in pieces (2); none until asked for.
+    symbols: [SymbolId; 4],
+}
+
+/// Shapes that are found without hashing all of them.
+const REMEMBERED_SHAPES: usize = 128;
+
 /// The same by name: what references keep.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OpName {
@@ -206,6 +229,10 @@ pub(crate) struct Names {
     heap: FxHashMap<SiteId, BufferId>,
     symbols: Interner<Symbol>,
     contexts: Interner<(SiteId, Kind, BufferId)>,
+    shapes: Interner<Shape>,
+    shape_ids: Vec<ShapeIds>,
+    /// Asked for lately, by a few bits of it.
+    recent_shapes: Box<[(Shape, ShapeId); REMEMBERED_SHAPES]>,
 }
 
 impl Names {
@@ -218,6 +245,8 @@ impl Names {
             source: BufferId(0),
             destination: BufferId(0),
         };
+        let unknown =
+            Shape { site: SiteId(0), kind: Kind::Copy, source: BufferId(0), destination: BufferId(0) };
         let mut buffers = Interner::new(BufferName::Unknown);
         for name in [BufferName::HeapBeforeAttach, BufferName::Stack, BufferName::NotWatched] {
             buffers.intern(&name);
@@ -231,6 +260,9 @@ impl Names {
             heap: FxHashMap::default(),
             symbols: Interner::new(nothing),
             contexts: Interner::new((SiteId(0), Kind::Copy, BufferId(0))),
+            shapes: Interner::new(unknown),
+            shape_ids: vec![ShapeIds { context: ContextId(0), symbols: [SymbolId::NONE; 4] }],
+            recent_shapes: Box::new([(unknown, ShapeId(0)); REMEMBERED_SHAPES]),
         }
     }
 
@@ -303,6 +335,52 @@ impl Names {
 
     pub fn symbol_parts(&self, id: SymbolId) -> &Symbol {
         self.symbols.get(id.0)
+    }
+
+    #[inline]
+    pub fn shape(&mut self, shape: &Shape) -> ShapeId {
+        let mixed = shape.site.0 ^ shape.source.0.rotate_left(3) ^ shape.destination.0.rotate_left(5);
+        let slot = mixed as usize % REMEMBERED_SHAPES;
+        let (known, id) = self.recent_shapes[slot];
+        if known == *shape {
+            return id;
+        }
+        let id = self.new_shape(shape);
+        self.recent_shapes[slot] = (*shape, id);
+        id
+    }
+
+    fn new_shape(&mut self, shape: &Shape) -> ShapeId {
+        let id = ShapeId(self.shapes.intern(shape));
+        if id.index() == self.shape_ids.len() {
+            let context = self.context(shape.site, shape.kind, shape.source);
+            self.shape_ids.push(ShapeIds { context, symbols: [SymbolId::NONE; 4] });
+        }
+        id
+    }
+
+    pub fn shape_parts(&self, id: ShapeId) -> &Shape {
+        self.shapes.get(id.0)
+    }
+
+    /// What of a shape counts in a context.
+    #[inline]
+    pub fn shape_context(&self, id: ShapeId) -> ContextId {
+        self.shape_ids[id.index()].context
+    }
+
+    /// What an operation of a shape has become.
+    #[inline]
+    pub fn shape_symbol(&mut self, id: ShapeId, pack: bool, crosses: bool) -> SymbolId {
+        let way = usize::from(pack) * 2 + usize::from(crosses);
+        let known = self.shape_ids[id.index()].symbols[way];
+        if known.is_some() {
+            return known;
+        }
+        let Shape { site, kind, source, destination } = *self.shape_parts(id);
+        let symbol = self.symbol(&Symbol { site, kind, pack, crosses, source, destination });
+        self.shape_ids[id.index()].symbols[way] = symbol;
+        symbol
     }
 
     pub fn context(&mut self, site: SiteId, kind: Kind, source: BufferId) -> ContextId {

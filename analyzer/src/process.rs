@@ -19,6 +19,8 @@ const MAX_PROCESSES: usize = 1 << 16;
 const MAX_THREADS: usize = 1 << 14;
 /// Most processes that are not watched but read or written by those that are.
 const MAX_STRANGERS: usize = 1 << 12;
+/// Processes that are found without hashing their pid.
+const RECENT: usize = 1024;
 /// Kinds of records: the highest number and one more.
 pub(crate) const KINDS: usize = 13;
 
@@ -147,7 +149,8 @@ pub(crate) struct Processes {
     by_pid: FxHashMap<u32, usize>,
     by_namespace: FxHashMap<(u64, u32), usize>,
     strangers: FxHashMap<(u64, u32), SpaceId>,
-    last: Option<(u32, usize)>,
+    /// By the last bits of their pids: processes asked for lately.
+    recent: Box<[(u32, u32); RECENT]>,
     pub whos: Interner<Who>,
 }
 
@@ -158,7 +161,7 @@ impl Processes {
             by_pid: FxHashMap::default(),
             by_namespace: FxHashMap::default(),
             strangers: FxHashMap::default(),
-            last: None,
+            recent: Box::new([(u32::MAX, 0); RECENT]),
             whos: Interner::new(Who::Pid(0)),
         }
     }
@@ -184,15 +187,20 @@ impl Processes {
     }
 
     /// The process of a pid; one without facts if it was never heard of.
+    #[inline]
     pub fn find_or_add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
-        if let Some((_, index)) = self.last.filter(|l| l.0 == pid) {
-            return index;
+        let slot = pid as usize % RECENT;
+        let (known, index) = self.recent[slot];
+        // The highest pid of all stands for an empty slot.
+        if known == pid && pid != u32::MAX {
+            return index as usize;
         }
         let index = match self.find(pid) {
             Some(index) => index,
             None => self.add(pid, space),
         };
-        self.last = Some((pid, index));
+        // There are at most MAX_PROCESSES.
+        self.recent[slot] = (pid, index as u32);
         index
     }
 
@@ -226,7 +234,7 @@ impl Processes {
         if self.by_namespace.get(&key) == Some(&index) {
             self.by_namespace.remove(&key);
         }
-        self.last = None;
+        self.recent[pid as usize % RECENT] = (u32::MAX, 0);
     }
 
     /// Whom a process means by a pid.

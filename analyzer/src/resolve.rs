@@ -92,8 +92,8 @@ fn complete(state: &mut State, process: usize, h: &Header, raw: Raw, call: CallI
 }
 
 fn own(state: &mut State, process: usize, addr: u64) -> Side {
-    let memory = &mut state.processes.get_mut(process).memory;
-    Side { addr, buffer: memory.buffer_at(addr), at: Some(memory.locate(addr)) }
+    let found = state.processes.get_mut(process).memory.find(addr);
+    Side { addr, buffer: found.buffer, at: Some(found.at) }
 }
 
 fn named(side: Side) -> Side {

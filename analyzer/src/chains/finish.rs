@@ -1,10 +1,9 @@
 //! The end of chains: which are finished, and what is said of them.
 
-use super::node::Node;
+use super::node::{Marks, instance};
 use super::{Chains, NodeId, PathId};
-use crate::groups::{ContextSet, Finished, Groups};
+use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups};
 use crate::names::Names;
-use crate::options::MAX_CONTEXT_WINDOW;
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
@@ -16,28 +15,30 @@ impl Chains {
             if n.pending > 0 {
                 return;
             }
+            let (parent, is_leaf) = (n.parent, !n.marks.has(Marks::HAD_CHILD));
             self.counts.pending_nodes -= 1;
-            if !n.had_child {
+            if is_leaf {
                 self.emit(node, names, groups);
             }
-            self.forget_context(node);
-            let n = &mut self.nodes[node.index()];
-            let parent = n.parent;
-            if n.refs == 0 {
+            if !parent.is_some() {
+                self.forget_surroundings(node);
+            }
+            if self.nodes[node.index()].refs == 0 {
                 self.free.push(node);
             }
             node = parent;
         }
     }
 
-    fn forget_context(&mut self, node: NodeId) {
-        let before =
-            std::mem::replace(&mut self.nodes[node.index()].before, [NodeId::NONE; MAX_CONTEXT_WINDOW]);
-        for earlier in before.into_iter().filter(|n| n.is_some()) {
+    /// Only roots know what was before them.
+    fn forget_surroundings(&mut self, root: NodeId) {
+        let before = self.surroundings[root.index()];
+        for earlier in before.before() {
             self.unref(earlier);
         }
     }
 
+    #[inline]
     pub(super) fn unref(&mut self, node: NodeId) {
         let n = &mut self.nodes[node.index()];
         n.refs -= 1;
@@ -48,34 +49,61 @@ impl Chains {
 
     /// Hands the chain that ends in a node to the groups.
     fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
-        let root = self.nodes[leaf.index()].root;
-        let (root_op, root_time_ns) = (self.nodes[root.index()].op, self.nodes[root.index()].moved.time_ns);
-        if root_op < self.tainted_below {
+        let end = self.nodes[leaf.index()];
+        let root = if end.root == leaf { end } else { self.nodes[end.root.index()] };
+        if root.op < self.tainted_below {
             self.counts.inconclusive += 1;
-            groups.touch(root_time_ns, root_time_ns);
+            groups.touch(root.time_ns, root.time_ns);
             return;
         }
         let path = self.path(leaf, names, groups);
         let mut ops = std::mem::take(&mut self.scratch.ops);
-        let mut before = std::mem::take(&mut self.scratch.before);
         ops.clear();
-        before.clear();
-        let nodes = &self.nodes;
-        ops.extend(self.scratch.path.iter().map(|n| nodes[n.index()].instance()));
-        let earlier = nodes[root.index()].before.iter().filter(|n| n.is_some()).map(|n| &nodes[n.index()]);
-        let known = earlier.clone().all(|n| n.op >= self.tainted_below);
-        before.extend(earlier.filter(|n| !n.had_child && !n.read).map(Node::instance));
-        let end = &nodes[leaf.index()];
-        groups.add(&Finished {
+        ops.extend(self.scratch.path.iter().map(|n| {
+            let n = &self.nodes[n.index()];
+            FinishedOp { who: n.who, call: n.call, segments: n.segments }
+        }));
+        let context = self.context(end.root, leaf, names);
+        let chain = Finished {
             path,
             ops: &ops,
-            context: known.then(|| ContextSet::new(&before, &end.after[..usize::from(end.after_len)])),
-            before: &before,
-            begin_edge: nodes[root.index()].begin_edge,
-            end_edge: end.end_edge,
-        });
+            time_ns: root.time_ns,
+            context,
+            begin_edge: root.marks.has(Marks::BEGIN_EDGE),
+            end_edge: end.marks.has(Marks::END_EDGE),
+        };
+        groups.add(&chain, || self.example(end.root, context, names));
         self.scratch.ops = ops;
-        self.scratch.before = before;
+    }
+
+    /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
+    fn context(&self, root: NodeId, leaf: NodeId, names: &Names) -> Option<ContextSet> {
+        let mut set = ContextSet::EMPTY;
+        for earlier in self.surroundings[root.index()].before() {
+            let n = &self.nodes[earlier.index()];
+            if n.op < self.tainted_below {
+                return None;
+            }
+            // What had a child was read.
+            if !n.marks.has(Marks::READ) {
+                set.add_before(names.shape_context(n.shape));
+            }
+        }
+        for context in self.surroundings[leaf.index()].after() {
+            set.add_after(context);
+        }
+        Some(set)
+    }
+
+    /// The chain in `scratch.path`, for people.
+    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &Names) -> Example {
+        let instance = |n: NodeId| instance(&self.nodes[n.index()], &self.details[n.index()], names);
+        let unread = |n: &NodeId| !self.nodes[n.index()].marks.has(Marks::READ);
+        Example {
+            ops: self.scratch.path.iter().map(|&n| instance(n)).collect(),
+            before: self.surroundings[root.index()].before().filter(unread).map(instance).collect(),
+            context,
+        }
     }
 
     /// The trie node of a chain; leaves the chain's nodes in `scratch.path`.
@@ -92,13 +120,12 @@ impl Chains {
         let mut settled = true;
         for &node in chain.iter() {
             let n = &mut self.nodes[node.index()];
-            settled &= n.closed;
+            settled &= n.marks.has(Marks::CLOSED);
             if settled && n.path.is_some() {
                 path = n.path;
                 continue;
             }
-            n.symbol = names.symbol(&n.symbol_parts());
-            path = groups.path(path, n.symbol);
+            path = groups.path(path, n.symbol(names));
             if settled {
                 n.path = path;
             }

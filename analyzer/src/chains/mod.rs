@@ -11,13 +11,13 @@ mod runs;
 
 use std::collections::VecDeque;
 
-use node::{Moved, Node};
-use runs::{Run, Shape};
+use node::{Details, Marks, Node, Surroundings};
+use runs::Run;
 
-use crate::groups::{Groups, OpInstance};
+use crate::groups::{FinishedOp, Groups};
 use crate::live::{LiveMap, Loss};
 use crate::memory::{Location, SpaceId};
-use crate::names::{BufferId, ContextId, Kind, Names, SiteId, SymbolId, id};
+use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 use crate::process::{CallId, WhoId};
 
@@ -59,12 +59,48 @@ pub(crate) struct Movement {
     pub call: CallId,
 }
 
+impl Movement {
+    /// Space of the destination, if its bytes are known.
+    fn destination_space(&self) -> SpaceId {
+        self.destination.at.map_or(SpaceId::NONE, |at| at.space)
+    }
+}
+
 #[derive(Default)]
 struct Thread {
     run: Option<Run>,
-    /// Its last operations, the latest at the back.
-    window: VecDeque<NodeId>,
+    window: Window,
     ops: u64,
+}
+
+/// The last operations of a thread.
+struct Window {
+    /// The oldest is at `next`, if all places are taken.
+    nodes: [NodeId; MAX_CONTEXT_WINDOW],
+    next: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { nodes: [NodeId::NONE; MAX_CONTEXT_WINDOW], next: 0 }
+    }
+}
+
+impl Window {
+    /// The latest of at most `len` first.
+    #[inline]
+    fn latest(&self, len: usize) -> impl Iterator<Item = NodeId> {
+        let (newer, older) = self.nodes[..len].split_at(self.next);
+        newer.iter().rev().chain(older.iter().rev()).copied().take_while(|n| n.is_some())
+    }
+
+    /// Adds one; gives back the one that has to go for it.
+    #[inline]
+    fn push(&mut self, node: NodeId, len: usize) -> Option<NodeId> {
+        let oldest = std::mem::replace(&mut self.nodes[self.next], node);
+        self.next = if self.next + 1 < len { self.next + 1 } else { 0 };
+        oldest.is_some().then_some(oldest)
+    }
 }
 
 /// What a read finds.
@@ -73,6 +109,7 @@ struct Writer {
     node: NodeId,
     bytes: u64,
     op: u64,
+    process: u32,
 }
 
 /// Counts for people.
@@ -91,6 +128,8 @@ pub(crate) struct ChainCounts {
 /// All chains that are not finished.
 pub(crate) struct Chains {
     nodes: Vec<Node>,
+    surroundings: Vec<Surroundings>,
+    details: Vec<Details>,
     free: Vec<NodeId>,
     spaces: Vec<LiveMap>,
     free_spaces: Vec<SpaceId>,
@@ -113,14 +152,15 @@ struct Scratch {
     lost: Vec<Loss>,
     writers: Vec<Writer>,
     path: Vec<NodeId>,
-    ops: Vec<OpInstance>,
-    before: Vec<OpInstance>,
+    ops: Vec<FinishedOp>,
 }
 
 impl Chains {
     pub fn new(options: &Options) -> Self {
         Self {
             nodes: Vec::new(),
+            surroundings: Vec::new(),
+            details: Vec::new(),
             free: Vec::new(),
             spaces: Vec::new(),
             free_spaces: Vec::new(),
@@ -184,12 +224,8 @@ impl Chains {
             self.die(node, names, groups);
         }
         if m.kind != Kind::Pack && m.kind != Kind::Unpack {
-            self.threads[m.thread.index()].run = Some(Run {
-                node,
-                next_source: m.source.addr.wrapping_add(m.len_bytes),
-                next_destination: m.destination.addr.wrapping_add(m.len_bytes),
-                shape: Shape::Unknown,
-            });
+            let parent = self.nodes[node.index()].parent;
+            self.threads[m.thread.index()].run = Some(Run::new(m, node, parent));
         }
     }
 
@@ -201,7 +237,8 @@ impl Chains {
 
     fn forget_past(&mut self, thread: ThreadId) {
         self.end_run(thread);
-        while let Some(node) = self.threads[thread.index()].window.pop_front() {
+        let window = std::mem::take(&mut self.threads[thread.index()].window);
+        for node in window.latest(self.window) {
             self.unref(node);
         }
         self.threads[thread.index()].ops = 0;
@@ -258,14 +295,20 @@ impl Chains {
         let at = m.source.at?;
         let (start, end) = range(at, m.len_bytes);
         let nodes = &mut self.nodes;
+        let mut note = |node: NodeId, bytes| {
+            let n = &mut nodes[node.index()];
+            n.marks.set(Marks::READ);
+            Writer { node, bytes, op: n.op, process: n.process }
+        };
+        let space = &self.spaces[at.space.index()];
+        if let Some(node) = space.writer_of_all(start, end) {
+            return Some(note(node, end - start));
+        }
         let writers = &mut self.scratch.writers;
         writers.clear();
-        self.spaces[at.space.index()].read(start, end, |node, bytes| {
-            nodes[node.index()].read = true;
-            match writers.iter_mut().find(|w| w.node == node) {
-                Some(w) => w.bytes += bytes,
-                None => writers.push(Writer { node, bytes, op: nodes[node.index()].op }),
-            }
+        space.read(start, end, |node, bytes| match writers.iter_mut().find(|w| w.node == node) {
+            Some(w) => w.bytes += bytes,
+            None => writers.push(note(node, bytes)),
         });
         writers.iter().copied().max_by_key(|w| (w.bytes, w.op))
     }
@@ -286,48 +329,51 @@ impl Chains {
             self.counts.tainted_ops += 1;
         }
         let parent = writer.map_or(NodeId::NONE, |w| self.linked(w.node));
-        let from_other = writer.is_some_and(|w| self.nodes[w.node.index()].moved.process != m.process);
-        let thread = &self.threads[m.thread.index()];
+        let from_other = writer.is_some_and(|w| w.process != m.process);
+        let crosses = m.remote.map_or(from_other, |remote| remote != m.process);
+        let young = self.threads[m.thread.index()].ops < self.window as u64;
+        let marks = Marks::default()
+            .with(Marks::CROSSES, crosses)
+            .with(Marks::CLOSED, matches!(m.kind, Kind::Pack | Kind::Unpack))
+            // Only the bound on the length made a root of what goes on.
+            .with(Marks::BEGIN_EDGE, young && !self.watched_from_birth)
+            .with(Marks::BEGIN_EDGE, writer.is_some() && !parent.is_some());
+        let shape =
+            Shape { site: m.site, kind: m.kind, source: m.source.buffer, destination: m.destination.buffer };
         let new = Node {
-            moved: Moved::of(m),
             op,
-            segments: m.segments,
+            time_ns: m.time_ns,
+            live_bytes: 0,
             parent,
             root: NodeId::NONE,
-            depth: 1,
-            crosses: m.remote.map_or(from_other, |remote| remote != m.process),
-            live_bytes: 0,
             pending: 1,
-            refs: 0,
-            had_child: false,
-            read: false,
-            closed: matches!(m.kind, Kind::Pack | Kind::Unpack),
-            begin_edge: thread.ops < self.window as u64 && !self.watched_from_birth,
-            end_edge: false,
-            low: u64::MAX,
-            high: 0,
-            context: names.context(m.site, m.kind, m.source.buffer),
-            before: [NodeId::NONE; MAX_CONTEXT_WINDOW],
-            after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-            after_len: 0,
-            symbol: SymbolId::NONE,
+            segments: m.segments,
+            process: m.process,
+            who: m.who,
+            call: m.call,
+            shape: names.shape(&shape),
             path: PathId::NONE,
+            refs: 0,
+            depth: 1,
+            marks,
         };
-        let node = self.allocate(new);
+        let node = self.allocate(new, Details::of(m));
         self.by_age.push_back((op, node));
         self.counts.pending_nodes += 1;
         if parent.is_some() {
             self.link(parent, node);
         } else {
             self.nodes[node.index()].root = node;
-            self.begin_chain(node, m.thread, writer.is_some());
+        }
+        if writer.is_none() {
+            self.begin_chain(node, m.thread, names);
         }
         node
     }
 
     fn link(&mut self, parent: NodeId, node: NodeId) {
         let p = &mut self.nodes[parent.index()];
-        p.had_child = true;
+        p.marks.set(Marks::HAD_CHILD);
         p.pending += 1;
         let (root, depth) = (p.root, p.depth + 1);
         let n = &mut self.nodes[node.index()];
@@ -336,30 +382,23 @@ impl Chains {
     }
 
     /// A root remembers what its thread did before, and those remember the root.
-    fn begin_chain(&mut self, node: NodeId, thread: ThreadId, continues: bool) {
-        if continues {
-            // Only the bound on the length made it a root.
-            self.nodes[node.index()].begin_edge = true;
-            return;
+    fn begin_chain(&mut self, node: NodeId, thread: ThreadId, names: &Names) {
+        let context = names.shape_context(self.nodes[node.index()].shape);
+        let window = &self.threads[thread.index()].window;
+        let mut before = [NodeId::NONE; MAX_CONTEXT_WINDOW];
+        for (slot, earlier) in before.iter_mut().zip(window.latest(self.window)) {
+            self.nodes[earlier.index()].refs += 1;
+            self.surroundings[earlier.index()].push_after(context);
+            *slot = earlier;
         }
-        let context = self.nodes[node.index()].context;
-        for (slot, &earlier) in self.threads[thread.index()].window.iter().rev().enumerate() {
-            let e = &mut self.nodes[earlier.index()];
-            e.refs += 1;
-            e.after[usize::from(e.after_len)] = context;
-            e.after_len += 1;
-            self.nodes[node.index()].before[slot] = earlier;
-        }
+        self.surroundings[node.index()].before = before;
     }
 
     fn enter_window(&mut self, thread: ThreadId, node: NodeId) {
         self.nodes[node.index()].refs += 1;
         let t = &mut self.threads[thread.index()];
         t.ops += 1;
-        t.window.push_back(node);
-        if t.window.len() > self.window
-            && let Some(oldest) = t.window.pop_front()
-        {
+        if let Some(oldest) = t.window.push(node, self.window) {
             self.unref(oldest);
         }
     }
@@ -372,10 +411,10 @@ impl Chains {
         }
         let mut lost = std::mem::take(&mut self.scratch.lost);
         self.spaces[at.space.index()].write(start, end, node, &mut lost);
-        let n = &mut self.nodes[node.index()];
-        n.live_bytes += end - start;
-        n.low = n.low.min(start);
-        n.high = n.high.max(end);
+        self.nodes[node.index()].live_bytes += end - start;
+        let details = &mut self.details[node.index()];
+        details.low = details.low.min(start);
+        details.high = details.high.max(end);
         self.settle(lost, names, groups);
     }
 
@@ -410,21 +449,24 @@ impl Chains {
             return;
         }
         n.live_bytes = 0;
-        n.end_edge = true;
-        let (low, high) = (n.low, n.high);
-        let space = n.moved.space;
+        n.marks.set(Marks::END_EDGE);
+        let Details { low, high, space, .. } = self.details[node.index()];
         if space.is_some() {
             self.spaces[space.index()].remove_node(low, high, node);
         }
         self.die(node, names, groups);
     }
 
-    fn allocate(&mut self, new: Node) -> NodeId {
+    fn allocate(&mut self, new: Node, details: Details) -> NodeId {
         if let Some(node) = self.free.pop() {
             self.nodes[node.index()] = new;
+            self.surroundings[node.index()] = Surroundings::NONE;
+            self.details[node.index()] = details;
             return node;
         }
         self.nodes.push(new);
+        self.surroundings.push(Surroundings::NONE);
+        self.details.push(details);
         NodeId(self.nodes.len() as u32 - 1)
     }
 }

@@ -1,117 +1,156 @@
 //! One operation of a chain that is not finished.
+//!
+//! Kept in three arrays, by how often they are looked at: most records touch a few nodes that no
+//! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
 use super::{Movement, NodeId, PathId};
 use crate::groups::OpInstance;
 use crate::memory::SpaceId;
-use crate::names::{BufferId, ContextId, Kind, SiteId, Symbol, SymbolId};
+use crate::names::{ContextId, Names, ShapeId, SymbolId};
 use crate::options::MAX_CONTEXT_WINDOW;
 use crate::process::{CallId, WhoId};
 
-/// What is kept of a movement.
+/// What may be said of a node, yes or no.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    pub const CROSSES: Self = Self(1);
+    pub const HAD_CHILD: Self = Self(2);
+    /// Some operation read bytes of it, whether or not it became a child.
+    pub const READ: Self = Self(4);
+    /// Its thread went on to something else: it can not become a pack any more.
+    pub const CLOSED: Self = Self(8);
+    /// Begins where the tool could not see what was before.
+    pub const BEGIN_EDGE: Self = Self(16);
+    /// Ends where the tool stopped looking.
+    pub const END_EDGE: Self = Self(32);
+
+    #[inline]
+    pub fn has(self, mark: Self) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    #[inline]
+    pub fn set(&mut self, mark: Self) {
+        self.0 |= mark.0;
+    }
+
+    /// With a mark, if `given`.
+    #[inline]
+    pub fn with(self, mark: Self, given: bool) -> Self {
+        if given { Self(self.0 | mark.0) } else { self }
+    }
+}
+
+/// What is looked at whenever something becomes of a node: one line of the cache.
 #[derive(Clone, Copy)]
-pub struct Moved {
+#[repr(align(64))]
+pub struct Node {
+    /// Number of this operation in the job.
+    pub op: u64,
     pub time_ns: u64,
+    pub live_bytes: u64,
+    pub parent: NodeId,
+    pub root: NodeId,
+    /// 1 while live, and 1 for each pending child.
+    pub pending: u32,
+    pub segments: u32,
+    pub process: u32,
+    pub who: WhoId,
+    pub call: CallId,
+    pub shape: ShapeId,
+    pub path: PathId,
+    /// Threads' windows and roots' surroundings that hold it: at most one more than a window has.
+    pub refs: u8,
+    pub depth: u8,
+    pub marks: Marks,
+}
+
+const _: () = assert!(size_of::<Node>() == 64 && MAX_CONTEXT_WINDOW < u8::MAX as usize);
+
+impl Node {
+    pub fn symbol(&self, names: &mut Names) -> SymbolId {
+        names.shape_symbol(self.shape, self.segments >= 2, self.marks.has(Marks::CROSSES))
+    }
+}
+
+/// Operations of the same thread near a node.
+#[derive(Clone, Copy)]
+pub struct Surroundings {
+    /// Of a root: the ones before it, the latest first.
+    pub before: [NodeId; MAX_CONTEXT_WINDOW],
+    /// Roots among the ones behind it, in order.
+    after: [ContextId; MAX_CONTEXT_WINDOW],
+}
+
+impl Surroundings {
+    pub const NONE: Self =
+        Self { before: [NodeId::NONE; MAX_CONTEXT_WINDOW], after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
+
+    /// Adds a root to those behind the node.
+    #[inline]
+    pub fn push_after(&mut self, context: ContextId) {
+        if let Some(free) = self.after.iter_mut().find(|c| !c.is_some()) {
+            *free = context;
+        }
+    }
+
+    /// The roots behind the node.
+    #[inline]
+    pub fn after(&self) -> impl Iterator<Item = ContextId> {
+        self.after.iter().copied().take_while(|c| c.is_some())
+    }
+
+    /// The operations before a root.
+    #[inline]
+    pub fn before(&self) -> impl Iterator<Item = NodeId> {
+        self.before.iter().copied().take_while(|n| n.is_some())
+    }
+}
+
+/// What is asked for only where a node becomes an example, or ends by age.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Details {
     pub source: u64,
     pub destination: u64,
     pub len_bytes: u64,
-    pub process: u32,
-    pub pid: u32,
-    pub tid: u32,
-    pub who: WhoId,
-    pub site: SiteId,
-    pub source_buffer: BufferId,
-    pub destination_buffer: BufferId,
-    /// Space of the destination, if its bytes are known.
-    pub space: SpaceId,
-    pub remote: Option<u32>,
-    pub call: CallId,
-    pub kind: Kind,
-}
-
-impl Moved {
-    pub fn of(m: &Movement) -> Self {
-        Self {
-            time_ns: m.time_ns,
-            source: m.source.addr,
-            destination: m.destination.addr,
-            len_bytes: m.len_bytes,
-            process: m.process,
-            pid: m.pid,
-            tid: m.tid,
-            who: m.who,
-            site: m.site,
-            source_buffer: m.source.buffer,
-            destination_buffer: m.destination.buffer,
-            space: m.destination.at.map_or(SpaceId::NONE, |at| at.space),
-            remote: m.remote,
-            call: m.call,
-            kind: m.kind,
-        }
-    }
-}
-
-#[derive(Clone)]
-pub struct Node {
-    pub moved: Moved,
-    /// Number of this operation in the job.
-    pub op: u64,
-    pub segments: u32,
-    pub parent: NodeId,
-    pub root: NodeId,
-    pub depth: u8,
-    pub crosses: bool,
-    pub live_bytes: u64,
-    /// 1 while live, and 1 for each pending child.
-    pub pending: u32,
-    /// Threads' windows and roots' contexts that hold it.
-    pub refs: u32,
-    pub had_child: bool,
-    /// Some operation read bytes of it, whether or not it became a child.
-    pub read: bool,
-    /// Its thread went on to something else: it can not become a pack any more.
-    pub closed: bool,
-    /// Begins where the tool could not see what was before.
-    pub begin_edge: bool,
-    /// Ends where the tool stopped looking.
-    pub end_edge: bool,
     /// Range of all that it wrote.
     pub low: u64,
     pub high: u64,
-    pub context: ContextId,
-    pub before: [NodeId; MAX_CONTEXT_WINDOW],
-    pub after: [ContextId; MAX_CONTEXT_WINDOW],
-    pub after_len: u8,
-    pub symbol: SymbolId,
-    pub path: PathId,
+    pub pid: u32,
+    pub tid: u32,
+    /// Space of the destination, if its bytes are known.
+    pub space: SpaceId,
 }
 
-impl Node {
-    pub fn symbol_parts(&self) -> Symbol {
-        let m = &self.moved;
-        Symbol {
-            site: m.site,
-            kind: m.kind,
-            pack: self.segments >= 2,
-            crosses: self.crosses,
-            source: m.source_buffer,
-            destination: m.destination_buffer,
-        }
-    }
-
-    pub fn instance(&self) -> OpInstance {
-        let m = &self.moved;
-        OpInstance {
-            context: self.context,
-            segments: self.segments,
-            who: m.who,
-            call: m.call,
+impl Details {
+    pub fn of(m: &Movement) -> Self {
+        Self {
+            source: m.source.addr,
+            destination: m.destination.addr,
+            len_bytes: m.len_bytes,
+            low: u64::MAX,
+            high: 0,
             pid: m.pid,
             tid: m.tid,
-            time_ns: m.time_ns,
-            source: m.source,
-            destination: m.destination,
-            destination_buffer: m.destination_buffer,
-            len_bytes: m.len_bytes,
+            space: m.destination_space(),
         }
+    }
+}
+
+/// All that is known of an operation, as groups take it.
+pub fn instance(node: &Node, details: &Details, names: &Names) -> OpInstance {
+    OpInstance {
+        context: names.shape_context(node.shape),
+        who: node.who,
+        pid: details.pid,
+        tid: details.tid,
+        time_ns: node.time_ns,
+        source: details.source,
+        destination: details.destination,
+        destination_buffer: names.shape_parts(node.shape).destination,
+        len_bytes: details.len_bytes,
     }
 }

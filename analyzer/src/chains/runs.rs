@@ -1,13 +1,14 @@
 //! Consecutive copies that are one operation: packs and unpacks, and movements in pieces.
 
+use super::node::Marks;
 use super::{Chains, Movement, NodeId, ThreadId, Writer};
 use crate::groups::Groups;
 use crate::memory::SpaceId;
-use crate::names::Names;
+use crate::names::{Kind, Names, SiteId};
 
 /// How the copies of one operation lie.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+enum Layout {
     Unknown,
     Gather,
     Scatter,
@@ -16,17 +17,49 @@ pub enum Shape {
 /// Consecutive copies of a thread at one site that are one operation so far.
 #[derive(Clone, Copy)]
 pub struct Run {
-    pub node: NodeId,
-    pub next_source: u64,
-    pub next_destination: u64,
-    pub shape: Shape,
+    node: NodeId,
+    parent: NodeId,
+    next_source: u64,
+    next_destination: u64,
+    site: SiteId,
+    kind: Kind,
+    /// Space of the destination.
+    space: SpaceId,
+    remote: Option<u32>,
+    layout: Layout,
+}
+
+impl Run {
+    /// A movement that may be the first piece of an operation.
+    pub fn new(m: &Movement, node: NodeId, parent: NodeId) -> Self {
+        Self {
+            node,
+            parent,
+            next_source: m.source.addr.wrapping_add(m.len_bytes),
+            next_destination: m.destination.addr.wrapping_add(m.len_bytes),
+            site: m.site,
+            kind: m.kind,
+            space: m.destination_space(),
+            remote: m.remote,
+            layout: Layout::Unknown,
+        }
+    }
+
+    /// Whether a movement of the same thread does the same work, wherever its data is.
+    fn is_same_work(&self, m: &Movement) -> bool {
+        self.site == m.site
+            && self.kind == m.kind
+            && self.space == m.destination_space()
+            && self.remote == m.remote
+    }
 }
 
 impl Chains {
     /// The thread did something that is not a copy at the same site.
+    #[inline]
     pub fn end_run(&mut self, thread: ThreadId) {
         if let Some(run) = self.threads[thread.index()].run.take() {
-            self.nodes[run.node.index()].closed = true;
+            self.nodes[run.node.index()].marks.set(Marks::CLOSED);
         }
     }
 
@@ -38,40 +71,38 @@ impl Chains {
         names: &mut Names,
         groups: &mut Groups,
     ) -> bool {
-        let Some(run) = self.threads[m.thread.index()].run else { return false };
-        let Some(shape) = self.continued_shape(&run, m, writer) else { return false };
-        let node = &mut self.nodes[run.node.index()];
+        let Some(run) = self.threads[m.thread.index()].run.filter(|run| run.is_same_work(m)) else {
+            return false;
+        };
+        let Some(layout) = self.continued_layout(&run, m, writer) else { return false };
         let in_line = run.next_source == m.source.addr && run.next_destination == m.destination.addr;
         if !in_line {
+            let node = &mut self.nodes[run.node.index()];
             node.segments = node.segments.saturating_add(1);
         }
-        node.moved.len_bytes = node.moved.len_bytes.saturating_add(m.len_bytes);
+        let details = &mut self.details[run.node.index()];
+        details.len_bytes = details.len_bytes.saturating_add(m.len_bytes);
         self.threads[m.thread.index()].run = Some(Run {
             next_source: m.source.addr.wrapping_add(m.len_bytes),
             next_destination: m.destination.addr.wrapping_add(m.len_bytes),
-            shape,
+            layout,
             ..run
         });
         self.write(m, run.node, names, groups);
         true
     }
 
-    /// What the operation is if the movement belongs to it; `None` if it does not.
-    fn continued_shape(&self, run: &Run, m: &Movement, writer: Option<Writer>) -> Option<Shape> {
-        let node = &self.nodes[run.node.index()];
-        let first = &node.moved;
-        let same_space = first.space == m.destination.at.map_or(SpaceId::NONE, |at| at.space);
-        let same_work =
-            (first.site, first.kind, first.remote, first.process) == (m.site, m.kind, m.remote, m.process);
-        if !same_work || !same_space || node.live_bytes == 0 {
+    /// How the pieces lie if the movement is one of them; `None` if it is not.
+    fn continued_layout(&self, run: &Run, m: &Movement, writer: Option<Writer>) -> Option<Layout> {
+        if !self.is_live(run.node) {
             return None;
         }
         match (run.next_source == m.source.addr, run.next_destination == m.destination.addr) {
             // Data of different operations side by side: different messages, not one in pieces.
-            (true, true) if writer.map_or(NodeId::NONE, |w| self.linked(w.node)) != node.parent => None,
-            (true, true) => Some(run.shape),
-            (false, true) if run.shape != Shape::Scatter => Some(Shape::Gather),
-            (true, false) if run.shape != Shape::Gather => Some(Shape::Scatter),
+            (true, true) if writer.map_or(NodeId::NONE, |w| self.linked(w.node)) != run.parent => None,
+            (true, true) => Some(run.layout),
+            (false, true) if run.layout != Layout::Scatter => Some(Layout::Gather),
+            (true, false) if run.layout != Layout::Gather => Some(Layout::Scatter),
             _ => None,
         }
     }
