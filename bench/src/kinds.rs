@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{contention, floor, jobs, latency};
+use crate::{contention, floor, jobs, latency, peers};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub enum Kind {
     Jobs,
     /// From a wrong movement to its alert
     Latency,
+    /// What other tools cost that do the nearest thing
+    Peers,
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Self::Contention => contention::measure(options),
             Self::Jobs => jobs::measure(options),
             Self::Latency => latency::measure(options),
+            Self::Peers => peers::measure(options),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! All measuring is paired and in turn (A B A B …), so that a machine whose speed drifts does not
 //! decide a ratio. Figures are kept with all their runs.
 
+pub mod alongside;
 pub mod contention;
 pub mod counters;
 pub mod empty;
@@ -13,6 +14,7 @@ pub mod kinds;
 pub mod latency;
 pub mod machine;
 pub mod ours;
+pub mod peers;
 pub mod places;
 pub mod report;
 pub mod samples;
