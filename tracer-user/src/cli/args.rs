@@ -16,7 +16,7 @@ use crate::budget::Budget;
     version,
     after_help = "Start here:\n  dmscope doctor            does this machine allow it?\n  dmscope ps                \
                   which MPI jobs run here?\n  dmscope attach PID        watch one of them\n\n\
-                  Exit status: 0 nothing found, 1 findings, 2 usage or environment, 3 inconclusive (records were lost)."
+                  Exit status: 0 nothing found, 1 findings, 2 usage or environment, 3 inconclusive (records were lost) or sampled."
 )]
 pub struct Cli {
     /// What to do.
@@ -36,6 +36,7 @@ pub enum Command {
         after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
         dmscope attach 4711 --record bad.dmt     and keep a tape for later\n  \
         dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
+        dmscope attach 4711 --budget 1%          at most 1% of the job's time, for production\n  \
         dmscope attach 4711 --json | jq .        for programs\n\n\
         Ctrl-c detaches and reports; the job goes on."
     )]

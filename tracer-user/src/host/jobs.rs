@@ -306,7 +306,7 @@ mod tests {
     fn more_ranks_may_come_from_the_launcher_and_its_helpers_but_not_from_ranks() {
         let parents = BTreeMap::from([(10, 1), (11, 10), (12, 11), (13, 12), (14, 11), (20, 1)]);
         assert_eq!(starters_among(10, &BTreeSet::from([12]), &parents), [10, 11, 14]);
-        assert_eq!(starters_among(12, &BTreeSet::from([12]), &parents), []);
+        assert!(starters_among(12, &BTreeSet::from([12]), &parents).is_empty());
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub struct TextSink<W: Write> {
     quiet: bool,
     statistics: bool,
     lost: u64,
+    told_pauses: bool,
     /// Findings that were told in full as they were made.
     told: HashSet<String>,
 }
@@ -22,7 +23,7 @@ pub struct TextSink<W: Write> {
 impl<W: Write> TextSink<W> {
     /// `quiet`: findings and the report alone; `statistics`: counts with the report.
     pub fn new(out: W, style: Style, quiet: bool, statistics: bool) -> Self {
-        Self { out, style, quiet, statistics, lost: 0, told: HashSet::new() }
+        Self { out, style, quiet, statistics, lost: 0, told_pauses: false, told: HashSet::new() }
     }
 
     /// The report need not repeat this one.
@@ -77,6 +78,14 @@ impl<W: Write> Sink for TextSink<W> {
                 status.lost - self.lost
             ));
             self.lost = status.lost;
+        }
+        if let Some(budget) = status.budget.as_ref().filter(|b| b.paused && !self.told_pauses) {
+            self.told_pauses = true;
+            self.chatter(&format!(
+                "Note: watching everything would cost the job more than {}% of its time: movements are watched in bursts. \
+                 --budget sets another limit.",
+                budget.share * 100.0
+            ));
         }
     }
 
