@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{contention, floor, jobs, latency, peers};
+use crate::{contention, detection, floor, jobs, latency, peers, phases};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,12 @@ pub enum Kind {
     Contention,
     /// How much slower jobs are when they are watched
     Jobs,
+    /// Whether a budget holds when the job changes its ways
+    Phases,
     /// From a wrong movement to its alert
     Latency,
+    /// How long faults take to be found under a budget
+    Detection,
     /// What other tools cost that do the nearest thing
     Peers,
 }
@@ -45,7 +49,9 @@ impl Kind {
             Self::Floor => floor::measure(options),
             Self::Contention => contention::measure(options),
             Self::Jobs => jobs::measure(options),
+            Self::Phases => phases::measure(options),
             Self::Latency => latency::measure(options),
+            Self::Detection => detection::measure(options),
             Self::Peers => peers::measure(options),
         }
     }

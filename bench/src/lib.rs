@@ -6,6 +6,7 @@
 pub mod alongside;
 pub mod contention;
 pub mod counters;
+pub mod detection;
 pub mod empty;
 pub mod floor;
 pub mod generate;
@@ -15,6 +16,7 @@ pub mod latency;
 pub mod machine;
 pub mod ours;
 pub mod peers;
+pub mod phases;
 pub mod places;
 pub mod report;
 pub mod samples;
