@@ -52,7 +52,8 @@ impl Folders {
 
     /// Throws away what tools wrote there: a second trace beside the first is an error to some.
     fn empty(&self, name: &str) -> Result<()> {
-        Ok(fs::remove_dir_all(self.of(name)?)?)
+        fs::remove_dir_all(self.of(name)?)?;
+        self.of(name).map(|_| ())
     }
 
     fn text(&self, name: &str) -> Result<String> {
