@@ -1,7 +1,7 @@
 //! From rings to the session: one thread that only copies.
 //!
-//! It looks at all rings, again and again (every millisecond while records come, ever less
-//! often while none do), and hands over what it found as a [`Round`]. It never waits for the
+//! It looks at all rings, again and again (every millisecond while one fills quickly, less often
+//! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands over what it found as a [`Round`]. It never waits for the
 //! session: when too much is under way, it leaves records in their rings; a full ring drops
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
@@ -22,7 +22,10 @@ use reader::RingReader;
 
 /// Records that may wait for the session, all rings together.
 const MAX_WAITING_RECORDS: usize = 1 << 20;
+/// While a ring fills quickly.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// While records come, but few.
+const CALM_PAUSE: Duration = Duration::from_millis(8);
 const IDLE_PAUSE: Duration = Duration::from_millis(20);
 /// So many empty looks are told after one that was not, so that its records can be put in order; then only some are.
 const TOLD_EMPTY_LOOKS: u32 = 4;
@@ -144,8 +147,10 @@ impl Worker {
                 // A ring that cannot be mapped fills up: its loss is counted like any other.
                 self.readers.extend(RingReader::new(ring).ok());
             }
+            let mut fills = false;
             let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
-                let round = self.look();
+                let round;
+                (round, fills) = self.look();
                 let found = round.record_count();
                 empty_looks = if found > 0 { 0 } else { empty_looks + 1 };
                 if last || empty_looks <= TOLD_EMPTY_LOOKS || told.elapsed() >= EMPTY_LOOK_PERIOD {
@@ -162,23 +167,30 @@ impl Worker {
             if last {
                 return;
             }
-            pause = if found > 0 { BUSY_PAUSE } else { (pause * 2).min(IDLE_PAUSE) };
+            pause = match found {
+                0 => (pause * 2).min(IDLE_PAUSE),
+                _ if fills => BUSY_PAUSE,
+                _ => (pause * 2).min(CALM_PAUSE),
+            };
             std::thread::sleep(pause);
         }
     }
 
-    fn look(&mut self) -> Round {
+    /// What is in the rings, and whether one of them fills quickly.
+    fn look(&mut self) -> (Round, bool) {
         let begin_ns = monotonic_ns();
         let mut unreadable = 0;
         let mut records = Vec::new();
+        let mut fills = false;
         for reader in &mut self.readers {
             let (found, bad) = reader.take();
             unreadable += bad;
+            fills |= found.len() > reader.few_records();
             if !found.is_empty() {
                 records.push((reader.slot(), found));
             }
         }
         let counters = self.readers.iter().map(|r| (r.slot(), self.link.counters.read(r.slot()))).collect();
-        Round { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }
+        (Round { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }, fills)
     }
 }

@@ -4,12 +4,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use analyzer::wire::RawRecord;
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use crate::kernel::Ring;
 
 /// Records of one look at one ring; what is beyond waits for the next.
 const MAX_TAKEN: usize = 1 << 17;
+/// A ring of which a look finds no more than this part filled can wait longer for the next.
+const FEW: usize = 64;
+/// Records are about this long.
+const RECORD_BYTES: usize = 64;
 
 #[derive(Default)]
 struct Found {
@@ -21,6 +25,7 @@ struct Found {
 pub(super) struct RingReader {
     slot: u32,
     ring: RingBuffer<'static>,
+    few_records: usize,
     found: Rc<RefCell<Found>>,
 }
 
@@ -37,12 +42,18 @@ impl RingReader {
             }
             0
         })?;
+        let few_records = ring.map.max_entries() as usize / RECORD_BYTES / FEW;
         // The ring keeps the kernel's map alive through its own mapping.
-        Ok(Self { slot: ring.slot, ring: builder.build()?, found })
+        Ok(Self { slot: ring.slot, ring: builder.build()?, few_records, found })
     }
 
     pub(super) fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// As many records are few for a ring of this size.
+    pub(super) fn few_records(&self) -> usize {
+        self.few_records
     }
 
     /// Copies what is there: the records and how many were none.
