@@ -1,6 +1,7 @@
 //! The end of chains: which are finished, and what is said of them.
 
 use super::node::{Marks, instance};
+use super::window::Gone;
 use super::{Chains, NodeId, PathId};
 use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups};
 use crate::names::Names;
@@ -8,6 +9,7 @@ use crate::names::Names;
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
     pub(super) fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        self.ages.forget(self.nodes[node.index()].op);
         let mut node = node;
         while node.is_some() {
             let n = &mut self.nodes[node.index()];
@@ -23,7 +25,7 @@ impl Chains {
             if !parent.is_some() {
                 self.forget_surroundings(node);
             }
-            if self.nodes[node.index()].refs == 0 {
+            if self.nodes[node.index()].is_forgotten() {
                 self.free.push(node);
             }
             node = parent;
@@ -32,18 +34,26 @@ impl Chains {
 
     /// Only roots know what was before them.
     fn forget_surroundings(&mut self, root: NodeId) {
-        let before = self.surroundings[root.index()];
-        for earlier in before.before() {
-            self.unref(earlier);
+        for earlier in self.surroundings.before(root) {
+            let n = &mut self.nodes[earlier.index()];
+            n.refs -= 1;
+            if n.is_forgotten() {
+                self.free.push(earlier);
+            }
         }
     }
 
+    /// An operation is none of the last of its thread any more.
     #[inline]
-    pub(super) fn unref(&mut self, node: NodeId) {
-        let n = &mut self.nodes[node.index()];
-        n.refs -= 1;
-        if n.refs == 0 && n.pending == 0 {
-            self.free.push(node);
+    pub(super) fn leave_window(&mut self, gone: &Gone) {
+        let n = &mut self.nodes[gone.node.index()];
+        n.marks.clear(Marks::IN_WINDOW);
+        // At most as many as a window has places.
+        n.refs += gone.after().len() as i8;
+        if n.is_forgotten() {
+            self.free.push(gone.node);
+        } else if n.pending > 0 {
+            self.surroundings.set_after(gone.node, gone.after());
         }
     }
 
@@ -79,7 +89,7 @@ impl Chains {
     /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
     fn context(&self, root: NodeId, leaf: NodeId, names: &Names) -> Option<ContextSet> {
         let mut set = ContextSet::EMPTY;
-        for earlier in self.surroundings[root.index()].before() {
+        for earlier in self.surroundings.before(root) {
             let n = &self.nodes[earlier.index()];
             if n.op < self.tainted_below {
                 return None;
@@ -89,8 +99,12 @@ impl Chains {
                 set.add_before(names.shape_context(n.shape));
             }
         }
-        for context in self.surroundings[leaf.index()].after() {
-            set.add_after(context);
+        if self.nodes[leaf.index()].marks.has(Marks::IN_WINDOW) {
+            let thread = self.details[leaf.index()].thread;
+            let after = self.threads[thread.index()].window.after(leaf);
+            after.iter().for_each(|&context| set.add_after(context));
+        } else {
+            self.surroundings.after(leaf).for_each(|context| set.add_after(context));
         }
         Some(set)
     }
@@ -101,7 +115,7 @@ impl Chains {
         let unread = |n: &NodeId| !self.nodes[n.index()].marks.has(Marks::READ);
         Example {
             ops: self.scratch.path.iter().map(|&n| instance(n)).collect(),
-            before: self.surroundings[root.index()].before().filter(unread).map(instance).collect(),
+            before: self.surroundings.before(root).filter(unread).map(instance).collect(),
             context,
         }
     }

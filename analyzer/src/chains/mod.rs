@@ -5,20 +5,22 @@
 //! pending and never had a child is the end of a finished chain. Nothing depends on wall
 //! time: age is counted in operations of the job.
 
+mod ages;
 mod finish;
 mod node;
 mod runs;
+mod window;
 
-use std::collections::VecDeque;
-
-use node::{Details, Marks, Node, Surroundings};
+use ages::Ages;
+use node::{Details, Marks, Node};
 use runs::Run;
+use window::{Surroundings, Window};
 
 use crate::groups::{FinishedOp, Groups};
 use crate::live::{LiveMap, Loss};
 use crate::memory::{Location, SpaceId};
 use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
-use crate::options::{MAX_CONTEXT_WINDOW, Options};
+use crate::options::Options;
 use crate::process::{CallId, WhoId};
 
 id!(/// An operation of a chain that is not finished.
@@ -73,36 +75,6 @@ struct Thread {
     ops: u64,
 }
 
-/// The last operations of a thread.
-struct Window {
-    /// The oldest is at `next`, if all places are taken.
-    nodes: [NodeId; MAX_CONTEXT_WINDOW],
-    next: usize,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self { nodes: [NodeId::NONE; MAX_CONTEXT_WINDOW], next: 0 }
-    }
-}
-
-impl Window {
-    /// The latest of at most `len` first.
-    #[inline]
-    fn latest(&self, len: usize) -> impl Iterator<Item = NodeId> {
-        let (newer, older) = self.nodes[..len].split_at(self.next);
-        newer.iter().rev().chain(older.iter().rev()).copied().take_while(|n| n.is_some())
-    }
-
-    /// Adds one; gives back the one that has to go for it.
-    #[inline]
-    fn push(&mut self, node: NodeId, len: usize) -> Option<NodeId> {
-        let oldest = std::mem::replace(&mut self.nodes[self.next], node);
-        self.next = if self.next + 1 < len { self.next + 1 } else { 0 };
-        oldest.is_some().then_some(oldest)
-    }
-}
-
 /// What a read finds.
 #[derive(Clone, Copy)]
 struct Writer {
@@ -128,14 +100,14 @@ pub(crate) struct ChainCounts {
 /// All chains that are not finished.
 pub(crate) struct Chains {
     nodes: Vec<Node>,
-    surroundings: Vec<Surroundings>,
+    surroundings: Surroundings,
     details: Vec<Details>,
     free: Vec<NodeId>,
     spaces: Vec<LiveMap>,
     free_spaces: Vec<SpaceId>,
     threads: Vec<Thread>,
     free_threads: Vec<ThreadId>,
-    by_age: VecDeque<(u64, NodeId)>,
+    ages: Ages,
     ops: u64,
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
@@ -159,14 +131,14 @@ impl Chains {
     pub fn new(options: &Options) -> Self {
         Self {
             nodes: Vec::new(),
-            surroundings: Vec::new(),
+            surroundings: Surroundings::new(options.window()),
             details: Vec::new(),
             free: Vec::new(),
             spaces: Vec::new(),
             free_spaces: Vec::new(),
             threads: Vec::new(),
             free_threads: Vec::new(),
-            by_age: VecDeque::new(),
+            ages: Ages::default(),
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,
@@ -238,8 +210,8 @@ impl Chains {
     fn forget_past(&mut self, thread: ThreadId) {
         self.end_run(thread);
         let window = std::mem::take(&mut self.threads[thread.index()].window);
-        for node in window.latest(self.window) {
-            self.unref(node);
+        for gone in window.into_gone() {
+            self.leave_window(&gone);
         }
         self.threads[thread.index()].ops = 0;
     }
@@ -285,8 +257,8 @@ impl Chains {
 
     /// The session is over: what is live ends here.
     pub fn finish(&mut self, names: &mut Names, groups: &mut Groups) {
-        while let Some((op, node)) = self.by_age.pop_front() {
-            self.end_by_tool(op, node, names, groups);
+        while let Some(node) = self.ages.pop_before(u64::MAX) {
+            self.end_by_tool(node, names, groups);
         }
     }
 
@@ -333,6 +305,7 @@ impl Chains {
         let crosses = m.remote.map_or(from_other, |remote| remote != m.process);
         let young = self.threads[m.thread.index()].ops < self.window as u64;
         let marks = Marks::default()
+            .with(Marks::IN_WINDOW, true)
             .with(Marks::CROSSES, crosses)
             .with(Marks::CLOSED, matches!(m.kind, Kind::Pack | Kind::Unpack))
             // Only the bound on the length made a root of what goes on.
@@ -358,7 +331,7 @@ impl Chains {
             marks,
         };
         let node = self.allocate(new, Details::of(m));
-        self.by_age.push_back((op, node));
+        self.ages.push(op, node);
         self.counts.pending_nodes += 1;
         if parent.is_some() {
             self.link(parent, node);
@@ -384,22 +357,16 @@ impl Chains {
     /// A root remembers what its thread did before, and those remember the root.
     fn begin_chain(&mut self, node: NodeId, thread: ThreadId, names: &Names) {
         let context = names.shape_context(self.nodes[node.index()].shape);
-        let window = &self.threads[thread.index()].window;
-        let mut before = [NodeId::NONE; MAX_CONTEXT_WINDOW];
-        for (slot, earlier) in before.iter_mut().zip(window.latest(self.window)) {
-            self.nodes[earlier.index()].refs += 1;
-            self.surroundings[earlier.index()].push_after(context);
-            *slot = earlier;
-        }
-        self.surroundings[node.index()].before = before;
+        let window = &mut self.threads[thread.index()].window;
+        self.surroundings.set_before(node, window.latest(self.window));
+        window.begin_chain(self.window, context);
     }
 
     fn enter_window(&mut self, thread: ThreadId, node: NodeId) {
-        self.nodes[node.index()].refs += 1;
         let t = &mut self.threads[thread.index()];
         t.ops += 1;
-        if let Some(oldest) = t.window.push(node, self.window) {
-            self.unref(oldest);
+        if let Some(gone) = t.window.push(node, self.window) {
+            self.leave_window(&gone);
         }
     }
 
@@ -432,22 +399,15 @@ impl Chains {
     }
 
     fn expire(&mut self, names: &mut Names, groups: &mut Groups) {
-        while let Some(&(op, node)) = self.by_age.front() {
-            let gone = self.nodes[node.index()].op != op || !self.is_live(node);
-            if !gone && op.saturating_add(self.max_age_ops) >= self.ops {
-                return;
-            }
-            self.by_age.pop_front();
-            self.end_by_tool(op, node, names, groups);
+        let too_old = self.ops.saturating_sub(self.max_age_ops);
+        while let Some(node) = self.ages.pop_before(too_old) {
+            self.end_by_tool(node, names, groups);
         }
     }
 
-    /// Ends a node that nothing in the job ended.
-    fn end_by_tool(&mut self, op: u64, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    /// Ends a live node that nothing in the job ended.
+    fn end_by_tool(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
         let n = &mut self.nodes[node.index()];
-        if n.op != op || n.live_bytes == 0 {
-            return;
-        }
         n.live_bytes = 0;
         n.marks.set(Marks::END_EDGE);
         let Details { low, high, space, .. } = self.details[node.index()];
@@ -460,12 +420,12 @@ impl Chains {
     fn allocate(&mut self, new: Node, details: Details) -> NodeId {
         if let Some(node) = self.free.pop() {
             self.nodes[node.index()] = new;
-            self.surroundings[node.index()] = Surroundings::NONE;
+            self.surroundings.clear(node);
             self.details[node.index()] = details;
             return node;
         }
         self.nodes.push(new);
-        self.surroundings.push(Surroundings::NONE);
+        self.surroundings.grow();
         self.details.push(details);
         NodeId(self.nodes.len() as u32 - 1)
     }

@@ -1,12 +1,12 @@
 //! One operation of a chain that is not finished.
 //!
-//! Kept in three arrays, by how often they are looked at: most records touch a few nodes that no
+//! Kept in arrays by how often they are looked at: most records touch a few nodes that no
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
-use super::{Movement, NodeId, PathId};
+use super::{Movement, NodeId, PathId, ThreadId};
 use crate::groups::OpInstance;
 use crate::memory::SpaceId;
-use crate::names::{ContextId, Names, ShapeId, SymbolId};
+use crate::names::{Names, ShapeId, SymbolId};
 use crate::options::MAX_CONTEXT_WINDOW;
 use crate::process::{CallId, WhoId};
 
@@ -25,6 +25,8 @@ impl Marks {
     pub const BEGIN_EDGE: Self = Self(16);
     /// Ends where the tool stopped looking.
     pub const END_EDGE: Self = Self(32);
+    /// Among the last operations of its thread: see [`super::window`].
+    pub const IN_WINDOW: Self = Self(64);
 
     #[inline]
     pub fn has(self, mark: Self) -> bool {
@@ -34,6 +36,11 @@ impl Marks {
     #[inline]
     pub fn set(&mut self, mark: Self) {
         self.0 |= mark.0;
+    }
+
+    #[inline]
+    pub fn clear(&mut self, mark: Self) {
+        self.0 &= !mark.0;
     }
 
     /// With a mark, if `given`.
@@ -61,51 +68,24 @@ pub struct Node {
     pub call: CallId,
     pub shape: ShapeId,
     pub path: PathId,
-    /// Threads' windows and roots' surroundings that hold it: at most one more than a window has.
-    pub refs: u8,
+    /// Roots that remember it as one of those before them. While it is in its thread's window,
+    /// those that did and do not any more, negative.
+    pub refs: i8,
     pub depth: u8,
     pub marks: Marks,
 }
 
-const _: () = assert!(size_of::<Node>() == 64 && MAX_CONTEXT_WINDOW < u8::MAX as usize);
+const _: () = assert!(size_of::<Node>() == 64 && MAX_CONTEXT_WINDOW < i8::MAX as usize);
 
 impl Node {
+    /// Nothing can ask for it any more.
+    #[inline]
+    pub fn is_forgotten(&self) -> bool {
+        self.refs == 0 && self.pending == 0 && !self.marks.has(Marks::IN_WINDOW)
+    }
+
     pub fn symbol(&self, names: &mut Names) -> SymbolId {
         names.shape_symbol(self.shape, self.segments >= 2, self.marks.has(Marks::CROSSES))
-    }
-}
-
-/// Operations of the same thread near a node.
-#[derive(Clone, Copy)]
-pub struct Surroundings {
-    /// Of a root: the ones before it, the latest first.
-    pub before: [NodeId; MAX_CONTEXT_WINDOW],
-    /// Roots among the ones behind it, in order.
-    after: [ContextId; MAX_CONTEXT_WINDOW],
-}
-
-impl Surroundings {
-    pub const NONE: Self =
-        Self { before: [NodeId::NONE; MAX_CONTEXT_WINDOW], after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
-
-    /// Adds a root to those behind the node.
-    #[inline]
-    pub fn push_after(&mut self, context: ContextId) {
-        if let Some(free) = self.after.iter_mut().find(|c| !c.is_some()) {
-            *free = context;
-        }
-    }
-
-    /// The roots behind the node.
-    #[inline]
-    pub fn after(&self) -> impl Iterator<Item = ContextId> {
-        self.after.iter().copied().take_while(|c| c.is_some())
-    }
-
-    /// The operations before a root.
-    #[inline]
-    pub fn before(&self) -> impl Iterator<Item = NodeId> {
-        self.before.iter().copied().take_while(|n| n.is_some())
     }
 }
 
@@ -121,6 +101,7 @@ pub struct Details {
     pub high: u64,
     pub pid: u32,
     pub tid: u32,
+    pub thread: ThreadId,
     /// Space of the destination, if its bytes are known.
     pub space: SpaceId,
 }
@@ -135,6 +116,7 @@ impl Details {
             high: 0,
             pid: m.pid,
             tid: m.tid,
+            thread: m.thread,
             space: m.destination_space(),
         }
     }
