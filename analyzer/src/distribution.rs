@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::finding::{Severity, Verdict};
 use crate::groups::{Group, GroupId, Groups};
+use crate::neighbours::{self, Average, Far, Mix, Rule};
 use crate::options::Options;
 use crate::process::{CallId, Processes, Who, WhoId};
 use crate::state::State;
@@ -46,20 +47,16 @@ pub(crate) struct Comparison {
 }
 
 /// Chains of one rank in a part of the run.
-struct Member {
-    who: WhoId,
-    total: u64,
-    /// Share of each group, by the place of the group in the table.
-    shares: Vec<f64>,
-}
-
 struct Table {
     groups: Vec<GroupId>,
-    members: Vec<Member>,
+    members: Vec<WhoId>,
+    /// Of each member; columns are places of groups in `groups`.
+    mixes: Vec<Mix>,
 }
 
 /// Compares the ranks over the whole run, then over its last parts until something shows.
-pub(crate) fn compare(state: &State, options: &Options) -> Comparison {
+/// `average_wanted`: even if nothing does.
+pub(crate) fn compare(state: &State, options: &Options, average_wanted: bool) -> Comparison {
     let (groups, processes) = (&state.groups, &state.processes);
     let used = groups.timeline.used();
     let mut comparison = Comparison::default();
@@ -69,12 +66,13 @@ pub(crate) fn compare(state: &State, options: &Options) -> Comparison {
             break;
         }
         let table = table(groups, processes, options, used - buckets);
-        let distances = Distances::new(&table, options);
+        let rule = rule(&table, options);
+        let (far, average) = neighbours::far_members(&table.mixes, &rule, average_wanted && part == 1);
         if part == 1 {
-            comparison.compared = table.members.iter().map(|m| m.who).collect();
-            comparison.average = distances.average;
+            comparison.compared.clone_from(&table.members);
+            comparison.average = average.value();
         }
-        comparison.outliers = outliers(state, &table, &distances, options, (part, used - buckets));
+        comparison.outliers = outliers(state, &table, (&far, average), rule.k, (part, used - buckets));
         if !comparison.outliers.is_empty() {
             break;
         }
@@ -115,68 +113,41 @@ fn table(groups: &Groups, processes: &Processes, options: &Options, from: usize)
     cells.sort_unstable();
     let mut columns: Vec<GroupId> = cells.iter().map(|c| c.0).collect();
     columns.dedup();
-    let column: FxHashMap<GroupId, usize> = columns.iter().enumerate().map(|(i, &g)| (g, i)).collect();
-    let mut shares = vec![vec![0.0; columns.len()]; whos.len()];
+    let column: FxHashMap<GroupId, u32> = (0..).zip(&columns).map(|(i, &g)| (g, i)).collect();
+    let mut mixes: Vec<Mix> = totals.iter().map(|&total| Mix { counts: Vec::new(), total }).collect();
     for (group, row, count) in cells {
-        shares[row][column[&group]] = count as f64 / totals[row] as f64;
+        mixes[row].counts.push((column[&group], count));
     }
-    let members = whos.into_iter().zip(totals).zip(shares);
-    let members = members.map(|((who, total), shares)| Member { who, total, shares });
-    Table {
-        groups: columns,
-        members: members.filter(|m| m.total >= options.min_chains_per_rank.max(1)).collect(),
-    }
+    let enough = |total: u64| total >= options.min_chains_per_rank.max(1);
+    let (members, mixes) = whos.into_iter().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();
+    Table { groups: columns, members, mixes }
 }
 
-/// Distance of each member to its k-th nearest neighbour, and who that is.
-struct Distances {
-    k: usize,
-    nearest: Vec<(f64, usize)>,
-    average: f64,
-}
-
-impl Distances {
-    fn new(table: &Table, options: &Options) -> Self {
-        let n = table.members.len();
-        let k = (n / options.neighbour_divisor.max(1)).max(1);
-        if n < 2 {
-            return Self { k, nearest: Vec::new(), average: 0.0 };
-        }
-        let distance = |(i, j): (usize, usize)| manhattan(&table.members[i].shares, &table.members[j].shares);
-        let rows = (0..n).map(|i| (0..n).map(|j| distance((i.max(j), i.min(j)))).collect::<Vec<f64>>());
-        let all: Vec<Vec<f64>> = rows.collect();
-        let nearest = |(i, row): (usize, &Vec<f64>)| {
-            let mut others: Vec<(f64, usize)> = (0..n).filter(|&j| j != i).map(|j| (row[j], j)).collect();
-            others.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            others[k.min(others.len()) - 1]
-        };
-        let nearest: Vec<(f64, usize)> = all.iter().enumerate().map(nearest).collect();
-        let average = nearest.iter().map(|d| d.0).sum::<f64>() / n as f64;
-        Self { k, nearest, average }
+fn rule(table: &Table, options: &Options) -> Rule {
+    Rule {
+        k: (table.members.len() / options.neighbour_divisor.max(1)).max(1),
+        floor: options.outlier_floor,
+        factor: options.outlier_factor,
+        max_compared: neighbours::MAX_COMPARED,
     }
-}
-
-fn manhattan(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum()
 }
 
 fn outliers(
     state: &State,
     table: &Table,
-    distances: &Distances,
-    options: &Options,
+    (far, average): (&[Far], Average),
+    k: usize,
     (part, from): (usize, usize),
 ) -> Vec<Outlier> {
     let groups = &state.groups;
-    let far = |d: f64| d > options.outlier_factor * distances.average && d >= options.outlier_floor;
-    let found = distances.nearest.iter().enumerate().filter(|(_, d)| far(d.0));
-    let mut found: Vec<Outlier> = found
-        .map(|(i, &(distance, neighbour))| {
-            let top = top_column(&table.members[i].shares, &table.members[neighbour].shares);
-            let mut outlier = describe(state, table, i, top);
-            outlier.distance = distance;
-            outlier.average = distances.average;
-            outlier.nearest = distances.k;
+    let mut found: Vec<Outlier> = far
+        .iter()
+        .map(|far| {
+            let top = top_column(&table.mixes[far.member], &table.mixes[far.neighbour]);
+            let mut outlier = describe(state, table, far.member, top);
+            outlier.distance = far.distance;
+            outlier.average = average.value();
+            outlier.nearest = k;
             outlier.part = part;
             outlier.from_ns = groups.timeline.bucket_begin_ns(from);
             outlier.to_ns = groups.timeline.now_ns();
@@ -191,13 +162,13 @@ fn outliers(
 }
 
 /// The group that two ranks differ by most; among equals one that the first runs more.
-fn top_column(own: &[f64], other: &[f64]) -> usize {
-    let weight = |i: usize| ((own[i] - other[i]).abs(), own[i]);
-    let heavier = |&a: &usize, &b: &usize| {
+fn top_column(own: &Mix, other: &Mix) -> u32 {
+    let weight = |column: u32| ((own.share(column) - other.share(column)).abs(), own.share(column));
+    let heavier = |&a: &u32, &b: &u32| {
         let (wa, wb) = (weight(a), weight(b));
         wa.0.total_cmp(&wb.0).then(wa.1.total_cmp(&wb.1)).then(b.cmp(&a))
     };
-    (0..own.len()).max_by(heavier).unwrap_or(0)
+    own.counts.iter().chain(&other.counts).map(|c| c.0).max_by(heavier).unwrap_or(0)
 }
 
 /// Whether two groups begin with the same work: at the same place, for the same call of the
@@ -212,12 +183,14 @@ fn same_work(state: &State, a: GroupId, b: GroupId) -> bool {
     site(a) == site(b) && a.ops[0].calls.iter().any(|c| tells(c.0) && calls(b, c.0))
 }
 
-fn describe(state: &State, table: &Table, row: usize, column: usize) -> Outlier {
+fn describe(state: &State, table: &Table, row: usize, column: u32) -> Outlier {
     let groups = &state.groups;
-    let member = &table.members[row];
-    let group = table.groups[column];
-    let peers: Vec<&Member> = table.members.iter().filter(|m| m.who != member.who).collect();
-    let peers_share = peers.iter().map(|m| m.shares[column]).sum::<f64>() / peers.len() as f64;
+    let member = table.members[row];
+    let group = table.groups[column as usize];
+    let is_peer = |m: &(&WhoId, &Mix)| *m.0 != member;
+    let peers = || table.members.iter().zip(&table.mixes).filter(is_peer);
+    let peers_count = table.members.len() - 1;
+    let peers_share = peers().map(|(_, mix)| mix.share(column)).sum::<f64>() / peers_count as f64;
     let doing: FxHashSet<WhoId> = groups
         .distributions()
         .iter()
@@ -225,23 +198,23 @@ fn describe(state: &State, table: &Table, row: usize, column: usize) -> Outlier 
         .map(|d| d.who)
         .collect();
     let runs = |who: WhoId| doing.contains(&who);
-    let peers_running = peers.iter().filter(|m| runs(m.who)).count();
-    let share = member.shares[column];
+    let peers_running = peers().filter(|(who, _)| runs(**who)).count();
+    let share = table.mixes[row].share(column);
     // Work that the peers do too, in another measure, is suspect; work of its own is a role.
-    let shared_work = share > 0.0 && peers_running * 2 > peers.len();
+    let shared_work = share > 0.0 && peers_running * 2 > peers_count;
     Outlier {
-        who: member.who,
+        who: member,
         distance: 0.0,
         average: 0.0,
         nearest: 0,
         part: 1,
         from_ns: 0,
         to_ns: 0,
-        chains: member.total,
+        chains: table.mixes[row].total,
         group,
         share,
         peers_share,
-        peers: peers.iter().map(|m| m.who).collect(),
+        peers: peers().map(|(who, _)| *who).collect(),
         peers_running,
         verdict: Verdict::Violated,
         severity: if shared_work { Severity::Warning } else { Severity::Notice },

@@ -19,6 +19,7 @@ pub mod input;
 mod live;
 mod memory;
 pub mod names;
+mod neighbours;
 pub mod options;
 pub mod pipeline;
 mod places;

@@ -134,7 +134,7 @@ impl Pipeline {
     /// Code places have no names yet: see [`Report::symbolize`].
     pub fn report(&mut self) -> Report {
         let evaluation = self.evaluate_chains();
-        let comparison = self.compare_ranks();
+        let comparison = self.compare_ranks(true);
         report::report(self, &evaluation, &comparison)
     }
 
@@ -369,7 +369,7 @@ impl Pipeline {
             self.evaluated = Some(now);
         }
         if ranks_due {
-            self.comparison = self.compare_ranks();
+            self.comparison = self.compare_ranks(false);
             self.compared = Some(compare);
         }
         if chains_due || ranks_due || at_end {
@@ -394,9 +394,9 @@ impl Pipeline {
         if self.coverage.sampled { Verdict::Sampled } else { Verdict::Violated }
     }
 
-    fn compare_ranks(&self) -> Comparison {
+    fn compare_ranks(&self, average_wanted: bool) -> Comparison {
         let limit = self.surest_verdict();
-        let mut comparison = distribution::compare(&self.state, &self.options);
+        let mut comparison = distribution::compare(&self.state, &self.options, average_wanted);
         for outlier in &mut comparison.outliers {
             outlier.verdict = outlier.verdict.min(limit);
         }

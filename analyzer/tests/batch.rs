@@ -119,6 +119,25 @@ proptest! {
     }
 }
 
+proptest! {
+    /// With a factor of one and few chains, ranks that are exactly at the threshold are common.
+    #[test]
+    fn what_is_exactly_at_the_threshold_is_decided_alike(
+        steps in proptest::collection::vec(step(), 20..120),
+        factor in prop_oneof![Just(1.0), Just(1.25), Just(1.5), Just(2.0)],
+    ) {
+        let options = Options {
+            outlier_factor: factor,
+            outlier_floor: 0.0,
+            min_chains_per_rank: 1,
+            neighbour_divisor: 2,
+            ..options()
+        };
+        let inputs = trace(&steps, true);
+        prop_assert_eq!(outcome(&inputs, &options).outliers, batch(&inputs, &options).outliers);
+    }
+}
+
 #[test]
 fn the_batch_is_not_empty_handed() {
     use proptest::strategy::ValueTree;

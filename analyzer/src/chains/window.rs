@@ -17,8 +17,7 @@ struct Recent {
     after: [ContextId; MAX_CONTEXT_WINDOW],
 }
 
-const NOBODY: Recent =
-    Recent { node: NodeId::NONE, behind: 0, after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
+const NOBODY: Recent = Recent { node: NodeId::NONE, behind: 0, after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
 
 /// The last operations of a thread.
 pub struct Window {

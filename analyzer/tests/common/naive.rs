@@ -608,23 +608,24 @@ impl Batch {
 
     fn outliers_from(&self, part: u64, counts: impl Fn(&Instance) -> bool) -> Vec<Outlier> {
         let o = &self.options;
-        let mut traces: BTreeMap<Who, BTreeMap<&Vec<OpName>, f64>> = BTreeMap::new();
+        let mut traces: BTreeMap<Who, BTreeMap<&Vec<OpName>, u128>> = BTreeMap::new();
         for (ops, group) in &self.groups {
             for x in group.instances.iter().filter(|x| counts(x)) {
-                *traces.entry(x.who).or_default().entry(ops).or_default() += 1.0;
+                *traces.entry(x.who).or_default().entry(ops).or_default() += 1;
             }
         }
-        traces.retain(|_, t| t.values().sum::<f64>() >= o.min_chains_per_rank as f64);
+        traces.retain(|_, t| t.values().sum::<u128>() >= u128::from(o.min_chains_per_rank));
         let n = traces.len();
         let k = (n / o.neighbour_divisor).max(1);
         if n < 2 {
             return Vec::new();
         }
-        let share = |who: Who, ops: &Vec<OpName>| {
-            traces[&who].get(ops).copied().unwrap_or(0.0) / traces[&who].values().sum::<f64>()
-        };
+        let count = |who: Who, ops: &Vec<OpName>| traces[&who].get(ops).copied().unwrap_or(0);
+        let total = |who: Who| traces[&who].values().sum::<u128>();
+        // In whole numbers: what is exactly on an edge must not depend on the order of the groups.
         let distance = |a: Who, b: Who| -> f64 {
-            self.groups.keys().map(|ops| (share(a, ops) - share(b, ops)).abs()).sum()
+            let apart = |ops| (count(a, ops) * total(b)).abs_diff(count(b, ops) * total(a));
+            self.groups.keys().map(apart).sum::<u128>() as f64 / (total(a) * total(b)) as f64
         };
         let kth = |a: Who| {
             let mut all: Vec<f64> = traces.keys().filter(|b| **b != a).map(|&b| distance(a, b)).collect();
@@ -633,7 +634,6 @@ impl Batch {
         };
         let kths: Vec<(Who, f64)> = traces.keys().map(|&w| (w, kth(w))).collect();
         let average = kths.iter().map(|d| d.1).sum::<f64>() / n as f64;
-        // Floating point: what is exactly on the edge may fall on either side.
         let far = kths.into_iter().filter(|d| d.1 > o.outlier_factor * average && d.1 >= o.outlier_floor);
         far.map(|(who, d)| Outlier { who, part, distance: format!("{d:.4}") }).collect()
     }
