@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{contention, detection, floor, jobs, latency, peers, phases};
+use crate::{attach, contention, detection, floor, jobs, latency, peers, phases};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub enum Kind {
     Jobs,
     /// Whether a budget holds when the job changes its ways
     Phases,
+    /// How long attaching and detaching take
+    Attach,
     /// From a wrong movement to its alert
     Latency,
     /// How long faults take to be found under a budget
@@ -50,6 +52,7 @@ impl Kind {
             Self::Contention => contention::measure(options),
             Self::Jobs => jobs::measure(options),
             Self::Phases => phases::measure(options),
+            Self::Attach => attach::measure(options),
             Self::Latency => latency::measure(options),
             Self::Detection => detection::measure(options),
             Self::Peers => peers::measure(options),

@@ -4,6 +4,7 @@
 //! decide a ratio. Figures are kept with all their runs.
 
 pub mod alongside;
+pub mod attach;
 pub mod contention;
 pub mod counters;
 pub mod detection;

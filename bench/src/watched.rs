@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use live::{Dmscope, RunningJob, Watching};
 use tempfile::TempDir;
 
@@ -65,14 +65,4 @@ impl Onlooker for Attached {
         };
         Ok(())
     }
-}
-
-/// Whether `dmscope attach` has an option.
-///
-/// # Errors
-/// It cannot be started.
-pub fn has_option(option: &str) -> Result<bool> {
-    let output = std::process::Command::new(live::binary()?).args(["attach", "--help"]).output()?;
-    ensure!(output.status.success(), "dmscope attach --help ended with {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).contains(option))
 }

@@ -2,7 +2,6 @@
 
 mod bench;
 mod check;
-mod costs;
 mod demo;
 mod jobs;
 mod packages;
@@ -24,7 +23,6 @@ usage: cargo xtask COMMAND
   check    format, lints, rules of the workspace
   bench    measure what dmscope costs, in paired runs (see BENCHMARKS.md):
            bench [--quick] [--json FILE] [KIND…]; `bench --help` names the kinds
-  costs    the older measurements of jobs and of attach
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
 ";
 
@@ -49,7 +47,6 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["check"] => check::run().map(|()| ExitCode::SUCCESS),
         ["demo"] => demo::show(),
         ["bench", arguments @ ..] => bench::measure(arguments),
-        ["costs"] => costs::measure(),
         ["test"] => test::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
