@@ -161,9 +161,10 @@ fn outliers(
     found
 }
 
-/// The group that two ranks differ by most; among equals one that the first runs more.
+/// The group that the first of two ranks runs most in excess of the second. Not the one that it runs less: shares add
+/// up to one, so a rank that does work of its own runs everything else less, and nothing is wrong with that.
 fn top_column(own: &Mix, other: &Mix) -> u32 {
-    let weight = |column: u32| ((own.share(column) - other.share(column)).abs(), own.share(column));
+    let weight = |column: u32| (own.share(column) - other.share(column), own.share(column));
     let heavier = |&a: &u32, &b: &u32| {
         let (wa, wb) = (weight(a), weight(b));
         wa.0.total_cmp(&wb.0).then(wa.1.total_cmp(&wb.1)).then(b.cmp(&a))

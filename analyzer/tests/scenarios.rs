@@ -126,6 +126,31 @@ fn a_ring_without_a_storm_has_no_finding() {
     assert_eq!(report.thresholds.compared_ranks.len(), 8);
 }
 
+/// The root of a broadcast sends more than half of what it sends to others in work that is its own.
+#[test]
+fn a_rank_that_does_work_of_its_own_is_no_warning_for_doing_less_of_the_rest() {
+    let mut t = Trace::new(8, true);
+    for step in 0..400u64 {
+        for rank in 0..8 {
+            let data = t.heap(rank, "data");
+            let slot = 4096 * u64::from(rank) + 64 * (step % 8);
+            t.call(rank, "MPI_Isend", "main: ring");
+            t.copy(rank, "write", data, segment_at(rank) + slot, 64);
+            let times = if rank == 0 { 2 } else { 0 };
+            for to in 1..=times {
+                let root = t.heap(rank, "what all are told");
+                t.call(rank, "MPI_Bcast", "main: tell");
+                t.copy(rank, "tell", root, segment_at(rank) + 0x8_0000 + to * 64, 8);
+            }
+        }
+        t.tick();
+    }
+    let report = run(&t.end());
+    let (finding, rank) = first_rank(&report);
+    assert_eq!((finding.severity, rank.who), (Severity::Notice, Who::Rank(0)), "{finding:#?}");
+    assert_eq!(rank.group.ops[0].calls[0].function, "MPI_Bcast");
+}
+
 #[test]
 fn a_subset_of_the_ranks_can_be_compared_alone() {
     let options = Options { ranks: Some(vec![0, 1, 2, 3]), ..Options::default() };

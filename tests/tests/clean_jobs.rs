@@ -137,6 +137,21 @@ fn mpi_from_python_is_clean() -> Result<()> {
     packaged("mpi4py", &packaged::python(), packaged::check_python)
 }
 
+/// Rank 0 tells the others when to stop: work of its own, which makes it differ from them and not odd.
+#[test]
+fn a_ring_of_sixteen_ranks_whose_first_leads_broadcasts_is_clean() -> Result<()> {
+    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.ranks(16).args(["--pause-us", "2000"]);
+    let job = job.held().endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--duration", "3s"]).spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    let session = dmscope.finish()?;
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    check_session("ring of 16", &session)
+}
+
 /// As an operator does it: the job runs already when dmscope comes.
 #[test]
 fn lammps_is_clean_when_attached_in_mid_run() -> Result<()> {
