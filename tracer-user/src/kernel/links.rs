@@ -60,7 +60,7 @@ pub(super) fn place(
             continue;
         };
         let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
-        for &scope in &target.scopes {
+        for &scope in target.scopes.iter().filter(|scope| scope.is_there()) {
             for (program, returns) in programs(skel, features, class) {
                 let place = Group { program, returns, path: &path, scope };
                 place.attach(&probes, &mut links, &mut attached);

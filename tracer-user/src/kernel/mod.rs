@@ -40,6 +40,16 @@ pub enum Scope {
     Process(u32),
 }
 
+impl Scope {
+    /// A process that has ended needs no probes, and the kernel would refuse them.
+    fn is_there(self) -> bool {
+        match self {
+            Self::EveryProcess => true,
+            Self::Process(pid) => std::path::Path::new(&format!("/proc/{pid}")).exists(),
+        }
+    }
+}
+
 /// What happened to the probes of a plan.
 #[derive(Debug, Default)]
 pub struct Attached {

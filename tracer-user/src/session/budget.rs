@@ -200,7 +200,7 @@ impl Keeper {
 
     fn resume(&mut self, tracer: &mut Tracer) -> Coverage {
         let back = self.out.difference(&self.off).copied().collect();
-        tracer.put_in(&back);
+        self.put_in(&back, tracer);
         self.out.retain(|probe| !back.contains(probe));
         self.coverage(monotonic_ns(), false)
     }
@@ -217,10 +217,17 @@ impl Keeper {
         }
         self.rest = (self.rest * 2).min(LONGEST_REST);
         self.resting_since = None;
-        tracer.put_in(&std::mem::take(&mut self.off));
+        let back = std::mem::take(&mut self.off);
+        self.put_in(&back, tracer);
         self.out.clear();
         self.begin_counting();
         Some(self.coverage(monotonic_ns(), false))
+    }
+
+    /// What the kernel refuses to take back is out for longer.
+    fn put_in(&mut self, probes: &BTreeSet<u32>, tracer: &mut Tracer) {
+        let failed = tracer.put_in(probes).failed;
+        self.off.extend(failed.into_iter().map(|(probe, _)| probe.id));
     }
 
     fn coverage(&self, time_ns: u64, paused: bool) -> Coverage {
