@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use serde::Serialize;
@@ -25,7 +26,14 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
         Some(duration) => session::count_hits(&job, options, duration)?,
         None => BTreeMap::new(),
     };
-    Ok(if args.json { format!("{}\n", json(&plan, &hits)) } else { text(&plan, &hits, args.all) })
+    if args.json {
+        return Ok(format!("{}\n", json(&plan, &hits)));
+    }
+    let mut text = text(&plan, &hits, args.all);
+    if let Some(duration) = args.hits {
+        text.push_str(&cost_of_hits(&plan, &hits, duration, job.ranks.len()));
+    }
+    Ok(text)
 }
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -156,8 +164,26 @@ fn name_of_place(place: Place) -> &'static str {
     }
 }
 
-/// Typical cost of a hit, from measurements in a virtual machine: an order of magnitude.
+/// What all hits together took from a rank, on average.
+fn cost_of_hits(plan: &Plan, hits: &BTreeMap<u32, u64>, duration: Duration, ranks: usize) -> String {
+    let hits_of = |probe: &Probe| hits.get(&probe.id).copied().unwrap_or(0);
+    let all: u64 = plan.probes.iter().map(hits_of).sum();
+    let cost_ns: f64 = plan.probes.iter().map(|p| hits_of(p) as f64 * f64::from(cost_ns(p))).sum();
+    let share = cost_ns / duration.as_nanos().max(1) as f64 / ranks.max(1) as f64;
+    format!(
+        "{all} hits in {:.1} s by {ranks} ranks: about {:.2}% of a rank's time (allocations that leave no record are not \
+         counted); --budget limits that.\n",
+        duration.as_secs_f64(),
+        share * 100.0
+    )
+}
+
 fn cost(probe: &Probe) -> String {
+    format!("~{:.1} µs", f64::from(cost_ns(probe)) / 1_000.0)
+}
+
+/// Typical cost of a hit, from measurements in a virtual machine: an order of magnitude.
+fn cost_ns(probe: &Probe) -> u32 {
     const RETURN_NS: u32 = 330;
     let entry_ns = match probe.place {
         Place::Nop5 => 400,
@@ -165,6 +191,5 @@ fn cost(probe: &Probe) -> String {
         Place::SingleStep => 10_500,
     };
     let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc);
-    let total_ns = entry_ns + if returns { RETURN_NS } else { 0 };
-    format!("~{:.1} µs", f64::from(total_ns) / 1_000.0)
+    entry_ns + if returns { RETURN_NS } else { 0 }
 }

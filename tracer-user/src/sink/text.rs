@@ -46,7 +46,7 @@ impl<W: Write> TextSink<W> {
 impl<W: Write> Sink for TextSink<W> {
     fn placed(&mut self, spare_cpus: &[u32]) {
         if spare_cpus.is_empty() {
-            self.chatter("No CPU is spare: analysis runs beside the job, at low priority.");
+            self.chatter("No CPU is spare: dmscope runs beside the job, on the same ones.");
         } else {
             let cpus: Vec<String> = spare_cpus.iter().map(u32::to_string).collect();
             self.chatter(&format!("Analysis runs on CPUs that the job does not use: {}.", cpus.join(",")));
