@@ -1,8 +1,12 @@
 //! What a process used of a processor.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use perf_event::events::{Event, Hardware, Software};
 use perf_event::{Builder, Counter};
+
+use crate::samples::Samples;
 
 /// Counters of one process and of the threads and processes that it starts from now on.
 pub struct Counters {
@@ -17,6 +21,25 @@ pub struct Reading {
     pub task_clock_ns: u64,
     /// What the machine's own counters say, by name; none in most virtual machines.
     pub hardware: Vec<(&'static str, u64)>,
+}
+
+/// What runs used for each of the hits in them.
+#[derive(Clone, Debug, Default)]
+pub struct PerHit {
+    /// Processor time.
+    pub ns: Samples,
+    /// By name of the machine's own counter; none in most virtual machines.
+    pub hardware: BTreeMap<&'static str, Samples>,
+}
+
+impl PerHit {
+    /// Adds a run.
+    pub fn push(&mut self, used: &Reading, hits: u64) {
+        self.ns.push(used.task_clock_ns as f64 / hits as f64);
+        for (name, count) in &used.hardware {
+            self.hardware.entry(name).or_default().push(*count as f64 / hits as f64);
+        }
+    }
 }
 
 /// What the machine's own counters are asked for.
@@ -47,9 +70,9 @@ impl Counters {
         Ok(Reading { task_clock_ns, hardware: hardware.collect::<Result<_>>()? })
     }
 
-    /// True if the machine has any counters of its own.
-    pub fn has_hardware(&self) -> bool {
-        !self.hardware.is_empty()
+    /// Which counters of its own the machine has.
+    pub fn hardware_names(&self) -> Vec<&'static str> {
+        self.hardware.iter().map(|(name, _)| *name).collect()
     }
 }
 
@@ -77,14 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_computes_uses_processor_time() {
-        let mut counters = Counters::of(std::process::id()).unwrap();
-        let before = counters.read().unwrap();
-        // Counters of threads that exist already are not inherited: this one is the main thread of a child.
-        let begin = std::time::Instant::now();
-        let worker = std::thread::spawn(move || while begin.elapsed().as_millis() < 20 {});
-        worker.join().unwrap();
-        let used = counters.read().unwrap().since(&before);
-        assert!(used.task_clock_ns > 1_000_000, "{used:?}");
+    fn a_counter_that_the_machine_has_is_kept_for_each_hit() {
+        let mut per_hit = PerHit::default();
+        per_hit.push(&Reading { task_clock_ns: 500, hardware: vec![("cycles", 1000)] }, 10);
+        assert_eq!(per_hit.ns.values(), [50.0]);
+        assert_eq!(per_hit.hardware["cycles"].values(), [100.0]);
     }
 }

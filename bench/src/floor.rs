@@ -3,12 +3,12 @@
 use analyzer::plan::ProbeClass;
 use anyhow::Result;
 
+use crate::counters::PerHit;
 use crate::empty::{EmptyPrograms, Hook};
 use crate::kinds::Options;
 use crate::ours::{OurProbe, Ours, measured_and_others};
 use crate::places::{COPIES, Offsets, PROGRAM, Passes, Places, function};
 use crate::report::{Cell, Check, Section, Table};
-use crate::samples::Samples;
 
 /// Hits in one run; about fifteen milliseconds.
 const HITS: u64 = 20_000;
@@ -133,11 +133,11 @@ pub fn measure(options: Options) -> Result<Section> {
          Every hit left its record: a run in which one is missing is an error.",
         options.runs(41, 5)
     ));
-    section.note(if bench.watched.has_hardware_counters() {
-        "The machine has counters of its own; see the JSON."
-    } else {
-        "The machine has no counters of its own (a virtual machine): no instructions, cycles or cache misses."
-    });
+    if bench.watched.hardware_names().is_empty() {
+        section.note(
+            "The machine has no counters of its own (as most virtual machines): no instructions, cycles or cache misses.",
+        );
+    }
     section.tables.push(bench.kernel(options)?);
     section.tables.push(bench.cases(options, &mut section.checks)?);
     Ok(section)
@@ -165,7 +165,7 @@ impl Bench {
     fn kernel(&mut self, options: Options) -> Result<Table> {
         let mut links = Vec::new();
         let mut rows =
-            vec![("no probe".to_owned(), passes(&function("push", COPIES - 1), HITS), Samples::default())];
+            vec![("no probe".to_owned(), passes(&function("push", COPIES - 1), HITS), PerHit::default())];
         for (index, kernel) in KERNEL.iter().enumerate() {
             if matches!(kernel.hook, Hook::Session | Hook::SessionDeclined) && !self.ours.has_sessions() {
                 continue;
@@ -174,22 +174,28 @@ impl Bench {
             links.push(self.empty.attach(kernel.hook, PROGRAM.as_ref(), self.offsets.of(&function)?)?);
             let is_stepped = kernel.name.contains("single-stepped");
             let hits = if is_stepped { STEPPED_HITS } else { HITS };
-            rows.push((kernel.name.to_owned(), passes(&function, hits), Samples::default()));
+            rows.push((kernel.name.to_owned(), passes(&function, hits), PerHit::default()));
         }
         for _ in 0..options.runs(41, 5) {
-            for (_, passes, samples) in &mut rows {
-                samples.push(self.watched.run(passes)?.task_clock_ns as f64 / passes.times as f64);
+            for (_, passes, per_hit) in &mut rows {
+                per_hit.push(&self.watched.run(passes)?, passes.times);
             }
         }
         let mut table = Table::new(&["an empty program at", "ns per hit"]);
-        for (name, _, samples) in &rows {
-            table.row(name.clone(), vec![Cell::runs(samples, 0)]);
+        let names = self.watched.hardware_names();
+        table.columns.extend(names.iter().map(|name| format!("{name} per hit")));
+        for (name, _, per_hit) in &rows {
+            let hardware = names.iter().map(|name| &per_hit.hardware[name]);
+            let all = std::iter::once(&per_hit.ns).chain(hardware);
+            table.row(name.clone(), all.map(|samples| Cell::runs(samples, 0)).collect());
         }
         Ok(table)
     }
 
     fn cases(&mut self, options: Options, checks: &mut Vec<Check>) -> Result<Table> {
         let mut table = Table::new(&["our program", "empty, ns", "ours, ns", "ours / empty", "goal"]);
+        let names = self.watched.hardware_names();
+        table.columns.extend(names.iter().map(|name| format!("{name}, ours / empty")));
         let mut links = Vec::new();
         let outer = OurProbe { class: ProbeClass::Call, function: "MPI_Send", argument: 0 };
         self.ours.attach(&outer, "outer", &self.offsets)?;
@@ -201,7 +207,7 @@ impl Bench {
             let (bare, ours) = (function(case.place, 2 * index), function(case.place, 2 * index + 1));
             links.push(self.empty.attach(case.hook, PROGRAM.as_ref(), self.offsets.of(&bare)?)?);
             self.ours.attach(&case.probe, &ours, &self.offsets)?;
-            rows.push(Pair { case, bare, ours, empty_ns: Samples::default(), ours_ns: Samples::default() });
+            rows.push(Pair { case, bare, ours, empty: PerHit::default(), with_ours: PerHit::default() });
         }
         for _ in 0..options.runs(41, 5) {
             for row in &mut rows {
@@ -209,17 +215,17 @@ impl Bench {
             }
         }
         for row in &rows {
-            let ratios = row.ours_ns.over(&row.empty_ns);
+            let ratios = row.with_ours.ns.over(&row.empty.ns);
             let goal = row.case.goal.map_or("–".to_owned(), |goal| format!("≤ {goal}"));
-            table.row(
-                row.case.name,
-                vec![
-                    Cell::runs(&row.empty_ns, 0),
-                    Cell::runs(&row.ours_ns, 0),
-                    Cell::runs(&ratios, 3),
-                    Cell::text(goal),
-                ],
-            );
+            let mut cells = vec![
+                Cell::runs(&row.empty.ns, 0),
+                Cell::runs(&row.with_ours.ns, 0),
+                Cell::runs(&ratios, 3),
+                Cell::text(goal),
+            ];
+            let ratio = |name: &&str| row.with_ours.hardware[name].over(&row.empty.hardware[name]);
+            cells.extend(names.iter().map(|name| Cell::runs(&ratio(name), 3)));
+            table.row(row.case.name, cells);
             checks.extend(row.case.goal.map(|goal| Check {
                 what: format!("{}: ours / empty", row.case.name),
                 value: ratios.median(),
@@ -238,10 +244,11 @@ impl Bench {
             ..passes(function, HITS)
         };
         let before = self.ours.counted(SLOT);
-        row.empty_ns.push(process.run(&with(&row.bare))?.task_clock_ns as f64 / HITS as f64);
-        row.ours_ns.push(process.run(&with(&row.ours))?.task_clock_ns as f64 / HITS as f64);
+        row.empty.push(&process.run(&with(&row.bare))?, HITS);
+        row.with_ours.push(&process.run(&with(&row.ours))?, HITS);
         // Both runs are inside the function that stands for an MPI call: a record each.
         let calls = if case.inside && case.watched { 2 } else { 0 };
+        self.ours.settle();
         self.ours.check_records(SLOT, before, calls + if case.records { HITS } else { 0 })
     }
 }
@@ -250,8 +257,8 @@ struct Pair {
     case: Case,
     bare: String,
     ours: String,
-    empty_ns: Samples,
-    ours_ns: Samples,
+    empty: PerHit,
+    with_ours: PerHit,
 }
 
 fn passes(function: &str, times: u64) -> Passes {

@@ -104,18 +104,21 @@ impl Ours {
         Ok(())
     }
 
-    /// Counts what the reader has found since, until it finds nothing more.
-    pub fn counted(&mut self, slot: u32) -> Counted {
-        let quiet_ns = monotonic_ns();
+    /// Waits until the reader has found all that was written so far, and counts it.
+    pub fn settle(&mut self) {
+        let now_ns = monotonic_ns();
         while let Some(round) = self.collector.next(PATIENCE) {
-            let looked_after_ns = round.begin_ns;
             for (slot, records) in round.records {
                 *self.seen.entry(slot).or_default() += records.len() as u64;
             }
-            if looked_after_ns > quiet_ns {
+            if round.begin_ns > now_ns {
                 break;
             }
         }
+    }
+
+    /// What was counted for a slot so far.
+    pub fn counted(&self, slot: u32) -> Counted {
         let counters = self.counters.read(slot);
         Counted {
             seen: self.seen.get(&slot).copied().unwrap_or(0),
@@ -123,11 +126,11 @@ impl Ours {
         }
     }
 
-    /// Fails unless exactly so many records were written since, and none was lost.
+    /// Fails unless exactly so many records were written since, and none was lost. All must be settled.
     ///
     /// # Errors
     /// What was counted instead.
-    pub fn check_records(&mut self, slot: u32, since: Counted, expected: u64) -> Result<()> {
+    pub fn check_records(&self, slot: u32, since: Counted, expected: u64) -> Result<()> {
         let now = self.counted(slot);
         let (seen, lost) = (now.seen - since.seen, now.lost - since.lost);
         ensure!(

@@ -69,9 +69,9 @@ impl Places {
         self.child.id()
     }
 
-    /// True if the machine counts instructions and the like.
-    pub fn has_hardware_counters(&self) -> bool {
-        self.counters.has_hardware()
+    /// What the machine counts besides time: instructions and the like, or nothing.
+    pub fn hardware_names(&self) -> Vec<&'static str> {
+        self.counters.hardware_names()
     }
 
     /// Begins to pass; [`Places::end`] waits for the end.
@@ -171,6 +171,17 @@ mod tests {
                 assert!(bytes[at..].starts_with(beginning), "{name}_{copy}");
             }
         }
+    }
+
+    #[test]
+    fn more_passes_use_more_processor_time() {
+        let mut places = Places::start(None).unwrap();
+        let passes =
+            |times| Passes { function: function("push", 0), times, arguments: ["0"; 3], inside: false };
+        places.run(&passes(1000)).unwrap();
+        let few = places.run(&passes(1000)).unwrap().task_clock_ns;
+        let many = places.run(&passes(20_000_000)).unwrap().task_clock_ns;
+        assert!(many > 10_000_000 && many > 5 * few, "{few} ns, then {many} ns");
     }
 
     #[test]

@@ -43,10 +43,10 @@ fn build() -> Result<PathBuf> {
     command.args(["build", "--quiet", "--release", "--package", "dmscope", "--manifest-path"]).arg(manifest);
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "dmscope cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
-    let test = std::env::current_exe().context("where is this test?")?;
-    // TARGET/PROFILE/deps/TEST
-    let target = test.ancestors().nth(3).context("a test outside of a target folder")?;
-    Ok(target.join("release/dmscope"))
+    // TARGET/release/deps/TEST, or TARGET/release/PROGRAM
+    let own = std::env::current_exe().context("where is this program?")?;
+    let folders = own.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    Ok(folders.context("a program outside of a target folder")?.with_file_name("release").join("dmscope"))
 }
 
 /// A command line of `dmscope`.
