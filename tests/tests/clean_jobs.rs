@@ -103,12 +103,12 @@ fn a_server_with_wildcards_is_clean() -> Result<()> {
 
 #[test]
 fn a_ping_pong_is_clean() -> Result<()> {
-    own_with_both("pingpong", &["--seconds", "2"])
+    own_with_both("pingpong", &["--iterations", "50000"])
 }
 
 #[test]
 fn a_job_that_asks_again_and_again_is_clean() -> Result<()> {
-    own_with_both("testany", &["--seconds", "2"])
+    own_with_both("testany", &["--iterations", "5000"])
 }
 
 #[test]
