@@ -53,6 +53,13 @@ impl HitCosts {
     }
 }
 
+/// While a rank is held up by a probe, another may wait for its message, and be held up by probes of its own when that
+/// comes: of a ping-pong, both partners' costs are in the way of each message. So what a process spends counts twice
+/// where there is more than one.
+pub fn weight_of_hits(processes: usize) -> f64 {
+    if processes > 1 { 2.0 } else { 1.0 }
+}
+
 /// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time.
 pub fn can_pause(class: ProbeClass) -> bool {
     !matches!(class, ProbeClass::Alloc | ProbeClass::Free)

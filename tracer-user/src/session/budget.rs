@@ -9,7 +9,7 @@ use analyzer::input::Coverage;
 use analyzer::plan::{Plan, ProbeClass};
 use analyzer::wire::RawRecord;
 
-use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, can_pause, choose};
+use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, can_pause, choose, weight_of_hits};
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::kernel::{Counters, SlotCounters, Tracer};
 use crate::sink::BudgetStatus;
@@ -61,6 +61,8 @@ pub(super) struct Keeper {
     declined: u64,
     /// Time watched since the last choice.
     watched_ns: u64,
+    /// How much a hit counts beyond what it costs.
+    weight: f64,
     pausing: BTreeSet<u32>,
     out: BTreeSet<u32>,
     off: BTreeSet<u32>,
@@ -88,6 +90,7 @@ impl Keeper {
             counted_ns: 0.0,
             declined: 0,
             watched_ns: 0,
+            weight: 1.0,
             pausing: BTreeSet::new(),
             out: BTreeSet::new(),
             off: BTreeSet::new(),
@@ -144,8 +147,10 @@ impl Keeper {
             self.watched_ns += elapsed_ns;
         }
         let own = self.own_cost_ns();
+        let slots: Vec<u32> = slots.into_iter().collect();
+        self.weight = weight_of_hits(slots.len());
         let spent: Vec<(u32, f64)> =
-            slots.into_iter().map(|slot| (slot, own + self.spent_ns(slot))).collect();
+            slots.into_iter().map(|slot| (slot, own + self.weight * self.spent_ns(slot))).collect();
         self.status.add(elapsed_ns, spent.iter().map(|s| s.1).fold(own, f64::max), self.governor.is_paused());
         self.counted.retain(|slot, _| {
             let there = spent.iter().any(|s| s.0 == *slot);
@@ -249,7 +254,8 @@ impl Keeper {
         let of = |(&probe, &class): (&u32, &ProbeClass)| {
             let hits = self.hits.get(probe as usize).copied().unwrap_or_default();
             let declined_ns = if can_pause(class) { 0.0 } else { declined_ns };
-            let cost_share = (hits.recent as f64 * self.costs.of(class) + declined_ns) / time_ns;
+            let cost_share =
+                self.weight * (hits.recent as f64 * self.costs.of(class) + declined_ns) / time_ns;
             let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
             ProbeUse { probe, class, cost_share, never_joins }
         };
