@@ -106,10 +106,9 @@ pub fn measure(options: Options) -> Result<Section> {
         options.runs(ROUNDS, QUICK_ROUNDS)
     ));
     let (_, others) = measured_and_others()?;
-    section.tables.push(measure_all(&cases(options)?, "sharing the cores", options, &mut section.checks)?);
     if !options.quick && !others.is_empty() {
         section.note(
-            "In the second table the job is kept on CPU 0 (`taskset`), all its ranks together, and dmscope finds the others \
+            "In the first table the job is kept on CPU 0 (`taskset`), all its ranks together, and dmscope finds the others \
              spare.",
         );
         let pinned: Vec<_> = cases(options)?
@@ -119,6 +118,8 @@ pub fn measure(options: Options) -> Result<Section> {
             .collect();
         section.tables.push(measure_all(&pinned, "dmscope on a spare core", options, &mut section.checks)?);
     }
+    let sharing = measure_all(&cases(options)?, "sharing the cores", options, &mut section.checks)?;
+    section.tables.push(sharing);
     Ok(section)
 }
 
@@ -174,8 +175,8 @@ fn measure_all(cases: &[Case], placement: &str, options: Options, checks: &mut V
         cells.push(Cell::value(seen.records as f64 / everything.seconds.median(), 0));
         cells.push(Cell::value(seen.lost as f64, 0));
         cells.push(Cell::value(seen.tape_bytes as f64 / seen.records.max(1) as f64, 2));
-        eprintln!("bench: {} done", case.workload.name);
         table.row(case.workload.name.clone(), cells);
+        table.show_progress();
     }
     Ok(table)
 }

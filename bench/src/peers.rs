@@ -16,7 +16,7 @@ use crate::samples::Samples;
 use crate::watched::Attached;
 use crate::workload::{Nobody, Workload};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// How a tool is put to work.
 enum Way {
@@ -167,7 +167,6 @@ pub fn measure(options: Options) -> Result<Section> {
     let mut figures = Vec::new();
     for (job, is_small) in &jobs {
         figures.push(measure_job(job, *is_small, &peers, &missing, &folders, options)?);
-        eprintln!("bench: {} done", job.name);
     }
     let plain = figures.iter().map(|figure| Cell::runs(&figure.plain, 2));
     table.row("none", [Cell::text("seconds")].into_iter().chain(plain).collect());
@@ -251,7 +250,10 @@ fn measure_job(
             folders.empty("eztrace")?;
             folders.empty("uftrace")?;
             match result {
-                Ok(seconds) => samples.push(seconds / base),
+                Ok(seconds) => {
+                    eprintln!("bench: {}: {}: {:.2}", job.name, peer.name, seconds / base);
+                    samples.push(seconds / base);
+                }
                 // A peer that fails is a line in the table; dmscope must not.
                 Err(error) if !matches!(peer.way, Way::Dmscope) => {
                     eprintln!("bench: {}: {}: {error:#}", job.name, peer.name);

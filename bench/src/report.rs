@@ -108,6 +108,13 @@ impl Table {
     }
 }
 
+impl Row {
+    fn markdown(&self) -> String {
+        let cells: Vec<String> = self.cells.iter().map(Cell::markdown).collect();
+        line(std::iter::once(self.name.as_str()).chain(cells.iter().map(String::as_str)))
+    }
+}
+
 impl Cell {
     /// A figure with its runs.
     pub fn runs(runs: &Samples, digits: usize) -> Self {
@@ -172,11 +179,15 @@ impl Table {
     fn markdown(&self) -> String {
         let mut text = line(self.columns.iter().map(String::as_str));
         text.push_str(&line(self.columns.iter().map(|_| "---")));
-        for row in &self.rows {
-            let cells: Vec<String> = row.cells.iter().map(Cell::markdown).collect();
-            text.push_str(&line(std::iter::once(row.name.as_str()).chain(cells.iter().map(String::as_str))));
-        }
+        text.extend(self.rows.iter().map(Row::markdown));
         text
+    }
+
+    /// Shows the last row on standard error, of measurements that take their time.
+    pub fn show_progress(&self) {
+        if let Some(row) = self.rows.last() {
+            eprint!("{}", row.markdown());
+        }
     }
 }
 
