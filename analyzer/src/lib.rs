@@ -19,7 +19,7 @@ pub mod input;
 mod live;
 mod memory;
 pub mod names;
-mod neighbours;
+pub mod neighbours;
 pub mod options;
 pub mod pipeline;
 mod places;

@@ -10,8 +10,8 @@
 //!    compared once. Where too many differ, the average is bounded instead: d changes from one
 //!    mix to another by no more than their distance. Pivots are added until the bounds decide.
 
-/// So many different mixes are compared each with each.
-pub(crate) const MAX_COMPARED: usize = 2048;
+/// So many different mixes are compared each with each by default.
+pub const MAX_COMPARED: usize = 2048;
 /// More pivots than this do not pay.
 const MAX_PIVOTS: usize = 256;
 /// Distances are sums of a few rounded numbers: what is this close to a bound is not decided by it.
@@ -19,9 +19,10 @@ const ROUNDING: f64 = 1e-9;
 
 /// Counts of one member, by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mix {
+pub struct Mix {
     /// In order of the columns; no count is 0.
     pub counts: Vec<(u32, u64)>,
+    /// Sum of all counts.
     pub total: u64,
 }
 
@@ -46,7 +47,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 
 /// Manhattan distance of the shares. Computed with whole numbers and divided once, so that it does
 /// not depend on the order of the columns.
-pub(crate) fn distance(a: &Mix, b: &Mix) -> f64 {
+pub fn distance(a: &Mix, b: &Mix) -> f64 {
     let apart =
         |x: u64, y: u64| (u128::from(x) * u128::from(b.total)).abs_diff(u128::from(y) * u128::from(a.total));
     let (mut i, mut j, mut sum) = (0, 0, 0u128);
@@ -67,7 +68,7 @@ pub(crate) fn distance(a: &Mix, b: &Mix) -> f64 {
 
 /// What makes a member far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub struct Rule {
     /// Which neighbour.
     pub k: usize,
     /// d is at least this …
@@ -80,7 +81,8 @@ pub(crate) struct Rule {
 
 /// A member that is far.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Far {
+pub struct Far {
+    /// Its number.
     pub member: usize,
     /// To its k-th nearest neighbour …
     pub distance: f64,
@@ -90,10 +92,12 @@ pub(crate) struct Far {
 
 /// Average of all d.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Average {
+pub enum Average {
     /// Nobody needed it.
     NotNeeded,
+    /// All were compared.
     Exactly(f64),
+    /// At least the first, at most the second.
     Between(f64, f64),
 }
 
@@ -120,7 +124,7 @@ impl Average {
 }
 
 /// The members that are far, and the average that this rests on.
-pub(crate) fn far_members(mixes: &[Mix], rule: &Rule, average_wanted: bool) -> (Vec<Far>, Average) {
+pub fn far_members(mixes: &[Mix], rule: &Rule, average_wanted: bool) -> (Vec<Far>, Average) {
     if mixes.len() < 2 {
         return (Vec::new(), Average::Exactly(0.0));
     }

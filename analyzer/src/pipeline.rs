@@ -38,8 +38,22 @@ pub(crate) struct Totals {
     pub lost_state: u64,
 }
 
+/// How far records are followed. Anything but [`Depth::Findings`] is for measuring what each part costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Decoded; addresses resolved to places and names.
+    Resolve,
+    /// Operations linked to chains.
+    Link,
+    /// Finished chains counted by group.
+    Group,
+    /// Evaluated at every tick: all there is.
+    Findings,
+}
+
 /// Follows a job and says what is not like the rest.
 pub struct Pipeline {
+    depth: Depth,
     pub(crate) options: Options,
     pub(crate) state: State,
     pub(crate) probes: Probes,
@@ -79,6 +93,7 @@ impl Pipeline {
             reference.add_to(&mut state.groups, &mut state.names);
         }
         Self {
+            depth: Depth::Findings,
             state,
             probes,
             totals: Totals::default(),
@@ -94,6 +109,13 @@ impl Pipeline {
             alerts: AlertBook::default(),
             options,
         }
+    }
+
+    /// Follows records only so far.
+    pub fn with_depth(options: Options, depth: Depth) -> Self {
+        let mut pipeline = Self { depth, ..Self::new(options) };
+        pipeline.state.chains.finishes_chains = depth >= Depth::Group;
+        pipeline
     }
 
     /// Takes the next input. Never fails: what cannot be read is counted.
@@ -293,6 +315,9 @@ impl Pipeline {
             return;
         };
         self.count_movement(process, call_slot, &m);
+        if self.depth < Depth::Link {
+            return;
+        }
         if self.coverage.is_paused() {
             return;
         }
@@ -359,6 +384,9 @@ impl Pipeline {
     /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it
     /// is worth it, or at the end.
     fn evaluate(&mut self, at_end: bool) {
+        if self.depth < Depth::Findings {
+            return;
+        }
         let now = Evaluated { chains: self.state.groups.chains, uncounted: self.uncounted() };
         let used = self.state.groups.timeline.used();
         let compare = Compared { evaluated: now, used };

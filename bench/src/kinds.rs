@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{attach, contention, detection, floor, jobs, latency, peers, phases};
+use crate::{attach, contention, detection, floor, jobs, latency, peers, phases, pipeline, scale, tape};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,12 @@ pub enum Kind {
     Detection,
     /// What other tools cost that do the nearest thing
     Peers,
+    /// From a tape to findings on one core, and where the time goes
+    Pipeline,
+    /// How small a tape is, and how fast it is written and read
+    Tape,
+    /// What grows with the number of ranks and nodes
+    Scale,
 }
 
 impl Kind {
@@ -54,6 +60,9 @@ impl Kind {
             Self::Phases => phases::measure(options),
             Self::Attach => attach::measure(options),
             Self::Latency => latency::measure(options),
+            Self::Pipeline => pipeline::measure(options),
+            Self::Tape => tape::measure(options),
+            Self::Scale => scale::measure(options),
             Self::Detection => detection::measure(options),
             Self::Peers => peers::measure(options),
         }

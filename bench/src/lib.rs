@@ -5,6 +5,7 @@
 
 pub mod alongside;
 pub mod attach;
+pub mod case;
 pub mod contention;
 pub mod counters;
 pub mod detection;
@@ -18,8 +19,11 @@ pub mod machine;
 pub mod ours;
 pub mod peers;
 pub mod phases;
+pub mod pipeline;
 pub mod places;
 pub mod report;
 pub mod samples;
+pub mod scale;
+pub mod tape;
 pub mod watched;
 pub mod workload;

@@ -19,7 +19,7 @@ impl Chains {
             }
             let (parent, is_leaf) = (n.parent, !n.marks.has(Marks::HAD_CHILD));
             self.counts.pending_nodes -= 1;
-            if is_leaf {
+            if is_leaf && self.finishes_chains {
                 self.emit(node, names, groups);
             }
             if !parent.is_some() {

@@ -116,6 +116,8 @@ pub(crate) struct Chains {
     max_age_ops: u64,
     max_chain_ops: u8,
     pub counts: ChainCounts,
+    /// Otherwise what is finished is forgotten.
+    pub finishes_chains: bool,
     scratch: Scratch,
 }
 
@@ -146,6 +148,7 @@ impl Chains {
             max_age_ops: options.max_age_ops,
             max_chain_ops: options.max_chain_ops.max(1),
             counts: ChainCounts::default(),
+            finishes_chains: true,
             scratch: Scratch::default(),
         }
     }

@@ -35,7 +35,7 @@ mod varint;
 mod writer;
 
 pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSION};
-pub use reader::{Item, ItemRef, Reader, symbols};
+pub use reader::{Item, ItemRef, Reader, content_bytes, symbols};
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};
 
 use crate::input::{Input, Loss};

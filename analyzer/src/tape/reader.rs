@@ -342,6 +342,28 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
+/// Length of all frames that can be read, decompressed but not decoded: for measuring.
+///
+/// # Errors
+/// This is not a tape, or not one that this version can read. Damage is passed over.
+pub fn content_bytes<R: Read>(source: R) -> Result<u64, TapeError> {
+    let mut frames = Frames::new(source);
+    let mut ahead = begin(&mut frames)?;
+    let mut decompressor = Decompressor::new()?;
+    let mut content = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let found = match ahead.take() {
+            Some(found) => found,
+            None => frames.next(u64::MAX)?,
+        };
+        let Some(header) = found.header else { return Ok(bytes) };
+        if decompress(&mut decompressor, &header, frames.payload(), &mut content).is_some() {
+            bytes += content.len() as u64;
+        }
+    }
+}
+
 /// All names of code places that are on a tape, without decoding its records.
 ///
 /// # Errors

@@ -1,0 +1,100 @@
+//! `pipeline`: from a tape to findings on one core, and where the time goes.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::case::{Case, JobOf, Taken, Until};
+use crate::kinds::Options;
+use crate::report::{Cell, Section, Table};
+use crate::samples::Samples;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Measures.
+///
+/// # Errors
+/// A case failed, or the disk is full.
+pub fn measure(options: Options) -> Result<Section> {
+    let mut section = Section::new("pipeline", "From a tape to findings on one core");
+    section.note(
+        "Tapes of a made-up halo exchange on one node (`bench/src/generate`): every rank has a core, so that \
+         neighbouring records are of different ranks. One thread does all: reads the file, decompresses, decodes, \
+         resolves, links, groups, evaluates at every tick (20 a second of the job's time), reports. Processor time \
+         of that thread; peak of resident memory (VmHWM) of a process for each case.",
+    );
+    let folder = tempfile::tempdir()?;
+    let counts: &[u64] =
+        if options.quick { &[300_000, 1_000_000] } else { &[1_000_000, 10_000_000, 100_000_000] };
+    let mut whole = Table::new(&[
+        "ranks",
+        "records",
+        "M records/s and core",
+        "ns a record",
+        "peak, MiB",
+        "bytes a record on tape",
+    ]);
+    for ranks in [4, 64, 1024] {
+        for &records in counts {
+            let tape = folder.path().join("tape.dmt");
+            let job = JobOf { ring: false, ranks, nodes: 1, records };
+            Case::Write(job, tape.clone()).measure()?;
+            let runs = if records > 10_000_000 { 1 } else { options.runs(3, 1) };
+            whole.row(ranks.to_string(), row(&tape, records, runs)?);
+            if records == counts[1] {
+                section.tables.push(stages(&tape, job, options.runs(3, 1))?);
+            }
+        }
+    }
+    section.tables.insert(0, whole);
+    Ok(section)
+}
+
+fn row(tape: &Path, records: u64, runs: usize) -> Result<Vec<Cell>> {
+    let (mut ns, mut peak) = (Samples::default(), 0);
+    for _ in 0..runs {
+        let taken = Case::Read(tape.to_owned(), Until::Findings).measure()?;
+        ns.push(ns_a_record(taken, records));
+        peak = peak.max(taken.peak_bytes);
+    }
+    let bytes = std::fs::metadata(tape)?.len() as f64;
+    Ok(vec![
+        Cell::value(records as f64, 0),
+        Cell::value(1e3 / ns.median(), 2),
+        Cell::runs(&ns, 0),
+        Cell::value(peak as f64 / MIB, 0),
+        Cell::value(bytes / records as f64, 2),
+    ])
+}
+
+fn ns_a_record(taken: Taken, records: u64) -> f64 {
+    taken.cpu_ns as f64 / records as f64
+}
+
+/// Longer and longer parts of the path, and what each adds.
+fn stages(tape: &Path, job: JobOf, runs: usize) -> Result<Table> {
+    const PARTS: [(&str, Until); 7] = [
+        ("find frames, check sums", Until::Frames),
+        ("decompress", Until::Content),
+        ("decode", Until::Inputs),
+        ("resolve processes, calls, buffers", Until::Resolve),
+        ("link to chains", Until::Link),
+        ("count by group", Until::Group),
+        ("evaluate, compare ranks, report", Until::Findings),
+    ];
+    let title = format!("{} ranks, {} records: up to and with", job.ranks, job.records);
+    let mut table = Table::new(&[title.as_str(), "ns a record", "added"]);
+    let mut before = 0.0;
+    for (name, until) in PARTS {
+        let measured = (0..runs).map(|_| {
+            Case::Read(tape.to_owned(), until).measure().map(|taken| ns_a_record(taken, job.records))
+        });
+        let ns: Samples = measured.collect::<Result<Vec<f64>>>()?.into_iter().collect();
+        table.row(name, vec![Cell::runs(&ns, 0), Cell::value(ns.median() - before, 0)]);
+        before = ns.median();
+    }
+    let generated = ns_a_record(Case::Generate(job).measure()?, job.records);
+    let sequenced = ns_a_record(Case::Sequence(job).measure()?, job.records) - generated;
+    table.row("beside it, live only: put rings in order", vec![Cell::value(sequenced, 0), Cell::text("–")]);
+    Ok(table)
+}
