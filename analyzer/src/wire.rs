@@ -41,21 +41,25 @@ impl RawRecord {
     }
 
     /// The words, header first.
+    #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words[..usize::from(self.len)]
     }
 
     /// The same, to be changed; none may be added.
+    #[inline]
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words[..usize::from(self.len)]
     }
 
     /// When it happened, CLOCK_MONOTONIC.
+    #[inline]
     pub fn time_ns(&self) -> u64 {
         self.words[0]
     }
 
     /// The process (thread group id in the initial pid namespace).
+    #[inline]
     pub fn pid(&self) -> u32 {
         self.words[1] as u32
     }
@@ -222,6 +226,7 @@ impl Record {
     ///
     /// # Errors
     /// An unknown kind, or a length that is not the kind's.
+    #[inline]
     pub fn decode(raw: &RawRecord) -> Result<Self, WireError> {
         let w = &raw.words;
         let header = Header { time_ns: w[0], pid: low(w[1]), tid: high(w[1]), probe: high(w[2]) };

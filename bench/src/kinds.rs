@@ -60,11 +60,11 @@ impl Kind {
             Self::Phases => phases::measure(options),
             Self::Attach => attach::measure(options),
             Self::Latency => latency::measure(options),
+            Self::Detection => detection::measure(options),
+            Self::Peers => peers::measure(options),
             Self::Pipeline => pipeline::measure(options),
             Self::Tape => tape::measure(options),
             Self::Scale => scale::measure(options),
-            Self::Detection => detection::measure(options),
-            Self::Peers => peers::measure(options),
         }
     }
 }

@@ -84,13 +84,16 @@ fn stages(tape: &Path, job: JobOf, runs: usize) -> Result<Table> {
     ];
     let title = format!("{} ranks, {} records: up to and with", job.ranks, job.records);
     let mut table = Table::new(&[title.as_str(), "ns a record", "added"]);
+    // In turn, so that a machine whose speed drifts does not decide a difference.
+    let mut measured = PARTS.map(|_| Samples::default());
+    for _ in 0..runs {
+        for ((_, until), ns) in PARTS.iter().zip(&mut measured) {
+            ns.push(ns_a_record(Case::Read(tape.to_owned(), *until).measure()?, job.records));
+        }
+    }
     let mut before = 0.0;
-    for (name, until) in PARTS {
-        let measured = (0..runs).map(|_| {
-            Case::Read(tape.to_owned(), until).measure().map(|taken| ns_a_record(taken, job.records))
-        });
-        let ns: Samples = measured.collect::<Result<Vec<f64>>>()?.into_iter().collect();
-        table.row(name, vec![Cell::runs(&ns, 0), Cell::value(ns.median() - before, 0)]);
+    for ((name, _), ns) in PARTS.iter().zip(&measured) {
+        table.row(*name, vec![Cell::runs(ns, 0), Cell::value(ns.median() - before, 0)]);
         before = ns.median();
     }
     let generated = ns_a_record(Case::Generate(job).measure()?, job.records);

@@ -260,8 +260,8 @@ pub(super) enum Step {
     Record,
     /// The same, but late.
     LateRecord,
-    /// Anything else.
-    Other(Input),
+    /// Anything else; boxed, because it is rare and records are many.
+    Other(Box<Input>),
 }
 
 /// Gives back the inputs of one records frame. A record is made in the place of the thread's last
@@ -304,9 +304,8 @@ impl Column {
     /// A number of any size.
     #[inline]
     fn read(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        let rest = payload.get(self.next..self.end).ok_or(Malformed)?;
-        let ahead = payload.get(self.next..).unwrap_or_default();
-        let (value, len) = varint::take_ahead(ahead, rest.len()).ok_or(Malformed)?;
+        let ahead = payload.get(self.next..).ok_or(Malformed)?;
+        let (value, len) = varint::take_ahead(ahead, self.end.saturating_sub(self.next)).ok_or(Malformed)?;
         self.next += len;
         Ok(value)
     }
@@ -391,8 +390,8 @@ impl Decoder {
                 self.read_record(order)?;
                 Step::LateRecord
             }
-            LOSS => Step::Other(Input::Loss(self.read_loss()?)),
-            _ => Step::Other(Input::Tick { time_ns: self.read_time()? }),
+            LOSS => Step::Other(Box::new(Input::Loss(self.read_loss()?))),
+            _ => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
         })
     }
 

@@ -128,7 +128,7 @@ impl<R: Read> Reader<R> {
     fn next_input(&mut self) -> Option<Step> {
         let step = match &mut self.content {
             Content::Records => self.decoder.next(),
-            Content::Facts(facts) => facts.next().map(|fact| Ok(Step::Other(fact))),
+            Content::Facts(facts) => facts.next().map(|fact| Ok(Step::Other(Box::new(fact)))),
             Content::Nothing => return None,
         };
         let whole = self.position.inputs >= self.frame_end;
@@ -300,7 +300,7 @@ impl<R: Read> Reader<R> {
         match step {
             Step::Record => ItemRef::Record(self.decoder.record()),
             Step::LateRecord => ItemRef::Input(Input::LateRecord(*self.decoder.record())),
-            Step::Other(input) => ItemRef::Input(input),
+            Step::Other(input) => ItemRef::Input(*input),
         }
     }
 
