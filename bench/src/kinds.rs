@@ -48,6 +48,13 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What is measured if nothing is named: all, or what a quick run has time for.
+    pub fn usual(options: Options) -> Vec<Self> {
+        let takes_its_time = |kind: &Self| matches!(kind, Self::Detection | Self::Peers);
+        let all = Self::value_variants().iter().copied();
+        all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
+    }
+
     /// Measures.
     ///
     /// # Errors
