@@ -52,9 +52,12 @@ fn a_fault_in_a_storm_is_found_under_a_budget_and_said_to_be_of_a_sample() -> Re
 
 #[test]
 fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
-    for (library, name, ranks) in
-        [(MpiLibrary::OpenMpi, "ring", 4), (MpiLibrary::OpenMpi, "halo2d", 4), (MpiLibrary::Mpich, "ring", 2)]
-    {
+    for (library, name, ranks) in [
+        (MpiLibrary::OpenMpi, "pingpong", 2),
+        (MpiLibrary::OpenMpi, "ring", 4),
+        (MpiLibrary::OpenMpi, "halo2d", 4),
+        (MpiLibrary::Mpich, "ring", 2),
+    ] {
         let job = endless(JobSpec::own(library, name)?.ranks(ranks))?;
         let session =
             Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "8s"]).finish()?;

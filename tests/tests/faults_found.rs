@@ -205,7 +205,10 @@ fn a_fault_in_a_stripped_library_is_found_at_the_same_offset() -> Result<()> {
 
 /// Rank 5 is the odd one, and what it does too often is posted by `cm_post_ud_packet`.
 fn check_retry_storm(findings: &Findings) -> Result<()> {
-    let finding = findings.first_warning()?;
+    check_odd_rank(findings.first_warning()?)
+}
+
+fn check_odd_rank(finding: &serde_json::Value) -> Result<()> {
     ensure!(finding["evidence"]["kind"] == "odd_rank", "{}", summary(finding));
     ensure!(finding["who"] == serde_json::json!([{ "rank": 5 }]), "{}: {}", finding["who"], summary(finding));
     let text = finding.to_string();
@@ -220,10 +223,21 @@ fn retry_storm() -> Result<JobSpec> {
     Ok(JobSpec::own(MpiLibrary::OpenMpi, "retrystorm")?.ranks(16))
 }
 
+/// The alert is what counts. In the report at the end the other ranks may have come to differ from each other so much, by
+/// the ways that chance sends their messages through shared memory, that five times the average is beyond reach.
 #[test]
 fn the_rank_that_repeats_its_requests_is_found() -> Result<()> {
-    let (session, _) = watch(&retry_storm()?, Until::Records(300_000), &[])?;
-    check_retry_storm(&session.findings()?)
+    let job = retry_storm()?.held().endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    let finding = dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
+    dmscope.interrupt();
+    dmscope.finish()?;
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_status()?;
+    check_odd_rank(&finding)
 }
 
 #[test]

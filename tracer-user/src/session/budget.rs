@@ -14,6 +14,8 @@ use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::kernel::{Counters, SlotCounters, Tracer};
 use crate::sink::BudgetStatus;
 
+/// A choice rests on what was hit lately: a storm that has just begun is nothing beside a long quiet time.
+const WINDOW_NS: u64 = 200_000_000;
 /// A choice rests on at least so many hits since the last one.
 const ENOUGH_HITS: u64 = 500;
 /// So many hits without a chain, and a copy is thought to join none.
@@ -144,6 +146,9 @@ impl Keeper {
         let elapsed_ns = now_ns - self.last_ns;
         self.last_ns = now_ns;
         if !self.governor.is_paused() {
+            if self.watched_ns >= WINDOW_NS {
+                self.begin_counting();
+            }
             self.watched_ns += elapsed_ns;
         }
         let own = self.own_cost_ns();
@@ -162,10 +167,7 @@ impl Keeper {
         let coverage = match self.governor.step(elapsed_ns, spent) {
             Action::Pause => Some(self.pause(now_ns, tracer, &joining())),
             Action::Resume => Some(self.resume(tracer)),
-            Action::Stay if self.governor.is_paused() => {
-                self.take_out_more(tracer, joining);
-                None
-            }
+            Action::Stay if self.governor.is_paused() => self.take_out_more(now_ns, tracer, joining),
             Action::Stay => self.return_what_is_off(tracer),
         };
         self.status.paused = self.governor.is_paused();
@@ -190,17 +192,26 @@ impl Keeper {
     }
 
     /// What was noticed as dear only after the pause began, because records were still on their way.
-    fn take_out_more(&mut self, tracer: &mut Tracer, joining: &mut dyn FnMut() -> BTreeSet<u32>) {
+    fn take_out_more(
+        &mut self,
+        now_ns: u64,
+        tracer: &mut Tracer,
+        joining: &mut dyn FnMut() -> BTreeSet<u32>,
+    ) -> Option<Coverage> {
         if self.counted_hits < ENOUGH_HITS {
-            return;
+            return None;
         }
         let choice = choose(&self.uses(&joining()), self.budget.share);
+        let off_before = self.off.len();
         self.pausing.extend(choice.pausing);
+        self.off.extend(choice.off);
         self.begin_counting();
-        let more: BTreeSet<u32> = self.pausing.difference(&self.out).copied().collect();
+        let more: BTreeSet<u32> =
+            self.pausing.union(&self.off).filter(|probe| !self.out.contains(probe)).copied().collect();
         if !more.is_empty() {
             self.out.extend(tracer.take_out(&more));
         }
+        (self.off.len() > off_before).then(|| self.coverage(now_ns, true))
     }
 
     fn resume(&mut self, tracer: &mut Tracer) -> Coverage {
