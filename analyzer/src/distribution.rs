@@ -1,12 +1,18 @@
 //! CD-invariants: ranks that do the same work have the same mix of chains.
+//!
+//! Ranks are compared twice. First by what their chains begin with ([`Work`]): that is what the
+//! program has them do. Only then by whole chains, which is the published definition: what becomes
+//! of data later depends on chance too (whether a message was expected, what space there was), so
+//! ranks that differ in nothing else are worth a notice, no warning.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::finding::{Severity, Verdict};
-use crate::groups::{Group, GroupId, Groups};
+use crate::finding::{ComparedBy, Severity, Verdict};
+use crate::groups::{GroupId, Groups, Work};
 use crate::neighbours::{self, Average, Far, Mix, Rule};
 use crate::options::Options;
 use crate::process::{CallId, Processes, Who, WhoId};
+use crate::rank_counts::{RankCount, RankCounts};
 use crate::state::State;
 
 /// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
@@ -25,12 +31,14 @@ pub(crate) struct Outlier {
     pub to_ns: u64,
     /// Chains of the rank there.
     pub chains: u64,
-    /// What it differs by most.
+    pub compared_by: ComparedBy,
+    /// What it differs by most; of chains that begin alike the most frequent one.
     pub group: GroupId,
+    /// Of chains like that, or that begin like that.
     pub share: f64,
     pub peers_share: f64,
     pub peers: Vec<WhoId>,
-    /// Peers that run that group at all, at any time.
+    /// Peers with chains of that kind, at any time.
     pub peers_running: usize,
     pub verdict: Verdict,
     pub severity: Severity,
@@ -46,43 +54,189 @@ pub(crate) struct Comparison {
     pub outliers: Vec<Outlier>,
 }
 
-/// Chains of one rank in a part of the run.
-struct Table {
-    groups: Vec<GroupId>,
+/// Chains of ranks in a part of the run.
+struct Table<K> {
+    columns: Vec<K>,
     members: Vec<WhoId>,
-    /// Of each member; columns are places of groups in `groups`.
+    /// Of each member; columns are places in `columns`.
     mixes: Vec<Mix>,
+    /// See [`PARTS`].
+    part: usize,
+    /// First bucket of the part.
+    from: usize,
 }
 
 /// Compares the ranks over the whole run, then over its last parts until something shows.
 /// `average_wanted`: even if nothing does.
 pub(crate) fn compare(state: &State, options: &Options, average_wanted: bool) -> Comparison {
-    let (groups, processes) = (&state.groups, &state.processes);
-    let used = groups.timeline.used();
-    let mut comparison = Comparison::default();
-    for part in PARTS {
-        let buckets = used / part;
-        if buckets == 0 {
-            break;
+    let by_work = Comparer { state, options, average_wanted, counts: &state.groups.by_work };
+    let comparison = by_work.compare();
+    if !comparison.outliers.is_empty() {
+        return comparison;
+    }
+    Comparer { state, options, average_wanted, counts: &state.groups.by_group }.compare()
+}
+
+/// What chains are told apart by.
+trait Column: Copy + Ord + std::hash::Hash {
+    /// Says of an outlier what it has in excess. `None`: no group of it is kept.
+    fn describe(self, state: &State, outlier: Outlier, from: usize) -> Option<Outlier>;
+}
+
+impl Column for Work {
+    fn describe(self, state: &State, outlier: Outlier, from: usize) -> Option<Outlier> {
+        let group = most_frequent(state, self, outlier.who, from)?;
+        // Work that the peers do too, in another measure, is suspect; work of its own is a role.
+        let is_shared = outlier.share > 0.0 && outlier.peers_running * 2 > outlier.peers.len();
+        let severity = if is_shared && self.tells_work(state) { Severity::Warning } else { Severity::Notice };
+        Some(Outlier { compared_by: ComparedBy::Beginnings, group, severity, ..outlier })
+    }
+}
+
+impl Column for GroupId {
+    fn describe(self, _: &State, outlier: Outlier, _: usize) -> Option<Outlier> {
+        Some(Outlier { group: self, ..outlier })
+    }
+}
+
+impl Work {
+    /// Where the call is not known, only a place in the program or its messaging library tells work apart.
+    fn tells_work(self, state: &State) -> bool {
+        let file = state.names.site_file(self.site);
+        self.call != CallId::NONE || file.is_some_and(|(file, _)| state.own_files.contains(&file))
+    }
+
+    /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.
+    fn begins(self, state: &State, group: GroupId) -> bool {
+        let group = state.groups.get(group);
+        let first = &group.ops[0];
+        let calls = || first.calls.iter().any(|call| call.0 == self.call) || first.calls_not_kept > 0;
+        state.names.symbol_parts(group.symbols[0]).site == self.site && calls()
+    }
+}
+
+/// Of a rank's groups that begin with some work the most frequent one.
+fn most_frequent(state: &State, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
+    let own = state.groups.by_group.all().iter().filter(|count| count.who == who);
+    let beginning = own.filter(|count| work.begins(state, count.key));
+    let weight = |count: &&RankCount<GroupId>| (count.buckets.since(from), std::cmp::Reverse(count.key));
+    beginning.max_by_key(weight).map(|count| count.key)
+}
+
+/// Compares the ranks by one kind of column.
+struct Comparer<'a, K> {
+    state: &'a State,
+    options: &'a Options,
+    average_wanted: bool,
+    counts: &'a RankCounts<K>,
+}
+
+impl<K: Column> Comparer<'_, K> {
+    fn compare(&self) -> Comparison {
+        let used = self.state.groups.timeline.used();
+        let mut comparison = Comparison::default();
+        for part in PARTS {
+            let buckets = used / part;
+            if buckets == 0 {
+                break;
+            }
+            let table = self.table(part, used - buckets);
+            let rule = self.rule(table.members.len());
+            let average_wanted = self.average_wanted && part == 1;
+            let (far, average) = neighbours::far_members(&table.mixes, &rule, average_wanted);
+            if part == 1 {
+                comparison.compared.clone_from(&table.members);
+                comparison.average = average.value();
+            }
+            comparison.outliers = self.outliers(&table, &far, average, rule.k);
+            if !comparison.outliers.is_empty() {
+                break;
+            }
         }
-        let table = table(groups, processes, options, used - buckets);
-        let rule = rule(&table, options);
-        let (far, average) = neighbours::far_members(&table.mixes, &rule, average_wanted && part == 1);
-        if part == 1 {
-            comparison.compared.clone_from(&table.members);
-            comparison.average = average.value();
+        comparison
+    }
+
+    fn table(&self, part: usize, from: usize) -> Table<K> {
+        let whos = candidates(&self.state.groups, &self.state.processes, self.options);
+        let row: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
+        let mut totals = vec![0u64; whos.len()];
+        let mut cells: Vec<(K, usize, u64)> = Vec::new();
+        for kept in self.counts.all() {
+            let Some(&row) = row.get(&kept.who) else { continue };
+            let count = kept.buckets.since(from);
+            if count > 0 {
+                totals[row] += count;
+                cells.push((kept.key, row, count));
+            }
         }
-        comparison.outliers = outliers(state, &table, (&far, average), rule.k, (part, used - buckets));
-        if !comparison.outliers.is_empty() {
-            break;
+        cells.retain(|c| totals[c.1] >= self.options.min_chains_per_rank);
+        cells.sort_unstable();
+        let mut columns: Vec<K> = cells.iter().map(|c| c.0).collect();
+        columns.dedup();
+        let column: FxHashMap<K, u32> = (0..).zip(&columns).map(|(i, &key)| (key, i)).collect();
+        let mut mixes: Vec<Mix> = totals.iter().map(|&total| Mix { counts: Vec::new(), total }).collect();
+        for (key, row, count) in cells {
+            mixes[row].counts.push((column[&key], count));
+        }
+        let enough = |total: u64| total >= self.options.min_chains_per_rank.max(1);
+        let (members, mixes) = whos.into_iter().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();
+        Table { columns, members, mixes, part, from }
+    }
+
+    fn rule(&self, members: usize) -> Rule {
+        Rule {
+            k: (members / self.options.neighbour_divisor.max(1)).max(1),
+            floor: self.options.outlier_floor,
+            factor: self.options.outlier_factor,
+            max_compared: neighbours::MAX_COMPARED,
         }
     }
-    comparison
+
+    fn outliers(&self, table: &Table<K>, far: &[Far], average: Average, k: usize) -> Vec<Outlier> {
+        let mut found: Vec<Outlier> =
+            far.iter().filter_map(|far| self.outlier(table, *far, average, k)).collect();
+        found.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.distance.total_cmp(&a.distance)));
+        found
+    }
+
+    fn outlier(&self, table: &Table<K>, far: Far, average: Average, k: usize) -> Option<Outlier> {
+        let timeline = &self.state.groups.timeline;
+        let (who, mix) = (table.members[far.member], &table.mixes[far.member]);
+        let column = top_column(mix, &table.mixes[far.neighbour]);
+        let key = table.columns[column as usize];
+        let doing: FxHashSet<WhoId> =
+            self.counts.all().iter().filter(|kept| kept.key == key).map(|kept| kept.who).collect();
+        let peers = || table.members.iter().zip(&table.mixes).filter(|peer| *peer.0 != who);
+        let peers_count = table.members.len() - 1;
+        let outlier = Outlier {
+            who,
+            distance: far.distance,
+            average: average.value(),
+            nearest: k,
+            part: table.part,
+            from_ns: timeline.bucket_begin_ns(table.from),
+            to_ns: timeline.now_ns(),
+            chains: mix.total,
+            compared_by: ComparedBy::WholeChains,
+            group: GroupId::NONE,
+            share: mix.share(column),
+            peers_share: peers().map(|(_, mix)| mix.share(column)).sum::<f64>() / peers_count as f64,
+            peers: peers().map(|peer| *peer.0).collect(),
+            peers_running: peers().filter(|peer| doing.contains(peer.0)).count(),
+            verdict: if timeline.is_touched_from(table.from) {
+                Verdict::Inconclusive
+            } else {
+                Verdict::Violated
+            },
+            severity: Severity::Notice,
+        };
+        key.describe(self.state, outlier, table.from)
+    }
 }
 
 /// Ranks if any are known, else processes; in order.
 fn candidates(groups: &Groups, processes: &Processes, options: &Options) -> Vec<WhoId> {
-    let mut whos: Vec<WhoId> = groups.distributions().iter().map(|d| d.who).collect();
+    let mut whos: Vec<WhoId> = groups.by_work.all().iter().map(|count| count.who).collect();
     whos.sort_unstable();
     whos.dedup();
     let is_rank = |id: &WhoId| matches!(processes.who(*id), Who::Rank(_));
@@ -96,73 +250,8 @@ fn candidates(groups: &Groups, processes: &Processes, options: &Options) -> Vec<
     whos
 }
 
-fn table(groups: &Groups, processes: &Processes, options: &Options, from: usize) -> Table {
-    let whos = candidates(groups, processes, options);
-    let row: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
-    let mut totals = vec![0u64; whos.len()];
-    let mut cells: Vec<(GroupId, usize, u64)> = Vec::new();
-    for d in groups.distributions() {
-        let Some(&row) = row.get(&d.who) else { continue };
-        let count = d.buckets.since(from);
-        if count > 0 {
-            totals[row] += count;
-            cells.push((d.group, row, count));
-        }
-    }
-    cells.retain(|c| totals[c.1] >= options.min_chains_per_rank);
-    cells.sort_unstable();
-    let mut columns: Vec<GroupId> = cells.iter().map(|c| c.0).collect();
-    columns.dedup();
-    let column: FxHashMap<GroupId, u32> = (0..).zip(&columns).map(|(i, &g)| (g, i)).collect();
-    let mut mixes: Vec<Mix> = totals.iter().map(|&total| Mix { counts: Vec::new(), total }).collect();
-    for (group, row, count) in cells {
-        mixes[row].counts.push((column[&group], count));
-    }
-    let enough = |total: u64| total >= options.min_chains_per_rank.max(1);
-    let (members, mixes) = whos.into_iter().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();
-    Table { groups: columns, members, mixes }
-}
-
-fn rule(table: &Table, options: &Options) -> Rule {
-    Rule {
-        k: (table.members.len() / options.neighbour_divisor.max(1)).max(1),
-        floor: options.outlier_floor,
-        factor: options.outlier_factor,
-        max_compared: neighbours::MAX_COMPARED,
-    }
-}
-
-fn outliers(
-    state: &State,
-    table: &Table,
-    (far, average): (&[Far], Average),
-    k: usize,
-    (part, from): (usize, usize),
-) -> Vec<Outlier> {
-    let groups = &state.groups;
-    let mut found: Vec<Outlier> = far
-        .iter()
-        .map(|far| {
-            let top = top_column(&table.mixes[far.member], &table.mixes[far.neighbour]);
-            let mut outlier = describe(state, table, far.member, top);
-            outlier.distance = far.distance;
-            outlier.average = average.value();
-            outlier.nearest = k;
-            outlier.part = part;
-            outlier.from_ns = groups.timeline.bucket_begin_ns(from);
-            outlier.to_ns = groups.timeline.now_ns();
-            if groups.timeline.is_touched_from(from) {
-                outlier.verdict = Verdict::Inconclusive;
-            }
-            outlier
-        })
-        .collect();
-    found.sort_by(|a, b| b.severity.cmp(&a.severity).then(b.distance.total_cmp(&a.distance)));
-    found
-}
-
-/// The group that the first of two ranks runs most in excess of the second. Not the one that it runs less: shares add
-/// up to one, so a rank that does work of its own runs everything else less, and nothing is wrong with that.
+/// The column that the first of two ranks has most in excess of the second. Not the one that it has less of: shares add
+/// up to one, so a rank that does work of its own does everything else less, and nothing is wrong with that.
 fn top_column(own: &Mix, other: &Mix) -> u32 {
     let weight = |column: u32| (own.share(column) - other.share(column), own.share(column));
     let heavier = |&a: &u32, &b: &u32| {
@@ -170,54 +259,4 @@ fn top_column(own: &Mix, other: &Mix) -> u32 {
         wa.0.total_cmp(&wb.0).then(wa.1.total_cmp(&wb.1)).then(b.cmp(&a))
     };
     own.counts.iter().chain(&other.counts).map(|c| c.0).max_by(heavier).unwrap_or(0)
-}
-
-/// Whether two groups begin with the same work: at the same place, for the same call of the
-/// program. What becomes of the data later may differ (a repeated message is dropped, say). Where
-/// the call is not known, only a place in the program or its messaging library tells work apart.
-fn same_work(state: &State, a: GroupId, b: GroupId) -> bool {
-    let (a, b) = (state.groups.get(a), state.groups.get(b));
-    let site = |group: &Group| state.names.symbol_parts(group.symbols[0]).site;
-    let own = state.names.site_file(site(a)).is_some_and(|(file, _)| state.own_files.contains(&file));
-    let tells = |call| call != CallId::NONE || own;
-    let calls = |group: &Group, call| group.ops[0].calls.iter().any(|c| c.0 == call);
-    site(a) == site(b) && a.ops[0].calls.iter().any(|c| tells(c.0) && calls(b, c.0))
-}
-
-fn describe(state: &State, table: &Table, row: usize, column: u32) -> Outlier {
-    let groups = &state.groups;
-    let member = table.members[row];
-    let group = table.groups[column as usize];
-    let is_peer = |m: &(&WhoId, &Mix)| *m.0 != member;
-    let peers = || table.members.iter().zip(&table.mixes).filter(is_peer);
-    let peers_count = table.members.len() - 1;
-    let peers_share = peers().map(|(_, mix)| mix.share(column)).sum::<f64>() / peers_count as f64;
-    let doing: FxHashSet<WhoId> = groups
-        .distributions()
-        .iter()
-        .filter(|d| d.group == group || same_work(state, d.group, group))
-        .map(|d| d.who)
-        .collect();
-    let runs = |who: WhoId| doing.contains(&who);
-    let peers_running = peers().filter(|(who, _)| runs(**who)).count();
-    let share = table.mixes[row].share(column);
-    // Work that the peers do too, in another measure, is suspect; work of its own is a role.
-    let shared_work = share > 0.0 && peers_running * 2 > peers_count;
-    Outlier {
-        who: member,
-        distance: 0.0,
-        average: 0.0,
-        nearest: 0,
-        part: 1,
-        from_ns: 0,
-        to_ns: 0,
-        chains: table.mixes[row].total,
-        group,
-        share,
-        peers_share,
-        peers: peers().map(|(who, _)| *who).collect(),
-        peers_running,
-        verdict: Verdict::Violated,
-        severity: if shared_work { Severity::Warning } else { Severity::Notice },
-    }
 }

@@ -312,6 +312,16 @@ pub struct ExampleOp {
     pub len_bytes: u64,
 }
 
+/// What of chains is compared between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComparedBy {
+    /// Where they begin, and for which MPI call.
+    Beginnings,
+    /// All their operations and buffers.
+    WholeChains,
+}
+
 /// A rank with another mix of chains than its peers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OddRank {
@@ -331,13 +341,15 @@ pub struct OddRank {
     pub to_ns: u64,
     /// Chains of the rank there.
     pub chains: u64,
-    /// What it differs by most.
+    /// What of the chains was compared.
+    pub compared_by: ComparedBy,
+    /// What it differs by most; of chains that begin alike, the most frequent one.
     pub group: GroupView,
-    /// Share of that group in the rank's chains.
+    /// Share of such chains in the rank's chains.
     pub share: f64,
     /// Average share among the peers.
     pub peers_share: f64,
-    /// Peers that run that group at all.
+    /// Peers that have such chains at all.
     pub peers_running: u64,
     /// The peers.
     pub peers: Vec<Who>,

@@ -2,19 +2,18 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::buckets::{Buckets, Timeline};
+use crate::buckets::Timeline;
 use crate::chains::PathId;
-use crate::names::{BufferId, ContextId, SymbolId, id};
+use crate::names::{BufferId, ContextId, SiteId, SymbolId, id};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 use crate::process::{CallId, WhoId};
+use crate::rank_counts::RankCounts;
 
 id!(/// A chain group.
     GroupId);
 
 /// Most nodes of the trie of groups.
 const MAX_PATHS: usize = 1 << 20;
-/// Most pairs of a group and a rank whose distribution over time is kept.
-const MAX_DISTRIBUTIONS: usize = 1 << 18;
 /// Different contexts kept of a group.
 const MAX_CONTEXTS: usize = 64;
 /// Different MPI calls kept of an operation of a group.
@@ -97,9 +96,17 @@ pub(crate) struct FinishedOp {
     pub segments: u32,
 }
 
+/// What a chain begins with: where its first movement is, for which MPI call of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Work {
+    pub site: SiteId,
+    pub call: CallId,
+}
+
 /// A chain that will not grow any more.
 pub(crate) struct Finished<'a> {
     pub path: PathId,
+    pub work: Work,
     pub ops: &'a [FinishedOp],
     /// When it began.
     pub time_ns: u64,
@@ -161,20 +168,13 @@ struct PathNode {
     last_next: (SymbolId, PathId),
 }
 
-/// Counts of one group in one rank.
-pub(crate) struct Distribution {
-    pub group: GroupId,
-    pub who: WhoId,
-    pub buckets: Buckets,
-}
-
 /// All groups.
 pub(crate) struct Groups {
     paths: Vec<PathNode>,
     children: FxHashMap<(PathId, SymbolId), PathId>,
     groups: Vec<Group>,
-    distribution_ids: FxHashMap<(GroupId, WhoId), u32>,
-    distributions: Vec<Distribution>,
+    pub by_group: RankCounts<GroupId>,
+    pub by_work: RankCounts<Work>,
     pub timeline: Timeline,
     pack_uniqueness_max: u32,
     /// Chains in groups.
@@ -191,8 +191,8 @@ impl Groups {
             paths: Vec::new(),
             children: FxHashMap::default(),
             groups: Vec::new(),
-            distribution_ids: FxHashMap::default(),
-            distributions: Vec::new(),
+            by_group: RankCounts::new(),
+            by_work: RankCounts::new(),
             timeline: Timeline::default(),
             pack_uniqueness_max: options.pack_uniqueness_max,
             chains: 0,
@@ -205,7 +205,8 @@ impl Groups {
     pub fn advance(&mut self, time_ns: u64) {
         let halvings = self.timeline.advance(time_ns);
         for _ in 0..halvings {
-            self.distributions.iter_mut().for_each(|d| d.buckets.halve());
+            self.by_group.halve();
+            self.by_work.halve();
         }
     }
 
@@ -251,7 +252,7 @@ impl Groups {
             return;
         };
         self.chains += 1;
-        self.distribute(group, chain.ops[0].who, chain.time_ns);
+        self.distribute(group, chain);
         let grew = self.groups[group.index()].add(chain, self.pack_uniqueness_max, example);
         self.shape_version += u64::from(grew);
     }
@@ -278,16 +279,6 @@ impl Groups {
         &self.groups[id.index()]
     }
 
-    /// Chains of a group that begin in a rank, as far as they are kept.
-    pub fn chains_of(&self, group: GroupId, who: WhoId) -> u64 {
-        let id = self.distribution_ids.get(&(group, who));
-        id.map_or(0, |&id| self.distributions[id as usize].buckets.since(0))
-    }
-
-    pub fn distributions(&self) -> &[Distribution] {
-        &self.distributions
-    }
-
     /// When there are too many paths, a path may be cut short.
     fn has_length(&self, group: GroupId, ops: usize) -> bool {
         self.groups[group.index()].symbols.len() == ops
@@ -311,19 +302,12 @@ impl Groups {
         Some(group)
     }
 
-    fn distribute(&mut self, group: GroupId, who: WhoId, time_ns: u64) {
-        let bucket = self.timeline.bucket(time_ns);
-        if let Some(&id) = self.distribution_ids.get(&(group, who)) {
-            return self.distributions[id as usize].buckets.add(bucket);
+    fn distribute(&mut self, group: GroupId, chain: &Finished<'_>) {
+        let (who, bucket) = (chain.ops[0].who, self.timeline.bucket(chain.time_ns));
+        let has_room = self.by_group.add(group, who, bucket) & self.by_work.add(chain.work, who, bucket);
+        if !has_room {
+            self.timeline.touch(chain.time_ns, chain.time_ns);
         }
-        if self.distributions.len() >= MAX_DISTRIBUTIONS {
-            self.timeline.touch(time_ns, time_ns);
-            return;
-        }
-        let mut buckets = Buckets::default();
-        buckets.add(bucket);
-        self.distribution_ids.insert((group, who), self.distributions.len() as u32);
-        self.distributions.push(Distribution { group, who, buckets });
     }
 }
 

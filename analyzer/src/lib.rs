@@ -26,6 +26,7 @@ mod places;
 pub mod plan;
 mod probes;
 pub mod process;
+mod rank_counts;
 pub mod reference;
 pub mod render;
 mod report;

@@ -112,6 +112,7 @@ impl Views<'_> {
             from_ns: o.from_ns,
             to_ns: o.to_ns,
             chains: o.chains,
+            compared_by: o.compared_by,
             group: self.group(o.group),
             share: rounded(o.share),
             peers_share: rounded(o.peers_share),
@@ -176,7 +177,7 @@ impl Views<'_> {
         let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
         let mut by_who: Vec<WhoCount> = Vec::new();
         for &who in &group.ops[0].who().collect::<Vec<_>>() {
-            let count = self.p.state.groups.chains_of(id, who);
+            let count = self.p.state.groups.by_group.total(id, who);
             by_who.push(WhoCount { who: self.p.state.processes.who(who), count });
         }
         by_who.sort_by_key(|c| c.who);

@@ -276,20 +276,16 @@ fn odd_rank(rank: &OddRank, severity: Severity) -> (String, Vec<String>) {
         if rank.part == 1 { String::new() } else { format!(" in the last 1/{} of the run", rank.part) };
     let first = &rank.group.ops[0];
     let where_ = call_text(first).map_or_else(String::new, |call| format!(" in {call}"));
-    let way = format!("one way ({}{where_})", place_text(&first.place));
-    let summary = if rank.share >= rank.peers_share {
-        format!(
-            "{} of what {who} moved{when} went {way}; of what its peers moved, {}.",
-            percent(rank.share),
-            percent(rank.peers_share)
-        )
-    } else {
-        format!(
-            "Only {} of what {who} moved{when} went {way}, by which its peers move {}.",
-            percent(rank.share),
-            percent(rank.peers_share)
-        )
+    let place = format!("{}{where_}", place_text(&first.place));
+    let did = match rank.compared_by {
+        ComparedBy::Beginnings => format!("began at {place}"),
+        ComparedBy::WholeChains => format!("went one way, from {place}"),
     };
+    let summary = format!(
+        "{} of what {who} moved{when} {did}; of what its peers moved, {}.",
+        percent(rank.share),
+        percent(rank.peers_share)
+    );
     let summary = capitalized(&summary);
     let mut steps = Vec::new();
     if severity == Severity::Warning {

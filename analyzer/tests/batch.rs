@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use analyzer::finding::{BufferKind, BufferView, Evidence, OpView, Place, Report};
+use analyzer::finding::{BufferKind, BufferView, ComparedBy, Evidence, OpView, Place, Report};
 use analyzer::input::Input;
 use analyzer::names::{BufferName, Kind, OpName, SiteName};
 use analyzer::options::Options;
@@ -53,7 +53,12 @@ fn outliers(report: &Report) -> Vec<Outlier> {
     let mut all: Vec<Outlier> = Vec::new();
     for finding in &report.findings {
         let Evidence::OddRank(rank) = &finding.evidence else { continue };
-        all.push(Outlier { who: rank.who, part: rank.part, distance: four_digits(rank.distance) });
+        all.push(Outlier {
+            who: rank.who,
+            part: rank.part,
+            by_work: rank.compared_by == ComparedBy::Beginnings,
+            distance: four_digits(rank.distance),
+        });
     }
     all.sort();
     all

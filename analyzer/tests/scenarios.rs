@@ -2,7 +2,7 @@
 
 mod common;
 
-use analyzer::finding::{Evidence, Finding, Report, Severity, Verdict};
+use analyzer::finding::{ComparedBy, Evidence, Finding, Report, Severity, Verdict};
 use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -69,6 +69,11 @@ fn the_same_job_without_the_bug_has_no_finding() {
 
 /// Every rank sends a message to its right neighbour; `storm` is a rank that asks again and again.
 fn ring_of_eight(storm: impl Fn(u64) -> Option<u32>) -> Vec<Input> {
+    ring_of_eight_by(|_, _| false, storm)
+}
+
+/// The same; `unexpected` messages of a rank are set aside by the receiver's library until they are asked for.
+fn ring_of_eight_by(unexpected: impl Fn(u64, u32) -> bool, storm: impl Fn(u64) -> Option<u32>) -> Vec<Input> {
     let mut t = Trace::new(8, true);
     for step in 0..400u64 {
         for rank in 0..8u32 {
@@ -76,7 +81,14 @@ fn ring_of_eight(storm: impl Fn(u64) -> Option<u32>) -> Vec<Input> {
             let (x, y) = (t.heap(rank, "send"), t.heap((rank + 1) % 8, "receive"));
             t.call(rank, "MPI_Sendrecv", "main: exchange");
             t.copy(rank, "write", x, segment_at(rank) + slot, 64);
-            t.copy((rank + 1) % 8, "read", segment_at((rank + 1) % 8) + slot, y, 64);
+            let segment = segment_at((rank + 1) % 8) + slot;
+            if unexpected(step, rank) {
+                let aside = t.heap((rank + 1) % 8, "aside");
+                t.copy((rank + 1) % 8, "set aside", segment, aside, 64);
+                t.copy((rank + 1) % 8, "deliver late", aside, y, 64);
+            } else {
+                t.copy((rank + 1) % 8, "read", segment, y, 64);
+            }
             let requests = if storm(step) == Some(rank) { 40 } else { u64::from(step % 50 == 0) };
             for _ in 0..requests {
                 connect(&mut t, rank);
@@ -124,6 +136,23 @@ fn a_ring_without_a_storm_has_no_finding() {
     let report = run(&ring_of_eight(|_| None));
     assert_eq!(report.findings, []);
     assert_eq!(report.thresholds.compared_ranks.len(), 8);
+}
+
+#[test]
+fn a_storm_is_found_among_ranks_whose_messages_go_different_ways() {
+    let by_chance = |step: u64, rank: u32| step * 7 % 8 < u64::from(rank);
+    let report = run(&ring_of_eight_by(by_chance, |_| Some(5)));
+    let (finding, rank) = first_rank(&report);
+    assert_eq!((finding.severity, rank.who), (Severity::Warning, Who::Rank(5)));
+    assert_eq!(rank.compared_by, ComparedBy::Beginnings);
+}
+
+#[test]
+fn a_rank_whose_messages_go_another_way_is_a_notice() {
+    let report = run(&ring_of_eight_by(|_, rank| rank == 3, |_| None));
+    let (finding, rank) = first_rank(&report);
+    assert_eq!((finding.severity, rank.who), (Severity::Notice, Who::Rank(3)));
+    assert_eq!(rank.compared_by, ComparedBy::WholeChains);
 }
 
 /// The root of a broadcast sends more than half of what it sends to others in work that is its own.

@@ -3,7 +3,7 @@
 use super::node::{Marks, instance};
 use super::window::Gone;
 use super::{Chains, NodeId, PathId};
-use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups};
+use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
 use crate::names::Names;
 
 impl Chains {
@@ -74,8 +74,10 @@ impl Chains {
             FinishedOp { who: n.who, call: n.call, segments: n.segments }
         }));
         let context = self.context(end.root, leaf, names);
+        let work = Work { site: names.shape_parts(root.shape).site, call: root.call };
         let chain = Finished {
             path,
+            work,
             ops: &ops,
             time_ns: root.time_ns,
             context,

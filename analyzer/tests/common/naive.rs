@@ -1,13 +1,13 @@
 //! The batch definition, written plainly: the whole trace in memory, every byte carrying the
 //! number of the operation that wrote it last, everything looked up by walking.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use analyzer::input::{Input, Mapping};
 use analyzer::names::{BufferName, Kind, OpName, SiteName};
 use analyzer::options::Options;
 use analyzer::process::Who;
-use analyzer::wire::{Body, FileId, Header, Record};
+use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Space {
@@ -29,6 +29,7 @@ struct Op {
     pid: u32,
     time_ns: u64,
     site: SiteName,
+    call: (u32, u64),
     kind: Kind,
     source: BufferName,
     destination: BufferName,
@@ -65,6 +66,8 @@ type ContextOp = (SiteName, Kind, BufferName);
 
 struct Instance {
     who: Who,
+    /// The MPI call that the first operation ran in.
+    call: (u32, u64),
     time_ns: u64,
     before: HashSet<ContextOp>,
     after: HashSet<ContextOp>,
@@ -93,6 +96,7 @@ pub struct Violation {
 pub struct Outlier {
     pub who: Who,
     pub part: u64,
+    pub by_work: bool,
     pub distance: String,
 }
 
@@ -136,8 +140,8 @@ pub fn batch(inputs: &[Input], options: &Options) -> Outcome {
 }
 
 /// Ranks that are outliers in the last 1/part of the trace, whatever the rest shows.
-pub fn outliers_in(inputs: &[Input], options: &Options, part: u64) -> Vec<Outlier> {
-    read(inputs, options).outliers_in(part)
+pub fn outliers_in(inputs: &[Input], options: &Options, part: u64, by_work: bool) -> Vec<Outlier> {
+    read(inputs, options).outliers_in(part, by_work)
 }
 
 fn read(inputs: &[Input], options: &Options) -> Batch {
@@ -190,12 +194,12 @@ impl Batch {
         self.last_ns = self.last_ns.max(h.time_ns);
         let thread = self.thread(h);
         match record.body {
-            Body::Copy { dst, src, len_bytes, .. } => {
+            Body::Copy { dst, src, len_bytes, context, .. } => {
                 let site = self.sites[&h.probe].clone();
                 let (source, destination) = (self.at(h.pid, src), self.at(h.pid, dst));
                 self.movement(
                     h,
-                    site,
+                    (site, context),
                     Kind::Copy,
                     (src, Some(source)),
                     (dst, Some(destination)),
@@ -204,22 +208,31 @@ impl Batch {
                     None,
                 );
             }
-            Body::Pack { dst, src, len_bytes, segments, unpack, .. } => {
+            Body::Pack { dst, src, len_bytes, segments, unpack, context, .. } => {
                 let site = self.sites[&h.probe].clone();
                 let kind = if unpack { Kind::Unpack } else { Kind::Pack };
                 let source = unpack.then(|| self.at(h.pid, src));
                 let destination = (!unpack).then(|| self.at(h.pid, dst));
                 let n = if segments == 0 { 2 } else { segments as u32 };
-                self.movement(h, site, kind, (src, source), (dst, destination), len_bytes, n, None);
+                self.movement(
+                    h,
+                    (site, context),
+                    kind,
+                    (src, source),
+                    (dst, destination),
+                    len_bytes,
+                    n,
+                    None,
+                );
             }
-            Body::Cross { local, remote, len_bytes, remote_pid, write, .. } => {
+            Body::Cross { local, remote, len_bytes, remote_pid, write, context, .. } => {
                 let call = if write { "process_vm_writev" } else { "process_vm_readv" };
                 let site = SiteName::Kernel { call: call.into() };
                 let own = (local, Some(self.at(h.pid, local)));
                 let other = (remote, Some(self.at(remote_pid, remote)));
                 let (kind, source, destination) =
                     if write { (Kind::CrossWrite, own, other) } else { (Kind::CrossRead, other, own) };
-                self.movement(h, site, kind, source, destination, len_bytes, 1, Some(remote_pid));
+                self.movement(h, (site, context), kind, source, destination, len_bytes, 1, Some(remote_pid));
             }
             ref body => {
                 self.runs.remove(&thread);
@@ -328,7 +341,7 @@ impl Batch {
     fn movement(
         &mut self,
         h: &Header,
-        site: SiteName,
+        (site, context): (SiteName, CallContext),
         kind: Kind,
         source: (u64, Option<(Space, u64)>),
         destination: (u64, Option<(Space, u64)>),
@@ -371,6 +384,7 @@ impl Batch {
             source: self.buffer(remote_buffer(Kind::CrossRead), source.0),
             destination: self.buffer(remote_buffer(Kind::CrossWrite), destination.0),
             site,
+            call: (context.probe, context.return_address),
             kind,
             segments,
             crosses: remote.map_or(writer.is_some_and(|w| self.ops[w].pid != h.pid), |r| r != h.pid),
@@ -491,6 +505,7 @@ impl Batch {
         let after = after.filter(|o| o.parent.is_none() && !o.continues).map(context);
         let instance = Instance {
             who: self.ops[root].who,
+            call: self.ops[root].call,
             time_ns: self.ops[root].time_ns,
             before: before.collect(),
             after: after.collect(),
@@ -588,12 +603,15 @@ impl Batch {
         violations
     }
 
+    /// By what chains begin with, else by whole chains.
     fn outliers(&self) -> Vec<Outlier> {
-        let mut parts = [1, 2, 4, 8, 16].into_iter().map(|part| self.outliers_in(part));
-        parts.find(|found| !found.is_empty()).unwrap_or_default()
+        let kinds =
+            [true, false].into_iter().flat_map(|by_work| [1, 2, 4, 8, 16].map(|part| (part, by_work)));
+        let mut found = kinds.map(|(part, by_work)| self.outliers_in(part, by_work));
+        found.find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    fn outliers_in(&self, part: u64) -> Vec<Outlier> {
+    fn outliers_in(&self, part: u64, by_work: bool) -> Vec<Outlier> {
         let (mut width, span) = (1u64 << 20, self.last_ns - self.begin_ns);
         while span / width >= 64 {
             width *= 2;
@@ -603,15 +621,26 @@ impl Batch {
         if used / part == 0 {
             return Vec::new();
         }
-        self.outliers_from(part, |x| bucket(x.time_ns) >= used - used / part)
+        let counts = |x: &Instance| bucket(x.time_ns) >= used - used / part;
+        if by_work {
+            self.outliers_among(part, true, counts, |ops, x| (ops[0].site.clone(), x.call))
+        } else {
+            self.outliers_among(part, false, counts, |ops, _| ops.to_vec())
+        }
     }
 
-    fn outliers_from(&self, part: u64, counts: impl Fn(&Instance) -> bool) -> Vec<Outlier> {
+    fn outliers_among<K: Ord>(
+        &self,
+        part: u64,
+        by_work: bool,
+        counts: impl Fn(&Instance) -> bool,
+        column: impl Fn(&[OpName], &Instance) -> K,
+    ) -> Vec<Outlier> {
         let o = &self.options;
-        let mut traces: BTreeMap<Who, BTreeMap<&Vec<OpName>, u128>> = BTreeMap::new();
+        let mut traces: BTreeMap<Who, BTreeMap<K, u128>> = BTreeMap::new();
         for (ops, group) in &self.groups {
             for x in group.instances.iter().filter(|x| counts(x)) {
-                *traces.entry(x.who).or_default().entry(ops).or_default() += 1;
+                *traces.entry(x.who).or_default().entry(column(ops, x)).or_default() += 1;
             }
         }
         traces.retain(|_, t| t.values().sum::<u128>() >= u128::from(o.min_chains_per_rank));
@@ -620,12 +649,13 @@ impl Batch {
         if n < 2 {
             return Vec::new();
         }
-        let count = |who: Who, ops: &Vec<OpName>| traces[&who].get(ops).copied().unwrap_or(0);
+        let columns: BTreeSet<&K> = traces.values().flat_map(BTreeMap::keys).collect();
+        let count = |who: Who, column: &K| traces[&who].get(column).copied().unwrap_or(0);
         let total = |who: Who| traces[&who].values().sum::<u128>();
         // In whole numbers: what is exactly on an edge must not depend on the order of the groups.
         let distance = |a: Who, b: Who| -> f64 {
-            let apart = |ops| (count(a, ops) * total(b)).abs_diff(count(b, ops) * total(a));
-            self.groups.keys().map(apart).sum::<u128>() as f64 / (total(a) * total(b)) as f64
+            let apart = |&column: &&K| (count(a, column) * total(b)).abs_diff(count(b, column) * total(a));
+            columns.iter().map(apart).sum::<u128>() as f64 / (total(a) * total(b)) as f64
         };
         let kth = |a: Who| {
             let mut all: Vec<f64> = traces.keys().filter(|b| **b != a).map(|&b| distance(a, b)).collect();
@@ -635,7 +665,7 @@ impl Batch {
         let kths: Vec<(Who, f64)> = traces.keys().map(|&w| (w, kth(w))).collect();
         let average = kths.iter().map(|d| d.1).sum::<f64>() / n as f64;
         let far = kths.into_iter().filter(|d| d.1 > o.outlier_factor * average && d.1 >= o.outlier_floor);
-        far.map(|(who, d)| Outlier { who, part, distance: format!("{d:.4}") }).collect()
+        far.map(|(who, d)| Outlier { who, part, by_work, distance: format!("{d:.4}") }).collect()
     }
 }
 

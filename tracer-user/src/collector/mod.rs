@@ -1,8 +1,8 @@
 //! From rings to the session: one thread that only copies.
 //!
 //! It looks at all rings, again and again (every millisecond while one fills quickly, less often
-//! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands over what it found as a [`Round`]. It never waits for the
-//! session: when too much is under way, it leaves records in their rings; a full ring drops
+//! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands
+//! over what it found as a [`Round`]. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
 
@@ -152,7 +152,7 @@ impl Worker {
                 let round;
                 (round, fills) = self.look();
                 let found = round.record_count();
-                empty_looks = if found > 0 { 0 } else { empty_looks + 1 };
+                empty_looks = if found > 0 || round.unreadable > 0 { 0 } else { empty_looks + 1 };
                 if last || empty_looks <= TOLD_EMPTY_LOOKS || told.elapsed() >= EMPTY_LOOK_PERIOD {
                     told = Instant::now();
                     self.link.waiting.fetch_add(found, Ordering::Relaxed);

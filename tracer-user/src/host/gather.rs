@@ -10,6 +10,7 @@ use analyzer::wire::FileId;
 use super::files::open_mapped;
 use super::jobs::{Job, JobError};
 use super::mappings::{MappedFile, code_files, parse_maps};
+use super::processes::all_pids;
 use super::processes::read_error;
 use crate::elf;
 use crate::plan::attach::{AttachDecision, attach_mode};
@@ -130,11 +131,7 @@ fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathe
 fn strangers(files: &BTreeMap<FileId, Vec<u32>>, traced: &[u32]) -> HashMap<FileId, usize> {
     let traced: HashSet<u32> = traced.iter().copied().collect();
     let mut counts = HashMap::new();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return counts };
-    for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()) {
-        if traced.contains(&pid) {
-            continue;
-        }
+    for pid in all_pids().into_iter().filter(|pid| !traced.contains(pid)) {
         for file in code_files(&read_maps(pid).unwrap_or_default()) {
             if files.contains_key(&file.id) {
                 *counts.entry(file.id).or_default() += 1;

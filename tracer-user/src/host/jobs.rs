@@ -7,7 +7,7 @@ use globset::GlobSet;
 use serde::Serialize;
 
 use super::cpus;
-use super::processes::{MpiLibrary, ProcessView, RankProcess, mpi_library};
+use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, parent};
 use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
 
@@ -77,10 +77,8 @@ pub struct Candidate {
 
 /// The launcher and what it started that is no rank and no rank's child: from these, more ranks may come.
 pub fn starters(job: &Job) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let parents: BTreeMap<u32, u32> =
-        pids.filter_map(|pid| Some((pid, ProcessView::read(pid).ok()?.parent))).collect();
+        all_pids().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let ranks: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
     starters_among(job.pid, &ranks, &parents)
 }
@@ -161,9 +159,9 @@ fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
 /// All processes that can be read. Those that end meanwhile, or may not be looked at, are not
 /// among them, or have no library.
 fn candidates() -> Vec<Candidate> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| ProcessView::read(pid).ok())
+    all_pids()
+        .into_iter()
+        .filter_map(|pid| ProcessView::read(pid).ok())
         // Kernel threads have no program.
         .filter(|view| !view.exe.is_empty() || !view.command.is_empty())
         .map(|view| {

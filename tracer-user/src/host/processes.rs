@@ -79,6 +79,17 @@ pub struct ProcessView {
     pub start_ticks: u64,
 }
 
+/// All processes that there are now.
+pub(super) fn all_pids() -> Vec<u32> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    processes.filter_map(|process| u32::try_from(process.pid).ok()).collect()
+}
+
+/// The parent of a process, if it is still there.
+pub(super) fn parent(pid: u32) -> Option<u32> {
+    u32::try_from(open(pid).ok()?.stat().ok()?.ppid).ok()
+}
+
 impl ProcessView {
     /// Reads what `/proc` says. What may not be read (another user's environment) stays empty.
     ///

@@ -181,14 +181,25 @@ impl Keeper {
 
     fn pause(&mut self, now_ns: u64, tracer: &mut Tracer, joining: &BTreeSet<u32>) -> Coverage {
         if self.counted_hits >= ENOUGH_HITS || self.pausing.is_empty() {
-            let choice = choose(&self.uses(joining), self.budget.share);
-            self.pausing = choice.pausing;
-            self.off.extend(choice.off);
-            self.begin_counting();
+            self.pausing.clear();
+            self.choose(joining);
         }
-        self.out = tracer.take_out(&self.pausing.union(&self.off).copied().collect());
+        self.out = tracer.take_out(&self.to_take_out());
         self.resting_since = None;
         self.coverage(now_ns, true)
+    }
+
+    /// Adds what is too dear by what was hit lately.
+    fn choose(&mut self, joining: &BTreeSet<u32>) {
+        let choice = choose(&self.uses(joining), self.budget.share);
+        self.pausing.extend(choice.pausing);
+        self.off.extend(choice.off);
+        self.begin_counting();
+    }
+
+    /// What is not to be in place during a pause.
+    fn to_take_out(&self) -> BTreeSet<u32> {
+        self.pausing.union(&self.off).copied().collect()
     }
 
     /// What was noticed as dear only after the pause began, because records were still on their way.
@@ -201,16 +212,9 @@ impl Keeper {
         if self.counted_hits < ENOUGH_HITS {
             return None;
         }
-        let choice = choose(&self.uses(&joining()), self.budget.share);
         let off_before = self.off.len();
-        self.pausing.extend(choice.pausing);
-        self.off.extend(choice.off);
-        self.begin_counting();
-        let more: BTreeSet<u32> =
-            self.pausing.union(&self.off).filter(|probe| !self.out.contains(probe)).copied().collect();
-        if !more.is_empty() {
-            self.out.extend(tracer.take_out(&more));
-        }
+        self.choose(&joining());
+        self.out.extend(tracer.take_out(&self.to_take_out()));
         (self.off.len() > off_before).then(|| self.coverage(now_ns, true))
     }
 
