@@ -136,7 +136,7 @@ impl Session<'_> {
             13 => Body::Unmap { addr: self.addr() & !0xfff, len_bytes: self.len_bytes() << 6 },
             14 => Body::Fork { child: self.pid() },
             _ if op & 16 == 0 => Body::Exec,
-            _ => Body::Exit { status: u32::from(self.next()) },
+            _ => Body::Exit { status: u32::from(self.next()), at: 0 },
         }
     }
 

@@ -49,7 +49,7 @@ impl AlertBook {
             }
         }
         for id in gone {
-            self.withdraw(&id, "the counts no longer support it");
+            self.withdraw(&id, "it no longer holds");
         }
     }
 

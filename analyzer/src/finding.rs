@@ -102,6 +102,8 @@ pub enum Evidence {
     OddChain(Box<OddChain>),
     /// A rank with another mix of chains than its peers.
     OddRank(Box<OddRank>),
+    /// Ranks that do not go on.
+    Standstill(Box<Standstill>),
 }
 
 /// A chain group that is almost a frequent one.
@@ -310,6 +312,84 @@ pub struct ExampleOp {
     pub destination_buffer: BufferView,
     /// Bytes.
     pub len_bytes: u64,
+}
+
+/// Ranks that do not go on, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Standstill {
+    /// What happened.
+    pub fault: Fault,
+    /// Since when none of them has moved, CLOCK_MONOTONIC.
+    pub since_ns: u64,
+    /// Those at fault first.
+    pub ranks: Vec<StuckRank>,
+}
+
+/// Why ranks do not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// A rank died, and others wait for it.
+    Crash,
+    /// Ranks of one communicator are in calls that do not go together.
+    MismatchedCollective,
+    /// A rank waits for a message of one that ended or is about to.
+    MissingMessage,
+    /// A cycle of ranks that wait for each other.
+    Deadlock,
+    /// Others wait for a rank that does nothing, outside of MPI.
+    Outside,
+    /// Others wait for a rank that a signal or a debugger stopped.
+    Stopped,
+}
+
+/// A rank that does not go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StuckRank {
+    /// The rank.
+    pub who: Who,
+    /// Its process.
+    pub pid: u32,
+    /// It is (one of) the cause; else it only waits.
+    pub at_fault: bool,
+    /// What it does.
+    pub state: StuckState,
+    /// How it died: as wait(2) gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u32>,
+    /// The MPI call that it is in.
+    pub call: Option<StuckCall>,
+    /// Ranks that it waits for: those that are not where they would have to be.
+    pub waits_for: Vec<Who>,
+    /// Where it is in the code, the innermost place first.
+    pub stack: Vec<Place>,
+}
+
+/// What a rank does that does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StuckState {
+    /// It is in an MPI call.
+    InCall,
+    /// It does nothing, outside of MPI.
+    Outside,
+    /// A signal or a debugger stopped it.
+    Stopped,
+    /// It ended well.
+    Ended,
+    /// It died.
+    Died,
+}
+
+/// An MPI call that does not return.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StuckCall {
+    /// Name as in the standard.
+    pub function: String,
+    /// The arguments that tell what it waits for: name and value, `?` where it is not known.
+    pub arguments: Vec<(String, String)>,
+    /// Where it was called.
+    pub place: Place,
 }
 
 /// What of chains is compared between ranks.

@@ -23,6 +23,8 @@ pub enum Input {
     Loss(Loss),
     /// What is watched from here on, when that changes to keep a budget.
     Coverage(Box<Coverage>),
+    /// What threads were doing, looked at because their processes had been quiet.
+    Threads(Box<Threads>),
     /// The clock, a few times a second.
     Tick {
         /// CLOCK_MONOTONIC.
@@ -78,6 +80,25 @@ pub struct ProcessFacts {
     pub time_ns: u64,
 }
 
+/// Values that MPI libraries give to what the standard only names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiFacts {
+    /// The kind of library.
+    pub kind: MpiKind,
+    /// The handle of MPI_COMM_WORLD in this process.
+    pub comm_world: Option<u64>,
+}
+
+/// Kinds of MPI libraries: those that are built alike have the same values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MpiKind {
+    /// Open MPI and what is made from it: handles are pointers.
+    OpenMpi,
+    /// MPICH and what is made from it: handles are numbers.
+    Mpich,
+}
+
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
@@ -111,6 +132,117 @@ pub struct Loss {
     /// Lost records of allocations, mappings and process life: what the process's memory
     /// looks like is not known from here on.
     pub state: u64,
+}
+
+/// What threads were doing at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Threads {
+    /// CLOCK_MONOTONIC before the first was looked at.
+    pub time_ns: u64,
+    /// All threads of the processes that were looked at.
+    pub threads: Vec<ThreadFacts>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadFacts {
+    /// Its process.
+    pub pid: u32,
+    /// Itself; the first thread has the number of the process.
+    pub tid: u32,
+    /// Whether it runs.
+    pub state: ThreadState,
+    /// Processor time since it began.
+    pub ran_ns: u64,
+    /// The outermost MPI call that it is in.
+    pub call: Option<CallInProgress>,
+    /// Where it is in the code, the innermost place first; where calls return to, but for the first.
+    pub frames: Vec<CodePlace>,
+    /// Why there are no more frames, unless the last one is where the thread began.
+    pub cut: Option<String>,
+}
+
+/// Whether a thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadState {
+    /// It runs or could.
+    #[default]
+    Running,
+    /// It sleeps in the kernel.
+    Sleeping,
+    /// A signal stopped it.
+    Stopped,
+    /// A debugger stopped it.
+    Traced,
+    /// It is about to be gone.
+    Ending,
+}
+
+/// A place in a file's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CodePlace {
+    /// The file.
+    pub file: FileId,
+    /// Offset in it.
+    pub offset_bytes: u64,
+}
+
+/// An MPI call that has not returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInProgress {
+    /// Name as in the standard.
+    pub function: String,
+    /// How the library calls things, if that is known.
+    pub mpi: Option<MpiFacts>,
+    /// Where it returns to.
+    pub site: Option<CodePlace>,
+    /// Address where its return address lies: another one, another call.
+    pub return_slot: u64,
+    /// Its arguments, as far as they could be recovered; of integers only the lower 32 bits count.
+    pub arguments: Vec<Option<u64>>,
+    /// What it waits for, where the arguments do not say it themselves: for each request.
+    #[serde(default)]
+    pub requests: Vec<PendingRequest>,
+    /// Communicators that are named, but for MPI_COMM_WORLD, as far as the library's memory tells.
+    #[serde(default)]
+    pub communicators: Vec<CommunicatorFacts>,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommunicatorFacts {
+    /// Its handle in this process.
+    pub handle: u64,
+    /// What the library tells its messages apart by: the same in all its members; communicators
+    /// without a common member may share it.
+    pub context_id: u32,
+    /// Its members, by their ranks in it, as ranks of MPI_COMM_WORLD.
+    pub members: Vec<u32>,
+}
+
+/// A request that a call waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRequest {
+    /// Its handle.
+    pub handle: u64,
+    /// The message, if the library's memory tells it.
+    pub message: Option<PendingMessage>,
+}
+
+/// A message that a request stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingMessage {
+    /// Sent, not received.
+    pub sends: bool,
+    /// Already done.
+    pub complete: bool,
+    /// Rank of the peer in the communicator, as the library has it.
+    pub peer: i32,
+    /// Its tag.
+    pub tag: i32,
+    /// Handle of the communicator.
+    pub comm: u64,
 }
 
 /// How much is watched, from a time on.

@@ -9,6 +9,7 @@
 
 mod alerts;
 mod buckets;
+pub mod calls;
 mod chains;
 mod coverage;
 mod distribution;
@@ -33,6 +34,7 @@ mod report;
 mod resolve;
 mod scores;
 pub mod sequencer;
+mod standstill;
 mod state;
 pub mod statistics;
 pub mod symbols;

@@ -12,15 +12,16 @@ use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{self, Input, Loss, Start};
+use crate::input::{self, CodePlace, Input, Loss, Start, Threads};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, KINDS};
+use crate::process::{CallId, KINDS, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
+use crate::standstill::{Death, Deaths, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -68,6 +69,10 @@ pub struct Pipeline {
     evaluated: Option<Evaluated>,
     compared: Option<Compared>,
     alerts: AlertBook,
+    pub(crate) standstill: Watch,
+    pub(crate) deaths: Deaths,
+    /// Something was seen that findings about standstills may depend on.
+    stirred: bool,
 }
 
 /// What the last evaluation saw.
@@ -107,6 +112,9 @@ impl Pipeline {
             evaluated: None,
             compared: None,
             alerts: AlertBook::default(),
+            standstill: Watch::default(),
+            deaths: Deaths::default(),
+            stirred: false,
             options,
         }
     }
@@ -128,6 +136,7 @@ impl Pipeline {
             Input::LateRecord(raw) => self.late(raw),
             Input::Loss(loss) => self.lose(loss),
             Input::Coverage(coverage) => self.cover(coverage),
+            Input::Threads(threads) => self.look(threads),
             Input::Tick { time_ns } => {
                 self.clock(*time_ns);
                 self.evaluate(false);
@@ -261,6 +270,7 @@ impl Pipeline {
             self.state.forget_heap();
         }
         if self.coverage.update(now) == Change::Pause {
+            self.standstill.clear();
             self.state.chains.pause(&mut self.state.names, &mut self.state.groups);
         }
     }
@@ -268,6 +278,18 @@ impl Pipeline {
     fn is_heap_probe(&self, id: u32) -> bool {
         let class = self.probes.get(self.probes.slot(id)).map(|probe| probe.class);
         matches!(class, Some(ProbeClass::Alloc | ProbeClass::Free))
+    }
+
+    /// Where threads are that had been quiet. While not everything is watched, who is quiet may still move.
+    fn look(&mut self, threads: &Threads) {
+        self.clock(threads.time_ns);
+        if self.coverage.is_paused() {
+            return;
+        }
+        let processes = &self.state.processes;
+        let moved_ns = |pid| processes.find(pid).map_or(0, |index| processes.get(index).moved_ns);
+        self.standstill.look(threads, moved_ns);
+        self.stirred = true;
     }
 
     fn raw(&mut self, raw: &RawRecord) {
@@ -296,7 +318,9 @@ impl Pipeline {
     }
 
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
-        let counts = &mut self.state.processes.get_mut(process).counts;
+        let process = self.state.processes.get_mut(process);
+        process.moved_ns = h.time_ns;
+        let counts = &mut process.counts;
         counts.records_by_kind[usize::from(body.kind()) % KINDS] += 1;
         if h.probe == 0 {
             return;
@@ -376,9 +400,21 @@ impl Pipeline {
             Body::Unmap { addr, len_bytes } => state.unmap(process, h.time_ns, addr, len_bytes),
             Body::Fork { child } => state.fork(process, child),
             Body::Exec => state.exec(process),
-            Body::Exit { .. } => state.exit(process),
+            Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
             _ => {}
         }
+    }
+
+    fn end_process(&mut self, process: usize, time_ns: u64, status: u32, at: u64) {
+        let ended = self.state.processes.get(process);
+        let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
+        let (pid, who) = (ended.pid, ended.who);
+        if let Who::Rank(rank) = self.state.processes.who(who) {
+            self.deaths.note(Death { rank, pid, time_ns, status, place });
+        }
+        self.state.exit(process, Some(status));
+        self.standstill.forget(pid);
+        self.stirred = true;
     }
 
     /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it
@@ -400,7 +436,7 @@ impl Pipeline {
             self.comparison = self.compare_ranks(false);
             self.compared = Some(compare);
         }
-        if chains_due || ranks_due || at_end {
+        if chains_due || ranks_due || at_end || std::mem::take(&mut self.stirred) {
             let findings = report::findings(self, &self.evaluation, &self.comparison);
             self.alerts.update(findings, at_end);
         }

@@ -61,6 +61,12 @@ pub(crate) struct Process {
     pub pid: u32,
     pub who: WhoId,
     pub rank: Option<u32>,
+    /// Ranks of the job.
+    pub size: Option<u32>,
+    /// When it last did something that was watched.
+    pub moved_ns: u64,
+    /// As wait(2) gives it.
+    pub exit_status: Option<u32>,
     pub exe: String,
     pub namespace: u64,
     pub namespace_pid: u32,
@@ -84,6 +90,9 @@ impl Process {
             pid,
             who,
             rank: None,
+            size: None,
+            moved_ns: 0,
+            exit_status: None,
             exe: String::new(),
             namespace: 0,
             namespace_pid: pid,
@@ -127,6 +136,7 @@ impl Process {
     /// Takes what `/proc` says, without the mappings.
     pub fn learn(&mut self, facts: &ProcessFacts, who: WhoId) {
         self.rank = facts.rank;
+        self.size = facts.size;
         self.who = who;
         self.exe.clone_from(&facts.exe);
         self.namespace = facts.pid_namespace;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use crate::finding::*;
 use crate::process::Who;
+use crate::standstill;
 use crate::statistics::{ProcessStatistics, Statistics};
 use crate::words::{buffer_text, call_text, file_name, kind_text, place_text, who_text};
 
@@ -132,6 +133,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
     match &f.evidence {
         Evidence::OddChain(chain) => odd_chain(&mut out, chain, style),
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
+        Evidence::Standstill(standstill) => standstill::words::render(&mut out, standstill),
     }
     out.push_str(&format!("   {}\n", style.bold("Next")));
     for step in &f.next_steps {

@@ -6,15 +6,19 @@ use crate::distribution::{Comparison, Outlier};
 use crate::finding::*;
 use crate::frequent::{Evaluation, Violation};
 use crate::groups::{Example, GroupId, OpInstance};
+use crate::input::CodePlace;
 use crate::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
 use crate::pipeline::Pipeline;
 use crate::process::{Process, Who, WhoId};
 use crate::scores::rounded;
+use crate::standstill::{self, Death, RankState};
 use crate::statistics::*;
 use crate::words;
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
+/// Ranks that the name of a finding has.
+const MOST_NAMED: usize = 8;
 /// Other frequent chains listed with a finding.
 const MAX_OTHERS: usize = 5;
 
@@ -40,7 +44,12 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let views = Views { p };
     let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
-    let mut findings: Vec<Finding> = chains.chain(ranks).collect();
+    let died = p.deaths.origin().map(|(first, rest)| views.death(first, rest));
+    let standstills = standstill::standstills(&rank_states(p));
+    // A death is told once, whether or not anybody waits for the dead.
+    let is_told = |s: &&standstill::Standstill| died.is_some() && s.fault == Fault::Crash;
+    let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
+    let mut findings: Vec<Finding> = died.iter().cloned().chain(stuck).chain(chains).chain(ranks).collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
     findings
@@ -66,6 +75,35 @@ fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
     whos.sort_unstable();
     whos.dedup();
     whos
+}
+
+/// Every rank of the job. Of one that was never watched nothing is known.
+fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
+    /// More ranks than any job has.
+    const MOST_RANKS: u32 = 1 << 24;
+    let mut ranks = BTreeMap::new();
+    let mut size = 0;
+    for process in p.state.processes.all() {
+        let Some(rank) = process.rank else { continue };
+        size = size.max(process.size.unwrap_or(0).min(MOST_RANKS));
+        let state = RankState {
+            pid: process.pid,
+            still: if process.alive {
+                p.standstill.still(process.pid, process.moved_ns, p.totals.last_ns)
+            } else {
+                None
+            },
+            ended: process.exit_status.filter(|_| !process.alive).map(|status| status == 0),
+        };
+        ranks.insert(rank, state);
+    }
+    // Where nobody stands still there is nothing to decide, however many ranks there are.
+    if ranks.values().any(|rank| rank.still.is_some()) {
+        for rank in 0..size {
+            ranks.entry(rank).or_default();
+        }
+    }
+    ranks
 }
 
 /// Makes views of what is interned.
@@ -125,6 +163,90 @@ impl Views<'_> {
         };
         let id = format!("{id}-{}", evidence.group.id);
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
+    }
+
+    fn standstill(&self, s: &standstill::Standstill) -> Finding {
+        let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
+        let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
+        let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
+        let severity = match s.fault {
+            Fault::Outside | Fault::Stopped => Severity::Notice,
+            _ => Severity::Warning,
+        };
+        let id = format!("standstill-{}-{}", standstill::words::fault_name(s.fault), named.join("-"));
+        let who = at_fault().map(Who::Rank).collect();
+        let evidence = Standstill { fault: s.fault, since_ns: s.since_ns, ranks };
+        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+    }
+
+    /// A rank that ended by a signal is broken; one that says itself that something went wrong may have its reasons.
+    fn death(&self, first: &Death, rest: &[Death]) -> Finding {
+        let severity = if first.signal().is_some() { Severity::Warning } else { Severity::Notice };
+        let dead = |death: &Death, at_fault| StuckRank {
+            who: Who::Rank(death.rank),
+            pid: death.pid,
+            at_fault,
+            state: StuckState::Died,
+            status: Some(death.status),
+            call: None,
+            waits_for: Vec::new(),
+            stack: death.place.iter().map(|&place| self.code_place(place, 0)).collect(),
+        };
+        let ranks =
+            std::iter::once(dead(first, true)).chain(rest.iter().map(|death| dead(death, false))).collect();
+        let evidence = Standstill { fault: Fault::Crash, since_ns: first.time_ns, ranks };
+        let id = format!("crash-{}", first.rank);
+        let who = vec![Who::Rank(first.rank)];
+        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+    }
+
+    fn stuck_rank(&self, rank: &standstill::StuckRank) -> StuckRank {
+        let thread = rank.thread.as_ref();
+        let call = thread.and_then(|thread| thread.call.as_ref());
+        let state = match (rank.ended, rank.stopped, call) {
+            (Some(true), ..) => StuckState::Ended,
+            (Some(false), ..) => StuckState::Died,
+            (None, true, _) => StuckState::Stopped,
+            (None, false, Some(_)) => StuckState::InCall,
+            (None, false, None) => StuckState::Outside,
+        };
+        // What a call returns to lies behind it.
+        let called = |place: CodePlace| self.code_place(place, 1);
+        StuckRank {
+            who: Who::Rank(rank.rank),
+            pid: rank.pid,
+            at_fault: rank.at_fault,
+            state,
+            status: None,
+            call: call.map(|call| StuckCall {
+                function: call.function.clone(),
+                arguments: rank
+                    .arguments
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                    .collect(),
+                place: call.site.map_or_else(Place::default, called),
+            }),
+            waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
+            stack: thread.map_or_else(Vec::new, |thread| {
+                let behind = |at: usize| u64::from(at > 0);
+                thread
+                    .frames
+                    .iter()
+                    .enumerate()
+                    .map(|(at, &place)| self.code_place(place, behind(at)))
+                    .collect()
+            }),
+        }
+    }
+
+    fn code_place(&self, place: CodePlace, behind: u64) -> Place {
+        Place {
+            module: self.p.state.names.path(place.file),
+            file: Some(place.file),
+            offset_bytes: place.offset_bytes.saturating_sub(behind),
+            frames: Vec::new(),
+        }
     }
 
     fn context(&self, v: &Violation, frequent: &GroupView) -> ContextView {

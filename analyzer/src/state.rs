@@ -193,7 +193,7 @@ impl State {
             if old == process {
                 return;
             }
-            self.exit(old);
+            self.exit(old, None);
         }
         let child = self.process(child);
         let parent = self.processes.get(process);
@@ -217,8 +217,9 @@ impl State {
     }
 
     /// The process is gone.
-    pub fn exit(&mut self, process: usize) {
+    pub fn exit(&mut self, process: usize, status: Option<u32>) {
         self.forget_memory(process);
+        self.processes.get_mut(process).exit_status = status;
         self.processes.end(process);
     }
 

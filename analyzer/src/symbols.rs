@@ -101,6 +101,12 @@ impl Finding {
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
         match &mut self.evidence {
             Evidence::OddRank(rank) => rank.group.each_place(f),
+            Evidence::Standstill(standstill) => {
+                for rank in &mut standstill.ranks {
+                    rank.call.iter_mut().for_each(|call| f(&mut call.place));
+                    rank.stack.iter_mut().for_each(&mut *f);
+                }
+            }
             Evidence::OddChain(chain) => {
                 chain.odd.each_place(f);
                 chain.frequent.each_place(f);

@@ -157,8 +157,8 @@ pub enum Body {
     Fork { child: u32 },
     /// The process runs another program now: its address space is new.
     Exec,
-    /// The process ended; status as wait(2) gives it.
-    Exit { status: u32 },
+    /// The process ended; status as wait(2) gives it. `at`: its next instruction then, 0 if that is not known.
+    Exit { status: u32, at: u64 },
 }
 
 /// A file of this machine, however it is called and mounted.
@@ -283,7 +283,9 @@ impl Record {
             kind::UNMAP => (5, Body::Unmap { addr: w[3], len_bytes: w[4] }),
             kind::FORK => (4, Body::Fork { child: low(w[3]) }),
             kind::EXEC => (4, Body::Exec),
-            kind::EXIT => (4, Body::Exit { status: low(w[3]) }),
+            // Older tapes do not say where.
+            kind::EXIT if raw.len == 4 => (4, Body::Exit { status: low(w[3]), at: 0 }),
+            kind::EXIT => (5, Body::Exit { status: low(w[3]), at: w[4] }),
             other => return Err(WireError::UnknownKind(other)),
         };
         if raw.len != words {
@@ -332,7 +334,7 @@ impl Record {
             Body::Unmap { addr, len_bytes } => put(&[addr, len_bytes]),
             Body::Fork { child } => put(&[u64::from(child)]),
             Body::Exec => put(&[0]),
-            Body::Exit { status } => put(&[u64::from(status)]),
+            Body::Exit { status, at } => put(&[u64::from(status), at]),
         }
         raw
     }

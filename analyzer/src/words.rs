@@ -4,6 +4,7 @@ use crate::finding::*;
 use crate::input::Frame;
 use crate::names::{Kind, SiteName};
 use crate::process::Who;
+use crate::standstill;
 
 /// A place without symbols.
 pub(crate) fn place(name: &SiteName) -> Place {
@@ -132,6 +133,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddChain(chain) if finding.severity == Severity::Warning => broken_chain(chain),
         Evidence::OddChain(chain) => unusual_chain(chain),
         Evidence::OddRank(rank) => odd_rank(rank, finding.severity),
+        Evidence::Standstill(standstill) => standstill::words::say(standstill),
     };
     if finding.verdict == Verdict::Inconclusive {
         let advice =
@@ -305,7 +307,7 @@ fn odd_rank(rank: &OddRank, severity: Severity) -> (String, Vec<String>) {
     (summary, steps)
 }
 
-fn capitalized(text: &str) -> String {
+pub(crate) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }

@@ -13,4 +13,5 @@ pub mod launch;
 pub mod plan;
 pub mod session;
 pub mod sink;
+pub mod stacks;
 pub mod symbols;

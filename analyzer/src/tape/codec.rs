@@ -138,6 +138,7 @@ impl Encoder {
             | Input::Process(_)
             | Input::Plan(_)
             | Input::Coverage(_)
+            | Input::Threads(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::input::{Coverage, End, Input, ProcessFacts, Start};
+use crate::input::{Coverage, End, Input, ProcessFacts, Start, Threads};
 use crate::plan::Plan;
 
 /// A fact on its way to the tape.
@@ -13,6 +13,7 @@ pub(super) enum Fact<'a> {
     Process(&'a ProcessFacts),
     Plan(&'a Plan),
     Coverage(&'a Coverage),
+    Threads(&'a Threads),
     End(&'a End),
 }
 
@@ -24,6 +25,7 @@ enum ReadFact {
     Process(Box<ProcessFacts>),
     Plan(Box<Plan>),
     Coverage(Box<Coverage>),
+    Threads(Box<Threads>),
     End(End),
 }
 
@@ -35,6 +37,7 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
         ReadFact::Process(process) => Input::Process(process),
         ReadFact::Plan(plan) => Input::Plan(plan),
         ReadFact::Coverage(coverage) => Input::Coverage(coverage),
+        ReadFact::Threads(threads) => Input::Threads(threads),
         ReadFact::End(end) => Input::End(end),
     };
     Ok(facts.into_iter().map(input).collect())

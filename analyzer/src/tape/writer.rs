@@ -156,6 +156,7 @@ impl<W: Write> Writer<W> {
             Input::Process(process) => self.push_fact(input, &Fact::Process(process)),
             Input::Plan(plan) => self.push_fact(input, &Fact::Plan(plan)),
             Input::Coverage(coverage) => self.push_fact(input, &Fact::Coverage(coverage)),
+            Input::Threads(threads) => self.push_fact(input, &Fact::Threads(threads)),
             Input::End(end) => self.push_fact(input, &Fact::End(end)),
         }
         self.failure.take().map_or(Ok(()), Err)
@@ -364,6 +365,7 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Start(start) => Some(start.time_ns),
         Input::Process(process) => Some(process.time_ns),
         Input::Coverage(coverage) => Some(coverage.time_ns),
+        Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,
     }

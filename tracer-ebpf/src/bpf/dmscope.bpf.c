@@ -28,5 +28,6 @@ bool bpf_session_is_return(void) __ksym __weak;
 #include "heap.h"
 #include "memory.h"
 #include "life.h"
+#include "threads.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -42,7 +42,14 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+};
+
 struct task_struct {
+	unsigned int __state;
+	int on_cpu;
+	struct sched_entity se;
 	int pid;
 	int tgid;
 	int exit_code;
@@ -51,6 +58,17 @@ struct task_struct {
 };
 
 struct linux_binprm;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
 
 #pragma clang attribute pop
 

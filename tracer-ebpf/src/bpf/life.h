@@ -56,11 +56,20 @@ int BPF_PROG(dms_exit, struct task_struct *p)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct pt_regs *regs;
+	struct dms_end *r;
 
 	/* Only the last thread of the process ends it. */
 	if (!t || p->signal->live.counter)
 		return 0;
-	life(t, DMS_EXIT, p->exit_code);
+	r = reserve(t, sizeof(*r), true);
+	if (r) {
+		regs = (struct pt_regs *)bpf_task_pt_regs(p);
+		r->status = p->exit_code;
+		r->at = BPF_CORE_READ(regs, ip);
+		fill_header(&r->h, DMS_EXIT, 0, 0);
+		submit(r);
+	}
 	bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }

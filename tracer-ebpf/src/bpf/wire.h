@@ -115,9 +115,15 @@ struct dms_unmap {	/* UNMAP */
 	__u64 len_bytes;
 };
 
-struct dms_life {	/* FORK: the child's pid; EXIT: the status as wait() gives it; EXEC: 0 */
+struct dms_life {	/* FORK: the child's pid; EXEC: 0 */
 	struct dms_header h;
 	__u64 value;
+};
+
+struct dms_end {	/* EXIT */
+	struct dms_header h;
+	__u64 status;	/* as wait() gives it */
+	__u64 at;	/* the program's next instruction then: where a fault was */
 };
 
 #endif

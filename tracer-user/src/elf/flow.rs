@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
+use super::arguments::incoming_slot;
 use super::decode::{ARGUMENTS, Registers, decode_all, direct_target, written};
 
 /// Longer functions are not analysed: nothing that answers a question is this long.
@@ -26,9 +27,19 @@ pub(super) enum Stored {
     Unclear,
 }
 
+/// How much of the argument must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// All 64 bits: a pointer.
+    Whole,
+    /// At least the lower 32: an integer.
+    Lower,
+}
+
 /// What holds before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
+    width: Width,
     /// Registers that hold the argument.
     holders: Registers,
     /// Stack slots that hold it, counted from the stack pointer at entry.
@@ -42,10 +53,11 @@ pub(super) struct State {
 }
 
 impl State {
-    fn at_entry(argument: usize) -> Self {
+    fn at_entry(argument: usize, width: Width) -> Self {
         Self {
+            width,
             holders: ARGUMENTS.get(argument).map_or(Registers::default(), |r| Registers::one(*r)),
-            slots: Vec::new(),
+            slots: incoming_slot(argument).into_iter().collect(),
             rsp: Some(0),
             rbp: None,
             constants: [None; 16],
@@ -56,6 +68,21 @@ impl State {
     /// Whether a register holds the argument.
     pub fn holds(&self, register: Register) -> bool {
         register.is_gpr64() && self.holders.meets(Registers::one(register))
+    }
+
+    /// A register that holds the argument, by the number that instructions encode it with.
+    pub fn first_kept_register(&self) -> Option<usize> {
+        (self.holders.0 != 0).then(|| self.holders.0.trailing_zeros() as usize)
+    }
+
+    /// A stack slot that holds it.
+    pub fn first_slot(&self) -> Option<i64> {
+        self.slots.first().copied()
+    }
+
+    /// Whether a part of a register is enough to hold it.
+    fn fits(&self, register: Register) -> bool {
+        register.is_gpr64() || self.width == Width::Lower && register.is_gpr32()
     }
 
     /// The stack is as it was at entry: a jump from here leaves the function.
@@ -148,10 +175,16 @@ impl State {
             return false;
         }
         match instruction.op_kind(source) {
-            OpKind::Register => self.holds(instruction.op_register(source)),
+            OpKind::Register => {
+                let register = instruction.op_register(source);
+                self.fits(register) && self.holds(register.full_register())
+            }
             OpKind::Memory => {
-                instruction.code() == Code::Mov_r64_rm64
-                    && self.slot_named(instruction).is_some_and(|s| self.slots.contains(&s))
+                let loads = match self.width {
+                    Width::Whole => instruction.code() == Code::Mov_r64_rm64,
+                    Width::Lower => matches!(instruction.code(), Code::Mov_r64_rm64 | Code::Mov_r32_rm32),
+                };
+                loads && self.slot_named(instruction).is_some_and(|s| self.slots.contains(&s))
             }
             _ => false,
         }
@@ -171,7 +204,7 @@ impl State {
         if !full.is_gpr64() {
             return;
         }
-        if holds && register.is_gpr64() {
+        if holds && self.fits(register) {
             self.holders = self.holders.with(Registers::one(register));
         }
         let zeroed = instruction.mnemonic() == Mnemonic::Xor
@@ -264,8 +297,8 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Follows an argument (from 0) through a function; `None` if it is too long or empty.
-    pub fn follow(body: &[u8], start: u64, argument: usize) -> Option<Self> {
+    /// Follows an argument (from 0), all of it or its lower part, through a function; `None` if it is too long or empty.
+    pub fn follow(body: &[u8], start: u64, argument: usize, width: Width) -> Option<Self> {
         let instructions = decode_all(body, start);
         if instructions.is_empty() || instructions.len() > MAX_INSTRUCTIONS {
             return None;
@@ -273,7 +306,7 @@ impl Flow {
         let blocks = blocks_of(&instructions);
         let mut flow =
             Self { states: vec![None; instructions.len()], has_unknown_jumps: false, instructions, blocks };
-        flow.run(State::at_entry(argument));
+        flow.run(State::at_entry(argument, width));
         let unknown = flow
             .reached()
             .any(|(_, i, state)| i.flow_control() == FlowControl::IndirectBranch && !state.at_entry_depth());

@@ -3,7 +3,7 @@
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::facts::ElfFacts;
-use super::flow::Flow;
+use super::flow::{Flow, Width};
 
 /// In Open MPI's convertor the pointer to the user's buffer is followed by its stack pointer
 /// and then by the function that advances it.
@@ -13,7 +13,7 @@ const BASE_BEFORE_ADVANCE_BYTES: u64 = 16;
 /// `opal_convertor_pack`: it ends in a jump (or call) to the convertor's advance function.
 /// `None` unless the code also uses the field that is found.
 pub fn convertor_base_offset(elf: &ElfFacts<'_>, convertor_pack: u64) -> Option<u64> {
-    let flow = Flow::follow(elf.body(convertor_pack)?, convertor_pack, 0)?;
+    let flow = Flow::follow(elf.body(convertor_pack)?, convertor_pack, 0, Width::Whole)?;
     let advance =
         flow.reached().find_map(|(index, instruction, _)| advance_offset(&flow, index, instruction))?;
     let base = advance.checked_sub(BASE_BEFORE_ADVANCE_BYTES)?;

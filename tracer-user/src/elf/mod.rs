@@ -3,6 +3,7 @@
 //! Everything here is pure: bytes in, facts out. No input makes it panic; what cannot be
 //! read is an [`ElfError`] or is simply not among the facts.
 
+mod arguments;
 mod callers;
 mod copies;
 mod decode;
@@ -14,6 +15,7 @@ mod layout;
 mod place;
 mod polling;
 
+pub use arguments::{Held, Holder, MAX_ARGUMENTS, held_arguments};
 pub use callers::callers;
 pub use copies::{CopyFunction, CopyScan, CopySite, SiteKind, UnseenCopies, scan_copies};
 pub use decode::instruction_len;

@@ -12,7 +12,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::decode::{ARGUMENTS, direct_target};
 use super::facts::ElfFacts;
-use super::flow::{Flow, State, Stored, writes_memory};
+use super::flow::{Flow, State, Stored, Width, writes_memory};
 use super::place::emulated_at;
 
 /// Calls that the argument is followed through.
@@ -82,7 +82,7 @@ impl Search<'_, '_> {
             return Err("the answer is handed on through too many functions".into());
         }
         let body = self.elf.body(function).ok_or("its code is not in the file")?;
-        let flow = Flow::follow(body, function, argument).ok_or("too long to analyse")?;
+        let flow = Flow::follow(body, function, argument, Width::Whole).ok_or("too long to analyse")?;
         if flow.has_unknown_jumps {
             return Err("it jumps through a table".into());
         }

@@ -5,6 +5,7 @@ mod calibrate;
 mod links;
 mod load;
 mod rings;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -24,6 +25,7 @@ use crate::budget::{self, HitCosts};
 
 pub use load::{Features, KernelError, Settings};
 pub use rings::{Counters, Ring, SlotCounters};
+pub use threads::{LastCall, RunningSample, ThreadView, sample_running};
 
 /// As many processes can be watched at once.
 pub const MAX_SLOTS: u32 = 256;

@@ -6,16 +6,16 @@ use analyzer::plan::{LeftOut, Probe, ProbeClass};
 
 use super::tables::{CallClass, class_of};
 use super::{File, Part, PlanOptions};
-use crate::elf::{EntryPlace, NoPlace, Wanted, entry_place};
+use crate::elf::{ElfFacts, EntryPlace, NoPlace, Wanted, entry_place};
 
-/// Entry points of the MPI library: name as in the standard, and address. Each address once.
-pub(super) fn entry_points<'f>(file: &'f File<'_>) -> BTreeMap<u64, &'f str> {
+/// Entry points of an MPI library: name as in the standard, and address. Each address once.
+pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
     let mut entries = BTreeMap::new();
-    for function in file.elf.functions.iter().filter(|f| f.name.starts_with("PMPI_")) {
+    for function in elf.functions.iter().filter(|f| f.name.starts_with("PMPI_")) {
         let name = &function.name[1..];
         entries.entry(function.vaddr).or_insert(name);
         // Libraries built without aliases have every call twice.
-        if let Some(plain) = file.elf.function(name) {
+        if let Some(plain) = elf.function(name) {
             entries.entry(plain.vaddr).or_insert(name);
         }
     }
@@ -28,7 +28,7 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
         return part;
     }
     let mut local = 0;
-    for (vaddr, name) in entry_points(file) {
+    for (vaddr, name) in mpi_entry_points(&file.elf) {
         match class_of(name) {
             CallClass::Polling => {}
             class if !class.is_default() && !options.local_calls => local += 1,

@@ -19,6 +19,7 @@ use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf::{self, ElfFacts};
+pub use calls::mpi_entry_points;
 pub use role::Role;
 pub(crate) use role::{compiled, file_name, is_communication_library};
 

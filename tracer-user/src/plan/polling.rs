@@ -3,7 +3,7 @@
 use analyzer::plan::{Probe, ProbeClass};
 use globset::Glob;
 
-use super::calls::entry_points;
+use super::calls::mpi_entry_points;
 use super::tables::{POLLING_CALLS, PollingCall};
 use super::{File, Part};
 use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_place, success_places};
@@ -11,7 +11,7 @@ use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_pla
 pub(super) fn plan(files: &[File<'_>]) -> Part {
     let mut part = Part::default();
     for mpi in files.iter().filter(|f| f.role.is_mpi()) {
-        let entries = entry_points(mpi);
+        let entries = mpi_entry_points(&mpi.elf);
         for call in &POLLING_CALLS {
             for (vaddr, _) in entries.iter().filter(|(_, name)| **name == call.name) {
                 plan_call(files, mpi, call, *vaddr, &mut part);

@@ -11,6 +11,7 @@
 mod budget;
 mod facts;
 mod feed;
+mod looks;
 mod names;
 mod outcome;
 mod planner;
@@ -45,6 +46,7 @@ pub use probes::AttachSummary;
 use budget::Keeper;
 use facts::PendingFacts;
 use feed::Feed;
+use looks::Looks;
 use names::SharedNames;
 use planner::{Planned, Planner, PlannerThread};
 use probes::Probes;
@@ -166,6 +168,9 @@ struct Session<'s> {
     watched: Watched,
     facts: PendingFacts,
     keeper: Option<Keeper>,
+    looks: Looks,
+    /// By slot, when its last record was written.
+    last_record_ns: HashMap<u32, u64>,
     lost: HashMap<u32, SlotCounters>,
     last_look_ns: u64,
     last_tick_ns: u64,
@@ -202,11 +207,13 @@ impl<'s> Session<'s> {
             sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
             feed: Feed::new(settings.analysis, settings.tape),
             probes: Probes::default(),
-            spare_cpus: spare,
+            spare_cpus: spare.clone(),
             names: SharedNames::default(),
             watched: Watched::default(),
             facts: PendingFacts::default(),
             keeper,
+            looks: Looks::start(spare).context("cannot start the looking thread")?,
+            last_record_ns: HashMap::new(),
             lost: HashMap::new(),
             last_look_ns: now,
             last_tick_ns: now,
@@ -240,6 +247,7 @@ impl<'s> Session<'s> {
             }
             self.attach_more(&planner);
             self.keep_budget();
+            self.look_at_quiet_ranks();
             let now = Instant::now();
             if now >= status_due {
                 status_due = now + STATUS_PERIOD;
@@ -359,6 +367,9 @@ impl<'s> Session<'s> {
             if let Some(keeper) = &mut self.keeper {
                 keeper.count(*slot, records);
             }
+            if let Some(last) = records.last() {
+                self.last_record_ns.insert(*slot, last.time_ns());
+            }
             for record in records {
                 self.sequencer.push(*slot as u16, *record);
             }
@@ -370,6 +381,27 @@ impl<'s> Session<'s> {
         self.last_look_ns = round.end_ns;
         self.tick(round.begin_ns);
         loaded
+    }
+
+    /// What ranks are doing that have left no record for a while: they may wait for each other.
+    fn look_at_quiet_ranks(&mut self) {
+        if let Some(threads) = self.looks.found() {
+            self.facts.add(threads.time_ns, Input::Threads(Box::new(threads)));
+        }
+        if self.looks.is_busy() {
+            return;
+        }
+        let now_ns = monotonic_ns();
+        let ranks = self.watched.rank_slots();
+        let last = |slot| self.last_record_ns.get(&slot).copied().unwrap_or(0);
+        let due = self.looks.paces.due(now_ns, ranks.map(|(pid, slot)| (pid, last(slot))));
+        if due.is_empty() {
+            return;
+        }
+        // Without the list of threads nothing is said, and the next time is soon.
+        let mut threads = self.tracer.threads().unwrap_or_default();
+        threads.retain(|thread| due.contains(&thread.pid));
+        self.looks.look(now_ns, threads);
     }
 
     fn tick(&mut self, now_ns: u64) {

@@ -179,6 +179,11 @@ impl Watched {
         self.processes.values().map(|p| p.slot).collect()
     }
 
+    /// Ranks with the numbers of their rings.
+    pub(super) fn rank_slots(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.processes.iter().filter(|(_, p)| p.is_rank).map(|(pid, p)| (*pid, p.slot))
+    }
+
     pub(super) fn is_rank(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(|p| p.is_rank)
     }

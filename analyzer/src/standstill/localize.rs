@@ -1,0 +1,476 @@
+//! Which ranks are at fault when ranks wait for each other.
+//!
+//! After M. Okita, F. Ino, K. Hagihara, "Debugging tool for localizing faulty processes in message
+//! passing programs", AADEBUG 2003: from each rank that does not go on, follow whom it waits for, to a
+//! cycle, to a rank that ended, or to one that is stuck by itself. Beyond the paper: a rank may wait
+//! for all of several ranks, or for any of them, and a rank that still computes is no reason to say anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::finding::Fault;
+
+/// A rank of MPI_COMM_WORLD.
+pub(crate) type Rank = u32;
+
+/// A message that a rank waits to send or receive. `None`: a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub peer: Option<Rank>,
+    pub tag: Option<i32>,
+    /// The same number for the same communicator.
+    pub comm: u64,
+}
+
+/// Where a collective call is, as far as it must be the same in all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Gathering {
+    pub function: String,
+    pub comm: u64,
+    /// In the communicator.
+    pub root: Option<i32>,
+    pub op: Option<u64>,
+}
+
+impl Gathering {
+    /// Whether they may be the same; what is not known of one is as in the other.
+    fn fits(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+            a.is_none() || b.is_none() || a == b
+        }
+        self.function == other.function
+            && self.comm == other.comm
+            && same(self.root, other.root)
+            && same(self.op, other.op)
+    }
+}
+
+/// What a rank waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Send(Message),
+    Receive(Message),
+    Collective(Gathering),
+    /// Ends: waits for all.
+    Finalize,
+}
+
+/// What a rank is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It may go on by itself, or it is not known what it does.
+    Moves,
+    /// It waits: for all of these, or for any of them.
+    Waits { needs: Vec<Need>, any: bool },
+    /// It does nothing, outside of MPI.
+    Outside,
+    /// A signal or a debugger stopped it.
+    Stopped,
+    /// It ended.
+    Ended { well: bool },
+}
+
+/// One cause, and whom it holds up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub fault: Fault,
+    pub at_fault: BTreeSet<Rank>,
+    /// Ranks that only wait, directly or not, for those at fault.
+    pub held_up: BTreeSet<Rank>,
+}
+
+/// The ranks of a job.
+pub(crate) struct Job<'a> {
+    pub doing: &'a BTreeMap<Rank, Doing>,
+    /// Members of a communicator, by its number, as ranks of MPI_COMM_WORLD.
+    pub members: &'a BTreeMap<u64, Vec<Rank>>,
+}
+
+impl Job<'_> {
+    /// Why ranks do not go on; nothing if all of them may.
+    pub fn causes(&self) -> Vec<Cause> {
+        let stuck = self.stuck();
+        let waits: BTreeMap<Rank, BTreeSet<Rank>> =
+            stuck.iter().map(|&rank| (rank, self.waits_for(rank))).collect();
+        let mut causes: Vec<Cause> = self.roots(&stuck, &waits);
+        for cause in &mut causes {
+            cause.held_up = reaching(&cause.at_fault, &waits);
+        }
+        causes.sort_by_key(|cause| (cause.fault, cause.at_fault.clone()));
+        causes
+    }
+
+    /// Ranks that no rank which may go on can ever release: what remains when all that can be released is.
+    fn stuck(&self) -> BTreeSet<Rank> {
+        let mut free: BTreeSet<Rank> =
+            self.doing.iter().filter(|(_, doing)| **doing == Doing::Moves).map(|(rank, _)| *rank).collect();
+        loop {
+            let released: Vec<Rank> = self
+                .doing
+                .keys()
+                .filter(|rank| !free.contains(rank) && self.can_be_released(**rank, &free))
+                .copied()
+                .collect();
+            if released.is_empty() {
+                break;
+            }
+            free.extend(released);
+        }
+        self.doing.keys().filter(|rank| !free.contains(rank)).copied().collect()
+    }
+
+    fn can_be_released(&self, rank: Rank, free: &BTreeSet<Rank>) -> bool {
+        let Some(Doing::Waits { needs, any }) = self.doing.get(&rank) else { return false };
+        let met = |need: &Need| {
+            let peers = self.peers(rank, need);
+            let mut can = peers.iter().map(|peer| free.contains(peer) || self.fits(rank, need, *peer));
+            match need {
+                // From anybody: one is enough.
+                Need::Receive(Message { peer: None, .. }) => can.any(|can| can),
+                _ => can.all(|can| can),
+            }
+        };
+        if *any { needs.iter().any(met) } else { needs.iter().all(met) }
+    }
+
+    /// Ranks that a need is about, but for itself. A communicator whose members are not known has all ranks.
+    fn peers(&self, rank: Rank, need: &Need) -> BTreeSet<Rank> {
+        let members = |comm: &u64| -> BTreeSet<Rank> {
+            match self.members.get(comm) {
+                Some(members) => members.iter().copied().filter(|peer| *peer != rank).collect(),
+                None => self.others(rank),
+            }
+        };
+        match need {
+            Need::Send(m) | Need::Receive(m) => match m.peer {
+                Some(peer) => BTreeSet::from([peer]),
+                None => members(&m.comm),
+            },
+            Need::Collective(gathering) => members(&gathering.comm),
+            Need::Finalize => self.others(rank),
+        }
+    }
+
+    fn others(&self, rank: Rank) -> BTreeSet<Rank> {
+        self.doing.keys().copied().filter(|peer| *peer != rank).collect()
+    }
+
+    /// Whether the peer is waiting for just this: then both go on.
+    fn fits(&self, rank: Rank, need: &Need, peer: Rank) -> bool {
+        let Some(Doing::Waits { needs, .. }) = self.doing.get(&peer) else { return false };
+        needs.iter().any(|other| fit(rank, need, peer, other))
+    }
+
+    /// Ranks that a stuck rank waits for: those that are not where they would have to be.
+    pub fn waits_for(&self, rank: Rank) -> BTreeSet<Rank> {
+        let Some(Doing::Waits { needs, .. }) = self.doing.get(&rank) else { return BTreeSet::new() };
+        let missing = |need: &Need| -> Vec<Rank> {
+            self.peers(rank, need).into_iter().filter(|peer| !self.fits(rank, need, *peer)).collect()
+        };
+        needs.iter().flat_map(missing).collect()
+    }
+
+    /// Where following the waits ends: cycles, and ranks that wait for nobody.
+    fn roots(&self, stuck: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        for component in components(stuck, waits) {
+            let leaves = component
+                .iter()
+                .any(|rank| waits[rank].iter().any(|to| !component.contains(to) && stuck.contains(to)));
+            let is_cycle = component.len() > 1 || component.iter().all(|rank| waits[rank].contains(rank));
+            let only = component.first().copied();
+            let cause = match only.and_then(|rank| self.doing.get(&rank)) {
+                Some(Doing::Ended { well }) => self.ended(only.unwrap_or_default(), *well, waits),
+                Some(Doing::Outside) => Some(Cause::of(Fault::Outside, component)),
+                Some(Doing::Stopped) => Some(Cause::of(Fault::Stopped, component)),
+                // A cycle that also waits for another one is held up by that one as well: both are told.
+                Some(Doing::Waits { .. }) if is_cycle && (!leaves || component.len() > 1) => {
+                    Some(self.cycle(component))
+                }
+                _ => None,
+            };
+            causes.extend(cause);
+        }
+        // Somebody must wait for it: a rank that is stopped or has ended alone is no fault.
+        causes.retain(|cause| match cause.fault {
+            Fault::Outside | Fault::Stopped => waits.values().any(|to| !to.is_disjoint(&cause.at_fault)),
+            _ => true,
+        });
+        causes
+    }
+
+    /// A rank that ended, and those that wait for it directly.
+    fn ended(&self, rank: Rank, well: bool, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Option<Cause> {
+        let waiting: BTreeSet<Rank> =
+            waits.iter().filter(|(_, to)| to.contains(&rank)).map(|w| *w.0).collect();
+        if waiting.is_empty() {
+            return None;
+        }
+        if !well {
+            return Some(Cause::of(Fault::Crash, BTreeSet::from([rank])));
+        }
+        let mut at_fault = waiting;
+        at_fault.insert(rank);
+        Some(Cause::of(Fault::MissingMessage, at_fault))
+    }
+
+    fn cycle(&self, ranks: BTreeSet<Rank>) -> Cause {
+        let is_finalizing = |rank: &Rank| self.needs(*rank).contains(&Need::Finalize);
+        if ranks.iter().any(is_finalizing) {
+            // Those that are about to end will send nothing more: who waits for one of them waits in vain.
+            let in_vain = ranks.iter().copied().filter(|rank| !is_finalizing(rank));
+            let partners = |rank: &Rank| -> Vec<Rank> {
+                let point_to_point = |need: &&Need| {
+                    matches!(need, Need::Send(_) | Need::Receive(Message { peer: Some(_), .. }))
+                };
+                self.needs(*rank)
+                    .iter()
+                    .filter(point_to_point)
+                    .flat_map(|need| self.peers(*rank, need))
+                    .collect()
+            };
+            let mut at_fault: BTreeSet<Rank> = in_vain.collect();
+            let named: Vec<Rank> =
+                at_fault.iter().flat_map(partners).filter(|peer| ranks.contains(peer)).collect();
+            at_fault.extend(named);
+            return Cause::of(Fault::MissingMessage, at_fault);
+        }
+        match self.odd_ones_of_a_collective(&ranks) {
+            Some(odd) => Cause::of(Fault::MismatchedCollective, odd),
+            None => Cause::of(Fault::Deadlock, ranks),
+        }
+    }
+
+    fn needs(&self, rank: Rank) -> &[Need] {
+        match self.doing.get(&rank) {
+            Some(Doing::Waits { needs, .. }) => needs,
+            _ => &[],
+        }
+    }
+
+    /// If the cycle goes through a collective call: the ranks that are elsewhere, or the fewer where
+    /// two collective calls meet.
+    fn odd_ones_of_a_collective(&self, ranks: &BTreeSet<Rank>) -> Option<BTreeSet<Rank>> {
+        let gathered = |rank: &Rank| {
+            self.needs(*rank).iter().find_map(|need| match need {
+                Need::Collective(gathering) => Some((*rank, gathering)),
+                _ => None,
+            })
+        };
+        let all: Vec<(Rank, &Gathering)> = self.doing.keys().filter_map(gathered).collect();
+        let party = |gathering: &Gathering| -> BTreeSet<Rank> {
+            all.iter().filter(|(_, other)| gathering.fits(other)).map(|(rank, _)| *rank).collect()
+        };
+        let parties = all.iter().map(|(_, gathering)| (*gathering, party(gathering)));
+        // Among equals the first: max_by_key would take the last.
+        let (most, party) = parties.rev().max_by_key(|(_, party)| party.len())?;
+        let expected = self.peers(u32::MAX, &Need::Collective(most.clone()));
+        let odd: BTreeSet<Rank> =
+            expected.difference(&party).copied().filter(|rank| ranks.contains(rank)).collect();
+        // As many on both sides: who is wrong cannot be told.
+        let is_minority = odd.len() < party.len();
+        if odd.is_empty() || ranks.is_disjoint(&party) {
+            return None;
+        }
+        Some(if is_minority { odd } else { ranks.clone() })
+    }
+}
+
+impl Cause {
+    fn of(fault: Fault, at_fault: BTreeSet<Rank>) -> Self {
+        Self { fault, at_fault, held_up: BTreeSet::new() }
+    }
+}
+
+/// Whether what two ranks wait for is the same message, or the same collective call.
+fn fit(rank: Rank, need: &Need, peer: Rank, other: &Need) -> bool {
+    let same_message = |send: &Message, from: Rank, receive: &Message, to: Rank| {
+        send.comm == receive.comm
+            && send.peer == Some(to)
+            && receive.peer.is_none_or(|source| source == from)
+            && (receive.tag.is_none() || receive.tag == send.tag)
+    };
+    match (need, other) {
+        (Need::Send(send), Need::Receive(receive)) => same_message(send, rank, receive, peer),
+        (Need::Receive(receive), Need::Send(send)) => same_message(send, peer, receive, rank),
+        (Need::Collective(a), Need::Collective(b)) => a.fits(b),
+        (Need::Finalize, Need::Finalize) => true,
+        _ => false,
+    }
+}
+
+/// Ranks that reach one of `to`, but for these.
+fn reaching(to: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> BTreeSet<Rank> {
+    let mut reached = to.clone();
+    loop {
+        let more: Vec<Rank> = waits
+            .iter()
+            .filter(|(rank, peers)| !reached.contains(rank) && !peers.is_disjoint(&reached))
+            .map(|(rank, _)| *rank)
+            .collect();
+        if more.is_empty() {
+            return reached.difference(to).copied().collect();
+        }
+        reached.extend(more);
+    }
+}
+
+/// Strongly connected components, in no particular order (R. Tarjan, 1972, without recursion).
+fn components(ranks: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<BTreeSet<Rank>> {
+    let next =
+        |rank: Rank| -> Vec<Rank> { waits[&rank].iter().copied().filter(|to| ranks.contains(to)).collect() };
+    let mut found = Vec::new();
+    let (mut index, mut low) = (BTreeMap::new(), BTreeMap::new());
+    let (mut stack, mut on_stack) = (Vec::new(), BTreeSet::new());
+    for &start in ranks {
+        if index.contains_key(&start) {
+            continue;
+        }
+        let mut path: Vec<(Rank, Vec<Rank>)> = Vec::new();
+        let mut enter = Some(start);
+        loop {
+            if let Some(rank) = enter.take() {
+                let number = index.len();
+                index.insert(rank, number);
+                low.insert(rank, number);
+                stack.push(rank);
+                on_stack.insert(rank);
+                path.push((rank, next(rank)));
+            }
+            let Some((rank, pending)) = path.last_mut() else { break };
+            let rank = *rank;
+            if let Some(to) = pending.pop() {
+                if !index.contains_key(&to) {
+                    enter = Some(to);
+                } else if on_stack.contains(&to) {
+                    let least = low[&rank].min(index[&to]);
+                    low.insert(rank, least);
+                }
+                continue;
+            }
+            path.pop();
+            if let Some((parent, _)) = path.last() {
+                let least = low[parent].min(low[&rank]);
+                low.insert(*parent, least);
+            }
+            if low[&rank] == index[&rank] {
+                let mut component = BTreeSet::new();
+                while let Some(member) = stack.pop() {
+                    on_stack.remove(&member);
+                    component.insert(member);
+                    if member == rank {
+                        break;
+                    }
+                }
+                found.push(component);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORLD: u64 = 0;
+
+    fn receive(peer: Rank) -> Need {
+        Need::Receive(Message { peer: Some(peer), tag: Some(0), comm: WORLD })
+    }
+
+    fn send(peer: Rank) -> Need {
+        Need::Send(Message { peer: Some(peer), tag: Some(0), comm: WORLD })
+    }
+
+    fn gathering(function: &str) -> Need {
+        Need::Collective(Gathering { function: function.into(), comm: WORLD, root: None, op: None })
+    }
+
+    fn waits(need: Need) -> Doing {
+        Doing::Waits { needs: vec![need], any: false }
+    }
+
+    fn causes(doing: Vec<Doing>) -> Vec<(Fault, Vec<Rank>, Vec<Rank>)> {
+        let doing: BTreeMap<Rank, Doing> = (0..).zip(doing).collect();
+        let members = BTreeMap::from([(WORLD, doing.keys().copied().collect())]);
+        let list = |set: BTreeSet<Rank>| set.into_iter().collect::<Vec<_>>();
+        let found = Job { doing: &doing, members: &members }.causes();
+        found.into_iter().map(|c| (c.fault, list(c.at_fault), list(c.held_up))).collect()
+    }
+
+    #[test]
+    fn two_that_receive_from_each_other_are_a_deadlock_and_others_only_wait() {
+        let found = causes(vec![waits(receive(1)), waits(receive(0)), waits(receive(1)), Doing::Moves]);
+        assert_eq!(found, [(Fault::Deadlock, vec![0, 1], vec![2])]);
+    }
+
+    #[test]
+    fn whoever_waits_for_a_rank_that_computes_is_no_fault() {
+        assert_eq!(
+            causes(vec![Doing::Moves, waits(receive(0)), waits(receive(1)), waits(gathering("MPI_Barrier"))]),
+            []
+        );
+    }
+
+    #[test]
+    fn a_message_that_is_about_to_arrive_is_no_fault() {
+        assert_eq!(causes(vec![waits(send(1)), waits(receive(0))]), []);
+    }
+
+    #[test]
+    fn another_tag_or_communicator_is_another_message() {
+        let tag = |tag, comm| Need::Receive(Message { peer: Some(0), tag: Some(tag), comm });
+        for need in [tag(1, WORLD), tag(0, 7)] {
+            let found = causes(vec![waits(send(1)), waits(need)]);
+            assert_eq!(found, [(Fault::Deadlock, vec![0, 1], vec![])]);
+        }
+        let any = Need::Receive(Message { peer: None, tag: None, comm: WORLD });
+        assert_eq!(causes(vec![waits(send(1)), waits(any)]), []);
+    }
+
+    #[test]
+    fn a_message_from_a_rank_that_ended_is_missing() {
+        let found = causes(vec![Doing::Ended { well: true }, waits(receive(0)), waits(receive(1))]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
+        let found = causes(vec![waits(Need::Finalize), waits(receive(0)), waits(Need::Finalize)]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
+    }
+
+    #[test]
+    fn a_rank_that_died_is_the_one_at_fault() {
+        let found =
+            causes(vec![Doing::Ended { well: false }, waits(gathering("MPI_Barrier")), waits(receive(1))]);
+        assert_eq!(found, [(Fault::Crash, vec![0], vec![1, 2])]);
+    }
+
+    #[test]
+    fn the_one_in_another_collective_is_named() {
+        let barrier = || waits(gathering("MPI_Barrier"));
+        let found = causes(vec![barrier(), barrier(), waits(gathering("MPI_Bcast")), barrier()]);
+        assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
+        let found = causes(vec![barrier(), barrier(), waits(receive(1)), barrier()]);
+        assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
+    }
+
+    #[test]
+    fn from_anybody_is_no_deadlock_while_somebody_may_send() {
+        let any = || waits(Need::Receive(Message { peer: None, tag: None, comm: WORLD }));
+        assert_eq!(causes(vec![any(), waits(receive(0)), Doing::Moves]), []);
+        assert_eq!(causes(vec![any(), any(), any()]), [(Fault::Deadlock, vec![0, 1, 2], vec![])]);
+    }
+
+    #[test]
+    fn all_of_several_requests_are_needed_or_any() {
+        let both = |any| Doing::Waits { needs: vec![receive(1), receive(2)], any };
+        assert_eq!(causes(vec![both(true), waits(receive(0)), Doing::Moves]), []);
+        let found = causes(vec![both(false), waits(receive(0)), Doing::Moves]);
+        assert_eq!(found, [(Fault::Deadlock, vec![0, 1], vec![])]);
+    }
+
+    #[test]
+    fn one_that_is_stopped_or_does_nothing_holds_the_others_up() {
+        assert_eq!(causes(vec![Doing::Stopped, waits(receive(0))]), [(Fault::Stopped, vec![0], vec![1])]);
+        assert_eq!(causes(vec![Doing::Outside, waits(receive(0))]), [(Fault::Outside, vec![0], vec![1])]);
+        assert_eq!(causes(vec![Doing::Stopped, Doing::Moves]), []);
+    }
+}

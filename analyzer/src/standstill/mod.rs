@@ -1,0 +1,15 @@
+//! Ranks that do not go on: who waits for whom, and who is at fault.
+//!
+//! ```text
+//! threads as they were found, again and again → who has not moved → what each waits for → causes
+//! ```
+
+mod deaths;
+mod localize;
+mod view;
+mod watch;
+pub(crate) mod words;
+
+pub(crate) use deaths::{Death, Deaths};
+pub(crate) use view::{RankState, Standstill, StuckRank, standstills};
+pub(crate) use watch::Watch;

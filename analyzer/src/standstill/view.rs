@@ -1,0 +1,279 @@
+//! From what processes were found doing to who is at fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
+use super::watch::Seen;
+use crate::calls::{self, Envelope, Waiting};
+use crate::finding::Fault;
+use crate::input::{CallInProgress, MpiFacts, MpiKind, PendingRequest, ThreadFacts};
+
+/// What is known of one rank.
+#[derive(Default)]
+pub(crate) struct RankState<'a> {
+    pub pid: u32,
+    /// How it has been found for long enough, and since when.
+    pub still: Option<(&'a Seen, u64)>,
+    /// It ended: well or not.
+    pub ended: Option<bool>,
+}
+
+/// A cause, with what was found of the ranks.
+pub(crate) struct Standstill {
+    pub fault: Fault,
+    pub ranks: Vec<StuckRank>,
+    /// Since when the last of them has not moved.
+    pub since_ns: u64,
+}
+
+/// A rank that does not go on.
+pub(crate) struct StuckRank {
+    pub rank: Rank,
+    pub pid: u32,
+    pub at_fault: bool,
+    pub thread: Option<ThreadFacts>,
+    /// Names and values of the arguments worth showing.
+    pub arguments: Vec<(&'static str, String)>,
+    pub waits_for: BTreeSet<Rank>,
+    pub ended: Option<bool>,
+    pub stopped: bool,
+}
+
+/// MPI_COMM_WORLD, whatever its handle.
+const WORLD: u64 = 0;
+
+/// Communicators of all ranks: those that are the same have the same number.
+#[derive(Default)]
+struct Communicators {
+    /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD.
+    numbers: BTreeMap<(u32, Vec<Rank>), u64>,
+}
+
+impl Communicators {
+    fn of(ranks: &BTreeMap<Rank, RankState<'_>>) -> Self {
+        let mut all = Self::default();
+        let calls = ranks.values().filter_map(|state| thread(state.still?.0)?.call.as_ref());
+        for facts in calls.flat_map(|call| &call.communicators) {
+            let next = all.numbers.len() as u64 + 1;
+            all.numbers.entry((facts.context_id, facts.members.clone())).or_insert(next);
+        }
+        all
+    }
+
+    /// Members of each, as ranks of MPI_COMM_WORLD.
+    fn members(&self, world: Vec<Rank>) -> BTreeMap<u64, Vec<Rank>> {
+        let others = self.numbers.iter().map(|((_, members), &number)| (number, members.clone()));
+        std::iter::once((WORLD, world)).chain(others).collect()
+    }
+}
+
+/// Why ranks do not go on. Ranks that nothing is known of may always move.
+pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
+    let communicators = Communicators::of(ranks);
+    let doing: BTreeMap<Rank, Doing> =
+        ranks.iter().map(|(rank, state)| (*rank, doing(state, &communicators))).collect();
+    let members = communicators.members(doing.keys().copied().collect());
+    let job = Job { doing: &doing, members: &members };
+    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
+}
+
+fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Standstill {
+    let all = cause.at_fault.iter().chain(&cause.held_up);
+    let stuck: Vec<StuckRank> = all
+        .filter_map(|&rank| {
+            let state = ranks.get(&rank)?;
+            let thread = state.still.and_then(|(seen, _)| thread(seen)).cloned();
+            let arguments = thread.as_ref().and_then(|t| t.call.as_ref()).map(shown);
+            Some(StuckRank {
+                rank,
+                pid: state.pid,
+                at_fault: cause.at_fault.contains(&rank),
+                arguments: arguments.unwrap_or_default(),
+                thread,
+                waits_for: job.waits_for(rank),
+                ended: state.ended,
+                stopped: matches!(state.still, Some((Seen::Stopped(_), _))),
+            })
+        })
+        .collect();
+    let since_ns =
+        |rank: &StuckRank| ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1);
+    Standstill { fault: cause.fault, since_ns: stuck.iter().map(since_ns).max().unwrap_or(0), ranks: stuck }
+}
+
+fn thread(seen: &Seen) -> Option<&ThreadFacts> {
+    match seen {
+        Seen::Moves => None,
+        Seen::InCall(thread) | Seen::Outside(thread) | Seen::Stopped(thread) => Some(thread),
+    }
+}
+
+fn doing(state: &RankState<'_>, communicators: &Communicators) -> Doing {
+    if let Some(well) = state.ended {
+        return Doing::Ended { well };
+    }
+    match state.still {
+        None | Some((Seen::Moves, _)) => Doing::Moves,
+        Some((Seen::Outside(_), _)) => Doing::Outside,
+        Some((Seen::Stopped(_), _)) => Doing::Stopped,
+        Some((Seen::InCall(thread), _)) => {
+            let call = thread.call.as_ref();
+            call.and_then(|call| waits(call, communicators)).unwrap_or(Doing::Moves)
+        }
+    }
+}
+
+/// What a call waits for; `None`: for nothing that is known here.
+fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> {
+    let mpi = call.mpi?;
+    let row = calls::row(&call.function)?;
+    let reader = Reader { call, mpi, communicators };
+    let all = |needs| Some(Doing::Waits { needs, any: false });
+    match row.waiting {
+        Waiting::Send(envelope) => all(vec![Need::Send(reader.sent(envelope)?)]),
+        Waiting::Receive(envelope) => all(vec![Need::Receive(reader.received(envelope)?)]),
+        Waiting::Exchange { send, receive } => {
+            let sent = reader.sent(send).map(Need::Send);
+            let received = reader.received(receive).map(Need::Receive);
+            // One side with nobody is no side.
+            let nobody = |envelope: Envelope| reader.integer(envelope.peer) == Some(reader.proc_null());
+            let sides: Vec<Need> = sent.into_iter().chain(received).collect();
+            let known = sides.len() + usize::from(nobody(send)) + usize::from(nobody(receive));
+            if sides.is_empty() || known < 2 { None } else { all(sides) }
+        }
+        Waiting::Requests { all, .. } => reader.requested(all),
+        Waiting::Collective { comm, root, op } => {
+            let gathering = Gathering {
+                function: row.name.to_owned(),
+                comm: reader.communicator(reader.word(comm)?)?.0,
+                root: root.and_then(|at| reader.integer(at)),
+                op: op.and_then(|at| reader.word(at)).filter(|_| mpi.kind == MpiKind::Mpich),
+            };
+            all(vec![Need::Collective(gathering)])
+        }
+        Waiting::Finalize => all(vec![Need::Finalize]),
+        Waiting::Window => None,
+    }
+}
+
+/// Reads arguments as the library means them.
+struct Reader<'a> {
+    call: &'a CallInProgress,
+    mpi: MpiFacts,
+    communicators: &'a Communicators,
+}
+
+impl Reader<'_> {
+    fn word(&self, at: usize) -> Option<u64> {
+        self.call.arguments.get(at).copied().flatten()
+    }
+
+    fn integer(&self, at: usize) -> Option<i32> {
+        self.word(at).map(|word| word as i32)
+    }
+
+    fn any_source(&self) -> i32 {
+        match self.mpi.kind {
+            MpiKind::OpenMpi => -1,
+            MpiKind::Mpich => -2,
+        }
+    }
+
+    fn proc_null(&self) -> i32 {
+        match self.mpi.kind {
+            MpiKind::OpenMpi => -2,
+            MpiKind::Mpich => -1,
+        }
+    }
+
+    /// The communicator of a handle: its number, and its members if it is not MPI_COMM_WORLD.
+    fn communicator(&self, handle: u64) -> Option<(u64, Option<&[Rank]>)> {
+        let handle = match self.mpi.kind {
+            MpiKind::OpenMpi => handle,
+            MpiKind::Mpich => handle & u64::from(u32::MAX),
+        };
+        if Some(handle) == self.mpi.comm_world {
+            return Some((WORLD, None));
+        }
+        let facts = self.call.communicators.iter().find(|facts| facts.handle == handle)?;
+        let key = (facts.context_id, facts.members.clone());
+        self.communicators.numbers.get(&key).map(|&number| (number, Some(facts.members.as_slice())))
+    }
+
+    fn sent(&self, envelope: Envelope) -> Option<Message> {
+        self.send(self.integer(envelope.peer)?, self.integer(envelope.tag)?, self.word(envelope.comm)?)
+    }
+
+    fn received(&self, envelope: Envelope) -> Option<Message> {
+        self.receive(self.integer(envelope.peer)?, self.integer(envelope.tag)?, self.word(envelope.comm)?)
+    }
+
+    fn send(&self, peer: i32, tag: i32, comm: u64) -> Option<Message> {
+        let (comm, members) = self.communicator(comm)?;
+        Some(Message { peer: Some(world_rank(peer, members)?), tag: Some(tag), comm })
+    }
+
+    /// Both libraries call any tag −1.
+    fn receive(&self, peer: i32, tag: i32, comm: u64) -> Option<Message> {
+        const ANY_TAG: i32 = -1;
+        let (comm, members) = self.communicator(comm)?;
+        let peer = if peer == self.any_source() { None } else { Some(world_rank(peer, members)?) };
+        Some(Message { peer, tag: (tag != ANY_TAG).then_some(tag), comm })
+    }
+
+    /// A request that nothing is known of may be anything, so that for all of them nothing can be said.
+    fn requested(&self, all: bool) -> Option<Doing> {
+        let pending: Vec<&PendingRequest> =
+            self.call.requests.iter().filter(|r| !r.message.is_some_and(|m| m.complete)).collect();
+        if pending.is_empty() {
+            return None;
+        }
+        let needs: Option<Vec<Need>> = pending
+            .iter()
+            .map(|request| {
+                let message = request.message?;
+                let (peer, tag, comm) = (message.peer, message.tag, message.comm);
+                if message.sends {
+                    self.send(peer, tag, comm).map(Need::Send)
+                } else {
+                    self.receive(peer, tag, comm).map(Need::Receive)
+                }
+            })
+            .collect();
+        needs.map(|needs| Doing::Waits { needs, any: !all })
+    }
+}
+
+/// A rank of MPI_COMM_WORLD from one of a communicator.
+fn world_rank(rank: i32, members: Option<&[Rank]>) -> Option<Rank> {
+    match members {
+        None => Rank::try_from(rank).ok(),
+        Some(members) => members.get(usize::try_from(rank).ok()?).copied(),
+    }
+}
+
+fn communicator_text(call: &CallInProgress, handle: u64) -> String {
+    match call.communicators.iter().find(|facts| facts.handle == handle) {
+        Some(facts) => format!("one of {} ranks", facts.members.len()),
+        None => format!("{handle:#x}"),
+    }
+}
+
+/// The arguments of a call as people write them.
+fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
+    let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return Vec::new() };
+    let reader = Reader { call, mpi, communicators: &Communicators::default() };
+    let value = |at: usize, name: &str| match (name, reader.integer(at)) {
+        ("comm", _) => match reader.word(at) {
+            Some(handle) if reader.communicator(handle).is_some() => "MPI_COMM_WORLD".to_owned(),
+            Some(handle) => communicator_text(call, handle),
+            None => "?".to_owned(),
+        },
+        (_, None) => "?".to_owned(),
+        ("source", Some(rank)) if rank == reader.any_source() => "MPI_ANY_SOURCE".to_owned(),
+        ("source" | "dest", Some(rank)) if rank == reader.proc_null() => "MPI_PROC_NULL".to_owned(),
+        ("tag" | "recvtag", Some(-1)) => "MPI_ANY_TAG".to_owned(),
+        (_, Some(number)) => number.to_string(),
+    };
+    row.shown.iter().map(|&(at, name)| (name, value(at, name))).collect()
+}

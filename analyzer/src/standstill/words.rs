@@ -1,0 +1,186 @@
+//! Standstills in words.
+
+use std::fmt::Write as _;
+
+use crate::finding::{Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
+use crate::words::{capitalized, place_text, who_text};
+
+/// Ranks told one by one in a sentence.
+const MOST_TOLD: usize = 3;
+/// Frames of a stack shown with each rank.
+const MOST_FRAMES: usize = 12;
+
+/// Name of a fault, for identifiers.
+pub(crate) fn fault_name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "crash",
+        Fault::MismatchedCollective => "mismatched-collective",
+        Fault::MissingMessage => "missing-message",
+        Fault::Deadlock => "deadlock",
+        Fault::Outside => "outside",
+        Fault::Stopped => "stopped",
+    }
+}
+
+/// The fault in one sentence, and what to do next.
+pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
+    let at_fault = || standstill.ranks.iter().filter(|rank| rank.at_fault);
+    let named = who_text(&at_fault().map(|rank| rank.who).collect::<Vec<_>>());
+    let waiting: Vec<&StuckRank> = standstill.ranks.iter().filter(|rank| !rank.at_fault).collect();
+    let others = who_text(&waiting.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let summary = match standstill.fault {
+        Fault::Deadlock if at_fault().count() == 1 => {
+            format!("Deadlock: {named} waits for itself: {}.", each(at_fault()))
+        }
+        Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
+        Fault::MissingMessage => missing(standstill),
+        Fault::MismatchedCollective => {
+            let party = waiting.iter().find(|rank| rank.call.is_some());
+            let met =
+                party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
+            format!("Calls that do not go together: {}{met}.", each(at_fault()))
+        }
+        Fault::Crash => crash(standstill, &named, &waiting),
+        Fault::Outside => {
+            let where_ =
+                at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
+            format!("{} wait for {named}, which does nothing{where_}.", capitalized(&others))
+        }
+        Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
+    };
+    (summary, next_steps(standstill, &named))
+}
+
+fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String {
+    let first = standstill.ranks.iter().find(|rank| rank.at_fault);
+    let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    let place = first.and_then(|rank| rank.stack.first());
+    let where_ = place.map_or_else(String::new, |place| format!(" at {}", place_text(place)));
+    let (died, wait): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        others.iter().partition(|rank| rank.state == StuckState::Died);
+    let who = |ranks: Vec<&StuckRank>| who_text(&ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let after = if died.is_empty() { String::new() } else { format!("; {} ended after that", who(died)) };
+    let held_up = if wait.is_empty() { String::new() } else { format!("; {} wait for it", who(wait)) };
+    format!("{} {how}{where_}{after}{held_up}.", capitalized(named))
+}
+
+/// From a status of wait(2).
+fn status_text(status: u32) -> String {
+    let name = |signal: u32| match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        _ => "",
+    };
+    match (status & 0x7f, status >> 8 & 0xff) {
+        (0, code) => format!("ended with status {code}"),
+        (signal, _) if name(signal).is_empty() => format!("was killed by signal {signal}"),
+        (signal, _) => format!("was killed by {}", name(signal)),
+    }
+}
+
+fn missing(standstill: &Standstill) -> String {
+    let is_over = |rank: &StuckRank| {
+        rank.state == StuckState::Ended
+            || rank.call.as_ref().is_some_and(|call| call.function == "MPI_Finalize")
+    };
+    let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        standstill.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
+    let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let how = match over.first() {
+        Some(rank) if rank.state == StuckState::Ended => "has ended",
+        _ => "is in MPI_Finalize",
+    };
+    format!("A message is missing: {}, but {partner} {how}.", each(waiting.into_iter()))
+}
+
+/// `rank 0 in MPI_Recv(source 1, tag 0) called at main (a.c:7), rank 1 in …`
+fn each<'a>(ranks: impl Iterator<Item = &'a StuckRank>) -> String {
+    let ranks: Vec<&StuckRank> = ranks.collect();
+    let told = ranks.iter().take(MOST_TOLD);
+    let mut text: Vec<String> =
+        told.map(|rank| format!("{} in {}", who_text(&[rank.who]), doing(rank))).collect();
+    if ranks.len() > MOST_TOLD {
+        text.push(format!("and {} more", ranks.len() - MOST_TOLD));
+    }
+    text.join(", ")
+}
+
+fn doing(rank: &StuckRank) -> String {
+    match &rank.call {
+        Some(call) => format!("{} called at {}", call_text(call), place_text(&call.place)),
+        None => own_place(rank),
+    }
+}
+
+fn call_text(call: &StuckCall) -> String {
+    let arguments: Vec<String> =
+        call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{}({})", call.function, arguments.join(", "))
+}
+
+/// The innermost place that has a source line, else the innermost one.
+fn own_place(rank: &StuckRank) -> String {
+    let has_line = |place: &&Place| place.frames.first().is_some_and(|frame| frame.line.is_some());
+    let place = rank.stack.iter().find(has_line).or(rank.stack.first());
+    place.map_or_else(|| "an unknown place".to_owned(), place_text)
+}
+
+fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
+    match standstill.fault {
+        Fault::Deadlock => vec![format!(
+            "Change the order of these calls in one of {named}, or use MPI_Sendrecv or nonblocking calls."
+        )],
+        Fault::MissingMessage => vec![
+            "Compare the partner's sends with what is waited for here: source, tag, communicator, and how often.".into(),
+        ],
+        Fault::MismatchedCollective => vec![
+            format!("Look at the branch by which {named} came to another call than the rest."),
+            "All ranks of a communicator must make the same collective calls in the same order, with the same root.".into(),
+        ],
+        Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
+        Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
+        Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
+    }
+}
+
+/// All ranks with their calls and stacks.
+pub(crate) fn render(out: &mut String, standstill: &Standstill) {
+    for rank in &standstill.ranks {
+        let role = if rank.at_fault { "at fault" } else { "waits" };
+        let waits_for = if rank.waits_for.is_empty() {
+            String::new()
+        } else {
+            format!("; waits for {}", who_text(&rank.waits_for))
+        };
+        let _ = writeln!(
+            out,
+            "   {} (process {}), {role}: {}{waits_for}",
+            who_text(&[rank.who]),
+            rank.pid,
+            state_text(rank)
+        );
+        if !rank.at_fault {
+            continue;
+        }
+        for place in rank.stack.iter().take(MOST_FRAMES) {
+            let _ = writeln!(out, "       {}", place_text(place));
+        }
+        if rank.stack.len() > MOST_FRAMES {
+            let _ = writeln!(out, "       … and {} more", rank.stack.len() - MOST_FRAMES);
+        }
+    }
+}
+
+fn state_text(rank: &StuckRank) -> String {
+    match rank.state {
+        StuckState::InCall => format!("in {}", doing(rank)),
+        StuckState::Outside => format!("does nothing at {}", own_place(rank)),
+        StuckState::Stopped => format!("stopped at {}", own_place(rank)),
+        StuckState::Ended => "ended".to_owned(),
+        StuckState::Died => rank.status.map_or_else(|| "died".to_owned(), status_text),
+    }
+}

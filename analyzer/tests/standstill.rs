@@ -1,0 +1,221 @@
+//! Ranks that do not go on are found, with the ones at fault; those that only take long are not.
+
+mod common;
+
+use analyzer::finding::{Evidence, Fault, Finding, Report, Severity, StuckState};
+use analyzer::input::{
+    CallInProgress, CodePlace, Input, MpiFacts, MpiKind, ThreadFacts, ThreadState, Threads,
+};
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
+use analyzer::tape::{Item, Reader, Writer};
+use analyzer::wire::{Body, FileId};
+use common::{Trace, facts, pid};
+
+const S: u64 = 1_000_000_000;
+const WORLD: u64 = 0x4400_0000;
+const ANY: i32 = -2;
+
+/// What one rank is found doing.
+#[derive(Clone)]
+enum At {
+    Call(&'static str, Vec<Option<u64>>),
+    Computes,
+    Sleeps,
+    Stopped,
+}
+
+fn word(value: i32) -> Option<u64> {
+    Some(u64::from(value as u32))
+}
+
+fn receive(source: i32, tag: i32) -> At {
+    At::Call("MPI_Recv", vec![Some(0x1000), word(1), word(5), word(source), word(tag), Some(WORLD)])
+}
+
+fn barrier() -> At {
+    At::Call("MPI_Barrier", vec![Some(WORLD)])
+}
+
+fn thread(rank: u32, at: &At, ran_ns: u64) -> ThreadFacts {
+    let file = FileId { dev: 1, inode: 7 };
+    let mpi = Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(WORLD) });
+    let call = match at {
+        At::Call(function, arguments) => Some(CallInProgress {
+            function: (*function).to_owned(),
+            mpi,
+            site: Some(CodePlace { file, offset_bytes: 0x100 + u64::from(rank) }),
+            return_slot: 0x7000_0000,
+            arguments: arguments.clone(),
+            ..CallInProgress::default()
+        }),
+        _ => None,
+    };
+    let state = match at {
+        At::Stopped => ThreadState::Stopped,
+        At::Sleeps => ThreadState::Sleeping,
+        _ => ThreadState::Running,
+    };
+    let frames = vec![CodePlace { file, offset_bytes: 0x10 }];
+    ThreadFacts { pid: pid(rank), tid: pid(rank), state, ran_ns, call, frames, cut: None }
+}
+
+/// Looks at all ranks every second, so many times.
+fn looked_at(ranks: &[At], seconds: u64) -> Vec<Input> {
+    let mut t = Trace::new(ranks.len() as u32, false);
+    let begin = t.now_ns;
+    for second in 0..seconds {
+        let time_ns = begin + second * S;
+        let ran = |at: &At| if matches!(at, At::Sleeps | At::Stopped) { 0 } else { second * S / 2 };
+        let threads = (0..).zip(ranks).map(|(rank, at)| thread(rank, at, ran(at))).collect();
+        t.inputs.push(Input::Threads(Box::new(Threads { time_ns, threads })));
+        t.now_ns = time_ns;
+        t.tick();
+    }
+    t.inputs
+}
+
+fn run(inputs: &[Input]) -> Report {
+    let mut pipeline = Pipeline::new(Options::default());
+    inputs.iter().for_each(|input| pipeline.push(input));
+    pipeline.report()
+}
+
+fn faults(report: &Report) -> Vec<(Fault, Severity, Vec<u32>)> {
+    let ranks = |finding: &Finding| {
+        finding
+            .who
+            .iter()
+            .filter_map(|who| serde_json::to_value(who).ok()?["rank"].as_u64())
+            .map(|r| r as u32)
+            .collect()
+    };
+    let fault = |finding: &Finding| match &finding.evidence {
+        Evidence::Standstill(standstill) => Some((standstill.fault, finding.severity, ranks(finding))),
+        _ => None,
+    };
+    report.findings.iter().filter_map(fault).collect()
+}
+
+#[test]
+fn a_deadlock_is_found_after_a_few_looks_and_not_before() {
+    let ranks = [receive(1, 0), receive(0, 0), barrier()];
+    assert_eq!(faults(&run(&looked_at(&ranks, 2))), []);
+    let report = run(&looked_at(&ranks, 4));
+    assert_eq!(faults(&report), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
+    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    let call = standstill.ranks[0].call.as_ref().expect("it is in a call");
+    assert_eq!(call.function, "MPI_Recv");
+    let shown: Vec<String> = call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    assert_eq!(shown, ["count 1", "source 1", "tag 0", "comm MPI_COMM_WORLD"]);
+    assert!(
+        report.findings[0].summary.contains("rank 0 in MPI_Recv(count 1, source 1"),
+        "{}",
+        report.findings[0].summary
+    );
+}
+
+#[test]
+fn the_alert_is_raised_once() {
+    let mut pipeline = Pipeline::new(Options::default());
+    let mut alerts = 0;
+    for input in looked_at(&[receive(1, 0), receive(0, 0)], 20) {
+        pipeline.push(&input);
+        alerts += pipeline.take_alerts().len();
+    }
+    assert_eq!(alerts, 1);
+}
+
+#[test]
+fn whoever_waits_for_one_that_computes_is_left_alone() {
+    assert_eq!(faults(&run(&looked_at(&[At::Computes, receive(0, 0), barrier(), receive(ANY, -1)], 60))), []);
+}
+
+#[test]
+fn a_rank_that_was_seen_to_move_is_not_stuck() {
+    let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 4);
+    let mut t = Trace::new(2, false);
+    t.now_ns = 4 * S + t.now_ns;
+    let probe = t.probe("MPI_Recv", analyzer::plan::ProbeClass::Call);
+    t.inputs.clear();
+    t.record(0, probe, Body::Call { return_address: 0, args: [0; 6], nested: false });
+    inputs.extend(t.inputs);
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn a_thread_that_had_no_processor_time_had_no_chance_to_go_on() {
+    let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 6);
+    for input in &mut inputs {
+        if let Input::Threads(threads) = input {
+            threads.threads.iter_mut().for_each(|thread| thread.ran_ns = 0);
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn arguments_that_are_not_known_accuse_nobody() {
+    let unknown = At::Call("MPI_Recv", vec![None; 12]);
+    assert_eq!(faults(&run(&looked_at(&[unknown.clone(), receive(0, 0)], 6))), []);
+    let other = At::Call("MPI_Recv", vec![None, word(1), word(5), word(1), word(0), Some(0x8400_0001)]);
+    assert_eq!(faults(&run(&looked_at(&[other, receive(0, 0)], 6))), []);
+}
+
+#[test]
+fn a_rank_of_another_node_may_always_move() {
+    let mut inputs = looked_at(&[receive(1, 0), receive(2, 0)], 6);
+    for input in &mut inputs {
+        if let Input::Process(facts) = input {
+            facts.size = Some(3);
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn one_that_sleeps_or_is_stopped_is_told_of_after_a_while_as_a_notice() {
+    assert_eq!(faults(&run(&looked_at(&[At::Stopped, receive(0, 0)], 6))), []);
+    let found = faults(&run(&looked_at(&[At::Stopped, receive(0, 0)], 15)));
+    assert_eq!(found, [(Fault::Stopped, Severity::Notice, vec![0])]);
+    let found = faults(&run(&looked_at(&[At::Sleeps, barrier()], 15)));
+    assert_eq!(found, [(Fault::Outside, Severity::Notice, vec![0])]);
+}
+
+#[test]
+fn a_rank_that_died_is_named_as_the_cause() {
+    let mut inputs = looked_at(&[At::Computes, receive(0, 0)], 5);
+    let mut t = Trace::new(2, false);
+    t.inputs.clear();
+    t.record(0, 0, Body::Exit { status: 11, at: 0 });
+    inputs.extend(t.inputs);
+    let report = run(&inputs);
+    assert_eq!(faults(&report), [(Fault::Crash, Severity::Warning, vec![0])]);
+    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    assert_eq!(standstill.ranks[0].state, StuckState::Died);
+}
+
+#[test]
+fn what_a_target_lies_about_does_no_harm() {
+    let lies = At::Call("MPI_Waitall", vec![Some(u64::MAX); 12]);
+    let report = run(&looked_at(&[lies, At::Call("MPI_Nothing", vec![]), receive(i32::MAX, -7)], 6));
+    assert_eq!(faults(&report), []);
+    let text = analyzer::render::report(&report, analyzer::render::Style::default());
+    assert!(!text.is_empty());
+}
+
+#[test]
+fn a_tape_gives_the_same_standstill() {
+    let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 5);
+    inputs.insert(1, Input::Process(Box::new(facts(0, 2, S))));
+    let mut writer = Writer::new(Vec::new());
+    for input in &inputs {
+        writer.push(input).expect("memory takes all");
+    }
+    let tape = writer.finish().expect("memory takes all");
+    let read: Vec<Input> = Reader::new(tape.as_slice())
+        .expect("a tape")
+        .filter_map(|item| if let Item::Input(input) = item.expect("whole") { Some(input) } else { None })
+        .collect();
+    assert_eq!(faults(&run(&read)), faults(&run(&inputs)));
+}

@@ -1,0 +1,144 @@
+//! What threads are doing: registers of all, and stacks of those that run.
+
+use std::io::Read;
+use std::time::Duration;
+
+use libbpf_rs::{Iter, Link};
+use perf_event::events::Software;
+use perf_event::{Builder, SampleFlag};
+
+use super::{KernelError, Tracer};
+use crate::stacks::Registers;
+
+/// The MPI call that a thread made last, as far as probes saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCall {
+    /// Where its return address lies.
+    pub return_slot: u64,
+    /// That address.
+    pub return_address: u64,
+    /// The probe that saw it.
+    pub probe: u32,
+    /// How many calls the thread had made by then.
+    pub serial: u32,
+}
+
+/// A thread of a watched process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadView {
+    /// Its process.
+    pub pid: u32,
+    /// Itself.
+    pub tid: u32,
+    /// As the kernel has it: 0 can run, else why it does not.
+    pub state: u32,
+    /// It was running when it was looked at: its registers are those of its last entry into the kernel.
+    pub on_cpu: bool,
+    /// Processor time, nanoseconds.
+    pub ran_ns: u64,
+    /// The last MPI call.
+    pub last_call: Option<LastCall>,
+    /// Of the program, not of the kernel.
+    pub registers: Registers,
+}
+
+/// Words of `struct thread_view` in `threads.h`: seven, and the registers.
+const HEAD_WORDS: usize = 6;
+const REGISTER_WORDS: usize = 21;
+const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
+
+/// Where `struct pt_regs` has the registers, in the order of unwind tables (rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 …).
+const PT_REGS: [usize; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
+const PT_REGS_IP: usize = 16;
+
+impl ThreadView {
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let (head, registers) = words.split_at_checked(HEAD_WORDS)?;
+        let at = |n: usize| registers.get(n).copied();
+        let mut values = [0; 16];
+        for (value, place) in values.iter_mut().zip(PT_REGS) {
+            *value = at(place)?;
+        }
+        let last_call = LastCall {
+            return_slot: head[3],
+            return_address: head[4],
+            probe: head[5] as u32,
+            serial: (head[5] >> 32) as u32,
+        };
+        Some(Self {
+            pid: head[0] as u32,
+            tid: (head[0] >> 32) as u32,
+            state: head[1] as u32,
+            on_cpu: head[1] >> 32 != 0,
+            ran_ns: head[2],
+            last_call: Some(last_call).filter(|call| call.return_slot != 0),
+            registers: Registers::new(values, at(PT_REGS_IP)?),
+        })
+    }
+}
+
+impl Tracer {
+    /// All threads of watched processes, as they are now. None is stopped for it.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn threads(&self) -> Result<Vec<ThreadView>, KernelError> {
+        let refused = |source| KernelError::Refused { what: "listing threads".into(), source };
+        let link: Link = self.skel.progs.dms_threads.attach().map_err(refused)?;
+        let mut bytes = Vec::new();
+        let mut views = Iter::new(&link).map_err(refused)?;
+        views.read_to_end(&mut bytes).map_err(|e| refused(e.into()))?;
+        let words = |view: &[u8]| -> Vec<u64> {
+            view.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+        };
+        Ok(bytes.chunks_exact(VIEW_BYTES).filter_map(|view| ThreadView::from_words(&words(view))).collect())
+    }
+}
+
+/// A thread caught while it ran.
+#[derive(Clone, Debug)]
+pub struct RunningSample {
+    /// Of the program.
+    pub registers: Registers,
+    /// Its stack from the stack pointer on.
+    pub stack: Vec<u8>,
+}
+
+/// Registers in the order in which the kernel's perf numbers them, up to the instruction pointer, and r8 to r15.
+const PERF_REGISTERS: u64 = 0x1ff | 0xff << 16;
+/// Of each of the registers of unwind tables (rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp), where perf has it.
+const PERF_ORDER: [usize; 8] = [0, 3, 2, 1, 4, 5, 6, 7];
+const PERF_IP: usize = 8;
+/// Deep enough for any MPI library's calls below the program's own; perf takes no more than 64 KiB.
+const STACK_BYTES: u32 = 48 << 10;
+/// A sample after so much running.
+const PERIOD_NS: u64 = 200_000;
+
+/// Waits until a thread has run a little, and says where it was; `None`: it did not run within `patience`.
+pub fn sample_running(tid: u32, patience: Duration) -> Option<RunningSample> {
+    let mut sampler = Builder::new(Software::TASK_CLOCK)
+        .observe_pid(tid as i32)
+        .any_cpu()
+        .sample_period(PERIOD_NS)
+        .sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+        .sample_regs_user(PERF_REGISTERS)
+        .sample_stack_user(STACK_BYTES)
+        .wakeup_events(1)
+        .build()
+        .ok()?
+        .sampled(32)
+        .ok()?;
+    sampler.enable().ok()?;
+    let record = sampler.next_blocking(Some(patience))?;
+    let perf_event::data::Record::Sample(sample) = record.parse_record().ok()? else { return None };
+    let found = sample.regs_user()?;
+    let perf: Vec<u64> = found.regs.iter().copied().collect();
+    let mut values = [0; 16];
+    for (value, place) in values.iter_mut().zip(PERF_ORDER.into_iter().chain(PERF_IP + 1..)) {
+        *value = *perf.get(place)?;
+    }
+    Some(RunningSample {
+        registers: Registers::new(values, *perf.get(PERF_IP)?),
+        stack: sample.stack_user()?.to_vec(),
+    })
+}

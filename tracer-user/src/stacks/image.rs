@@ -1,0 +1,119 @@
+//! What looking at stacks needs of one file.
+
+use std::collections::BTreeMap;
+
+use analyzer::input::{Mapping, MpiFacts, MpiKind};
+use object::{Object, ObjectSymbol};
+
+use super::memory::Memory;
+use super::registers::Registers;
+use super::unwind::{Caller, Tables, UnwindError};
+use crate::elf::{self, Held, MAX_ARGUMENTS, Segment};
+use crate::host::files::open_mapped;
+use crate::host::mappings::code_files;
+use crate::plan::mpi_entry_points;
+
+/// A program or library that threads run code of.
+pub struct Image {
+    bytes: Vec<u8>,
+    segments: Vec<Segment>,
+    tables: Option<Tables>,
+    /// Entry points of MPI: name as in the standard, by address.
+    entries: BTreeMap<u64, String>,
+    world: World,
+}
+
+/// What it says about MPI_COMM_WORLD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    /// Nothing.
+    None,
+    /// It is at this address.
+    OpenMpi(u64),
+    /// It is a number.
+    Mpich,
+}
+
+/// Open MPI's own object behind the handle.
+const OPEN_MPI_WORLD: &str = "ompi_mpi_comm_world";
+/// A function that every MPICH has.
+const MPICH_MARK: &str = "MPIX_Comm_agree";
+/// MPICH's handle of MPI_COMM_WORLD (`mpi.h`).
+const MPICH_WORLD: u64 = 0x4400_0000;
+
+impl Image {
+    /// Reads the file of a mapping; `None`: it cannot be read, or is no program or library.
+    pub fn of(pid: u32, mapping: &Mapping) -> Option<Self> {
+        let file = code_files(std::slice::from_ref(mapping)).pop()?;
+        Self::from_bytes(open_mapped(pid, &file).ok()?.read_image().ok()?)
+    }
+
+    /// The same from what is in the file.
+    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let facts = elf::parse(&bytes).ok()?;
+        let entries: BTreeMap<u64, String> =
+            mpi_entry_points(&facts).into_iter().map(|(vaddr, name)| (vaddr, name.to_owned())).collect();
+        let segments = facts.segments.clone();
+        let tables = Tables::find(&bytes);
+        let world = world(&bytes, !entries.is_empty());
+        Some(Self { segments, tables, entries, world, bytes })
+    }
+
+    /// The address, as the file counts them, of code at an offset.
+    pub fn vaddr_of(&self, offset_bytes: u64) -> Option<u64> {
+        let within = |s: &&Segment| {
+            s.exec && (s.offset_bytes..s.offset_bytes.saturating_add(s.len_bytes)).contains(&offset_bytes)
+        };
+        let segment = self.segments.iter().find(within)?;
+        segment.vaddr.checked_add(offset_bytes - segment.offset_bytes)
+    }
+
+    /// The caller of a frame in this file, and the address of the frame's function in the file.
+    pub fn caller(
+        &self,
+        bias: u64,
+        frame: &Registers,
+        called: bool,
+        memory: &dyn Memory,
+    ) -> Result<(Caller, u64), UnwindError> {
+        self.tables.ok_or(UnwindError::NoTable)?.caller(&self.bytes, bias, frame, called, memory)
+    }
+
+    /// The MPI call that the function at an address is.
+    pub fn mpi_entry(&self, vaddr: u64) -> Option<&str> {
+        self.entries.get(&vaddr).map(String::as_str)
+    }
+
+    /// Where a function of this file keeps its arguments at a place.
+    pub fn held_arguments(&self, entry: u64, at: u64) -> Option<[Held; MAX_ARGUMENTS]> {
+        elf::held_arguments(&elf::parse(&self.bytes).ok()?, entry, at)
+    }
+
+    /// What it says about the MPI library; `bias`: what is added to its addresses.
+    pub fn mpi_facts(&self, bias: Option<u64>) -> Option<MpiFacts> {
+        match self.world {
+            World::None => None,
+            World::Mpich => Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(MPICH_WORLD) }),
+            World::OpenMpi(vaddr) => {
+                let comm_world = bias.map(|bias| bias.wrapping_add(vaddr));
+                Some(MpiFacts { kind: MpiKind::OpenMpi, comm_world })
+            }
+        }
+    }
+}
+
+/// A program that refers to the object of its library has a copy of its own, which is the one that counts.
+fn world(bytes: &[u8], has_calls: bool) -> World {
+    let Ok(file) = object::File::parse(bytes) else { return World::None };
+    let defined = |name: &str| {
+        file.dynamic_symbols()
+            .chain(file.symbols())
+            .find(|s| s.is_definition() && s.name() == Ok(name))
+            .map(|s| s.address())
+    };
+    match defined(OPEN_MPI_WORLD) {
+        Some(vaddr) => World::OpenMpi(vaddr),
+        None if has_calls && defined(MPICH_MARK).is_some() => World::Mpich,
+        None => World::None,
+    }
+}

@@ -1,0 +1,345 @@
+//! What threads are doing: registers → frames → the MPI call that they are in, and its arguments.
+//!
+//! Nothing is stopped and nothing is written. The registers of a thread that sleeps are those of its
+//! entry into the kernel; one that runs is sampled by the clock, with its stack.
+
+mod handles;
+mod image;
+mod memory;
+mod registers;
+mod unwind;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use analyzer::calls::{self, CallRow, Envelope, Waiting};
+use analyzer::input::{
+    CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState,
+};
+use analyzer::wire::FileId;
+
+use crate::elf::{Held, Holder, MAX_ARGUMENTS};
+use crate::host::gather::read_maps;
+use crate::host::processes::ProcessView;
+use crate::kernel::{ThreadView, sample_running};
+use handles::OpenMpi;
+use image::Image;
+use memory::{Memory, ProcessMemory, Sampled};
+use registers::RSP;
+pub use registers::Registers;
+use unwind::{Caller, UnwindError};
+
+/// The kernel's own code in every process, by the name of its mapping. It has no file: number 0.
+const VDSO: &str = "[vdso]";
+/// Frames of a stack at most.
+const MOST_FRAMES: usize = 128;
+/// Requests of one call that are looked at.
+const MOST_REQUESTS: u64 = 4096;
+/// How deep an MPI library's own frames are looked through.
+const DEEPEST_BYTES: u64 = 16 << 10;
+/// Samples of one thread at most.
+const MOST_SAMPLES: u32 = 5;
+/// How long to wait for a thread that can run to do so.
+const PATIENCE: Duration = Duration::from_millis(40);
+
+/// Reads stacks; keeps what it learnt of files.
+#[derive(Default)]
+pub struct StackReader {
+    images: HashMap<FileId, Option<Image>>,
+    held: HashMap<(FileId, u64, u64), Option<[Held; MAX_ARGUMENTS]>>,
+}
+
+/// A process whose threads are read.
+struct Process {
+    pid: u32,
+    mappings: Vec<Mapping>,
+    /// In MPI_COMM_WORLD, and that one's size.
+    rank: Option<(u32, u32)>,
+    memory: ProcessMemory,
+}
+
+/// A frame, and where its code is.
+struct Frame {
+    registers: Registers,
+    /// Its `pc` is where a call returns to.
+    called: bool,
+    /// File, and the address of `pc` in it.
+    place: Option<(FileId, u64, CodePlace)>,
+    /// Where the return address to its caller lies.
+    return_slot: Option<u64>,
+    /// The MPI call that it is, by its entry's address.
+    call: Option<(u64, String)>,
+}
+
+impl StackReader {
+    /// What threads of one process are doing. Those that can run are waited for, a little.
+    pub fn read(&mut self, pid: u32, threads: &[ThreadView]) -> Vec<ThreadFacts> {
+        let Ok(mappings) = read_maps(pid) else { return Vec::new() };
+        let rank = ProcessView::read(pid).ok().and_then(|view| view.rank.zip(view.size));
+        let process = Process { pid, mappings, rank, memory: ProcessMemory::new(pid) };
+        threads.iter().map(|thread| self.thread(&process, thread)).collect()
+    }
+
+    fn thread(&mut self, process: &Process, view: &ThreadView) -> ThreadFacts {
+        let state = state(view.state);
+        let (frames, error) = match state {
+            ThreadState::Running => self.running(process, view),
+            _ => self.frames(process, view.registers, &process.memory),
+        };
+        let memory: &dyn Memory = &process.memory;
+        // The outermost: what it calls itself is its own business.
+        let outermost = frames.iter().rposition(|frame| frame.call.is_some());
+        ThreadFacts {
+            pid: view.pid,
+            tid: view.tid,
+            state,
+            ran_ns: view.ran_ns,
+            call: outermost.and_then(|at| self.call(process, &frames, at, memory)),
+            frames: frames.iter().filter_map(|frame| frame.place.as_ref().map(|place| place.2)).collect(),
+            cut: (error != UnwindError::Outermost).then(|| error.to_string()),
+        }
+    }
+
+    /// A thread that can run is sampled until its stack can be followed: now and then it is where no table tells how.
+    fn running(&mut self, process: &Process, view: &ThreadView) -> (Vec<Frame>, UnwindError) {
+        for _ in 0..MOST_SAMPLES {
+            let Some(sample) = sample_running(view.tid, PATIENCE) else { break };
+            let start = sample.registers.get(RSP).unwrap_or(0);
+            let memory = Sampled { start, bytes: &sample.stack, beyond: &process.memory };
+            let (frames, error) = self.frames(process, sample.registers, &memory);
+            if error == UnwindError::Outermost {
+                return (frames, error);
+            }
+        }
+        self.frames(process, view.registers, &process.memory)
+    }
+
+    fn frames(
+        &mut self,
+        process: &Process,
+        innermost: Registers,
+        memory: &dyn Memory,
+    ) -> (Vec<Frame>, UnwindError) {
+        let mut frames = Vec::new();
+        let (mut registers, mut called) = (innermost, false);
+        loop {
+            let mut frame = Frame { registers, called, place: None, return_slot: None, call: None };
+            let caller = self.caller(process, &mut frame, memory);
+            frames.push(frame);
+            match caller {
+                // A stack that does not grow towards its begin is none.
+                Ok(caller) if frames.len() < MOST_FRAMES && Some(caller.cfa) > registers.get(RSP) => {
+                    called = !caller.interrupted;
+                    registers = caller.registers;
+                }
+                Ok(_) => return (frames, UnwindError::Unknown),
+                Err(error) => return (frames, error),
+            }
+        }
+    }
+
+    fn caller(
+        &mut self,
+        process: &Process,
+        frame: &mut Frame,
+        memory: &dyn Memory,
+    ) -> Result<Caller, UnwindError> {
+        let pc = frame.registers.pc;
+        let mapping =
+            process.mapping(pc.wrapping_sub(u64::from(frame.called))).ok_or(UnwindError::NoTable)?;
+        let image = self.image(process, mapping).ok_or(UnwindError::NoTable)?;
+        let offset_bytes = pc - mapping.start + mapping.offset_bytes;
+        let vaddr = image.vaddr_of(offset_bytes).ok_or(UnwindError::NoTable)?;
+        frame.place = Some((mapping.file, vaddr, CodePlace { file: mapping.file, offset_bytes }));
+        let bias = pc.wrapping_sub(vaddr);
+        let (caller, function) = image.caller(bias, &frame.registers, frame.called, memory)?;
+        frame.return_slot = Some(caller.cfa.wrapping_sub(8));
+        frame.call = image.mpi_entry(function).map(|name| (function, name.to_owned()));
+        Ok(caller)
+    }
+
+    fn image(&mut self, process: &Process, mapping: &Mapping) -> Option<&Image> {
+        let image = self.images.entry(mapping.file).or_insert_with(|| match mapping.name.as_str() {
+            VDSO => process.memory.bytes(mapping.start, mapping.end).and_then(Image::from_bytes),
+            _ => Image::of(process.pid, mapping),
+        });
+        image.as_ref()
+    }
+
+    fn call(
+        &mut self,
+        process: &Process,
+        frames: &[Frame],
+        at: usize,
+        memory: &dyn Memory,
+    ) -> Option<CallInProgress> {
+        let frame = &frames[at];
+        let (entry, function) = frame.call.clone()?;
+        let (file, vaddr, _) = frame.place?;
+        let return_slot = frame.return_slot?;
+        let image = self.images.get(&file).and_then(Option::as_ref)?;
+        let held =
+            *self.held.entry((file, entry, vaddr)).or_insert_with(|| image.held_arguments(entry, vaddr));
+        let value = |holder: Holder| match holder {
+            Holder::Register(number) => frame.registers.encoded(number),
+            Holder::Stack(distance) => memory.word(return_slot.wrapping_add_signed(distance)),
+        };
+        let argument = |held: &Held| {
+            let lower = || held.lower.and_then(value).map(|word| word & u64::from(u32::MAX));
+            held.whole.and_then(value).or_else(lower)
+        };
+        let site = frames.get(at + 1).and_then(|caller| caller.place.map(|place| place.2));
+        let used = calls::row(&function).map_or(0, CallRow::arguments_used).min(MAX_ARGUMENTS);
+        let mut call = CallInProgress {
+            function,
+            mpi: self.mpi(process),
+            site,
+            return_slot,
+            arguments: held.map_or_else(Vec::new, |held| held[..used].iter().map(argument).collect()),
+            ..CallInProgress::default()
+        };
+        process.look_behind_handles(&mut call, &inner_words(&frames[..=at], return_slot, memory));
+        Some(call)
+    }
+
+    /// The kind of library, and where MPI_COMM_WORLD is.
+    fn mpi(&mut self, process: &Process) -> Option<MpiFacts> {
+        let mut found = None;
+        let mut seen = Vec::new();
+        // In the order of the linker: the program first.
+        let program = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+        let is_program = |m: &Mapping| m.name.trim_end_matches(" (deleted)") == program.to_string_lossy();
+        let code = || process.mappings.iter().filter(|m| m.exec && m.file.inode != 0);
+        let ordered = code().filter(|m| is_program(m)).chain(code().filter(|m| !is_program(m)));
+        for mapping in ordered {
+            if seen.contains(&mapping.file) {
+                continue;
+            }
+            seen.push(mapping.file);
+            let Some(image) = self.image(process, mapping) else { continue };
+            let bias = image.vaddr_of(mapping.offset_bytes).map(|vaddr| mapping.start.wrapping_sub(vaddr));
+            match image.mpi_facts(bias) {
+                Some(facts) if facts.comm_world.is_some() => return Some(facts),
+                Some(facts) => found = Some(facts),
+                None => {}
+            }
+        }
+        found
+    }
+}
+
+impl Process {
+    /// Adds what the library's memory says of the requests and communicators that a call names.
+    /// `inner`: what lies on the stack above the call's return address.
+    fn look_behind_handles(&self, call: &mut CallInProgress, inner: &[u64]) {
+        let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return };
+        let argument = |at: usize| call.arguments.get(at).copied().flatten();
+        let mut handles = Vec::new();
+        if let Waiting::Requests { count, at, .. } = row.waiting {
+            let count = count.map_or(Some(1), |at| argument(at).map(|count| count & u64::from(u32::MAX)));
+            let known = argument(at).zip(count.filter(|count| *count <= MOST_REQUESTS));
+            handles = known.map_or_else(Vec::new, |(start, count)| self.requests(mpi.kind, start, count));
+        }
+        let library = mpi.comm_world.filter(|_| mpi.kind == MpiKind::OpenMpi).and_then(|world| {
+            let (rank, size) = self.rank?;
+            OpenMpi::checked(&self.memory, world, rank, size)
+        });
+        let message = |handle: u64| library.as_ref().and_then(|library| library.message(handle));
+        call.requests =
+            handles.into_iter().map(|handle| PendingRequest { handle, message: message(handle) }).collect();
+        if let Some(library) = &library {
+            find_messages(call, row, library, inner);
+        }
+        let argument = |at: usize| call.arguments.get(at).copied().flatten();
+        let named = row.communicator().and_then(argument);
+        let of_requests =
+            call.requests.iter().filter_map(|request| request.message.map(|message| message.comm));
+        let mut communicators: Vec<u64> =
+            named.into_iter().chain(of_requests).filter(|comm| Some(*comm) != mpi.comm_world).collect();
+        communicators.sort_unstable();
+        communicators.dedup();
+        let facts = |handle: u64| library.as_ref().and_then(|library| library.communicator(handle));
+        call.communicators = communicators.into_iter().filter_map(facts).collect();
+    }
+
+    /// Handles of requests that are not null.
+    fn requests(&self, kind: MpiKind, start: u64, count: u64) -> Vec<u64> {
+        /// `MPI_REQUEST_NULL` of MPICH.
+        const MPICH_NULL: u64 = 0x2c00_0000;
+        let handle = |number: u64| match kind {
+            MpiKind::OpenMpi => self.memory.word(start.checked_add(8 * number)?),
+            MpiKind::Mpich => {
+                let at = start.checked_add(4 * number)?;
+                let word = self.memory.word(at & !7)?;
+                Some(if at & 4 == 0 { word & u64::from(u32::MAX) } else { word >> 32 })
+            }
+        };
+        (0..count)
+            .filter_map(handle)
+            .filter(|handle| kind != MpiKind::Mpich || *handle != MPICH_NULL)
+            .collect()
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let at = self.mappings.partition_point(|m| m.end <= address);
+        self.mappings
+            .get(at)
+            .filter(|m| m.start <= address && m.exec && (m.file.inode != 0 || m.name == VDSO))
+    }
+}
+
+/// Words that a call and what it calls have in registers and on the stack.
+fn inner_words(frames: &[Frame], return_slot: u64, memory: &dyn Memory) -> Vec<u64> {
+    let registers = frames.iter().flat_map(|frame| (0..16).filter_map(|number| frame.registers.get(number)));
+    let innermost = frames.first().and_then(|frame| frame.registers.get(RSP)).unwrap_or(return_slot);
+    let begin = innermost.max(return_slot.saturating_sub(DEEPEST_BYTES)) & !7;
+    let stack = (begin..return_slot).step_by(8).filter_map(|at| memory.word(at));
+    let mut words: Vec<u64> = registers.chain(stack).collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// Ranks and tags that a blocking call has handed on are in its request, which is found among what lies
+/// on the stack: it names the same buffer, count and communicator.
+fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &OpenMpi<'_>, inner: &[u64]) {
+    let sides: Vec<(Envelope, usize, usize, bool)> = match row.waiting {
+        Waiting::Send(envelope) => vec![(envelope, 0, 1, true)],
+        Waiting::Receive(envelope) => vec![(envelope, 0, 1, false)],
+        Waiting::Exchange { send, receive } => vec![(send, 0, 1, true), (receive, 5, 6, false)],
+        _ => return,
+    };
+    for (envelope, buffer, count, sends) in sides {
+        let argument = |at: usize| call.arguments.get(at).copied().flatten();
+        if argument(envelope.peer).is_some() && argument(envelope.tag).is_some() {
+            continue;
+        }
+        let known = (argument(buffer), argument(count), argument(envelope.comm));
+        let (Some(buffer), Some(count), Some(comm)) = known else { continue };
+        let count = count & u64::from(u32::MAX);
+        let message =
+            |handle: &u64| library.message_of(*handle, buffer, count, comm).filter(|m| m.sends == sends);
+        let Some(found) = inner.iter().find_map(message) else { continue };
+        let mut fill = |at: usize, value: i32| {
+            if let Some(argument) = call.arguments.get_mut(at) {
+                *argument = argument.or(Some(u64::from(value.cast_unsigned())));
+            }
+        };
+        fill(envelope.peer, found.peer);
+        fill(envelope.tag, found.tag);
+    }
+}
+
+/// From the kernel's `task_struct`.
+fn state(state: u32) -> ThreadState {
+    const STOPPED: u32 = 4;
+    const TRACED: u32 = 8;
+    const DEAD: u32 = 16 | 32 | 128;
+    match state {
+        0 => ThreadState::Running,
+        state if state & DEAD != 0 => ThreadState::Ending,
+        state if state & STOPPED != 0 => ThreadState::Stopped,
+        state if state & TRACED != 0 => ThreadState::Traced,
+        _ => ThreadState::Sleeping,
+    }
+}
