@@ -173,19 +173,19 @@ impl Job<'_> {
     fn roots(&self, stuck: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<Cause> {
         let mut causes = Vec::new();
         for component in components(stuck, waits) {
-            let leaves = component
+            // Who waits for one that ended, or is stopped, is held up by that, whoever else it waits for.
+            let waits_itself = |rank: &Rank| matches!(self.doing.get(rank), Some(Doing::Waits { .. }));
+            let is_held_up = component
                 .iter()
-                .any(|rank| waits[rank].iter().any(|to| !component.contains(to) && stuck.contains(to)));
+                .any(|rank| waits[rank].iter().any(|to| stuck.contains(to) && !waits_itself(to)));
             let is_cycle = component.len() > 1 || component.iter().all(|rank| waits[rank].contains(rank));
             let only = component.first().copied();
             let cause = match only.and_then(|rank| self.doing.get(&rank)) {
                 Some(Doing::Ended { well }) => self.ended(only.unwrap_or_default(), *well, waits),
                 Some(Doing::Outside) => Some(Cause::of(Fault::Outside, component)),
                 Some(Doing::Stopped) => Some(Cause::of(Fault::Stopped, component)),
-                // A cycle that also waits for another one is held up by that one as well: both are told.
-                Some(Doing::Waits { .. }) if is_cycle && (!leaves || component.len() > 1) => {
-                    Some(self.cycle(component))
-                }
+                // A cycle that waits for another cycle besides is told all the same.
+                Some(Doing::Waits { .. }) if is_cycle && !is_held_up => Some(self.cycle(component)),
                 _ => None,
             };
             causes.extend(cause);

@@ -104,7 +104,8 @@ impl<'a> OpenMpi<'a> {
             return None;
         }
         let state = self.half(handle.checked_add(STATE)?)?;
-        if state == INACTIVE {
+        // Done, whatever it was: small sends all have one and the same request, which stands for nothing.
+        if state == INACTIVE || state == ACTIVE && self.memory.word(handle + COMPLETE)? == COMPLETED {
             return Some(PendingMessage { complete: true, ..PendingMessage::default() });
         }
         let comm = self.memory.word(handle.checked_add(COMMUNICATOR)?)?;
@@ -118,7 +119,7 @@ impl<'a> OpenMpi<'a> {
         }
         Some(PendingMessage {
             sends: kind == SENDS,
-            complete: self.memory.word(handle + COMPLETE)? == COMPLETED,
+            complete: false,
             peer: self.half(handle + PEER)? as i32,
             tag: self.half(handle + TAG)? as i32,
             comm,
