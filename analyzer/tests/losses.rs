@@ -83,6 +83,7 @@ proptest! {
                     let pair = (key(&chain.odd.ops), key(&chain.frequent.ops));
                     prop_assert!(all.contains(&pair), "{finding:#?}");
                 }
+                Evidence::Standstill(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
                 Evidence::OddRank(rank) => {
                     let found = naive::outliers_in(
                         &whole,

@@ -31,7 +31,19 @@ pub(crate) struct Gathering {
     pub op: Option<u64>,
 }
 
+/// The last call of a program: all ranks meet there.
+const FINALIZE: &str = "MPI_Finalize";
+
 impl Gathering {
+    /// Where all ranks meet at their end. `world`: MPI_COMM_WORLD.
+    pub fn at_the_end(world: u64) -> Self {
+        Self { function: FINALIZE.to_owned(), comm: world, root: None, op: None }
+    }
+
+    fn is_the_end(&self) -> bool {
+        self.function == FINALIZE
+    }
+
     /// Whether they may be the same; what is not known of one is as in the other.
     fn fits(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
@@ -50,8 +62,6 @@ pub(crate) enum Need {
     Send(Message),
     Receive(Message),
     Collective(Gathering),
-    /// Ends: waits for all.
-    Finalize,
 }
 
 /// What a rank is doing.
@@ -146,7 +156,6 @@ impl Job<'_> {
                 None => members(&m.comm),
             },
             Need::Collective(gathering) => members(&gathering.comm),
-            Need::Finalize => self.others(rank),
         }
     }
 
@@ -214,30 +223,68 @@ impl Job<'_> {
     }
 
     fn cycle(&self, ranks: BTreeSet<Rank>) -> Cause {
-        let is_finalizing = |rank: &Rank| self.needs(*rank).contains(&Need::Finalize);
-        if ranks.iter().any(is_finalizing) {
-            // Those that are about to end will send nothing more: who waits for one of them waits in vain.
-            let in_vain = ranks.iter().copied().filter(|rank| !is_finalizing(rank));
-            let partners = |rank: &Rank| -> Vec<Rank> {
-                let point_to_point = |need: &&Need| {
-                    matches!(need, Need::Send(_) | Need::Receive(Message { peer: Some(_), .. }))
-                };
-                self.needs(*rank)
-                    .iter()
-                    .filter(point_to_point)
-                    .flat_map(|need| self.peers(*rank, need))
-                    .collect()
+        if !ranks.iter().any(|rank| self.gathering(*rank).is_some()) {
+            return Cause::of(Fault::Deadlock, ranks);
+        }
+        // Who is at the end of the program sends nothing more: who waits for a message of it does so in vain.
+        let at_end = |rank: &Rank| self.gathering(*rank).is_some_and(Gathering::is_the_end);
+        if let Some(cause) = self.missing_message(&ranks, &at_end) {
+            return cause;
+        }
+        if let Some(odd) = self.odd_ones_of_a_collective(&ranks) {
+            return Cause::of(Fault::MismatchedCollective, odd);
+        }
+        let gathers = |rank: &Rank| self.gathering(*rank).is_some();
+        self.missing_message(&ranks, &gathers)
+            .unwrap_or_else(|| Cause::of(Fault::MismatchedCollective, ranks))
+    }
+
+    /// Messages that ranks of a cycle wait for, of or to ranks that are `elsewhere`.
+    fn missing_message(&self, ranks: &BTreeSet<Rank>, elsewhere: &dyn Fn(&Rank) -> bool) -> Option<Cause> {
+        let mut at_fault = BTreeSet::new();
+        for &rank in ranks {
+            let receives = |need: &&Need| matches!(need, Need::Receive(_));
+            let sends = |need: &&Need| matches!(need, Need::Send(_));
+            let partners = |needs: Vec<&Need>| -> BTreeSet<Rank> {
+                needs.iter().flat_map(|need| self.peers(rank, need)).filter(elsewhere).collect()
             };
-            let mut at_fault: BTreeSet<Rank> = in_vain.collect();
-            let named: Vec<Rank> =
-                at_fault.iter().flat_map(partners).filter(|peer| ranks.contains(peer)).collect();
-            at_fault.extend(named);
-            return Cause::of(Fault::MissingMessage, at_fault);
+            // Whether a message was sent that nobody takes is not known: what is received tells more.
+            let mut named = partners(self.needs(rank).iter().filter(receives).collect());
+            if named.is_empty() {
+                named = partners(self.needs(rank).iter().filter(sends).collect());
+            }
+            if !named.is_empty() {
+                at_fault.insert(rank);
+                if !self.has_another_partner(rank) {
+                    at_fault.extend(named);
+                }
+            }
         }
-        match self.odd_ones_of_a_collective(&ranks) {
-            Some(odd) => Cause::of(Fault::MismatchedCollective, odd),
-            None => Cause::of(Fault::Deadlock, ranks),
-        }
+        (!at_fault.is_empty()).then(|| Cause::of(Fault::MissingMessage, at_fault))
+    }
+
+    /// Somebody waits for just this rank's message, but the rank named another one.
+    fn has_another_partner(&self, rank: Rank) -> bool {
+        let with_peer = |need: &Need, peer: Rank| match *need {
+            Need::Send(message) => Some(Need::Send(Message { peer: Some(peer), ..message })),
+            Need::Receive(message) => Some(Need::Receive(Message { peer: Some(peer), ..message })),
+            Need::Collective(_) => None,
+        };
+        let waits_for_it = |peer: Rank| {
+            self.needs(rank)
+                .iter()
+                .filter_map(|need| with_peer(need, peer))
+                .any(|need| self.fits(rank, &need, peer))
+        };
+        self.others(rank).into_iter().any(waits_for_it)
+    }
+
+    /// The collective call that a rank is in.
+    fn gathering(&self, rank: Rank) -> Option<&Gathering> {
+        self.needs(rank).iter().find_map(|need| match need {
+            Need::Collective(gathering) => Some(gathering),
+            _ => None,
+        })
     }
 
     fn needs(&self, rank: Rank) -> &[Need] {
@@ -247,15 +294,9 @@ impl Job<'_> {
         }
     }
 
-    /// If the cycle goes through a collective call: the ranks that are elsewhere, or the fewer where
-    /// two collective calls meet.
+    /// Where most ranks are in one collective call: the few that are elsewhere.
     fn odd_ones_of_a_collective(&self, ranks: &BTreeSet<Rank>) -> Option<BTreeSet<Rank>> {
-        let gathered = |rank: &Rank| {
-            self.needs(*rank).iter().find_map(|need| match need {
-                Need::Collective(gathering) => Some((*rank, gathering)),
-                _ => None,
-            })
-        };
+        let gathered = |rank: &Rank| Some((*rank, self.gathering(*rank)?));
         let all: Vec<(Rank, &Gathering)> = self.doing.keys().filter_map(gathered).collect();
         let party = |gathering: &Gathering| -> BTreeSet<Rank> {
             all.iter().filter(|(_, other)| gathering.fits(other)).map(|(rank, _)| *rank).collect()
@@ -268,10 +309,7 @@ impl Job<'_> {
             expected.difference(&party).copied().filter(|rank| ranks.contains(rank)).collect();
         // As many on both sides: who is wrong cannot be told.
         let is_minority = odd.len() < party.len();
-        if odd.is_empty() || ranks.is_disjoint(&party) {
-            return None;
-        }
-        Some(if is_minority { odd } else { ranks.clone() })
+        (is_minority && !odd.is_empty() && !ranks.is_disjoint(&party)).then_some(odd)
     }
 }
 
@@ -293,7 +331,6 @@ fn fit(rank: Rank, need: &Need, peer: Rank, other: &Need) -> bool {
         (Need::Send(send), Need::Receive(receive)) => same_message(send, rank, receive, peer),
         (Need::Receive(receive), Need::Send(send)) => same_message(send, peer, receive, rank),
         (Need::Collective(a), Need::Collective(b)) => a.fits(b),
-        (Need::Finalize, Need::Finalize) => true,
         _ => false,
     }
 }
@@ -432,7 +469,11 @@ mod tests {
     fn a_message_from_a_rank_that_ended_is_missing() {
         let found = causes(vec![Doing::Ended { well: true }, waits(receive(0)), waits(receive(1))]);
         assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
-        let found = causes(vec![waits(Need::Finalize), waits(receive(0)), waits(Need::Finalize)]);
+        let found = causes(vec![
+            waits(Need::Collective(Gathering::at_the_end(WORLD))),
+            waits(receive(0)),
+            waits(Need::Collective(Gathering::at_the_end(WORLD))),
+        ]);
         assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
     }
 
@@ -450,6 +491,31 @@ mod tests {
         assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
         let found = causes(vec![barrier(), barrier(), waits(receive(1)), barrier()]);
         assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
+    }
+
+    #[test]
+    fn one_of_two_that_met_different_calls_is_a_matter_of_the_message() {
+        let found = causes(vec![waits(gathering("MPI_Barrier")), waits(receive(0))]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![])]);
+        let found = causes(vec![waits(gathering("MPI_Barrier")), waits(gathering("MPI_Bcast"))]);
+        assert_eq!(found, [(Fault::MismatchedCollective, vec![0, 1], vec![])]);
+    }
+
+    #[test]
+    fn a_rank_that_named_the_wrong_partner_is_named_alone() {
+        let end = || waits(Need::Collective(Gathering::at_the_end(WORLD)));
+        let found = causes(vec![waits(send(1)), waits(receive(2)), end()]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![1], vec![0, 2])]);
+        let found = causes(vec![waits(send(2)), waits(receive(0)), end()]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0], vec![1, 2])]);
+    }
+
+    #[test]
+    fn who_skipped_what_all_others_are_in_is_named() {
+        let barrier = || waits(gathering("MPI_Barrier"));
+        let end = waits(Need::Collective(Gathering::at_the_end(WORLD)));
+        let found = causes(vec![barrier(), end, barrier()]);
+        assert_eq!(found, [(Fault::MismatchedCollective, vec![1], vec![0, 2])]);
     }
 
     #[test]

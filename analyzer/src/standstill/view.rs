@@ -151,7 +151,7 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
             };
             all(vec![Need::Collective(gathering)])
         }
-        Waiting::Finalize => all(vec![Need::Finalize]),
+        Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
         Waiting::Window => None,
     }
 }

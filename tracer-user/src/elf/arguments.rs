@@ -1,6 +1,8 @@
 //! Where a function keeps its arguments while it waits for a function that it called.
 
-use super::decode::ARGUMENTS;
+use iced_x86::FlowControl;
+
+use super::decode::{ARGUMENTS, decode_all, direct_target, slot_of};
 use super::facts::ElfFacts;
 use super::flow::{Flow, Width};
 
@@ -50,4 +52,20 @@ fn holder(body: &[u8], entry: u64, at: u64, argument: usize, width: Width) -> Op
 pub(super) fn incoming_slot(argument: usize) -> Option<i64> {
     let on_stack = argument.checked_sub(ARGUMENTS.len())?;
     i64::try_from(8 * (on_stack + 1)).ok()
+}
+
+/// The function that the call instruction just before a place calls, if its name is known.
+pub fn called_before<'d>(elf: &ElfFacts<'d>, return_vaddr: u64) -> Option<&'d str> {
+    /// `call rel32`; and `call *slot(%rip)`.
+    const LENGTHS: [u64; 2] = [5, 6];
+    LENGTHS.into_iter().find_map(|len| {
+        let start = return_vaddr.checked_sub(len)?;
+        let code = elf.code_from(start)?.get(..len as usize)?;
+        let [call] = decode_all(code, start)[..] else { return None };
+        match call.flow_control() {
+            FlowControl::Call => elf.callee(direct_target(&call)?),
+            FlowControl::IndirectCall => elf.slots.get(&slot_of(&call)?).copied(),
+            _ => None,
+        }
+    })
 }

@@ -15,7 +15,7 @@ mod layout;
 mod place;
 mod polling;
 
-pub use arguments::{Held, Holder, MAX_ARGUMENTS, held_arguments};
+pub use arguments::{Held, Holder, MAX_ARGUMENTS, called_before, held_arguments};
 pub use callers::callers;
 pub use copies::{CopyFunction, CopyScan, CopySite, SiteKind, UnseenCopies, scan_copies};
 pub use decode::instruction_len;

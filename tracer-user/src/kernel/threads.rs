@@ -77,17 +77,28 @@ impl ThreadView {
     }
 }
 
+/// Lists threads; can be used by any thread, as long as the tracer is there.
+pub struct ThreadLister(Link);
+
 impl Tracer {
-    /// All threads of watched processes, as they are now. None is stopped for it.
+    /// A way to list the threads of watched processes.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn threads(&self) -> Result<Vec<ThreadView>, KernelError> {
+    pub fn thread_lister(&self) -> Result<ThreadLister, KernelError> {
         let refused = |source| KernelError::Refused { what: "listing threads".into(), source };
-        let link: Link = self.skel.progs.dms_threads.attach().map_err(refused)?;
+        self.skel.progs.dms_threads.attach().map(ThreadLister).map_err(refused)
+    }
+}
+
+impl ThreadLister {
+    /// All threads of watched processes, as they are now. None is stopped for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn threads(&self) -> std::io::Result<Vec<ThreadView>> {
         let mut bytes = Vec::new();
-        let mut views = Iter::new(&link).map_err(refused)?;
-        views.read_to_end(&mut bytes).map_err(|e| refused(e.into()))?;
+        Iter::new(&self.0).map_err(std::io::Error::other)?.read_to_end(&mut bytes)?;
         let words = |view: &[u8]| -> Vec<u64> {
             view.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
         };

@@ -1,11 +1,11 @@
 //! Looks at what quiet ranks are doing, in a thread of its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use analyzer::input::{ThreadFacts, Threads};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::kernel::ThreadView;
+use crate::kernel::{ThreadLister, ThreadView};
 use crate::stacks::StackReader;
 
 /// A rank is quiet when it has left no record for so long.
@@ -56,7 +56,8 @@ impl Paces {
     pub(super) fn found(&mut self, threads: &Threads) {
         let mut processes: BTreeMap<u32, bool> = BTreeMap::new();
         for thread in &threads.threads {
-            *processes.entry(thread.pid).or_default() |= thread.call.is_some();
+            // What could not be followed may be in a call.
+            *processes.entry(thread.pid).or_default() |= thread.call.is_some() || thread.cut.is_some();
         }
         for (pid, in_call) in processes {
             let Some(pace) = self.paces.get_mut(&pid) else { continue };
@@ -70,10 +71,10 @@ impl Paces {
     }
 }
 
-/// Threads to be looked at.
+/// Processes to be looked at.
 struct Request {
     time_ns: u64,
-    processes: BTreeMap<u32, Vec<ThreadView>>,
+    pids: BTreeSet<u32>,
 }
 
 /// The thread that looks. It ends with this.
@@ -85,15 +86,14 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    pub(super) fn start(cpus: Vec<u32>) -> std::io::Result<Self> {
+    pub(super) fn start(lister: ThreadLister, cpus: Vec<u32>) -> std::io::Result<Self> {
         let (requests, request_receiver) = bounded::<Request>(1);
         let (result_sender, results) = bounded(1);
         std::thread::Builder::new().name("dms-look".into()).spawn(move || {
             crate::cpus::stay_on(&cpus);
             let mut reader = StackReader::default();
             for request in request_receiver {
-                let found = request.processes.iter().flat_map(|(&pid, threads)| reader.read(pid, threads));
-                let threads: Vec<ThreadFacts> = found.collect();
+                let threads = look(&lister, &mut reader, request.pids);
                 if result_sender.send(Threads { time_ns: request.time_ns, threads }).is_err() {
                     return;
                 }
@@ -107,13 +107,9 @@ impl Looks {
         self.waits
     }
 
-    /// Has threads looked at.
-    pub(super) fn look(&mut self, time_ns: u64, threads: Vec<ThreadView>) {
-        let mut processes: BTreeMap<u32, Vec<ThreadView>> = BTreeMap::new();
-        for thread in threads {
-            processes.entry(thread.pid).or_default().push(thread);
-        }
-        self.waits = !processes.is_empty() && self.requests.try_send(Request { time_ns, processes }).is_ok();
+    /// Has processes looked at.
+    pub(super) fn look(&mut self, time_ns: u64, pids: BTreeSet<u32>) {
+        self.waits = self.requests.try_send(Request { time_ns, pids }).is_ok();
     }
 
     /// What was found, if it is there.
@@ -123,6 +119,26 @@ impl Looks {
         self.paces.found(&threads);
         Some(threads)
     }
+}
+
+/// What the threads of some processes do. One that sleeps only for moments may be somewhere else by the time its
+/// stack is read, which shows: then it is looked at again.
+fn look(lister: &ThreadLister, reader: &mut StackReader, mut pids: BTreeSet<u32>) -> Vec<ThreadFacts> {
+    const MOST_TRIES: u32 = 5;
+    let mut found: BTreeMap<u32, Vec<ThreadFacts>> = BTreeMap::new();
+    for _ in 0..MOST_TRIES {
+        // Without the list of threads nothing is said, and the next time is soon.
+        let Ok(threads) = lister.threads() else { break };
+        for &pid in &pids {
+            let own: Vec<ThreadView> = threads.iter().filter(|thread| thread.pid == pid).copied().collect();
+            found.insert(pid, reader.read(pid, &own));
+        }
+        pids.retain(|pid| found[pid].iter().any(|thread| thread.cut.is_some()));
+        if pids.is_empty() {
+            break;
+        }
+    }
+    found.into_values().flatten().collect()
 }
 
 #[cfg(test)]

@@ -200,6 +200,7 @@ impl<'s> Session<'s> {
         tracer.attach_kernel_events()?;
         let collector =
             Collector::start(tracer.counters(), spare.clone()).context("cannot start the reading thread")?;
+        let lister = tracer.thread_lister()?;
         let now = monotonic_ns();
         let session = Self {
             tracer,
@@ -212,7 +213,7 @@ impl<'s> Session<'s> {
             watched: Watched::default(),
             facts: PendingFacts::default(),
             keeper,
-            looks: Looks::start(spare).context("cannot start the looking thread")?,
+            looks: Looks::start(lister, spare).context("cannot start the looking thread")?,
             last_record_ns: HashMap::new(),
             lost: HashMap::new(),
             last_look_ns: now,
@@ -395,13 +396,9 @@ impl<'s> Session<'s> {
         let ranks = self.watched.rank_slots();
         let last = |slot| self.last_record_ns.get(&slot).copied().unwrap_or(0);
         let due = self.looks.paces.due(now_ns, ranks.map(|(pid, slot)| (pid, last(slot))));
-        if due.is_empty() {
-            return;
+        if !due.is_empty() {
+            self.looks.look(now_ns, due.into_iter().collect());
         }
-        // Without the list of threads nothing is said, and the next time is soon.
-        let mut threads = self.tracer.threads().unwrap_or_default();
-        threads.retain(|thread| due.contains(&thread.pid));
-        self.looks.look(now_ns, threads);
     }
 
     fn tick(&mut self, now_ns: u64) {

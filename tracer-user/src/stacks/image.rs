@@ -84,6 +84,14 @@ impl Image {
         self.entries.get(&vaddr).map(String::as_str)
     }
 
+    /// The MPI call that the instruction before a place calls.
+    pub fn called_before(&self, vaddr: u64) -> Option<String> {
+        let facts = elf::parse(&self.bytes).ok()?;
+        let name = elf::called_before(&facts, vaddr)?;
+        let name = name.strip_prefix('P').unwrap_or(name);
+        name.starts_with("MPI_").then(|| name.to_owned())
+    }
+
     /// Where a function of this file keeps its arguments at a place.
     pub fn held_arguments(&self, entry: u64, at: u64) -> Option<[Held; MAX_ARGUMENTS]> {
         elf::held_arguments(&elf::parse(&self.bytes).ok()?, entry, at)

@@ -47,6 +47,8 @@ const PATIENCE: Duration = Duration::from_millis(40);
 pub struct StackReader {
     images: HashMap<FileId, Option<Image>>,
     held: HashMap<(FileId, u64, u64), Option<[Held; MAX_ARGUMENTS]>>,
+    /// MPI calls by where they return to.
+    called: HashMap<(FileId, u64), Option<String>>,
 }
 
 /// A process whose threads are read.
@@ -67,8 +69,8 @@ struct Frame {
     place: Option<(FileId, u64, CodePlace)>,
     /// Where the return address to its caller lies.
     return_slot: Option<u64>,
-    /// The MPI call that it is, by its entry's address.
-    call: Option<(u64, String)>,
+    /// The MPI call that it is; and its entry's address, if its own code is running.
+    call: Option<(Option<u64>, String)>,
 }
 
 impl StackReader {
@@ -82,13 +84,13 @@ impl StackReader {
 
     fn thread(&mut self, process: &Process, view: &ThreadView) -> ThreadFacts {
         let state = state(view.state);
-        let (frames, error) = match state {
+        let (mut frames, error) = match state {
             ThreadState::Running => self.running(process, view),
             _ => self.frames(process, view.registers, &process.memory),
         };
         let memory: &dyn Memory = &process.memory;
         // The outermost: what it calls itself is its own business.
-        let outermost = frames.iter().rposition(|frame| frame.call.is_some());
+        let outermost = (0..frames.len()).rev().find(|&at| self.is_mpi_call(&mut frames, at));
         ThreadFacts {
             pid: view.pid,
             tid: view.tid,
@@ -98,6 +100,22 @@ impl StackReader {
             frames: frames.iter().filter_map(|frame| frame.place.as_ref().map(|place| place.2)).collect(),
             cut: (error != UnwindError::Outermost).then(|| error.to_string()),
         }
+    }
+
+    /// Whether a frame is an MPI call: by its function, or by what its caller called, which may have handed
+    /// on to another function at its end.
+    fn is_mpi_call(&mut self, frames: &mut [Frame], at: usize) -> bool {
+        if frames[at].call.is_some() {
+            return true;
+        }
+        let Some((file, vaddr, _)) = frames.get(at + 1).filter(|caller| caller.called).and_then(|c| c.place)
+        else {
+            return false;
+        };
+        let image = self.images.get(&file).and_then(Option::as_ref);
+        let name = self.called.entry((file, vaddr)).or_insert_with(|| image?.called_before(vaddr));
+        frames[at].call = name.clone().map(|name| (None, name));
+        frames[at].call.is_some()
     }
 
     /// A thread that can run is sampled until its stack can be followed: now and then it is where no table tells how.
@@ -154,7 +172,7 @@ impl StackReader {
         let bias = pc.wrapping_sub(vaddr);
         let (caller, function) = image.caller(bias, &frame.registers, frame.called, memory)?;
         frame.return_slot = Some(caller.cfa.wrapping_sub(8));
-        frame.call = image.mpi_entry(function).map(|name| (function, name.to_owned()));
+        frame.call = image.mpi_entry(function).map(|name| (Some(function), name.to_owned()));
         Ok(caller)
     }
 
@@ -178,8 +196,10 @@ impl StackReader {
         let (file, vaddr, _) = frame.place?;
         let return_slot = frame.return_slot?;
         let image = self.images.get(&file).and_then(Option::as_ref)?;
-        let held =
-            *self.held.entry((file, entry, vaddr)).or_insert_with(|| image.held_arguments(entry, vaddr));
+        let held = entry.and_then(|entry| {
+            let held = self.held.entry((file, entry, vaddr));
+            *held.or_insert_with(|| image.held_arguments(entry, vaddr))
+        });
         let value = |holder: Holder| match holder {
             Holder::Register(number) => frame.registers.encoded(number),
             Holder::Stack(distance) => memory.word(return_slot.wrapping_add_signed(distance)),
