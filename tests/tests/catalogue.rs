@@ -1,0 +1,187 @@
+//! The catalogue: jobs with one known fault each, and what is said of them.
+//!
+//! The usual run takes one case of each class and library. `DMSCOPE_TEST_CATALOGUE=all` takes all of them;
+//! a name takes the cases with that argument.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use live::catalogue::{CASES, Case, Class, Ends};
+use live::{Dmscope, JobSpec, MpiLibrary};
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The job has long come to its fault by then.
+const HUNG: Duration = Duration::from_secs(2);
+
+/// When dmscope comes to the job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    BeforeTheFault,
+    AfterIt,
+}
+
+/// What was said.
+struct Told {
+    fault: String,
+    ranks: Vec<u64>,
+    has_line: bool,
+    seconds: f64,
+    summary: String,
+}
+
+/// What a class of faults is called in findings; `None`: nothing is said of those that hang or die this way.
+fn fault_of(class: Class) -> Option<&'static str> {
+    match class {
+        Class::Deadlock => Some("deadlock"),
+        Class::MissingMessage => Some("missing_message"),
+        Class::MismatchedCollective => Some("mismatched_collective"),
+        Class::Crash | Class::CalculationFault => Some("crash"),
+        Class::BlockedOutside => Some("outside"),
+        Class::Truncated | Class::InvalidCall | Class::LeftOver | Class::Silent => None,
+    }
+}
+
+fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
+    let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
+    let job = job.spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let begin;
+    let mut dmscope;
+    match comes {
+        Comes::BeforeTheFault => {
+            dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+            dmscope.wait_until_attached()?;
+            begin = Instant::now();
+            job.go()?;
+        }
+        Comes::AfterIt => {
+            job.go()?;
+            std::thread::sleep(HUNG);
+            begin = Instant::now();
+            dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+            dmscope.wait_until_attached()?;
+        }
+    }
+    let finding = dmscope.wait_for_alert(|finding| finding["evidence"]["kind"] == "standstill")?;
+    let seconds = begin.elapsed().as_secs_f64();
+    dmscope.interrupt();
+    dmscope.finish()?;
+    Ok(Told {
+        fault: finding["evidence"]["fault"].as_str().unwrap_or_default().to_owned(),
+        ranks: finding["who"].as_array().into_iter().flatten().filter_map(|who| who["rank"].as_u64()).collect(),
+        has_line: has_line(case, &finding)?,
+        seconds,
+        summary: finding["summary"].as_str().unwrap_or_default().to_owned(),
+    })
+}
+
+/// Whether the line at fault is where the first rank at fault is.
+fn has_line(case: &Case, finding: &Value) -> Result<bool> {
+    let (Some((file, _)), Some(line)) = (case.place, case.line()?) else { return Ok(true) };
+    let first = u64::from(case.at_fault[0]);
+    let ranks = finding["evidence"]["ranks"].as_array().into_iter().flatten();
+    let Some(rank) = ranks.into_iter().find(|rank| rank["who"]["rank"] == first) else { return Ok(false) };
+    let places = rank["stack"].as_array().into_iter().flatten().chain([&rank["call"]["place"]]);
+    let mut frames = places.flat_map(|place| place["frames"].as_array().into_iter().flatten());
+    Ok(frames.any(|frame| {
+        frame["line"] == line && frame["source"].as_str().is_some_and(|source| source.ends_with(file))
+    }))
+}
+
+/// A case with what came of it.
+struct Row<'a> {
+    case: &'a Case,
+    library: MpiLibrary,
+    comes: Comes,
+    told: Result<Told>,
+}
+
+impl Row<'_> {
+    fn class_is_right(&self) -> bool {
+        self.told.as_ref().is_ok_and(|told| Some(told.fault.as_str()) == fault_of(self.case.class))
+    }
+
+    fn ranks_are_right(&self) -> bool {
+        let mut wanted: Vec<u64> = self.case.at_fault.iter().map(|&rank| rank.into()).collect();
+        wanted.sort_unstable();
+        self.told.as_ref().is_ok_and(|told| told.ranks == wanted)
+    }
+
+    fn line_is_right(&self) -> bool {
+        self.told.as_ref().is_ok_and(|told| told.has_line)
+    }
+
+    fn is_right(&self) -> bool {
+        self.class_is_right() && self.ranks_are_right() && self.line_is_right()
+    }
+
+    fn text(&self) -> String {
+        let mark = |right| if right { "yes" } else { "NO" };
+        let (seconds, said) = match &self.told {
+            Ok(told) => (format!("{:.1}", told.seconds), format!("{} {:?}: {}", told.fault, told.ranks, told.summary)),
+            Err(error) => ("–".into(), format!("{error:#}").lines().next().unwrap_or_default().to_owned()),
+        };
+        let comes = if self.comes == Comes::BeforeTheFault { "before" } else { "after" };
+        format!(
+            "| {} {} | {} | {} | {comes} | {} | {} | {} | {seconds} | {} |",
+            self.case.job,
+            self.case.args[1..].join(" "),
+            self.case.ranks,
+            self.library.name(),
+            mark(self.class_is_right()),
+            mark(self.ranks_are_right()),
+            mark(self.line_is_right()),
+            if self.is_right() { String::new() } else { said },
+        )
+    }
+}
+
+/// Cases that hang, or die by a signal: those that a standstill or a death is told of.
+fn told_cases() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().filter(|case| fault_of(case.class).is_some() && matches!(case.ends, Ends::Hangs | Ends::Dies))
+}
+
+fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
+    let wanted = std::env::var("DMSCOPE_TEST_CATALOGUE").unwrap_or_default();
+    let both = |case| MpiLibrary::ALL.map(|library| (case, library));
+    if wanted == "all" {
+        return told_cases().flat_map(both).collect();
+    }
+    if !wanted.is_empty() {
+        return told_cases().filter(|case| case.args.contains(&wanted.as_str())).flat_map(both).collect();
+    }
+    let mut seen = Vec::new();
+    let mut first = told_cases().filter(|case| !seen.contains(&case.class) && {
+        seen.push(case.class);
+        true
+    });
+    first.by_ref().flat_map(both).collect()
+}
+
+fn check(comes: Comes, cases: &[(&'static Case, MpiLibrary)]) -> Result<()> {
+    let mut table = String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
+    let mut rows = Vec::new();
+    for &(case, library) in cases {
+        let row = Row { case, library, comes, told: watch(case, library, comes) };
+        eprintln!("{}", row.text());
+        let _ = writeln!(table, "{}", row.text());
+        rows.push(row);
+    }
+    let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+    ensure!(wrong.is_empty(), "{} of {} are not as they should be:\n{table}", wrong.len(), rows.len());
+    Ok(())
+}
+
+#[test]
+fn each_fault_is_told_by_class_ranks_and_line() -> Result<()> {
+    check(Comes::BeforeTheFault, &chosen())
+}
+
+#[test]
+fn a_job_that_hangs_already_is_told_of_just_so() -> Result<()> {
+    let mut cases = chosen();
+    cases.retain(|(case, _)| case.ends == Ends::Hangs);
+    check(Comes::AfterIt, &cases)
+}
