@@ -1,0 +1,109 @@
+// Lapses with collective operations: rank 1, or the last one, does something else than the others.
+#include "errors.h"
+#include "work.h"
+
+static uint64_t barrier_or_bcast(const struct scene *scene)
+{
+    int number = NUMBER;
+    if (scene->faulty && scene->rank == 1)
+        MPI_Bcast(&number, 1, MPI_INT, 0, MPI_COMM_WORLD); // at fault: barrier_or_bcast
+    else
+        MPI_Barrier(MPI_COMM_WORLD);
+    return number != NUMBER;
+}
+
+static uint64_t bcast_other_root(const struct scene *scene)
+{
+    const int root = scene->faulty && scene->rank == 1 ? 2 : 0;
+    int number = scene->rank == 0 ? NUMBER : 0;
+    MPI_Bcast(&number, 1, MPI_INT, root, MPI_COMM_WORLD); // at fault: bcast_other_root
+    return number != NUMBER;
+}
+
+// The rank with the other root has sent and goes on, the root waits for it.
+static uint64_t gather_other_root(const struct scene *scene)
+{
+    enum { MOST_RANKS = 1024 };
+    const int root = scene->faulty && scene->rank == 1 ? 2 : 0, number = NUMBER;
+    int numbers[MOST_RANKS] = {0};
+    MPI_Gather(&number, 1, MPI_INT, numbers, 1, MPI_INT, root, MPI_COMM_WORLD);
+    return scene->rank == 0 && numbers[1] != NUMBER;
+}
+
+static uint64_t other_operation(const struct scene *scene)
+{
+    const MPI_Op operation = scene->faulty && scene->rank == 1 ? MPI_MAX : MPI_SUM;
+    int sum = 0;
+    MPI_Allreduce(&scene->rank, &sum, 1, MPI_INT, operation, MPI_COMM_WORLD); // at fault: other_operation
+    return sum != scene->ranks * (scene->ranks - 1) / 2;
+}
+
+static uint64_t other_size(const struct scene *scene)
+{
+    enum { COUNT = 16 };
+    const int room = scene->faulty && scene->rank == 1 ? COUNT / 2 : COUNT;
+    int numbers[COUNT] = {0};
+    if (scene->rank == 0)
+        numbers[COUNT - 1] = NUMBER;
+    MPI_Bcast(numbers, room, MPI_INT, 0, MPI_COMM_WORLD); // at fault: other_size
+    return numbers[COUNT - 1] != NUMBER;
+}
+
+// The last rank takes two communicators in another order.
+static uint64_t two_communicators(const struct scene *scene)
+{
+    MPI_Comm copies[2];
+    const int first = scene->faulty && scene->rank == scene->ranks - 1;
+    for (int i = 0; i < 2; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &copies[i]);
+    MPI_Barrier(copies[first]); // at fault: two_communicators
+    MPI_Barrier(copies[1 - first]);
+    for (int i = 0; i < 2; i++)
+        MPI_Comm_free(&copies[i]);
+    return 0;
+}
+
+static uint64_t recv_in_collective(const struct scene *scene)
+{
+    int number = NUMBER;
+    if (scene->faulty && scene->rank == 1)
+        MPI_Recv(&number, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // at fault: recv_in_collective
+    MPI_Barrier(MPI_COMM_WORLD);
+    return number != NUMBER;
+}
+
+// Rank 1 is done after its computation, the others wait for it.
+static uint64_t skips_collective(const struct scene *scene)
+{
+    int sum = 0;
+    if (scene->rank == 1)
+        compute_for(scene->compute_s);
+    if (scene->faulty && scene->rank == 1)
+        return 0;
+    MPI_Allreduce(&scene->rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return sum != scene->ranks * (scene->ranks - 1) / 2;
+}
+
+// Rank 1 does not start an operation that the others wait for with a request.
+static uint64_t ibarrier_unstarted(const struct scene *scene)
+{
+    MPI_Request request;
+    if (scene->faulty && scene->rank == 1)
+        return 0;
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return 0;
+}
+
+const struct lapse collective_lapses[] = {
+    {.name = "barrier_or_bcast", .least_ranks = 3, .run = barrier_or_bcast},
+    {.name = "bcast_other_root", .least_ranks = 3, .run = bcast_other_root},
+    {.name = "gather_other_root", .least_ranks = 3, .run = gather_other_root},
+    {.name = "other_operation", .least_ranks = 3, .run = other_operation, .ends = true},
+    {.name = "other_size", .least_ranks = 3, .run = other_size},
+    {.name = "two_communicators", .least_ranks = 2, .run = two_communicators},
+    {.name = "recv_in_collective", .least_ranks = 3, .run = recv_in_collective},
+    {.name = "skips_collective", .least_ranks = 3, .run = skips_collective},
+    {.name = "ibarrier_unstarted", .least_ranks = 3, .run = ibarrier_unstarted},
+    {.name = NULL},
+};
