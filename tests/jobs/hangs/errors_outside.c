@@ -46,8 +46,8 @@ static uint64_t mutex_held(const struct scene *scene)
 static void halve_down_to_one(uint64_t number)
 {
     static volatile uint64_t rest;
-    for (rest = number; rest != 1;)
-        rest /= 2; // at fault: endless_loop
+    rest = number;
+    do rest = rest / 2; while (rest != 1); // at fault: endless_loop
 }
 
 static uint64_t endless_loop(const struct scene *scene)

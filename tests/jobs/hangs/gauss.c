@@ -1,5 +1,5 @@
-// Solves systems of linear equations on any number of ranks and checks each solution; with --fault as somebody wrote the
-// program who had just learned to send messages.
+// Solves systems of linear equations on any number of ranks and checks each solution; with --fault as somebody wrote
+// the program who had just learned to send messages.
 #include "gauss.h"
 
 #include <math.h>

@@ -55,8 +55,8 @@ void distribute(struct system *system)
 {
     const int last = system->ranks - 1, width = width_of(system);
     if (system->rank > 0) {
-        MPI_Recv(system->block, block_capacity(system), MPI_DOUBLE, 0, TAG_BLOCK, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
+        const int room = block_capacity(system);
+        MPI_Recv(system->block, room, MPI_DOUBLE, 0, TAG_BLOCK, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // at fault: block
         return;
     }
     double *message = must_allocate((size_t)rows_of(system, last) * (size_t)width * sizeof(double));

@@ -139,7 +139,7 @@ static void exchange(const struct part *out, const struct part *in, int right, i
 {
     if (sends_first)
         MPI_Send(out->values, out->count, MPI_DOUBLE, right, TAG_PART, MPI_COMM_WORLD); // at fault: all send first
-    MPI_Recv(in->values, in->count, MPI_DOUBLE, left, TAG_PART, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(in->values, in->count, MPI_DOUBLE, left, TAG_PART, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // at fault: part
     if (!sends_first)
         MPI_Send(out->values, out->count, MPI_DOUBLE, right, TAG_PART, MPI_COMM_WORLD);
 }
