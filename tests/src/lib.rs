@@ -17,6 +17,7 @@
 //! ```
 
 pub mod build;
+pub mod catalogue;
 mod dmscope;
 pub mod findings;
 mod kernel;
