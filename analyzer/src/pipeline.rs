@@ -12,7 +12,7 @@ use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{self, CodePlace, Input, Loss, Start, Threads};
+use crate::input::{self, CodePlace, Input, Loss, Start, ThreadFacts, Threads};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
@@ -21,7 +21,7 @@ use crate::process::{CallId, KINDS, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Death, Deaths, Watch};
+use crate::standstill::{Begun, CallsSeen, Death, Deaths, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -71,6 +71,7 @@ pub struct Pipeline {
     alerts: AlertBook,
     pub(crate) standstill: Watch,
     pub(crate) deaths: Deaths,
+    calls_seen: CallsSeen,
     /// Something was seen that findings about standstills may depend on.
     stirred: bool,
 }
@@ -114,6 +115,7 @@ impl Pipeline {
             alerts: AlertBook::default(),
             standstill: Watch::default(),
             deaths: Deaths::default(),
+            calls_seen: CallsSeen::default(),
             stirred: false,
             options,
         }
@@ -242,6 +244,7 @@ impl Pipeline {
         if loss.movements == 0 && loss.state == 0 {
             return;
         }
+        self.calls_seen.forget(loss.pid);
         let process = self.state.process(loss.pid);
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
@@ -271,6 +274,7 @@ impl Pipeline {
         }
         if self.coverage.update(now) == Change::Pause {
             self.standstill.clear();
+            self.calls_seen.clear();
             self.state.chains.pause(&mut self.state.names, &mut self.state.groups);
         }
     }
@@ -288,8 +292,23 @@ impl Pipeline {
         }
         let processes = &self.state.processes;
         let moved_ns = |pid| processes.find(pid).map_or(0, |index| processes.get(index).moved_ns);
-        self.standstill.look(threads, moved_ns);
+        let mut threads = threads.clone();
+        for thread in &mut threads.threads {
+            self.calls_seen.complete(thread, |begun, thread| self.is_call(begun, thread));
+        }
+        self.standstill.look(&threads, moved_ns);
         self.stirred = true;
+    }
+
+    /// Whether the call that a thread was found in is the one that was seen to begin.
+    fn is_call(&self, begun: &Begun, thread: &ThreadFacts) -> bool {
+        let Some(call) = &thread.call else { return false };
+        let function = self.probes.get(begun.probe).map(|probe| probe.function.as_str());
+        let memory =
+            self.state.processes.find(thread.pid).map(|index| &self.state.processes.get(index).memory);
+        let site = memory.and_then(|memory| memory.code_at(begun.return_address));
+        let site = site.map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
+        function == Some(call.function.as_str()) && site.is_some() && site == call.site
     }
 
     fn raw(&mut self, raw: &RawRecord) {
@@ -378,7 +397,9 @@ impl Pipeline {
         let thread = state.thread(process, h.tid);
         state.chains.end_run(thread);
         match *body {
-            Body::Call { nested, .. } if !nested => {
+            Body::Call { nested, return_address, args } if !nested => {
+                let begun = Begun { probe: slot, return_address, arguments: args };
+                self.calls_seen.note(h.pid, h.tid, begun);
                 state.processes.get_mut(process).counts.calls += 1;
                 self.probes.call_counts(slot).calls += 1;
             }

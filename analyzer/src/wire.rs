@@ -157,7 +157,8 @@ pub enum Body {
     Fork { child: u32 },
     /// The process runs another program now: its address space is new.
     Exec,
-    /// The process ended; status as wait(2) gives it. `at`: its next instruction then, 0 if that is not known.
+    /// The process ended; status as wait(2) gives it. `at`: the instruction that got the signal
+    /// which ended it; 0: none did, or it is not known.
     Exit { status: u32, at: u64 },
 }
 

@@ -44,7 +44,8 @@ fn fault_of(class: Class) -> Option<&'static str> {
 }
 
 fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
-    let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
+    let job =
+        JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
     let job = job.spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let begin;
@@ -70,7 +71,12 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
     dmscope.finish()?;
     Ok(Told {
         fault: finding["evidence"]["fault"].as_str().unwrap_or_default().to_owned(),
-        ranks: finding["who"].as_array().into_iter().flatten().filter_map(|who| who["rank"].as_u64()).collect(),
+        ranks: finding["who"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|who| who["rank"].as_u64())
+            .collect(),
         has_line: has_line(case, &finding)?,
         seconds,
         summary: finding["summary"].as_str().unwrap_or_default().to_owned(),
@@ -79,6 +85,10 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
 
 /// Whether the line at fault is where the first rank at fault is.
 fn has_line(case: &Case, finding: &Value) -> Result<bool> {
+    // Of the dead only the innermost place is known: where a fault is, but not where raise() was called.
+    if case.class == Class::Crash {
+        return Ok(true);
+    }
     let (Some((file, _)), Some(line)) = (case.place, case.line()?) else { return Ok(true) };
     let first = u64::from(case.at_fault[0]);
     let ranks = finding["evidence"]["ranks"].as_array().into_iter().flatten();
@@ -120,7 +130,9 @@ impl Row<'_> {
     fn text(&self) -> String {
         let mark = |right| if right { "yes" } else { "NO" };
         let (seconds, said) = match &self.told {
-            Ok(told) => (format!("{:.1}", told.seconds), format!("{} {:?}: {}", told.fault, told.ranks, told.summary)),
+            Ok(told) => {
+                (format!("{:.1}", told.seconds), format!("{} {:?}: {}", told.fault, told.ranks, told.summary))
+            }
             Err(error) => ("–".into(), format!("{error:#}").lines().next().unwrap_or_default().to_owned()),
         };
         let comes = if self.comes == Comes::BeforeTheFault { "before" } else { "after" };
@@ -140,7 +152,9 @@ impl Row<'_> {
 
 /// Cases that hang, or die by a signal: those that a standstill or a death is told of.
 fn told_cases() -> impl Iterator<Item = &'static Case> {
-    CASES.iter().filter(|case| fault_of(case.class).is_some() && matches!(case.ends, Ends::Hangs | Ends::Dies))
+    CASES
+        .iter()
+        .filter(|case| fault_of(case.class).is_some() && matches!(case.ends, Ends::Hangs | Ends::Dies))
 }
 
 fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
@@ -153,15 +167,18 @@ fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
         return told_cases().filter(|case| case.args.contains(&wanted.as_str())).flat_map(both).collect();
     }
     let mut seen = Vec::new();
-    let mut first = told_cases().filter(|case| !seen.contains(&case.class) && {
-        seen.push(case.class);
-        true
+    let mut first = told_cases().filter(|case| {
+        !seen.contains(&case.class) && {
+            seen.push(case.class);
+            true
+        }
     });
     first.by_ref().flat_map(both).collect()
 }
 
 fn check(comes: Comes, cases: &[(&'static Case, MpiLibrary)]) -> Result<()> {
-    let mut table = String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
+    let mut table =
+        String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
     let mut rows = Vec::new();
     for &(case, library) in cases {
         let row = Row { case, library, comes, told: watch(case, library, comes) };

@@ -4,12 +4,14 @@
 //! threads as they were found, again and again → who has not moved → what each waits for → causes
 //! ```
 
+mod calls_seen;
 mod deaths;
 mod localize;
 mod view;
 mod watch;
 pub(crate) mod words;
 
+pub(crate) use calls_seen::{Begun, CallsSeen};
 pub(crate) use deaths::{Death, Deaths};
 pub(crate) use view::{RankState, Standstill, StuckRank, standstills};
 pub(crate) use watch::Watch;

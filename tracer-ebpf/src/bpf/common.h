@@ -24,6 +24,9 @@ struct target {
 	__u32 slot;
 	__u32 owns;	/* used entries of own */
 	struct code_range own[MAX_OWN];
+	__u64 fault_at;	/* where it last got a signal that ends programs */
+	__u32 fault_signal;
+	__u32 unused;
 };
 
 /* One cache line a slot, so that processes do not share any. */

@@ -57,6 +57,10 @@ struct task_struct {
 	struct task_struct *group_leader;
 };
 
+struct kernel_siginfo {
+	int si_code;
+};
+
 struct linux_binprm;
 
 struct seq_file;

@@ -51,12 +51,35 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 	return 0;
 }
 
+/*
+ * The thread that a fault is in is rarely the last one of its process. A signal that a handler sends again
+ * (code 0 or less) does not hide the fault that it was called for.
+ */
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(dms_signal, int signal, struct kernel_siginfo *info)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct target *t;
+	struct pt_regs *regs;
+
+	/* SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV */
+	if (signal != 4 && signal != 6 && signal != 7 && signal != 8 && signal != 11)
+		return 0;
+	t = bpf_map_lookup_elem(&targets, &tgid);
+	if (!t || (info->si_code <= 0 && t->fault_signal == signal))
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	t->fault_at = BPF_CORE_READ(regs, ip);
+	t->fault_signal = signal;
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(dms_exit, struct task_struct *p)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
-	struct pt_regs *regs;
+	__u32 signal = p->exit_code & 0x7f;
 	struct dms_end *r;
 
 	/* Only the last thread of the process ends it. */
@@ -64,9 +87,8 @@ int BPF_PROG(dms_exit, struct task_struct *p)
 		return 0;
 	r = reserve(t, sizeof(*r), true);
 	if (r) {
-		regs = (struct pt_regs *)bpf_task_pt_regs(p);
 		r->status = p->exit_code;
-		r->at = BPF_CORE_READ(regs, ip);
+		r->at = signal && t->fault_signal == signal ? t->fault_at : 0;
 		fill_header(&r->h, DMS_EXIT, 0, 0);
 		submit(r);
 	}

@@ -123,7 +123,7 @@ struct dms_life {	/* FORK: the child's pid; EXEC: 0 */
 struct dms_end {	/* EXIT */
 	struct dms_header h;
 	__u64 status;	/* as wait() gives it */
-	__u64 at;	/* the program's next instruction then: where a fault was */
+	__u64 at;	/* the instruction that got the signal which ended it; 0: none, or not known */
 };
 
 #endif

@@ -192,7 +192,7 @@ impl Tracer {
         for (range, &(start, end)) in own.iter_mut().zip(own_code.unwrap_or_default()) {
             *range = types::code_range { start, end };
         }
-        let target = types::target { slot, owns, own };
+        let target = types::target { slot, owns, own, ..types::target::default() };
         let result = self
             .skel
             .maps
@@ -243,5 +243,8 @@ fn target_bytes(target: &types::target) -> Vec<u8> {
         bytes.extend(range.start.to_ne_bytes());
         bytes.extend(range.end.to_ne_bytes());
     }
+    bytes.extend(target.fault_at.to_ne_bytes());
+    bytes.extend(target.fault_signal.to_ne_bytes());
+    bytes.extend(target.unused.to_ne_bytes());
     bytes
 }

@@ -22,7 +22,7 @@ use crate::elf::{Held, Holder, MAX_ARGUMENTS};
 use crate::host::gather::read_maps;
 use crate::host::processes::ProcessView;
 use crate::kernel::{ThreadView, sample_running};
-use handles::OpenMpi;
+use handles::{OpenMpi, mpich_communicator};
 use image::Image;
 use memory::{Memory, ProcessMemory, Sampled};
 use registers::RSP;
@@ -269,6 +269,11 @@ impl Process {
             handles.into_iter().map(|handle| PendingRequest { handle, message: message(handle) }).collect();
         if let Some(library) = &library {
             find_messages(call, row, library, inner);
+        }
+        if let (MpiKind::Mpich, Some(at), Some((rank, size))) = (mpi.kind, row.communicator(), self.rank)
+            && let Some(argument) = call.arguments.get_mut(at).filter(|argument| argument.is_none())
+        {
+            *argument = mpich_communicator(&self.memory, inner, rank, size);
         }
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         let named = row.communicator().and_then(argument);

@@ -1,0 +1,54 @@
+//! The last MPI call of each thread, as it was recorded when it began: its arguments are whole.
+
+use rustc_hash::FxHashMap;
+
+use crate::input::ThreadFacts;
+
+/// Threads that are kept.
+const MOST_THREADS: usize = 1 << 16;
+
+/// How a call began.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    /// Slot of the probe that saw it.
+    pub probe: usize,
+    pub return_address: u64,
+    pub arguments: [u64; 6],
+}
+
+/// Of all threads, by process and thread.
+#[derive(Default)]
+pub(crate) struct CallsSeen {
+    last: FxHashMap<(u32, u32), Begun>,
+}
+
+impl CallsSeen {
+    /// A call began that is not part of another one.
+    pub fn note(&mut self, pid: u32, tid: u32, begun: Begun) {
+        if self.last.len() < MOST_THREADS || self.last.contains_key(&(pid, tid)) {
+            self.last.insert((pid, tid), begun);
+        }
+    }
+
+    /// Calls of a process may have begun unseen.
+    pub fn forget(&mut self, pid: u32) {
+        self.last.retain(|key, _| key.0 != pid);
+    }
+
+    /// Calls of all may have.
+    pub fn clear(&mut self) {
+        self.last.clear();
+    }
+
+    /// Adds arguments that could not be recovered from the stack, if `is_it`: the call found there is the one that was seen.
+    pub fn complete(&self, thread: &mut ThreadFacts, is_it: impl Fn(&Begun, &ThreadFacts) -> bool) {
+        let Some(begun) = self.last.get(&(thread.pid, thread.tid)).filter(|begun| is_it(begun, thread))
+        else {
+            return;
+        };
+        let Some(call) = &mut thread.call else { return };
+        for (argument, seen) in call.arguments.iter_mut().zip(begun.arguments) {
+            *argument = argument.or(Some(seen));
+        }
+    }
+}
