@@ -44,7 +44,7 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let views = Views { p };
     let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
-    let died = p.deaths.origin().map(|(first, rest)| views.death(first, rest));
+    let died = p.deaths.origin().map(|(first, rest)| views.death(&first, &rest));
     let standstills = standstill::standstills(&rank_states(p));
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&standstill::Standstill| died.is_some() && s.fault == Fault::Crash;
@@ -180,7 +180,8 @@ impl Views<'_> {
     }
 
     /// A rank that ended by a signal is broken; one that says itself that something went wrong may have its reasons.
-    fn death(&self, first: &Death, rest: &[Death]) -> Finding {
+    fn death(&self, origin: &[Death], rest: &[Death]) -> Finding {
+        let (first, who) = (origin[0], origin.iter().map(|death| Who::Rank(death.rank)));
         let severity = if first.signal().is_some() { Severity::Warning } else { Severity::Notice };
         let dead = |death: &Death, at_fault| StuckRank {
             who: Who::Rank(death.rank),
@@ -192,12 +193,11 @@ impl Views<'_> {
             waits_for: Vec::new(),
             stack: death.place.iter().map(|&place| self.code_place(place, 0)).collect(),
         };
-        let ranks =
-            std::iter::once(dead(first, true)).chain(rest.iter().map(|death| dead(death, false))).collect();
+        let at_fault = origin.iter().map(|death| dead(death, true));
+        let ranks = at_fault.chain(rest.iter().map(|death| dead(death, false))).collect();
         let evidence = Standstill { fault: Fault::Crash, since_ns: first.time_ns, ranks };
         let id = format!("crash-{}", first.rank);
-        let who = vec![Who::Rank(first.rank)];
-        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+        finding(id, Verdict::Violated, severity, who.collect(), Evidence::Standstill(Box::new(evidence)))
     }
 
     fn stuck_rank(&self, rank: &standstill::StuckRank) -> StuckRank {

@@ -89,6 +89,11 @@ pub(crate) fn who_text(whos: &[Who]) -> String {
         [one] => Some(format!("{what} {one}")),
         many => Some(format!("{what}{} {}", if what.ends_with('s') { "es" } else { "s" }, ranges(many))),
     };
+    let sorted = |mut numbers: Vec<u32>| {
+        numbers.sort_unstable();
+        numbers
+    };
+    let (ranks, pids) = (sorted(ranks), sorted(pids));
     let parts: Vec<String> = named("rank", &ranks).into_iter().chain(named("process", &pids)).collect();
     if parts.is_empty() { "nobody".to_owned() } else { parts.join(" and ") }
 }

@@ -213,9 +213,9 @@ pub const CASES: &[Case] = cases! {
     "binaryswap" ["--fault", "missing_break"] on 8 ranks, right []:
         Deadlock of [6, 4, 0] in "MPI_Recv" at "binaryswap.c" "no break", Hangs;
     "layers" ["--fault", "wrong_source"] on 6 ranks, right []:
-        Deadlock of [4, 2] in "MPI_Waitall" at "layers.c" "wrong source", Hangs;
+        MissingMessage of [4, 2] in "MPI_Waitall" at "layers.c" "wrong source", Hangs;
     "layers" ["--fault", "wrong_source"] on 15 ranks, right []:
-        Deadlock of [2, 8] in "MPI_Waitall" at "layers.c" "wrong source", Hangs;
+        MissingMessage of [2, 8] in "MPI_Waitall" at "layers.c" "wrong source", Hangs;
     "errors" ["--fault", "recv_recv"] on 2 ranks, right ["--right", "recv_recv"]:
         Deadlock of [0, 1] in "MPI_Recv" at "errors_messages.c" "all receive first", Hangs;
     "errors" ["--fault", "recv_cycle"] on 3 ranks, right ["--right", "recv_cycle"]:
@@ -273,7 +273,7 @@ pub const CASES: &[Case] = cases! {
     "errors" ["--fault", "two_communicators"] on 3 ranks, right ["--right", "two_communicators"]:
         MismatchedCollective of [2] in "MPI_Barrier" at "errors_collectives.c" "two_communicators", Hangs;
     "errors" ["--fault", "recv_in_collective"] on 3 ranks, right ["--right", "recv_in_collective"]:
-        MismatchedCollective of [1] in "MPI_Recv" at "errors_collectives.c" "recv_in_collective", Hangs;
+        MissingMessage of [1, 0] in "MPI_Recv" at "errors_collectives.c" "recv_in_collective", Hangs;
     "errors" ["--fault", "skips_collective"] on 3 ranks, right ["--right", "skips_collective"]:
         MismatchedCollective of [1] in "MPI_Finalize", Hangs;
     "errors" ["--fault", "ibarrier_unstarted"] on 3 ranks, right ["--right", "ibarrier_unstarted"]:

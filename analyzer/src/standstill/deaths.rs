@@ -46,9 +46,54 @@ impl Deaths {
         }
     }
 
-    /// The first death, unless it was asked for, and those that came after it.
-    pub fn origin(&self) -> Option<(&Death, &[Death])> {
-        let (first, rest) = self.all.split_first()?;
-        (!first.was_asked_for()).then_some((first, rest))
+    /// The first death, unless it was asked for, with those that died of the same at the same place; and
+    /// all others, which came after it.
+    pub fn origin(&self) -> Option<(Vec<Death>, Vec<Death>)> {
+        let first = self.all.first().filter(|first| !first.was_asked_for())?;
+        let is_first = |death: &Death| death.pid == first.pid;
+        let same = |death: &Death| {
+            first.place.is_some() && death.place == first.place && death.signal() == first.signal()
+        };
+        Some(self.all.iter().partition(|death| is_first(death) || same(death)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::FileId;
+
+    const SEGV: u32 = 11;
+    const TERM: u32 = 15;
+
+    fn death(rank: u32, status: u32, at: Option<u64>) -> Death {
+        let place = at.map(|offset_bytes| CodePlace { file: FileId::default(), offset_bytes });
+        Death { rank, pid: 100 + rank, time_ns: 0, status, place }
+    }
+
+    fn origin(all: &[Death]) -> Option<(Vec<u32>, Vec<u32>)> {
+        let mut deaths = Deaths::default();
+        all.iter().for_each(|&death| deaths.note(death));
+        let ranks = |deaths: Vec<Death>| deaths.iter().map(|death| death.rank).collect();
+        deaths.origin().map(|(first, rest)| (ranks(first), ranks(rest)))
+    }
+
+    #[test]
+    fn who_died_first_is_the_origin_and_who_was_ended_by_that_is_not() {
+        let all = [death(2, SEGV, Some(7)), death(0, TERM, None), death(1, 1 << 8, None)];
+        assert_eq!(origin(&all), Some((vec![2], vec![0, 1])));
+    }
+
+    #[test]
+    fn ranks_that_died_of_the_same_at_the_same_place_are_named_together() {
+        let all =
+            [death(2, SEGV, Some(7)), death(0, SEGV, Some(7)), death(1, SEGV, Some(8)), death(3, 9, None)];
+        assert_eq!(origin(&all), Some((vec![2, 0], vec![1, 3])));
+    }
+
+    #[test]
+    fn a_job_that_was_ended_or_ended_well_has_no_origin() {
+        assert_eq!(origin(&[death(0, TERM, None), death(1, SEGV, Some(7))]), None);
+        assert_eq!(origin(&[death(0, 0, None)]), None);
     }
 }

@@ -226,17 +226,15 @@ impl Job<'_> {
         if !ranks.iter().any(|rank| self.gathering(*rank).is_some()) {
             return Cause::of(Fault::Deadlock, ranks);
         }
-        // Who is at the end of the program sends nothing more: who waits for a message of it does so in vain.
+        // A rank that waits for a message of one in a collective call, which waits for the rest, does so in vain. Of
+        // one at the end of the program before all others: that one sends nothing more.
         let at_end = |rank: &Rank| self.gathering(*rank).is_some_and(Gathering::is_the_end);
-        if let Some(cause) = self.missing_message(&ranks, &at_end) {
-            return cause;
-        }
-        if let Some(odd) = self.odd_ones_of_a_collective(&ranks) {
-            return Cause::of(Fault::MismatchedCollective, odd);
-        }
         let gathers = |rank: &Rank| self.gathering(*rank).is_some();
-        self.missing_message(&ranks, &gathers)
-            .unwrap_or_else(|| Cause::of(Fault::MismatchedCollective, ranks))
+        self.missing_message(&ranks, &at_end)
+            .or_else(|| self.missing_message(&ranks, &gathers))
+            .unwrap_or_else(|| {
+                Cause::of(Fault::MismatchedCollective, self.odd_ones_of_a_collective(&ranks).unwrap_or(ranks))
+            })
     }
 
     /// Messages that ranks of a cycle wait for, of or to ranks that are `elsewhere`.
@@ -490,7 +488,7 @@ mod tests {
         let found = causes(vec![barrier(), barrier(), waits(gathering("MPI_Bcast")), barrier()]);
         assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
         let found = causes(vec![barrier(), barrier(), waits(receive(1)), barrier()]);
-        assert_eq!(found, [(Fault::MismatchedCollective, vec![2], vec![0, 1, 3])]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![1, 2], vec![0, 3])]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::calls::{self, Waiting};
 use crate::finding::{Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
 use crate::words::{capitalized, place_text, who_text};
 
@@ -83,18 +84,22 @@ fn status_text(status: u32) -> String {
 }
 
 fn missing(standstill: &Standstill) -> String {
-    let is_over = |rank: &StuckRank| {
-        rank.state == StuckState::Ended
-            || rank.call.as_ref().is_some_and(|call| call.function == "MPI_Finalize")
+    let gathers = |call: &StuckCall| {
+        let waiting = calls::row(&call.function).map(|row| row.waiting);
+        matches!(waiting, Some(Waiting::Collective { .. } | Waiting::Finalize))
     };
+    let is_over =
+        |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(gathers);
     let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
         standstill.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
     let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let verb = if over.len() == 1 { "is" } else { "are" };
     let how = match over.first() {
-        Some(rank) if rank.state == StuckState::Ended => "has ended",
-        _ => "is in MPI_Finalize",
+        None => String::new(),
+        Some(rank) if rank.state == StuckState::Ended => format!(", but {partner} ended"),
+        Some(rank) => format!(", but {partner} {verb} in {}", doing(rank)),
     };
-    format!("A message is missing: {}, but {partner} {how}.", each(waiting.into_iter()))
+    format!("A message is missing: {}{how}.", each(waiting.into_iter()))
 }
 
 /// `rank 0 in MPI_Recv(source 1, tag 0) called at main (a.c:7), rank 1 in …`
