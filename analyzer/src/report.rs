@@ -79,8 +79,8 @@ fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
 
 /// Every rank of the job. Of one that was never watched nothing is known.
 fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
-    /// More ranks than any job has.
-    const MOST_RANKS: u32 = 1 << 24;
+    /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
+    const MOST_RANKS: u32 = 1 << 17;
     let mut ranks = BTreeMap::new();
     let mut size = 0;
     for process in p.state.processes.all() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// What the accounting may be above the budget when the machine is busy with other things: a pause begins late.
-const TOLERANCE: f64 = 1.5;
+const TOLERANCE: f64 = 1.8;
 
 fn endless(job: JobSpec) -> Result<RunningJob> {
     let job = job.held().endless().spawn()?;
@@ -60,7 +60,7 @@ fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
     ] {
         let job = endless(JobSpec::own(library, name)?.ranks(ranks))?;
         let session =
-            Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "8s"]).finish()?;
+            Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).finish()?;
         job.stop()?;
         job.finish(TIMEOUT)?.check_verdict()?;
         session.findings()?.check_no_warning()?;

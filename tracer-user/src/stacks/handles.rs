@@ -52,11 +52,12 @@ pub fn mpich_communicator(memory: &dyn Memory, inner: &[u64], rank: u32, size: u
         let handle = half(at).filter(|handle| aligned && is_communicator(*handle))?;
         let own = half(at.checked_add(MPICH_RANK)?)?;
         let of = half(at.checked_add(MPICH_SIZE)?)?;
-        (own < of).then_some((u64::from(handle), own, of))
+        // No communicator has more ranks than the job; what only looks like a handle points to something else.
+        let is_one = own < of && of <= size && (u64::from(handle) != WORLD || (own, of) == (rank, size));
+        is_one.then_some(u64::from(handle))
     };
-    let found: Vec<(u64, u32, u32)> = inner.iter().filter_map(object).collect();
-    let is_world = |object: &(u64, u32, u32)| *object == (WORLD, rank, size);
-    (!found.is_empty() && found.iter().all(is_world)).then_some(WORLD)
+    let found: Vec<u64> = inner.iter().filter_map(object).collect();
+    (!found.is_empty() && found.iter().all(|handle| *handle == WORLD)).then_some(WORLD)
 }
 
 /// The library of one process.
