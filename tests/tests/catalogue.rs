@@ -246,7 +246,11 @@ fn each_fault_is_told_by_class_ranks_and_line() -> Result<()> {
 #[test]
 fn a_job_that_hangs_already_is_told_of_just_so() -> Result<()> {
     let mut cases = chosen();
-    cases.retain(|(case, _)| case.ends == Ends::Hangs);
+    // MPICH's MPI_Bcast does not keep its communicator: without a record of the call it is not known.
+    let is_known = |(case, library): &(&Case, MpiLibrary)| {
+        *library == MpiLibrary::OpenMpi || !case.args.contains(&"barrier_or_bcast")
+    };
+    cases.retain(|case| case.0.ends == Ends::Hangs && is_known(case));
     check(Comes::AfterIt, &cases)
 }
 
