@@ -135,7 +135,7 @@ fn whoever_waits_for_one_that_computes_is_left_alone() {
 fn a_rank_that_was_seen_to_move_is_not_stuck() {
     let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 4);
     let mut t = Trace::new(2, false);
-    t.now_ns = 4 * S + t.now_ns;
+    t.now_ns += 4 * S;
     let probe = t.probe("MPI_Recv", analyzer::plan::ProbeClass::Call);
     t.inputs.clear();
     t.record(0, probe, Body::Call { return_address: 0, args: [0; 6], nested: false });
