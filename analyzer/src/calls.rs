@@ -45,6 +45,8 @@ pub enum Waiting {
         root: Option<usize>,
         /// Operation, if it has one.
         op: Option<usize>,
+        /// No rank leaves it before all have come. Of others it is not known who has been there and gone on.
+        synchronizes: bool,
     },
     /// For the other ranks of MPI_COMM_WORLD, at the end.
     Finalize,
@@ -82,14 +84,24 @@ const fn collective(
     op: Option<usize>,
     shown: &'static [(usize, &'static str)],
 ) -> CallRow {
-    CallRow { name, waiting: Waiting::Collective { comm, root, op }, shown }
+    CallRow { name, waiting: Waiting::Collective { comm, root, op, synchronizes: false }, shown }
+}
+
+/// A collective call that synchronizes.
+const fn meeting(
+    name: &'static str,
+    comm: usize,
+    op: Option<usize>,
+    shown: &'static [(usize, &'static str)],
+) -> CallRow {
+    CallRow { name, waiting: Waiting::Collective { comm, root: None, op, synchronizes: true }, shown }
 }
 
 const fn window(name: &'static str) -> CallRow {
     CallRow { name, waiting: Waiting::Window, shown: &[] }
 }
 
-const CALLS: [CallRow; 58] = [
+const CALLS: [CallRow; 57] = [
     send("MPI_Send"),
     send("MPI_Ssend"),
     send("MPI_Rsend"),
@@ -134,21 +146,21 @@ const CALLS: [CallRow; 58] = [
         waiting: Waiting::Requests { count: Some(0), at: 1, all: false },
         shown: &[(0, "count")],
     },
-    collective("MPI_Barrier", 0, None, None, &[(0, "comm")]),
+    meeting("MPI_Barrier", 0, None, &[(0, "comm")]),
     collective("MPI_Bcast", 4, Some(3), None, &[(1, "count"), (3, "root"), (4, "comm")]),
     collective("MPI_Gather", 7, Some(6), None, &[(1, "sendcount"), (6, "root"), (7, "comm")]),
     collective("MPI_Gatherv", 8, Some(7), None, &[(1, "sendcount"), (7, "root"), (8, "comm")]),
     collective("MPI_Scatter", 7, Some(6), None, &[(5, "recvcount"), (6, "root"), (7, "comm")]),
     collective("MPI_Scatterv", 8, Some(7), None, &[(5, "recvcount"), (7, "root"), (8, "comm")]),
-    collective("MPI_Allgather", 6, None, None, &[(1, "sendcount"), (6, "comm")]),
+    meeting("MPI_Allgather", 6, None, &[(1, "sendcount"), (6, "comm")]),
     collective("MPI_Allgatherv", 7, None, None, &[(1, "sendcount"), (7, "comm")]),
-    collective("MPI_Alltoall", 6, None, None, &[(1, "sendcount"), (6, "comm")]),
+    meeting("MPI_Alltoall", 6, None, &[(1, "sendcount"), (6, "comm")]),
     collective("MPI_Alltoallv", 8, None, None, &[(8, "comm")]),
     collective("MPI_Alltoallw", 8, None, None, &[(8, "comm")]),
     collective("MPI_Reduce", 6, Some(5), Some(4), &[(2, "count"), (5, "root"), (6, "comm")]),
-    collective("MPI_Allreduce", 5, None, Some(4), &[(2, "count"), (5, "comm")]),
+    meeting("MPI_Allreduce", 5, Some(4), &[(2, "count"), (5, "comm")]),
     collective("MPI_Reduce_scatter", 5, None, Some(4), &[(5, "comm")]),
-    collective("MPI_Reduce_scatter_block", 5, None, Some(4), &[(2, "recvcount"), (5, "comm")]),
+    meeting("MPI_Reduce_scatter_block", 5, Some(4), &[(2, "recvcount"), (5, "comm")]),
     collective("MPI_Scan", 5, None, Some(4), &[(2, "count"), (5, "comm")]),
     collective("MPI_Exscan", 5, None, Some(4), &[(2, "count"), (5, "comm")]),
     collective("MPI_Neighbor_allgather", 6, None, None, &[(6, "comm")]),
@@ -156,21 +168,20 @@ const CALLS: [CallRow; 58] = [
     collective("MPI_Neighbor_alltoall", 6, None, None, &[(6, "comm")]),
     collective("MPI_Neighbor_alltoallv", 8, None, None, &[(8, "comm")]),
     collective("MPI_Neighbor_alltoallw", 8, None, None, &[(8, "comm")]),
-    collective("MPI_Comm_dup", 0, None, None, &[(0, "comm")]),
-    collective("MPI_Comm_dup_with_info", 0, None, None, &[(0, "comm")]),
-    collective("MPI_Comm_split", 0, None, None, &[(0, "comm"), (1, "color"), (2, "key")]),
-    collective("MPI_Comm_split_type", 0, None, None, &[(0, "comm")]),
+    meeting("MPI_Comm_dup", 0, None, &[(0, "comm")]),
+    meeting("MPI_Comm_dup_with_info", 0, None, &[(0, "comm")]),
+    meeting("MPI_Comm_split", 0, None, &[(0, "comm"), (1, "color"), (2, "key")]),
+    meeting("MPI_Comm_split_type", 0, None, &[(0, "comm")]),
     collective("MPI_Comm_create", 0, None, None, &[(0, "comm")]),
-    collective("MPI_Comm_free", 0, None, None, &[]),
-    collective("MPI_Cart_create", 0, None, None, &[(0, "comm")]),
+    meeting("MPI_Cart_create", 0, None, &[(0, "comm")]),
     collective("MPI_Cart_sub", 0, None, None, &[(0, "comm")]),
     collective("MPI_Graph_create", 0, None, None, &[(0, "comm")]),
     collective("MPI_Dist_graph_create", 0, None, None, &[(0, "comm")]),
     collective("MPI_Dist_graph_create_adjacent", 0, None, None, &[(0, "comm")]),
     collective("MPI_File_open", 0, None, None, &[(0, "comm")]),
-    collective("MPI_Win_create", 4, None, None, &[(4, "comm")]),
-    collective("MPI_Win_allocate", 3, None, None, &[(3, "comm")]),
-    collective("MPI_Win_allocate_shared", 3, None, None, &[(3, "comm")]),
+    meeting("MPI_Win_create", 4, None, &[(4, "comm")]),
+    meeting("MPI_Win_allocate", 3, None, &[(3, "comm")]),
+    meeting("MPI_Win_allocate_shared", 3, None, &[(3, "comm")]),
     window("MPI_Win_fence"),
     window("MPI_Win_free"),
     window("MPI_Win_start"),
@@ -190,7 +201,7 @@ impl CallRow {
             Waiting::Send(envelope) | Waiting::Receive(envelope) => of(envelope).into(),
             Waiting::Exchange { send, receive } => [of(send), of(receive), [6; 4]].concat(),
             Waiting::Requests { count, at, .. } => count.into_iter().chain([at]).collect(),
-            Waiting::Collective { comm, root, op } => root.into_iter().chain(op).chain([comm]).collect(),
+            Waiting::Collective { comm, root, op, .. } => root.into_iter().chain(op).chain([comm]).collect(),
             Waiting::Finalize | Waiting::Window => Vec::new(),
         };
         let shown = self.shown.iter().map(|shown| shown.0);

@@ -1,6 +1,7 @@
 //! From counted groups to findings and reports.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::distribution::{Comparison, Outlier};
 use crate::finding::*;
@@ -81,7 +82,7 @@ fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
 fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
     /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
     const MOST_RANKS: u32 = 1 << 17;
-    let mut ranks = BTreeMap::new();
+    let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
     let mut size = 0;
     for process in p.state.processes.all() {
         let Some(rank) = process.rank else { continue };
@@ -95,7 +96,18 @@ fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
             },
             ended: process.exit_status.filter(|_| !process.alive).map(|status| status == 0),
         };
-        ranks.insert(rank, state);
+        match ranks.entry(rank) {
+            // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
+            Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
+                known.insert(RankState::default());
+            }
+            Entry::Occupied(mut ended) => {
+                ended.insert(state);
+            }
+            Entry::Vacant(free) => {
+                free.insert(state);
+            }
+        }
     }
     // Where nobody stands still there is nothing to decide, however many ranks there are.
     if ranks.values().any(|rank| rank.still.is_some()) {

@@ -7,6 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use petgraph::algo::kosaraju_scc;
+use petgraph::graphmap::DiGraphMap;
+
 use crate::finding::Fault;
 
 /// A rank of MPI_COMM_WORLD.
@@ -29,6 +32,8 @@ pub(crate) struct Gathering {
     /// In the communicator.
     pub root: Option<i32>,
     pub op: Option<u64>,
+    /// Nobody leaves it before all have come.
+    pub synchronizes: bool,
 }
 
 /// The last call of a program: all ranks meet there.
@@ -37,7 +42,7 @@ const FINALIZE: &str = "MPI_Finalize";
 impl Gathering {
     /// Where all ranks meet at their end. `world`: MPI_COMM_WORLD.
     pub fn at_the_end(world: u64) -> Self {
-        Self { function: FINALIZE.to_owned(), comm: world, root: None, op: None }
+        Self { function: FINALIZE.to_owned(), comm: world, root: None, op: None, synchronizes: true }
     }
 
     fn is_the_end(&self) -> bool {
@@ -130,52 +135,65 @@ impl Job<'_> {
 
     fn can_be_released(&self, rank: Rank, free: &BTreeSet<Rank>) -> bool {
         let Some(Doing::Waits { needs, any }) = self.doing.get(&rank) else { return false };
+        // Of a rank that nothing is known of, nothing can be said.
+        let is_free = |peer: &Rank| free.contains(peer) || !self.doing.contains_key(peer);
         let met = |need: &Need| {
-            let peers = self.peers(rank, need);
-            let mut can = peers.iter().map(|peer| free.contains(peer) || self.fits(rank, need, *peer));
+            let mut missing = self.missing(rank, need).into_iter().peekable();
+            if missing.peek().is_none() {
+                return true;
+            }
             match need {
-                // From anybody: one is enough.
-                Need::Receive(Message { peer: None, .. }) => can.any(|can| can),
-                _ => can.all(|can| can),
+                // From anybody: one that sends is enough.
+                Need::Receive(Message { peer: None, .. }) => {
+                    missing.any(|peer| is_free(&peer)) || self.somebody_fits(rank, need)
+                }
+                // Who is not here may have been here and gone on: whom it still waits for is not known.
+                Need::Collective(gathering) if !gathering.synchronizes => missing.any(|peer| is_free(&peer)),
+                _ => missing.all(|peer| is_free(&peer)),
             }
         };
         if *any { needs.iter().any(met) } else { needs.iter().all(met) }
     }
 
-    /// Ranks that a need is about, but for itself. A communicator whose members are not known has all ranks.
+    /// Ranks that a need is about, but for itself.
     fn peers(&self, rank: Rank, need: &Need) -> BTreeSet<Rank> {
-        let members = |comm: &u64| -> BTreeSet<Rank> {
-            match self.members.get(comm) {
-                Some(members) => members.iter().copied().filter(|peer| *peer != rank).collect(),
-                None => self.others(rank),
+        let mut peers = match need {
+            Need::Send(Message { peer: Some(peer), .. })
+            | Need::Receive(Message { peer: Some(peer), .. }) => {
+                return BTreeSet::from([*peer]);
             }
+            Need::Send(message) | Need::Receive(message) => self.members(message.comm),
+            Need::Collective(gathering) => self.members(gathering.comm),
         };
-        match need {
-            Need::Send(m) | Need::Receive(m) => match m.peer {
-                Some(peer) => BTreeSet::from([peer]),
-                None => members(&m.comm),
-            },
-            Need::Collective(gathering) => members(&gathering.comm),
+        peers.remove(&rank);
+        peers
+    }
+
+    /// All of a communicator. One whose members are not known has all ranks.
+    fn members(&self, comm: u64) -> BTreeSet<Rank> {
+        match self.members.get(&comm) {
+            Some(members) => members.iter().copied().collect(),
+            None => self.doing.keys().copied().collect(),
         }
     }
 
-    fn others(&self, rank: Rank) -> BTreeSet<Rank> {
-        self.doing.keys().copied().filter(|peer| *peer != rank).collect()
+    /// Peers of a need that are not where they would have to be for it.
+    fn missing(&self, rank: Rank, need: &Need) -> BTreeSet<Rank> {
+        self.peers(rank, need).into_iter().filter(|peer| !self.fits(rank, need, *peer)).collect()
+    }
+
+    fn somebody_fits(&self, rank: Rank, need: &Need) -> bool {
+        self.peers(rank, need).into_iter().any(|peer| self.fits(rank, need, peer))
     }
 
     /// Whether the peer is waiting for just this: then both go on.
     fn fits(&self, rank: Rank, need: &Need, peer: Rank) -> bool {
-        let Some(Doing::Waits { needs, .. }) = self.doing.get(&peer) else { return false };
-        needs.iter().any(|other| fit(rank, need, peer, other))
+        self.needs(peer).iter().any(|other| fit(rank, need, peer, other))
     }
 
     /// Ranks that a stuck rank waits for: those that are not where they would have to be.
     pub fn waits_for(&self, rank: Rank) -> BTreeSet<Rank> {
-        let Some(Doing::Waits { needs, .. }) = self.doing.get(&rank) else { return BTreeSet::new() };
-        let missing = |need: &Need| -> Vec<Rank> {
-            self.peers(rank, need).into_iter().filter(|peer| !self.fits(rank, need, *peer)).collect()
-        };
-        needs.iter().flat_map(missing).collect()
+        self.needs(rank).iter().flat_map(|need| self.missing(rank, need)).collect()
     }
 
     /// Where following the waits ends: cycles, and ranks that wait for nobody.
@@ -274,7 +292,7 @@ impl Job<'_> {
                 .filter_map(|need| with_peer(need, peer))
                 .any(|need| self.fits(rank, &need, peer))
         };
-        self.others(rank).into_iter().any(waits_for_it)
+        self.doing.keys().any(|&peer| peer != rank && waits_for_it(peer))
     }
 
     /// The collective call that a rank is in.
@@ -302,7 +320,7 @@ impl Job<'_> {
         let parties = all.iter().map(|(_, gathering)| (*gathering, party(gathering)));
         // Among equals the first: max_by_key would take the last.
         let (most, party) = parties.rev().max_by_key(|(_, party)| party.len())?;
-        let expected = self.peers(u32::MAX, &Need::Collective(most.clone()));
+        let expected = self.members(most.comm);
         let odd: BTreeSet<Rank> =
             expected.difference(&party).copied().filter(|rank| ranks.contains(rank)).collect();
         // As many on both sides: who is wrong cannot be told.
@@ -349,58 +367,16 @@ fn reaching(to: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> BTre
     }
 }
 
-/// Strongly connected components, in no particular order (R. Tarjan, 1972, without recursion).
+/// Strongly connected components of the ranks that wait for each other.
 fn components(ranks: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<BTreeSet<Rank>> {
-    let next =
-        |rank: Rank| -> Vec<Rank> { waits[&rank].iter().copied().filter(|to| ranks.contains(to)).collect() };
-    let mut found = Vec::new();
-    let (mut index, mut low) = (BTreeMap::new(), BTreeMap::new());
-    let (mut stack, mut on_stack) = (Vec::new(), BTreeSet::new());
-    for &start in ranks {
-        if index.contains_key(&start) {
-            continue;
-        }
-        let mut path: Vec<(Rank, Vec<Rank>)> = Vec::new();
-        let mut enter = Some(start);
-        loop {
-            if let Some(rank) = enter.take() {
-                let number = index.len();
-                index.insert(rank, number);
-                low.insert(rank, number);
-                stack.push(rank);
-                on_stack.insert(rank);
-                path.push((rank, next(rank)));
-            }
-            let Some((rank, pending)) = path.last_mut() else { break };
-            let rank = *rank;
-            if let Some(to) = pending.pop() {
-                if !index.contains_key(&to) {
-                    enter = Some(to);
-                } else if on_stack.contains(&to) {
-                    let least = low[&rank].min(index[&to]);
-                    low.insert(rank, least);
-                }
-                continue;
-            }
-            path.pop();
-            if let Some((parent, _)) = path.last() {
-                let least = low[parent].min(low[&rank]);
-                low.insert(*parent, least);
-            }
-            if low[&rank] == index[&rank] {
-                let mut component = BTreeSet::new();
-                while let Some(member) = stack.pop() {
-                    on_stack.remove(&member);
-                    component.insert(member);
-                    if member == rank {
-                        break;
-                    }
-                }
-                found.push(component);
-            }
+    let mut graph = DiGraphMap::<Rank, ()>::new();
+    for &rank in ranks {
+        graph.add_node(rank);
+        for &to in waits[&rank].intersection(ranks) {
+            graph.add_edge(rank, to, ());
         }
     }
-    found
+    kosaraju_scc(&graph).into_iter().map(|component| component.into_iter().collect()).collect()
 }
 
 #[cfg(test)]
@@ -418,7 +394,13 @@ mod tests {
     }
 
     fn gathering(function: &str) -> Need {
-        Need::Collective(Gathering { function: function.into(), comm: WORLD, root: None, op: None })
+        Need::Collective(Gathering {
+            function: function.into(),
+            comm: WORLD,
+            root: None,
+            op: None,
+            synchronizes: function == "MPI_Barrier",
+        })
     }
 
     fn waits(need: Need) -> Doing {
@@ -514,6 +496,22 @@ mod tests {
         let end = waits(Need::Collective(Gathering::at_the_end(WORLD)));
         let found = causes(vec![barrier(), end, barrier()]);
         assert_eq!(found, [(Fault::MismatchedCollective, vec![1], vec![0, 2])]);
+    }
+
+    #[test]
+    fn who_left_a_rooted_collective_already_holds_nobody_up_while_another_computes() {
+        // Rank 1 is through with the reduction and waits for the root, which waits for rank 2.
+        let reduce = || waits(gathering("MPI_Reduce"));
+        assert_eq!(causes(vec![reduce(), waits(receive(0)), Doing::Moves]), []);
+        let found = causes(vec![reduce(), waits(receive(0)), reduce()]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
+    }
+
+    #[test]
+    fn a_rank_that_nothing_is_known_of_may_always_move() {
+        assert_eq!(causes(vec![waits(receive(9)), waits(receive(0))]), []);
+        let either = Doing::Waits { needs: vec![receive(9), receive(1)], any: true };
+        assert_eq!(causes(vec![either, waits(receive(0))]), []);
     }
 
     #[test]

@@ -139,15 +139,17 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
             let nobody = |envelope: Envelope| reader.integer(envelope.peer) == Some(reader.proc_null());
             let sides: Vec<Need> = sent.into_iter().chain(received).collect();
             let known = sides.len() + usize::from(nobody(send)) + usize::from(nobody(receive));
-            if sides.is_empty() || known < 2 { None } else { all(sides) }
+            // One of the two may be over: which is not known, so either side may release it.
+            if sides.is_empty() || known < 2 { None } else { Some(Doing::Waits { needs: sides, any: true }) }
         }
         Waiting::Requests { all, .. } => reader.requested(all),
-        Waiting::Collective { comm, root, op } => {
+        Waiting::Collective { comm, root, op, synchronizes } => {
             let gathering = Gathering {
                 function: row.name.to_owned(),
                 comm: reader.communicator(reader.word(comm)?)?.0,
                 root: root.and_then(|at| reader.integer(at)),
                 op: op.and_then(|at| reader.word(at)).filter(|_| mpi.kind == MpiKind::Mpich),
+                synchronizes,
             };
             all(vec![Need::Collective(gathering)])
         }

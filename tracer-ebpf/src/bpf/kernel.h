@@ -48,7 +48,6 @@ struct sched_entity {
 
 struct task_struct {
 	unsigned int __state;
-	int on_cpu;
 	struct sched_entity se;
 	int pid;
 	int tgid;

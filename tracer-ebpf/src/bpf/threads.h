@@ -11,13 +11,9 @@ struct thread_view {
 	__u32 pid;
 	__u32 tid;
 	__u32 state;	/* as in the kernel's task_struct: 0 can run, else why it does not */
-	__u32 on_cpu;	/* it runs at this moment: its registers are those of its last entry into the kernel */
+	__u32 unused;
 	__u64 ran_ns;	/* processor time */
-	__u64 call_sp;	/* the last MPI call seen: where its return address lies; 0: none */
-	__u64 call_return;
-	__u32 call_probe;
-	__u32 call_serial;
-	struct pt_regs regs;	/* of the program itself */
+	struct pt_regs regs;	/* of the program, at its last entry into the kernel */
 };
 
 SEC("iter/task")
@@ -26,7 +22,6 @@ int dms_threads(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct thread_view view = {};
 	struct pt_regs *regs;
-	struct thread *th;
 
 	if (!task)
 		return 0;
@@ -35,15 +30,7 @@ int dms_threads(struct bpf_iter__task *ctx)
 		return 0;
 	view.tid = task->pid;
 	view.state = task->__state;
-	view.on_cpu = task->on_cpu;
 	view.ran_ns = task->se.sum_exec_runtime;
-	th = bpf_task_storage_get(&threads, task, 0, 0);
-	if (th) {
-		view.call_sp = th->call_sp;
-		view.call_return = th->call_return;
-		view.call_probe = th->call_probe;
-		view.call_serial = th->call_serial;
-	}
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	bpf_probe_read_kernel(&view.regs, sizeof(view.regs), regs);
 	bpf_seq_write(ctx->meta->seq, &view, sizeof(view));

@@ -10,19 +10,6 @@ use perf_event::{Builder, SampleFlag};
 use super::{KernelError, Tracer};
 use crate::stacks::Registers;
 
-/// The MPI call that a thread made last, as far as probes saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastCall {
-    /// Where its return address lies.
-    pub return_slot: u64,
-    /// That address.
-    pub return_address: u64,
-    /// The probe that saw it.
-    pub probe: u32,
-    /// How many calls the thread had made by then.
-    pub serial: u32,
-}
-
 /// A thread of a watched process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadView {
@@ -32,18 +19,14 @@ pub struct ThreadView {
     pub tid: u32,
     /// As the kernel has it: 0 can run, else why it does not.
     pub state: u32,
-    /// It was running when it was looked at: its registers are those of its last entry into the kernel.
-    pub on_cpu: bool,
     /// Processor time, nanoseconds.
     pub ran_ns: u64,
-    /// The last MPI call.
-    pub last_call: Option<LastCall>,
-    /// Of the program, not of the kernel.
+    /// Of the program, at its last entry into the kernel.
     pub registers: Registers,
 }
 
-/// Words of `struct thread_view` in `threads.h`: seven, and the registers.
-const HEAD_WORDS: usize = 6;
+/// Words of `struct thread_view` in `threads.h` before the registers.
+const HEAD_WORDS: usize = 3;
 const REGISTER_WORDS: usize = 21;
 const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 
@@ -59,19 +42,11 @@ impl ThreadView {
         for (value, place) in values.iter_mut().zip(PT_REGS) {
             *value = at(place)?;
         }
-        let last_call = LastCall {
-            return_slot: head[3],
-            return_address: head[4],
-            probe: head[5] as u32,
-            serial: (head[5] >> 32) as u32,
-        };
         Some(Self {
             pid: head[0] as u32,
             tid: (head[0] >> 32) as u32,
             state: head[1] as u32,
-            on_cpu: head[1] >> 32 != 0,
             ran_ns: head[2],
-            last_call: Some(last_call).filter(|call| call.return_slot != 0),
             registers: Registers::new(values, at(PT_REGS_IP)?),
         })
     }

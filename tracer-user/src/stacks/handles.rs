@@ -1,11 +1,11 @@
-//! What MPI libraries keep behind their handles. The places are those of Open MPI 4 and MPICH 4; nothing is believed
+//! What Open MPI keeps behind its handles. The places are those of Open MPI 4; nothing is believed
 //! that was not held against what is known: who is in MPI_COMM_WORLD, and this process's rank in it.
 
 use analyzer::input::{CommunicatorFacts, PendingMessage};
 
 use super::memory::Memory;
 
-// A communicator of Open MPI.
+// A communicator.
 const CONTEXT_ID: u64 = 0xe0;
 const MY_RANK: u64 = 0xe4;
 const LOCAL_GROUP: u64 = 0xf8;
@@ -37,28 +37,6 @@ const RECEIVES: u32 = 2;
 
 /// More members than any communicator has.
 const MOST_MEMBERS: u32 = 1 << 22;
-
-/// The handle of the communicator that MPICH 4 works with inside a call, if it is MPI_COMM_WORLD and no other one
-/// is in sight: an object that begins with its handle, and has the process's rank and the job's size.
-pub fn mpich_communicator(memory: &dyn Memory, inner: &[u64], rank: u32, size: u32) -> Option<u64> {
-    const MPICH_RANK: u64 = 0x48;
-    const MPICH_SIZE: u64 = 0x58;
-    const WORLD: u64 = 0x4400_0000;
-    // Two bits for how it is stored, four for what it is: 1, a communicator.
-    let is_communicator = |handle: u32| handle >> 30 != 0 && handle >> 26 & 0xf == 1;
-    let half = |at: u64| memory.word(at).map(|word| word as u32);
-    let object = |&at: &u64| {
-        let aligned = at != 0 && at & 7 == 0;
-        let handle = half(at).filter(|handle| aligned && is_communicator(*handle))?;
-        let own = half(at.checked_add(MPICH_RANK)?)?;
-        let of = half(at.checked_add(MPICH_SIZE)?)?;
-        // No communicator has more ranks than the job; what only looks like a handle points to something else.
-        let is_one = own < of && of <= size && (u64::from(handle) != WORLD || (own, of) == (rank, size));
-        is_one.then_some(u64::from(handle))
-    };
-    let found: Vec<u64> = inner.iter().filter_map(object).collect();
-    (!found.is_empty() && found.iter().all(|handle| *handle == WORLD)).then_some(WORLD)
-}
 
 /// The library of one process.
 pub struct OpenMpi<'a> {

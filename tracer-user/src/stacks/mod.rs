@@ -22,7 +22,7 @@ use crate::elf::{Held, Holder, MAX_ARGUMENTS};
 use crate::host::gather::read_maps;
 use crate::host::processes::ProcessView;
 use crate::kernel::{ThreadView, sample_running};
-use handles::{OpenMpi, mpich_communicator};
+use handles::OpenMpi;
 use image::Image;
 use memory::{Memory, ProcessMemory, Sampled};
 use registers::RSP;
@@ -65,8 +65,8 @@ struct Frame {
     registers: Registers,
     /// Its `pc` is where a call returns to.
     called: bool,
-    /// File, and the address of `pc` in it.
-    place: Option<(FileId, u64, CodePlace)>,
+    /// Where `pc` is, and its address as the file counts them.
+    place: Option<(CodePlace, u64)>,
     /// Where the return address to its caller lies.
     return_slot: Option<u64>,
     /// The MPI call that it is; and its entry's address, if its own code is running.
@@ -97,7 +97,7 @@ impl StackReader {
             state,
             ran_ns: view.ran_ns,
             call: outermost.and_then(|at| self.call(process, &frames, at, memory)),
-            frames: frames.iter().filter_map(|frame| frame.place.as_ref().map(|place| place.2)).collect(),
+            frames: frames.iter().filter_map(|frame| frame.place.map(|place| place.0)).collect(),
             cut: (error != UnwindError::Outermost).then(|| error.to_string()),
         }
     }
@@ -108,7 +108,8 @@ impl StackReader {
         if frames[at].call.is_some() {
             return true;
         }
-        let Some((file, vaddr, _)) = frames.get(at + 1).filter(|caller| caller.called).and_then(|c| c.place)
+        let Some((CodePlace { file, .. }, vaddr)) =
+            frames.get(at + 1).filter(|caller| caller.called).and_then(|c| c.place)
         else {
             return false;
         };
@@ -168,7 +169,7 @@ impl StackReader {
         let image = self.image(process, mapping).ok_or(UnwindError::NoTable)?;
         let offset_bytes = pc - mapping.start + mapping.offset_bytes;
         let vaddr = image.vaddr_of(offset_bytes).ok_or(UnwindError::NoTable)?;
-        frame.place = Some((mapping.file, vaddr, CodePlace { file: mapping.file, offset_bytes }));
+        frame.place = Some((CodePlace { file: mapping.file, offset_bytes }, vaddr));
         let bias = pc.wrapping_sub(vaddr);
         let (caller, function) = image.caller(bias, &frame.registers, frame.called, memory)?;
         frame.return_slot = Some(caller.cfa.wrapping_sub(8));
@@ -193,7 +194,7 @@ impl StackReader {
     ) -> Option<CallInProgress> {
         let frame = &frames[at];
         let (entry, function) = frame.call.clone()?;
-        let (file, vaddr, _) = frame.place?;
+        let (CodePlace { file, .. }, vaddr) = frame.place?;
         let return_slot = frame.return_slot?;
         let image = self.images.get(&file).and_then(Option::as_ref)?;
         let held = entry.and_then(|entry| {
@@ -208,7 +209,7 @@ impl StackReader {
             let lower = || held.lower.and_then(value).map(|word| word & u64::from(u32::MAX));
             held.whole.and_then(value).or_else(lower)
         };
-        let site = frames.get(at + 1).and_then(|caller| caller.place.map(|place| place.2));
+        let site = frames.get(at + 1).and_then(|caller| caller.place).map(|place| place.0);
         let used = calls::row(&function).map_or(0, CallRow::arguments_used).min(MAX_ARGUMENTS);
         let mut call = CallInProgress {
             function,
@@ -269,11 +270,6 @@ impl Process {
             handles.into_iter().map(|handle| PendingRequest { handle, message: message(handle) }).collect();
         if let Some(library) = &library {
             find_messages(call, row, library, inner);
-        }
-        if let (MpiKind::Mpich, Some(at), Some((rank, size))) = (mpi.kind, row.communicator(), self.rank)
-            && let Some(argument) = call.arguments.get_mut(at).filter(|argument| argument.is_none())
-        {
-            *argument = mpich_communicator(&self.memory, inner, rank, size);
         }
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         let named = row.communicator().and_then(argument);
