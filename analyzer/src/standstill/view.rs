@@ -129,7 +129,7 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
     let row = calls::row(&call.function)?;
     let reader = Reader { call, mpi, communicators };
     let all = |needs| Some(Doing::Waits { needs, any: false });
-    match row.waiting {
+    match row.waiting()? {
         Waiting::Send(envelope) => all(vec![Need::Send(reader.sent(envelope)?)]),
         Waiting::Receive(envelope) => all(vec![Need::Receive(reader.received(envelope)?)]),
         Waiting::Exchange { send, receive } => {
@@ -145,7 +145,7 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
         Waiting::Requests { all, .. } => reader.requested(all),
         Waiting::Collective { comm, root, op, synchronizes } => {
             let gathering = Gathering {
-                function: row.name.to_owned(),
+                function: row.name.clone(),
                 comm: reader.communicator(reader.word(comm)?)?.0,
                 root: root.and_then(|at| reader.integer(at)),
                 op: op.and_then(|at| reader.word(at)).filter(|_| mpi.kind == MpiKind::Mpich),
@@ -277,5 +277,5 @@ fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
         ("tag" | "recvtag", Some(-1)) => "MPI_ANY_TAG".to_owned(),
         (_, Some(number)) => number.to_string(),
     };
-    row.shown.iter().map(|&(at, name)| (name, value(at, name))).collect()
+    row.shown().map(|(at, name)| (name, value(at, name))).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::calls::{self, Waiting};
+use crate::calls::{self, CallRow, Waiting};
 use crate::finding::{Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
 use crate::words::{capitalized, place_text, who_text};
 
@@ -85,7 +85,7 @@ fn status_text(status: u32) -> String {
 
 fn missing(standstill: &Standstill) -> String {
     let gathers = |call: &StuckCall| {
-        let waiting = calls::row(&call.function).map(|row| row.waiting);
+        let waiting = calls::row(&call.function).and_then(CallRow::waiting);
         matches!(waiting, Some(Waiting::Collective { .. } | Waiting::Finalize))
     };
     let is_over =

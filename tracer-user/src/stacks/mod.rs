@@ -12,7 +12,7 @@ mod unwind;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use analyzer::calls::{self, CallRow, Envelope, Waiting};
+use analyzer::calls::{self, Arg, CallRow, Waiting};
 use analyzer::input::{
     CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState,
 };
@@ -256,7 +256,7 @@ impl Process {
         let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return };
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         let mut handles = Vec::new();
-        if let Waiting::Requests { count, at, .. } = row.waiting {
+        if let Some(Waiting::Requests { count, at, .. }) = row.waiting() {
             let count = count.map_or(Some(1), |at| argument(at).map(|count| count & u64::from(u32::MAX)));
             let known = argument(at).zip(count.filter(|count| *count <= MOST_REQUESTS));
             handles = known.map_or_else(Vec::new, |(start, count)| self.requests(mpi.kind, start, count));
@@ -272,7 +272,7 @@ impl Process {
             find_messages(call, row, library, inner);
         }
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
-        let named = row.communicator().and_then(argument);
+        let named = row.position(Arg::Comm).and_then(argument);
         let of_requests =
             call.requests.iter().filter_map(|request| request.message.map(|message| message.comm));
         let mut communicators: Vec<u64> =
@@ -324,13 +324,12 @@ fn inner_words(frames: &[Frame], return_slot: u64, memory: &dyn Memory) -> Vec<u
 /// Ranks and tags that a blocking call has handed on are in its request, which is found among what lies
 /// on the stack: it names the same buffer, count and communicator.
 fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &OpenMpi<'_>, inner: &[u64]) {
-    let sides: Vec<(Envelope, usize, usize, bool)> = match row.waiting {
-        Waiting::Send(envelope) => vec![(envelope, 0, 1, true)],
-        Waiting::Receive(envelope) => vec![(envelope, 0, 1, false)],
-        Waiting::Exchange { send, receive } => vec![(send, 0, 1, true), (receive, 5, 6, false)],
-        _ => return,
-    };
-    for (envelope, buffer, count, sends) in sides {
+    let sent = row.sends().map(|envelope| (envelope, row.position(Arg::Buffer), true));
+    // Where both are, the buffer of what is received comes second, unless it is the same.
+    let received = row.receives().map(|envelope| (envelope, row.last_position(Arg::Buffer), false));
+    for (envelope, buffer, sends) in sent.into_iter().chain(received) {
+        let Some(buffer) = buffer else { continue };
+        let count = buffer + 1;
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         if argument(envelope.peer).is_some() && argument(envelope.tag).is_some() {
             continue;

@@ -1,0 +1,416 @@
+//! What MPI calls do, and what their arguments are: a table, and what follows from it.
+//!
+//! Positions of arguments are those of the C binding of MPI 4.0, from 0. Calls that are not here
+//! have no part in communication, or their peers cannot be told from their arguments.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Arg {
+    Buffer,
+    Count,
+    SendCount,
+    ReceiveCount,
+    Dest,
+    Source,
+    SendTag,
+    ReceiveTag,
+    Comm,
+    Root,
+    Op,
+    Color,
+    Key,
+    /// Where a status is stored.
+    Status,
+    /// Where one is stored for each request that completes.
+    Statuses,
+    /// Where a handle of a new request is stored.
+    NewRequest,
+    /// Where a handle of a request is.
+    Request,
+    /// Where handles of requests are, as many as the count says.
+    Requests,
+    /// Where it is stored which of the requests completed.
+    Index,
+    /// The same, for several.
+    Indices,
+    /// Where it is stored how many completed.
+    OutCount,
+    /// Where it is stored whether the answer is yes.
+    Flag,
+    /// Where a handle of a new communicator is stored.
+    NewComm,
+    /// Where a handle of a matched message is stored.
+    NewMessage,
+    /// Where one is.
+    Message,
+    /// Anything else.
+    Other,
+}
+
+/// When a send is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Mode {
+    Standard,
+    Synchronous,
+    Buffered,
+    Ready,
+}
+
+/// Which requests a call completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Which {
+    One,
+    All,
+    Any,
+    Some,
+}
+
+/// Whether a rank can leave a collective call before all have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// None does.
+    Synchronizes,
+    /// Some may: it is not known who has been there and gone on.
+    Loose,
+}
+
+/// Who is in a new communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// The same ranks as in the old one.
+    Same,
+    /// Those that gave the same color, by key.
+    ByColor,
+    /// Not told by the arguments alone.
+    Unknown,
+}
+
+/// How a communicator is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Making {
+    /// Its members.
+    pub group: Group,
+    /// Of the old one's members.
+    pub meeting: Meeting,
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Does {
+    Send(Mode),
+    Receive,
+    /// Sends and receives.
+    Exchange,
+    /// Waits for a message without taking it.
+    Probe,
+    /// The same, and takes it out of the matching.
+    ProbeMatched,
+    /// Receives a message that such a probe has taken.
+    ReceiveMatched,
+    Partitioned,
+    Start,
+    /// `polls`: asks, and does not wait.
+    Complete {
+        which: Which,
+        polls: bool,
+    },
+    Free,
+    Cancel,
+    Collective(Meeting),
+    MakeCommunicator(Making),
+    FreeCommunicator,
+    /// Of one-sided communication.
+    Window,
+    Finalize,
+}
+
+/// When a call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// When it has done what it does.
+    Blocking,
+    /// At once: a request stands for what it does.
+    Nonblocking,
+    /// At once: it is done whenever its request is started.
+    Persistent,
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct CallRow {
+    /// Name as in the standard.
+    pub name: String,
+    /// What it does.
+    pub does: Does,
+    /// When it returns.
+    pub form: Form,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+}
+
+/// Positions of the arguments that name a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Rank of the other side.
+    pub peer: usize,
+    /// Tag.
+    pub tag: usize,
+    /// Communicator.
+    pub comm: usize,
+}
+
+/// How a call waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// For the receiver.
+    Send(Envelope),
+    /// For the sender.
+    Receive(Envelope),
+    /// For both, of two messages.
+    Exchange {
+        /// The one that is sent.
+        send: Envelope,
+        /// The one that is received.
+        receive: Envelope,
+    },
+    /// For requests.
+    Requests {
+        /// Which argument says how many; none: one.
+        count: Option<usize>,
+        /// Which argument points to them.
+        at: usize,
+        /// For all of them, or for any.
+        all: bool,
+    },
+    /// For the other ranks of a communicator.
+    Collective {
+        /// Communicator.
+        comm: usize,
+        /// Root, if it has one.
+        root: Option<usize>,
+        /// Operation, if it has one.
+        op: Option<usize>,
+        /// No rank leaves it before all have come. Of others it is not known who has been there and gone on.
+        synchronizes: bool,
+    },
+    /// For the other ranks of MPI_COMM_WORLD, at the end.
+    Finalize,
+    /// For ranks of a window, which are not told apart here.
+    Window,
+}
+
+impl CallRow {
+    /// Where an argument is, if the call has it: the first, if there are several.
+    pub fn position(&self, arg: Arg) -> Option<usize> {
+        self.args.iter().position(|a| *a == arg)
+    }
+
+    /// The same: the last of them.
+    pub fn last_position(&self, arg: Arg) -> Option<usize> {
+        self.args.iter().rposition(|a| *a == arg)
+    }
+
+    /// The message that it sends.
+    pub fn sends(&self) -> Option<Envelope> {
+        self.envelope(Arg::Dest, Arg::SendTag)
+    }
+
+    /// The message that it receives, or asks for.
+    pub fn receives(&self) -> Option<Envelope> {
+        self.envelope(Arg::Source, Arg::ReceiveTag)
+    }
+
+    fn envelope(&self, peer: Arg, tag: Arg) -> Option<Envelope> {
+        let comm = self.position(Arg::Comm)?;
+        Some(Envelope { peer: self.position(peer)?, tag: self.position(tag)?, comm })
+    }
+
+    /// Whether it asks, and does not wait.
+    pub fn polls(&self) -> bool {
+        self.position(Arg::Flag).is_some() || matches!(self.does, Does::Complete { polls: true, .. })
+    }
+
+    /// What it waits for; `None`: for nothing that another rank does.
+    pub fn waiting(&self) -> Option<Waiting> {
+        if self.form != Form::Blocking || self.polls() {
+            return None;
+        }
+        match self.does {
+            Does::Send(Mode::Buffered) => None,
+            Does::Send(_) => self.sends().map(Waiting::Send),
+            Does::Receive | Does::Probe | Does::ProbeMatched => self.receives().map(Waiting::Receive),
+            Does::Exchange => {
+                let (send, receive) = self.sends().zip(self.receives())?;
+                Some(Waiting::Exchange { send, receive })
+            }
+            Does::Complete { which, .. } => Some(Waiting::Requests {
+                count: self.position(Arg::Count),
+                at: self.position(Arg::Requests).or_else(|| self.position(Arg::Request))?,
+                all: matches!(which, Which::One | Which::All),
+            }),
+            Does::Collective(meeting) | Does::MakeCommunicator(Making { meeting, .. }) => {
+                Some(Waiting::Collective {
+                    comm: self.position(Arg::Comm)?,
+                    root: self.position(Arg::Root),
+                    op: self.position(Arg::Op),
+                    synchronizes: meeting == Meeting::Synchronizes,
+                })
+            }
+            Does::Finalize => Some(Waiting::Finalize),
+            Does::Window => Some(Waiting::Window),
+            Does::ReceiveMatched
+            | Does::Partitioned
+            | Does::Start
+            | Does::Free
+            | Does::Cancel
+            | Does::FreeCommunicator => None,
+        }
+    }
+
+    /// Arguments worth showing: positions and names.
+    pub fn shown(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let both = self.sends().is_some() && self.receives().is_some();
+        self.args.iter().enumerate().filter_map(move |(at, arg)| Some((at, arg.name(both)?)))
+    }
+
+    /// How many arguments it takes to know what it does, and to show it.
+    pub fn arguments_used(&self) -> usize {
+        self.args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1)
+    }
+}
+
+impl Arg {
+    /// As the standard calls it, where people want to see it. `both`: the call sends and receives.
+    fn name(self, both: bool) -> Option<&'static str> {
+        Some(match self {
+            Self::Count => "count",
+            Self::SendCount => "sendcount",
+            Self::ReceiveCount => "recvcount",
+            Self::Dest => "dest",
+            Self::Source => "source",
+            Self::SendTag if both => "sendtag",
+            Self::ReceiveTag if both => "recvtag",
+            Self::SendTag | Self::ReceiveTag => "tag",
+            Self::Comm => "comm",
+            Self::Root => "root",
+            Self::Color => "color",
+            Self::Key => "key",
+            _ => return None,
+        })
+    }
+
+    /// Whether its value at the entry says something.
+    fn matters(self) -> bool {
+        matches!(self, Self::Op | Self::Request | Self::Requests | Self::Message)
+            || self.name(false).is_some()
+    }
+}
+
+/// By name.
+static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {
+    let single =
+        table::SINGLE.iter().map(|base| row_of(base, base.0.to_owned(), form_of(base.2), base.2.to_vec()));
+    let formed = table::WITH_FORMS.iter().flat_map(forms);
+    single.chain(formed).map(|row| (row.name.clone(), row)).collect()
+});
+
+fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallRow {
+    CallRow { name, does: base.1, form, args }
+}
+
+/// Of a call that has one form.
+fn form_of(args: &[Arg]) -> Form {
+    if args.contains(&Arg::NewRequest) { Form::Nonblocking } else { Form::Blocking }
+}
+
+/// All forms of a call. The request takes the place of the status.
+fn forms(base: &table::Base) -> [CallRow; 3] {
+    let (name, does, args) = *base;
+    let mut started: Vec<Arg> = args.iter().copied().filter(|arg| *arg != Arg::Status).collect();
+    let mut prepared = started.clone();
+    // Persistent collectives take hints.
+    if matches!(does, Does::Collective(_)) {
+        prepared.push(Arg::Other);
+    }
+    started.push(Arg::NewRequest);
+    prepared.push(Arg::NewRequest);
+    [
+        row_of(base, name.to_owned(), Form::Blocking, args.to_vec()),
+        row_of(base, nonblocking(name), Form::Nonblocking, started),
+        row_of(base, format!("{name}_init"), Form::Persistent, prepared),
+    ]
+}
+
+/// `MPI_Send` → `MPI_Isend`.
+fn nonblocking(name: &str) -> String {
+    let verb = name.strip_prefix("MPI_").unwrap_or(name);
+    format!("MPI_I{}", verb.to_ascii_lowercase())
+}
+
+/// The row of a call; names of the large-count forms (`_c`) have the same.
+pub fn row(function: &str) -> Option<&'static CallRow> {
+    CALLS.get(function.strip_suffix("_c").unwrap_or(function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_is_in_the_table_twice() {
+        assert_eq!(CALLS.len(), table::SINGLE.len() + 3 * table::WITH_FORMS.len());
+    }
+
+    #[test]
+    fn large_counts_are_the_same_calls() {
+        assert_eq!(row("MPI_Recv_c").map(|row| row.name.as_str()), Some("MPI_Recv"));
+        assert!(row("MPI_Comm_rank").is_none());
+    }
+
+    #[test]
+    fn the_request_takes_the_place_of_the_status() {
+        let of = |name| row(name).and_then(|row| row.position(Arg::NewRequest));
+        assert_eq!(of("MPI_Irecv"), Some(6));
+        assert_eq!(of("MPI_Isendrecv"), Some(11));
+        assert_eq!(of("MPI_Send_init"), Some(6));
+        assert_eq!(of("MPI_Ineighbor_alltoallw"), Some(9));
+        assert_eq!(of("MPI_Bcast_init"), Some(6));
+        assert_eq!(of("MPI_Imrecv"), Some(4));
+    }
+
+    #[test]
+    fn what_waits_waits_for_what_its_arguments_name() {
+        let waiting = |name: &str| row(name).and_then(CallRow::waiting);
+        let envelope = |peer, tag, comm| Envelope { peer, tag, comm };
+        assert_eq!(waiting("MPI_Send"), Some(Waiting::Send(envelope(3, 4, 5))));
+        assert_eq!(waiting("MPI_Bsend"), None);
+        assert_eq!(waiting("MPI_Isend"), None);
+        assert_eq!(waiting("MPI_Testall"), None);
+        assert_eq!(waiting("MPI_Testsome"), None);
+        assert_eq!(waiting("MPI_Iprobe"), None);
+        assert_eq!(waiting("MPI_Ibarrier"), None);
+        let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
+        assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
+        let some = Waiting::Requests { count: Some(0), at: 1, all: false };
+        assert_eq!(waiting("MPI_Waitsome"), Some(some));
+        assert_eq!(waiting("MPI_Wait"), Some(Waiting::Requests { count: None, at: 0, all: true }));
+    }
+
+    #[test]
+    fn shown_arguments_have_the_names_of_the_standard() {
+        let shown = |name: &str| row(name).map(|row| row.shown().collect::<Vec<_>>());
+        assert_eq!(shown("MPI_Recv"), Some(vec![(1, "count"), (3, "source"), (4, "tag"), (5, "comm")]));
+        let names = shown("MPI_Sendrecv").unwrap_or_default().into_iter().map(|(_, name)| name);
+        let all = ["sendcount", "dest", "sendtag", "recvcount", "source", "recvtag", "comm"];
+        assert_eq!(names.collect::<Vec<_>>(), all);
+    }
+}
