@@ -208,6 +208,7 @@ impl Session<'_> {
             place: Place::Nop,
             stack_bytes: 0,
             argument: 0,
+            results: None,
             reason: String::new(),
         };
         let probes = (0..self.next() % 8).map(|_| probe(self.next())).collect();

@@ -56,8 +56,47 @@ pub struct Probe {
     /// answer. Free: 1 if blocks have the C library's header before them. Else 0.
     #[serde(default)]
     pub argument: u64,
+    /// What its arguments point to that is recorded as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
     /// Why here.
     pub reason: String,
+}
+
+/// What is recorded of an MPI call besides its arguments in registers, and that it returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Results {
+    /// What is read.
+    pub reads: Vec<Read>,
+    /// How many arguments on the stack.
+    pub stack_arguments: u32,
+    /// Which argument (from 0) points to the answer of a polling call: nothing is recorded if it is no.
+    pub answer: Option<u8>,
+}
+
+/// Something that an argument points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Read {
+    /// Which argument, from 0.
+    pub argument: u8,
+    /// At the return, not at the entry.
+    pub at_return: bool,
+    /// Size of one element.
+    pub element_bytes: u8,
+    /// How many there are.
+    pub count: ReadCount,
+}
+
+/// How many elements are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadCount {
+    /// One.
+    One,
+    /// So many as the argument says.
+    Argument(u8),
+    /// So many as is written where the argument points to.
+    Behind(u8),
 }
 
 /// What a probe watches.
@@ -72,6 +111,8 @@ pub enum ProbeClass {
     Unpack,
     /// MPI entry point.
     Call,
+    /// MPI entry point, with results: entry and return.
+    CallResults,
     /// Place that a polling call reaches only when its answer is yes.
     PollSuccess,
     /// Polling call without such a place: entry and return, the flag is read by the kernel part.

@@ -10,7 +10,7 @@ use crate::groups::{Example, GroupId, OpInstance};
 use crate::input::CodePlace;
 use crate::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
 use crate::pipeline::Pipeline;
-use crate::process::{Process, Who, WhoId};
+use crate::process::{KINDS, Process, Who, WhoId};
 use crate::scores::rounded;
 use crate::standstill::{self, Death, RankState};
 use crate::statistics::*;
@@ -24,8 +24,8 @@ const MOST_NAMED: usize = 8;
 const MAX_OTHERS: usize = 5;
 
 /// Names of `enum dms_kind`, by number.
-const KIND_NAMES: [&str; 13] = [
-    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec", "exit",
+const KIND_NAMES: [&str; KINDS] = [
+    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec", "exit", "values", "return",
 ];
 
 /// All that is to be said.

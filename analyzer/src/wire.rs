@@ -9,6 +9,13 @@ pub const MAX_WORDS: usize = 10;
 /// Words of the header that every record starts with.
 pub const HEADER_WORDS: usize = 3;
 
+/// Words of one piece of what an argument points to.
+pub const PIECE_WORDS: usize = 5;
+/// Stands for the arguments on the stack, as if this one pointed to them.
+pub const STACK_ARGUMENTS: u32 = 6;
+/// No argument.
+pub const NO_ARGUMENT: u32 = 0xff;
+
 /// A record as the kernel wrote it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RawRecord {
@@ -133,6 +140,18 @@ pub enum Body {
         write: bool,
         context: CallContext,
     },
+    /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
+    /// the arguments on the stack. `serial`: calls of the thread so far.
+    Values {
+        serial: u32,
+        argument: u32,
+        total_bytes: u32,
+        position_bytes: u32,
+        at_return: bool,
+        words: [u64; PIECE_WORDS],
+    },
+    /// The thread's last MPI call returned `code`; `word` is what `argument` ([`NO_ARGUMENT`]: none) points to.
+    Return { serial: u32, code: i32, argument: u32, bytes: u32, word: u64 },
     /// Entry into an MPI call.
     Call { return_address: u64, args: [u64; 6], nested: bool },
     /// A polling MPI call answered yes.
@@ -204,6 +223,8 @@ pub mod kind {
     pub const FORK: u16 = 10;
     pub const EXEC: u16 = 11;
     pub const EXIT: u16 = 12;
+    pub const VALUES: u16 = 13;
+    pub const RETURN: u16 = 14;
 }
 
 const MAP_SHARED: u32 = 1;
@@ -287,6 +308,27 @@ impl Record {
             // Older tapes do not say where.
             kind::EXIT if raw.len == 4 => (4, Body::Exit { status: low(w[3]), at: 0 }),
             kind::EXIT => (5, Body::Exit { status: low(w[3]), at: w[4] }),
+            kind::VALUES => (
+                10,
+                Body::Values {
+                    serial: low(w[3]),
+                    argument: high(w[3]),
+                    total_bytes: low(w[4]),
+                    position_bytes: high(w[4]),
+                    at_return: flag,
+                    words: [w[5], w[6], w[7], w[8], w[9]],
+                },
+            ),
+            kind::RETURN => (
+                6,
+                Body::Return {
+                    serial: low(w[3]),
+                    code: high(w[3]).cast_signed(),
+                    argument: low(w[4]),
+                    bytes: high(w[4]),
+                    word: w[5],
+                },
+            ),
             other => return Err(WireError::UnknownKind(other)),
         };
         if raw.len != words {
@@ -336,6 +378,13 @@ impl Record {
             Body::Fork { child } => put(&[u64::from(child)]),
             Body::Exec => put(&[0]),
             Body::Exit { status, at } => put(&[u64::from(status), at]),
+            Body::Values { serial, argument, total_bytes, position_bytes, words, .. } => {
+                put(&[join(serial, argument), join(total_bytes, position_bytes)]);
+                put(&words);
+            }
+            Body::Return { serial, code, argument, bytes, word } => {
+                put(&[join(serial, code.cast_unsigned()), join(argument, bytes), word]);
+            }
         }
         raw
     }
@@ -357,6 +406,8 @@ impl Body {
             Self::Fork { .. } => kind::FORK,
             Self::Exec => kind::EXEC,
             Self::Exit { .. } => kind::EXIT,
+            Self::Values { .. } => kind::VALUES,
+            Self::Return { .. } => kind::RETURN,
         }
     }
 
@@ -366,6 +417,7 @@ impl Body {
             Self::Pack { unpack, .. } => *unpack,
             Self::Cross { write, .. } => *write,
             Self::Call { nested, .. } => *nested,
+            Self::Values { at_return, .. } => *at_return,
             _ => false,
         }
     }

@@ -361,6 +361,11 @@ pub fn row(function: &str) -> Option<&'static CallRow> {
     CALLS.get(function.strip_suffix("_c").unwrap_or(function))
 }
 
+/// All of them, by name.
+pub fn rows() -> impl Iterator<Item = &'static CallRow> {
+    CALLS.values()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

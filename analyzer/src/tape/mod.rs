@@ -190,5 +190,8 @@ impl Weight {
 
 #[inline]
 fn is_movement(record: &RawRecord) -> bool {
-    matches!(record.words()[2] as u16, kind::COPY | kind::PACK | kind::CROSS | kind::CALL | kind::DONE)
+    matches!(
+        record.words()[2] as u16,
+        kind::COPY | kind::PACK | kind::CROSS | kind::CALL | kind::DONE | kind::VALUES | kind::RETURN
+    )
 }

@@ -73,6 +73,7 @@ impl Trace {
             place: Place::Call,
             stack_bytes: 0,
             argument: 0,
+            results: None,
             reason: String::new(),
         };
         self.inputs.push(Input::Plan(Box::new(Plan { probes: vec![probe], ..Plan::default() })));

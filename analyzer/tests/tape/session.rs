@@ -54,6 +54,7 @@ pub fn small_session() -> Vec<Vec<Input>> {
         place: Place::Nop,
         stack_bytes: 0,
         argument: 0,
+        results: None,
         reason: "cheapest place before the call".into(),
     };
     let symbol = Symbol {

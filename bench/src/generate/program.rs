@@ -216,6 +216,7 @@ pub(super) fn plan() -> Plan {
         place: Place::Call,
         stack_bytes: 0,
         argument: 0,
+        results: None,
         reason: String::new(),
     };
     let probes = [

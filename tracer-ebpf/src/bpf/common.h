@@ -14,6 +14,11 @@
 #define OWNS_ALL 0xffffffff
 #define PAGE_SIZE 4096
 
+/* Arguments of an MPI call at most; a power of two. */
+#define CALL_ARGUMENTS 16
+/* Of what a polling call asks for, so much is kept until its answer is known. */
+#define KEPT_WORDS 32
+
 struct code_range {
 	__u64 start;
 	__u64 end;
@@ -82,6 +87,10 @@ struct thread {
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
 	__u64 poll_flag;	/* of the polling call it is in */
+	__u64 args[CALL_ARGUMENTS];	/* of the call whose results are wanted */
+	__u32 kept_bytes;	/* of a polling call: what `kept` would have, if it were large enough */
+	__u32 kept_argument;
+	__u64 kept[KEPT_WORDS];
 };
 
 struct {

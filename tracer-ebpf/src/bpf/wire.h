@@ -20,6 +20,8 @@ enum dms_kind {
 	DMS_FORK = 10,	/* a new process */
 	DMS_EXEC = 11,	/* a process replaced its program */
 	DMS_EXIT = 12,	/* a process (not a mere thread) ended */
+	DMS_VALUES = 13,	/* what an argument of the thread's last MPI call points to */
+	DMS_RETURN = 14,	/* the thread's last MPI call returned */
 };
 
 /* dms_header.flags */
@@ -27,6 +29,7 @@ enum {
 	DMS_PACK_UNPACK = 1,	/* PACK: the destination is the non-contiguous side */
 	DMS_CROSS_WRITE = 1,	/* CROSS: writev, the remote side is the destination */
 	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
+	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
 };
 
 /* dms_map.flags */
@@ -83,6 +86,28 @@ struct dms_call {	/* CALL */
 	struct dms_header h;
 	__u64 call_return;
 	__u64 args[6];
+};
+
+/* Arguments on the stack (the seventh and those after it) count as what this argument points to. */
+#define DMS_STACK_ARGUMENTS 6
+#define DMS_NO_ARGUMENT 0xff
+
+struct dms_values {	/* VALUES: one piece; others may follow */
+	struct dms_header h;
+	__u32 serial;		/* calls of this thread so far */
+	__u32 argument;		/* which one points to it, from 0 */
+	__u32 total_bytes;	/* of all pieces; some may never come */
+	__u32 position_bytes;	/* of this one */
+	__u64 words[5];
+};
+
+struct dms_return {	/* RETURN */
+	struct dms_header h;
+	__u32 serial;
+	__s32 code;		/* what it returned */
+	__u32 argument;		/* the one that points to `word`; DMS_NO_ARGUMENT: none */
+	__u32 bytes;		/* of word */
+	__u64 word;
 };
 
 struct dms_alloc {	/* ALLOC */

@@ -49,6 +49,8 @@ impl HitCosts {
             ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack | ProbeClass::Free => self.copy_ns,
             ProbeClass::Call | ProbeClass::PollSuccess => self.call_ns,
             ProbeClass::Alloc | ProbeClass::PollReturn => self.alloc_ns,
+            // A call, and a return like that of an allocation.
+            ProbeClass::CallResults => self.call_ns + (self.alloc_ns - self.declined_ns).max(0.0),
         }
     }
 }

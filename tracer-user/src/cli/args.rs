@@ -7,6 +7,7 @@ use analyzer::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::budget::Budget;
+use crate::plan::Returns;
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -156,6 +157,10 @@ pub struct WatchArgs {
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
+    /// What is recorded of MPI calls when they return. `all` costs most: see who received what from whom
+    /// with `dmscope calls`
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub returns: Returns,
     /// Size of the ring of one process; larger rings lose less when the job is bursty
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]
     pub ring_size: u32,

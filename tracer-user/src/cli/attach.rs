@@ -80,7 +80,11 @@ fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
             removable: false,
             without: Features { sessions: watch.without.contains(&Feature::Sessions) },
         },
-        plan: PlanOptions { libraries: watch.library.clone(), ..PlanOptions::default() },
+        plan: PlanOptions {
+            libraries: watch.library.clone(),
+            returns: watch.returns,
+            ..PlanOptions::default()
+        },
         analysis: options,
         duration: watch.duration,
         budget: watch.budget.0,

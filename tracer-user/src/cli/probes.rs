@@ -145,6 +145,7 @@ fn name_of_class(class: ProbeClass) -> &'static str {
         ProbeClass::Pack => "pack",
         ProbeClass::Unpack => "unpack",
         ProbeClass::Call => "call",
+        ProbeClass::CallResults => "call and return",
         ProbeClass::PollSuccess => "answer yes",
         ProbeClass::PollReturn => "answer",
         ProbeClass::Alloc => "allocation",

@@ -92,6 +92,7 @@ fn probe((&(class, function), id): (&(ProbeClass, Function), u32)) -> Option<Pro
         place: Place::Push,
         stack_bytes: 0,
         argument: 0,
+        results: None,
         reason: String::new(),
     })
 }

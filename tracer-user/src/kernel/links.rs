@@ -10,6 +10,7 @@ use analyzer::wire::FileId;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use tracer_ebpf::DmscopeSkel;
 
+use super::shapes::Shapes;
 use super::{Attached, Features, KernelError, Scope};
 
 pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
@@ -48,6 +49,7 @@ pub(super) fn place(
     probes: &[&Probe],
     targets: &BTreeMap<FileId, Target>,
     apart: &dyn Fn(&Probe) -> bool,
+    shapes: &Shapes,
 ) -> (Vec<Placed>, Attached) {
     let mut groups: BTreeMap<(FileId, ProbeClass, u32), Vec<&Probe>> = BTreeMap::new();
     for &probe in probes {
@@ -65,7 +67,7 @@ pub(super) fn place(
         let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
         for &scope in target.scopes.iter().filter(|scope| scope.is_there()) {
             for (program, returns) in programs(skel, features, class) {
-                let place = Group { program, returns, path: &path, scope };
+                let place = Group { program, returns, path: &path, scope, shapes };
                 place.attach(&probes, &mut links, &mut attached);
             }
         }
@@ -97,6 +99,10 @@ fn programs<'a>(
         ProbeClass::Pack => entry(&progs.dms_pack),
         ProbeClass::Unpack => entry(&progs.dms_unpack),
         ProbeClass::Call => entry(&progs.dms_call),
+        ProbeClass::CallResults if features.sessions => vec![(&progs.dms_result_session, Returns::Session)],
+        ProbeClass::CallResults => {
+            vec![(&progs.dms_result_entry, Returns::No), (&progs.dms_result_exit, Returns::Only)]
+        }
         ProbeClass::PollSuccess => entry(&progs.dms_poll_success),
         ProbeClass::Free => entry(&progs.dms_free),
         ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, Returns::Session)],
@@ -116,6 +122,7 @@ struct Group<'a> {
     returns: Returns,
     path: &'a std::path::Path,
     scope: Scope,
+    shapes: &'a Shapes,
 }
 
 impl Group<'_> {
@@ -135,7 +142,7 @@ impl Group<'_> {
     fn link(&self, probes: &[&Probe]) -> Result<Link, libbpf_rs::Error> {
         let options = UprobeMultiOpts {
             offsets: probes.iter().map(|p| p.offset_bytes as usize).collect(),
-            cookies: probes.iter().map(|p| cookie(p)).collect(),
+            cookies: probes.iter().map(|p| cookie(p, self.shapes)).collect(),
             retprobe: self.returns == Returns::Only,
             session: self.returns == Returns::Session,
             ..UprobeMultiOpts::default()
@@ -149,9 +156,10 @@ impl Group<'_> {
 }
 
 /// What the kernel part reads back: see `cookie_*` in `common.h`.
-fn cookie(probe: &Probe) -> u64 {
+fn cookie(probe: &Probe, shapes: &Shapes) -> u64 {
     let argument = match probe.class {
         ProbeClass::Alloc => allocator(&probe.function),
+        ProbeClass::CallResults => shapes.number(probe),
         _ => probe.argument,
     };
     u64::from(probe.id) | u64::from(probe.stack_bytes & 0xffff) << 32 | (argument & 0xffff) << 48

@@ -5,6 +5,7 @@ mod calibrate;
 mod links;
 mod load;
 mod rings;
+mod shapes;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,6 +19,7 @@ use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use links::{Placed, Target};
+use shapes::Shapes;
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
@@ -70,6 +72,7 @@ pub struct Tracer {
     kernel_events: Vec<Link>,
     targets: BTreeMap<FileId, Target>,
     probes: BTreeMap<u32, Probe>,
+    shapes: Shapes,
     placed: Vec<Placed>,
     closing: Vec<JoinHandle<()>>,
 }
@@ -88,6 +91,7 @@ impl Tracer {
             kernel_events: Vec::new(),
             targets: BTreeMap::new(),
             probes: BTreeMap::new(),
+            shapes: Shapes::default(),
             placed: Vec::new(),
             closing: Vec::new(),
         })
@@ -119,9 +123,13 @@ impl Tracer {
                 self.targets.insert(file, Target { file: open, scopes: scopes(file) });
             }
         }
+        let table = self.skel.maps.data_shapes_data.as_deref_mut().expect("the object has shapes");
+        for results in plan.probes.iter().filter_map(|probe| probe.results.as_ref()) {
+            self.shapes.add(results, &mut table.shapes);
+        }
         let apart = |probe: &Probe| self.settings.removable && budget::can_pause(probe.class);
         let probes: Vec<&Probe> = plan.probes.iter().collect();
-        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &apart);
+        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &apart, &self.shapes);
         self.placed.extend(placed);
         self.probes.extend(plan.probes.iter().map(|p| (p.id, p.clone())));
         attached
@@ -150,7 +158,7 @@ impl Tracer {
             let _ = closed.join();
         }
         let probes: Vec<&Probe> = probes.iter().filter_map(|id| self.probes.get(id)).collect();
-        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &|_| false);
+        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &|_| false, &self.shapes);
         self.placed.extend(placed);
         attached
     }

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use analyzer::calls;
+use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass};
 
+use super::results::results;
 use super::tables::{CallClass, class_of};
-use super::{File, Part, PlanOptions};
+use super::{File, Part, PlanOptions, Returns};
 use crate::elf::{ElfFacts, EntryPlace, NoPlace, Wanted, entry_place};
 
 /// Entry points of an MPI library: name as in the standard, and address. Each address once.
@@ -30,9 +33,11 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
     let mut local = 0;
     for (vaddr, name) in mpi_entry_points(&file.elf) {
         match class_of(name) {
-            CallClass::Polling => {}
+            CallClass::Polling if options.returns != Returns::All || calls::row(name).is_none() => {}
             class if !class.is_default() && !options.local_calls => local += 1,
-            _ => match at_entry(file, name, vaddr) {
+            _ => match with_results(file, name, vaddr, options.returns)
+                .map_or_else(|| at_entry(file, name, vaddr), Ok)
+            {
                 Ok(probe) => part.probes.push(probe),
                 Err(left_out) => part.left_out.push(left_out),
             },
@@ -46,6 +51,27 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
         ));
     }
     part
+}
+
+/// The probe at the entry and the return of a call whose results are wanted, if it has a place for that.
+fn with_results(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Option<Probe> {
+    let results = results(calls::row(name)?, mpi_kind(&file.elf)?, returns)?;
+    let body = file.elf.body(vaddr)?;
+    let found = entry_place(body, vaddr, Wanted { arguments: 6, returns: true }).ok()?;
+    let mut probe = file.probe(ProbeClass::CallResults, name, vaddr, found.vaddr, found.place)?;
+    probe.results = Some(results);
+    probe.reason = "entry and return: first instruction that the kernel emulates, arguments intact".into();
+    Some(probe)
+}
+
+/// Libraries that are built alike have handles and statuses of the same size.
+fn mpi_kind(elf: &ElfFacts<'_>) -> Option<MpiKind> {
+    let has = |name| elf.function(name).is_some();
+    match (has("ompi_mpi_init"), has("MPIX_Comm_agree")) {
+        (true, _) => Some(MpiKind::OpenMpi),
+        (_, true) => Some(MpiKind::Mpich),
+        _ => None,
+    }
 }
 
 /// The probe at the entry of one call.

@@ -9,6 +9,7 @@ mod calls;
 mod copies;
 mod packs;
 mod polling;
+mod results;
 mod role;
 pub mod tables;
 
@@ -20,6 +21,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf::{self, ElfFacts};
 pub use calls::mpi_entry_points;
+pub use results::Returns;
 pub use role::Role;
 pub(crate) use role::{compiled, file_name, is_communication_library};
 
@@ -64,6 +66,8 @@ pub struct PlanOptions {
     pub libraries: Vec<String>,
     /// MPI calls that only read the process's own memory as well.
     pub local_calls: bool,
+    /// What is recorded of MPI calls when they return.
+    pub returns: Returns,
     /// Copies of memory.
     pub copies: bool,
     /// Heap blocks.
@@ -72,7 +76,13 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { libraries: Vec::new(), local_calls: false, copies: true, allocations: true }
+        Self {
+            libraries: Vec::new(),
+            local_calls: false,
+            returns: Returns::default(),
+            copies: true,
+            allocations: true,
+        }
     }
 }
 
@@ -103,6 +113,7 @@ impl File<'_> {
             place,
             stack_bytes: 0,
             argument: 0,
+            results: None,
             reason: String::new(),
         })
     }
@@ -170,7 +181,7 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
     };
     // One large library takes longest to scan: the polling calls are analysed beside it.
     let (polls, scans) = std::thread::scope(|scope| {
-        let polls = scope.spawn(|| polling::plan(&files));
+        let polls = scope.spawn(|| polling::plan(&files, options));
         let scans = in_parallel(&files, scan);
         (joined(polls), scans)
     });

@@ -5,11 +5,15 @@ use globset::Glob;
 
 use super::calls::mpi_entry_points;
 use super::tables::{POLLING_CALLS, PollingCall};
-use super::{File, Part};
+use super::{File, Part, PlanOptions, Returns};
 use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_place, success_places};
 
-pub(super) fn plan(files: &[File<'_>]) -> Part {
+pub(super) fn plan(files: &[File<'_>], options: &PlanOptions) -> Part {
     let mut part = Part::default();
+    // Else their returns are seen, with all that they answer.
+    if options.returns == Returns::All {
+        return part;
+    }
     for mpi in files.iter().filter(|f| f.role.is_mpi()) {
         let entries = mpi_entry_points(&mpi.elf);
         for call in &POLLING_CALLS {
