@@ -19,6 +19,7 @@ mod groups;
 pub mod input;
 mod live;
 mod memory;
+pub mod mpi;
 pub mod names;
 pub mod neighbours;
 pub mod options;

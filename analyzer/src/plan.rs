@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::MpiKind;
 use crate::wire::FileId;
 
 /// Probes by file, and what was left out.
@@ -29,6 +30,22 @@ pub struct PlannedFile {
     /// Heap blocks that its code asks for are the program's own, and followed whatever their size.
     #[serde(default)]
     pub own: bool,
+    /// Objects of an MPI library that are in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<MpiObjects>,
+}
+
+/// Objects of an MPI library whose addresses are handles. A program may have copies of its own, which
+/// count then. Each is given as the distance from where the file's first byte would be if all of it were
+/// mapped as its code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiObjects {
+    /// The kind of library.
+    pub kind: MpiKind,
+    /// MPI_COMM_WORLD.
+    pub comm_world: Option<u64>,
+    /// The request of what was complete at once.
+    pub complete_request: Option<u64>,
 }
 
 /// One place that is watched.

@@ -25,7 +25,8 @@ const MAX_OTHERS: usize = 5;
 
 /// Names of `enum dms_kind`, by number.
 const KIND_NAMES: [&str; KINDS] = [
-    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec", "exit", "values", "return",
+    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
+    "exit", "values", "return",
 ];
 
 /// All that is to be said.

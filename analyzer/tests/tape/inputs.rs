@@ -101,7 +101,7 @@ fn probe() -> impl Strategy<Value = Probe> {
 
 fn plan() -> impl Strategy<Value = Input> {
     let planned = (file(), text(), prop::option::of(text()), text(), any::<bool>())
-        .prop_map(|(id, path, build_id, role, own)| PlannedFile { id, path, build_id, role, own });
+        .prop_map(|(id, path, build_id, role, own)| PlannedFile { id, path, build_id, role, own, mpi: None });
     let left_out = (file(), any::<Option<u64>>(), text(), text())
         .prop_map(|(file, offset_bytes, what, reason)| LeftOut { file, offset_bytes, what, reason });
     (

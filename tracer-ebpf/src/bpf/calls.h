@@ -79,7 +79,8 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 	barrier_var(fourth);
 	argument = cookie_argument(cookie);
 	th->poll_flag = argument == 1 ? second : argument == 2 ? third : fourth;
-	enter_call(th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie));
+	if (enter_call(th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie)))
+		th->call_hooked = 1;
 	return true;
 }
 

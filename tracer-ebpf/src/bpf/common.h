@@ -78,7 +78,8 @@ volatile __u32 watch_epoch SEC(".data.watch") = 1;
 struct thread {
 	struct target target;	/* of its process; old unless watch_epoch is the present one */
 	__u32 watch_epoch;
-	__u32 unused;
+	__u32 call_hooked;	/* its return is: the kernel's trampoline is where the return address was */
+	__u64 trampoline;	/* of the process; 0: not known yet */
 	__u64 call_sp;		/* where the return address of its MPI call lies */
 	__u64 call_return;
 	__u32 call_probe;
@@ -213,13 +214,25 @@ static __always_inline void fill_header(struct dms_header *h, __u16 kind, __u16 
 	h->probe = probe;
 }
 
+/* Whether the return address of the thread's call is still where it was pushed. */
+static __always_inline bool is_call_there(struct thread *th)
+{
+	__u64 word = read_word(th->call_sp);
+
+	if (!th->call_hooked || word == th->call_return)
+		return word == th->call_return;
+	if (!th->trampoline)
+		th->trampoline = word;
+	return word == th->trampoline;
+}
+
 /*
  * The MPI call that the thread is in, known from its entry alone: as long as the call has
  * not returned, its return address is still where it was pushed, and the stack is deeper.
  */
 static __always_inline bool in_call(struct thread *th, __u64 sp)
 {
-	return th && th->call_probe && sp < th->call_sp && read_word(th->call_sp) == th->call_return;
+	return th && th->call_probe && sp < th->call_sp && is_call_there(th);
 }
 
 static __always_inline void fill_context(struct dms_context *c, struct thread *th, __u64 sp)
@@ -240,6 +253,11 @@ static __always_inline bool enter_call(struct thread *th, __u64 return_slot, __u
 {
 	if (in_call(th, return_slot))
 		return false;
+	/* One that the thread's call jumped to at its end, so that it returns for it. */
+	if (th->call_probe && th->call_hooked && return_slot == th->call_sp && return_address != th->call_return &&
+	    is_call_there(th))
+		return false;
+	th->call_hooked = 0;
 	th->call_sp = return_slot;
 	th->call_return = return_address;
 	th->call_probe = probe;

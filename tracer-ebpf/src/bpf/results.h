@@ -221,6 +221,7 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 		stack_arguments = CALL_ARGUMENTS - 6;
 	if (stack_arguments)
 		bpf_probe_read_user(&th->args[6], 8 * stack_arguments, (void *)(sp + 8));
+	th->call_hooked = 1;
 	if (shape->answer != DMS_NO_ARGUMENT) {
 		keep_reads(th, shape);
 		return true;

@@ -13,6 +13,8 @@ struct thread_view {
 	__u32 state;	/* as in the kernel's task_struct: 0 can run, else why it does not */
 	__u32 unused;
 	__u64 ran_ns;	/* processor time */
+	__u64 hooked_slot;	/* where the kernel's trampoline is instead of a return address; 0: nowhere */
+	__u64 hooked_return;	/* the return address */
 	struct pt_regs regs;	/* of the program, at its last entry into the kernel */
 };
 
@@ -22,6 +24,7 @@ int dms_threads(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct thread_view view = {};
 	struct pt_regs *regs;
+	struct thread *th;
 
 	if (!task)
 		return 0;
@@ -31,6 +34,11 @@ int dms_threads(struct bpf_iter__task *ctx)
 	view.tid = task->pid;
 	view.state = task->__state;
 	view.ran_ns = task->se.sum_exec_runtime;
+	th = bpf_task_storage_get(&threads, task, 0, 0);
+	if (th && th->call_probe && th->call_hooked) {
+		view.hooked_slot = th->call_sp;
+		view.hooked_return = th->call_return;
+	}
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	bpf_probe_read_kernel(&view.regs, sizeof(view.regs), regs);
 	bpf_seq_write(ctx->meta->seq, &view, sizeof(view));

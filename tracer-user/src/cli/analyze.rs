@@ -63,7 +63,7 @@ fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -
     Ok(Outcome::of_report(&report))
 }
 
-fn open(path: &Path) -> Result<BufReader<File>> {
+pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(
         1 << 20,
         File::open(path).with_context(|| format!("cannot open {}", path.display()))?,

@@ -53,6 +53,13 @@ pub enum Command {
         dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5"
     )]
     Analyze(AnalyzeArgs),
+    /// List the MPI calls of a tape, and which send each receive got
+    #[command(
+        after_help = "Examples:\n  dmscope run --budget none --returns all --record app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope calls app.dmt\n  dmscope calls app.dmt --ranks 0,3 | less\n  dmscope calls app.dmt --json | jq .\n\n\
+        Messages are told for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
+    )]
+    Calls(CallsArgs),
     /// Show the probe plan of a job: each probe, where, why there, and what was left out
     Probes(ProbesArgs),
     /// Print a completion script for a shell
@@ -118,6 +125,20 @@ pub struct AnalyzeArgs {
     /// What is printed
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `dmscope calls`
+#[derive(Debug, Args)]
+pub struct CallsArgs {
+    /// The tape, as written with --record
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// Only calls and messages of these ranks (0,4-7)
+    #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
+    pub ranks: Option<RankList>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `dmscope probes`

@@ -3,6 +3,7 @@
 mod analyze;
 pub mod args;
 mod attach;
+mod calls;
 pub mod doctor;
 pub mod probes;
 pub mod ps;
@@ -44,6 +45,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Attach(args) => Ok(attach::attach(args)?.status()),
         Command::Run(args) => Ok(attach::run(args)?.status()),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
+        Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Probes(args) => {
             print(&probes::command(args)?)?;
             Ok(0)

@@ -12,6 +12,7 @@ mod flow;
 mod functions;
 mod imports;
 mod layout;
+mod objects;
 mod place;
 mod polling;
 
@@ -22,6 +23,7 @@ pub use decode::instruction_len;
 pub use facts::{CodeRange, ElfError, ElfFacts, ElfKind, Segment, parse};
 pub use functions::Function;
 pub use layout::convertor_base_offset;
+pub use objects::mpi_objects;
 pub use place::{EntryPlace, NoPlace, Wanted, emulated, entry_place, place_before_call};
 pub use polling::{PollingAnswer, SuccessPlaces, success_places};
 

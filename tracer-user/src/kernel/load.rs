@@ -121,7 +121,8 @@ fn load_with(settings: &Settings, features: Features) -> Result<DmscopeSkel<'sta
 
 fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
     let progs = &mut open.progs;
-    for program in [&mut progs.dms_alloc_session, &mut progs.dms_poll_session, &mut progs.dms_result_session] {
+    for program in [&mut progs.dms_alloc_session, &mut progs.dms_poll_session, &mut progs.dms_result_session]
+    {
         program.set_autoload(features.sessions);
     }
     for program in [

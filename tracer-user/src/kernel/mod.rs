@@ -129,7 +129,8 @@ impl Tracer {
         }
         let apart = |probe: &Probe| self.settings.removable && budget::can_pause(probe.class);
         let probes: Vec<&Probe> = plan.probes.iter().collect();
-        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &apart, &self.shapes);
+        let (placed, attached) =
+            links::place(&self.skel, self.features, &probes, &self.targets, &apart, &self.shapes);
         self.placed.extend(placed);
         self.probes.extend(plan.probes.iter().map(|p| (p.id, p.clone())));
         attached
@@ -158,7 +159,8 @@ impl Tracer {
             let _ = closed.join();
         }
         let probes: Vec<&Probe> = probes.iter().filter_map(|id| self.probes.get(id)).collect();
-        let (placed, attached) = links::place(&self.skel, self.features, &probes, &self.targets, &|_| false, &self.shapes);
+        let (placed, attached) =
+            links::place(&self.skel, self.features, &probes, &self.targets, &|_| false, &self.shapes);
         self.placed.extend(placed);
         attached
     }

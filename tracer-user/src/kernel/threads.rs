@@ -21,12 +21,14 @@ pub struct ThreadView {
     pub state: u32,
     /// Processor time, nanoseconds.
     pub ran_ns: u64,
+    /// Where the kernel has put an address of its own instead of a return address, and that one.
+    pub hooked: Option<(u64, u64)>,
     /// Of the program, at its last entry into the kernel.
     pub registers: Registers,
 }
 
 /// Words of `struct thread_view` in `threads.h` before the registers.
-const HEAD_WORDS: usize = 3;
+const HEAD_WORDS: usize = 5;
 const REGISTER_WORDS: usize = 21;
 const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 
@@ -47,6 +49,7 @@ impl ThreadView {
             tid: (head[0] >> 32) as u32,
             state: head[1] as u32,
             ran_ns: head[2],
+            hooked: (head[3] != 0).then_some((head[3], head[4])),
             registers: Registers::new(values, at(PT_REGS_IP)?),
         })
     }

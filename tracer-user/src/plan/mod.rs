@@ -15,7 +15,7 @@ pub mod tables;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use analyzer::plan::{LeftOut, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
@@ -118,6 +118,14 @@ impl File<'_> {
         })
     }
 
+    /// Programs may have copies of the library's objects.
+    fn mpi_objects(&self) -> Option<MpiObjects> {
+        let is_mpi = self.role.is_mpi();
+        (is_mpi || self.role.is_own())
+            .then(|| elf::mpi_objects(&self.image.bytes, &self.elf.segments, is_mpi))
+            .flatten()
+    }
+
     fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {
         LeftOut {
             file: self.image.id,
@@ -212,6 +220,7 @@ fn numbered(part: Part, files: &[File<'_>], first_id: u32) -> Plan {
             build_id: f.elf.build_id.clone(),
             role: f.role.to_string(),
             own: f.role.is_own(),
+            mpi: f.mpi_objects(),
         })
         .collect();
     Plan { files, probes, left_out }

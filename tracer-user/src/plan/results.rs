@@ -56,7 +56,8 @@ pub(super) fn results(row: &CallRow, kind: MpiKind, returns: Returns) -> Option<
     reads.sort_by_key(|read| (read.at_return, read.element_bytes, read.argument));
     let used = row.arguments_used();
     let pointed = reads.iter().map(|read| usize::from(read.argument) + 1).max().unwrap_or(0);
-    let answer = row.polls().then(|| row.position(Arg::Flag).or_else(|| row.position(Arg::OutCount))).flatten();
+    let answer =
+        row.polls().then(|| row.position(Arg::Flag).or_else(|| row.position(Arg::OutCount))).flatten();
     Some(Results {
         reads,
         stack_arguments: used.max(pointed).saturating_sub(REGISTERS) as u32,
@@ -66,7 +67,8 @@ pub(super) fn results(row: &CallRow, kind: MpiKind, returns: Returns) -> Option<
 
 /// What an argument points to.
 fn read(row: &CallRow, arg: Arg, argument: u8, sizes: Sizes) -> Option<Read> {
-    let one = |at_return, element_bytes| Some(Read { argument, at_return, element_bytes, count: ReadCount::One });
+    let one =
+        |at_return, element_bytes| Some(Read { argument, at_return, element_bytes, count: ReadCount::One });
     let count = |arg| row.position(arg).map(|at| at as u8);
     let several = |at_return, element_bytes| {
         let behind = count(Arg::OutCount).filter(|_| at_return).map(ReadCount::Behind);
@@ -152,7 +154,11 @@ mod tests {
         for row in analyzer::calls::rows() {
             for kind in [MpiKind::OpenMpi, MpiKind::Mpich] {
                 let results = results(row, kind, Returns::All).unwrap_or_default();
-                assert!(results.reads.len() <= 4 && results.stack_arguments <= 10, "{}: {results:?}", row.name);
+                assert!(
+                    results.reads.len() <= 4 && results.stack_arguments <= 10,
+                    "{}: {results:?}",
+                    row.name
+                );
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyzer::input::{Mapping, MpiFacts, MpiKind};
-use object::{Object, ObjectSymbol};
+use analyzer::plan::MpiObjects;
 
 use super::memory::Memory;
 use super::registers::Registers;
@@ -20,24 +20,9 @@ pub struct Image {
     tables: Option<Tables>,
     /// Entry points of MPI: name as in the standard, by address.
     entries: BTreeMap<u64, String>,
-    world: World,
+    objects: Option<MpiObjects>,
 }
 
-/// What it says about MPI_COMM_WORLD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum World {
-    /// Nothing.
-    None,
-    /// It is at this address.
-    OpenMpi(u64),
-    /// It is a number.
-    Mpich,
-}
-
-/// Open MPI's own object behind the handle.
-const OPEN_MPI_WORLD: &str = "ompi_mpi_comm_world";
-/// A function that every MPICH has.
-const MPICH_MARK: &str = "MPIX_Comm_agree";
 /// MPICH's handle of MPI_COMM_WORLD (`mpi.h`).
 const MPICH_WORLD: u64 = 0x4400_0000;
 
@@ -55,8 +40,8 @@ impl Image {
             mpi_entry_points(&facts).into_iter().map(|(vaddr, name)| (vaddr, name.to_owned())).collect();
         let segments = facts.segments.clone();
         let tables = Tables::find(&bytes);
-        let world = world(&bytes, !entries.is_empty());
-        Some(Self { segments, tables, entries, world, bytes })
+        let objects = elf::mpi_objects(&bytes, &segments, !entries.is_empty());
+        Some(Self { segments, tables, entries, objects, bytes })
     }
 
     /// The address, as the file counts them, of code at an offset.
@@ -97,31 +82,13 @@ impl Image {
         elf::held_arguments(&elf::parse(&self.bytes).ok()?, entry, at)
     }
 
-    /// What it says about the MPI library; `bias`: what is added to its addresses.
-    pub fn mpi_facts(&self, bias: Option<u64>) -> Option<MpiFacts> {
-        match self.world {
-            World::None => None,
-            World::Mpich => Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(MPICH_WORLD) }),
-            World::OpenMpi(vaddr) => {
-                let comm_world = bias.map(|bias| bias.wrapping_add(vaddr));
-                Some(MpiFacts { kind: MpiKind::OpenMpi, comm_world })
-            }
-        }
-    }
-}
-
-/// A program that refers to the object of its library has a copy of its own, which is the one that counts.
-fn world(bytes: &[u8], has_calls: bool) -> World {
-    let Ok(file) = object::File::parse(bytes) else { return World::None };
-    let defined = |name: &str| {
-        file.dynamic_symbols()
-            .chain(file.symbols())
-            .find(|s| s.is_definition() && s.name() == Ok(name))
-            .map(|s| s.address())
-    };
-    match defined(OPEN_MPI_WORLD) {
-        Some(vaddr) => World::OpenMpi(vaddr),
-        None if has_calls && defined(MPICH_MARK).is_some() => World::Mpich,
-        None => World::None,
+    /// What it says about the MPI library; `code_start`: where its first byte would be if all of it were mapped as its code is.
+    pub fn mpi_facts(&self, code_start: u64) -> Option<MpiFacts> {
+        let objects = self.objects?;
+        let comm_world = match objects.kind {
+            MpiKind::Mpich => Some(MPICH_WORLD),
+            MpiKind::OpenMpi => objects.comm_world.map(|distance| code_start.wrapping_add(distance)),
+        };
+        Some(MpiFacts { kind: objects.kind, comm_world })
     }
 }

@@ -30,6 +30,26 @@ impl<M: Memory> Memory for Sampled<'_, M> {
     }
 }
 
+/// Memory with a return address as it would be if nobody watched.
+pub struct Unhooked<'a> {
+    /// Where it lies, and what it is.
+    pub hooked: Option<(u64, u64)>,
+    /// The kernel's code that is returned to instead.
+    pub trampoline: std::ops::Range<u64>,
+    /// The rest.
+    pub beyond: &'a dyn Memory,
+}
+
+impl Memory for Unhooked<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let word = self.beyond.word(address)?;
+        match self.hooked {
+            Some((at, hooked)) if at == address && self.trampoline.contains(&word) => Some(hooked),
+            _ => Some(word),
+        }
+    }
+}
+
 const BLOCK_BYTES: u64 = 4096;
 
 /// Memory of a running process, read in blocks as they are asked for; each is read once.
@@ -87,6 +107,19 @@ mod tests {
         let memory = ProcessMemory::new(std::process::id());
         assert_eq!(memory.word(&raw const words[1] as u64), Some(8));
         assert_eq!((memory.word(16), memory.word(u64::MAX - 3)), (None, None));
+    }
+
+    #[test]
+    fn only_the_kernels_own_return_address_is_put_right() {
+        let stack = [0x7000u64, 0x5000];
+        let at = &raw const stack[0] as u64;
+        let process = ProcessMemory::new(std::process::id());
+        let read = |hooked| {
+            let memory = Unhooked { hooked: Some((hooked, 9)), trampoline: 0x7000..0x8000, beyond: &process };
+            (memory.word(at), memory.word(at + 8))
+        };
+        assert_eq!(read(at), (Some(9), Some(0x5000)));
+        assert_eq!(read(at + 8), (Some(0x7000), Some(0x5000)));
     }
 
     #[test]

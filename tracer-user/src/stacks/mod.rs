@@ -24,13 +24,15 @@ use crate::host::processes::ProcessView;
 use crate::kernel::{ThreadView, sample_running};
 use handles::OpenMpi;
 use image::Image;
-use memory::{Memory, ProcessMemory, Sampled};
+use memory::{Memory, ProcessMemory, Sampled, Unhooked};
 use registers::RSP;
 pub use registers::Registers;
 use unwind::{Caller, UnwindError};
 
 /// The kernel's own code in every process, by the name of its mapping. It has no file: number 0.
 const VDSO: &str = "[vdso]";
+/// Where calls return to whose returns are hooked.
+const TRAMPOLINE: &str = "[uprobes]";
 /// Frames of a stack at most.
 const MOST_FRAMES: usize = 128;
 /// Requests of one call that are looked at.
@@ -86,7 +88,7 @@ impl StackReader {
         let state = state(view.state);
         let (mut frames, error) = match state {
             ThreadState::Running => self.running(process, view),
-            _ => self.frames(process, view.registers, &process.memory),
+            _ => self.frames(process, view.registers, &process.unhooked(view, &process.memory)),
         };
         let memory: &dyn Memory = &process.memory;
         // The outermost: what it calls itself is its own business.
@@ -125,12 +127,12 @@ impl StackReader {
             let Some(sample) = sample_running(view.tid, PATIENCE) else { break };
             let start = sample.registers.get(RSP).unwrap_or(0);
             let memory = Sampled { start, bytes: &sample.stack, beyond: &process.memory };
-            let (frames, error) = self.frames(process, sample.registers, &memory);
+            let (frames, error) = self.frames(process, sample.registers, &process.unhooked(view, &memory));
             if error == UnwindError::Outermost {
                 return (frames, error);
             }
         }
-        self.frames(process, view.registers, &process.memory)
+        self.frames(process, view.registers, &process.unhooked(view, &process.memory))
     }
 
     fn frames(
@@ -238,8 +240,7 @@ impl StackReader {
             }
             seen.push(mapping.file);
             let Some(image) = self.image(process, mapping) else { continue };
-            let bias = image.vaddr_of(mapping.offset_bytes).map(|vaddr| mapping.start.wrapping_sub(vaddr));
-            match image.mpi_facts(bias) {
+            match image.mpi_facts(mapping.start.wrapping_sub(mapping.offset_bytes)) {
                 Some(facts) if facts.comm_world.is_some() => return Some(facts),
                 Some(facts) => found = Some(facts),
                 None => {}
@@ -299,6 +300,12 @@ impl Process {
             .filter_map(handle)
             .filter(|handle| kind != MpiKind::Mpich || *handle != MPICH_NULL)
             .collect()
+    }
+
+    /// Memory without the traces of hooked returns.
+    fn unhooked<'a>(&self, view: &ThreadView, beyond: &'a dyn Memory) -> Unhooked<'a> {
+        let trampoline = self.mappings.iter().find(|m| m.name == TRAMPOLINE).map_or(0..0, |m| m.start..m.end);
+        Unhooked { hooked: view.hooked, trampoline, beyond }
     }
 
     fn mapping(&self, address: u64) -> Option<&Mapping> {

@@ -1,0 +1,195 @@
+//! `dmscope calls`: which MPI calls there were, and which send each receive got.
+
+use std::io::{BufWriter, Write, stdout};
+
+use analyzer::input::{CodePlace, Input};
+use analyzer::mpi::{Call, CallId, Event, MessageId, Messages};
+use analyzer::symbols::SymbolTable;
+use analyzer::tape::{self, ItemRef, Reader};
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::analyze::open;
+use super::args::CallsArgs;
+
+/// Form of the JSON output; it changes when a field changes its meaning.
+const SCHEMA: u32 = 1;
+
+/// Prints the calls of a tape as they ended.
+///
+/// # Errors
+/// The file is no tape, or cannot be read; standard output cannot be written.
+pub fn calls(args: &CallsArgs) -> Result<()> {
+    let of_tape = || args.tape.display().to_string();
+    let mut names = SymbolTable::default();
+    names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
+    let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
+    let mut messages = Messages::default();
+    let mut printer = Printer {
+        out: BufWriter::new(stdout().lock()),
+        json: args.json,
+        names,
+        begin_ns: 0,
+        ranks: &args.ranks,
+    };
+    if args.json {
+        serde_json::to_writer(&mut printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
+        writeln!(printer.out)?;
+    }
+    while let Some(item) = reader.next_ref() {
+        match item.with_context(of_tape)? {
+            ItemRef::Record(record) => messages.push_record(record),
+            ItemRef::Damage(damage) => eprintln!("dmscope: {}: {damage}", args.tape.display()),
+            ItemRef::Input(input) => {
+                if let Input::Start(start) = &input {
+                    printer.begin_ns = start.time_ns;
+                }
+                messages.push(&input);
+            }
+        }
+        for event in messages.take_events() {
+            printer.event(&messages, &event)?;
+        }
+    }
+    printer.end(&messages)
+}
+
+struct Printer<'a, W: Write> {
+    out: W,
+    json: bool,
+    names: SymbolTable,
+    begin_ns: u64,
+    ranks: &'a Option<super::args::RankList>,
+}
+
+/// A call, for programs.
+#[derive(Serialize)]
+struct CallLine<'a> {
+    #[serde(flatten)]
+    id: CallId,
+    pid: u32,
+    function: &'a str,
+    /// Since the session began.
+    begin_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ns: Option<u64>,
+    arguments: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+}
+
+impl<W: Write> Printer<'_, W> {
+    fn wants(&self, rank: u32) -> bool {
+        self.ranks.as_ref().is_none_or(|list| list.0.contains(&rank))
+    }
+
+    fn event(&mut self, messages: &Messages, event: &Event) -> Result<()> {
+        match event {
+            Event::Call { id, call, end_ns, members } if self.wants(id.rank) => {
+                self.call(messages, *id, call, *end_ns, members.as_deref())?;
+            }
+            Event::Matched { send, receive }
+                if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
+            {
+                self.matched(send, receive)?;
+            }
+            Event::Completed { message, by } if self.json && self.wants(by.rank) => {
+                let line = serde_json::json!({ "completed": message, "by": by });
+                serde_json::to_writer(&mut self.out, &line)?;
+                writeln!(self.out)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        messages: &Messages,
+        id: CallId,
+        call: &Call,
+        end_ns: Option<u64>,
+        members: Option<&[u32]>,
+    ) -> Result<()> {
+        let begin_ns = call.begin_ns.saturating_sub(self.begin_ns);
+        let duration_ns = end_ns.map(|end| end.saturating_sub(call.begin_ns));
+        let arguments = messages.shown(call);
+        let at = messages.site(call).map(|place| self.place(messages, place));
+        if self.json {
+            let arguments =
+                arguments.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+            let function = &call.row.name;
+            let line =
+                CallLine { id, pid: call.pid, function, begin_ns, duration_ns, arguments, members, at };
+            serde_json::to_writer(&mut self.out, &serde_json::json!({ "call": line }))?;
+            writeln!(self.out)?;
+            return Ok(());
+        }
+        let arguments: Vec<String> =
+            arguments.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let thread = if call.tid == call.pid { String::new() } else { format!(" thread {}", call.tid) };
+        write!(
+            self.out,
+            "{:12.6} s  rank {}{thread} call {}  {}({})",
+            begin_ns as f64 / 1e9,
+            id.rank,
+            id.number,
+            call.row.name,
+            arguments.join(", ")
+        )?;
+        match duration_ns {
+            Some(duration) => write!(self.out, "  {:.1} us", duration as f64 / 1e3)?,
+            None => write!(self.out, "  not seen to return")?,
+        }
+        writeln!(self.out, "{}", at.map_or_else(String::new, |at| format!("  at {at}")))?;
+        Ok(())
+    }
+
+    fn matched(&mut self, send: &MessageId, receive: &MessageId) -> Result<()> {
+        if self.json {
+            let line = serde_json::json!({ "matched": { "send": send, "receive": receive } });
+            serde_json::to_writer(&mut self.out, &line)?;
+            writeln!(self.out)?;
+        } else {
+            let who = |id: &MessageId| format!("rank {} call {}", id.call.rank, id.call.number);
+            writeln!(self.out, "{:>16} {} -> {}", "message", who(send), who(receive))?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, messages: &Messages, place: CodePlace) -> String {
+        let named = self.names.get(place.file, place.offset_bytes).and_then(<[_]>::first);
+        match named {
+            Some(frame) => match (&frame.source, frame.line) {
+                (Some(source), Some(line)) => format!("{} ({source}:{line})", frame.function),
+                _ => frame.function.clone(),
+            },
+            None => match messages.path(place.file) {
+                Some(path) => {
+                    format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), place.offset_bytes)
+                }
+                None => format!("+{:#x}", place.offset_bytes),
+            },
+        }
+    }
+
+    fn end(&mut self, messages: &Messages) -> Result<()> {
+        let mut lost: Vec<u32> = messages.lost().collect();
+        lost.sort_unstable();
+        if self.json {
+            serde_json::to_writer(&mut self.out, &serde_json::json!({ "end": { "not_followed": lost } }))?;
+            writeln!(self.out)?;
+        } else if !lost.is_empty() {
+            let lost: Vec<String> = lost.iter().map(u32::to_string).collect();
+            writeln!(
+                self.out,
+                "Not everything was seen of rank {}: from there on it is not known what they received.",
+                lost.join(", ")
+            )?;
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+}
