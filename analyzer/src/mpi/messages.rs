@@ -191,6 +191,8 @@ impl Messages {
         }
         let process = self.processes.entry(facts.pid).or_default();
         process.rank = facts.rank;
+        process.code = CodeMap::default();
+        process.builtin = None;
         let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
         code.for_each(|m| process.code.add(m.start, m.end, m.file, m.offset_bytes));
     }
@@ -284,7 +286,7 @@ impl Messages {
     }
 
     fn begin(&mut self, call: &Call) {
-        let Some(id) = self.id(call) else { return };
+        let Some(id) = self.id(call) else { return self.lose(call.pid) };
         let key = (call.pid, call.tid);
         match call.row.does {
             Does::Send(_) | Does::Receive | Does::Exchange => {
