@@ -102,9 +102,16 @@ impl Call {
         }
     }
 
-    /// Whether what it does is known only when more than its first record has come.
+    /// Whether more must come before it is known what it does.
     fn has_more(&self) -> bool {
-        self.row.arguments_used() > 6 || matches!(self.row.does, Does::Start | Does::ReceiveMatched)
+        let behind = match self.row.does {
+            Does::Start => {
+                self.pointed(Arg::Request, false).or_else(|| self.pointed(Arg::Requests, false)).is_none()
+            }
+            Does::ReceiveMatched => self.pointed(Arg::Message, false).is_none(),
+            _ => false,
+        };
+        behind || self.row.arguments_used() > self.known_args
     }
 }
 
@@ -178,6 +185,9 @@ impl Assembler {
                     let bytes = total_bytes.saturating_sub(position_bytes).min(8 * PIECE_WORDS as u32);
                     let words = &words[..bytes.div_ceil(8) as usize];
                     call.piece(argument, total_bytes, position_bytes, at_return, words);
+                }
+                if !call.has_more() {
+                    thread.begin(&mut step);
                 }
             }
             Body::Return { serial, code, argument, bytes, word } => {

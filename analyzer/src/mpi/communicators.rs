@@ -142,6 +142,13 @@ impl Communicators {
         all.filter_map(|(comm, members)| Some((comm, members.as_ref().and_then(own)? as u32))).collect()
     }
 
+    /// A communicator is used whose members are not known: what is done in it is not followed.
+    pub fn spoil(&mut self, comm: CommId) {
+        if let Some(members @ None) = self.members.get_mut(comm.0 as usize) {
+            *members = Some(Vec::new());
+        }
+    }
+
     /// A handle is no longer valid.
     pub fn free(&mut self, rank: u32, handle: u64) {
         self.handles.remove(&(rank, handle));

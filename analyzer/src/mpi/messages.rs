@@ -1,5 +1,6 @@
 //! From calls to messages: what each call starts and completes, and which send and receive are one message.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,6 +17,9 @@ use crate::calls::{Arg, Does, Envelope, Form, Which};
 use crate::input::{CodePlace, Input, ProcessFacts};
 use crate::plan::Plan;
 use crate::wire::{Body, FileId, Header, RawRecord, Record};
+
+/// Inputs that wait for a process to be known.
+const MOST_HELD: usize = 1 << 18;
 
 /// One message, as one side has it: the call that started it, and which of that call's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -114,6 +118,12 @@ pub struct Messages {
     probed: FxHashMap<(u32, u64), MessageId>,
     taken: FxHashMap<MessageId, Taken>,
     lost: FxHashSet<u32>,
+    /// Processes that call, and nobody has said yet who they are.
+    awaited: FxHashSet<u32>,
+    /// What came meanwhile.
+    held: VecDeque<Input>,
+    /// Nobody ever said who they are.
+    strangers: FxHashSet<u32>,
     events: Vec<Event>,
 }
 
@@ -121,8 +131,39 @@ impl Messages {
     /// Takes the next input.
     pub fn push(&mut self, input: &Input) {
         match input {
-            Input::Process(facts) => self.learn(facts),
+            Input::Process(facts) => {
+                self.learn(facts);
+                if self.awaited.remove(&facts.pid) {
+                    self.go_on();
+                }
+            }
             Input::Plan(plan) => self.plan(plan),
+            _ if self.awaited.is_empty() => self.take(input),
+            _ => self.hold(input.clone()),
+        }
+    }
+
+    /// Until it is known who somebody is who calls, nothing goes on: what others do may be for that rank.
+    fn hold(&mut self, input: Input) {
+        self.held.push_back(input);
+        if self.held.len() > MOST_HELD {
+            for pid in std::mem::take(&mut self.awaited) {
+                self.strangers.insert(pid);
+            }
+            self.go_on();
+        }
+    }
+
+    fn go_on(&mut self) {
+        while self.awaited.is_empty()
+            && let Some(input) = self.held.pop_front()
+        {
+            self.take(&input);
+        }
+    }
+
+    fn take(&mut self, input: &Input) {
+        match input {
             Input::Record(raw) => self.raw(raw),
             Input::LateRecord(raw) => self.lose(raw.pid()),
             Input::Loss(loss) => self.lose(loss.pid),
@@ -137,7 +178,11 @@ impl Messages {
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
     pub fn push_record(&mut self, raw: &RawRecord) {
-        self.raw(raw);
+        if self.awaited.is_empty() {
+            self.raw(raw);
+        } else {
+            self.hold(Input::Record(*raw));
+        }
     }
 
     /// What was learnt since the last call.
@@ -218,13 +263,20 @@ impl Messages {
                 self.requests.forget(header.pid);
                 self.processes.remove(&header.pid);
             }
-            Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => self.call_record(&header, &body),
+            Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
+                self.call_record(raw, &header, &body);
+            }
             _ => {}
         }
     }
 
-    fn call_record(&mut self, header: &Header, body: &Body) {
+    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
         let Some(function) = self.functions.get(&header.probe).cloned() else { return };
+        let is_known = self.processes.get(&header.pid).is_some_and(|process| process.rank.is_some());
+        if !is_known && !self.strangers.contains(&header.pid) {
+            self.awaited.insert(header.pid);
+            return self.hold(Input::Record(*raw));
+        }
         if matches!(body, Body::Call { nested: false, .. }) {
             self.meet(header.pid, matches!(function.as_str(), "MPI_Init" | "MPI_Init_thread"));
         }
@@ -285,12 +337,28 @@ impl Messages {
         Some((comm, own as u32))
     }
 
+    /// Of what was done in a communicator before its members were known, a part is missing.
+    fn spoil(&mut self, pid: u32, handle: u64) {
+        let Some((rank, builtin)) =
+            self.processes.get(&pid).and_then(|process| process.rank.zip(process.builtin))
+        else {
+            return;
+        };
+        if let Some(comm) = self.communicators.of(rank, builtin.handle(handle)) {
+            self.communicators.spoil(comm);
+        }
+    }
+
     fn begin(&mut self, call: &Call) {
         let Some(id) = self.id(call) else { return self.lose(call.pid) };
         let key = (call.pid, call.tid);
         match call.row.does {
             Does::Send(_) | Does::Receive | Does::Exchange => {
                 let ops = self.ops(call, id);
+                if ops.iter().any(|op| op.place.is_none()) {
+                    let comm = call.row.position(Arg::Comm).and_then(|at| call.word(at));
+                    self.spoil(call.pid, comm.unwrap_or_default());
+                }
                 if call.row.form != Form::Persistent {
                     ops.iter().for_each(|op| self.post(call.pid, op));
                 }
@@ -310,7 +378,10 @@ impl Messages {
             }
             Does::MakeCommunicator(making) => {
                 let Some(comm) = call.row.position(Arg::Comm).and_then(|at| call.word(at)) else { return };
-                let Some((parent, _)) = self.place(call.pid, comm) else { return };
+                let complete = self.processes.get(&call.pid).is_some_and(|process| process.complete);
+                let Some((parent, _)) = self.place(call.pid, comm).filter(|_| complete) else {
+                    return self.spoil(call.pid, comm);
+                };
                 let argument = |arg| call.row.position(arg).and_then(|at| call.integer(at));
                 let choice = (argument(Arg::Color), argument(Arg::Key));
                 let expected = self.communicators.begin(id.rank, parent, making.group, choice);
@@ -347,7 +418,9 @@ impl Messages {
     fn start(&mut self, call: &Call, id: CallId) {
         let handles = self.handles(call);
         for (part, handle) in (0..).zip(handles) {
-            let Some(request) = self.requests.get_mut(call.pid, handle) else { continue };
+            let Some(request) = self.requests.to_start(call.pid, handle, by(call.tid)) else {
+                continue;
+            };
             let Some(mut op) = request.prepared else { continue };
             op.id = MessageId { call: id, part };
             request.messages = vec![op];
@@ -411,7 +484,7 @@ impl Messages {
             (Does::ProbeMatched, _) => self.probe(call, id),
             (Does::Free, _) => {
                 for handle in self.handles(call) {
-                    let messages = self.requests.free(call.pid, handle);
+                    let messages = self.requests.free(call.pid, handle, by(call.tid));
                     messages.iter().for_each(|op| self.unseen(op));
                 }
             }
@@ -471,7 +544,7 @@ impl Messages {
         };
         for (at, status) in done {
             let Some(&handle) = handles.get(at) else { continue };
-            for op in self.requests.complete(call.pid, handle) {
+            for op in self.requests.complete(call.pid, handle, by(call.tid)) {
                 self.complete(&op, status.filter(|_| !op.sends), id);
             }
         }
@@ -539,6 +612,12 @@ impl Messages {
     fn status(&self, call: &Call, arg: Arg, index: usize) -> Option<Status> {
         status::read(call.pointed(arg, true)?, index, self.builtin(call.pid)?.kind)
     }
+}
+
+/// Who completes a message is mostly the thread that started it: meanwhile another may have been given the same
+/// handle.
+fn by(tid: u32) -> impl Fn(&Op) -> bool {
+    move |op| op.id.call.tid == tid
 }
 
 fn integers(bytes: Option<&[u8]>) -> impl Iterator<Item = i32> {
