@@ -237,9 +237,9 @@ impl Messages {
         let process = self.processes.entry(facts.pid).or_default();
         process.rank = facts.rank;
         process.code = CodeMap::default();
-        process.builtin = None;
         let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
         code.for_each(|m| process.code.add(m.start, m.end, m.file, m.offset_bytes));
+        process.builtin = self.libraries.builtin(|file| process.code.start_of(file)).or(process.builtin);
     }
 
     fn plan(&mut self, plan: &Plan) {
