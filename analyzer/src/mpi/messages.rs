@@ -275,7 +275,8 @@ impl Messages {
         let is_known = self.processes.get(&header.pid).is_some_and(|process| process.rank.is_some());
         if !is_known && !self.strangers.contains(&header.pid) {
             self.awaited.insert(header.pid);
-            return self.hold(Input::Record(*raw));
+            // It is the next one, even if it had been held before.
+            return self.held.push_front(Input::Record(*raw));
         }
         if matches!(body, Body::Call { nested: false, .. }) {
             self.meet(header.pid, matches!(function.as_str(), "MPI_Init" | "MPI_Init_thread"));
