@@ -21,7 +21,7 @@ int dms_call(struct pt_regs *ctx)
 		return 0;
 	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
 	return_address = read_word(return_slot);
-	outermost = !th || enter_call(th, return_slot, return_address, cookie_probe(cookie));
+	outermost = !th || enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
 		return 0;
@@ -66,9 +66,11 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u64 second, third, fourth;
 	struct thread *th;
+	struct target *t;
 	__u32 argument;
 
-	if (!current_target(&th) || !th)
+	t = current_target(&th);
+	if (!t || !th)
 		return false;
 	second = PT_REGS_PARM2(ctx);
 	third = PT_REGS_PARM3(ctx);
@@ -79,7 +81,7 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 	barrier_var(fourth);
 	argument = cookie_argument(cookie);
 	th->poll_flag = argument == 1 ? second : argument == 2 ? third : fourth;
-	if (enter_call(th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie)))
+	if (enter_call(t, th, PT_REGS_SP(ctx), read_word(PT_REGS_SP(ctx)), cookie_probe(cookie)))
 		th->call_hooked = 1;
 	return true;
 }

@@ -248,10 +248,35 @@ static __always_inline void fill_context(struct dms_context *c, struct thread *t
 	}
 }
 
-/* Notes the entry into an MPI call; false if the thread is in one already. */
-static __always_inline bool enter_call(struct thread *th, __u64 return_slot, __u64 return_address, __u32 probe)
+static __always_inline bool is_own(struct target *t, __u64 address)
 {
-	if (in_call(th, return_slot))
+	__u32 i;
+
+	if (t->owns == OWNS_ALL)
+		return true;
+	for (i = 0; i < MAX_OWN; i++) {
+		if (i >= t->owns)
+			break;
+		if (address >= t->own[i].start && address < t->own[i].end)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether a call is made by the library inside another one. The word of a call that returned may be left over in
+ * a deeper frame of the program that has not written there yet; but such a frame's calls return to the program.
+ */
+static __always_inline bool is_nested(struct target *t, struct thread *th, __u64 return_slot, __u64 return_address)
+{
+	return in_call(th, return_slot) && (th->call_hooked || !is_own(t, return_address));
+}
+
+/* Notes the entry into an MPI call; false if the thread is in one already. */
+static __always_inline bool enter_call(struct target *t, struct thread *th, __u64 return_slot, __u64 return_address,
+				       __u32 probe)
+{
+	if (is_nested(t, th, return_slot, return_address))
 		return false;
 	/* One that the thread's call jumped to at its end, so that it returns for it. */
 	if (th->call_probe && th->call_hooked && return_slot == th->call_sp && return_address != th->call_return &&

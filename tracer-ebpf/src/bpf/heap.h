@@ -17,21 +17,6 @@ enum {
 /* The argument of a free probe: 1 if blocks have glibc's header before them. */
 #define FREE_GLIBC 1
 
-static __always_inline bool is_own(struct target *t, __u64 address)
-{
-	__u32 i;
-
-	if (t->owns == OWNS_ALL)
-		return true;
-	for (i = 0; i < MAX_OWN; i++) {
-		if (i >= t->owns)
-			break;
-		if (address >= t->own[i].start && address < t->own[i].end)
-			return true;
-	}
-	return false;
-}
-
 /* Whether the block is worth a record: then its address is taken at the return. */
 static __always_inline bool alloc_enter(struct pt_regs *ctx)
 {

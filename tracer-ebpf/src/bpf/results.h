@@ -209,7 +209,7 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 	if (!t || !th)
 		return false;
 	/* What another call does inside is its own business. */
-	if (!enter_call(th, sp, read_word(sp), probe))
+	if (!enter_call(t, th, sp, read_word(sp), probe))
 		return false;
 	th->args[0] = PT_REGS_PARM1(ctx);
 	th->args[1] = PT_REGS_PARM2(ctx);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use analyzer::calls;
 use analyzer::input::MpiKind;
-use analyzer::plan::{LeftOut, Probe, ProbeClass};
+use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
 use super::results::results;
 use super::tables::{CallClass, class_of};
@@ -55,7 +55,11 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
 
 /// The probe at the entry and the return of a call whose results are wanted, if it has a place for that.
 fn with_results(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Option<Probe> {
-    let results = results(calls::row(name)?, mpi_kind(&file.elf)?, returns)?;
+    let results = match calls::row(name) {
+        Some(row) => results(row, mpi_kind(&file.elf)?, returns)?,
+        // It has none; but then no call is ever taken to be still going on when it is over.
+        None => (returns == Returns::All).then(Results::default)?,
+    };
     let body = file.elf.body(vaddr)?;
     let found = entry_place(body, vaddr, Wanted { arguments: 6, returns: true }).ok()?;
     let mut probe = file.probe(ProbeClass::CallResults, name, vaddr, found.vaddr, found.place)?;
