@@ -244,8 +244,12 @@ impl Pipeline {
         if loss.movements == 0 && loss.state == 0 {
             return;
         }
-        self.calls_seen.forget(loss.pid);
         let process = self.state.process(loss.pid);
+        // Processes that start share a ring: whose records were lost is known of ranks only.
+        match self.state.processes.get(process).rank {
+            Some(_) => self.calls_seen.forget(loss.pid),
+            None => self.calls_seen.clear(),
+        }
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
         counts.lost_state = counts.lost_state.saturating_add(loss.state);

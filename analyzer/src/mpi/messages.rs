@@ -82,6 +82,8 @@ struct Op {
 #[derive(Default)]
 struct Process {
     rank: Option<u32>,
+    /// When that was found out, CLOCK_MONOTONIC.
+    facts_time_ns: u64,
     code: CodeMap,
     builtin: Option<Builtin>,
     /// It was seen to begin with MPI, and nothing of it was missed since.
@@ -138,6 +140,7 @@ impl Messages {
                 }
             }
             Input::Plan(plan) => self.plan(plan),
+            Input::End(_) => self.give_up_waiting(),
             _ if self.awaited.is_empty() => self.take(input),
             _ => self.hold(input.clone()),
         }
@@ -147,9 +150,13 @@ impl Messages {
     fn hold(&mut self, input: Input) {
         self.held.push_back(input);
         if self.held.len() > MOST_HELD {
-            for pid in std::mem::take(&mut self.awaited) {
-                self.strangers.insert(pid);
-            }
+            self.give_up_waiting();
+        }
+    }
+
+    fn give_up_waiting(&mut self) {
+        while !self.held.is_empty() {
+            self.strangers.extend(std::mem::take(&mut self.awaited));
             self.go_on();
         }
     }
@@ -168,9 +175,8 @@ impl Messages {
             Input::LateRecord(raw) => self.lose(raw.pid()),
             Input::Loss(loss) => self.lose(loss.pid),
             Input::Coverage(coverage) if coverage.paused => {
-                for pid in self.processes.keys().copied().collect::<Vec<_>>() {
-                    self.lose(pid);
-                }
+                let all: Vec<u32> = self.processes.keys().copied().collect();
+                all.into_iter().for_each(|pid| self.lose_one(pid));
             }
             _ => {}
         }
@@ -230,12 +236,18 @@ impl Messages {
         }
     }
 
+    /// Processes that called, of which it was never known which rank they are.
+    pub fn strangers(&self) -> usize {
+        self.strangers.len()
+    }
+
     fn learn(&mut self, facts: &ProcessFacts) {
         if let Some(size) = facts.size {
             self.communicators.world_has(size);
         }
         let process = self.processes.entry(facts.pid).or_default();
         process.rank = facts.rank;
+        process.facts_time_ns = facts.time_ns;
         process.code = CodeMap::default();
         let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
         code.for_each(|m| process.code.add(m.start, m.end, m.file, m.offset_bytes));
@@ -251,11 +263,13 @@ impl Messages {
     fn raw(&mut self, raw: &RawRecord) {
         let Ok(Record { header, body }) = Record::decode(raw) else { return };
         match body {
-            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. } => {
+            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
+                if !self.is_known_at(&header) =>
+            {
                 let process = self.processes.entry(header.pid).or_default();
                 process.code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
             }
-            Body::Exec => {
+            Body::Exec if !self.is_known_at(&header) => {
                 self.processes.insert(header.pid, Process::default());
             }
             Body::Exit { .. } => {
@@ -268,6 +282,11 @@ impl Messages {
             }
             _ => {}
         }
+    }
+
+    /// What was found out about a process later holds already.
+    fn is_known_at(&self, header: &Header) -> bool {
+        self.processes.get(&header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
     }
 
     fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
@@ -301,8 +320,17 @@ impl Messages {
         }
     }
 
-    /// Something of a process was not seen.
+    /// Something of a process was not seen. One that is not known may stand for any: those that start share a ring.
     fn lose(&mut self, pid: u32) {
+        if self.processes.get(&pid).is_some_and(|process| process.rank.is_some()) {
+            self.lose_one(pid);
+        } else {
+            let all: Vec<u32> = self.processes.keys().copied().collect();
+            all.into_iter().for_each(|pid| self.lose_one(pid));
+        }
+    }
+
+    fn lose_one(&mut self, pid: u32) {
         self.assembler.forget(pid);
         self.requests.forget(pid);
         self.begun.retain(|key, _| key.0 != pid);
@@ -432,7 +460,11 @@ impl Messages {
     /// Puts a message into the order of those of its rank.
     fn post(&mut self, pid: u32, op: &Op) {
         let complete = self.processes.get(&pid).is_some_and(|process| process.complete);
-        let Some((comm, own)) = op.place.filter(|_| complete) else { return };
+        if !complete {
+            self.lost.insert(op.id.call.rank);
+            return;
+        }
+        let Some((comm, own)) = op.place else { return };
         let pairs = match (op.sends, op.peer) {
             (true, Some(to)) => self.matching.send(comm, (own, to), op.tag, op.id),
             (true, None) => return,

@@ -179,8 +179,17 @@ impl<W: Write> Printer<'_, W> {
         let mut lost: Vec<u32> = messages.lost().collect();
         lost.sort_unstable();
         if self.json {
-            serde_json::to_writer(&mut self.out, &serde_json::json!({ "end": { "not_followed": lost } }))?;
+            serde_json::to_writer(
+                &mut self.out,
+                &serde_json::json!({ "end": { "not_followed": lost, "strangers": messages.strangers() } }),
+            )?;
             writeln!(self.out)?;
+        } else if messages.strangers() > 0 {
+            writeln!(
+                self.out,
+                "{} processes called, and it is not known which ranks they were.",
+                messages.strangers()
+            )?;
         } else if !lost.is_empty() {
             let lost: Vec<String> = lost.iter().map(u32::to_string).collect();
             writeln!(

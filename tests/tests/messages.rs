@@ -1,0 +1,185 @@
+//! Which receive got which send, and what each call completed: as the programs themselves saw it.
+//!
+//! `DMSCOPE_TEST_PROGRAMS=N` runs so many random programs with each library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use live::{Dmscope, JobSpec, MpiLibrary};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Programs in one job.
+const PROGRAMS_PER_JOB: u64 = 20;
+const PROGRAMS: u64 = 40;
+const RANKS: usize = 4;
+
+/// Rank, thread, number of the call, and which of its messages.
+type Id = [u64; 4];
+
+/// What happened, by message.
+#[derive(Debug, Default, PartialEq)]
+struct Story {
+    /// The send that a receive got.
+    received: BTreeMap<Id, Id>,
+    /// The call that completed a message.
+    completed: BTreeMap<Id, Id>,
+}
+
+/// The log of a rank: see `random.c`.
+fn read_log(text: &str, story: &mut Story) -> Result<()> {
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let to = if words.next() == Some("R") { &mut story.received } else { &mut story.completed };
+        let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().context("a log's line")?;
+        let (first, second) = numbers.split_at_checked(4).context("a log's line")?;
+        to.insert(first.try_into()?, second.try_into()?);
+    }
+    Ok(())
+}
+
+fn call_of(value: &Value) -> Result<[u64; 3]> {
+    let number = |name: &str| value[name].as_u64().with_context(|| format!("{name} in {value}"));
+    Ok([number("rank")?, number("tid")?, number("number")?])
+}
+
+fn message_of(value: &Value) -> Result<Id> {
+    let [rank, tid, number] = call_of(&value["call"])?;
+    Ok([rank, tid, number, value["part"].as_u64().context("a part")?])
+}
+
+/// What `dmscope calls --json` says.
+fn read_calls(text: &str) -> Result<Story> {
+    let mut story = Story::default();
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line)?;
+        if let Some(matched) = value.get("matched") {
+            let before =
+                story.received.insert(message_of(&matched["receive"])?, message_of(&matched["send"])?);
+            ensure!(before.is_none(), "a message is received twice: {line}");
+        } else if value.get("completed").is_some() {
+            let [rank, tid, number] = call_of(&value["by"])?;
+            let before = story.completed.insert(message_of(&value["completed"])?, [rank, tid, number, 0]);
+            ensure!(before.is_none(), "a message is complete twice: {line}");
+        } else if let Some(end) = value.get("end") {
+            let is_whole = end["not_followed"] == serde_json::json!([]) && end["strangers"] == 0;
+            ensure!(is_whole, "not everything was followed: {line}");
+        }
+    }
+    Ok(story)
+}
+
+fn calls(tape: &Path) -> Result<String> {
+    let output = Command::new(live::binary()?).arg("calls").arg(tape).arg("--json").output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Runs a job of random programs; gives what they logged, and what dmscope says.
+fn job(library: MpiLibrary, seed: u64, programs: u64, options: &[&str]) -> Result<(Story, Story)> {
+    let directory = TempDir::new()?;
+    let tape = directory.path().join("x.dmt");
+    let (seed, programs) = (seed.to_string(), programs.to_string());
+    let folder = directory.path().to_string_lossy().into_owned();
+    let spec = JobSpec::own(library, "random")?.ranks(RANKS).args([
+        "--seed",
+        seed.as_str(),
+        "--programs",
+        programs.as_str(),
+        "--log",
+        folder.as_str(),
+    ]);
+    let run =
+        Dmscope::run(&spec).args(["--budget", "none", "--returns", "all"]).args(options.iter().copied());
+    run.record(&tape).finish()?.findings()?.check_no_warning()?;
+    let mut logged = Story::default();
+    for rank in 0..RANKS {
+        read_log(&std::fs::read_to_string(directory.path().join(format!("rank{rank}.log")))?, &mut logged)?;
+    }
+    Ok((logged, read_calls(&calls(&tape)?)?))
+}
+
+/// Both say the same; but a send that was complete when it began is known to be so before the program asks.
+fn compare(logged: &Story, found: &Story, name: &str) -> Result<()> {
+    let differs =
+        |(message, send): (&Id, &Id)| (found.received.get(message) != Some(send)).then_some(*message);
+    let wrong: Vec<Id> = logged.received.iter().filter_map(differs).collect();
+    ensure!(wrong.is_empty(), "{name}: whose message they got is not told, or not right: {wrong:?}");
+    let extra: Vec<&Id> = found.received.keys().filter(|id| !logged.received.contains_key(*id)).collect();
+    ensure!(extra.is_empty(), "{name}: nothing was received here: {extra:?}");
+    let is_same = |message: &Id, by: &Id| {
+        let found = found.completed.get(message);
+        let at_once =
+            found.is_some_and(|by| by[..3] == message[..3]) && !logged.received.contains_key(message);
+        found == Some(by) || at_once
+    };
+    let wrong: Vec<&Id> = logged.completed.iter().filter(|(m, by)| !is_same(m, by)).map(|(m, _)| m).collect();
+    ensure!(wrong.is_empty(), "{name}: when they were complete is not told, or not right: {wrong:?}");
+    let logged: BTreeSet<&Id> = logged.completed.keys().collect();
+    let extra: Vec<&Id> = found.completed.keys().filter(|id| !logged.contains(id)).collect();
+    ensure!(extra.is_empty(), "{name}: nothing was completed here: {extra:?}");
+    Ok(())
+}
+
+#[test]
+fn each_receive_of_random_programs_gets_the_send_that_it_got() -> Result<()> {
+    let programs = match std::env::var("DMSCOPE_TEST_PROGRAMS") {
+        Ok(text) => text.parse().context("DMSCOPE_TEST_PROGRAMS is a number")?,
+        Err(_) => PROGRAMS,
+    };
+    for library in MpiLibrary::ALL {
+        let (mut received, mut completed) = (0, 0);
+        for seed in (0..programs).step_by(PROGRAMS_PER_JOB as usize) {
+            let count = PROGRAMS_PER_JOB.min(programs - seed);
+            let (logged, found) = job(library, seed, count, &[])?;
+            compare(&logged, &found, &format!("{library:?}, programs from {seed} on"))?;
+            received += logged.received.len();
+            completed += logged.completed.len();
+        }
+        println!(
+            "{library:?}: {programs} programs, {received} messages received, {completed} completed: all as logged"
+        );
+        ensure!(received > 0 && completed > received, "the programs did nothing");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_session_probes_it_is_the_same() -> Result<()> {
+    for library in MpiLibrary::ALL {
+        let (logged, found) = job(library, 1, 10, &["--without", "sessions"])?;
+        compare(&logged, &found, &format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn where_records_are_lost_nothing_wrong_is_said() -> Result<()> {
+    for library in MpiLibrary::ALL {
+        let directory = TempDir::new()?;
+        let tape = directory.path().join("x.dmt");
+        let folder = directory.path().to_string_lossy().into_owned();
+        let arguments = ["--seed", "1", "--programs", "20", "--log", folder.as_str()];
+        let spec = JobSpec::own(library, "random")?.ranks(RANKS).args(arguments);
+        let options = ["--budget", "none", "--returns", "all", "--ring-size", "4096"];
+        Dmscope::run(&spec).args(options).record(&tape).finish()?;
+        let mut logged = Story::default();
+        for rank in 0..RANKS {
+            read_log(
+                &std::fs::read_to_string(directory.path().join(format!("rank{rank}.log")))?,
+                &mut logged,
+            )?;
+        }
+        let text = calls(&tape)?;
+        let end = text.lines().last().context("an end")?;
+        let end = &serde_json::from_str::<Value>(end)?["end"];
+        let is_whole = end["not_followed"] == serde_json::json!([]) && end["strangers"] == 0;
+        ensure!(!is_whole, "{library:?}: nothing was lost, so that nothing was tested: {end}");
+        // Numbers of calls are those of calls that were seen: ids cannot be compared, but how many there are can.
+        let received = text.lines().filter(|line| line.starts_with("{\"matched\"")).count();
+        ensure!(received < logged.received.len(), "{library:?}: {received} of {}", logged.received.len());
+    }
+    Ok(())
+}
