@@ -95,6 +95,7 @@ impl Ours {
             place: Place::Push,
             stack_bytes: 0,
             argument: probe.argument,
+            results: None,
             reason: String::new(),
         };
         let plan = Plan { probes: vec![probe], ..Plan::default() };

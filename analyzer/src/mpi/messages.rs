@@ -447,7 +447,7 @@ impl Messages {
     fn start(&mut self, call: &Call, id: CallId) {
         let handles = self.handles(call);
         for (part, handle) in (0..).zip(handles) {
-            let Some(request) = self.requests.to_start(call.pid, handle, by(call.tid)) else {
+            let Some(request) = self.requests.startable(call.pid, handle, by(call.tid)) else {
                 continue;
             };
             let Some(mut op) = request.prepared else { continue };

@@ -44,7 +44,7 @@ impl<T: Clone> Requests<T> {
     }
 
     /// What the handle stands for now: if it can be started, the last that is `likely`, if one is.
-    pub fn to_start(
+    pub fn startable(
         &mut self,
         pid: u32,
         handle: u64,
@@ -117,18 +117,21 @@ mod tests {
     fn what_can_be_started_again_stays_until_it_is_freed() {
         let mut requests = Requests::default();
         requests.add(1, 7, Request { messages: vec![], prepared: Some(3) });
-        requests.to_start(1, 7, |_| true).expect("it was added").messages = vec![3];
+        requests.startable(1, 7, |_| true).expect("it was added").messages = vec![3];
         assert_eq!(requests.complete(1, 7, |_| true), [3]);
-        assert!(requests.to_start(1, 7, |_| true).is_some());
+        assert!(requests.startable(1, 7, |_| true).is_some());
         requests.free(1, 7, |_| true);
-        assert!(requests.to_start(1, 7, |_| true).is_none());
+        assert!(requests.startable(1, 7, |_| true).is_none());
     }
 
     #[test]
     fn completions_that_were_not_seen_leave_little_behind() {
         let mut requests = Requests::default();
         (0..100).for_each(|message| requests.add(1, 7, of(message)));
-        assert_eq!(requests.to_start(1, 7, |_| true).map(|request| request.messages.clone()), Some(vec![99]));
+        assert_eq!(
+            requests.startable(1, 7, |_| true).map(|request| request.messages.clone()),
+            Some(vec![99])
+        );
         assert_eq!(requests.complete(1, 7, |_| false), [96]);
     }
 }

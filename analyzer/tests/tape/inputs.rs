@@ -1,7 +1,9 @@
 //! Arbitrary inputs.
 
-use analyzer::input::{End, Frame, Input, Loss, Mapping, ProcessFacts, Start, Symbol};
-use analyzer::plan::{LeftOut, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol};
+use analyzer::plan::{
+    LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass, Read, ReadCount, Results,
+};
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
 use proptest::prelude::*;
 
@@ -80,6 +82,11 @@ fn start() -> impl Strategy<Value = Input> {
     )
 }
 
+fn results(id: u32) -> Results {
+    let read = Read { argument: 3, at_return: true, element_bytes: 24, count: ReadCount::Behind(id as u8) };
+    Results { reads: vec![read], stack_arguments: id, answer: Some(2) }
+}
+
 fn probe() -> impl Strategy<Value = Probe> {
     let class = prop::sample::select(vec![ProbeClass::Copy, ProbeClass::PollSuccess, ProbeClass::Free]);
     let place = prop::sample::select(vec![Place::Nop5, Place::ConditionalJump, Place::SingleStep]);
@@ -94,14 +101,27 @@ fn probe() -> impl Strategy<Value = Probe> {
             place,
             stack_bytes,
             argument: offset_bytes >> 7,
+            results: (id % 3 == 0).then(|| results(id)),
             reason,
         },
     )
 }
 
 fn plan() -> impl Strategy<Value = Input> {
-    let planned = (file(), text(), prop::option::of(text()), text(), any::<bool>())
-        .prop_map(|(id, path, build_id, role, own)| PlannedFile { id, path, build_id, role, own, mpi: None });
+    let planned = (file(), text(), prop::option::of(text()), text(), any::<bool>()).prop_map(
+        |(id, path, build_id, role, own)| PlannedFile {
+            id,
+            path,
+            build_id,
+            role,
+            own,
+            mpi: (id.inode % 2 == 0).then_some(MpiObjects {
+                kind: MpiKind::OpenMpi,
+                comm_world: Some(id.inode),
+                complete_request: None,
+            }),
+        },
+    );
     let left_out = (file(), any::<Option<u64>>(), text(), text())
         .prop_map(|(file, offset_bytes, what, reason)| LeftOut { file, offset_bytes, what, reason });
     (

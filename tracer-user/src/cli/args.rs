@@ -178,8 +178,8 @@ pub struct WatchArgs {
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
-    /// What is recorded of MPI calls when they return. `all` costs most: see who received what from whom
-    /// with `dmscope calls`
+    /// What is recorded of MPI calls when they return; `all` makes calls about twice as dear, and is what
+    /// `dmscope calls` needs to tell who received what from whom
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub returns: Returns,
     /// Size of the ring of one process; larger rings lose less when the job is bursty

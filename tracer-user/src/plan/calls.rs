@@ -35,9 +35,7 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
         match class_of(name) {
             CallClass::Polling if options.returns != Returns::All || calls::row(name).is_none() => {}
             class if !class.is_default() && !options.local_calls => local += 1,
-            _ => match with_results(file, name, vaddr, options.returns)
-                .map_or_else(|| at_entry(file, name, vaddr), Ok)
-            {
+            _ => match probe(file, name, vaddr, options.returns) {
                 Ok(probe) => part.probes.push(probe),
                 Err(left_out) => part.left_out.push(left_out),
             },
@@ -53,12 +51,19 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
     part
 }
 
-/// The probe at the entry and the return of a call whose results are wanted, if it has a place for that.
-fn with_results(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Option<Probe> {
+fn probe(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Result<Probe, LeftOut> {
+    match returns {
+        Returns::All => with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok),
+        Returns::None => at_entry(file, name, vaddr),
+    }
+}
+
+/// The probe at the entry and the return of a call, if it has a place for that.
+fn with_results(file: &File<'_>, name: &str, vaddr: u64) -> Option<Probe> {
     let results = match calls::row(name) {
-        Some(row) => results(row, mpi_kind(&file.elf)?, returns)?,
+        Some(row) => results(row, mpi_kind(&file.elf)?),
         // It has none; but then no call is ever taken to be still going on when it is over.
-        None => (returns == Returns::All).then(Results::default)?,
+        None => Results::default(),
     };
     let body = file.elf.body(vaddr)?;
     let found = entry_place(body, vaddr, Wanted { arguments: 6, returns: true }).ok()?;

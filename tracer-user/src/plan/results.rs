@@ -10,12 +10,10 @@ const REGISTERS: usize = 6;
 /// What is recorded of MPI calls when they return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Returns {
-    /// Nothing.
-    None,
-    /// Handles of requests, communicators and messages that calls make: whom a request waits for is known then.
+    /// Nothing: costs least.
     #[default]
-    Handles,
-    /// All returns, with statuses and what completed: who received what from whom, and how long calls took.
+    None,
+    /// When they return, and what became of their requests, statuses and communicators.
     All,
 }
 
@@ -35,34 +33,22 @@ impl Sizes {
     }
 }
 
-/// What is read of a call, if its return is wanted.
-pub(super) fn results(row: &CallRow, kind: MpiKind, returns: Returns) -> Option<Results> {
-    let makes = [Arg::NewRequest, Arg::NewComm, Arg::NewMessage];
-    let wanted = match returns {
-        Returns::None => false,
-        Returns::Handles => makes.iter().any(|arg| row.position(*arg).is_some()) && !row.polls(),
-        Returns::All => true,
-    };
-    if !wanted {
-        return None;
-    }
+/// What is read of a call whose return is wanted.
+pub(super) fn results(row: &CallRow, kind: MpiKind) -> Results {
     let sizes = Sizes::of(kind);
     let mut reads: Vec<Read> =
         row.args.iter().enumerate().filter_map(|(at, arg)| read(row, *arg, at as u8, sizes)).collect();
-    if returns == Returns::Handles {
-        reads.retain(|read| makes.contains(&row.args[usize::from(read.argument)]));
-    }
     // One short value goes with the return itself: the others need records of their own.
     reads.sort_by_key(|read| (read.at_return, read.element_bytes, read.argument));
     let used = row.arguments_used();
     let pointed = reads.iter().map(|read| usize::from(read.argument) + 1).max().unwrap_or(0);
     let answer =
         row.polls().then(|| row.position(Arg::Flag).or_else(|| row.position(Arg::OutCount))).flatten();
-    Some(Results {
+    Results {
         reads,
         stack_arguments: used.max(pointed).saturating_sub(REGISTERS) as u32,
         answer: answer.map(|at| at as u8),
-    })
+    }
 }
 
 /// What an argument points to.
@@ -94,23 +80,20 @@ mod tests {
 
     use super::*;
 
-    fn of(name: &str, kind: MpiKind, returns: Returns) -> Option<Results> {
-        results(row(name).unwrap_or_else(|| panic!("{name}")), kind, returns)
+    fn of(name: &str, kind: MpiKind) -> Results {
+        results(row(name).unwrap_or_else(|| panic!("{name}")), kind)
     }
 
     fn reads(name: &str, kind: MpiKind) -> Vec<(u8, bool, u8, ReadCount)> {
-        let results = of(name, kind, Returns::All).unwrap_or_default();
-        results.reads.iter().map(|r| (r.argument, r.at_return, r.element_bytes, r.count)).collect()
+        let reads = of(name, kind).reads;
+        reads.iter().map(|r| (r.argument, r.at_return, r.element_bytes, r.count)).collect()
     }
 
     #[test]
     fn of_a_nonblocking_call_the_request_is_read_at_its_return() {
-        let results = of("MPI_Irecv", MpiKind::OpenMpi, Returns::Handles);
         let request = Read { argument: 6, at_return: true, element_bytes: 8, count: ReadCount::One };
-        assert_eq!(results, Some(Results { reads: vec![request], stack_arguments: 1, answer: None }));
-        assert_eq!(of("MPI_Irecv", MpiKind::Mpich, Returns::None), None);
-        assert_eq!(of("MPI_Recv", MpiKind::Mpich, Returns::Handles), None);
-        assert_eq!(of("MPI_Improbe", MpiKind::Mpich, Returns::Handles), None);
+        let expected = Results { reads: vec![request], stack_arguments: 1, answer: None };
+        assert_eq!(of("MPI_Irecv", MpiKind::OpenMpi), expected);
     }
 
     #[test]
@@ -132,7 +115,7 @@ mod tests {
 
     #[test]
     fn polling_calls_say_where_their_answer_is() {
-        let answer = |name| of(name, MpiKind::OpenMpi, Returns::All).and_then(|results| results.answer);
+        let answer = |name| of(name, MpiKind::OpenMpi).answer;
         assert_eq!(answer("MPI_Test"), Some(1));
         assert_eq!(answer("MPI_Testany"), Some(3));
         assert_eq!(answer("MPI_Testsome"), Some(2));
@@ -142,18 +125,18 @@ mod tests {
 
     #[test]
     fn arguments_on_the_stack_are_counted() {
-        let on_stack = |name| of(name, MpiKind::OpenMpi, Returns::All).map(|results| results.stack_arguments);
-        assert_eq!(on_stack("MPI_Sendrecv"), Some(6));
-        assert_eq!(on_stack("MPI_Alltoallv"), Some(3));
-        assert_eq!(on_stack("MPI_Recv"), Some(1));
-        assert_eq!(on_stack("MPI_Barrier"), Some(0));
+        let on_stack = |name| of(name, MpiKind::OpenMpi).stack_arguments;
+        assert_eq!(on_stack("MPI_Sendrecv"), 6);
+        assert_eq!(on_stack("MPI_Alltoallv"), 3);
+        assert_eq!(on_stack("MPI_Recv"), 1);
+        assert_eq!(on_stack("MPI_Barrier"), 0);
     }
 
     #[test]
     fn no_call_needs_more_than_the_kernel_part_can_read() {
         for row in analyzer::calls::rows() {
             for kind in [MpiKind::OpenMpi, MpiKind::Mpich] {
-                let results = results(row, kind, Returns::All).unwrap_or_default();
+                let results = results(row, kind);
                 assert!(
                     results.reads.len() <= 4 && results.stack_arguments <= 10,
                     "{}: {results:?}",
