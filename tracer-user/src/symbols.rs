@@ -10,6 +10,9 @@ use analyzer::wire::FileId;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 
+use crate::elf;
+use crate::host::files::open_path;
+
 /// Looks names up, each place once.
 pub struct Symbols {
     symbolizer: Symbolizer,
@@ -81,6 +84,18 @@ impl KnownFile {
         let by_number = Path::new("/proc/self/fd").join(self.file.as_raw_fd().to_string());
         // Separate debug information may lie beside the real path.
         if self.path.exists() { self.path.clone() } else { by_number }
+    }
+}
+
+/// Whether a file that was known in another session is still what it was: by its build id, else by its number.
+pub fn is_file(path: &Path, id: FileId, build_id: Option<&str>) -> bool {
+    let Ok((id_now, file)) = open_path(path) else { return false };
+    match build_id {
+        None => id_now == id,
+        Some(wanted) => {
+            let Ok(image) = file.read_image() else { return false };
+            elf::parse(&image).is_ok_and(|facts| facts.build_id.as_deref() == Some(wanted))
+        }
     }
 }
 

@@ -1,0 +1,154 @@
+// Who waits for whom, drawn: those that ended up in the same way are one node.
+
+const figure = document.getElementById("graph");
+const groups = data.groups;
+const groupOf = new Map(groups.flatMap((group, number) => group.rows.map(row => [row, number])));
+const MOST_NODES = 200;
+/** Beyond so many, nodes have numbers only and stand in a circle. */
+const MOST_WORDED = 14;
+
+/** Pairs of groups, the first waiting for the second. */
+function groupEdges() {
+  const edges = new Map();
+  groups.forEach((group, from) => {
+    for (const row of group.waits_for ?? []) {
+      const to = groupOf.get(row);
+      const self = to === from && group.rows.length > 1;
+      if (to !== undefined && (to !== from || self || group.rows.includes(row))) edges.set(`${from} ${to}`, [from, to]);
+    }
+  });
+  return [...edges.values()];
+}
+
+function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  element.append(...children);
+  return element;
+}
+
+/** How far each group is from those at fault, along the waits. */
+function distances(edges) {
+  const far = groups.map(group => group.role === "at_fault" ? 0 : undefined);
+  if (far.every(distance => distance === undefined)) {
+    groups.forEach((_, node) => { if (!edges.some(([from]) => from === node)) far[node] = 0; });
+  }
+  for (let round = 0; round < groups.length; round++) {
+    for (const [from, to] of edges) {
+      if (far[to] !== undefined && (far[from] === undefined || far[from] > far[to] + 1)) far[from] = far[to] + 1;
+    }
+  }
+  return far;
+}
+
+/** On a circle, in order of rank. */
+function circle(numbers, cx, cy, radius) {
+  return numbers.map((node, index) => {
+    const angle = 2 * Math.PI * index / numbers.length - Math.PI / 2;
+    return { node, x: cx + radius * Math.cos(angle), y: cy + radius * Math.sin(angle) };
+  });
+}
+
+function compactLayout(members) {
+  const radius = Math.max(70, members.length * 38 / (2 * Math.PI));
+  const side = 2 * radius + 60;
+  return { width: side, height: side, compact: true, nodes: circle(members, side / 2, side / 2, radius) };
+}
+
+/** Those at fault to the right, whoever waits for them to the left. */
+function wordedLayout(members, edges) {
+  const far = distances(edges);
+  const columns = [];
+  members.forEach(node => (columns[far[node] ?? 0] ??= []).push(node));
+  const used = columns.filter(Boolean);
+  if (used.length > 5) return compactLayout(members);
+  const isCycle = used[0].length > 2 && edges.some(([from, to]) => used[0].includes(from) && used[0].includes(to));
+  const [columnWidth, rowHeight] = [230, 70];
+  const radius = isCycle ? Math.max(105, used[0].length * 95 / (2 * Math.PI)) : 0;
+  const height = Math.max(2 * radius + 80, ...used.slice(isCycle ? 1 : 0).map(column => column.length * rowHeight + 20), 100);
+  const first = (isCycle ? 2 * radius + 200 : columnWidth);
+  const width = first + (used.length - 1) * columnWidth;
+  const nodes = used.flatMap((column, index) => {
+    if (index === 0 && isCycle) return circle(column, width - first / 2, height / 2, radius);
+    const cx = index === 0 ? width - first / 2 : width - first - (index - 0.5) * columnWidth;
+    return column.map((node, at) => ({ node, x: cx, y: height / 2 + (at - (column.length - 1) / 2) * rowHeight }));
+  });
+  return { width, height, compact: false, nodes };
+}
+
+const cut = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
+
+function nodeElement({ node, x, y }, compact) {
+  const group = groups[node];
+  const label = clean(compact && group.rows.length === 1 ? group.who.replace(/^\D+/, "") : cut(group.who, 24));
+  const sub = clean(cut(group.at, 24));
+  const width = compact ? 34 : Math.max(90, 8.4 * Math.max(label.length, sub.length) + 20);
+  const shape = compact
+    ? [svg("circle", { class: "box", cx: x, cy: y, r: 16 }), svg("text", { x, y: y + 4.5 }, label)]
+    : [svg("rect", { class: "box", x: x - width / 2, y: y - 23, width, height: 46, rx: 10 }),
+      svg("text", { x, y: y - 3 }, label), svg("text", { class: "sub", x, y: y + 14 }, sub)];
+  const words = `${group.who}${group.role ? `, ${roleText[group.role]}` : ""}: ${group.doing}`
+    + (group.waits_for_text ? `; waits for ${group.waits_for_text}` : "");
+  const element = svg("g", {
+    class: `node ${group.role ?? ""}`, tabindex: 0, role: "button", "aria-label": clean(words), "aria-pressed": "false", "data-group": node,
+  }, svg("title", {}, clean(words)), ...shape);
+  const press = () => selectOnly(group.rows);
+  element.addEventListener("click", press);
+  element.addEventListener("keydown", event => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    press();
+  });
+  return { element, x, y, half: { x: width / 2, y: compact ? 17 : 23 } };
+}
+
+/** Where a line from the middle of a node leaves it. */
+function border(node, towards, compact) {
+  const [dx, dy] = [towards.x - node.x, towards.y - node.y];
+  const length = Math.hypot(dx, dy) || 1;
+  if (compact) return { x: node.x + dx / length * 18, y: node.y + dy / length * 18 };
+  const scale = Math.min((node.half.x + 2) / (Math.abs(dx) || 1e-9), (node.half.y + 2) / (Math.abs(dy) || 1e-9));
+  return { x: node.x + dx * scale, y: node.y + dy * scale };
+}
+
+function edgeElement(from, to, isHot, isThin, compact) {
+  const attributes = { class: `edge${isHot ? " hot" : ""}${isThin ? " thin" : ""}`, "marker-end": `url(#${isHot ? "hot" : "tip"})` };
+  if (from === to) {
+    const { x, y, half } = from;
+    return svg("path", { ...attributes, d: `M${x - 14} ${y - half.y} C${x - 40} ${y - half.y - 44} ${x + 40} ${y - half.y - 44} ${x + 14} ${y - half.y - 2}` });
+  }
+  // Bent to one side, so that two that wait for each other have two lines.
+  const bend = compact ? 0.1 : 0.16;
+  const middle = { x: (from.x + to.x) / 2 - (to.y - from.y) * bend, y: (from.y + to.y) / 2 + (to.x - from.x) * bend };
+  const [start, end] = [border(from, middle, compact), border(to, middle, compact)];
+  return svg("path", { ...attributes, d: `M${start.x} ${start.y} Q${middle.x} ${middle.y} ${end.x} ${end.y}` });
+}
+
+function marker(id, colour) {
+  return svg("marker", { id, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto" },
+    svg("path", { d: "M0 0L10 5L0 10z", fill: `var(--${colour})` }));
+}
+
+function drawGraph() {
+  const edges = groupEdges();
+  const members = groups.flatMap((group, node) => edges.some(edge => edge.includes(node)) || group.role ? [node] : []);
+  if (members.length === 0 || members.length > MOST_NODES) return;
+  const { width, height, compact, nodes } = members.length > MOST_WORDED ? compactLayout(members) : wordedLayout(members, edges);
+  const placed = new Map(nodes.map(node => [node.node, nodeElement(node, compact)]));
+  const isFault = node => groups[node].role === "at_fault";
+  const lines = edges.filter(([from, to]) => placed.has(from) && placed.has(to))
+    .map(([from, to]) => edgeElement(placed.get(from), placed.get(to), isFault(from) && isFault(to), edges.length > 60, compact));
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Graph of who waits for whom" },
+    svg("defs", {}, marker("tip", "muted"), marker("hot", "fault")), ...lines, ...[...placed.values()].map(node => node.element));
+  drawing.style.maxWidth = `${Math.max(width * 1.15, 300)}px`;
+  drawing.style.margin = "0 auto";
+  figure.append(drawing, el("figcaption", {}, "An arrow leads from who waits to whom it waits for. Press a node to select its ranks."));
+  figure.hidden = false;
+}
+
+/** Marks what is selected, in the graph and in the table beside it. */
+function markSelected() {
+  const isChosen = group => group.rows.length > 0 && group.rows.every(row => view.selected.has(row));
+  figure.querySelectorAll(".node").forEach(node => node.setAttribute("aria-pressed", String(isChosen(groups[node.dataset.group]))));
+  document.querySelectorAll("tr[data-rows]").forEach(line => line.classList.toggle("chosen", isChosen(groups[line.dataset.rows])));
+}
