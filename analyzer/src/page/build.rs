@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
             arguments: rank.call.as_ref().map_or_else(Vec::new, |call| call.arguments.clone()),
             place: own.and_then(|place| self.places.number(place)),
             stack: rank.stack.iter().filter_map(|place| self.places.number(place)).collect(),
-            reason: format!("{}. {}", capitalized(&state_text(rank)), last.reason).trim().to_owned(),
+            reason: reason(last),
             role: last.role,
             is_last: true,
             ..self.event(row, kind, entry.map_or(last.since_ns, |(_, call)| call.begin_ns))
@@ -343,5 +343,15 @@ impl<'a> Builder<'a> {
         self.function_numbers.insert(name.to_owned(), number);
         self.functions.push(Function { name: name.to_owned(), sort: sort_of(name) });
         number
+    }
+}
+
+/// How it ended, and what that means. What it was in stands beside it.
+fn reason(last: &Last) -> String {
+    match last.rank.state {
+        StuckState::Ended | StuckState::Died => {
+            format!("{}. {}", capitalized(&state_text(&last.rank)), last.reason).trim().to_owned()
+        }
+        _ => last.reason.clone(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::arguments::owned;
 use super::{Role, build::Places};
-use crate::finding::{Evidence, Fault, Finding, Place, Report, Standstill, StuckCall, StuckRank, StuckState};
+use crate::finding::{Evidence, Fault, Place, Report, Standstill, StuckCall, StuckRank, StuckState};
 use crate::process::{Process, Who};
 use crate::standstill::{self, words::fault_title};
 use crate::timeline::{History, Look, ProcessEnd, called, stack};
@@ -27,7 +27,7 @@ pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
     for finding in &report.findings {
         let Evidence::Standstill(standstill) = &finding.evidence else { continue };
         for rank in &standstill.ranks {
-            let new = last_of(rank, standstill, finding);
+            let new = last_of(rank, standstill);
             match all.get_mut(&(rank.who, rank.pid)) {
                 None => {
                     all.insert((rank.who, rank.pid), new);
@@ -39,10 +39,10 @@ pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
     all
 }
 
-fn last_of(rank: &StuckRank, standstill: &Standstill, finding: &Finding) -> Last {
+fn last_of(rank: &StuckRank, standstill: &Standstill) -> Last {
     let role = if rank.at_fault { Role::AtFault } else { Role::Affected };
     let since_ns = standstill.since_ns;
-    Last { rank: rank.clone(), role: Some(role), reason: reason(rank, standstill, finding), since_ns, tid: 0 }
+    Last { rank: rank.clone(), role: Some(role), reason: reason(rank, standstill), since_ns, tid: 0 }
 }
 
 /// Whoever is at fault in one finding and waits in another is at fault.
@@ -55,13 +55,13 @@ fn join(known: &mut Last, mut new: Last) {
     known.rank.waits_for.dedup();
 }
 
-fn reason(rank: &StuckRank, standstill: &Standstill, finding: &Finding) -> String {
-    if rank.at_fault {
-        return format!("At fault: {}. {}", fault_title(standstill.fault).to_lowercase(), finding.summary);
-    }
+fn reason(rank: &StuckRank, standstill: &Standstill) -> String {
     let at_fault: Vec<Who> = standstill.ranks.iter().filter(|r| r.at_fault).map(|r| r.who).collect();
     let (culprit, one) = (who_text(&at_fault), at_fault.len() == 1);
     match standstill.fault {
+        _ if rank.at_fault => {
+            format!("At fault: {} ({culprit}).", fault_title(standstill.fault).to_lowercase())
+        }
         Fault::Crash if rank.state == StuckState::Died => {
             format!("It ended after {culprit}, most likely because of that.")
         }

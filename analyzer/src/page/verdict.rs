@@ -36,10 +36,15 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
     Verdict {
         tone: if sure { Tone::Fault } else { Tone::Suspicion },
         title: capitalized(&title),
-        text: format!("{}{more}", first.summary),
+        text: format!("{}{more}", capitalized(without_title(&first.summary, &title))),
         at_fault: first.who.clone(),
         affected,
     }
+}
+
+/// The title stands above it.
+fn without_title<'a>(summary: &'a str, title: &str) -> &'a str {
+    summary.strip_prefix(title).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(summary)
 }
 
 fn without_finding(report: &Report) -> Verdict {

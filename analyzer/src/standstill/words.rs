@@ -86,6 +86,7 @@ fn status_text(status: u32) -> String {
         8 => "SIGFPE",
         9 => "SIGKILL",
         11 => "SIGSEGV",
+        15 => "SIGTERM",
         _ => "",
     };
     match (status & 0x7f, status >> 8 & 0xff) {

@@ -247,7 +247,7 @@ function drawEnd(event, from, y, colour) {
   } else {
     pen.fillRect(from - 1.5, y + 5, 3, ROW - 10);
   }
-  const words = (event.role === "at_fault" ? "✖ " : "") + (event.reason ?? title(event)).split(". ")[0].replace(/\.$/, "").toLowerCase();
+  const words = (event.reason ?? title(event)).split(". ")[0].replace(/\.$/, "").replace(/^\w/, first => first.toLowerCase());
   pen.fillText(fitted(clean(words), size.width - from - 14), from + 11, middle + 0.5);
 }
 

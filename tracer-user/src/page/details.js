@@ -17,6 +17,8 @@ function jumps(wanted) {
   return [...wanted.slice(0, MOST_JUMPS).map(jump), more > 0 ? ` and ${number(more)} more` : undefined];
 }
 
+const isDeath = event => ["ended", "died"].includes(event.kind);
+
 /** How long it took, as far as that is known. */
 function lasting(event) {
   if (event.end_ns !== undefined) return event.end_ns === event.begin_ns ? undefined : duration(event.end_ns - event.begin_ns);
@@ -49,14 +51,14 @@ function showDetails() {
   };
   (event.arguments ?? []).forEach(([name, value]) => entry(name, el("span", { class: "code" }, value)));
   entry(event.function === undefined ? "place" : "called at", placeLines(event.place));
-  entry("began", when(event));
+  entry(isDeath(event) ? "when" : "began", when(event));
   entry("took", lasting(event));
   entry("waits for", event.is_last && row.waits_for ? jumps(row.waits_for) : undefined);
   entry("holds up", event.is_last && waitedBy[event.row].length ? jumps(waitedBy[event.row]) : undefined);
   entry("message", event.message === undefined ? undefined : el("button", {
     type: "button", class: "jump", onclick: () => chooseInView(event.message),
   }, `${rows[events[event.message].row].name}: ${title(events[event.message])}`));
-  entry("stack", event.stack ? el("ol", { class: "code" }, event.stack.map(at => el("li", { title: clean(placeDetail(at)) }, placeText(at)))) : undefined);
+  entry("stack", event.stack?.length > 1 ? el("ol", { class: "code" }, event.stack.map(at => el("li", { title: clean(placeDetail(at)) }, placeText(at)))) : undefined);
   entry("process", row.pid ? `${row.pid}${event.tid && event.tid !== row.pid ? `, thread ${event.tid}` : ""}` : undefined);
   details.append(list);
 }

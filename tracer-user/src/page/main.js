@@ -31,7 +31,7 @@ function writeLegend() {
     glyph(pen, sort, 9, 9, 5);
     return el("li", {}, sample, text);
   });
-  const signs = [["✖", "at fault"], ["⏳", "only waits"]].filter(() => hasFault).map(([sign, text]) => el("li", {}, `${sign} ${text}`));
+  const signs = [["✖", "at fault"], ["○", "only waits, or ended after it"]].filter(() => hasFault).map(([sign, text]) => el("li", {}, `${sign} ${text}`));
   byId("legend").replaceChildren(...entries, ...signs);
 }
 

@@ -82,7 +82,7 @@ function fit() {
   if (least > most) [least, most] = [0, view.inOrder ? 1 : Math.max(sessionEnd, 1)];
   const span = Math.max(most - least, view.inOrder ? 1 : 1000);
   view.from = least - 0.04 * span;
-  view.to = most + (open ? 0.45 : 0.08) * span;
+  view.to = most + (open ? 0.8 : 0.08) * span;
 }
 
 function setFilter(change) {

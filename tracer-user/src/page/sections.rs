@@ -63,9 +63,10 @@ pub fn groups(page: &Page) -> String {
         let long = if group.who.len() > 28 { " long" } else { "" };
         let _ = write!(
             out,
-            "<tr class=\"{class}\" data-rows=\"{number}\"><td class=\"who{long}\">{}</td><td>{role}</td><td>{}</td><td>{}</td></tr>",
+            "<tr class=\"{class}\" data-rows=\"{number}\"><td class=\"who{long}\">{}</td><td>{role}</td><td>{}</td><td{}>{}</td></tr>",
             html(&group.who),
             html(&group.doing),
+            if group.waits_for_text.len() > 24 { "" } else { " class=\"short\"" },
             html(if group.waits_for_text.is_empty() { "–" } else { &group.waits_for_text })
         );
     }
@@ -77,9 +78,9 @@ fn role(group: &Group) -> (&'static str, &'static str) {
     match (group.role, group.at.as_str()) {
         (Some(Role::AtFault), _) => ("at_fault", "<span class=\"badge at_fault\">✖ at fault</span>"),
         (Some(Role::Affected), "died") => {
-            ("affected", "<span class=\"badge affected\">ended after it</span>")
+            ("affected", "<span class=\"badge affected\">○ ended after it</span>")
         }
-        (Some(Role::Affected), _) => ("affected", "<span class=\"badge affected\">⏳ only waits</span>"),
+        (Some(Role::Affected), _) => ("affected", "<span class=\"badge affected\">○ only waits</span>"),
         (None, _) => ("", "–"),
     }
 }

@@ -33,7 +33,7 @@ function writeNames() {
   for (let line = first; line <= last; line++) {
     const { row } = shown[line];
     const role = rows[row].role;
-    const mark = { at_fault: "✖ ", affected: "⏳ " }[role] ?? "";
+    const mark = { at_fault: "✖ ", affected: "○ " }[role] ?? "";
     const button = el("button", {
       type: "button",
       class: role,

@@ -63,10 +63,10 @@ function wordedLayout(members, edges) {
   const used = columns.filter(Boolean);
   if (used.length > 5) return compactLayout(members);
   const isCycle = used[0].length > 2 && edges.some(([from, to]) => used[0].includes(from) && used[0].includes(to));
-  const [columnWidth, rowHeight] = [230, 70];
+  const [columnWidth, rowHeight] = [190, 64];
   const radius = isCycle ? Math.max(105, used[0].length * 95 / (2 * Math.PI)) : 0;
   const height = Math.max(2 * radius + 80, ...used.slice(isCycle ? 1 : 0).map(column => column.length * rowHeight + 20), 100);
-  const first = (isCycle ? 2 * radius + 200 : columnWidth);
+  const first = (isCycle ? 2 * radius + 150 : columnWidth);
   const width = first + (used.length - 1) * columnWidth;
   const nodes = used.flatMap((column, index) => {
     if (index === 0 && isCycle) return circle(column, width - first / 2, height / 2, radius);
@@ -132,7 +132,7 @@ function marker(id, colour) {
 function drawGraph() {
   const edges = groupEdges();
   const members = groups.flatMap((group, node) => edges.some(edge => edge.includes(node)) || group.role ? [node] : []);
-  if (members.length === 0 || members.length > MOST_NODES) return;
+  if (edges.length === 0 || members.length > MOST_NODES) return;
   const { width, height, compact, nodes } = members.length > MOST_WORDED ? compactLayout(members) : wordedLayout(members, edges);
   const placed = new Map(nodes.map(node => [node.node, nodeElement(node, compact)]));
   const isFault = node => groups[node].role === "at_fault";
