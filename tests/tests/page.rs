@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use analyzer::page::{EventKind, Page, Role};
 use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
 use live::made_up::{MadeUp, Names};
-use live::{Browser, Dmscope};
+use live::{Browser, Dmscope, JobSpec, MpiLibrary};
 use serde_json::json;
 use tempfile::TempDir;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A page that `dmscope report` wrote about the tape of a made-up job.
 struct Written {
@@ -414,4 +417,39 @@ fn a_page_that_cannot_be_written_is_refused_before_anything_is_read() -> Result<
     let missing =
         Dmscope::command("report", [Path::new("missing.dmt")]).args(["-o", "/dev/null"]).finish()?;
     missing.check_refusal(&["missing.dmt"])
+}
+
+/// A job that hangs is watched until that is sure; the page is written, and the job is left as it was.
+#[test]
+fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
+    let job =
+        JobSpec::own(MpiLibrary::OpenMpi, "errors")?.ranks(3).args(["--fault", "barrier_or_bcast"]).held();
+    let job = job.spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let folder = TempDir::new()?;
+    let (html, json) = (folder.path().join("hang.html"), folder.path().join("hang.json"));
+    let report = Dmscope::command("report", [job.launcher_pid().to_string()]);
+    let files = ["--budget", "none", "-o"].map(std::ffi::OsStr::new).into_iter();
+    let files = files.chain([html.as_os_str(), "--json".as_ref(), json.as_os_str()]);
+    let dmscope = report.args(files).spawn()?;
+    dmscope.wait_for_line("probes in")?;
+    job.go()?;
+    let session = dmscope.finish()?;
+    ensure!(session.status == Some(1), "status {:?}: {:?}", session.status, session.stderr);
+    for pid in job.rank_pids()? {
+        ensure!(live::processes::is_alive(pid), "rank process {pid} is gone");
+    }
+    let page: Page = serde_json::from_str(&fs::read_to_string(&json)?)?;
+    ensure!(page.verdict.title == "Calls that do not go together", "{:?}", page.verdict);
+    let lasts: Vec<_> = page.timeline.events.iter().filter(|event| event.is_last).collect();
+    ensure!(lasts.len() == 3 && lasts.iter().all(|event| !event.began_earlier), "{lasts:?}");
+    let called_at = lasts[1].place.map(|at| page.timeline.places[at as usize].text.as_str());
+    ensure!(
+        called_at.is_some_and(|text| text.starts_with("barrier_or_bcast (errors_collectives.c:")),
+        "{called_at:?}"
+    );
+    let before = page.timeline.events.iter().filter(|event| event.is_before_last).count();
+    ensure!(before == 3, "{before} events before the last ones");
+    ensure!(fs::read_to_string(&html)?.contains("<h1>Calls that do not go together</h1>"));
+    Ok(())
 }

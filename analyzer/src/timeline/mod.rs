@@ -145,7 +145,7 @@ impl Collector {
 
     fn call(&mut self, process: usize, h: &Header, call: Call) {
         let Some(&function) = self.probes.get(&h.probe) else { return };
-        let is_new = self.history(process).threads.get(&h.tid).is_none();
+        let is_new = !self.history(process).threads.contains_key(&h.tid);
         if is_new && self.threads >= MOST_THREADS {
             self.history(process).given_up += 1;
             return;

@@ -128,7 +128,7 @@ function drawAxis({ step, ticks }) {
   pen.textBaseline = "middle";
   pen.fillStyle = colours.muted;
   for (const tick of ticks) {
-    const text = view.inOrder ? `${tick + 1}.` : moment(tick, step);
+    const text = view.inOrder ? `${tick + 1}.` : moment(tick, step, view.to);
     const at = x(tick);
     const width = pen.measureText(text).width;
     if (at - width / 2 > 0 && at + width / 2 < size.width) pen.fillText(text, at - width / 2, AXIS / 2);

@@ -98,11 +98,11 @@ if (rows.length > 0) {
   readColours();
   refilter();
   fit();
-  view.event = firstEvent();
+  resize();
+  chooseInView(firstEvent());
   showDetails();
   count();
   syncTools();
-  resize();
   draw();
   writeNames();
   writeLegend();

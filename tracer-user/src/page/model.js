@@ -70,19 +70,19 @@ const isOpen = event => event.is_last && ["in_call", "outside", "stopped"].inclu
 
 /** Puts all that is shown into view. What has not ended needs room for its name. */
 function fit() {
-  let [least, most, open] = [Infinity, -Infinity, false];
+  let [least, most, room] = [Infinity, -Infinity, 0.08];
   for (const line of shown) {
     for (const at of line.events) {
       const event = events[at];
       least = Math.min(least, positionOf(event.begin_ns));
       most = Math.max(most, positionOf(event.end_ns ?? event.begin_ns));
-      open ||= event.is_last;
+      room = Math.max(room, isOpen(event) ? 0.8 : event.is_last ? 0.2 : 0.08);
     }
   }
   if (least > most) [least, most] = [0, view.inOrder ? 1 : Math.max(sessionEnd, 1)];
   const span = Math.max(most - least, view.inOrder ? 1 : 1000);
   view.from = least - 0.04 * span;
-  view.to = most + (open ? 0.8 : 0.08) * span;
+  view.to = most + room * span;
 }
 
 function setFilter(change) {
@@ -134,7 +134,7 @@ function reset() {
   view.selected.clear();
   setFilter({ everything: !hasFault, only: null, inOrder: false, event: undefined });
   changed("selection");
-  choose(firstEvent());
+  chooseInView(firstEvent());
 }
 
 function zoom(factor, at = (view.from + view.to) / 2) {

@@ -20,7 +20,7 @@ pub fn verdict(page: &Page) -> String {
     let (class, kicker) = match v.tone {
         Tone::Fault => ("fault", "Fault found"),
         Tone::Suspicion => ("suspicion", "Look at this"),
-        Tone::Fine => ("fine", "As it should be"),
+        Tone::Fine => ("fine", "Nothing found"),
     };
     let mut chips = String::new();
     for (class, what, whos) in [("at_fault", "At fault", &v.at_fault), ("affected", "Affected", &v.affected)]

@@ -28,10 +28,11 @@ function duration(ns) {
   return `${+(ns / 1e9).toPrecision(4)} s`;
 }
 
-/** A moment of the session, as precise as steps of `step` need it. */
-function moment(ns, step = 1) {
-  const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / 1e9))));
-  return `${(ns / 1e9).toFixed(digits)} s`;
+/** A moment of the session in seconds, as precise as steps of `step` need it; beside moments up to `most`, in their unit. */
+function moment(ns, step = 1, most = 1e9) {
+  const [unit, name] = most < 1e6 ? [1e3, "µs"] : most < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+  const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / unit))));
+  return `${(ns / unit).toFixed(digits)} ${name}`;
 }
 
 const functionName = event => event.function === undefined ? "" : functions[event.function].name;

@@ -85,8 +85,8 @@ function chooseInView(event) {
   if (event === undefined) return;
   const line = shown.findIndex(line => line.row === events[event].row);
   const top = line * ROW;
-  if (top < chart.scrollTop) chart.scrollTop = top;
-  if (top + AXIS + ROW > chart.scrollTop + size.height) chart.scrollTop = top + AXIS + ROW - size.height;
+  const isInView = top >= chart.scrollTop && top + AXIS + ROW <= chart.scrollTop + size.height;
+  if (!isInView) chart.scrollTop = top + AXIS - size.height / 2;
   const position = positionOf(events[event].begin_ns);
   const span = view.to - view.from;
   if (position < view.from || position > view.to) {

@@ -41,18 +41,49 @@ function distances(edges) {
   return far;
 }
 
-/** On a circle, in order of rank. */
-function circle(numbers, cx, cy, radius) {
+/** In such an order that each waits for the next one, as far as that can be. */
+function alongWaits(members, edges) {
+  const left = new Set(members);
+  const order = [];
+  while (left.size > 0) {
+    const before = order.at(-1);
+    const next = edges.find(([from, to]) => from === before && left.has(to))?.[1] ?? left.values().next().value;
+    left.delete(next);
+    order.push(next);
+  }
+  return order;
+}
+
+/** On an ellipse, equally far from each other. */
+function ellipse(numbers, cx, cy, rx, ry) {
+  const steps = 2000;
+  const point = step => {
+    const angle = 2 * Math.PI * step / steps - Math.PI / 2;
+    return { x: cx + rx * Math.cos(angle), y: cy + ry * Math.sin(angle) };
+  };
+  const lengths = [0];
+  for (let step = 1; step <= steps; step++) {
+    const [a, b] = [point(step - 1), point(step)];
+    lengths.push(lengths[step - 1] + Math.hypot(b.x - a.x, b.y - a.y));
+  }
+  let step = 0;
   return numbers.map((node, index) => {
-    const angle = 2 * Math.PI * index / numbers.length - Math.PI / 2;
-    return { node, x: cx + radius * Math.cos(angle), y: cy + radius * Math.sin(angle) };
+    while (lengths[step] < lengths[steps] * index / numbers.length) step++;
+    return { node, ...point(step) };
   });
 }
 
-function compactLayout(members) {
-  const radius = Math.max(70, members.length * 38 / (2 * Math.PI));
-  const side = 2 * radius + 60;
-  return { width: side, height: side, compact: true, nodes: circle(members, side / 2, side / 2, radius) };
+/** Beyond so many, the graph has the page's whole width. */
+const MOST_BESIDE_TABLE = 24;
+const SPACING = 44;
+
+function compactLayout(members, edges) {
+  const around = members.length * SPACING;
+  const isWide = members.length > MOST_BESIDE_TABLE;
+  const ry = Math.max(70, around / (isWide ? 9 : 2 * Math.PI));
+  const rx = isWide ? Math.max(ry, around / 2 / Math.PI * 2 - ry) : ry;
+  const [width, height] = [2 * rx + 60, 2 * ry + 60];
+  return { width, height, compact: true, isWide, nodes: ellipse(alongWaits(members, edges), width / 2, height / 2, rx, ry) };
 }
 
 /** Those at fault to the right, whoever waits for them to the left. */
@@ -61,7 +92,7 @@ function wordedLayout(members, edges) {
   const columns = [];
   members.forEach(node => (columns[far[node] ?? 0] ??= []).push(node));
   const used = columns.filter(Boolean);
-  if (used.length > 5) return compactLayout(members);
+  if (used.length > 5) return compactLayout(members, edges);
   const isCycle = used[0].length > 2 && edges.some(([from, to]) => used[0].includes(from) && used[0].includes(to));
   const [columnWidth, rowHeight] = [190, 64];
   const radius = isCycle ? Math.max(105, used[0].length * 95 / (2 * Math.PI)) : 0;
@@ -69,7 +100,7 @@ function wordedLayout(members, edges) {
   const first = (isCycle ? 2 * radius + 150 : columnWidth);
   const width = first + (used.length - 1) * columnWidth;
   const nodes = used.flatMap((column, index) => {
-    if (index === 0 && isCycle) return circle(column, width - first / 2, height / 2, radius);
+    if (index === 0 && isCycle) return ellipse(alongWaits(column, edges), width - first / 2, height / 2, radius, radius);
     const cx = index === 0 ? width - first / 2 : width - first - (index - 0.5) * columnWidth;
     return column.map((node, at) => ({ node, x: cx, y: height / 2 + (at - (column.length - 1) / 2) * rowHeight }));
   });
@@ -78,13 +109,18 @@ function wordedLayout(members, edges) {
 
 const cut = (text, most) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
+function nodeLabel({ who, rows: members }, compact) {
+  if (compact) return members.length === 1 ? clean(cut(who.replace(/^\D+/, ""), 5)) : `×${members.length}`;
+  return who.length > 20 && members.length > 1 ? `${members.length} ranks` : clean(cut(who, 20));
+}
+
 function nodeElement({ node, x, y }, compact) {
   const group = groups[node];
-  const label = clean(compact && group.rows.length === 1 ? group.who.replace(/^\D+/, "") : cut(group.who, 24));
-  const sub = clean(cut(group.at, 24));
+  const label = nodeLabel(group, compact);
+  const sub = clean(cut(group.at, 20));
   const width = compact ? 34 : Math.max(90, 8.4 * Math.max(label.length, sub.length) + 20);
   const shape = compact
-    ? [svg("circle", { class: "box", cx: x, cy: y, r: 16 }), svg("text", { x, y: y + 4.5 }, label)]
+    ? [svg("circle", { class: "box", cx: x, cy: y, r: 15 }), svg("text", { x, y: y + 4.5 }, label)]
     : [svg("rect", { class: "box", x: x - width / 2, y: y - 23, width, height: 46, rx: 10 }),
       svg("text", { x, y: y - 3 }, label), svg("text", { class: "sub", x, y: y + 14 }, sub)];
   const words = `${group.who}${group.role ? `, ${roleText[group.role]}` : ""}: ${group.doing}`
@@ -99,14 +135,14 @@ function nodeElement({ node, x, y }, compact) {
     event.preventDefault();
     press();
   });
-  return { element, x, y, half: { x: width / 2, y: compact ? 17 : 23 } };
+  return { element, x, y, half: { x: width / 2, y: compact ? 16 : 23 } };
 }
 
 /** Where a line from the middle of a node leaves it. */
 function border(node, towards, compact) {
   const [dx, dy] = [towards.x - node.x, towards.y - node.y];
   const length = Math.hypot(dx, dy) || 1;
-  if (compact) return { x: node.x + dx / length * 18, y: node.y + dy / length * 18 };
+  if (compact) return { x: node.x + dx / length * 17, y: node.y + dy / length * 17 };
   const scale = Math.min((node.half.x + 2) / (Math.abs(dx) || 1e-9), (node.half.y + 2) / (Math.abs(dy) || 1e-9));
   return { x: node.x + dx * scale, y: node.y + dy * scale };
 }
@@ -125,7 +161,7 @@ function edgeElement(from, to, isHot, isThin, compact) {
 }
 
 function marker(id, colour) {
-  return svg("marker", { id, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse", orient: "auto" },
+  return svg("marker", { id, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" },
     svg("path", { d: "M0 0L10 5L0 10z", fill: `var(--${colour})` }));
 }
 
@@ -133,16 +169,17 @@ function drawGraph() {
   const edges = groupEdges();
   const members = groups.flatMap((group, node) => edges.some(edge => edge.includes(node)) || group.role ? [node] : []);
   if (edges.length === 0 || members.length > MOST_NODES) return;
-  const { width, height, compact, nodes } = members.length > MOST_WORDED ? compactLayout(members) : wordedLayout(members, edges);
+  const { width, height, compact, isWide, nodes } = members.length > MOST_WORDED ? compactLayout(members, edges) : wordedLayout(members, edges);
   const placed = new Map(nodes.map(node => [node.node, nodeElement(node, compact)]));
   const isFault = node => groups[node].role === "at_fault";
   const lines = edges.filter(([from, to]) => placed.has(from) && placed.has(to))
-    .map(([from, to]) => edgeElement(placed.get(from), placed.get(to), isFault(from) && isFault(to), edges.length > 60, compact));
+    .map(([from, to]) => edgeElement(placed.get(from), placed.get(to), isFault(from) && isFault(to), edges.length > 2 * members.length + 20, compact));
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Graph of who waits for whom" },
     svg("defs", {}, marker("tip", "muted"), marker("hot", "fault")), ...lines, ...[...placed.values()].map(node => node.element));
   drawing.style.maxWidth = `${Math.max(width * 1.15, 300)}px`;
   drawing.style.margin = "0 auto";
   figure.append(drawing, el("figcaption", {}, "An arrow leads from who waits to whom it waits for. Press a node to select its ranks."));
+  figure.classList.toggle("wide", isWide ?? false);
   figure.hidden = false;
 }
 
