@@ -9,10 +9,10 @@ use analyzer::input::{
 use analyzer::options::Options;
 use analyzer::page::{Event, EventKind, Group, Page, Role, Sort, Tone};
 use analyzer::pipeline::Pipeline;
-use analyzer::plan::ProbeClass;
+use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::symbols::SymbolTable;
 use analyzer::timeline::{Collector, DEFAULT_CALLS};
-use analyzer::wire::Body;
+use analyzer::wire::{Body, NO_ARGUMENT};
 use common::{PROGRAM, PROGRAM_AT, Trace, pid};
 use serde_json::json;
 
@@ -135,7 +135,7 @@ fn the_call_that_a_rank_hangs_in_is_the_recorded_one_and_the_one_before_it_is_ma
     // The fourth call of the job, one every microsecond.
     assert_eq!((before.begin_ns, last.begin_ns, last.began_earlier), (1000, 4000, false));
     assert_eq!((last.role, last.reason.as_str()), (Some(Role::AtFault), "At fault: deadlock (ranks 0-1)."));
-    assert_eq!((last.end_ns, last.message), (None, None));
+    assert_eq!(last.end_ns, None);
 }
 
 #[test]
@@ -309,4 +309,29 @@ fn a_helper_with_a_ranks_environment_has_no_row() {
     make(&mut t, 0, BARRIER);
     let page = page_of(&t.end(), DEFAULT_CALLS);
     assert_eq!(page.timeline.rows.iter().map(|row| row.pid).collect::<Vec<_>>(), [Some(1000)]);
+}
+
+#[test]
+fn ends_of_calls_and_messages_are_told_where_returns_were_recorded() {
+    let mut t = Trace::new(2, true);
+    let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
+    let file = PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
+    t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+    let over = |t: &mut Trace, rank: u32, function: &str| {
+        let probe = t.probe(function, ProbeClass::Call);
+        t.record(rank, probe, Body::Return { serial: 0, code: 0, argument: NO_ARGUMENT, bytes: 0, word: 0 });
+    };
+    for rank in 0..2 {
+        make(&mut t, rank, ("MPI_Init", [0; 6], 5));
+        over(&mut t, rank, "MPI_Init");
+    }
+    for (rank, made) in [(0, send(1)), (1, receive(0))] {
+        make(&mut t, rank, made);
+        over(&mut t, rank, made.0);
+    }
+    let page = page_of(&t.end(), DEFAULT_CALLS);
+    let (sent, received) = (&events(&page, 0)[1], &events(&page, 1)[1]);
+    assert_eq!((sent.end_ns, received.end_ns), (Some(sent.begin_ns + 1000), Some(received.begin_ns + 1000)));
+    assert_eq!((sent.sent_to.as_slice(), received.got_from.as_slice()), (&[3][..], &[1][..]));
+    assert!(sent.got_from.is_empty() && received.sent_to.is_empty());
 }

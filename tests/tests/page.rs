@@ -342,8 +342,8 @@ fn ends_of_calls_and_messages_are_drawn_where_they_are_known() -> Result<()> {
     let of_row = |row: u32| page.timeline.rows[row as usize].first_event as usize;
     let (sent, received) = (of_row(0), of_row(1) + 1);
     let end_ns = page.timeline.events[received].begin_ns + 30_000;
-    page.timeline.events[sent].message = Some(received as u32);
-    page.timeline.events[received].message = Some(sent as u32);
+    page.timeline.events[sent].sent_to = vec![received as u32];
+    page.timeline.events[received].got_from = vec![sent as u32];
     page.timeline.events[received].end_ns = Some(end_ns);
     let html = written.html.with_file_name("linked.html");
     fs::write(&html, tracer_user::page::html(&page)?)?;

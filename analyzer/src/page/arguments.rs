@@ -22,7 +22,7 @@ pub(super) fn shown(function: &str, arguments: &[u64], history: &History) -> Vec
     owned(standstill::shown(&call))
 }
 
-/// Of a library that nobody has looked into: its handles tell numbers from pointers.
+/// Of a library that neither the plan nor a look tells of: its handles tell numbers from pointers.
 fn library_of(comm: u64) -> MpiFacts {
     const COMMUNICATOR: u64 = 1;
     let is_number = comm <= u64::from(u32::MAX) && comm >> 30 != 0 && comm >> 26 & 0xf == COMMUNICATOR;

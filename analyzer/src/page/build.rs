@@ -12,6 +12,7 @@ use super::{
 };
 use crate::finding::{Place, Report, StuckState};
 use crate::input::CodePlace;
+use crate::mpi::CallId;
 use crate::names::{Names, SiteId};
 use crate::process::{Process, Who};
 use crate::render;
@@ -96,13 +97,21 @@ struct Builder<'a> {
     places: Places<'a>,
     functions: Vec<Function>,
     function_numbers: FxHashMap<String, u32>,
+    /// Events of calls that messages know.
+    by_call: FxHashMap<CallId, u32>,
 }
 
 impl<'a> Builder<'a> {
     fn new(collector: &'a Collector, table: &'a SymbolTable) -> Self {
         let places =
             Places { files: &collector.state.names, table, numbers: FxHashMap::default(), all: Vec::new() };
-        Self { collector, places, functions: Vec::new(), function_numbers: FxHashMap::default() }
+        Self {
+            collector,
+            places,
+            functions: Vec::new(),
+            function_numbers: FxHashMap::default(),
+            by_call: FxHashMap::default(),
+        }
     }
 
     /// The timeline, and what each of its rows came to.
@@ -111,10 +120,11 @@ impl<'a> Builder<'a> {
         let row_of: FxHashMap<Who, u32> = (0..).zip(&known).map(|(row, known)| (known.who, row)).collect();
         let row_of_process: FxHashMap<usize, u32> =
             (0..).zip(&known).filter_map(|(row, known)| Some((known.index?, row))).collect();
-        let (mut rows, mut events) = (Vec::new(), Vec::new());
+        let (mut rows, mut events): (Vec<Row>, Vec<Event>) = (Vec::new(), Vec::new());
         for known in &known {
             let first_event = events.len() as u32;
             events.extend(self.events(rows.len() as u32, known));
+            self.remember_calls(known, first_event, &events[first_event as usize..]);
             let last = known.last.as_ref();
             rows.push(Row {
                 who: known.who,
@@ -129,6 +139,7 @@ impl<'a> Builder<'a> {
                 given_up: known.history.map_or(0, |history| history.given_up),
             });
         }
+        self.link_messages(&mut events);
         let timeline = Timeline {
             begin_ns: self.collector.begin_ns(),
             end_ns: self.since_begin(self.collector.end_ns()),
@@ -140,6 +151,32 @@ impl<'a> Builder<'a> {
             places: self.places.all,
         };
         (timeline, known.into_iter().map(|known| known.last).collect())
+    }
+
+    /// Which events of a row are calls that messages know. `events`: all of the row, in order of time.
+    fn remember_calls(&mut self, known: &Known<'_>, first_event: u32, events: &[Event]) {
+        let (Who::Rank(rank), Some(history)) = (known.who, known.history) else { return };
+        for (tid, call) in history.calls().filter(|(_, call)| call.number > 0) {
+            let begin_ns = self.since_begin(call.begin_ns);
+            let from = events.partition_point(|event| event.begin_ns < begin_ns);
+            let at_that_time = events[from..].iter().take_while(|event| event.begin_ns == begin_ns);
+            if let Some(at) =
+                at_that_time.enumerate().find_map(|(at, event)| (event.tid == tid).then_some(at))
+            {
+                let id = CallId { rank, tid, number: call.number };
+                self.by_call.insert(id, first_event + (from + at) as u32);
+            }
+        }
+    }
+
+    /// Leads from sends to receives and back.
+    fn link_messages(&self, events: &mut [Event]) {
+        for (send, receive) in self.collector.matched() {
+            if let (Some(&from), Some(&to)) = (self.by_call.get(send), self.by_call.get(receive)) {
+                events[from as usize].sent_to.push(to);
+                events[to as usize].got_from.push(from);
+            }
+        }
     }
 
     fn since_begin(&self, time_ns: u64) -> u64 {
@@ -314,7 +351,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// One of which no more is known; whose message it is, nothing tells.
+    /// One of which no more is known.
     fn event(&self, row: u32, kind: EventKind, begin_ns: u64) -> Event {
         Event {
             row,
@@ -331,7 +368,8 @@ impl<'a> Builder<'a> {
             role: None,
             is_last: false,
             is_before_last: false,
-            message: None,
+            sent_to: Vec::new(),
+            got_from: Vec::new(),
         }
     }
 

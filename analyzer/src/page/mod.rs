@@ -214,9 +214,12 @@ pub struct Event {
     /// The last call before that.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_before_last: bool,
-    /// The event at the other end of its message, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<u32>,
+    /// Events that received what it sent, as far as that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent_to: Vec<u32>,
+    /// Events that sent what it received, as far as that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub got_from: Vec<u32>,
 }
 
 fn is_false(value: &bool) -> bool {

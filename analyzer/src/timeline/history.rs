@@ -20,12 +20,14 @@ pub(crate) struct Call {
     pub site: SiteId,
     /// The first six; `None`: they were not recorded.
     pub arguments: Option<[u64; 6]>,
+    /// Which of its thread's calls it is, as messages count them; 0: not known.
+    pub number: u32,
 }
 
 impl Call {
     /// One that only its time is known of.
     pub fn at(begin_ns: u64) -> Self {
-        Self { begin_ns, end_ns: None, function: 0, site: SiteId(0), arguments: None }
+        Self { begin_ns, end_ns: None, function: 0, site: SiteId(0), arguments: None, number: 0 }
     }
 }
 
@@ -82,6 +84,16 @@ impl History {
         while calls.len() > share {
             calls.pop_front();
             self.given_up += 1;
+        }
+    }
+
+    /// A call is over: when, if it was seen to return.
+    pub fn over(&mut self, tid: u32, begin_ns: u64, number: u32, end_ns: Option<u64>) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        // The last one or the one before, unless it had to wait for its process to be known.
+        let same = thread.calls.iter_mut().rev().find(|call| call.begin_ns <= begin_ns);
+        if let Some(call) = same.filter(|call| call.begin_ns == begin_ns) {
+            (call.number, call.end_ns) = (number, end_ns.or(call.end_ns));
         }
     }
 

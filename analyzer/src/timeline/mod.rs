@@ -1,14 +1,18 @@
 //! The last MPI calls of each thread, where processes were last found, and how they ended: what a page
 //! shows as a timeline.
 //!
-//! A consumer of inputs beside the pipeline, made only where a page is wanted. It decides nothing.
+//! A consumer of inputs beside the pipeline, made only where a page is wanted. It decides nothing. When calls ended and which
+//! messages they exchanged is asked of [`Messages`], as far as records of returns tell.
 
 mod gaps;
 mod history;
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use crate::input::{CodePlace, Input, ThreadFacts, Threads};
+use crate::mpi::{CallId, Event, Messages};
 use crate::names::Interner;
 use crate::options::Options;
 use crate::plan::Plan;
@@ -41,6 +45,9 @@ pub struct Collector {
     /// By index of the process.
     histories: Vec<History>,
     threads: usize,
+    messages: Messages,
+    /// Sends, each with the receive that got it.
+    matched: VecDeque<(CallId, CallId)>,
     gaps: Gaps,
     begin_ns: u64,
     end_ns: u64,
@@ -56,6 +63,8 @@ impl Collector {
             probes: FxHashMap::default(),
             histories: Vec::new(),
             threads: 0,
+            messages: Messages::default(),
+            matched: VecDeque::new(),
             gaps: Gaps::default(),
             begin_ns: 0,
             end_ns: 0,
@@ -64,6 +73,9 @@ impl Collector {
 
     /// Takes the next input.
     pub fn push(&mut self, input: &Input) {
+        if let Input::Record(raw) = input {
+            return self.push_record(raw);
+        }
         match input {
             Input::Start(start) => {
                 self.begin_ns = start.time_ns;
@@ -71,7 +83,7 @@ impl Collector {
             }
             Input::Process(facts) => self.state.learn(facts),
             Input::Plan(plan) => self.plan(plan),
-            Input::Record(raw) | Input::LateRecord(raw) => self.push_record(raw),
+            Input::Record(raw) | Input::LateRecord(raw) => self.raw(raw),
             Input::Loss(loss) => {
                 let process = self.state.process(loss.pid);
                 self.gaps.lose(process, loss);
@@ -85,18 +97,23 @@ impl Collector {
             Input::Symbols(_) => {}
             Input::End(end) => self.clock(end.time_ns),
         }
+        self.messages.push(input);
+        self.learn_messages();
     }
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
     pub fn push_record(&mut self, raw: &RawRecord) {
-        self.clock(raw.time_ns());
-        // Most records are of copies and heap blocks, which no event comes from.
-        if !matches!(
-            raw.words()[2] as u16,
-            kind::CALL | kind::DONE | kind::MAP | kind::UNMAP | kind::FORK | kind::EXEC | kind::EXIT
-        ) {
-            return;
+        if is_of_interest(raw) {
+            self.raw(raw);
+            self.messages.push_record(raw);
+            self.learn_messages();
+        } else {
+            self.clock(raw.time_ns());
         }
+    }
+
+    fn raw(&mut self, raw: &RawRecord) {
+        self.clock(raw.time_ns());
         if let Ok(record) = Record::decode(raw) {
             self.record(&record.header, &record.body);
         }
@@ -153,6 +170,34 @@ impl Collector {
         self.threads += usize::from(is_new);
         let share = self.share();
         self.history(process).call(h.tid, Call { function, ..call }, share);
+    }
+
+    /// When calls ended, and which of them belong together.
+    fn learn_messages(&mut self) {
+        for event in self.messages.take_events() {
+            match event {
+                Event::Call { id, call, end_ns, .. } => {
+                    if let Some(process) = self.state.processes.find(call.pid) {
+                        let library = self.messages.library(call.pid);
+                        let history = self.history(process);
+                        history.mpi = history.mpi.or(library);
+                        history.over(call.tid, call.begin_ns, id.number, end_ns);
+                    }
+                }
+                Event::Matched { send, receive } => {
+                    self.matched.push_back((send.call, receive.call));
+                    if self.matched.len() > self.calls {
+                        self.matched.pop_front();
+                    }
+                }
+                Event::Completed { .. } => {}
+            }
+        }
+    }
+
+    /// Sends, each with the receive that got it: the last ones.
+    pub(crate) fn matched(&self) -> impl Iterator<Item = &(CallId, CallId)> {
+        self.matched.iter()
     }
 
     /// Calls that are kept of each thread.
@@ -222,4 +267,9 @@ impl Collector {
         wanted.dedup();
         wanted
     }
+}
+
+/// Most records are of copies and heap blocks, which no event comes from.
+fn is_of_interest(raw: &RawRecord) -> bool {
+    !matches!(raw.words()[2] as u16, kind::COPY | kind::PACK | kind::CROSS | kind::ALLOC | kind::FREE)
 }

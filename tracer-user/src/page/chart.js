@@ -289,11 +289,10 @@ function arrow(from, to, colour, dashed) {
 /** Arrows from sends to receives, where it is known which belong together. */
 function drawMessages() {
   for (const { at } of drawn.slice()) {
-    const other = events[at].message;
-    const isSend = event => event.function !== undefined && functions[event.function].sort === "send";
-    if (other === undefined || !isSend(events[at]) && isSend(events[other])) continue;
-    const [from, to] = [pointOf(at), pointOf(other)];
-    if (from && to) arrow(from, to, colours.muted, false);
+    for (const receive of events[at].sent_to ?? []) {
+      const [from, to] = [pointOf(at), pointOf(receive)];
+      if (from && to) arrow(from, to, colours.muted, false);
+    }
   }
 }
 

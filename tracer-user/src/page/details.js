@@ -12,6 +12,14 @@ const jump = row => el("button", {
   },
 }, rows[row].name);
 
+const jumpToEvent = at => el("button", {
+  type: "button", class: "jump",
+  onclick: () => {
+    if (!shown.some(line => line.events.includes(at))) setFilter({ everything: true, only: view.only && new Set([...view.only, events[at].row]) });
+    chooseInView(at);
+  },
+}, `${rows[events[at].row].name}: ${title(events[at])}`);
+
 function jumps(wanted) {
   const more = wanted.length - MOST_JUMPS;
   return [...wanted.slice(0, MOST_JUMPS).map(jump), more > 0 ? ` and ${number(more)} more` : undefined];
@@ -47,7 +55,7 @@ function showDetails() {
   if (event.reason) details.append(el("p", { class: "reason" }, event.reason));
   const list = el("dl");
   const entry = (term, ...content) => {
-    if (content.flat().some(part => part !== undefined)) list.append(el("dt", {}, term), el("dd", {}, ...content));
+    if (content.flat().some(part => part !== undefined && part !== "")) list.append(el("dt", {}, term), el("dd", {}, ...content));
   };
   (event.arguments ?? []).forEach(([name, value]) => entry(name, el("span", { class: "code" }, value)));
   entry(event.function === undefined ? "place" : "called at", placeLines(event.place));
@@ -55,9 +63,8 @@ function showDetails() {
   entry("took", lasting(event));
   entry("waits for", event.is_last && row.waits_for ? jumps(row.waits_for) : undefined);
   entry("holds up", event.is_last && waitedBy[event.row].length ? jumps(waitedBy[event.row]) : undefined);
-  entry("message", event.message === undefined ? undefined : el("button", {
-    type: "button", class: "jump", onclick: () => chooseInView(event.message),
-  }, `${rows[events[event.message].row].name}: ${title(events[event.message])}`));
+  entry("received by", event.sent_to?.slice(0, MOST_JUMPS).map(jumpToEvent));
+  entry("sent by", event.got_from?.slice(0, MOST_JUMPS).map(jumpToEvent));
   entry("stack", event.stack?.length > 1 ? el("ol", { class: "code" }, event.stack.map(at => el("li", { title: clean(placeDetail(at)) }, placeText(at)))) : undefined);
   entry("process", row.pid ? `${row.pid}${event.tid && event.tid !== row.pid ? `, thread ${event.tid}` : ""}` : undefined);
   details.append(list);
