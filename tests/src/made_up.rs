@@ -218,6 +218,7 @@ impl MadeUp {
             place: Place::Push,
             stack_bytes: 0,
             argument: 0,
+            results: None,
             reason: String::new(),
         };
         Input::Plan(Box::new(Plan {

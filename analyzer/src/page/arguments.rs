@@ -70,7 +70,7 @@ mod tests {
         let mpi = Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(MPICH_WORLD) });
         let history = History { mpi, ..History::default() };
         let shown = text("MPI_Sendrecv", &[1, 2, 3, 1, 9, 6], &history);
-        assert_eq!(shown, "dest 1, sendtag 9, source ?, recvtag ?, comm ?");
+        assert_eq!(shown, "sendcount 2, dest 1, sendtag 9, recvcount ?, source ?, recvtag ?, comm ?");
         assert_eq!(text("MPI_Comm_rank", &[1, 2, 3, 4, 5, 6], &history), "");
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_end_of_gaps_that_are_kept() {
+    fn beyond_a_limit_gaps_are_joined_and_no_loss_is_forgotten() {
         let mut gaps = Gaps::default();
         for n in 0..5000 {
             gaps.lose(0, &Loss { pid: 1, from_ns: 10 * n, to_ns: 10 * n + 1, movements: 1, state: 0 });
