@@ -335,3 +335,18 @@ fn ends_of_calls_and_messages_are_told_where_returns_were_recorded() {
     assert_eq!((sent.sent_to.as_slice(), received.got_from.as_slice()), (&[3][..], &[1][..]));
     assert!(sent.got_from.is_empty() && received.sent_to.is_empty());
 }
+
+#[test]
+fn calls_that_come_before_their_process_is_known_get_their_places_when_it_is() {
+    let mut t = Trace::new(1, true);
+    let known = t.inputs.iter().position(|input| matches!(input, Input::Process(_))).expect("facts");
+    let facts = t.inputs.remove(known);
+    make(&mut t, 0, send(1));
+    t.record(0, 0, Body::Exec);
+    make(&mut t, 0, BARRIER);
+    t.inputs.push(facts);
+    let page = page_of(&t.end(), DEFAULT_CALLS);
+    let place = |event: &Event| event.place.map(|at| page.timeline.places[at as usize].text.clone());
+    let places: Vec<_> = events(&page, 0).iter().map(place).collect();
+    assert_eq!(places, [None, Some("work (job.c:30)".to_owned())], "the first was of another program");
+}

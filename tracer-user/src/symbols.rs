@@ -143,6 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_known_again_by_its_build_id_whatever_its_path_and_number() {
+        let path = std::env::current_exe().expect("this test");
+        let bytes = std::fs::read(&path).expect("this test");
+        let build_id = elf::parse(&bytes).expect("an ELF file").build_id.expect("linkers write one");
+        let (number, _) = open_path(&path).expect("this test");
+        let other = FileId { dev: 1, inode: 2 };
+        assert!(is_file(&path, other, Some(&build_id)) && !is_file(&path, number, Some("00")));
+        assert!(is_file(&path, number, None) && !is_file(&path, other, None));
+        assert!(!is_file(Path::new("/nonexistent"), number, None));
+    }
+
+    #[test]
     fn a_file_that_is_gone_has_places_without_names() {
         let file = FileId { dev: 1, inode: 2 };
         let mut symbols = Symbols::default();

@@ -17,7 +17,10 @@ pub(crate) struct Call {
     pub end_ns: Option<u64>,
     /// The collector's number of its name.
     pub function: u32,
+    /// Where it was called; 0: not known, or not yet.
     pub site: SiteId,
+    /// In the address space that the process has now; 0: in an earlier one.
+    pub return_address: u64,
     /// The first six; `None`: they were not recorded.
     pub arguments: Option<[u64; 6]>,
     /// Which of its thread's calls it is, as messages count them; 0: not known.
@@ -27,7 +30,15 @@ pub(crate) struct Call {
 impl Call {
     /// One that only its time is known of.
     pub fn at(begin_ns: u64) -> Self {
-        Self { begin_ns, end_ns: None, function: 0, site: SiteId(0), arguments: None, number: 0 }
+        Self {
+            begin_ns,
+            end_ns: None,
+            function: 0,
+            site: SiteId(0),
+            return_address: 0,
+            arguments: None,
+            number: 0,
+        }
     }
 }
 
@@ -85,6 +96,12 @@ impl History {
             calls.pop_front();
             self.given_up += 1;
         }
+    }
+
+    /// Another program runs in the process now.
+    pub fn forget_addresses(&mut self) {
+        let calls = self.threads.values_mut().flat_map(|thread| &mut thread.calls);
+        calls.for_each(|call| call.return_address = 0);
     }
 
     /// A call is over: when, if it was seen to return.

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::input::{CodePlace, Input, ThreadFacts, Threads};
 use crate::mpi::{CallId, Event, Messages};
-use crate::names::Interner;
+use crate::names::{Interner, SiteId};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::state::{MapRecord, State};
@@ -81,7 +81,10 @@ impl Collector {
                 self.begin_ns = start.time_ns;
                 self.clock(start.time_ns);
             }
-            Input::Process(facts) => self.state.learn(facts),
+            Input::Process(facts) => {
+                self.state.learn(facts);
+                self.name_sites(facts.pid);
+            }
             Input::Plan(plan) => self.plan(plan),
             Input::Record(raw) | Input::LateRecord(raw) => self.raw(raw),
             Input::Loss(loss) => {
@@ -138,7 +141,11 @@ impl Collector {
         match *body {
             Body::Call { nested: false, return_address, args } => {
                 let site = self.state.site_of(process, return_address);
-                self.call(process, h, Call { site, arguments: Some(args), ..Call::at(h.time_ns) });
+                self.call(
+                    process,
+                    h,
+                    Call { site, return_address, arguments: Some(args), ..Call::at(h.time_ns) },
+                );
             }
             // Of a polling call only the answer is recorded.
             Body::Done => self.call(process, h, Call { end_ns: Some(h.time_ns), ..Call::at(h.time_ns) }),
@@ -149,7 +156,10 @@ impl Collector {
             }
             Body::Unmap { addr, len_bytes } => self.state.unmap(process, h.time_ns, addr, len_bytes),
             Body::Fork { child } => self.state.fork(process, child),
-            Body::Exec => self.state.exec(process),
+            Body::Exec => {
+                self.state.exec(process);
+                self.history(process).forget_addresses();
+            }
             Body::Exit { status, at } => {
                 let place = self.state.processes.get(process).memory.code_at(at);
                 let place = place.map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
@@ -170,6 +180,17 @@ impl Collector {
         self.threads += usize::from(is_new);
         let share = self.share();
         self.history(process).call(h.tid, Call { function, ..call }, share);
+    }
+
+    /// Calls may come before it is known what their process has mapped.
+    fn name_sites(&mut self, pid: u32) {
+        let process = self.state.process(pid);
+        let Some(history) = self.histories.get_mut(process) else { return };
+        for call in history.threads.values_mut().flat_map(|thread| &mut thread.calls) {
+            if call.site == SiteId(0) && call.return_address != 0 {
+                call.site = self.state.site_of(process, call.return_address);
+            }
+        }
     }
 
     /// When calls ended, and which of them belong together.
