@@ -69,7 +69,7 @@ pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> S
 }
 
 /// What could be said at all.
-fn basis(t: &Thresholds, s: &Statistics) -> String {
+pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} data movements, {} chains in {} groups.", s.movements, s.chains, s.groups);
     if t.warm {

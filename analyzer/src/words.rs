@@ -79,7 +79,7 @@ pub(crate) fn kind_text(op: &OpView) -> &'static str {
 }
 
 /// `rank 3`, `ranks 0-3, 7`, `process 1234`.
-pub(crate) fn who_text(whos: &[Who]) -> String {
+pub fn who_text(whos: &[Who]) -> String {
     let ranks: Vec<u32> =
         whos.iter().filter_map(|w| if let Who::Rank(r) = w { Some(*r) } else { None }).collect();
     let pids: Vec<u32> =
@@ -114,6 +114,22 @@ fn ranges(sorted: &[u32]) -> String {
 /// `once`, `12 times`.
 pub(crate) fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+/// `1 call`, `12 calls`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time as people say it.
+pub fn duration_text(ns: u64) -> String {
+    let s = ns as f64 / 1e9;
+    match ns {
+        0..1_000_000 => format!("{:.0} µs", s * 1e6),
+        1_000_000..1_000_000_000 => format!("{:.0} ms", s * 1e3),
+        1_000_000_000..120_000_000_000 => format!("{s:.1} s"),
+        _ => format!("{:.0} min", s / 60.0),
+    }
 }
 
 fn percent(share: f64) -> String {

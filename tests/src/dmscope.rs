@@ -197,6 +197,12 @@ impl Watching {
         Ok(attached)
     }
 
+    /// Waits for a line of standard output that has a text in it.
+    pub fn wait_for_line(&self, text: &str) -> Result<String> {
+        let line = self.stdout.wait_for(PATIENCE, |line| line.contains(text));
+        line.ok_or_else(|| self.complain(&format!("no line with {text:?}")))
+    }
+
     /// Waits for the first event of a kind.
     pub fn wait_for_event(&self, kind: &str) -> Result<Value> {
         self.wait_for(|event| event["event"] == kind)

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod browser;
 pub mod build;
 pub mod catalogue;
 mod dmscope;
@@ -23,6 +24,7 @@ pub mod findings;
 mod kernel;
 pub mod latency;
 mod lines;
+pub mod made_up;
 pub mod packaged;
 pub mod processes;
 mod report;
@@ -30,6 +32,7 @@ mod running;
 mod small_disk;
 mod spec;
 
+pub use browser::Browser;
 pub use dmscope::{Dmscope, Session, Watching, binary};
 pub use findings::Findings;
 pub use report::Site;

@@ -10,6 +10,7 @@ pub mod elf;
 pub mod host;
 pub mod kernel;
 pub mod launch;
+pub mod page;
 pub mod plan;
 pub mod session;
 pub mod sink;

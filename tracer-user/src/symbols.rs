@@ -10,6 +10,9 @@ use analyzer::wire::FileId;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 
+use crate::elf;
+use crate::host::files::open_path;
+
 /// Looks names up, each place once.
 pub struct Symbols {
     symbolizer: Symbolizer,
@@ -84,6 +87,18 @@ impl KnownFile {
     }
 }
 
+/// Whether a file that was known in another session is still what it was: by its build id, else by its number.
+pub fn is_file(path: &Path, id: FileId, build_id: Option<&str>) -> bool {
+    let Ok((id_now, file)) = open_path(path) else { return false };
+    match build_id {
+        None => id_now == id,
+        Some(wanted) => {
+            let Ok(image) = file.read_image() else { return false };
+            elf::parse(&image).is_ok_and(|facts| facts.build_id.as_deref() == Some(wanted))
+        }
+    }
+}
+
 /// Innermost inlined function first.
 fn frames(sym: &Sym<'_>) -> Vec<Frame> {
     let inlined = sym.inlined.iter().rev().map(|f| frame(&f.name, f.code_info.as_ref()));
@@ -125,6 +140,18 @@ mod tests {
         let segment = object.segments().find(|s| (s.address()..s.address() + s.size()).contains(&main));
         let segment = segment.expect("a segment with main");
         main - segment.address() + segment.file_range().0
+    }
+
+    #[test]
+    fn a_file_is_known_again_by_its_build_id_whatever_its_path_and_number() {
+        let path = std::env::current_exe().expect("this test");
+        let bytes = std::fs::read(&path).expect("this test");
+        let build_id = elf::parse(&bytes).expect("an ELF file").build_id.expect("linkers write one");
+        let (number, _) = open_path(&path).expect("this test");
+        let other = FileId { dev: 1, inode: 2 };
+        assert!(is_file(&path, other, Some(&build_id)) && !is_file(&path, number, Some("00")));
+        assert!(is_file(&path, number, None) && !is_file(&path, other, None));
+        assert!(!is_file(Path::new("/nonexistent"), number, None));
     }
 
     #[test]

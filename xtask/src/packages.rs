@@ -35,6 +35,8 @@ pub const PACKAGES: &[Package] = &[
     package("lammps", "a job from outside: molecular dynamics"),
     package("python3-mpi4py", "a job from outside: MPI from Python"),
     package("tmux", "tests of the live view need a terminal"),
+    package("chromium", "tests of the page need a browser"),
+    package("chromium-driver", "drives that browser"),
 ];
 
 /// Tools that `cargo xtask bench` compares with; it does without those that cannot be had.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::input::MpiKind;
+use crate::input::{MpiFacts, MpiKind};
 use crate::plan::{Plan, PlannedFile};
 use crate::wire::FileId;
 
@@ -53,6 +53,11 @@ impl Libraries {
 }
 
 impl Builtin {
+    /// The same, for whoever reads arguments.
+    pub fn facts(&self) -> MpiFacts {
+        MpiFacts { kind: self.kind, comm_world: Some(self.comm_world) }
+    }
+
     /// Whether a communicator's handle is that of MPI_COMM_WORLD.
     pub fn is_world(&self, handle: u64) -> bool {
         self.comm_world == self.handle(handle)

@@ -14,7 +14,7 @@ use super::matching::{Matching, Pair};
 use super::requests::{Request, Requests};
 use super::status::{self, Status};
 use crate::calls::{Arg, Does, Envelope, Form, Which};
-use crate::input::{CodePlace, Input, ProcessFacts};
+use crate::input::{CodePlace, Input, MpiFacts, ProcessFacts};
 use crate::plan::Plan;
 use crate::wire::{Body, FileId, Header, RawRecord, Record};
 
@@ -348,6 +348,11 @@ impl Messages {
     fn id(&self, call: &Call) -> Option<CallId> {
         let rank = self.processes.get(&call.pid)?.rank?;
         Some(CallId { rank, tid: call.tid, number: call.number })
+    }
+
+    /// How the library of a process calls things, if that is known.
+    pub(crate) fn library(&self, pid: u32) -> Option<MpiFacts> {
+        self.builtin(pid).map(|builtin| builtin.facts())
     }
 
     fn builtin(&self, pid: u32) -> Option<Builtin> {

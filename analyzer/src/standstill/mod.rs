@@ -13,5 +13,5 @@ pub(crate) mod words;
 
 pub(crate) use calls_seen::{Begun, CallsSeen};
 pub(crate) use deaths::{Death, Deaths};
-pub(crate) use view::{RankState, Standstill, StuckRank, standstills};
+pub(crate) use view::{RankState, Standstill, StuckRank, shown, standstills};
 pub(crate) use watch::Watch;

@@ -262,7 +262,7 @@ fn communicator_text(call: &CallInProgress, handle: u64) -> String {
 }
 
 /// The arguments of a call as people write them.
-fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
+pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
     let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return Vec::new() };
     let reader = Reader { call, mpi, communicators: &Communicators::default() };
     let value = |at: usize, name: &str| match (name, reader.integer(at)) {

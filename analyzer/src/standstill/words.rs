@@ -23,6 +23,18 @@ pub(crate) fn fault_name(fault: Fault) -> &'static str {
     }
 }
 
+/// A fault as a heading.
+pub(crate) fn fault_title(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "Crash",
+        Fault::MismatchedCollective => "Calls that do not go together",
+        Fault::MissingMessage => "A message is missing",
+        Fault::Deadlock => "Deadlock",
+        Fault::Outside => "Ranks wait for one that does nothing",
+        Fault::Stopped => "Ranks wait for one that is stopped",
+    }
+}
+
 /// The fault in one sentence, and what to do next.
 pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
     let at_fault = || standstill.ranks.iter().filter(|rank| rank.at_fault);
@@ -74,6 +86,7 @@ fn status_text(status: u32) -> String {
         8 => "SIGFPE",
         9 => "SIGKILL",
         11 => "SIGSEGV",
+        15 => "SIGTERM",
         _ => "",
     };
     match (status & 0x7f, status >> 8 & 0xff) {
@@ -128,10 +141,13 @@ fn call_text(call: &StuckCall) -> String {
 }
 
 /// The innermost place that has a source line, else the innermost one.
-fn own_place(rank: &StuckRank) -> String {
+pub(crate) fn innermost_place(rank: &StuckRank) -> Option<&Place> {
     let has_line = |place: &&Place| place.frames.first().is_some_and(|frame| frame.line.is_some());
-    let place = rank.stack.iter().find(has_line).or(rank.stack.first());
-    place.map_or_else(|| "an unknown place".to_owned(), place_text)
+    rank.stack.iter().find(has_line).or(rank.stack.first())
+}
+
+fn own_place(rank: &StuckRank) -> String {
+    innermost_place(rank).map_or_else(|| "an unknown place".to_owned(), place_text)
 }
 
 fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
@@ -180,7 +196,8 @@ pub(crate) fn render(out: &mut String, standstill: &Standstill) {
     }
 }
 
-fn state_text(rank: &StuckRank) -> String {
+/// What it does, in words.
+pub(crate) fn state_text(rank: &StuckRank) -> String {
     match rank.state {
         StuckState::InCall => format!("in {}", doing(rank)),
         StuckState::Outside => format!("does nothing at {}", own_place(rank)),

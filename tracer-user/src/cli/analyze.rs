@@ -9,6 +9,7 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, ItemRef, Reader};
+use analyzer::wire::RawRecord;
 use anyhow::{Context, Result};
 
 use super::args::AnalyzeArgs;
@@ -42,9 +43,8 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
 }
 
 fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
-    // Text has all of it in the report. Names are on the tape behind the alerts that they are for.
-    let mut names = SymbolTable::default();
-    names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
+    // Text has all of it in the report.
+    let names = names(path)?;
     let mut pipeline = Pipeline::new(options);
     feed(path, &mut pipeline, |pipeline, damage| {
         if let Some(damage) = damage {
@@ -63,6 +63,13 @@ fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -
     Ok(Outcome::of_report(&report))
 }
 
+/// The names that are on a tape. They are behind the alerts that they are for.
+pub(super) fn names(path: &Path) -> Result<SymbolTable> {
+    let mut names = SymbolTable::default();
+    names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
+    Ok(names)
+}
+
 pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(
         1 << 20,
@@ -70,37 +77,55 @@ pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
     ))
 }
 
-/// Gives all inputs of a tape to the pipeline; `seen` is called where something may be told.
+/// Whoever takes the inputs of a tape.
+pub(super) trait Consumer {
+    /// The next input.
+    fn push(&mut self, input: &Input);
+    /// The next record.
+    fn push_record(&mut self, record: &RawRecord);
+}
+
+impl Consumer for Pipeline {
+    fn push(&mut self, input: &Input) {
+        Pipeline::push(self, input);
+    }
+
+    fn push_record(&mut self, record: &RawRecord) {
+        Pipeline::push_record(self, record);
+    }
+}
+
+/// Gives all inputs of a tape to a consumer; `seen` is called where something may be told.
 ///
 /// # Errors
 /// The file is no tape, or cannot be read.
-pub(super) fn feed(
+pub(super) fn feed<C: Consumer>(
     path: &Path,
-    pipeline: &mut Pipeline,
-    mut seen: impl FnMut(&mut Pipeline, Option<&tape::Damage>),
+    consumer: &mut C,
+    mut seen: impl FnMut(&mut C, Option<&tape::Damage>),
 ) -> Result<()> {
     let mut reader = Reader::new(open(path)?).with_context(|| path.display().to_string())?;
     let (mut last_ns, mut ended) = (0, false);
     while let Some(item) = reader.next_ref() {
         match item.map_err(|error| anyhow::Error::new(error).context(path.display().to_string()))? {
-            ItemRef::Record(record) => pipeline.push_record(record),
-            ItemRef::Damage(damage) => seen(pipeline, Some(&damage)),
+            ItemRef::Record(record) => consumer.push_record(record),
+            ItemRef::Damage(damage) => seen(consumer, Some(&damage)),
             ItemRef::Input(input) => {
                 if let Input::Tick { time_ns } = input {
                     last_ns = time_ns;
                 }
                 ended |= matches!(input, Input::End(_));
-                pipeline.push(&input);
+                consumer.push(&input);
                 if matches!(input, Input::Tick { .. } | Input::End(_)) {
-                    seen(pipeline, None);
+                    seen(consumer, None);
                 }
             }
         }
     }
     if !ended {
         let reason = "the tape ends before the session did".to_owned();
-        pipeline.push(&Input::End(End { time_ns: last_ns, reason, failed_probes: Vec::new() }));
-        seen(pipeline, None);
+        consumer.push(&Input::End(End { time_ns: last_ns, reason, failed_probes: Vec::new() }));
+        seen(consumer, None);
     }
     Ok(())
 }

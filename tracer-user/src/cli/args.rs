@@ -60,6 +60,17 @@ pub enum Command {
         Messages are told for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
+    /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank
+    #[command(
+        after_help = "Examples:\n  dmscope report bad.dmt                   from a tape: report.html\n  \
+        dmscope report 4711 -o hang.html         from a running job, as soon as it hangs or crashes\n  \
+        dmscope report 4711 --duration 1m        or after a minute at the latest\n  \
+        dmscope report bad.dmt --json bad.json   the same for programs\n\n\
+        The page is one file that needs no network and no other file: mail it, keep it with the tape, open it in any browser.\n\
+        A job is watched until ranks are found that do not go on, or that died; until it ends; or until ctrl-c. It goes on after \
+        that.\n\nExit status: that of `analyze` and `attach`."
+    )]
+    Report(ReportArgs),
     /// Show the probe plan of a job: each probe, where, why there, and what was left out
     Probes(ProbesArgs),
     /// Print a completion script for a shell
@@ -139,6 +150,49 @@ pub struct CallsArgs {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// `dmscope report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A tape, as written with --record; or a job: the process id of its launcher or of any of its ranks
+    #[arg(value_name = "TAPE|JOB", value_parser = parse_subject)]
+    pub subject: Subject,
+    /// Where the page goes
+    #[arg(long, short, value_name = "FILE", default_value = "report.html")]
+    pub output: PathBuf,
+    /// Write the data of the page to a file as well, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// MPI calls on the page's timeline: the last ones, the same number of each thread
+    #[arg(long, value_name = "N", default_value_t = analyzer::timeline::DEFAULT_CALLS)]
+    pub calls: usize,
+    /// Print only where the page is
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// How a job is watched
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// When something is odd
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
+}
+
+/// What a page is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A running job, by a process of it.
+    Job(u32),
+    /// A tape.
+    Tape(PathBuf),
+}
+
+/// A number is a process; a tape with such a name is `./4711`.
+fn parse_subject(text: &str) -> Result<Subject, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().map(Subject::Job).map_err(|_| format!("{text} is no process id"));
+    }
+    Ok(Subject::Tape(PathBuf::from(text)))
 }
 
 /// `dmscope probes`
@@ -387,6 +441,14 @@ mod tests {
         for wrong in ["", "3-1", "a", "1-", "0-4294967295"] {
             assert!(parse_ranks(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_number_is_a_job_and_anything_else_a_tape() {
+        assert_eq!(parse_subject("4711"), Ok(Subject::Job(4711)));
+        assert_eq!(parse_subject("./4711"), Ok(Subject::Tape(PathBuf::from("./4711"))));
+        assert_eq!(parse_subject("bad.dmt"), Ok(Subject::Tape(PathBuf::from("bad.dmt"))));
+        assert!(parse_subject("99999999999").is_err());
     }
 
     #[test]

@@ -24,14 +24,19 @@ use crate::sink::{JsonSink, LiveSink, Sink, TextSink};
 pub fn attach(args: &AttachArgs) -> Result<Outcome> {
     let job = host::job_of(args.pid)?;
     let settings = settings(&args.watch, &args.analysis)?;
-    let mut sink: Box<dyn Sink> = match &args.output.output {
-        None if !args.output.json && !args.output.quiet && stdout().is_terminal() => {
-            Box::new(LiveSink::new(job.command.clone(), args.output.statistics))
-        }
-        None => plain(stdout(), stdout().is_terminal(), &args.output),
-        Some(path) => plain(create(path)?, false, &args.output),
-    };
+    let mut sink = sink(&job.command, &args.output)?;
     session::attach(&job, settings, sink.as_mut())
+}
+
+/// On a terminal the live view, else what is written line by line.
+pub(super) fn sink(job: &str, output: &OutputArgs) -> Result<Box<dyn Sink>> {
+    Ok(match &output.output {
+        None if !output.json && !output.quiet && stdout().is_terminal() => {
+            Box::new(LiveSink::new(job.to_owned(), output.statistics))
+        }
+        None => plain(stdout(), stdout().is_terminal(), output),
+        Some(path) => plain(create(path)?, false, output),
+    })
 }
 
 /// Starts a job and watches it.
@@ -61,7 +66,7 @@ pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArg
     }
 }
 
-fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
+pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
     let mut options = analysis.options();
     options.reference = reference::read(&analysis.reference)?;
     if let Some(path) = watch.record.as_ref().filter(|path| is_one_of(path, &analysis.reference)) {
@@ -89,6 +94,7 @@ fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
         duration: watch.duration,
         budget: watch.budget.0,
         tape,
+        page_calls: None,
         stop: stop_on_signals()?,
     })
 }

@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod probes;
 pub mod ps;
 mod reference;
+mod report;
 mod table;
 
 use std::io::Write;
@@ -46,6 +47,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Run(args) => Ok(attach::run(args)?.status()),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
+        Command::Report(args) => Ok(report::report(args)?.status()),
         Command::Probes(args) => {
             print(&probes::command(args)?)?;
             Ok(0)

@@ -1,4 +1,4 @@
-//! Where every input goes: to the tape and to the pipeline.
+//! Where every input goes: to the tape, to the pipeline, and to the collector of a page if one is wanted.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use analyzer::finding::Report;
 use analyzer::input::Input;
 use analyzer::options::Options;
+use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use analyzer::tape::{FileTape, WriteError};
+use analyzer::timeline::Collector;
 use analyzer::wire::FileId;
 
 use crate::sink::{Recorded, Sink};
@@ -36,16 +38,19 @@ pub(super) struct Feed {
     pipeline: Pipeline,
     symbols: Symbols,
     tape: Option<Tape>,
+    collector: Option<Collector>,
     trouble: Option<WriteError>,
     told_trouble: bool,
 }
 
 impl Feed {
-    pub(super) fn new(options: Options, tape: Option<Tape>) -> Self {
+    /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
+    pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
         Self {
             pipeline: Pipeline::new(options),
             symbols: Symbols::default(),
             tape,
+            collector: page_calls.map(Collector::new),
             trouble: None,
             told_trouble: false,
         }
@@ -56,6 +61,9 @@ impl Feed {
             && let Err(error) = tape.writer.push(&input)
         {
             self.trouble = Some(error);
+        }
+        if let Some(collector) = &mut self.collector {
+            collector.push(&input);
         }
         self.pipeline.push(&input);
     }
@@ -122,6 +130,10 @@ impl Feed {
     /// Writes the last of the tape and gives the report.
     pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> Report {
         let report = self.report();
+        if let Some(collector) = self.collector.take() {
+            self.name_places(collector.wanted_symbols(self.pipeline.symbols()));
+            sink.page(Page::new(report.clone(), collector, self.pipeline.symbols()));
+        }
         self.flush(sink);
         if let Some(tape) = self.tape.take() {
             sink.recorded(&Recorded {

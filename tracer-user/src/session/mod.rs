@@ -74,6 +74,8 @@ pub struct Settings {
     pub budget: Option<Budget>,
     /// Where to record to.
     pub tape: Option<Tape>,
+    /// MPI calls kept for a page; `None`: no page is wanted.
+    pub page_calls: Option<usize>,
     /// Set from outside (a signal) to end the session.
     pub stop: Arc<AtomicBool>,
 }
@@ -110,6 +112,7 @@ pub fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> Result<BT
         duration: Some(duration),
         budget: None,
         tape: None,
+        page_calls: None,
         stop: Arc::default(),
     };
     let mut hits = HitSink::default();
@@ -206,7 +209,7 @@ impl<'s> Session<'s> {
             tracer,
             collector,
             sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
-            feed: Feed::new(settings.analysis, settings.tape),
+            feed: Feed::new(settings.analysis, settings.tape, settings.page_calls),
             probes: Probes::default(),
             spare_cpus: spare.clone(),
             names: SharedNames::default(),

@@ -3,16 +3,19 @@
 mod hits;
 mod json;
 mod live;
+mod page;
 mod text;
 
 use std::path::Path;
 
 use analyzer::finding::{Alert, Report};
+use analyzer::page::Page;
 
 pub use crate::session::AttachSummary;
 pub use hits::HitSink;
 pub use json::JsonSink;
 pub use live::LiveSink;
+pub use page::PageSink;
 pub use text::TextSink;
 
 /// Numbers of a session as it goes.
@@ -112,6 +115,8 @@ pub trait Sink {
     fn alert(&mut self, alert: &Alert);
     /// The tape is closed.
     fn recorded(&mut self, tape: &Recorded<'_>);
+    /// All that a page shows, where one is wanted; the report comes next.
+    fn page(&mut self, _page: Page) {}
     /// The last word.
     fn report(&mut self, report: &Report);
 }

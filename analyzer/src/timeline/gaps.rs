@@ -1,0 +1,109 @@
+//! Times in which calls may have been missed: records were lost, or not everything was watched.
+
+use serde::{Deserialize, Serialize};
+
+use crate::input::{Coverage, Loss};
+
+/// Gaps that are kept; what comes later makes the last one longer.
+const MOST_GAPS: usize = 1000;
+
+/// A time in which calls may have been missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// Its beginning, nanoseconds since the session began.
+    pub begin_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+    /// Records lost in it; 0: it was not watched, to keep a budget.
+    pub lost: u64,
+}
+
+/// All of them, each with the index of its process; none: of all processes.
+#[derive(Default)]
+pub(super) struct Gaps {
+    all: Vec<(Option<usize>, Gap)>,
+    paused_ns: Option<u64>,
+}
+
+impl Gaps {
+    pub fn lose(&mut self, process: usize, loss: &Loss) {
+        let lost = loss.movements.saturating_add(loss.state);
+        if lost > 0 {
+            self.add(Some(process), Gap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
+        }
+    }
+
+    pub fn cover(&mut self, coverage: &Coverage) {
+        match self.paused_ns {
+            None if coverage.paused => self.paused_ns = Some(coverage.time_ns),
+            Some(begin_ns) if !coverage.paused => {
+                self.paused_ns = None;
+                self.add(None, Gap { begin_ns, end_ns: coverage.time_ns, lost: 0 });
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, process: Option<usize>, gap: Gap) {
+        let is_full = self.all.len() >= MOST_GAPS;
+        let mut same = self.all.iter_mut().rev().filter(|(of, _)| *of == process);
+        match same.next().filter(|(_, last)| is_full || gap.begin_ns <= last.end_ns) {
+            Some((_, last)) => {
+                last.begin_ns = last.begin_ns.min(gap.begin_ns);
+                last.end_ns = last.end_ns.max(gap.end_ns);
+                last.lost = last.lost.saturating_add(gap.lost);
+            }
+            None if is_full => {}
+            None => self.all.push((process, gap)),
+        }
+    }
+
+    /// Those so far; a pause that has not ended goes on to `end_ns`.
+    pub fn all(&self, end_ns: u64) -> Vec<(Option<usize>, Gap)> {
+        let open = self.paused_ns.map(|begin_ns| (None, Gap { begin_ns, end_ns, lost: 0 }));
+        self.all.iter().copied().chain(open).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause(time_ns: u64, paused: bool) -> Coverage {
+        Coverage { time_ns, paused, off: Vec::new() }
+    }
+
+    #[test]
+    fn a_pause_lasts_until_watching_goes_on_or_the_session_ends() {
+        let mut gaps = Gaps::default();
+        for (time_ns, paused) in [(10, true), (15, true), (20, false), (30, true)] {
+            gaps.cover(&pause(time_ns, paused));
+        }
+        let found: Vec<(u64, u64)> = gaps.all(40).iter().map(|(_, g)| (g.begin_ns, g.end_ns)).collect();
+        assert_eq!(found, [(10, 20), (30, 40)]);
+    }
+
+    #[test]
+    fn losses_one_behind_the_other_are_one_gap_of_their_process() {
+        let mut gaps = Gaps::default();
+        let loss = |from_ns, to_ns| Loss { pid: 1, from_ns, to_ns, movements: 2, state: 1 };
+        gaps.lose(0, &loss(10, 20));
+        gaps.lose(1, &loss(10, 20));
+        gaps.lose(0, &loss(20, 30));
+        gaps.lose(0, &loss(50, 60));
+        let gap = |begin_ns, end_ns, lost| Gap { begin_ns, end_ns, lost };
+        let wanted = [(Some(0), gap(10, 30, 6)), (Some(1), gap(10, 20, 3)), (Some(0), gap(50, 60, 3))];
+        assert_eq!(gaps.all(0), wanted);
+    }
+
+    #[test]
+    fn beyond_a_limit_gaps_are_joined_and_no_loss_is_forgotten() {
+        let mut gaps = Gaps::default();
+        for n in 0..5000 {
+            gaps.lose(0, &Loss { pid: 1, from_ns: 10 * n, to_ns: 10 * n + 1, movements: 1, state: 0 });
+        }
+        let all = gaps.all(0);
+        assert_eq!(all.len(), MOST_GAPS);
+        assert_eq!(all.iter().map(|(_, gap)| gap.lost).sum::<u64>(), 5000);
+    }
+}

@@ -1,0 +1,148 @@
+//! `dmscope report`: a page about a tape or a running job.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use analyzer::input::Input;
+use analyzer::page::Page;
+use analyzer::pipeline::Pipeline;
+use analyzer::symbols::SymbolTable;
+use analyzer::timeline::Collector;
+use analyzer::wire::{FileId, RawRecord};
+use anyhow::{Context, Result};
+
+use super::analyze::{Consumer, feed, names};
+use super::args::{OutputArgs, ReportArgs, Subject};
+use super::attach::{plain, settings, sink};
+use super::reference;
+use crate::host;
+use crate::page;
+use crate::session::{self, Outcome};
+use crate::sink::PageSink;
+use crate::symbols::{Symbols, is_file};
+
+/// Writes a page.
+///
+/// # Errors
+/// The tape or the job cannot be read, or the page cannot be written.
+pub fn report(args: &ReportArgs) -> Result<Outcome> {
+    // Before a job is watched for hours.
+    let mut html = Output::open(&args.output)?;
+    let mut json = args.json.as_deref().map(Output::open).transpose()?;
+    let (page, outcome) = match &args.subject {
+        Subject::Job(pid) => of_job(*pid, args)?,
+        Subject::Tape(path) => of_tape(path, args)?,
+    };
+    html.write(&page::html(&page)?)?;
+    if let Some(json) = &mut json {
+        json.write(&format!("{}\n", serde_json::to_string(&page)?))?;
+    }
+    super::print(&format!(
+        "{}: {}\nThe page is {}\n",
+        page.verdict.title,
+        page.verdict.text,
+        args.output.display()
+    ))?;
+    Ok(outcome)
+}
+
+/// A file that keeps what it has until there is something to write.
+struct Output {
+    path: PathBuf,
+    file: File,
+}
+
+impl Output {
+    fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        // A pipe has no length.
+        let _ = self.file.set_len(0);
+        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn printed(args: &ReportArgs) -> OutputArgs {
+    OutputArgs { json: false, quiet: args.quiet, statistics: false, output: None }
+}
+
+fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
+    let job = host::job_of(pid)?;
+    let mut settings = settings(&args.watch, &args.analysis)?;
+    settings.page_calls = Some(args.calls);
+    let inner = sink(&job.command, &printed(args))?;
+    let mut sink = PageSink::new(inner, Arc::clone(&settings.stop));
+    let outcome = session::attach(&job, settings, &mut sink)?;
+    Ok((sink.into_page().context("the session gave no page")?, outcome))
+}
+
+/// Takes the inputs of a tape for a page.
+struct Both {
+    pipeline: Pipeline,
+    collector: Collector,
+    /// Where files were, each with its build id if it has one.
+    files: HashMap<FileId, (PathBuf, Option<String>)>,
+}
+
+impl Consumer for Both {
+    fn push(&mut self, input: &Input) {
+        if let Input::Plan(plan) = input {
+            let known = plan.files.iter().map(|f| (f.id, (PathBuf::from(&f.path), f.build_id.clone())));
+            self.files.extend(known);
+        }
+        self.pipeline.push(input);
+        self.collector.push(input);
+    }
+
+    fn push_record(&mut self, record: &RawRecord) {
+        self.pipeline.push_record(record);
+        self.collector.push_record(record);
+    }
+}
+
+fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
+    let mut options = args.analysis.options();
+    options.reference = reference::read(&args.analysis.reference)?;
+    let mut sink = plain(stdout(), stdout().is_terminal(), &printed(args));
+    let mut names = names(path)?;
+    let mut both = Both {
+        pipeline: Pipeline::new(options),
+        collector: Collector::new(args.calls),
+        files: HashMap::new(),
+    };
+    feed(path, &mut both, |both, damage| {
+        if let Some(damage) = damage {
+            sink.notice(&format!("{}: {damage}", path.display()));
+        }
+        both.pipeline.take_alerts();
+    })?;
+    let mut report = both.pipeline.report();
+    report.symbolize(&names);
+    if !args.quiet {
+        sink.report(&report);
+    }
+    name_the_rest(&mut names, &both);
+    let outcome = Outcome::of_report(&report);
+    Ok((Page::new(report, both.collector, &names), outcome))
+}
+
+/// A tape has the names that its findings need. Others are looked up where the very same files are still there.
+fn name_the_rest(names: &mut SymbolTable, both: &Both) {
+    let wanted = both.collector.wanted_symbols(names);
+    let needed = |id: &FileId| wanted.iter().any(|(file, _)| file == id);
+    let mut symbols = Symbols::default();
+    symbols.know(
+        both.files
+            .iter()
+            .filter(|(id, (path, build_id))| needed(id) && is_file(path, **id, build_id.as_deref()))
+            .map(|(id, (path, _))| (*id, path.clone())),
+    );
+    names.extend(&symbols.resolve(wanted));
+}
