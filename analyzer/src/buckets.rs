@@ -10,6 +10,8 @@ const FIRST_WIDTH_BITS: u32 = 20;
 pub(crate) struct Timeline {
     begin_ns: Option<u64>,
     now_ns: u64,
+    /// From here on there are not enough buckets; what is before is the usual case.
+    until_ns: u64,
     width_bits: u32,
     /// Buckets whose counts are not complete, one bit each.
     touched: u64,
@@ -19,21 +21,34 @@ pub(crate) struct Timeline {
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { begin_ns: None, now_ns: 0, width_bits: FIRST_WIDTH_BITS, touched: 0, touched_from_ns: None }
+        Self {
+            begin_ns: None,
+            now_ns: 0,
+            until_ns: 0,
+            width_bits: FIRST_WIDTH_BITS,
+            touched: 0,
+            touched_from_ns: None,
+        }
     }
 }
 
 impl Timeline {
     /// The clock goes on. Returns how many times all buckets must be halved.
+    #[inline]
     pub fn advance(&mut self, time_ns: u64) -> u32 {
-        let begin = *self.begin_ns.get_or_insert(time_ns);
         self.now_ns = self.now_ns.max(time_ns);
+        if time_ns < self.until_ns { 0 } else { self.advance_far(time_ns) }
+    }
+
+    fn advance_far(&mut self, time_ns: u64) -> u32 {
+        let begin = *self.begin_ns.get_or_insert(time_ns);
         let mut halvings = 0;
         while (self.now_ns.saturating_sub(begin) >> self.width_bits) >= BUCKETS as u64 {
             self.width_bits += 1;
             self.touched = halved_bits(self.touched);
             halvings += 1;
         }
+        self.until_ns = begin.saturating_add((BUCKETS as u64) << self.width_bits);
         halvings
     }
 
@@ -68,6 +83,11 @@ impl Timeline {
     /// When a bucket begins.
     pub fn bucket_begin_ns(&self, bucket: usize) -> u64 {
         self.begin_ns.unwrap_or(0).saturating_add((bucket as u64) << self.width_bits)
+    }
+
+    /// The first time told.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.begin_ns
     }
 
     /// The latest time seen.

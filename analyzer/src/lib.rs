@@ -13,6 +13,7 @@ pub mod calls;
 mod chains;
 mod coverage;
 mod distribution;
+mod extents;
 pub mod finding;
 mod frequent;
 mod groups;

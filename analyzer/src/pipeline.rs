@@ -29,8 +29,6 @@ use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 /// Counts of the whole session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    pub first_ns: Option<u64>,
-    pub last_ns: u64,
     pub records: u64,
     pub bad_records: u64,
     pub unplanned_records: u64,
@@ -227,8 +225,6 @@ impl Pipeline {
     }
 
     fn clock(&mut self, time_ns: u64) {
-        self.totals.first_ns.get_or_insert(time_ns);
-        self.totals.last_ns = self.totals.last_ns.max(time_ns);
         self.state.groups.advance(time_ns);
     }
 
@@ -315,6 +311,7 @@ impl Pipeline {
         function == Some(call.function.as_str()) && site.is_some() && site == call.site
     }
 
+    #[inline]
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
         match Record::decode(raw) {
@@ -323,6 +320,7 @@ impl Pipeline {
         }
     }
 
+    #[inline]
     fn record(&mut self, record: &Record) {
         let h = &record.header;
         self.clock(h.time_ns);
@@ -340,6 +338,7 @@ impl Pipeline {
         }
     }
 
+    #[inline]
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         let process = self.state.processes.get_mut(process);
         process.moved_ns = h.time_ns;
@@ -354,6 +353,7 @@ impl Pipeline {
         counts.probe_hits[slot] += 1;
     }
 
+    #[inline]
     fn movement(&mut self, process: usize, record: &Record, slot: usize, context: CallContext) {
         let call_slot = self.probes.slot(context.probe);
         let call = self.call(process, context);
@@ -371,6 +371,7 @@ impl Pipeline {
         self.state.chains.movement(&m, &mut self.state.names, &mut self.state.groups);
     }
 
+    #[inline]
     fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.movements += 1;
@@ -380,18 +381,26 @@ impl Pipeline {
         call.bytes = call.bytes.saturating_add(m.len_bytes);
     }
 
+    #[inline]
     fn call(&mut self, process: usize, context: CallContext) -> CallId {
+        let asked = (context.return_address, context.probe);
+        match self.state.processes.get(process).last_call {
+            Some((address, probe, call)) if (address, probe) == asked => call,
+            _ => self.other_call(process, context),
+        }
+    }
+
+    fn other_call(&mut self, process: usize, context: CallContext) -> CallId {
         if context == CallContext::default() {
             return CallId::NONE;
         }
         let asked = (context.return_address, context.probe);
-        let last = self.state.processes.get(process).last_call;
-        if let Some((_, _, call)) = last.filter(|l| (l.0, l.1) == asked) {
-            return call;
-        }
         let site = self.state.site_of(process, context.return_address);
         let call = self.probes.call(context.probe, site);
-        self.state.processes.get_mut(process).last_call = Some((asked.0, asked.1, call));
+        // Nowhere is no call, unless it has a number.
+        if asked != (0, 0) {
+            self.state.processes.get_mut(process).last_call = Some((asked.0, asked.1, call));
+        }
         call
     }
 

@@ -21,8 +21,8 @@ const MAX_THREADS: usize = 1 << 14;
 const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
-/// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 15;
+/// Kinds of records: at least the highest number and one more.
+pub(crate) const KINDS: usize = 16;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -109,10 +109,15 @@ impl Process {
     }
 
     /// The thread of a tid, made by `new` if there is none yet.
+    #[inline]
     pub fn thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
-        if let Some(last) = self.last_thread.filter(|l| l.tid == tid) {
-            return last.thread;
+        match self.last_thread {
+            Some(last) if last.tid == tid => last.thread,
+            _ => self.other_thread(tid, new),
         }
+    }
+
+    fn other_thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
         let tid = if self.threads.len() < MAX_THREADS { tid } else { 0 };
         let thread = *self.threads.entry(tid).or_insert_with(new);
         self.last_thread = Some(LastThread { tid, thread });
@@ -199,18 +204,18 @@ impl Processes {
     /// The process of a pid; one without facts if it was never heard of.
     #[inline]
     pub fn find_or_add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
-        let slot = pid as usize % RECENT;
-        let (known, index) = self.recent[slot];
+        let (known, index) = self.recent[pid as usize % RECENT];
         // The highest pid of all stands for an empty slot.
-        if known == pid && pid != u32::MAX {
-            return index as usize;
-        }
+        if known == pid && pid != u32::MAX { index as usize } else { self.find_far(pid, space) }
+    }
+
+    fn find_far(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
         let index = match self.find(pid) {
             Some(index) => index,
             None => self.add(pid, space),
         };
         // There are at most MAX_PROCESSES.
-        self.recent[slot] = (pid, index as u32);
+        self.recent[pid as usize % RECENT] = (pid, index as u32);
         index
     }
 

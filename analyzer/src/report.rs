@@ -91,7 +91,7 @@ fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
         let state = RankState {
             pid: process.pid,
             still: if process.alive {
-                p.standstill.still(process.pid, process.moved_ns, p.totals.last_ns)
+                p.standstill.still(process.pid, process.moved_ns, p.state.groups.timeline.now_ns())
             } else {
                 None
             },
@@ -405,10 +405,12 @@ fn statistics(p: &Pipeline) -> Statistics {
     let (t, state) = (&p.totals, &p.state);
     let all = state.processes.all();
     let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
-    let duration_ns = t.last_ns - t.first_ns.unwrap_or(t.last_ns).min(t.last_ns);
+    let timeline = &state.groups.timeline;
+    let now_ns = timeline.now_ns();
+    let duration_ns = now_ns - timeline.begin_ns().unwrap_or(now_ns).min(now_ns);
     Statistics {
         duration_ns,
-        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(t.last_ns)),
+        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(now_ns)),
         pauses: p.coverage.pauses,
         probes_off: p.coverage.off.clone(),
         records: t.records,

@@ -86,13 +86,11 @@ impl Thread {
         record.is_some()
     }
 
-    /// Notes that a shape came.
-    #[inline]
-    fn step(&mut self, index: usize) {
+    /// Notes that a shape comes next.
+    fn follow(&mut self, index: usize) {
         if let Some(last) = self.shapes.get_mut(self.last) {
             last.follower = index;
         }
-        self.last = index;
     }
 }
 
@@ -229,7 +227,8 @@ fn push_shape<'a>(
         }
         index
     };
-    thread.step(index);
+    thread.follow(index);
+    thread.last = index;
     &mut thread.shapes[index]
 }
 
@@ -274,15 +273,18 @@ pub(super) struct Decoder {
     order: Column,
     times: Column,
     sections: Vec<Column>,
-    /// Those behind `used` serve again.
-    threads: Vec<Thread>,
+    /// Threads and what is left of their sections; those behind `used` serve again.
+    threads: Vec<(Thread, Column)>,
     used: usize,
     time_ns: u64,
     /// Thread and shape of the last record.
     last: (usize, usize),
+    /// The payload contradicts itself.
+    malformed: bool,
 }
 
-/// A part of the payload, and how much of it has been read.
+/// A part of the payload, and how much of it has been read. Numbers are read without regard to the end,
+/// which is held against what was read once for each record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     next: usize,
@@ -290,37 +292,24 @@ struct Column {
 }
 
 impl Column {
-    /// A number that is mostly small.
-    #[inline]
-    fn read_small(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        match payload.get(self.next) {
-            Some(&byte) if byte < 0x80 && self.next < self.end => {
-                self.next += 1;
-                Ok(u64::from(byte))
-            }
-            _ => self.read(payload),
-        }
-    }
-
-    /// A number of any size.
     #[inline]
     fn read(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        let ahead = payload.get(self.next..).ok_or(Malformed)?;
-        let (value, len) = varint::take_ahead(ahead, self.end.saturating_sub(self.next)).ok_or(Malformed)?;
+        let (value, len) = payload.get(self.next..).and_then(varint::take).ok_or(Malformed)?;
         self.next += len;
         Ok(value)
     }
 
     #[inline]
-    fn read_signed(&mut self, payload: &[u8]) -> Result<i64, Malformed> {
-        self.read(payload).map(varint::signed)
-    }
-
-    #[inline]
     fn read_byte(&mut self, payload: &[u8]) -> Result<u8, Malformed> {
-        let byte = *payload.get(self.next).filter(|_| self.next < self.end).ok_or(Malformed)?;
+        let byte = *payload.get(self.next).ok_or(Malformed)?;
         self.next += 1;
         Ok(byte)
+    }
+
+    /// Whether nothing was read that belongs to another column.
+    #[inline]
+    fn check(&self) -> Result<(), Malformed> {
+        if self.next <= self.end { Ok(()) } else { Err(Malformed) }
     }
 }
 
@@ -335,6 +324,7 @@ impl Decoder {
         self.used = 0;
         self.sections.clear();
         self.time_ns = 0;
+        self.malformed = false;
         let length = |index: usize| {
             let bytes = self.payload.get(4 * index..)?.first_chunk::<4>()?;
             Some(u32::from_le_bytes(*bytes) as usize)
@@ -360,50 +350,67 @@ impl Decoder {
 
     /// The process of each thread met so far in this frame.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.threads[..self.used].iter().map(|thread| thread.id as u32)
+        self.threads[..self.used].iter().map(|(thread, _)| thread.id as u32)
     }
 
     /// The record that the last step gave: only to be asked for if it gave one.
     #[inline]
     pub(super) fn record(&self) -> &RawRecord {
         let (thread, shape) = self.last;
-        &self.threads[thread].shapes[shape].record
+        &self.threads[thread].0.shapes[shape].record
+    }
+
+    /// Goes on to the next record, if that is what comes next and its thread is known; else the next
+    /// input is to be asked for.
+    #[inline]
+    pub(super) fn next_record(&mut self) -> bool {
+        let Some((order, len)) = self.payload.get(self.order.next..).and_then(varint::take) else {
+            return false;
+        };
+        if order < FIRST_THREAD || self.order.next + len > self.order.end || self.malformed {
+            return false;
+        }
+        self.order.next += len;
+        self.malformed = self.read_record((order - FIRST_THREAD) as usize).is_err();
+        !self.malformed
     }
 
     /// The next input; `None` when all columns are used up.
-    #[inline]
     pub(super) fn next(&mut self) -> Option<Result<Step, Malformed>> {
+        if self.malformed {
+            return Some(Err(Malformed));
+        }
         if self.order.next == self.order.end {
             return None;
         }
-        Some(self.read_input())
+        Some(self.read_input().and_then(|step| self.order.check().and(Ok(step))))
     }
 
-    #[inline]
     fn read_input(&mut self) -> Result<Step, Malformed> {
-        let order = self.read_order()?;
-        if order >= NEW_THREAD {
-            return self.read_record(order).map(|()| Step::Record);
-        }
-        Ok(match order {
+        Ok(match self.read_order()? {
             LATE => {
                 let order = self.read_order()?;
-                self.read_record(order)?;
+                self.read_record_of(order)?;
                 Step::LateRecord
             }
             LOSS => Step::Other(Box::new(Input::Loss(self.read_loss()?))),
-            _ => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
+            TICK => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
+            order => {
+                self.read_record_of(order)?;
+                Step::Record
+            }
         })
     }
 
     #[inline]
     fn read_order(&mut self) -> Result<u64, Malformed> {
-        self.order.read_small(&self.payload)
+        self.order.read(&self.payload)
     }
 
     #[inline]
     fn read_time(&mut self) -> Result<u64, Malformed> {
-        let step = self.times.read_signed(&self.payload)?;
+        let step = varint::signed(self.times.read(&self.payload)?);
+        self.times.check()?;
         self.time_ns = self.time_ns.wrapping_add(step as u64);
         Ok(self.time_ns)
     }
@@ -418,38 +425,37 @@ impl Decoder {
         })
     }
 
-    #[inline]
-    fn read_record(&mut self, order: u64) -> Result<(), Malformed> {
-        let time_ns = self.read_time()?;
-        let index = self.read_thread(order)?;
-        let section = self.sections.get_mut(index).ok_or(Malformed)?;
-        let thread = &mut self.threads[index];
-        let shape = read_shape(thread, section, &self.payload)?;
-        let record = &mut thread.shapes[shape].record;
-        record.words_mut()[0] = time_ns;
-        read_body(record, section, &self.payload)?;
-        self.last = (index, shape);
-        Ok(())
+    fn read_record_of(&mut self, order: u64) -> Result<(), Malformed> {
+        let index = match order {
+            FIRST_THREAD.. => usize::try_from(order - FIRST_THREAD).map_err(|_| Malformed)?,
+            NEW_THREAD => self.introduce_thread()?,
+            TICK..=LATE => return Err(Malformed),
+        };
+        self.read_record(index)
     }
 
     #[inline]
-    fn read_thread(&mut self, order: u64) -> Result<usize, Malformed> {
-        match order {
-            FIRST_THREAD.. => {
-                let index = usize::try_from(order - FIRST_THREAD).map_err(|_| Malformed)?;
-                if index < self.used { Ok(index) } else { Err(Malformed) }
-            }
-            NEW_THREAD => self.introduce_thread(),
-            TICK..=LATE => Err(Malformed),
-        }
+    fn read_record(&mut self, index: usize) -> Result<(), Malformed> {
+        let time_ns = self.read_time()?;
+        let (thread, section) = self.threads[..self.used].get_mut(index).ok_or(Malformed)?;
+        let shape = read_shape(thread, section, &self.payload)?;
+        let record = &mut thread.shapes.get_mut(shape).ok_or(Malformed)?.record;
+        thread.last = shape;
+        record.words_mut()[0] = time_ns;
+        read_body(record, section, &self.payload)?;
+        self.last = (index, shape);
+        section.check()
     }
 
     fn introduce_thread(&mut self) -> Result<usize, Malformed> {
         let id = self.read_order()?;
+        let section = *self.sections.get(self.used).ok_or(Malformed)?;
         if self.used == self.threads.len() {
-            self.threads.push(Thread::default());
+            self.threads.push(Default::default());
         }
-        self.threads[self.used].begin(id);
+        let (thread, left) = &mut self.threads[self.used];
+        thread.begin(id);
+        *left = section;
         self.used += 1;
         Ok(self.used - 1)
     }
@@ -457,39 +463,44 @@ impl Decoder {
 
 #[inline]
 fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
-    let index = match section.read_small(payload)? {
+    let code = section.read_byte(payload)?;
+    if u64::from(code) == FOLLOWER {
+        return Ok(thread.expected());
+    }
+    section.next -= 1;
+    read_other_shape(thread, section, payload)
+}
+
+fn read_other_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
+    let index = match section.read(payload)? {
         FOLLOWER => thread.expected(),
         code => usize::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
     };
     if index == thread.shapes.len() {
         let head = section.read(payload)?;
         let len = usize::from(section.read_byte(payload)?);
+        section.check()?;
         if !thread.introduce(head, len) {
             return Err(Malformed);
         }
     }
-    if index >= thread.shapes.len() {
-        return Err(Malformed);
-    }
-    thread.step(index);
+    thread.follow(index);
     Ok(index)
 }
 
 #[inline]
 fn read_body(record: &mut RawRecord, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
-    let words = record.words().len() - HEADER_WORDS;
-    if words == 0 {
+    let body = &mut record.words_mut()[HEADER_WORDS..];
+    if body.is_empty() {
         return Ok(());
     }
     let mut changes = section.read_byte(payload)?;
-    if u32::from(changes) >> words != 0 {
+    if u32::from(changes) >> body.len() != 0 {
         return Err(Malformed);
     }
-    let body = &mut record.words_mut()[HEADER_WORDS..];
     while changes != 0 {
-        let bit = changes.trailing_zeros() as usize;
-        let step = section.read_signed(payload)?;
-        body[bit] = body[bit].wrapping_add(step as u64);
+        let word = body.get_mut(changes.trailing_zeros() as usize).ok_or(Malformed)?;
+        *word = word.wrapping_add(varint::signed(section.read(payload)?) as u64);
         changes &= changes - 1;
     }
     Ok(())

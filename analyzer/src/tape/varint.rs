@@ -14,21 +14,20 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, (value << 1 ^ value >> 63) as u64);
 }
 
-/// The number at the front of the first `limit` bytes, and its length; `None` if it is cut or has
-/// more than 64 bits. What lies behind the limit may be read, so that eight bytes can be looked at
-/// at once: lengths follow no pattern, and a loop over them would be guessed wrong.
+/// The number that bytes begin with, and its length; `None` if it is cut or has more than 64 bits. Eight
+/// bytes are looked at at once: lengths follow no pattern, and a loop over them would be guessed wrong.
 #[inline]
-pub(super) fn take_ahead(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
+pub(super) fn take(bytes: &[u8]) -> Option<(u64, usize)> {
     const MORE: u64 = 0x8080_8080_8080_8080;
-    let Some(chunk) = bytes.first_chunk::<8>() else { return take_slowly(bytes, limit) };
+    let Some(chunk) = bytes.first_chunk::<8>() else { return take_slowly(bytes) };
     let eight = u64::from_le_bytes(*chunk);
     let ends = !eight & MORE;
     if ends == 0 {
-        return take_slowly(bytes, limit);
+        return take_slowly(bytes);
     }
     let len = ends.trailing_zeros() as usize / 8 + 1;
     let own = eight & (ends ^ (ends - 1));
-    (len <= limit).then(|| (joined(own & !MORE), len))
+    Some((joined(own & !MORE), len))
 }
 
 /// Seven bits of each byte, side by side.
@@ -40,9 +39,9 @@ fn joined(bytes: u64) -> u64 {
 }
 
 #[cold]
-fn take_slowly(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
+fn take_slowly(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
-    for (index, &byte) in bytes.iter().take(limit.min(10)).enumerate() {
+    for (index, &byte) in bytes.iter().take(10).enumerate() {
         let part = u64::from(byte & 0x7f);
         if index == 9 && part > 1 {
             return None;
@@ -78,10 +77,10 @@ mod tests {
             bytes.push(tail);
             let mut at = 0;
             let mut take = || {
-                let (value, len) = take_ahead(&bytes[at..], bytes.len() - at - 1)?;
+                let (value, len) = super::take(&bytes[at..])?;
                 // Within a longer payload, and at its end, it is the same.
-                assert_eq!(take_ahead(&bytes[at..at + len], len), Some((value, len)));
-                assert_eq!(take_ahead(&bytes[at..], len - 1), None);
+                assert_eq!(super::take(&bytes[at..at + len]), Some((value, len)));
+                assert_eq!(super::take(&bytes[at..at + len - 1]), None);
                 at += len;
                 Some(value)
             };
@@ -94,7 +93,6 @@ mod tests {
 
     #[test]
     fn a_cut_or_endless_number_is_refused() {
-        let take = |bytes: &[u8]| take_ahead(bytes, bytes.len());
         assert_eq!(take(&[]), None);
         assert_eq!(take(&[0x80, 0x80]), None);
         assert_eq!(take(&[0xff; 11]), None);
