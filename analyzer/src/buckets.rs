@@ -98,30 +98,49 @@ impl Timeline {
 
 /// Counts by bucket.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets(Box<[u64; BUCKETS]>);
+pub(crate) struct Buckets {
+    /// Counted last: at hand, as long as it is the same.
+    bucket: u32,
+    /// What `all` does not know yet of it.
+    count: u32,
+    all: Box<[u64; BUCKETS]>,
+}
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self(Box::new([0; BUCKETS]))
+        Self { bucket: 0, count: 0, all: Box::new([0; BUCKETS]) }
     }
 }
 
 impl Buckets {
+    /// Counts one.
+    #[inline]
     pub fn add(&mut self, bucket: usize) {
-        self.0[bucket] += 1;
+        if bucket != self.bucket as usize || self.count == u32::MAX {
+            self.settle();
+            self.bucket = bucket as u32;
+        }
+        self.count += 1;
+    }
+
+    fn settle(&mut self) {
+        self.all[self.bucket as usize] += u64::from(std::mem::take(&mut self.count));
     }
 
     /// Two buckets become one.
     pub fn halve(&mut self) {
+        self.settle();
+        self.bucket /= 2;
         for i in 0..BUCKETS / 2 {
-            self.0[i] = self.0[2 * i] + self.0[2 * i + 1];
+            self.all[i] = self.all[2 * i] + self.all[2 * i + 1];
         }
-        self.0[BUCKETS / 2..].fill(0);
+        self.all[BUCKETS / 2..].fill(0);
     }
 
     /// Counts from a bucket on.
     pub fn since(&self, bucket: usize) -> u64 {
-        self.0[bucket..].iter().sum()
+        let last = if self.bucket as usize >= bucket { u64::from(self.count) } else { 0 };
+        last + self.all[bucket..].iter().sum::<u64>()
     }
 }
 

@@ -75,12 +75,21 @@ impl Extents {
         self.len
     }
 
-    /// The first range that ends behind an address.
+    /// The range that has an address, if that is seen at once. Only its node may be changed.
     #[inline]
+    pub fn find_near(&mut self, addr: u64) -> Option<&mut Extent> {
+        let hint = *self.hints.get(hint_slot(addr, self.hints.len()))?;
+        let leaf = self.leaves.get_mut((hint >> SLOT_BITS) as usize)?;
+        // What is behind a leaf's last range has no addresses.
+        let extent = leaf.extents.get_mut(hint as usize % (1 << SLOT_BITS))?;
+        (extent.start <= addr && addr < extent.end).then_some(extent)
+    }
+
+    /// The first range that ends behind an address.
     pub fn find(&mut self, addr: u64) -> At {
         let hint = hint_slot(addr, self.hints.len());
         if let Some(&hint) = self.hints.get(hint) {
-            let at = At { leaf: hint >> SLOT_BITS, slot: hint & ((1 << SLOT_BITS) - 1) };
+            let at = At { leaf: hint >> SLOT_BITS, slot: hint % (1 << SLOT_BITS) };
             let leaf = self.leaves.get(at.leaf as usize);
             if leaf.is_some_and(|leaf| leaf.is_first_behind(addr, at.slot as usize)) {
                 return at;
@@ -119,10 +128,11 @@ impl Extents {
         self.leaves.get(at.leaf as usize)?.all().get(at.slot as usize)
     }
 
-    /// Another operation wrote a range.
+    /// The same; only its node may be changed.
     #[inline]
-    pub fn set_node(&mut self, at: At, node: NodeId) {
-        self.leaves[at.leaf as usize].extents[at.slot as usize].node = node;
+    pub fn get_mut(&mut self, at: At) -> Option<&mut Extent> {
+        let leaf = self.leaves.get_mut(at.leaf as usize)?;
+        leaf.extents[..leaf.len as usize].get_mut(at.slot as usize)
     }
 
     /// A range ends elsewhere, before the next one begins.
@@ -192,6 +202,7 @@ impl Extents {
         let mut moved = [NOTHING; LEAF];
         moved[..HALF].copy_from_slice(&leaf.extents[HALF..]);
         leaf.len = HALF as u32;
+        leaf.extents[HALF..].fill(NOTHING);
         self.leaves[new as usize] = Leaf { len: HALF as u32, next, extents: moved };
         let index = self.index_of(first) + 1;
         self.firsts.insert(index, moved[0].start);
@@ -210,9 +221,8 @@ impl Extents {
             return leaf;
         }
         self.leaves.push(empty);
-        // A single leaf is searched as fast as hints are.
         let wanted = self.leaves.len() * LEAF;
-        if self.leaves.len() > 1 && wanted > self.hints.len() {
+        if wanted > self.hints.len() {
             self.hints.clear();
             self.hints.resize(2 * wanted.next_power_of_two(), 0);
         }
@@ -225,6 +235,7 @@ impl Extents {
         let leaf = &mut self.leaves[at.leaf as usize];
         let (slot, len, first) = (at.slot as usize, leaf.len as usize, leaf.extents[0].start);
         leaf.extents.copy_within(slot + 1..len, slot);
+        leaf.extents[len - 1] = NOTHING;
         leaf.len -= 1;
         if len > MERGED && slot > 0 {
             return self.settled(at);
@@ -272,7 +283,7 @@ impl Extents {
         into.extents[len..len + more as usize].copy_from_slice(&moved[..more as usize]);
         into.len += more;
         into.next = last;
-        self.leaves[next as usize].len = 0;
+        self.leaves[next as usize] = Leaf { len: 0, next: NO_LEAF, extents: [NOTHING; LEAF] };
         self.order.remove(index + 1);
         self.firsts.remove(index + 1);
         self.free.push(next);
@@ -281,7 +292,7 @@ impl Extents {
 }
 
 /// Buffers begin at round addresses: all bits count.
-#[inline]
+#[inline(always)]
 fn hint_slot(addr: u64, hints: usize) -> usize {
     (addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & hints.wrapping_sub(1)
 }

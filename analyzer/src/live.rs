@@ -16,6 +16,10 @@ impl LiveMap {
     /// Calls `f` with each operation that wrote bytes of a range, once for each piece.
     #[inline]
     pub fn read(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
+        if let Some(e) = self.extents.find_near(start).filter(|e| e.end >= end) {
+            f(e.node, end - start);
+            return;
+        }
         let mut at = self.extents.find(start);
         while let Some(e) = self.extents.get(at).filter(|e| e.start < end) {
             f(e.node, e.end.min(end) - e.start.max(start));
@@ -26,18 +30,21 @@ impl LiveMap {
         }
     }
 
-    /// `node` writes the same range again that an operation wrote; gives back that one.
+    /// `node` writes the same range again that an operation wrote, if that is seen at once; gives back
+    /// that one.
     #[inline]
     pub fn replace(&mut self, start: u64, end: u64, node: NodeId) -> Option<NodeId> {
-        let at = self.extents.find(start);
-        let extent = self.extents.get(at).filter(|e| e.start == start && e.end == end)?;
-        let old = extent.node;
-        self.extents.set_node(at, node);
-        Some(old)
+        let extent = self.extents.find_near(start).filter(|e| e.start == start && e.end == end)?;
+        Some(std::mem::replace(&mut extent.node, node))
     }
 
     /// `node` writes a range; what others had there is lost to them.
     pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) {
+        let at = self.extents.find(start);
+        if let Some(e) = self.extents.get_mut(at).filter(|e| e.start == start && e.end == end) {
+            lost.push((std::mem::replace(&mut e.node, node), end - start));
+            return;
+        }
         self.remove(start, end, lost);
         let at = self.extents.find(start);
         let before = self.extents.previous(at);

@@ -201,7 +201,7 @@ impl Memory {
     }
 
     /// What the buffer at an address is called, and where it is.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, addr: u64) -> Found {
         match self.cache.find(addr) {
             Some(place) => place.found(addr),

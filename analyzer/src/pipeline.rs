@@ -311,7 +311,7 @@ impl Pipeline {
         function == Some(call.function.as_str()) && site.is_some() && site == call.site
     }
 
-    #[inline]
+    #[inline(never)]
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
         match Record::decode(raw) {
@@ -320,7 +320,7 @@ impl Pipeline {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, record: &Record) {
         let h = &record.header;
         self.clock(h.time_ns);

@@ -63,7 +63,7 @@ impl Default for PlaceCache {
 
 impl PlaceCache {
     /// The range that an address is in.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, addr: u64) -> Option<&Place> {
         let hint = hint_slot(addr);
         let at = usize::from(self.hints[hint]) % PLACES;

@@ -109,7 +109,7 @@ impl Process {
     }
 
     /// The thread of a tid, made by `new` if there is none yet.
-    #[inline]
+    #[inline(always)]
     pub fn thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
         match self.last_thread {
             Some(last) if last.tid == tid => last.thread,
@@ -185,6 +185,7 @@ impl Processes {
         &self.all
     }
 
+    #[inline]
     pub fn get(&self, index: usize) -> &Process {
         &self.all[index]
     }
@@ -202,7 +203,7 @@ impl Processes {
     }
 
     /// The process of a pid; one without facts if it was never heard of.
-    #[inline]
+    #[inline(always)]
     pub fn find_or_add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
         let (known, index) = self.recent[pid as usize % RECENT];
         // The highest pid of all stands for an empty slot.

@@ -61,7 +61,7 @@ impl State {
     }
 
     /// The thread of a process.
-    #[inline]
+    #[inline(always)]
     pub fn thread(&mut self, process: usize, tid: u32) -> ThreadId {
         let chains = &mut self.chains;
         self.processes.get_mut(process).thread(tid, || chains.new_thread())

@@ -73,6 +73,11 @@ impl Traces {
             self.traces[node.index()] = trace;
             return node;
         }
+        self.more(trace)
+    }
+
+    #[cold]
+    fn more(&mut self, trace: Trace) -> NodeId {
         self.traces.push(trace);
         self.entries.resize(self.entries.len() + 2 * self.window, 0);
         NodeId(self.traces.len() as u32 - 1)
@@ -126,12 +131,12 @@ impl Traces {
     pub fn end(&mut self, node: NodeId) {
         let trace = &mut self.traces[node.index()];
         trace.is &= !PENDING;
-        let before = std::mem::take(&mut trace.before);
+        let before = usize::from(trace.before);
         if trace.is_forgotten() {
             self.free.push(node);
         }
-        for at in 0..usize::from(before) {
-            let earlier = NodeId(self.entries[node.index() * 2 * self.window + at]);
+        for &earlier in &self.entries[node.index() * 2 * self.window..][..before] {
+            let earlier = NodeId(earlier);
             let trace = &mut self.traces[earlier.index()];
             trace.refs -= 1;
             if trace.is_forgotten() {
