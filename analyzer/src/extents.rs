@@ -42,30 +42,20 @@ impl Leaf {
     fn all(&self) -> &[Extent] {
         &self.extents[..self.len as usize]
     }
-
-    /// Whether the first range that ends behind an address is at a slot.
-    #[inline]
-    fn is_first_behind(&self, addr: u64, slot: usize) -> bool {
-        let all = self.all();
-        match all.get(slot) {
-            Some(extent) if extent.start <= addr => addr < extent.end,
-            Some(_) => slot > 0 && all[slot - 1].end <= addr,
-            None => self.next == NO_LEAF && slot > 0 && slot == all.len() && all[slot - 1].end <= addr,
-        }
-    }
 }
 
-/// See the [module](self).
+/// See the [module](self). What most questions touch is one line of the cache.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct Extents {
+    /// Places that were found, by their addresses, the last one first.
+    hints: Vec<[u32; 2]>,
     leaves: Vec<Leaf>,
     /// First address of each leaf that is in use, in order; of the very first leaf, that or less.
     firsts: Vec<u64>,
     /// Which leaves these are.
     order: Vec<u32>,
     free: Vec<u32>,
-    /// Places that were found, by their addresses.
-    hints: Vec<u32>,
     len: usize,
 }
 
@@ -76,30 +66,51 @@ impl Extents {
     }
 
     /// The range that has an address, if that is seen at once. Only its node may be changed.
-    #[inline]
+    #[inline(always)]
     pub fn find_near(&mut self, addr: u64) -> Option<&mut Extent> {
-        let hint = *self.hints.get(hint_slot(addr, self.hints.len()))?;
-        let leaf = self.leaves.get_mut((hint >> SLOT_BITS) as usize)?;
-        // What is behind a leaf's last range has no addresses.
-        let extent = leaf.extents.get_mut(hint as usize % (1 << SLOT_BITS))?;
-        (extent.start <= addr && addr < extent.end).then_some(extent)
+        let (leaf, slot) = self.near(addr)?;
+        Some(&mut self.leaves[leaf].extents[slot])
+    }
+
+    #[inline(always)]
+    fn near(&self, addr: u64) -> Option<(usize, usize)> {
+        for &hint in self.hints.get(hint_slot(addr, self.hints.len()))? {
+            let (leaf, slot) = ((hint >> SLOT_BITS) as usize, hint as usize % (1 << SLOT_BITS));
+            // What is behind a leaf's last range has no addresses.
+            let extent = self.leaves.get(leaf).and_then(|leaf| leaf.extents.get(slot));
+            if extent.is_some_and(|extent| extent.start <= addr && addr < extent.end) {
+                return Some((leaf, slot));
+            }
+        }
+        None
     }
 
     /// The first range that ends behind an address.
     pub fn find(&mut self, addr: u64) -> At {
-        let hint = hint_slot(addr, self.hints.len());
-        if let Some(&hint) = self.hints.get(hint) {
+        let slot = hint_slot(addr, self.hints.len());
+        let Some(&hints) = self.hints.get(slot) else { return self.search(addr) };
+        for hint in hints {
             let at = At { leaf: hint >> SLOT_BITS, slot: hint % (1 << SLOT_BITS) };
-            let leaf = self.leaves.get(at.leaf as usize);
-            if leaf.is_some_and(|leaf| leaf.is_first_behind(addr, at.slot as usize)) {
+            if self.is_first_behind(addr, at) {
                 return at;
             }
         }
         let at = self.search(addr);
-        if let Some(hint) = self.hints.get_mut(hint) {
-            *hint = at.leaf << SLOT_BITS | at.slot;
-        }
+        self.hints[slot] = [at.leaf << SLOT_BITS | at.slot, hints[0]];
         at
+    }
+
+    /// Whether the first range that ends behind an address is at a place.
+    #[inline]
+    fn is_first_behind(&self, addr: u64, at: At) -> bool {
+        let Some(leaf) = self.leaves.get(at.leaf as usize) else { return false };
+        let (all, slot) = (leaf.all(), at.slot as usize);
+        match all.get(slot) {
+            Some(extent) if extent.start <= addr => addr < extent.end,
+            Some(_) if slot == 0 => self.order.first() == Some(&at.leaf),
+            Some(_) => all[slot - 1].end <= addr,
+            None => leaf.next == NO_LEAF && slot > 0 && slot == all.len() && all[slot - 1].end <= addr,
+        }
     }
 
     fn search(&self, addr: u64) -> At {
@@ -224,7 +235,7 @@ impl Extents {
         let wanted = self.leaves.len() * LEAF;
         if wanted > self.hints.len() {
             self.hints.clear();
-            self.hints.resize(2 * wanted.next_power_of_two(), 0);
+            self.hints.resize(2 * wanted.next_power_of_two(), [0; 2]);
         }
         self.leaves.len() as u32 - 1
     }
@@ -291,8 +302,12 @@ impl Extents {
     }
 }
 
-/// Buffers begin at round addresses: all bits count.
+/// All bits of an address count, since buffers begin at round ones. What is near each other (a header and its
+/// payload) is so here too.
 #[inline(always)]
 fn hint_slot(addr: u64, hints: usize) -> usize {
-    (addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & hints.wrapping_sub(1)
+    let product = u128::from(addr >> 9) * 0x9e37_79b9_7f4a_7c15;
+    let mixed = (product >> 64) as u64 ^ product as u64;
+    let within = (mixed >> 60 ^ addr ^ addr >> 3 ^ addr >> 6) & 3;
+    (mixed << 2 | within) as usize & hints.wrapping_sub(1)
 }

@@ -69,14 +69,15 @@ struct Named {
 
 /// A process's memory.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct Memory {
+    /// Ranges asked for lately; first, so that it is at hand with what else a record asks of a process.
+    cache: Box<PlaceCache>,
     private: SpaceId,
     regions: BTreeMap<u64, Region>,
     blocks: BTreeMap<u64, Block>,
     /// Start, end, space, offset of the shared ones, by start.
     shared: Vec<(u64, u64, SpaceId, u64)>,
-    /// Ranges asked for lately.
-    cache: Box<PlaceCache>,
     /// Mappings and blocks that there was no room for.
     pub refused: u64,
 }

@@ -17,7 +17,7 @@ use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, KINDS, Who};
+use crate::process::{CallId, LastCall, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
@@ -340,17 +340,12 @@ impl Pipeline {
 
     #[inline]
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
-        let process = self.state.processes.get_mut(process);
-        process.moved_ns = h.time_ns;
-        let counts = &mut process.counts;
-        counts.records_by_kind[usize::from(body.kind()) % KINDS] += 1;
-        if h.probe == 0 {
-            return;
+        let processes = &mut self.state.processes;
+        processes.get_mut(process).moved_ns = h.time_ns;
+        processes.count(process, body.kind());
+        if h.probe != 0 {
+            processes.count_hit(process, slot);
         }
-        if slot >= counts.probe_hits.len() {
-            counts.probe_hits.resize(slot + 1, 0);
-        }
-        counts.probe_hits[slot] += 1;
     }
 
     #[inline]
@@ -373,9 +368,9 @@ impl Pipeline {
 
     #[inline]
     fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
-        let counts = &mut self.state.processes.get_mut(process).counts;
-        counts.movements += 1;
-        counts.bytes = counts.bytes.saturating_add(m.len_bytes);
+        let process = self.state.processes.get_mut(process);
+        process.movements += 1;
+        process.bytes = process.bytes.saturating_add(m.len_bytes);
         let call = self.probes.call_counts(call_slot);
         call.movements += 1;
         call.bytes = call.bytes.saturating_add(m.len_bytes);
@@ -383,23 +378,21 @@ impl Pipeline {
 
     #[inline]
     fn call(&mut self, process: usize, context: CallContext) -> CallId {
-        let asked = (context.return_address, context.probe);
-        match self.state.processes.get(process).last_call {
-            Some((address, probe, call)) if (address, probe) == asked => call,
-            _ => self.other_call(process, context),
-        }
+        let last = self.state.processes.get(process).last_call;
+        let same = (last.return_address, last.probe) == (context.return_address, context.probe);
+        if same && last.call.is_some() { last.call } else { self.other_call(process, context) }
     }
 
     fn other_call(&mut self, process: usize, context: CallContext) -> CallId {
         if context == CallContext::default() {
             return CallId::NONE;
         }
-        let asked = (context.return_address, context.probe);
-        let site = self.state.site_of(process, context.return_address);
-        let call = self.probes.call(context.probe, site);
+        let (return_address, probe) = (context.return_address, context.probe);
+        let site = self.state.site_of(process, return_address);
+        let call = self.probes.call(probe, site);
         // Nowhere is no call, unless it has a number.
-        if asked != (0, 0) {
-            self.state.processes.get_mut(process).last_call = Some((asked.0, asked.1, call));
+        if (return_address, probe) != (0, 0) {
+            self.state.processes.get_mut(process).last_call = LastCall { return_address, probe, call };
         }
         call
     }

@@ -15,8 +15,9 @@ pub(crate) struct Found {
     pub at: Location,
 }
 
-/// A range of addresses that have one name and are in one space.
+/// A range of addresses that have one name and are in one space: one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Place {
     pub start: u64,
     pub end: u64,
@@ -48,9 +49,10 @@ impl Place {
 
 /// See the [module](self).
 #[derive(Clone)]
+#[repr(C, align(64))]
 pub(crate) struct PlaceCache {
-    places: [Place; PLACES],
     hints: [u8; HINTS],
+    places: [Place; PLACES],
     /// What the next new range takes the place of.
     oldest: u8,
 }

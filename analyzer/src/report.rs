@@ -419,9 +419,9 @@ fn statistics(p: &Pipeline) -> Statistics {
         late_records: t.late_records,
         lost_movements: t.lost_movements,
         lost_state: t.lost_state,
-        movements: sum(|p| p.counts.movements),
+        movements: sum(|p| p.movements),
         empty_movements: sum(|p| p.counts.empty_movements),
-        bytes: sum(|p| p.counts.bytes),
+        bytes: sum(|p| p.bytes),
         operations: state.chains.ops(),
         chains: state.groups.chains,
         inconclusive_chains: state.chains.counts.inconclusive,
@@ -437,25 +437,26 @@ fn statistics(p: &Pipeline) -> Statistics {
 }
 
 fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
-    let kinds = |process: &Process| {
-        let counts = process.counts.records_by_kind.iter().zip(KIND_NAMES).filter(|(n, _)| **n > 0);
-        counts.map(|(&count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
+    let kinds = |index: usize| {
+        let counts = p.state.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = counts.filter(|(count, _)| *count > 0);
+        counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
     };
-    let view = |process: &Process| ProcessStatistics {
+    let view = |(index, process): (usize, &Process)| ProcessStatistics {
         rank: process.rank,
         pid: process.pid,
         exe: process.exe.clone(),
         alive: process.alive,
-        records: kinds(process),
-        movements: process.counts.movements,
-        bytes: process.counts.bytes,
+        records: kinds(index),
+        movements: process.movements,
+        bytes: process.bytes,
         mpi_calls: process.counts.calls,
         lost_movements: process.counts.lost_movements,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
         live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
     };
-    let mut processes: Vec<_> = p.state.processes.all().iter().map(view).collect();
+    let mut processes: Vec<_> = p.state.processes.all().iter().enumerate().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
     processes
 }
@@ -464,8 +465,8 @@ fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
     let views = Views { p };
     let view = |(slot, info): (usize, &crate::probes::ProbeInfo)| {
         let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
-        for process in p.state.processes.all() {
-            let hits = process.counts.probe_hits.get(slot).copied().unwrap_or(0);
+        for (index, process) in p.state.processes.all().iter().enumerate() {
+            let hits = p.state.processes.hits(index, slot);
             if hits > 0 {
                 *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
             }

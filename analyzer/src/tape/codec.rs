@@ -40,10 +40,11 @@ const _: () = assert!(BODY_WORDS <= 8);
 
 /// Records of one third word and length: the last one there was.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Shape {
     record: RawRecord,
     /// The shape that came after this one last time.
-    follower: usize,
+    follower: u32,
 }
 
 impl Shape {
@@ -52,13 +53,18 @@ impl Shape {
     }
 }
 
-/// What is known of a thread so far in this frame.
+/// What is known of a thread so far in this frame: one line of the cache.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Thread {
     /// Second word of its records.
     id: u64,
     shapes: Vec<Shape>,
-    last: usize,
+    last: u32,
+    /// What most likely comes next: the follower of the last one.
+    expected: u32,
+    /// Where to read on.
+    section: Column,
 }
 
 impl Thread {
@@ -66,13 +72,7 @@ impl Thread {
     fn begin(&mut self, id: u64) {
         self.id = id;
         self.shapes.clear();
-        self.last = 0;
-    }
-
-    /// What most likely comes next.
-    #[inline]
-    fn expected(&self) -> usize {
-        self.shapes.get(self.last).map_or(0, |shape| shape.follower)
+        (self.last, self.expected) = (0, 0);
     }
 
     /// Adds a shape; like everything else the first time, it follows nothing and is followed by
@@ -81,16 +81,24 @@ impl Thread {
         let mut words = [0; MAX_WORDS];
         (words[1], words[2]) = (self.id, head);
         let record = words.get(..len).and_then(RawRecord::from_words);
-        let follower = self.shapes.len();
+        let follower = self.shapes.len() as u32;
         self.shapes.extend(record.map(|record| Shape { record, follower }));
         record.is_some()
     }
 
-    /// Notes that a shape comes next.
-    fn follow(&mut self, index: usize) {
-        if let Some(last) = self.shapes.get_mut(self.last) {
+    /// Notes that a shape comes next that was not expected.
+    fn follow(&mut self, index: u32) {
+        if let Some(last) = self.shapes.get_mut(self.last as usize) {
             last.follower = index;
         }
+    }
+
+    /// The shape that comes is the last one now.
+    #[inline]
+    fn step(&mut self, index: u32) -> Option<&mut RawRecord> {
+        let shape = self.shapes.get_mut(index as usize)?;
+        (self.last, self.expected) = (index, shape.follower);
+        Some(&mut shape.record)
     }
 }
 
@@ -213,7 +221,7 @@ fn push_shape<'a>(
     words: &[u64],
 ) -> &'a mut Shape {
     let (head, len) = (words[2], words.len());
-    let expected = thread.expected();
+    let expected = thread.expected as usize;
     let index = if thread.shapes.get(expected).is_some_and(|shape| shape.is(head, len)) {
         varint::put(section, FOLLOWER);
         expected
@@ -227,8 +235,9 @@ fn push_shape<'a>(
         }
         index
     };
-    thread.follow(index);
-    thread.last = index;
+    // Fits: a frame has at most MAX_INPUTS_PER_FRAME inputs.
+    thread.follow(index as u32);
+    thread.step(index as u32);
     &mut thread.shapes[index]
 }
 
@@ -273,8 +282,8 @@ pub(super) struct Decoder {
     order: Column,
     times: Column,
     sections: Vec<Column>,
-    /// Threads and what is left of their sections; those behind `used` serve again.
-    threads: Vec<(Thread, Column)>,
+    /// Those behind `used` serve again.
+    threads: Vec<Thread>,
     used: usize,
     time_ns: u64,
     /// Thread and shape of the last record.
@@ -350,14 +359,14 @@ impl Decoder {
 
     /// The process of each thread met so far in this frame.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.threads[..self.used].iter().map(|(thread, _)| thread.id as u32)
+        self.threads[..self.used].iter().map(|thread| thread.id as u32)
     }
 
     /// The record that the last step gave: only to be asked for if it gave one.
     #[inline]
     pub(super) fn record(&self) -> &RawRecord {
         let (thread, shape) = self.last;
-        &self.threads[thread].0.shapes[shape].record
+        &self.threads[thread].shapes[shape].record
     }
 
     /// Goes on to the next record, if that is what comes next and its thread is known; else the next
@@ -437,13 +446,14 @@ impl Decoder {
     #[inline]
     fn read_record(&mut self, index: usize) -> Result<(), Malformed> {
         let time_ns = self.read_time()?;
-        let (thread, section) = self.threads[..self.used].get_mut(index).ok_or(Malformed)?;
-        let shape = read_shape(thread, section, &self.payload)?;
-        let record = &mut thread.shapes.get_mut(shape).ok_or(Malformed)?.record;
-        thread.last = shape;
+        let thread = self.threads[..self.used].get_mut(index).ok_or(Malformed)?;
+        let mut section = thread.section;
+        let shape = read_shape(thread, &mut section, &self.payload)?;
+        let record = thread.step(shape).ok_or(Malformed)?;
         record.words_mut()[0] = time_ns;
-        read_body(record, section, &self.payload)?;
-        self.last = (index, shape);
+        read_body(record, &mut section, &self.payload)?;
+        thread.section = section;
+        self.last = (index, shape as usize);
         section.check()
     }
 
@@ -453,30 +463,30 @@ impl Decoder {
         if self.used == self.threads.len() {
             self.threads.push(Default::default());
         }
-        let (thread, left) = &mut self.threads[self.used];
+        let thread = &mut self.threads[self.used];
         thread.begin(id);
-        *left = section;
+        thread.section = section;
         self.used += 1;
         Ok(self.used - 1)
     }
 }
 
 #[inline]
-fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
+fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
     let code = section.read_byte(payload)?;
     if u64::from(code) == FOLLOWER {
-        return Ok(thread.expected());
+        return Ok(thread.expected);
     }
     section.next -= 1;
     read_other_shape(thread, section, payload)
 }
 
-fn read_other_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
+fn read_other_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
     let index = match section.read(payload)? {
-        FOLLOWER => thread.expected(),
-        code => usize::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
+        FOLLOWER => thread.expected,
+        code => u32::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
     };
-    if index == thread.shapes.len() {
+    if index as usize == thread.shapes.len() {
         let head = section.read(payload)?;
         let len = usize::from(section.read_byte(payload)?);
         section.check()?;
