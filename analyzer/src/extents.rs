@@ -45,12 +45,15 @@ impl Leaf {
 }
 
 /// See the [module](self). What most questions touch is one line of the cache.
-#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Extents {
     /// Places that were found, by their addresses, the last one first.
     hints: Vec<[u32; 2]>,
     leaves: Vec<Leaf>,
+    /// No range was ever below this …
+    low: u64,
+    /// … or reached above this.
+    high: u64,
     /// First address of each leaf that is in use, in order; of the very first leaf, that or less.
     firsts: Vec<u64>,
     /// Which leaves these are.
@@ -59,7 +62,28 @@ pub(crate) struct Extents {
     len: usize,
 }
 
+impl Default for Extents {
+    fn default() -> Self {
+        Self {
+            hints: Vec::new(),
+            leaves: Vec::new(),
+            low: u64::MAX,
+            high: 0,
+            firsts: Vec::new(),
+            order: Vec::new(),
+            free: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
 impl Extents {
+    /// Whether there never were ranges between two addresses, if that is seen at once.
+    #[inline]
+    pub fn is_outside(&self, start: u64, end: u64) -> bool {
+        end <= self.low || self.high <= start
+    }
+
     /// How many ranges there are.
     pub fn len(&self) -> usize {
         self.len
@@ -149,6 +173,7 @@ impl Extents {
     /// A range ends elsewhere, before the next one begins.
     pub fn set_end(&mut self, at: At, end: u64) {
         self.leaves[at.leaf as usize].extents[at.slot as usize].end = end;
+        self.high = self.high.max(end);
     }
 
     /// A range begins elsewhere, behind the one before it.
@@ -180,6 +205,8 @@ impl Extents {
     /// Puts a range before a place; it overlaps none. Gives back its place.
     pub fn insert(&mut self, at: At, extent: Extent) -> At {
         self.len += 1;
+        self.low = self.low.min(extent.start);
+        self.high = self.high.max(extent.end);
         if at.leaf == NO_LEAF {
             let leaf = self.new_leaf();
             self.firsts.push(extent.start);

@@ -16,10 +16,17 @@ impl LiveMap {
     /// Calls `f` with each operation that wrote bytes of a range, once for each piece.
     #[inline]
     pub fn read(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
+        if self.extents.is_outside(start, end) {
+            return;
+        }
         if let Some(e) = self.extents.find_near(start).filter(|e| e.end >= end) {
             f(e.node, end - start);
             return;
         }
+        self.read_far(start, end, f);
+    }
+
+    fn read_far(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
         let mut at = self.extents.find(start);
         while let Some(e) = self.extents.get(at).filter(|e| e.start < end) {
             f(e.node, e.end.min(end) - e.start.max(start));

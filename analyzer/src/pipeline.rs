@@ -17,7 +17,7 @@ use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, LastCall, Who};
+use crate::process::{CallId, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
@@ -378,9 +378,9 @@ impl Pipeline {
 
     #[inline]
     fn call(&mut self, process: usize, context: CallContext) -> CallId {
-        let last = self.state.processes.get(process).last_call;
-        let same = (last.return_address, last.probe) == (context.return_address, context.probe);
-        if same && last.call.is_some() { last.call } else { self.other_call(process, context) }
+        let CallContext { return_address, probe, .. } = context;
+        let recent = self.state.processes.get(process).recent_call(return_address, probe);
+        if recent.is_some() { recent } else { self.other_call(process, context) }
     }
 
     fn other_call(&mut self, process: usize, context: CallContext) -> CallId {
@@ -392,7 +392,7 @@ impl Pipeline {
         let call = self.probes.call(probe, site);
         // Nowhere is no call, unless it has a number.
         if (return_address, probe) != (0, 0) {
-            self.state.processes.get_mut(process).last_call = LastCall { return_address, probe, call };
+            self.state.processes.get_mut(process).remember_call(return_address, probe, call);
         }
         call
     }

@@ -77,28 +77,40 @@ struct LastThread {
 
 const NO_THREAD: LastThread = LastThread { tid: 0, thread: ThreadId::NONE };
 
-/// The MPI call asked for last, and for what it was; none, if there is no call.
+/// An MPI call, and what it was found by; none, if there is no call.
 #[derive(Clone, Copy)]
-pub(crate) struct LastCall {
-    pub return_address: u64,
-    pub probe: u32,
-    pub call: CallId,
+struct RecentCall {
+    return_address: u64,
+    probe: u32,
+    call: CallId,
 }
 
-const NO_CALL: LastCall = LastCall { return_address: 0, probe: 0, call: CallId::NONE };
+/// MPI calls asked for lately, by a few bits of where they return to: one line of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct RecentCalls([RecentCall; 4]);
+
+const NO_CALLS: RecentCalls =
+    RecentCalls([RecentCall { return_address: 0, probe: 0, call: CallId::NONE }; 4]);
+
+impl RecentCalls {
+    #[inline]
+    fn slot(return_address: u64) -> usize {
+        (return_address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as usize
+    }
+}
 
 /// A process. What every record asks for comes first: one line of the cache.
 #[repr(C, align(64))]
 pub(crate) struct Process {
     /// When it last did something that was watched.
     pub moved_ns: u64,
-    /// The last MPI call asked for.
-    pub last_call: LastCall,
     last_thread: LastThread,
     pub who: WhoId,
     pub movements: u64,
     pub bytes: u64,
     pub memory: Memory,
+    recent_calls: RecentCalls,
     pub counts: ProcessCounts,
     pub pid: u32,
     pub rank: Option<u32>,
@@ -139,7 +151,7 @@ impl Process {
             movements: 0,
             bytes: 0,
             sites: FxHashMap::default(),
-            last_call: NO_CALL,
+            recent_calls: NO_CALLS,
             counts: ProcessCounts::default(),
         }
     }
@@ -166,10 +178,23 @@ impl Process {
         threads.into_iter().map(|(_, thread)| thread).collect()
     }
 
+    /// The MPI call that returns to an address, if it was asked for lately; none, if not.
+    #[inline]
+    pub fn recent_call(&self, return_address: u64, probe: u32) -> CallId {
+        let recent = self.recent_calls.0[RecentCalls::slot(return_address)];
+        let same = (recent.return_address, recent.probe) == (return_address, probe);
+        if same { recent.call } else { CallId::NONE }
+    }
+
+    /// Remembers an MPI call, as long as no code is mapped.
+    pub fn remember_call(&mut self, return_address: u64, probe: u32, call: CallId) {
+        self.recent_calls.0[RecentCalls::slot(return_address)] = RecentCall { return_address, probe, call };
+    }
+
     /// Forgets what depends on where code is mapped.
     pub fn forget_code(&mut self) {
         self.sites.clear();
-        self.last_call = NO_CALL;
+        self.recent_calls = NO_CALLS;
     }
 
     /// Takes what `/proc` says, without the mappings.

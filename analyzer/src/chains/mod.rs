@@ -66,6 +66,7 @@ pub(crate) struct Movement {
 }
 
 #[derive(Default)]
+#[repr(align(64))]
 struct Thread {
     run: Option<Run>,
     window: Window,
