@@ -89,21 +89,16 @@ impl Extents {
         self.len
     }
 
-    /// The range that has an address, if that is seen at once. Only its node may be changed.
+    /// The place of the range that has an address, if that is seen at once.
     #[inline(always)]
-    pub fn find_near(&mut self, addr: u64) -> Option<&mut Extent> {
-        let (leaf, slot) = self.near(addr)?;
-        Some(&mut self.leaves[leaf].extents[slot])
-    }
-
-    #[inline(always)]
-    fn near(&self, addr: u64) -> Option<(usize, usize)> {
+    pub fn near(&self, addr: u64) -> Option<(At, &Extent)> {
         for &hint in self.hints.get(hint_slot(addr, self.hints.len()))? {
-            let (leaf, slot) = ((hint >> SLOT_BITS) as usize, hint as usize % (1 << SLOT_BITS));
+            let at = At { leaf: hint >> SLOT_BITS, slot: hint % (1 << SLOT_BITS) };
             // What is behind a leaf's last range has no addresses.
-            let extent = self.leaves.get(leaf).and_then(|leaf| leaf.extents.get(slot));
-            if extent.is_some_and(|extent| extent.start <= addr && addr < extent.end) {
-                return Some((leaf, slot));
+            let extent =
+                self.leaves.get(at.leaf as usize).and_then(|leaf| leaf.extents.get(at.slot as usize));
+            if let Some(extent) = extent.filter(|extent| extent.start <= addr && addr < extent.end) {
+                return Some((at, extent));
             }
         }
         None
@@ -163,11 +158,10 @@ impl Extents {
         self.leaves.get(at.leaf as usize)?.all().get(at.slot as usize)
     }
 
-    /// The same; only its node may be changed.
+    /// Another operation wrote a range; gives back the one before.
     #[inline]
-    pub fn get_mut(&mut self, at: At) -> Option<&mut Extent> {
-        let leaf = self.leaves.get_mut(at.leaf as usize)?;
-        leaf.extents[..leaf.len as usize].get_mut(at.slot as usize)
+    pub fn set_node(&mut self, at: At, node: NodeId) -> NodeId {
+        std::mem::replace(&mut self.leaves[at.leaf as usize].extents[at.slot as usize].node, node)
     }
 
     /// A range ends elsewhere, before the next one begins.

@@ -27,6 +27,7 @@ pub mod options;
 pub mod pipeline;
 mod places;
 pub mod plan;
+mod prefetch;
 mod probes;
 pub mod process;
 mod rank_counts;

@@ -1,7 +1,7 @@
 //! Which operation wrote the bytes of an address space last.
 
 use crate::chains::NodeId;
-use crate::extents::{Extent, Extents};
+use crate::extents::{At, Extent, Extents};
 
 /// Bytes that an operation lost.
 pub(crate) type Loss = (NodeId, u64);
@@ -19,7 +19,7 @@ impl LiveMap {
         if self.extents.is_outside(start, end) {
             return;
         }
-        if let Some(e) = self.extents.find_near(start).filter(|e| e.end >= end) {
+        if let Some((_, e)) = self.extents.near(start).filter(|(_, e)| e.end >= end) {
             f(e.node, end - start);
             return;
         }
@@ -37,19 +37,24 @@ impl LiveMap {
         }
     }
 
-    /// `node` writes the same range again that an operation wrote, if that is seen at once; gives back
-    /// that one.
+    /// A range that an operation wrote as it is, if that is seen at once, and the operation.
+    #[inline(always)]
+    pub fn same(&self, start: u64, end: u64) -> Option<(At, NodeId)> {
+        let (at, extent) = self.extents.near(start)?;
+        (extent.start == start && extent.end == end).then_some((at, extent.node))
+    }
+
+    /// `node` writes the same range again.
     #[inline]
-    pub fn replace(&mut self, start: u64, end: u64, node: NodeId) -> Option<NodeId> {
-        let extent = self.extents.find_near(start).filter(|e| e.start == start && e.end == end)?;
-        Some(std::mem::replace(&mut extent.node, node))
+    pub fn replace(&mut self, at: At, node: NodeId) {
+        self.extents.set_node(at, node);
     }
 
     /// `node` writes a range; what others had there is lost to them.
     pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) {
         let at = self.extents.find(start);
-        if let Some(e) = self.extents.get_mut(at).filter(|e| e.start == start && e.end == end) {
-            lost.push((std::mem::replace(&mut e.node, node), end - start));
+        if self.extents.get(at).is_some_and(|e| e.start == start && e.end == end) {
+            lost.push((self.extents.set_node(at, node), end - start));
             return;
         }
         self.remove(start, end, lost);

@@ -72,7 +72,7 @@ struct Named {
 #[repr(C)]
 pub(crate) struct Memory {
     /// Ranges asked for lately; first, so that it is at hand with what else a record asks of a process.
-    cache: Box<PlaceCache>,
+    cache: PlaceCache,
     private: SpaceId,
     regions: BTreeMap<u64, Region>,
     blocks: BTreeMap<u64, Block>,
@@ -89,14 +89,14 @@ impl Memory {
             regions: BTreeMap::new(),
             blocks: BTreeMap::new(),
             shared: Vec::new(),
-            cache: Box::default(),
+            cache: PlaceCache::default(),
             refused: 0,
         }
     }
 
     /// The same memory in another process, after fork.
     pub fn forked(&self, private: SpaceId) -> Self {
-        Self { private, cache: Box::default(), ..self.clone() }
+        Self { private, cache: PlaceCache::default(), ..self.clone() }
     }
 
     pub fn private(&self) -> SpaceId {

@@ -100,7 +100,7 @@ impl RecentCalls {
     }
 }
 
-/// A process. What every record asks for comes first: one line of the cache.
+/// A process. What every record asks for comes first, in lines of the cache that follow one another.
 #[repr(C, align(64))]
 pub(crate) struct Process {
     /// When it last did something that was watched.
@@ -109,8 +109,8 @@ pub(crate) struct Process {
     pub who: WhoId,
     pub movements: u64,
     pub bytes: u64,
-    pub memory: Memory,
     recent_calls: RecentCalls,
+    pub memory: Memory,
     pub counts: ProcessCounts,
     pub pid: u32,
     pub rank: Option<u32>,

@@ -23,6 +23,7 @@ use crate::live::{LiveMap, Loss};
 use crate::memory::SpaceId;
 use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
 use crate::options::Options;
+use crate::prefetch::prefetch;
 use crate::process::{CallId, WhoId};
 
 id!(/// An operation of a chain that is not finished.
@@ -171,15 +172,24 @@ impl Chains {
     /// Takes a movement of at least one byte.
     pub fn movement(&mut self, m: &Movement, names: &mut Names, groups: &mut Groups) {
         self.expire(names, groups);
+        let to = &m.destination;
+        // Asked for as early as it can be: by the time it is needed it is there.
+        let same = to.space.is_some().then(|| self.spaces[to.space.index()].same(to.start, to.end)).flatten();
+        if let Some((_, old)) = same {
+            prefetch(&self.nodes, old.index());
+        }
         let writer = self.read(&m.source);
+        prefetch(&self.nodes, writer.index());
         if self.extend_run(m, writer, names, groups) {
             self.counts.merged_copies += 1;
             return;
         }
         self.end_run(m.thread);
         let (node, parent) = self.add_node(m, writer, names);
-        let to = &m.destination;
-        if to.space.is_some() && to.start < to.end {
+        if let Some((at, old)) = same {
+            self.spaces[to.space.index()].replace(at, node);
+            self.lose_bytes(old, to.end - to.start, names, groups);
+        } else if to.space.is_some() && to.start < to.end {
             self.overwrite(to.space, to.start, to.end, node, names, groups);
         } else {
             self.die(node, names, groups);
@@ -362,7 +372,6 @@ impl Chains {
     }
 
     /// What others wrote there before is lost to them.
-    #[inline]
     fn overwrite(
         &mut self,
         space: SpaceId,
@@ -373,10 +382,6 @@ impl Chains {
         groups: &mut Groups,
     ) {
         let space = &mut self.spaces[space.index()];
-        if let Some(old) = space.replace(start, end, node) {
-            self.lose_bytes(old, end - start, names, groups);
-            return;
-        }
         let mut lost = std::mem::take(&mut self.scratch.lost);
         space.write(start, end, node, &mut lost);
         self.settle(lost, names, groups);
