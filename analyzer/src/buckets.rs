@@ -103,12 +103,14 @@ pub(crate) struct Buckets {
     bucket: u32,
     /// What `all` does not know yet of it.
     count: u32,
+    /// The last bucket that `all` has counts in.
+    last: u32,
     all: Box<[u64; BUCKETS]>,
 }
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self { bucket: 0, count: 0, all: Box::new([0; BUCKETS]) }
+        Self { bucket: 0, count: 0, last: 0, all: Box::new([0; BUCKETS]) }
     }
 }
 
@@ -125,12 +127,14 @@ impl Buckets {
 
     fn settle(&mut self) {
         self.all[self.bucket as usize] += u64::from(std::mem::take(&mut self.count));
+        self.last = self.last.max(self.bucket);
     }
 
     /// Two buckets become one.
     pub fn halve(&mut self) {
         self.settle();
         self.bucket /= 2;
+        self.last /= 2;
         for i in 0..BUCKETS / 2 {
             self.all[i] = self.all[2 * i] + self.all[2 * i + 1];
         }
@@ -139,8 +143,9 @@ impl Buckets {
 
     /// Counts from a bucket on.
     pub fn since(&self, bucket: usize) -> u64 {
-        let last = if self.bucket as usize >= bucket { u64::from(self.count) } else { 0 };
-        last + self.all[bucket..].iter().sum::<u64>()
+        let now = if self.bucket as usize >= bucket { u64::from(self.count) } else { 0 };
+        let before = self.all.get(bucket..=self.last as usize).unwrap_or_default();
+        now + before.iter().sum::<u64>()
     }
 }
 

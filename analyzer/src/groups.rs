@@ -117,7 +117,7 @@ pub(crate) struct Finished<'a> {
     /// When it began.
     pub time_ns: u64,
     /// `None`: a loss may have changed it.
-    pub context: Option<ContextSet>,
+    pub context: Option<&'a ContextSet>,
     pub begin_edge: bool,
     pub end_edge: bool,
 }
@@ -378,14 +378,14 @@ impl Group {
         grew
     }
 
-    fn add_context(&mut self, context: Option<ContextSet>) {
+    fn add_context(&mut self, context: Option<&ContextSet>) {
         let Some(context) = context else {
             self.contexts_not_kept += 1;
             return;
         };
         let key = context.key();
         let keys = self.context_keys.iter().enumerate();
-        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == context);
+        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == *context);
         if let Some(at) = same.next().map(|(at, _)| at) {
             self.contexts[at].1 += 1;
             if at > 0 && self.contexts[at].1 > self.contexts[at - 1].1 {
@@ -393,7 +393,7 @@ impl Group {
                 self.context_keys.swap(at, at - 1);
             }
         } else if self.contexts.len() < MAX_CONTEXTS {
-            self.contexts.push((context, 1));
+            self.contexts.push((*context, 1));
             self.context_keys.push(key);
         } else {
             self.contexts_not_kept += 1;

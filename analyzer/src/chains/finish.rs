@@ -41,7 +41,7 @@ impl Chains {
         let path = self.path(leaf, names, groups);
         let context = self.context(root_id, leaf);
         let ops = &self.scratch.ops;
-        let chain = Finished { path, work, ops, time_ns, context, begin_edge, end_edge };
+        let chain = Finished { path, work, ops, time_ns, context: context.as_ref(), begin_edge, end_edge };
         groups.add(&chain, || self.example(root_id, context, names));
     }
 
