@@ -305,7 +305,9 @@ impl Extents {
 
     /// Makes one of a leaf and the next, if both have few ranges; gives back where a place is then.
     fn merge(&mut self, index: usize, at: At) -> At {
-        let (Some(&leaf), Some(&next)) = (self.order.get(index), self.order.get(index + 1)) else { return at };
+        let (Some(&leaf), Some(&next)) = (self.order.get(index), self.order.get(index + 1)) else {
+            return at;
+        };
         let Leaf { len: more, next: last, extents: moved } = self.leaves[next as usize];
         let into = &mut self.leaves[leaf as usize];
         let len = into.len as usize;

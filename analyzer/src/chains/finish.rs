@@ -56,7 +56,10 @@ impl Chains {
         self.traces.before(root).filter_map(|n| self.traces.unread(n)).for_each(|c| set.add_before(c));
         if self.traces.is_in_window(leaf) {
             let thread = self.details[leaf.index()].thread;
-            self.threads[thread.index()].window.after(leaf, self.traces.window()).for_each(|c| set.add_after(c));
+            self.threads[thread.index()]
+                .window
+                .after(leaf, self.traces.window())
+                .for_each(|c| set.add_after(c));
         } else {
             self.traces.after(leaf).for_each(|c| set.add_after(c));
         }

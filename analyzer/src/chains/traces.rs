@@ -108,8 +108,11 @@ impl Traces {
     #[inline]
     fn leave(&mut self, node: NodeId, after: impl Iterator<Item = ContextId>) {
         let pending = self.traces[node.index()].is(PENDING);
-        let count =
-            if pending { put(self.entries_mut(node).1, after.map(|root| root.0)) } else { after.count() as u8 };
+        let count = if pending {
+            put(self.entries_mut(node).1, after.map(|root| root.0))
+        } else {
+            after.count() as u8
+        };
         let trace = &mut self.traces[node.index()];
         trace.is &= !IN_WINDOW;
         trace.after = count;
