@@ -10,6 +10,8 @@ const FIRST_WIDTH_BITS: u32 = 20;
 pub(crate) struct Timeline {
     begin_ns: Option<u64>,
     now_ns: u64,
+    /// From here on there are not enough buckets; what is before is the usual case.
+    until_ns: u64,
     width_bits: u32,
     /// Buckets whose counts are not complete, one bit each.
     touched: u64,
@@ -19,21 +21,34 @@ pub(crate) struct Timeline {
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { begin_ns: None, now_ns: 0, width_bits: FIRST_WIDTH_BITS, touched: 0, touched_from_ns: None }
+        Self {
+            begin_ns: None,
+            now_ns: 0,
+            until_ns: 0,
+            width_bits: FIRST_WIDTH_BITS,
+            touched: 0,
+            touched_from_ns: None,
+        }
     }
 }
 
 impl Timeline {
     /// The clock goes on. Returns how many times all buckets must be halved.
+    #[inline]
     pub fn advance(&mut self, time_ns: u64) -> u32 {
-        let begin = *self.begin_ns.get_or_insert(time_ns);
         self.now_ns = self.now_ns.max(time_ns);
+        if time_ns < self.until_ns { 0 } else { self.advance_far(time_ns) }
+    }
+
+    fn advance_far(&mut self, time_ns: u64) -> u32 {
+        let begin = *self.begin_ns.get_or_insert(time_ns);
         let mut halvings = 0;
         while (self.now_ns.saturating_sub(begin) >> self.width_bits) >= BUCKETS as u64 {
             self.width_bits += 1;
             self.touched = halved_bits(self.touched);
             halvings += 1;
         }
+        self.until_ns = begin.saturating_add((BUCKETS as u64) << self.width_bits);
         halvings
     }
 
@@ -70,6 +85,11 @@ impl Timeline {
         self.begin_ns.unwrap_or(0).saturating_add((bucket as u64) << self.width_bits)
     }
 
+    /// The first time told.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.begin_ns
+    }
+
     /// The latest time seen.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
@@ -78,30 +98,54 @@ impl Timeline {
 
 /// Counts by bucket.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets(Box<[u64; BUCKETS]>);
+pub(crate) struct Buckets {
+    /// Counted last: at hand, as long as it is the same.
+    bucket: u32,
+    /// What `all` does not know yet of it.
+    count: u32,
+    /// The last bucket that `all` has counts in.
+    last: u32,
+    all: Box<[u64; BUCKETS]>,
+}
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self(Box::new([0; BUCKETS]))
+        Self { bucket: 0, count: 0, last: 0, all: Box::new([0; BUCKETS]) }
     }
 }
 
 impl Buckets {
+    /// Counts one.
+    #[inline]
     pub fn add(&mut self, bucket: usize) {
-        self.0[bucket] += 1;
+        if bucket != self.bucket as usize || self.count == u32::MAX {
+            self.settle();
+            self.bucket = bucket as u32;
+        }
+        self.count += 1;
+    }
+
+    fn settle(&mut self) {
+        self.all[self.bucket as usize] += u64::from(std::mem::take(&mut self.count));
+        self.last = self.last.max(self.bucket);
     }
 
     /// Two buckets become one.
     pub fn halve(&mut self) {
+        self.settle();
+        self.bucket /= 2;
+        self.last /= 2;
         for i in 0..BUCKETS / 2 {
-            self.0[i] = self.0[2 * i] + self.0[2 * i + 1];
+            self.all[i] = self.all[2 * i] + self.all[2 * i + 1];
         }
-        self.0[BUCKETS / 2..].fill(0);
+        self.all[BUCKETS / 2..].fill(0);
     }
 
     /// Counts from a bucket on.
     pub fn since(&self, bucket: usize) -> u64 {
-        self.0[bucket..].iter().sum()
+        let now = if self.bucket as usize >= bucket { u64::from(self.count) } else { 0 };
+        let before = self.all.get(bucket..=self.last as usize).unwrap_or_default();
+        now + before.iter().sum::<u64>()
     }
 }
 

@@ -134,13 +134,15 @@ struct Comparer<'a, K> {
 impl<K: Column> Comparer<'_, K> {
     fn compare(&self) -> Comparison {
         let used = self.state.groups.timeline.used();
+        let whos = candidates(&self.state.groups, &self.state.processes, self.options);
+        let rows: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
         let mut comparison = Comparison::default();
         for part in PARTS {
             let buckets = used / part;
             if buckets == 0 {
                 break;
             }
-            let table = self.table(part, used - buckets);
+            let table = self.table(&whos, &rows, part, used - buckets);
             let rule = self.rule(table.members.len());
             let average_wanted = self.average_wanted && part == 1;
             let (far, average) = neighbours::far_members(&table.mixes, &rule, average_wanted);
@@ -156,15 +158,14 @@ impl<K: Column> Comparer<'_, K> {
         comparison
     }
 
-    fn table(&self, part: usize, from: usize) -> Table<K> {
-        let whos = candidates(&self.state.groups, &self.state.processes, self.options);
-        let row: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
+    fn table(&self, whos: &[WhoId], rows: &FxHashMap<WhoId, usize>, part: usize, from: usize) -> Table<K> {
         let mut totals = vec![0u64; whos.len()];
         let mut cells: Vec<(K, usize, u64)> = Vec::new();
         for kept in self.counts.all() {
-            let Some(&row) = row.get(&kept.who) else { continue };
             let count = kept.buckets.since(from);
-            if count > 0 {
+            if count > 0
+                && let Some(&row) = rows.get(&kept.who)
+            {
                 totals[row] += count;
                 cells.push((kept.key, row, count));
             }
@@ -179,7 +180,7 @@ impl<K: Column> Comparer<'_, K> {
             mixes[row].counts.push((column[&key], count));
         }
         let enough = |total: u64| total >= self.options.min_chains_per_rank.max(1);
-        let (members, mixes) = whos.into_iter().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();
+        let (members, mixes) = whos.iter().copied().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();
         Table { columns, members, mixes, part, from }
     }
 

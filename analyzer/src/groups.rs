@@ -72,8 +72,13 @@ impl ContextSet {
     /// A number that is the same for equal sets, and mostly another for others.
     #[inline]
     fn key(&self) -> u32 {
-        let mix = |key: u32, op: &ContextId| (key.rotate_left(5) ^ op.0).wrapping_mul(0x9e37_79b1);
-        self.after.iter().fold(self.before.iter().fold(0, mix), mix)
+        const FACTOR: u32 = 0x9e37_79b1;
+        // Each with a factor of its own: no product waits for another.
+        let ops = self.before.iter().chain(&self.after);
+        let (sum, _) = ops.fold((0u32, FACTOR), |(sum, factor), op| {
+            (sum.wrapping_add(op.0.wrapping_mul(factor)), factor.wrapping_mul(FACTOR))
+        });
+        sum ^ sum >> 15
     }
 }
 
@@ -82,8 +87,9 @@ impl ContextSet {
 fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
     let mut op = op;
     for slot in ops {
-        if op < *slot {
-            std::mem::swap(slot, &mut op);
+        (*slot, op) = (op.min(*slot), op.max(*slot));
+        if !op.is_some() {
+            return;
         }
     }
 }
@@ -111,7 +117,7 @@ pub(crate) struct Finished<'a> {
     /// When it began.
     pub time_ns: u64,
     /// `None`: a loss may have changed it.
-    pub context: Option<ContextSet>,
+    pub context: Option<&'a ContextSet>,
     pub begin_edge: bool,
     pub end_edge: bool,
 }
@@ -171,6 +177,9 @@ struct PathNode {
 /// All groups.
 pub(crate) struct Groups {
     paths: Vec<PathNode>,
+    /// By the first operation.
+    roots: Vec<PathId>,
+    /// All others, by what is before them.
     children: FxHashMap<(PathId, SymbolId), PathId>,
     groups: Vec<Group>,
     pub by_group: RankCounts<GroupId>,
@@ -189,6 +198,7 @@ impl Groups {
     pub fn new(options: &Options) -> Self {
         Self {
             paths: Vec::new(),
+            roots: Vec::new(),
             children: FxHashMap::default(),
             groups: Vec::new(),
             by_group: RankCounts::new(),
@@ -202,6 +212,7 @@ impl Groups {
     }
 
     /// The clock goes on.
+    #[inline]
     pub fn advance(&mut self, time_ns: u64) {
         let halvings = self.timeline.advance(time_ns);
         for _ in 0..halvings {
@@ -216,15 +227,37 @@ impl Groups {
     }
 
     /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
+    #[inline]
     pub fn path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
-        if let Some(node) = self.paths.get(parent.index())
-            && node.last_next.0 == symbol
-        {
-            return node.last_next.1;
+        match self.paths.get(parent.index()) {
+            Some(node) if node.last_next.0 == symbol => node.last_next.1,
+            Some(_) => self.other_path(parent, symbol),
+            None => match self.roots.get(symbol.index()) {
+                Some(&path) if path.is_some() => path,
+                _ => self.new_root(symbol),
+            },
         }
+    }
+
+    fn new_root(&mut self, symbol: SymbolId) -> PathId {
+        let path = self.new_path(PathId::NONE, symbol);
+        if symbol.index() >= self.roots.len() {
+            self.roots.resize(symbol.index() + 1, PathId::NONE);
+        }
+        self.roots[symbol.index()] = path;
+        path
+    }
+
+    fn other_path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
         let path = match self.children.get(&(parent, symbol)) {
             Some(&path) => path,
-            None => self.new_path(parent, symbol),
+            None => {
+                let path = self.new_path(parent, symbol);
+                if path.is_some() {
+                    self.children.insert((parent, symbol), path);
+                }
+                path
+            }
         };
         if let Some(node) = self.paths.get_mut(parent.index())
             && path.is_some()
@@ -241,7 +274,6 @@ impl Groups {
         let path = PathId(self.paths.len() as u32);
         let last_next = (SymbolId::NONE, PathId::NONE);
         self.paths.push(PathNode { parent, symbol, group: GroupId::NONE, last_next });
-        self.children.insert((parent, symbol), path);
         path
     }
 
@@ -346,14 +378,14 @@ impl Group {
         grew
     }
 
-    fn add_context(&mut self, context: Option<ContextSet>) {
+    fn add_context(&mut self, context: Option<&ContextSet>) {
         let Some(context) = context else {
             self.contexts_not_kept += 1;
             return;
         };
         let key = context.key();
         let keys = self.context_keys.iter().enumerate();
-        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == context);
+        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == *context);
         if let Some(at) = same.next().map(|(at, _)| at) {
             self.contexts[at].1 += 1;
             if at > 0 && self.contexts[at].1 > self.contexts[at - 1].1 {
@@ -361,7 +393,7 @@ impl Group {
                 self.context_keys.swap(at, at - 1);
             }
         } else if self.contexts.len() < MAX_CONTEXTS {
-            self.contexts.push((context, 1));
+            self.contexts.push((*context, 1));
             self.context_keys.push(key);
         } else {
             self.contexts_not_kept += 1;

@@ -1,117 +1,123 @@
 //! Which operation wrote the bytes of an address space last.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashMap;
-
 use crate::chains::NodeId;
-
-/// Some bytes of an operation's destination, still as it wrote them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    end: u64,
-    node: NodeId,
-}
+use crate::extents::{At, Extent, Extents};
 
 /// Bytes that an operation lost.
 pub(crate) type Loss = (NodeId, u64);
 
-/// The live destinations of one space: ranges that do not overlap.
-///
-/// Buffers are mostly used again as they are: ranges are found by their first address, and
-/// the tree is asked only when that fails.
+/// The live destinations of one space.
 #[derive(Default)]
 pub(crate) struct LiveMap {
-    extents: FxHashMap<u64, Extent>,
-    /// End by start of the same ranges.
-    order: BTreeMap<u64, u64>,
+    extents: Extents,
 }
 
 impl LiveMap {
-    /// The operation that wrote all of a range, if that is seen at once.
+    /// Calls `f` with each operation that wrote bytes of a range, once for each piece.
     #[inline]
-    pub fn writer_of_all(&self, start: u64, end: u64) -> Option<NodeId> {
-        self.extents.get(&start).filter(|e| e.end >= end).map(|e| e.node)
+    pub fn read(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
+        if self.extents.is_outside(start, end) {
+            return;
+        }
+        if let Some((_, e)) = self.extents.near(start).filter(|(_, e)| e.end >= end) {
+            f(e.node, end - start);
+            return;
+        }
+        self.read_far(start, end, f);
     }
 
-    /// Calls `f` with each operation that wrote bytes of a range.
-    pub fn read(&self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
-        for (s, e) in self.order.range(..end).rev().take_while(|(_, e)| **e > start) {
-            f(self.extents[s].node, (*e).min(end) - (*s).max(start));
+    fn read_far(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
+        let mut at = self.extents.find(start);
+        while let Some(e) = self.extents.get(at).filter(|e| e.start < end) {
+            f(e.node, e.end.min(end) - e.start.max(start));
+            if e.end >= end {
+                return;
+            }
+            at = self.extents.next(at);
         }
+    }
+
+    /// A range that an operation wrote as it is, if that is seen at once, and the operation.
+    #[inline(always)]
+    pub fn same(&self, start: u64, end: u64) -> Option<(At, NodeId)> {
+        let (at, extent) = self.extents.near(start)?;
+        (extent.start == start && extent.end == end).then_some((at, extent.node))
+    }
+
+    /// `node` writes the same range again.
+    #[inline]
+    pub fn replace(&mut self, at: At, node: NodeId) {
+        self.extents.set_node(at, node);
     }
 
     /// `node` writes a range; what others had there is lost to them.
     pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) {
-        if let Some(extent) = self.extents.get_mut(&start).filter(|e| e.end == end) {
-            lost.push((extent.node, end - start));
-            extent.node = node;
+        let at = self.extents.find(start);
+        if self.extents.get(at).is_some_and(|e| e.start == start && e.end == end) {
+            lost.push((self.extents.set_node(at, node), end - start));
             return;
         }
         self.remove(start, end, lost);
-        let before = self.order.range(..start).next_back().map(|(&s, &e)| (s, e));
-        match before {
+        let at = self.extents.find(start);
+        let before = self.extents.previous(at);
+        let goes_on = |e: &Extent| e.end == start && e.node == node;
+        match before.filter(|&before| self.extents.get(before).is_some_and(goes_on)) {
             // One operation goes on: one range.
-            Some((s, e)) if e == start && self.extents[&s].node == node => self.set_end(s, end),
-            _ => self.insert(start, Extent { end, node }),
+            Some(before) => self.extents.set_end(before, end),
+            None => {
+                self.extents.insert(at, Extent { start, end, node });
+            }
         }
     }
 
-    /// Nobody's bytes from here on.
+    /// Nobody's bytes from here on. What is lost is told from the highest address on.
     pub fn remove(&mut self, start: u64, end: u64, lost: &mut Vec<Loss>) {
-        while let Some((s, e)) = self.last_within(start, end) {
-            let extent = Extent { end: e, ..self.extents[&s] };
-            if s < start {
-                self.set_end(s, start);
-            } else {
-                self.order.remove(&s);
-                self.extents.remove(&s);
+        let first = lost.len();
+        let mut at = self.extents.find(start);
+        while let Some(&e) = self.extents.get(at).filter(|e| e.start < end) {
+            lost.push((e.node, e.end.min(end) - e.start.max(start)));
+            match (e.start < start, e.end > end) {
+                (true, true) => {
+                    self.extents.set_end(at, start);
+                    let rest = self.extents.next(at);
+                    self.extents.insert(rest, Extent { start: end, ..e });
+                    break;
+                }
+                (true, false) => {
+                    self.extents.set_end(at, start);
+                    at = self.extents.next(at);
+                }
+                (false, true) => {
+                    self.extents.set_start(at, end);
+                    break;
+                }
+                (false, false) => at = self.extents.remove(at),
             }
-            if e > end {
-                self.insert(end, extent);
-            }
-            lost.push((extent.node, e.min(end) - s.max(start)));
         }
+        lost[first..].reverse();
     }
 
     /// Removes what one operation still has in a range.
     pub fn remove_node(&mut self, start: u64, end: u64, node: NodeId) {
-        let inside = self.order.range(..end).rev().take_while(|(_, e)| **e > start);
-        let own: Vec<u64> = inside.map(|(&s, _)| s).filter(|s| self.extents[s].node == node).collect();
-        for start in own {
-            self.order.remove(&start);
-            self.extents.remove(&start);
+        let mut at = self.extents.find(start);
+        while let Some(e) = self.extents.get(at).filter(|e| e.start < end) {
+            at = if e.node == node { self.extents.remove(at) } else { self.extents.next(at) };
         }
     }
 
     /// Removes everything.
     pub fn clear(&mut self, lost: &mut Vec<Loss>) {
-        let extents = std::mem::take(&mut self.extents);
-        let order = std::mem::take(&mut self.order);
-        lost.extend(order.into_iter().map(|(start, end)| (extents[&start].node, end - start)));
+        let mut extents = std::mem::take(&mut self.extents);
+        let mut at = extents.find(0);
+        while let Some(e) = extents.get(at) {
+            lost.push((e.node, e.end - e.start));
+            at = extents.next(at);
+        }
     }
 
     /// How many ranges there are.
     pub fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    /// The last range that has bytes between these.
-    fn last_within(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let (&s, &e) = self.order.range(..end).next_back()?;
-        (e > start).then_some((s, e))
-    }
-
-    fn insert(&mut self, start: u64, extent: Extent) {
-        self.order.insert(start, extent.end);
-        self.extents.insert(start, extent);
-    }
-
-    fn set_end(&mut self, start: u64, end: u64) {
-        self.order.insert(start, end);
-        if let Some(extent) = self.extents.get_mut(&start) {
-            extent.end = end;
-        }
+        self.extents.len()
     }
 }
 

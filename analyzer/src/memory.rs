@@ -69,14 +69,15 @@ struct Named {
 
 /// A process's memory.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct Memory {
+    /// Ranges asked for lately; first, so that it is at hand with what else a record asks of a process.
+    cache: PlaceCache,
     private: SpaceId,
     regions: BTreeMap<u64, Region>,
     blocks: BTreeMap<u64, Block>,
     /// Start, end, space, offset of the shared ones, by start.
     shared: Vec<(u64, u64, SpaceId, u64)>,
-    /// Ranges asked for lately.
-    cache: Box<PlaceCache>,
     /// Mappings and blocks that there was no room for.
     pub refused: u64,
 }
@@ -88,14 +89,14 @@ impl Memory {
             regions: BTreeMap::new(),
             blocks: BTreeMap::new(),
             shared: Vec::new(),
-            cache: Box::default(),
+            cache: PlaceCache::default(),
             refused: 0,
         }
     }
 
     /// The same memory in another process, after fork.
     pub fn forked(&self, private: SpaceId) -> Self {
-        Self { private, cache: Box::default(), ..self.clone() }
+        Self { private, cache: PlaceCache::default(), ..self.clone() }
     }
 
     pub fn private(&self) -> SpaceId {
@@ -201,7 +202,7 @@ impl Memory {
     }
 
     /// What the buffer at an address is called, and where it is.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, addr: u64) -> Found {
         match self.cache.find(addr) {
             Some(place) => place.found(addr),

@@ -17,7 +17,7 @@ use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, KINDS, Who};
+use crate::process::{CallId, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
@@ -29,8 +29,6 @@ use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 /// Counts of the whole session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    pub first_ns: Option<u64>,
-    pub last_ns: u64,
     pub records: u64,
     pub bad_records: u64,
     pub unplanned_records: u64,
@@ -227,8 +225,6 @@ impl Pipeline {
     }
 
     fn clock(&mut self, time_ns: u64) {
-        self.totals.first_ns.get_or_insert(time_ns);
-        self.totals.last_ns = self.totals.last_ns.max(time_ns);
         self.state.groups.advance(time_ns);
     }
 
@@ -315,6 +311,7 @@ impl Pipeline {
         function == Some(call.function.as_str()) && site.is_some() && site == call.site
     }
 
+    #[inline(never)]
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
         match Record::decode(raw) {
@@ -323,6 +320,7 @@ impl Pipeline {
         }
     }
 
+    #[inline(always)]
     fn record(&mut self, record: &Record) {
         let h = &record.header;
         self.clock(h.time_ns);
@@ -340,20 +338,17 @@ impl Pipeline {
         }
     }
 
+    #[inline]
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
-        let process = self.state.processes.get_mut(process);
-        process.moved_ns = h.time_ns;
-        let counts = &mut process.counts;
-        counts.records_by_kind[usize::from(body.kind()) % KINDS] += 1;
-        if h.probe == 0 {
-            return;
+        let processes = &mut self.state.processes;
+        processes.get_mut(process).moved_ns = h.time_ns;
+        processes.count(process, body.kind());
+        if h.probe != 0 {
+            processes.count_hit(process, slot);
         }
-        if slot >= counts.probe_hits.len() {
-            counts.probe_hits.resize(slot + 1, 0);
-        }
-        counts.probe_hits[slot] += 1;
     }
 
+    #[inline]
     fn movement(&mut self, process: usize, record: &Record, slot: usize, context: CallContext) {
         let call_slot = self.probes.slot(context.probe);
         let call = self.call(process, context);
@@ -371,27 +366,34 @@ impl Pipeline {
         self.state.chains.movement(&m, &mut self.state.names, &mut self.state.groups);
     }
 
+    #[inline]
     fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
-        let counts = &mut self.state.processes.get_mut(process).counts;
-        counts.movements += 1;
-        counts.bytes = counts.bytes.saturating_add(m.len_bytes);
+        let process = self.state.processes.get_mut(process);
+        process.movements += 1;
+        process.bytes = process.bytes.saturating_add(m.len_bytes);
         let call = self.probes.call_counts(call_slot);
         call.movements += 1;
         call.bytes = call.bytes.saturating_add(m.len_bytes);
     }
 
+    #[inline]
     fn call(&mut self, process: usize, context: CallContext) -> CallId {
+        let CallContext { return_address, probe, .. } = context;
+        let recent = self.state.processes.get(process).recent_call(return_address, probe);
+        if recent.is_some() { recent } else { self.other_call(process, context) }
+    }
+
+    fn other_call(&mut self, process: usize, context: CallContext) -> CallId {
         if context == CallContext::default() {
             return CallId::NONE;
         }
-        let asked = (context.return_address, context.probe);
-        let last = self.state.processes.get(process).last_call;
-        if let Some((_, _, call)) = last.filter(|l| (l.0, l.1) == asked) {
-            return call;
+        let (return_address, probe) = (context.return_address, context.probe);
+        let site = self.state.site_of(process, return_address);
+        let call = self.probes.call(probe, site);
+        // Nowhere is no call, unless it has a number.
+        if (return_address, probe) != (0, 0) {
+            self.state.processes.get_mut(process).remember_call(return_address, probe, call);
         }
-        let site = self.state.site_of(process, context.return_address);
-        let call = self.probes.call(context.probe, site);
-        self.state.processes.get_mut(process).last_call = Some((asked.0, asked.1, call));
         call
     }
 

@@ -15,8 +15,9 @@ pub(crate) struct Found {
     pub at: Location,
 }
 
-/// A range of addresses that have one name and are in one space.
+/// A range of addresses that have one name and are in one space: one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Place {
     pub start: u64,
     pub end: u64,
@@ -48,9 +49,10 @@ impl Place {
 
 /// See the [module](self).
 #[derive(Clone)]
+#[repr(C, align(64))]
 pub(crate) struct PlaceCache {
-    places: [Place; PLACES],
     hints: [u8; HINTS],
+    places: [Place; PLACES],
     /// What the next new range takes the place of.
     oldest: u8,
 }
@@ -63,7 +65,7 @@ impl Default for PlaceCache {
 
 impl PlaceCache {
     /// The range that an address is in.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, addr: u64) -> Option<&Place> {
         let hint = hint_slot(addr);
         let at = usize::from(self.hints[hint]) % PLACES;

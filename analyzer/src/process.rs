@@ -21,8 +21,8 @@ const MAX_THREADS: usize = 1 << 14;
 const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
-/// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 15;
+/// Kinds of records: at least the highest number and one more.
+pub(crate) const KINDS: usize = 16;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,51 +37,97 @@ pub enum Who {
 /// Counts for people.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessCounts {
-    pub records_by_kind: [u64; KINDS],
-    pub movements: u64,
     pub empty_movements: u64,
-    pub bytes: u64,
     pub calls: u64,
     pub lost_movements: u64,
     pub lost_state: u64,
     pub late: u64,
-    /// By the pipeline's number of the probe.
-    pub probe_hits: Vec<u64>,
 }
 
-/// A thread, and what it was last asked.
+/// Counts by process. Ranks do the same one after the other, and those of neighbours are side by side.
+#[derive(Default)]
+pub(crate) struct CountsByProcess(Vec<u64>);
+
+impl CountsByProcess {
+    #[inline]
+    fn add(&mut self, process: usize) {
+        match self.0.get_mut(process) {
+            Some(count) => *count += 1,
+            None => self.begin(process),
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, process: usize) {
+        self.0.resize(process + 1, 0);
+        self.0[process] = 1;
+    }
+
+    fn get(&self, process: usize) -> u64 {
+        self.0.get(process).copied().unwrap_or(0)
+    }
+}
+
+/// The thread asked for last; none, if there is no thread.
 #[derive(Clone, Copy)]
 struct LastThread {
     tid: u32,
     thread: ThreadId,
 }
 
-/// A process.
+const NO_THREAD: LastThread = LastThread { tid: 0, thread: ThreadId::NONE };
+
+/// An MPI call, and what it was found by; none, if there is no call.
+#[derive(Clone, Copy)]
+struct RecentCall {
+    return_address: u64,
+    probe: u32,
+    call: CallId,
+}
+
+/// MPI calls asked for lately, by a few bits of where they return to: one line of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct RecentCalls([RecentCall; 4]);
+
+const NO_CALLS: RecentCalls =
+    RecentCalls([RecentCall { return_address: 0, probe: 0, call: CallId::NONE }; 4]);
+
+impl RecentCalls {
+    #[inline]
+    fn slot(return_address: u64) -> usize {
+        (return_address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as usize
+    }
+}
+
+/// A process. What every record asks for comes first, in lines of the cache that follow one another.
+#[repr(C, align(64))]
 pub(crate) struct Process {
-    pub pid: u32,
+    /// When it last did something that was watched.
+    pub moved_ns: u64,
+    last_thread: LastThread,
     pub who: WhoId,
+    pub movements: u64,
+    pub bytes: u64,
+    recent_calls: RecentCalls,
+    pub memory: Memory,
+    pub counts: ProcessCounts,
+    pub pid: u32,
     pub rank: Option<u32>,
     /// Ranks of the job.
     pub size: Option<u32>,
-    /// When it last did something that was watched.
-    pub moved_ns: u64,
     /// As wait(2) gives it.
     pub exit_status: Option<u32>,
     pub exe: String,
     pub namespace: u64,
     pub namespace_pid: u32,
-    pub memory: Memory,
     /// Mapping records from before this are in the mappings already.
     pub facts_time_ns: u64,
     pub known: bool,
     pub alive: bool,
     pub threads: FxHashMap<u32, ThreadId>,
-    last_thread: Option<LastThread>,
     /// Call sites by return address, as long as no code is mapped.
     pub sites: FxHashMap<u64, SiteId>,
-    /// The last MPI call asked for.
-    pub last_call: Option<(u64, u32, CallId)>,
-    pub counts: ProcessCounts,
 }
 
 impl Process {
@@ -101,36 +147,54 @@ impl Process {
             known: false,
             alive: true,
             threads: FxHashMap::default(),
-            last_thread: None,
+            last_thread: NO_THREAD,
+            movements: 0,
+            bytes: 0,
             sites: FxHashMap::default(),
-            last_call: None,
+            recent_calls: NO_CALLS,
             counts: ProcessCounts::default(),
         }
     }
 
     /// The thread of a tid, made by `new` if there is none yet.
+    #[inline(always)]
     pub fn thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
-        if let Some(last) = self.last_thread.filter(|l| l.tid == tid) {
-            return last.thread;
-        }
+        let last = self.last_thread;
+        if last.tid == tid && last.thread.is_some() { last.thread } else { self.other_thread(tid, new) }
+    }
+
+    fn other_thread(&mut self, tid: u32, new: impl FnOnce() -> ThreadId) -> ThreadId {
         let tid = if self.threads.len() < MAX_THREADS { tid } else { 0 };
         let thread = *self.threads.entry(tid).or_insert_with(new);
-        self.last_thread = Some(LastThread { tid, thread });
+        self.last_thread = LastThread { tid, thread };
         thread
     }
 
     /// Forgets the threads; returns them in order of tid.
     pub fn take_threads(&mut self) -> Vec<ThreadId> {
-        self.last_thread = None;
+        self.last_thread = NO_THREAD;
         let mut threads: Vec<_> = self.threads.drain().collect();
         threads.sort_unstable();
         threads.into_iter().map(|(_, thread)| thread).collect()
     }
 
+    /// The MPI call that returns to an address, if it was asked for lately; none, if not.
+    #[inline]
+    pub fn recent_call(&self, return_address: u64, probe: u32) -> CallId {
+        let recent = self.recent_calls.0[RecentCalls::slot(return_address)];
+        let same = (recent.return_address, recent.probe) == (return_address, probe);
+        if same { recent.call } else { CallId::NONE }
+    }
+
+    /// Remembers an MPI call, as long as no code is mapped.
+    pub fn remember_call(&mut self, return_address: u64, probe: u32, call: CallId) {
+        self.recent_calls.0[RecentCalls::slot(return_address)] = RecentCall { return_address, probe, call };
+    }
+
     /// Forgets what depends on where code is mapped.
     pub fn forget_code(&mut self) {
         self.sites.clear();
-        self.last_call = None;
+        self.recent_calls = NO_CALLS;
     }
 
     /// Takes what `/proc` says, without the mappings.
@@ -162,6 +226,9 @@ pub(crate) struct Processes {
     /// By the last bits of their pids: processes asked for lately.
     recent: Box<[(u32, u32); RECENT]>,
     pub whos: Interner<Who>,
+    by_kind: [CountsByProcess; KINDS],
+    /// By the pipeline's number of the probe.
+    by_probe: Vec<CountsByProcess>,
 }
 
 impl Processes {
@@ -173,6 +240,8 @@ impl Processes {
             strangers: FxHashMap::default(),
             recent: Box::new([(u32::MAX, 0); RECENT]),
             whos: Interner::new(Who::Pid(0)),
+            by_kind: Default::default(),
+            by_probe: Vec::new(),
         }
     }
 
@@ -180,12 +249,38 @@ impl Processes {
         &self.all
     }
 
+    #[inline]
     pub fn get(&self, index: usize) -> &Process {
         &self.all[index]
     }
 
     pub fn get_mut(&mut self, index: usize) -> &mut Process {
         &mut self.all[index]
+    }
+
+    /// Counts a record of a kind.
+    #[inline]
+    pub fn count(&mut self, process: usize, kind: u16) {
+        self.by_kind[usize::from(kind) % KINDS].add(process);
+    }
+
+    /// Counts a hit of a probe.
+    #[inline]
+    pub fn count_hit(&mut self, process: usize, probe: usize) {
+        if probe >= self.by_probe.len() {
+            self.by_probe.resize_with(probe + 1, Default::default);
+        }
+        self.by_probe[probe].add(process);
+    }
+
+    /// Records of a process by kind.
+    pub fn records_by_kind(&self, process: usize) -> [u64; KINDS] {
+        std::array::from_fn(|kind| self.by_kind[kind].get(process))
+    }
+
+    /// Hits of a probe in a process.
+    pub fn hits(&self, process: usize, probe: usize) -> u64 {
+        self.by_probe.get(probe).map_or(0, |hits| hits.get(process))
     }
 
     pub fn who(&self, id: WhoId) -> Who {
@@ -197,20 +292,20 @@ impl Processes {
     }
 
     /// The process of a pid; one without facts if it was never heard of.
-    #[inline]
+    #[inline(always)]
     pub fn find_or_add(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
-        let slot = pid as usize % RECENT;
-        let (known, index) = self.recent[slot];
+        let (known, index) = self.recent[pid as usize % RECENT];
         // The highest pid of all stands for an empty slot.
-        if known == pid && pid != u32::MAX {
-            return index as usize;
-        }
+        if known == pid && pid != u32::MAX { index as usize } else { self.find_far(pid, space) }
+    }
+
+    fn find_far(&mut self, pid: u32, space: impl FnOnce() -> SpaceId) -> usize {
         let index = match self.find(pid) {
             Some(index) => index,
             None => self.add(pid, space),
         };
         // There are at most MAX_PROCESSES.
-        self.recent[slot] = (pid, index as u32);
+        self.recent[pid as usize % RECENT] = (pid, index as u32);
         index
     }
 

@@ -17,44 +17,59 @@ pub(crate) struct RankCount<K> {
     pub buckets: Buckets,
 }
 
+/// Ranks whose places are found together: neighbours do the same one after the other.
+const BLOCK: usize = 16;
+const NOWHERE: u32 = u32::MAX;
+
 /// Counts of all keys in all ranks.
 pub(crate) struct RankCounts<K> {
-    places: FxHashMap<(K, WhoId), u32>,
+    /// Which block of `places` is a key's in some ranks.
+    blocks: FxHashMap<(K, u32), u32>,
+    /// Where the counts are.
+    places: Vec<[u32; BLOCK]>,
     counts: Vec<RankCount<K>>,
-    /// The pair counted last, and where it is.
-    last: Option<((K, WhoId), u32)>,
 }
 
 impl<K: Copy + Eq + Hash> RankCounts<K> {
     pub fn new() -> Self {
-        Self { places: FxHashMap::default(), counts: Vec::new(), last: None }
+        Self { blocks: FxHashMap::default(), places: Vec::new(), counts: Vec::new() }
     }
 
     /// Counts one. `false`: there is no room for another pair.
+    #[inline]
     pub fn add(&mut self, key: K, who: WhoId, bucket: usize) -> bool {
-        let pair = (key, who);
-        let known =
-            self.last.filter(|l| l.0 == pair).map(|l| l.1).or_else(|| self.places.get(&pair).copied());
-        let place = match known {
-            Some(place) => place,
-            None if self.counts.len() >= MAX_PAIRS => return false,
-            None => self.keep(pair),
-        };
-        self.last = Some((pair, place));
+        let known = self.place(key, who);
+        if known == NOWHERE && self.counts.len() >= MAX_PAIRS {
+            return false;
+        }
+        let place = if known == NOWHERE { self.keep(key, who) } else { known };
         self.counts[place as usize].buckets.add(bucket);
         true
     }
 
-    fn keep(&mut self, pair: (K, WhoId)) -> u32 {
+    #[inline]
+    fn place(&self, key: K, who: WhoId) -> u32 {
+        let block = self.blocks.get(&(key, who.0 / BLOCK as u32));
+        block.map_or(NOWHERE, |&block| self.places[block as usize][who.index() % BLOCK])
+    }
+
+    fn keep(&mut self, key: K, who: WhoId) -> u32 {
+        let block = *self.blocks.entry((key, who.0 / BLOCK as u32)).or_insert(self.places.len() as u32);
+        if block as usize == self.places.len() {
+            self.places.push([NOWHERE; BLOCK]);
+        }
         let place = self.counts.len() as u32;
-        self.places.insert(pair, place);
-        self.counts.push(RankCount { key: pair.0, who: pair.1, buckets: Buckets::default() });
+        self.places[block as usize][who.index() % BLOCK] = place;
+        self.counts.push(RankCount { key, who, buckets: Buckets::default() });
         place
     }
 
     /// All of a key in a rank.
     pub fn total(&self, key: K, who: WhoId) -> u64 {
-        self.places.get(&(key, who)).map_or(0, |&place| self.counts[place as usize].buckets.since(0))
+        match self.place(key, who) {
+            NOWHERE => 0,
+            place => self.counts[place as usize].buckets.since(0),
+        }
     }
 
     pub fn all(&self) -> &[RankCount<K>] {

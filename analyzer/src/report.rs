@@ -91,7 +91,7 @@ fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
         let state = RankState {
             pid: process.pid,
             still: if process.alive {
-                p.standstill.still(process.pid, process.moved_ns, p.totals.last_ns)
+                p.standstill.still(process.pid, process.moved_ns, p.state.groups.timeline.now_ns())
             } else {
                 None
             },
@@ -405,10 +405,12 @@ fn statistics(p: &Pipeline) -> Statistics {
     let (t, state) = (&p.totals, &p.state);
     let all = state.processes.all();
     let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
-    let duration_ns = t.last_ns - t.first_ns.unwrap_or(t.last_ns).min(t.last_ns);
+    let timeline = &state.groups.timeline;
+    let now_ns = timeline.now_ns();
+    let duration_ns = now_ns - timeline.begin_ns().unwrap_or(now_ns).min(now_ns);
     Statistics {
         duration_ns,
-        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(t.last_ns)),
+        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(now_ns)),
         pauses: p.coverage.pauses,
         probes_off: p.coverage.off.clone(),
         records: t.records,
@@ -417,9 +419,9 @@ fn statistics(p: &Pipeline) -> Statistics {
         late_records: t.late_records,
         lost_movements: t.lost_movements,
         lost_state: t.lost_state,
-        movements: sum(|p| p.counts.movements),
+        movements: sum(|p| p.movements),
         empty_movements: sum(|p| p.counts.empty_movements),
-        bytes: sum(|p| p.counts.bytes),
+        bytes: sum(|p| p.bytes),
         operations: state.chains.ops(),
         chains: state.groups.chains,
         inconclusive_chains: state.chains.counts.inconclusive,
@@ -435,25 +437,26 @@ fn statistics(p: &Pipeline) -> Statistics {
 }
 
 fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
-    let kinds = |process: &Process| {
-        let counts = process.counts.records_by_kind.iter().zip(KIND_NAMES).filter(|(n, _)| **n > 0);
-        counts.map(|(&count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
+    let kinds = |index: usize| {
+        let counts = p.state.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = counts.filter(|(count, _)| *count > 0);
+        counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
     };
-    let view = |process: &Process| ProcessStatistics {
+    let view = |(index, process): (usize, &Process)| ProcessStatistics {
         rank: process.rank,
         pid: process.pid,
         exe: process.exe.clone(),
         alive: process.alive,
-        records: kinds(process),
-        movements: process.counts.movements,
-        bytes: process.counts.bytes,
+        records: kinds(index),
+        movements: process.movements,
+        bytes: process.bytes,
         mpi_calls: process.counts.calls,
         lost_movements: process.counts.lost_movements,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
         live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
     };
-    let mut processes: Vec<_> = p.state.processes.all().iter().map(view).collect();
+    let mut processes: Vec<_> = p.state.processes.all().iter().enumerate().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
     processes
 }
@@ -462,8 +465,8 @@ fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
     let views = Views { p };
     let view = |(slot, info): (usize, &crate::probes::ProbeInfo)| {
         let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
-        for process in p.state.processes.all() {
-            let hits = process.counts.probe_hits.get(slot).copied().unwrap_or(0);
+        for (index, process) in p.state.processes.all().iter().enumerate() {
+            let hits = p.state.processes.hits(index, slot);
             if hits > 0 {
                 *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
             }

@@ -54,12 +54,14 @@ impl State {
     }
 
     /// The process of a pid, known or not.
+    #[inline]
     pub fn process(&mut self, pid: u32) -> usize {
         let chains = &mut self.chains;
         self.processes.find_or_add(pid, || chains.new_space())
     }
 
     /// The thread of a process.
+    #[inline(always)]
     pub fn thread(&mut self, process: usize, tid: u32) -> ThreadId {
         let chains = &mut self.chains;
         self.processes.get_mut(process).thread(tid, || chains.new_thread())

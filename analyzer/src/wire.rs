@@ -248,7 +248,7 @@ impl Record {
     ///
     /// # Errors
     /// An unknown kind, or a length that is not the kind's.
-    #[inline]
+    #[inline(always)]
     pub fn decode(raw: &RawRecord) -> Result<Self, WireError> {
         let w = &raw.words;
         let header = Header { time_ns: w[0], pid: low(w[1]), tid: high(w[1]), probe: high(w[2]) };

@@ -1,8 +1,7 @@
 //! The end of chains: which are finished, and what is said of them.
 
 use super::node::{Marks, instance};
-use super::window::Gone;
-use super::{Chains, NodeId, PathId};
+use super::{Chains, NodeId, PathId, Scratch};
 use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
 use crate::names::Names;
 
@@ -22,91 +21,47 @@ impl Chains {
             if is_leaf && self.finishes_chains {
                 self.emit(node, names, groups);
             }
-            if !parent.is_some() {
-                self.forget_surroundings(node);
-            }
-            if self.nodes[node.index()].is_forgotten() {
-                self.free.push(node);
-            }
+            self.traces.end(node);
             node = parent;
-        }
-    }
-
-    /// Only roots know what was before them.
-    fn forget_surroundings(&mut self, root: NodeId) {
-        for earlier in self.surroundings.before(root) {
-            let n = &mut self.nodes[earlier.index()];
-            n.refs -= 1;
-            if n.is_forgotten() {
-                self.free.push(earlier);
-            }
-        }
-    }
-
-    /// An operation is none of the last of its thread any more.
-    #[inline]
-    pub(super) fn leave_window(&mut self, gone: &Gone) {
-        let n = &mut self.nodes[gone.node.index()];
-        n.marks.clear(Marks::IN_WINDOW);
-        // At most as many as a window has places.
-        n.refs += gone.after().len() as i8;
-        if n.is_forgotten() {
-            self.free.push(gone.node);
-        } else if n.pending > 0 {
-            self.surroundings.set_after(gone.node, gone.after());
         }
     }
 
     /// Hands the chain that ends in a node to the groups.
     fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
-        let end = self.nodes[leaf.index()];
-        let root = if end.root == leaf { end } else { self.nodes[end.root.index()] };
+        let end = &self.nodes[leaf.index()];
+        let (root_id, end_edge) = (end.root, end.marks.has(Marks::END_EDGE));
+        let root = &self.nodes[root_id.index()];
         if root.op < self.tainted_below {
             self.counts.inconclusive += 1;
             groups.touch(root.time_ns, root.time_ns);
             return;
         }
-        let path = self.path(leaf, names, groups);
-        let mut ops = std::mem::take(&mut self.scratch.ops);
-        ops.clear();
-        ops.extend(self.scratch.path.iter().map(|n| {
-            let n = &self.nodes[n.index()];
-            FinishedOp { who: n.who, call: n.call, segments: n.segments }
-        }));
-        let context = self.context(end.root, leaf, names);
         let work = Work { site: names.shape_parts(root.shape).site, call: root.call };
-        let chain = Finished {
-            path,
-            work,
-            ops: &ops,
-            time_ns: root.time_ns,
-            context,
-            begin_edge: root.marks.has(Marks::BEGIN_EDGE),
-            end_edge: end.marks.has(Marks::END_EDGE),
-        };
-        groups.add(&chain, || self.example(end.root, context, names));
-        self.scratch.ops = ops;
+        let (time_ns, begin_edge) = (root.time_ns, root.marks.has(Marks::BEGIN_EDGE));
+        let path = self.path(leaf, names, groups);
+        let context = self.context(root_id, leaf);
+        let ops = &self.scratch.ops;
+        let chain = Finished { path, work, ops, time_ns, context: context.as_ref(), begin_edge, end_edge };
+        groups.add(&chain, || self.example(root_id, context, names));
     }
 
     /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
-    fn context(&self, root: NodeId, leaf: NodeId, names: &Names) -> Option<ContextSet> {
-        let mut set = ContextSet::EMPTY;
-        for earlier in self.surroundings.before(root) {
-            let n = &self.nodes[earlier.index()];
-            if n.op < self.tainted_below {
-                return None;
-            }
-            // What had a child was read.
-            if !n.marks.has(Marks::READ) {
-                set.add_before(names.shape_context(n.shape));
-            }
+    fn context(&self, root: NodeId, leaf: NodeId) -> Option<ContextSet> {
+        let is_tainted = |node: NodeId| self.nodes[node.index()].op < self.tainted_below;
+        if self.tainted_below > 0 && self.traces.before(root).any(is_tainted) {
+            return None;
         }
-        if self.nodes[leaf.index()].marks.has(Marks::IN_WINDOW) {
+        let mut set = ContextSet::EMPTY;
+        // What had a child was read.
+        self.traces.before(root).filter_map(|n| self.traces.unread(n)).for_each(|c| set.add_before(c));
+        if self.traces.is_in_window(leaf) {
             let thread = self.details[leaf.index()].thread;
-            let after = self.threads[thread.index()].window.after(leaf);
-            after.iter().for_each(|&context| set.add_after(context));
+            self.threads[thread.index()]
+                .window
+                .after(leaf, self.traces.window())
+                .for_each(|c| set.add_after(c));
         } else {
-            self.surroundings.after(leaf).for_each(|context| set.add_after(context));
+            self.traces.after(leaf).for_each(|c| set.add_after(c));
         }
         Some(set)
     }
@@ -114,18 +69,19 @@ impl Chains {
     /// The chain in `scratch.path`, for people.
     fn example(&self, root: NodeId, context: Option<ContextSet>, names: &Names) -> Example {
         let instance = |n: NodeId| instance(&self.nodes[n.index()], &self.details[n.index()], names);
-        let unread = |n: &NodeId| !self.nodes[n.index()].marks.has(Marks::READ);
+        let unread = |n: &NodeId| self.traces.unread(*n).is_some();
         Example {
             ops: self.scratch.path.iter().map(|&n| instance(n)).collect(),
-            before: self.surroundings.before(root).filter(unread).map(instance).collect(),
+            before: self.traces.before(root).filter(unread).map(instance).collect(),
             context,
         }
     }
 
-    /// The trie node of a chain; leaves the chain's nodes in `scratch.path`.
+    /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
     fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
-        let chain = &mut self.scratch.path;
+        let Scratch { path: chain, ops, .. } = &mut self.scratch;
         chain.clear();
+        ops.clear();
         let mut node = leaf;
         while node.is_some() {
             chain.push(node);
@@ -136,6 +92,7 @@ impl Chains {
         let mut settled = true;
         for &node in chain.iter() {
             let n = &mut self.nodes[node.index()];
+            ops.push(FinishedOp { who: n.who, call: n.call, segments: n.segments });
             settled &= n.marks.has(Marks::CLOSED);
             if settled && n.path.is_some() {
                 path = n.path;

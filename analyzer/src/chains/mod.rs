@@ -9,18 +9,21 @@ mod ages;
 mod finish;
 mod node;
 mod runs;
+mod traces;
 mod window;
 
 use ages::Ages;
 use node::{Details, Marks, Node};
 use runs::Run;
-use window::{Surroundings, Window};
+use traces::Traces;
+use window::Window;
 
 use crate::groups::{FinishedOp, Groups};
 use crate::live::{LiveMap, Loss};
-use crate::memory::{Location, SpaceId};
+use crate::memory::SpaceId;
 use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
 use crate::options::Options;
+use crate::prefetch::prefetch;
 use crate::process::{CallId, WhoId};
 
 id!(/// An operation of a chain that is not finished.
@@ -36,8 +39,10 @@ pub(crate) struct Side {
     /// In the address space of the process that holds it.
     pub addr: u64,
     pub buffer: BufferId,
-    /// Where that is; `None`: only the name is known.
-    pub at: Option<Location>,
+    /// Where its bytes are; none: only the name is known.
+    pub space: SpaceId,
+    pub start: u64,
+    pub end: u64,
 }
 
 /// A data movement, its places resolved.
@@ -61,27 +66,11 @@ pub(crate) struct Movement {
     pub call: CallId,
 }
 
-impl Movement {
-    /// Space of the destination, if its bytes are known.
-    fn destination_space(&self) -> SpaceId {
-        self.destination.at.map_or(SpaceId::NONE, |at| at.space)
-    }
-}
-
 #[derive(Default)]
+#[repr(align(64))]
 struct Thread {
     run: Option<Run>,
     window: Window,
-    ops: u64,
-}
-
-/// What a read finds.
-#[derive(Clone, Copy)]
-struct Writer {
-    node: NodeId,
-    bytes: u64,
-    op: u64,
-    process: u32,
 }
 
 /// Counts for people.
@@ -100,9 +89,8 @@ pub(crate) struct ChainCounts {
 /// All chains that are not finished.
 pub(crate) struct Chains {
     nodes: Vec<Node>,
-    surroundings: Surroundings,
     details: Vec<Details>,
-    free: Vec<NodeId>,
+    traces: Traces,
     spaces: Vec<LiveMap>,
     free_spaces: Vec<SpaceId>,
     threads: Vec<Thread>,
@@ -112,7 +100,6 @@ pub(crate) struct Chains {
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
     watched_from_birth: bool,
-    window: usize,
     max_age_ops: u64,
     max_chain_ops: u8,
     pub counts: ChainCounts,
@@ -124,7 +111,8 @@ pub(crate) struct Chains {
 #[derive(Default)]
 struct Scratch {
     lost: Vec<Loss>,
-    writers: Vec<Writer>,
+    /// And how many of the bytes each wrote.
+    writers: Vec<(NodeId, u64)>,
     path: Vec<NodeId>,
     ops: Vec<FinishedOp>,
 }
@@ -133,9 +121,8 @@ impl Chains {
     pub fn new(options: &Options) -> Self {
         Self {
             nodes: Vec::new(),
-            surroundings: Surroundings::new(options.window()),
             details: Vec::new(),
-            free: Vec::new(),
+            traces: Traces::new(options.window()),
             spaces: Vec::new(),
             free_spaces: Vec::new(),
             threads: Vec::new(),
@@ -144,7 +131,6 @@ impl Chains {
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,
-            window: options.window(),
             max_age_ops: options.max_age_ops,
             max_chain_ops: options.max_chain_ops.max(1),
             counts: ChainCounts::default(),
@@ -186,20 +172,29 @@ impl Chains {
     /// Takes a movement of at least one byte.
     pub fn movement(&mut self, m: &Movement, names: &mut Names, groups: &mut Groups) {
         self.expire(names, groups);
-        let writer = self.read(m);
+        let to = &m.destination;
+        // Asked for as early as it can be: by the time it is needed it is there.
+        let same = to.space.is_some().then(|| self.spaces[to.space.index()].same(to.start, to.end)).flatten();
+        if let Some((_, old)) = same {
+            prefetch(&self.nodes, old.index());
+        }
+        let writer = self.read(&m.source);
+        prefetch(&self.nodes, writer.index());
         if self.extend_run(m, writer, names, groups) {
             self.counts.merged_copies += 1;
             return;
         }
         self.end_run(m.thread);
-        let node = self.add_node(m, writer, names);
-        self.enter_window(m.thread, node);
-        self.write(m, node, names, groups);
-        if self.nodes[node.index()].live_bytes == 0 {
+        let (node, parent) = self.add_node(m, writer, names);
+        if let Some((at, old)) = same {
+            self.spaces[to.space.index()].replace(at, node);
+            self.lose_bytes(old, to.end - to.start, names, groups);
+        } else if to.space.is_some() && to.start < to.end {
+            self.overwrite(to.space, to.start, to.end, node, names, groups);
+        } else {
             self.die(node, names, groups);
         }
         if m.kind != Kind::Pack && m.kind != Kind::Unpack {
-            let parent = self.nodes[node.index()].parent;
             self.threads[m.thread.index()].run = Some(Run::new(m, node, parent));
         }
     }
@@ -213,10 +208,7 @@ impl Chains {
     fn forget_past(&mut self, thread: ThreadId) {
         self.end_run(thread);
         let window = std::mem::take(&mut self.threads[thread.index()].window);
-        for gone in window.into_gone() {
-            self.leave_window(&gone);
-        }
-        self.threads[thread.index()].ops = 0;
+        self.traces.clear(&window);
     }
 
     /// Memory has new content that no operation wrote.
@@ -266,136 +258,148 @@ impl Chains {
     }
 
     /// The live operation that wrote most of the source; among equals the latest.
-    fn read(&mut self, m: &Movement) -> Option<Writer> {
-        let at = m.source.at?;
-        let (start, end) = range(at, m.len_bytes);
-        let nodes = &mut self.nodes;
-        let mut note = |node: NodeId, bytes| {
-            let n = &mut nodes[node.index()];
-            n.marks.set(Marks::READ);
-            Writer { node, bytes, op: n.op, process: n.process }
-        };
-        let space = &self.spaces[at.space.index()];
-        if let Some(node) = space.writer_of_all(start, end) {
-            return Some(note(node, end - start));
+    #[inline]
+    fn read(&mut self, source: &Side) -> NodeId {
+        if !source.space.is_some() {
+            return NodeId::NONE;
         }
-        let writers = &mut self.scratch.writers;
+        let (mut first, mut first_bytes, writers) = (NodeId::NONE, 0, &mut self.scratch.writers);
         writers.clear();
-        space.read(start, end, |node, bytes| match writers.iter_mut().find(|w| w.node == node) {
-            Some(w) => w.bytes += bytes,
-            None => writers.push(note(node, bytes)),
+        self.spaces[source.space.index()].read(source.start, source.end, |node, bytes| {
+            if !first.is_some() || first == node {
+                first = node;
+                first_bytes += bytes;
+                return;
+            }
+            match writers.iter_mut().find(|w| w.0 == node) {
+                Some(w) => w.1 += bytes,
+                None => writers.push((node, bytes)),
+            }
         });
-        writers.iter().copied().max_by_key(|w| (w.bytes, w.op))
+        if first.is_some() {
+            self.traces.read(first);
+        }
+        if writers.is_empty() { first } else { self.most(first, first_bytes) }
+    }
+
+    /// Of several writers, one and those in the scratch.
+    fn most(&mut self, first: NodeId, bytes: u64) -> NodeId {
+        let writers = &mut self.scratch.writers;
+        writers.push((first, bytes));
+        for (node, _) in writers.iter() {
+            self.traces.read(*node);
+        }
+        let weight = |&(node, bytes): &(NodeId, u64)| (bytes, self.nodes[node.index()].op);
+        writers.iter().copied().max_by_key(weight).map_or(NodeId::NONE, |w| w.0)
     }
 
     fn is_live(&self, node: NodeId) -> bool {
         self.nodes[node.index()].live_bytes > 0
     }
 
-    /// The parent that a reader of this node gets: none if the chain is long enough.
-    fn linked(&self, node: NodeId) -> NodeId {
-        if self.nodes[node.index()].depth < self.max_chain_ops { node } else { NodeId::NONE }
+    /// The parent that a reader of this node gets: none if there is none, or the chain is long enough.
+    fn linked(&self, writer: NodeId) -> NodeId {
+        let node = self.nodes.get(writer.index());
+        node.filter(|n| n.depth < self.max_chain_ops).map_or(NodeId::NONE, |_| writer)
     }
 
-    fn add_node(&mut self, m: &Movement, writer: Option<Writer>, names: &mut Names) -> NodeId {
+    /// Adds an operation that read what `writer` wrote; gives back its node and parent.
+    #[inline]
+    fn add_node(&mut self, m: &Movement, writer: NodeId, names: &mut Names) -> (NodeId, NodeId) {
         let op = self.ops;
         self.ops += 1;
         if op < self.tainted_below {
             self.counts.tainted_ops += 1;
         }
-        let parent = writer.map_or(NodeId::NONE, |w| self.linked(w.node));
-        let from_other = writer.is_some_and(|w| w.process != m.process);
-        let crosses = m.remote.map_or(from_other, |remote| remote != m.process);
-        let young = self.threads[m.thread.index()].ops < self.window as u64;
+        self.counts.pending_nodes += 1;
+        let shape = names.shape(&Shape {
+            site: m.site,
+            kind: m.kind,
+            source: m.source.buffer,
+            destination: m.destination.buffer,
+        });
+        let node = self.traces.begin(names.shape_context(shape));
+        let (mut from_other, mut cut) = (false, false);
+        let (mut parent, mut root, mut depth) = (NodeId::NONE, node, 1);
+        if let Some(w) = self.nodes.get_mut(writer.index()) {
+            from_other = w.process != m.process;
+            cut = w.depth >= self.max_chain_ops;
+            if !cut {
+                w.marks.set(Marks::HAD_CHILD);
+                w.pending += 1;
+                (parent, root, depth) = (writer, w.root, w.depth + 1);
+            }
+        }
+        let window = &mut self.threads[m.thread.index()].window;
         let marks = Marks::default()
-            .with(Marks::IN_WINDOW, true)
-            .with(Marks::CROSSES, crosses)
+            .with(Marks::CROSSES, m.remote.map_or(from_other, |remote| remote != m.process))
             .with(Marks::CLOSED, matches!(m.kind, Kind::Pack | Kind::Unpack))
             // Only the bound on the length made a root of what goes on.
-            .with(Marks::BEGIN_EDGE, young && !self.watched_from_birth)
-            .with(Marks::BEGIN_EDGE, writer.is_some() && !parent.is_some());
-        let shape =
-            Shape { site: m.site, kind: m.kind, source: m.source.buffer, destination: m.destination.buffer };
+            .with(Marks::BEGIN_EDGE, cut || (!self.watched_from_birth && window.has_room()));
         let new = Node {
             op,
             time_ns: m.time_ns,
-            live_bytes: 0,
+            live_bytes: m.destination.end - m.destination.start,
             parent,
-            root: NodeId::NONE,
+            root,
             pending: 1,
             segments: m.segments,
             process: m.process,
             who: m.who,
             call: m.call,
-            shape: names.shape(&shape),
+            shape,
             path: PathId::NONE,
-            refs: 0,
-            depth: 1,
+            depth,
             marks,
         };
-        let node = self.allocate(new, Details::of(m));
-        self.ages.push(op, node);
-        self.counts.pending_nodes += 1;
-        if parent.is_some() {
-            self.link(parent, node);
-        } else {
-            self.nodes[node.index()].root = node;
-        }
-        if writer.is_none() {
-            self.begin_chain(node, m.thread, names);
-        }
-        node
+        self.ages.push(node);
+        self.traces.enter(node, !writer.is_some(), window);
+        self.set_node(node, new, Details::of(m));
+        (node, parent)
     }
 
-    fn link(&mut self, parent: NodeId, node: NodeId) {
-        let p = &mut self.nodes[parent.index()];
-        p.marks.set(Marks::HAD_CHILD);
-        p.pending += 1;
-        let (root, depth) = (p.root, p.depth + 1);
-        let n = &mut self.nodes[node.index()];
-        n.root = root;
-        n.depth = depth;
-    }
-
-    /// A root remembers what its thread did before, and those remember the root.
-    fn begin_chain(&mut self, node: NodeId, thread: ThreadId, names: &Names) {
-        let context = names.shape_context(self.nodes[node.index()].shape);
-        let window = &mut self.threads[thread.index()].window;
-        self.surroundings.set_before(node, window.latest(self.window));
-        window.begin_chain(self.window, context);
-    }
-
-    fn enter_window(&mut self, thread: ThreadId, node: NodeId) {
-        let t = &mut self.threads[thread.index()];
-        t.ops += 1;
-        if let Some(gone) = t.window.push(node, self.window) {
-            self.leave_window(&gone);
-        }
-    }
-
-    fn write(&mut self, m: &Movement, node: NodeId, names: &mut Names, groups: &mut Groups) {
-        let Some(at) = m.destination.at else { return };
-        let (start, end) = range(at, m.len_bytes);
-        if start == end {
+    /// A live node writes more.
+    fn write_more(&mut self, m: &Movement, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        let to = &m.destination;
+        if !to.space.is_some() || to.start >= to.end {
             return;
         }
-        let mut lost = std::mem::take(&mut self.scratch.lost);
-        self.spaces[at.space.index()].write(start, end, node, &mut lost);
-        self.nodes[node.index()].live_bytes += end - start;
+        self.nodes[node.index()].live_bytes += to.end - to.start;
         let details = &mut self.details[node.index()];
-        details.low = details.low.min(start);
-        details.high = details.high.max(end);
+        details.low = details.low.min(to.start);
+        details.high = details.high.max(to.end);
+        self.overwrite(to.space, to.start, to.end, node, names, groups);
+    }
+
+    /// What others wrote there before is lost to them.
+    fn overwrite(
+        &mut self,
+        space: SpaceId,
+        start: u64,
+        end: u64,
+        node: NodeId,
+        names: &mut Names,
+        groups: &mut Groups,
+    ) {
+        let space = &mut self.spaces[space.index()];
+        let mut lost = std::mem::take(&mut self.scratch.lost);
+        space.write(start, end, node, &mut lost);
         self.settle(lost, names, groups);
+    }
+
+    #[inline]
+    fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut Names, groups: &mut Groups) {
+        let n = &mut self.nodes[node.index()];
+        n.live_bytes -= bytes;
+        if n.live_bytes == 0 {
+            self.die(node, names, groups);
+        }
     }
 
     /// Nodes that lost their last byte die.
     fn settle(&mut self, mut lost: Vec<Loss>, names: &mut Names, groups: &mut Groups) {
         for &(node, bytes) in &lost {
-            let n = &mut self.nodes[node.index()];
-            n.live_bytes -= bytes;
-            if n.live_bytes == 0 {
-                self.die(node, names, groups);
-            }
+            self.lose_bytes(node, bytes, names, groups);
         }
         lost.clear();
         self.scratch.lost = lost;
@@ -420,22 +424,13 @@ impl Chains {
         self.die(node, names, groups);
     }
 
-    fn allocate(&mut self, new: Node, details: Details) -> NodeId {
-        if let Some(node) = self.free.pop() {
-            self.nodes[node.index()] = new;
-            self.surroundings.clear(node);
-            self.details[node.index()] = details;
-            return node;
+    fn set_node(&mut self, node: NodeId, new: Node, details: Details) {
+        if node.index() == self.nodes.len() {
+            self.nodes.push(new);
+            self.details.push(details);
+            return;
         }
-        self.nodes.push(new);
-        self.surroundings.grow();
-        self.details.push(details);
-        NodeId(self.nodes.len() as u32 - 1)
+        self.nodes[node.index()] = new;
+        self.details[node.index()] = details;
     }
-}
-
-/// The bytes of a side, as far as its space goes.
-fn range(at: Location, len_bytes: u64) -> (u64, u64) {
-    let len = len_bytes.min(at.limit_bytes);
-    (at.offset, at.offset.saturating_add(len))
 }

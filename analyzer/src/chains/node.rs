@@ -7,7 +7,6 @@ use super::{Movement, NodeId, PathId, ThreadId};
 use crate::groups::OpInstance;
 use crate::memory::SpaceId;
 use crate::names::{Names, ShapeId, SymbolId};
-use crate::options::MAX_CONTEXT_WINDOW;
 use crate::process::{CallId, WhoId};
 
 /// What may be said of a node, yes or no.
@@ -17,16 +16,12 @@ pub struct Marks(u8);
 impl Marks {
     pub const CROSSES: Self = Self(1);
     pub const HAD_CHILD: Self = Self(2);
-    /// Some operation read bytes of it, whether or not it became a child.
-    pub const READ: Self = Self(4);
     /// Its thread went on to something else: it can not become a pack any more.
     pub const CLOSED: Self = Self(8);
     /// Begins where the tool could not see what was before.
     pub const BEGIN_EDGE: Self = Self(16);
     /// Ends where the tool stopped looking.
     pub const END_EDGE: Self = Self(32);
-    /// Among the last operations of its thread: see [`super::window`].
-    pub const IN_WINDOW: Self = Self(64);
 
     #[inline]
     pub fn has(self, mark: Self) -> bool {
@@ -36,11 +31,6 @@ impl Marks {
     #[inline]
     pub fn set(&mut self, mark: Self) {
         self.0 |= mark.0;
-    }
-
-    #[inline]
-    pub fn clear(&mut self, mark: Self) {
-        self.0 &= !mark.0;
     }
 
     /// With a mark, if `given`.
@@ -68,22 +58,14 @@ pub struct Node {
     pub call: CallId,
     pub shape: ShapeId,
     pub path: PathId,
-    /// Roots that remember it as one of those before them. While it is in its thread's window,
-    /// those that did and do not any more, negative.
-    pub refs: i8,
     pub depth: u8,
     pub marks: Marks,
 }
 
-const _: () = assert!(size_of::<Node>() == 64 && MAX_CONTEXT_WINDOW < i8::MAX as usize);
+const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
-    /// Nothing can ask for it any more.
     #[inline]
-    pub fn is_forgotten(&self) -> bool {
-        self.refs == 0 && self.pending == 0 && !self.marks.has(Marks::IN_WINDOW)
-    }
-
     pub fn symbol(&self, names: &mut Names) -> SymbolId {
         names.shape_symbol(self.shape, self.segments >= 2, self.marks.has(Marks::CROSSES))
     }
@@ -112,12 +94,12 @@ impl Details {
             source: m.source.addr,
             destination: m.destination.addr,
             len_bytes: m.len_bytes,
-            low: u64::MAX,
-            high: 0,
+            low: m.destination.start,
+            high: m.destination.end,
             pid: m.pid,
             tid: m.tid,
             thread: m.thread,
-            space: m.destination_space(),
+            space: m.destination.space,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Consecutive copies that are one operation: packs and unpacks, and movements in pieces.
 
 use super::node::Marks;
-use super::{Chains, Movement, NodeId, ThreadId, Writer};
+use super::{Chains, Movement, NodeId, ThreadId};
 use crate::groups::Groups;
 use crate::memory::SpaceId;
 use crate::names::{Kind, Names, SiteId};
@@ -39,7 +39,7 @@ impl Run {
             next_destination: m.destination.addr.wrapping_add(m.len_bytes),
             site: m.site,
             kind: m.kind,
-            space: m.destination_space(),
+            space: m.destination.space,
             remote: m.remote,
             layout: Layout::Unknown,
         }
@@ -49,7 +49,7 @@ impl Run {
     fn is_same_work(&self, m: &Movement) -> bool {
         self.site == m.site
             && self.kind == m.kind
-            && self.space == m.destination_space()
+            && self.space == m.destination.space
             && self.remote == m.remote
     }
 }
@@ -64,16 +64,28 @@ impl Chains {
     }
 
     /// Takes the movement as one more piece of the thread's last operation, if it is one.
+    #[inline]
     pub(super) fn extend_run(
         &mut self,
         m: &Movement,
-        writer: Option<Writer>,
+        writer: NodeId,
         names: &mut Names,
         groups: &mut Groups,
     ) -> bool {
-        let Some(run) = self.threads[m.thread.index()].run.filter(|run| run.is_same_work(m)) else {
-            return false;
-        };
+        match &self.threads[m.thread.index()].run {
+            Some(run) if run.is_same_work(m) => self.extend(*run, m, writer, names, groups),
+            _ => false,
+        }
+    }
+
+    fn extend(
+        &mut self,
+        run: Run,
+        m: &Movement,
+        writer: NodeId,
+        names: &mut Names,
+        groups: &mut Groups,
+    ) -> bool {
         let Some(layout) = self.continued_layout(&run, m, writer) else { return false };
         let in_line = run.next_source == m.source.addr && run.next_destination == m.destination.addr;
         if !in_line {
@@ -88,18 +100,18 @@ impl Chains {
             layout,
             ..run
         });
-        self.write(m, run.node, names, groups);
+        self.write_more(m, run.node, names, groups);
         true
     }
 
     /// How the pieces lie if the movement is one of them; `None` if it is not.
-    fn continued_layout(&self, run: &Run, m: &Movement, writer: Option<Writer>) -> Option<Layout> {
+    fn continued_layout(&self, run: &Run, m: &Movement, writer: NodeId) -> Option<Layout> {
         if !self.is_live(run.node) {
             return None;
         }
         match (run.next_source == m.source.addr, run.next_destination == m.destination.addr) {
             // Data of different operations side by side: different messages, not one in pieces.
-            (true, true) if writer.map_or(NodeId::NONE, |w| self.linked(w.node)) != run.parent => None,
+            (true, true) if self.linked(writer) != run.parent => None,
             (true, true) => Some(run.layout),
             (false, true) if run.layout != Layout::Scatter => Some(Layout::Gather),
             (true, false) if run.layout != Layout::Gather => Some(Layout::Scatter),

@@ -40,10 +40,11 @@ const _: () = assert!(BODY_WORDS <= 8);
 
 /// Records of one third word and length: the last one there was.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Shape {
     record: RawRecord,
     /// The shape that came after this one last time.
-    follower: usize,
+    follower: u32,
 }
 
 impl Shape {
@@ -52,13 +53,18 @@ impl Shape {
     }
 }
 
-/// What is known of a thread so far in this frame.
+/// What is known of a thread so far in this frame: one line of the cache.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Thread {
     /// Second word of its records.
     id: u64,
     shapes: Vec<Shape>,
-    last: usize,
+    last: u32,
+    /// What most likely comes next: the follower of the last one.
+    expected: u32,
+    /// Where to read on.
+    section: Column,
 }
 
 impl Thread {
@@ -66,13 +72,7 @@ impl Thread {
     fn begin(&mut self, id: u64) {
         self.id = id;
         self.shapes.clear();
-        self.last = 0;
-    }
-
-    /// What most likely comes next.
-    #[inline]
-    fn expected(&self) -> usize {
-        self.shapes.get(self.last).map_or(0, |shape| shape.follower)
+        (self.last, self.expected) = (0, 0);
     }
 
     /// Adds a shape; like everything else the first time, it follows nothing and is followed by
@@ -81,18 +81,24 @@ impl Thread {
         let mut words = [0; MAX_WORDS];
         (words[1], words[2]) = (self.id, head);
         let record = words.get(..len).and_then(RawRecord::from_words);
-        let follower = self.shapes.len();
+        let follower = self.shapes.len() as u32;
         self.shapes.extend(record.map(|record| Shape { record, follower }));
         record.is_some()
     }
 
-    /// Notes that a shape came.
-    #[inline]
-    fn step(&mut self, index: usize) {
-        if let Some(last) = self.shapes.get_mut(self.last) {
+    /// Notes that a shape comes next that was not expected.
+    fn follow(&mut self, index: u32) {
+        if let Some(last) = self.shapes.get_mut(self.last as usize) {
             last.follower = index;
         }
-        self.last = index;
+    }
+
+    /// The shape that comes is the last one now.
+    #[inline]
+    fn step(&mut self, index: u32) -> Option<&mut RawRecord> {
+        let shape = self.shapes.get_mut(index as usize)?;
+        (self.last, self.expected) = (index, shape.follower);
+        Some(&mut shape.record)
     }
 }
 
@@ -215,7 +221,7 @@ fn push_shape<'a>(
     words: &[u64],
 ) -> &'a mut Shape {
     let (head, len) = (words[2], words.len());
-    let expected = thread.expected();
+    let expected = thread.expected as usize;
     let index = if thread.shapes.get(expected).is_some_and(|shape| shape.is(head, len)) {
         varint::put(section, FOLLOWER);
         expected
@@ -229,7 +235,9 @@ fn push_shape<'a>(
         }
         index
     };
-    thread.step(index);
+    // Fits: a frame has at most MAX_INPUTS_PER_FRAME inputs.
+    thread.follow(index as u32);
+    thread.step(index as u32);
     &mut thread.shapes[index]
 }
 
@@ -280,9 +288,12 @@ pub(super) struct Decoder {
     time_ns: u64,
     /// Thread and shape of the last record.
     last: (usize, usize),
+    /// The payload contradicts itself.
+    malformed: bool,
 }
 
-/// A part of the payload, and how much of it has been read.
+/// A part of the payload, and how much of it has been read. Numbers are read without regard to the end,
+/// which is held against what was read once for each record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
     next: usize,
@@ -290,37 +301,24 @@ struct Column {
 }
 
 impl Column {
-    /// A number that is mostly small.
-    #[inline]
-    fn read_small(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        match payload.get(self.next) {
-            Some(&byte) if byte < 0x80 && self.next < self.end => {
-                self.next += 1;
-                Ok(u64::from(byte))
-            }
-            _ => self.read(payload),
-        }
-    }
-
-    /// A number of any size.
     #[inline]
     fn read(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        let ahead = payload.get(self.next..).ok_or(Malformed)?;
-        let (value, len) = varint::take_ahead(ahead, self.end.saturating_sub(self.next)).ok_or(Malformed)?;
+        let (value, len) = payload.get(self.next..).and_then(varint::take).ok_or(Malformed)?;
         self.next += len;
         Ok(value)
     }
 
     #[inline]
-    fn read_signed(&mut self, payload: &[u8]) -> Result<i64, Malformed> {
-        self.read(payload).map(varint::signed)
-    }
-
-    #[inline]
     fn read_byte(&mut self, payload: &[u8]) -> Result<u8, Malformed> {
-        let byte = *payload.get(self.next).filter(|_| self.next < self.end).ok_or(Malformed)?;
+        let byte = *payload.get(self.next).ok_or(Malformed)?;
         self.next += 1;
         Ok(byte)
+    }
+
+    /// Whether nothing was read that belongs to another column.
+    #[inline]
+    fn check(&self) -> Result<(), Malformed> {
+        if self.next <= self.end { Ok(()) } else { Err(Malformed) }
     }
 }
 
@@ -335,6 +333,7 @@ impl Decoder {
         self.used = 0;
         self.sections.clear();
         self.time_ns = 0;
+        self.malformed = false;
         let length = |index: usize| {
             let bytes = self.payload.get(4 * index..)?.first_chunk::<4>()?;
             Some(u32::from_le_bytes(*bytes) as usize)
@@ -370,40 +369,57 @@ impl Decoder {
         &self.threads[thread].shapes[shape].record
     }
 
-    /// The next input; `None` when all columns are used up.
+    /// Goes on to the next record, if that is what comes next and its thread is known; else the next
+    /// input is to be asked for.
     #[inline]
+    pub(super) fn next_record(&mut self) -> bool {
+        let Some((order, len)) = self.payload.get(self.order.next..).and_then(varint::take) else {
+            return false;
+        };
+        if order < FIRST_THREAD || self.order.next + len > self.order.end || self.malformed {
+            return false;
+        }
+        self.order.next += len;
+        self.malformed = self.read_record((order - FIRST_THREAD) as usize).is_err();
+        !self.malformed
+    }
+
+    /// The next input; `None` when all columns are used up.
     pub(super) fn next(&mut self) -> Option<Result<Step, Malformed>> {
+        if self.malformed {
+            return Some(Err(Malformed));
+        }
         if self.order.next == self.order.end {
             return None;
         }
-        Some(self.read_input())
+        Some(self.read_input().and_then(|step| self.order.check().and(Ok(step))))
     }
 
-    #[inline]
     fn read_input(&mut self) -> Result<Step, Malformed> {
-        let order = self.read_order()?;
-        if order >= NEW_THREAD {
-            return self.read_record(order).map(|()| Step::Record);
-        }
-        Ok(match order {
+        Ok(match self.read_order()? {
             LATE => {
                 let order = self.read_order()?;
-                self.read_record(order)?;
+                self.read_record_of(order)?;
                 Step::LateRecord
             }
             LOSS => Step::Other(Box::new(Input::Loss(self.read_loss()?))),
-            _ => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
+            TICK => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
+            order => {
+                self.read_record_of(order)?;
+                Step::Record
+            }
         })
     }
 
     #[inline]
     fn read_order(&mut self) -> Result<u64, Malformed> {
-        self.order.read_small(&self.payload)
+        self.order.read(&self.payload)
     }
 
     #[inline]
     fn read_time(&mut self) -> Result<u64, Malformed> {
-        let step = self.times.read_signed(&self.payload)?;
+        let step = varint::signed(self.times.read(&self.payload)?);
+        self.times.check()?;
         self.time_ns = self.time_ns.wrapping_add(step as u64);
         Ok(self.time_ns)
     }
@@ -418,78 +434,83 @@ impl Decoder {
         })
     }
 
-    #[inline]
-    fn read_record(&mut self, order: u64) -> Result<(), Malformed> {
-        let time_ns = self.read_time()?;
-        let index = self.read_thread(order)?;
-        let section = self.sections.get_mut(index).ok_or(Malformed)?;
-        let thread = &mut self.threads[index];
-        let shape = read_shape(thread, section, &self.payload)?;
-        let record = &mut thread.shapes[shape].record;
-        record.words_mut()[0] = time_ns;
-        read_body(record, section, &self.payload)?;
-        self.last = (index, shape);
-        Ok(())
+    fn read_record_of(&mut self, order: u64) -> Result<(), Malformed> {
+        let index = match order {
+            FIRST_THREAD.. => usize::try_from(order - FIRST_THREAD).map_err(|_| Malformed)?,
+            NEW_THREAD => self.introduce_thread()?,
+            TICK..=LATE => return Err(Malformed),
+        };
+        self.read_record(index)
     }
 
     #[inline]
-    fn read_thread(&mut self, order: u64) -> Result<usize, Malformed> {
-        match order {
-            FIRST_THREAD.. => {
-                let index = usize::try_from(order - FIRST_THREAD).map_err(|_| Malformed)?;
-                if index < self.used { Ok(index) } else { Err(Malformed) }
-            }
-            NEW_THREAD => self.introduce_thread(),
-            TICK..=LATE => Err(Malformed),
-        }
+    fn read_record(&mut self, index: usize) -> Result<(), Malformed> {
+        let time_ns = self.read_time()?;
+        let thread = self.threads[..self.used].get_mut(index).ok_or(Malformed)?;
+        let mut section = thread.section;
+        let shape = read_shape(thread, &mut section, &self.payload)?;
+        let record = thread.step(shape).ok_or(Malformed)?;
+        record.words_mut()[0] = time_ns;
+        read_body(record, &mut section, &self.payload)?;
+        thread.section = section;
+        self.last = (index, shape as usize);
+        section.check()
     }
 
     fn introduce_thread(&mut self) -> Result<usize, Malformed> {
         let id = self.read_order()?;
+        let section = *self.sections.get(self.used).ok_or(Malformed)?;
         if self.used == self.threads.len() {
-            self.threads.push(Thread::default());
+            self.threads.push(Default::default());
         }
-        self.threads[self.used].begin(id);
+        let thread = &mut self.threads[self.used];
+        thread.begin(id);
+        thread.section = section;
         self.used += 1;
         Ok(self.used - 1)
     }
 }
 
 #[inline]
-fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<usize, Malformed> {
-    let index = match section.read_small(payload)? {
-        FOLLOWER => thread.expected(),
-        code => usize::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
+fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
+    let code = section.read_byte(payload)?;
+    if u64::from(code) == FOLLOWER {
+        return Ok(thread.expected);
+    }
+    section.next -= 1;
+    read_other_shape(thread, section, payload)
+}
+
+fn read_other_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
+    let index = match section.read(payload)? {
+        FOLLOWER => thread.expected,
+        code => u32::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
     };
-    if index == thread.shapes.len() {
+    if index as usize == thread.shapes.len() {
         let head = section.read(payload)?;
         let len = usize::from(section.read_byte(payload)?);
+        section.check()?;
         if !thread.introduce(head, len) {
             return Err(Malformed);
         }
     }
-    if index >= thread.shapes.len() {
-        return Err(Malformed);
-    }
-    thread.step(index);
+    thread.follow(index);
     Ok(index)
 }
 
 #[inline]
 fn read_body(record: &mut RawRecord, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
-    let words = record.words().len() - HEADER_WORDS;
-    if words == 0 {
+    let body = &mut record.words_mut()[HEADER_WORDS..];
+    if body.is_empty() {
         return Ok(());
     }
     let mut changes = section.read_byte(payload)?;
-    if u32::from(changes) >> words != 0 {
+    if u32::from(changes) >> body.len() != 0 {
         return Err(Malformed);
     }
-    let body = &mut record.words_mut()[HEADER_WORDS..];
     while changes != 0 {
-        let bit = changes.trailing_zeros() as usize;
-        let step = section.read_signed(payload)?;
-        body[bit] = body[bit].wrapping_add(step as u64);
+        let word = body.get_mut(changes.trailing_zeros() as usize).ok_or(Malformed)?;
+        *word = word.wrapping_add(varint::signed(section.read(payload)?) as u64);
         changes &= changes - 1;
     }
     Ok(())

@@ -8,7 +8,7 @@ use zstd::bulk::Decompressor;
 use super::codec::{Decoder, Step};
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
 use super::frames::{Found, Frames};
-use super::{Cause, Damage, TapeError, Weight, fact};
+use super::{Cause, Damage, TapeError, Weight, fact, is_movement};
 use crate::input::{Input, Loss, Symbol};
 use crate::wire::RawRecord;
 
@@ -54,6 +54,10 @@ pub struct Reader<R> {
     position: Weight,
     /// Position behind the open frame.
     frame_end: u64,
+    /// Inputs of an open frame of records that were not given yet.
+    left: u64,
+    /// Records given that the position does not count yet, and how many of them are movements.
+    lent: (u64, u64),
     last_ns: u64,
     pids: BTreeSet<u32>,
     losses: VecDeque<Loss>,
@@ -111,6 +115,8 @@ impl<R: Read> Reader<R> {
             unreadable: None,
             position: Weight::default(),
             frame_end: 0,
+            left: 0,
+            lent: (0, 0),
             last_ns: 0,
             pids: BTreeSet::new(),
             losses: VecDeque::new(),
@@ -120,12 +126,12 @@ impl<R: Read> Reader<R> {
 
     /// Position of the input given last: how many the session had before it.
     pub fn position(&self) -> u64 {
-        self.position.inputs.saturating_sub(1)
+        self.position.inputs.saturating_add(self.lent.0).saturating_sub(1)
     }
 
     /// The next input of the open frame.
-    #[inline]
     fn next_input(&mut self) -> Option<Step> {
+        self.count_lent();
         let step = match &mut self.content {
             Content::Records => self.decoder.next(),
             Content::Facts(facts) => facts.next().map(|fact| Ok(Step::Other(Box::new(fact)))),
@@ -135,6 +141,8 @@ impl<R: Read> Reader<R> {
         match step {
             Some(Ok(step)) if !whole => {
                 self.note(&step);
+                let records = matches!(self.content, Content::Records);
+                self.left = if records { self.frame_end - self.position.inputs } else { 0 };
                 Some(step)
             }
             rest => {
@@ -148,7 +156,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    #[inline]
+    fn count_lent(&mut self) {
+        let (inputs, movements) = std::mem::take(&mut self.lent);
+        if inputs > 0 {
+            self.position = self.position.plus(Weight { inputs, movements, state: inputs - movements });
+            self.state = State::Running;
+        }
+    }
+
     fn note(&mut self, step: &Step) {
         let weight = match step {
             Step::Record | Step::LateRecord => Weight::of_record(self.decoder.record()),
@@ -181,6 +196,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn close(&mut self) {
+        self.left = 0;
         if matches!(std::mem::replace(&mut self.content, Content::Nothing), Content::Records) {
             let pids: BTreeSet<u32> = self.decoder.pids().collect();
             pids.into_iter().for_each(|pid| self.note_pid(pid));
@@ -287,15 +303,16 @@ impl<R: Read> Reader<R> {
     /// As [`Iterator::next`]; a record is only lent until the next call.
     #[inline]
     pub fn next_ref(&mut self) -> Option<Result<ItemRef<'_>, TapeError>> {
-        if self.losses.is_empty()
-            && let Some(step) = self.next_input()
-        {
-            return Some(Ok(self.item(step)));
+        if self.left > 0 && self.decoder.next_record() {
+            let record = self.decoder.record();
+            self.left -= 1;
+            self.lent.0 += 1;
+            self.lent.1 += u64::from(is_movement(record));
+            return Some(Ok(ItemRef::Record(record)));
         }
         self.next_far()
     }
 
-    #[inline]
     fn item(&self, step: Step) -> ItemRef<'_> {
         match step {
             Step::Record => ItemRef::Record(self.decoder.record()),
@@ -304,8 +321,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next item where the open frame has none.
-    #[cold]
+    /// The next item, whatever it is.
     fn next_far(&mut self) -> Option<Result<ItemRef<'_>, TapeError>> {
         loop {
             if let Some(loss) = self.losses.pop_front() {

@@ -14,35 +14,30 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, (value << 1 ^ value >> 63) as u64);
 }
 
-/// The number at the front of the first `limit` bytes, and its length; `None` if it is cut or has
-/// more than 64 bits. What lies behind the limit may be read, so that eight bytes can be looked at
-/// at once: lengths follow no pattern, and a loop over them would be guessed wrong.
-#[inline]
-pub(super) fn take_ahead(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
-    const MORE: u64 = 0x8080_8080_8080_8080;
-    let Some(chunk) = bytes.first_chunk::<8>() else { return take_slowly(bytes, limit) };
-    let eight = u64::from_le_bytes(*chunk);
-    let ends = !eight & MORE;
+/// The number that bytes begin with, and its length; `None` if it is cut or has more than 64 bits. Most
+/// have up to four bytes, which are looked at at once: lengths follow no pattern, and a loop over them
+/// would be guessed wrong.
+#[inline(always)]
+pub(super) fn take(bytes: &[u8]) -> Option<(u64, usize)> {
+    const MORE: u32 = 0x8080_8080;
+    let Some(chunk) = bytes.first_chunk::<4>() else { return take_long(bytes) };
+    let four = u32::from_le_bytes(*chunk);
+    let ends = !four & MORE;
     if ends == 0 {
-        return take_slowly(bytes, limit);
+        return take_long(bytes);
     }
     let len = ends.trailing_zeros() as usize / 8 + 1;
-    let own = eight & (ends ^ (ends - 1));
-    (len <= limit).then(|| (joined(own & !MORE), len))
+    // Seven bits of each byte of its own, side by side.
+    let own = four & (ends ^ (ends - 1)) & !MORE;
+    let pairs = own & 0x007f_007f | (own & 0x7f00_7f00) >> 1;
+    let joined = pairs & 0x3fff | (pairs & 0x3fff_0000) >> 2;
+    Some((u64::from(joined), len))
 }
 
-/// Seven bits of each byte, side by side.
-#[inline]
-fn joined(bytes: u64) -> u64 {
-    let pairs = bytes & 0x007f_007f_007f_007f | (bytes & 0x7f00_7f00_7f00_7f00) >> 1;
-    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
-    fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
-}
-
-#[cold]
-fn take_slowly(bytes: &[u8], limit: usize) -> Option<(u64, usize)> {
+#[inline(never)]
+fn take_long(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
-    for (index, &byte) in bytes.iter().take(limit.min(10)).enumerate() {
+    for (index, &byte) in bytes.iter().take(10).enumerate() {
         let part = u64::from(byte & 0x7f);
         if index == 9 && part > 1 {
             return None;
@@ -78,10 +73,10 @@ mod tests {
             bytes.push(tail);
             let mut at = 0;
             let mut take = || {
-                let (value, len) = take_ahead(&bytes[at..], bytes.len() - at - 1)?;
+                let (value, len) = super::take(&bytes[at..])?;
                 // Within a longer payload, and at its end, it is the same.
-                assert_eq!(take_ahead(&bytes[at..at + len], len), Some((value, len)));
-                assert_eq!(take_ahead(&bytes[at..], len - 1), None);
+                assert_eq!(super::take(&bytes[at..at + len]), Some((value, len)));
+                assert_eq!(super::take(&bytes[at..at + len - 1]), None);
                 at += len;
                 Some(value)
             };
@@ -94,7 +89,6 @@ mod tests {
 
     #[test]
     fn a_cut_or_endless_number_is_refused() {
-        let take = |bytes: &[u8]| take_ahead(bytes, bytes.len());
         assert_eq!(take(&[]), None);
         assert_eq!(take(&[0x80, 0x80]), None);
         assert_eq!(take(&[0xff; 11]), None);
