@@ -21,8 +21,8 @@ const MAX_THREADS: usize = 1 << 14;
 const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
-/// Kinds of records: at least the highest number and one more.
-pub(crate) const KINDS: usize = 16;
+/// Kinds of records: the highest number and one more.
+pub(crate) const KINDS: usize = 15;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -261,7 +261,9 @@ impl Processes {
     /// Counts a record of a kind.
     #[inline]
     pub fn count(&mut self, process: usize, kind: u16) {
-        self.by_kind[usize::from(kind) % KINDS].add(process);
+        if let Some(counts) = self.by_kind.get_mut(usize::from(kind)) {
+            counts.add(process);
+        }
     }
 
     /// Counts a hit of a probe.
