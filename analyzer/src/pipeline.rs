@@ -341,7 +341,8 @@ impl Pipeline {
     #[inline]
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         let processes = &mut self.state.processes;
-        processes.get_mut(process).moved_ns = h.time_ns;
+        let moved = processes.get_mut(process);
+        moved.moved_ns = moved.moved_ns.max(h.time_ns);
         processes.count(process, body.kind());
         if h.probe != 0 {
             processes.count_hit(process, slot);
