@@ -442,13 +442,14 @@ fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
     let page: Page = serde_json::from_str(&fs::read_to_string(&json)?)?;
     ensure!(page.verdict.title == "Calls that do not go together", "{:?}", page.verdict);
     let lasts: Vec<_> = page.timeline.events.iter().filter(|event| event.is_last).collect();
-    // Whether the beginning of each was recorded depends on when it was looked at first.
-    ensure!(lasts.len() == 3, "{lasts:?}");
+    ensure!(lasts.len() == 3 && lasts.iter().all(|event| !event.began_earlier), "{lasts:?}");
     let called_at = lasts[1].place.map(|at| page.timeline.places[at as usize].text.as_str());
     ensure!(
         called_at.is_some_and(|text| text.starts_with("barrier_or_bcast (errors_collectives.c:")),
         "{called_at:?}"
     );
+    let before = page.timeline.events.iter().filter(|event| event.is_before_last).count();
+    ensure!(before == 3, "{before} events before the last ones");
     ensure!(fs::read_to_string(&html)?.contains("<h1>Calls that do not go together</h1>"));
     Ok(())
 }

@@ -134,7 +134,10 @@ impl History {
             self.mpi = call.mpi.or(self.mpi);
             call.communicators.iter().for_each(|facts| self.know(facts));
         }
-        let before = self.look.as_ref().filter(|look| is_same(&look.thread, thread));
+        // A look begins before stacks are read: what it found may have begun since, and been recorded.
+        let last_call_ns = self.last_call_ns();
+        let before =
+            self.look.as_ref().filter(|look| look.since_ns >= last_call_ns && is_same(&look.thread, thread));
         let since_ns = before.map_or(time_ns, |look| look.since_ns);
         self.look = Some(Look { since_ns, last_ns: time_ns, thread: thread.clone() });
     }
@@ -153,8 +156,13 @@ impl History {
 
     /// Where it was last found, unless it was seen to do something after that.
     pub fn last_look(&self) -> Option<&Look> {
-        let last_ns = self.calls().map(|(_, call)| call.begin_ns).max().unwrap_or(0);
+        let last_ns = self.last_call_ns();
         self.look.as_ref().filter(|look| self.end.is_none() && look.last_ns >= last_ns)
+    }
+
+    /// When the last call began that was recorded, CLOCK_MONOTONIC.
+    fn last_call_ns(&self) -> u64 {
+        self.calls().map(|(_, call)| call.begin_ns).max().unwrap_or(0)
     }
 
     /// Code places of the last look. What a call returns to lies behind it.
