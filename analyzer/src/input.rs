@@ -204,7 +204,7 @@ pub struct CallInProgress {
     /// What it waits for, where the arguments do not say it themselves: for each request.
     #[serde(default)]
     pub requests: Vec<PendingRequest>,
-    /// Communicators that are named, but for MPI_COMM_WORLD, as far as the library's memory tells.
+    /// Communicators, at least those that are named, as far as the library's memory tells.
     #[serde(default)]
     pub communicators: Vec<CommunicatorFacts>,
 }
@@ -222,12 +222,27 @@ pub struct CommunicatorFacts {
 }
 
 /// A request that a call waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRequest {
     /// Its handle.
     pub handle: u64,
+    /// Whether it is done, if the library's memory tells it.
+    #[serde(default)]
+    pub complete: Option<bool>,
     /// The message, if the library's memory tells it.
     pub message: Option<PendingMessage>,
+    /// What started it, if that was recorded: known to the analysis, not to who looks.
+    #[serde(default)]
+    pub started: Option<StartedCall>,
+}
+
+/// A call that started something which is not over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedCall {
+    /// Name as in the standard.
+    pub function: String,
+    /// Its first arguments.
+    pub arguments: Vec<u64>,
 }
 
 /// A message that a request stands for.
@@ -235,8 +250,6 @@ pub struct PendingRequest {
 pub struct PendingMessage {
     /// Sent, not received.
     pub sends: bool,
-    /// Already done.
-    pub complete: bool,
     /// Rank of the peer in the communicator, as the library has it.
     pub peer: i32,
     /// Its tag.

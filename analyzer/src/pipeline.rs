@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use crate::alerts::AlertBook;
+use crate::calls::CallRow;
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{self, CodePlace, Input, Loss, Start, ThreadFacts, Threads};
+use crate::input::{self, CodePlace, Input, Loss, Start, Threads};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
@@ -21,7 +22,7 @@ use crate::process::{CallId, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Death, Deaths, Watch};
+use crate::standstill::{Begun, CallsSeen, Death, Deaths, HandlesMade, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -70,8 +71,22 @@ pub struct Pipeline {
     pub(crate) standstill: Watch,
     pub(crate) deaths: Deaths,
     calls_seen: CallsSeen,
+    handles_made: HandlesMade,
     /// Something was seen that findings about standstills may depend on.
     stirred: bool,
+}
+
+/// An MPI call of a thread, as it was recorded when it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastCall {
+    /// The thread.
+    pub tid: u32,
+    /// Name as in the standard.
+    pub function: String,
+    /// Where it returns to, in the process's space.
+    pub return_address: u64,
+    /// Those in registers.
+    pub arguments: [u64; 6],
 }
 
 /// What the last evaluation saw.
@@ -114,6 +129,7 @@ impl Pipeline {
             standstill: Watch::default(),
             deaths: Deaths::default(),
             calls_seen: CallsSeen::default(),
+            handles_made: HandlesMade::default(),
             stirred: false,
             options,
         }
@@ -177,6 +193,18 @@ impl Pipeline {
     /// Code places of the report that have no names yet, in order.
     pub fn wanted_symbols(&mut self) -> Vec<(FileId, u64)> {
         self.report().wanted_symbols(&self.symbols)
+    }
+
+    /// The last MPI call of each thread of a process, as it began: for whoever looks at what the thread is doing.
+    pub fn last_calls(&self, pid: u32) -> impl Iterator<Item = LastCall> {
+        self.calls_seen.of(pid).filter_map(move |(tid, begun)| {
+            Some(LastCall {
+                tid,
+                function: self.probes.get(begun.probe)?.function.clone(),
+                return_address: begun.return_address,
+                arguments: begun.arguments,
+            })
+        })
     }
 
     /// Probes (by id) whose movements were part of a chain of two operations or more.
@@ -243,8 +271,8 @@ impl Pipeline {
         let process = self.state.process(loss.pid);
         // Processes that start share a ring: whose records were lost is known of ranks only.
         match self.state.processes.get(process).rank {
-            Some(_) => self.calls_seen.forget(loss.pid),
-            None => self.calls_seen.clear(),
+            Some(_) => self.forget_calls(loss.pid),
+            None => self.forget_all_calls(),
         }
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
@@ -253,6 +281,16 @@ impl Pipeline {
         t.lost_movements = t.lost_movements.saturating_add(loss.movements);
         t.lost_state = t.lost_state.saturating_add(loss.state);
         self.taint(loss.from_ns, loss.to_ns, loss.state > 0);
+    }
+
+    fn forget_calls(&mut self, pid: u32) {
+        self.calls_seen.forget(pid);
+        self.handles_made.forget(pid);
+    }
+
+    fn forget_all_calls(&mut self) {
+        self.calls_seen.clear();
+        self.handles_made.clear();
     }
 
     /// What is under way may not be what it seems. `forever`: nor what memory looks like.
@@ -274,7 +312,7 @@ impl Pipeline {
         }
         if self.coverage.update(now) == Change::Pause {
             self.standstill.clear();
-            self.calls_seen.clear();
+            self.forget_all_calls();
             self.state.chains.pause(&mut self.state.names, &mut self.state.groups);
         }
     }
@@ -294,21 +332,13 @@ impl Pipeline {
         let moved_ns = |pid| processes.find(pid).map_or(0, |index| processes.get(index).moved_ns);
         let mut threads = threads.clone();
         for thread in &mut threads.threads {
-            self.calls_seen.complete(thread, |begun, thread| self.is_call(begun, thread));
+            let function = |slot| Some(self.probes.get(slot)?.function.clone());
+            if let Some(call) = &mut thread.call {
+                self.handles_made.complete(thread.pid, call, function);
+            }
         }
         self.standstill.look(&threads, moved_ns);
         self.stirred = true;
-    }
-
-    /// Whether the call that a thread was found in is the one that was seen to begin.
-    fn is_call(&self, begun: &Begun, thread: &ThreadFacts) -> bool {
-        let Some(call) = &thread.call else { return false };
-        let function = self.probes.get(begun.probe).map(|probe| probe.function.as_str());
-        let memory =
-            self.state.processes.find(thread.pid).map(|index| &self.state.processes.get(index).memory);
-        let site = memory.and_then(|memory| memory.code_at(begun.return_address));
-        let site = site.map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
-        function == Some(call.function.as_str()) && site.is_some() && site == call.site
     }
 
     #[inline(never)]
@@ -410,6 +440,8 @@ impl Pipeline {
                 state.processes.get_mut(process).counts.calls += 1;
                 self.probes.call_counts(slot).calls += 1;
             }
+            Body::Made { handle } => self.made(h, slot, handle),
+            Body::Return { argument, word, .. } => self.returned(h, slot, argument, word),
             Body::Alloc { addr, size_bytes, old, caller } => {
                 let counts = size_bytes >= self.start.alloc_min_bytes || state.is_own(process, caller);
                 if counts {
@@ -433,6 +465,21 @@ impl Pipeline {
         }
     }
 
+    /// A call has returned; what `argument` points to may be a handle that it made.
+    fn returned(&mut self, h: &Header, slot: usize, argument: u32, word: u64) {
+        let row = self.probes.get(slot).and_then(|probe| probe.row);
+        if row.and_then(CallRow::made) == Some(argument as usize) {
+            self.made(h, slot, word);
+        }
+    }
+
+    /// A thread's last call has stored a handle.
+    fn made(&mut self, h: &Header, slot: usize, handle: u64) {
+        if let Some(begun) = self.calls_seen.last(h.pid, h.tid).filter(|begun| begun.probe == slot) {
+            self.handles_made.note(h.pid, handle, *begun);
+        }
+    }
+
     fn end_process(&mut self, process: usize, time_ns: u64, status: u32, at: u64) {
         let ended = self.state.processes.get(process);
         let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
@@ -442,6 +489,7 @@ impl Pipeline {
         }
         self.state.exit(process, Some(status));
         self.standstill.forget(pid);
+        self.forget_calls(pid);
         self.stirred = true;
     }
 

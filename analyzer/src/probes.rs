@@ -1,5 +1,6 @@
 //! The probes of all plans so far, and what is counted by MPI function.
 
+use crate::calls::{self, CallRow};
 use crate::names::{Interner, Names, SiteId, SiteName};
 use crate::plan::{Probe, ProbeClass};
 use crate::process::CallId;
@@ -14,6 +15,8 @@ pub(crate) struct ProbeInfo {
     pub id: u32,
     pub class: ProbeClass,
     pub function: String,
+    /// Of an MPI call, in the call table.
+    pub row: Option<&'static CallRow>,
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
@@ -63,6 +66,7 @@ impl Probes {
             id: probe.id,
             class: probe.class,
             function: probe.function.clone(),
+            row: calls::row(&probe.function),
             file: probe.file,
             site_offset_bytes: probe.site_offset_bytes,
             site: names.site(probe.file, probe.site_offset_bytes),

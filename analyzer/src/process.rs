@@ -22,7 +22,7 @@ const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
 /// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 15;
+pub(crate) const KINDS: usize = 16;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ const MAX_OTHERS: usize = 5;
 /// Names of `enum dms_kind`, by number.
 const KIND_NAMES: [&str; KINDS] = [
     "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
-    "exit", "values", "return",
+    "exit", "values", "return", "made",
 ];
 
 /// All that is to be said.
@@ -47,7 +47,7 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
     let died = p.deaths.origin().map(|(first, rest)| views.death(&first, &rest));
-    let standstills = standstill::standstills(&rank_states(p));
+    let standstills = standstill::standstills(&rank_states(p), p.state.groups.timeline.now_ns());
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&standstill::Standstill| died.is_some() && s.fault == Fault::Crash;
     let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));

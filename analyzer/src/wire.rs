@@ -152,6 +152,9 @@ pub enum Body {
     },
     /// The thread's last MPI call returned `code`; `word` is what `argument` ([`NO_ARGUMENT`]: none) points to.
     Return { serial: u32, code: i32, argument: u32, bytes: u32, word: u64 },
+    /// The thread's last outermost MPI call, the one of this probe, has stored this handle. Seen at the thread's next call:
+    /// a handle of what is over by then may have been overwritten.
+    Made { handle: u64 },
     /// Entry into an MPI call.
     Call { return_address: u64, args: [u64; 6], nested: bool },
     /// A polling MPI call answered yes.
@@ -225,6 +228,7 @@ pub mod kind {
     pub const EXIT: u16 = 12;
     pub const VALUES: u16 = 13;
     pub const RETURN: u16 = 14;
+    pub const MADE: u16 = 15;
 }
 
 const MAP_SHARED: u32 = 1;
@@ -329,6 +333,7 @@ impl Record {
                     word: w[5],
                 },
             ),
+            kind::MADE => (4, Body::Made { handle: w[3] }),
             other => return Err(WireError::UnknownKind(other)),
         };
         if raw.len != words {
@@ -366,6 +371,7 @@ impl Record {
                 put(&args);
             }
             Body::Done => {}
+            Body::Made { handle } => put(&[handle]),
             Body::Alloc { addr, size_bytes, old, caller } => put(&[addr, size_bytes, old, caller]),
             Body::Free { addr, caller } => put(&[addr, caller]),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
@@ -408,6 +414,7 @@ impl Body {
             Self::Exit { .. } => kind::EXIT,
             Self::Values { .. } => kind::VALUES,
             Self::Return { .. } => kind::RETURN,
+            Self::Made { .. } => kind::MADE,
         }
     }
 

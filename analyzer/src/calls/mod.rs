@@ -192,20 +192,24 @@ pub enum Waiting {
         all: bool,
     },
     /// For the other ranks of a communicator.
-    Collective {
-        /// Communicator.
-        comm: usize,
-        /// Root, if it has one.
-        root: Option<usize>,
-        /// Operation, if it has one.
-        op: Option<usize>,
-        /// No rank leaves it before all have come. Of others it is not known who has been there and gone on.
-        synchronizes: bool,
-    },
+    Collective(Collective),
     /// For the other ranks of MPI_COMM_WORLD, at the end.
     Finalize,
     /// For ranks of a window, which are not told apart here.
     Window,
+}
+
+/// Positions of the arguments that all ranks of a collective call agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// Communicator.
+    pub comm: usize,
+    /// Root, if it has one.
+    pub root: Option<usize>,
+    /// Operation, if it has one.
+    pub op: Option<usize>,
+    /// No rank leaves it before all have come. Of others it is not known who has been there and gone on.
+    pub synchronizes: bool,
 }
 
 impl CallRow {
@@ -241,7 +245,12 @@ impl CallRow {
 
     /// What it waits for; `None`: for nothing that another rank does.
     pub fn waiting(&self) -> Option<Waiting> {
-        if self.form != Form::Blocking || self.polls() {
+        if self.polls() { None } else { self.awaits() }
+    }
+
+    /// The same; of a call that only asks: what is waited for by who asks again and again.
+    pub fn awaits(&self) -> Option<Waiting> {
+        if self.form != Form::Blocking {
             return None;
         }
         match self.does {
@@ -257,14 +266,7 @@ impl CallRow {
                 at: self.position(Arg::Requests).or_else(|| self.position(Arg::Request))?,
                 all: matches!(which, Which::One | Which::All),
             }),
-            Does::Collective(meeting) | Does::MakeCommunicator(Making { meeting, .. }) => {
-                Some(Waiting::Collective {
-                    comm: self.position(Arg::Comm)?,
-                    root: self.position(Arg::Root),
-                    op: self.position(Arg::Op),
-                    synchronizes: meeting == Meeting::Synchronizes,
-                })
-            }
+            Does::Collective(_) | Does::MakeCommunicator(_) => self.collective().map(Waiting::Collective),
             Does::Finalize => Some(Waiting::Finalize),
             Does::Window => Some(Waiting::Window),
             Does::ReceiveMatched
@@ -274,6 +276,24 @@ impl CallRow {
             | Does::Cancel
             | Does::FreeCommunicator => None,
         }
+    }
+
+    /// What all ranks agree on, if it is a collective call of any form.
+    pub fn collective(&self) -> Option<Collective> {
+        let (Does::Collective(meeting) | Does::MakeCommunicator(Making { meeting, .. })) = self.does else {
+            return None;
+        };
+        Some(Collective {
+            comm: self.position(Arg::Comm)?,
+            root: self.position(Arg::Root),
+            op: self.position(Arg::Op),
+            synchronizes: meeting == Meeting::Synchronizes,
+        })
+    }
+
+    /// The argument that points to where a handle is stored which stands for what the call has begun.
+    pub fn made(&self) -> Option<usize> {
+        self.position(Arg::NewRequest)
     }
 
     /// Arguments worth showing: positions and names.

@@ -2,8 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::input::ThreadFacts;
-
 /// Threads that are kept.
 const MOST_THREADS: usize = 1 << 16;
 
@@ -30,6 +28,11 @@ impl CallsSeen {
         }
     }
 
+    /// The last call of a thread.
+    pub fn last(&self, pid: u32, tid: u32) -> Option<&Begun> {
+        self.last.get(&(pid, tid))
+    }
+
     /// Calls of a process may have begun unseen.
     pub fn forget(&mut self, pid: u32) {
         self.last.retain(|key, _| key.0 != pid);
@@ -40,15 +43,8 @@ impl CallsSeen {
         self.last.clear();
     }
 
-    /// Adds arguments that could not be recovered from the stack, if `is_it`: the call found there is the one that was seen.
-    pub fn complete(&self, thread: &mut ThreadFacts, is_it: impl Fn(&Begun, &ThreadFacts) -> bool) {
-        let Some(begun) = self.last.get(&(thread.pid, thread.tid)).filter(|begun| is_it(begun, thread))
-        else {
-            return;
-        };
-        let Some(call) = &mut thread.call else { return };
-        for (argument, seen) in call.arguments.iter_mut().zip(begun.arguments) {
-            *argument = argument.or(Some(seen));
-        }
+    /// The last calls of the threads of a process, with their threads.
+    pub fn of(&self, pid: u32) -> impl Iterator<Item = (u32, &Begun)> {
+        self.last.iter().filter(move |(key, _)| key.0 == pid).map(|(key, begun)| (key.1, begun))
     }
 }

@@ -7,11 +7,13 @@
 mod calls_seen;
 mod deaths;
 mod localize;
+mod made;
 mod view;
 mod watch;
 pub(crate) mod words;
 
 pub(crate) use calls_seen::{Begun, CallsSeen};
 pub(crate) use deaths::{Death, Deaths};
+pub(crate) use made::HandlesMade;
 pub(crate) use view::{RankState, Standstill, StuckRank, shown, standstills};
 pub(crate) use watch::Watch;

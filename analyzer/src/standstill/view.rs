@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
 use super::watch::Seen;
-use crate::calls::{self, Envelope, Waiting};
+use crate::calls::{self, CallRow, Collective, Envelope, Waiting};
 use crate::finding::Fault;
-use crate::input::{CallInProgress, MpiFacts, MpiKind, PendingRequest, ThreadFacts};
+use crate::input::{
+    CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,
+    ThreadFacts,
+};
 
 /// What is known of one rank.
 #[derive(Default)]
@@ -67,14 +70,23 @@ impl Communicators {
     }
 }
 
+/// Which ranks are the odd ones of a collective call shows when all are somewhere: those that are still on their way are
+/// waited for so long.
+const ARRIVAL_NS: u64 = 8_000_000_000;
+
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
+pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>, now_ns: u64) -> Vec<Standstill> {
     let communicators = Communicators::of(ranks);
     let doing: BTreeMap<Rank, Doing> =
         ranks.iter().map(|(rank, state)| (*rank, doing(state, &communicators))).collect();
     let members = communicators.members(doing.keys().copied().collect());
     let job = Job { doing: &doing, members: &members };
-    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
+    let all_are_somewhere = doing.values().all(|doing| *doing != Doing::Moves);
+    let is_sure = |s: &Standstill| {
+        let long = now_ns.saturating_sub(s.since_ns) >= ARRIVAL_NS;
+        s.fault != Fault::MismatchedCollective || all_are_somewhere || long
+    };
+    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).filter(is_sure).collect()
 }
 
 fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Standstill {
@@ -127,9 +139,10 @@ fn doing(state: &RankState<'_>, communicators: &Communicators) -> Doing {
 fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> {
     let mpi = call.mpi?;
     let row = calls::row(&call.function)?;
-    let reader = Reader { call, mpi, communicators };
+    let reader = Reader { arguments: &call.arguments, known: &call.communicators, mpi, communicators };
     let all = |needs| Some(Doing::Waits { needs, any: false });
-    match row.waiting()? {
+    // Who only asks would have gone on by now: see `watch`.
+    match row.awaits()? {
         Waiting::Send(envelope) => all(vec![Need::Send(reader.sent(envelope)?)]),
         Waiting::Receive(envelope) => all(vec![Need::Receive(reader.received(envelope)?)]),
         Waiting::Exchange { send, receive } => {
@@ -142,17 +155,8 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
             // One of the two may be over: which is not known, so either side may release it.
             if sides.is_empty() || known < 2 { None } else { Some(Doing::Waits { needs: sides, any: true }) }
         }
-        Waiting::Requests { all, .. } => reader.requested(all),
-        Waiting::Collective { comm, root, op, synchronizes } => {
-            let gathering = Gathering {
-                function: row.name.clone(),
-                comm: reader.communicator(reader.word(comm)?)?.0,
-                root: root.and_then(|at| reader.integer(at)),
-                op: op.and_then(|at| reader.word(at)).filter(|_| mpi.kind == MpiKind::Mpich),
-                synchronizes,
-            };
-            all(vec![Need::Collective(gathering)])
-        }
+        Waiting::Requests { all, .. } => reader.requested(&call.requests, all),
+        Waiting::Collective(collective) => all(vec![Need::Collective(reader.gathering(row, collective)?)]),
         Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
         Waiting::Window => None,
     }
@@ -160,14 +164,15 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
 
 /// Reads arguments as the library means them.
 struct Reader<'a> {
-    call: &'a CallInProgress,
+    arguments: &'a [Option<u64>],
+    known: &'a [CommunicatorFacts],
     mpi: MpiFacts,
     communicators: &'a Communicators,
 }
 
 impl Reader<'_> {
     fn word(&self, at: usize) -> Option<u64> {
-        self.call.arguments.get(at).copied().flatten()
+        self.arguments.get(at).copied().flatten()
     }
 
     fn integer(&self, at: usize) -> Option<i32> {
@@ -197,7 +202,7 @@ impl Reader<'_> {
         if Some(handle) == self.mpi.comm_world {
             return Some((WORLD, None));
         }
-        let facts = self.call.communicators.iter().find(|facts| facts.handle == handle)?;
+        let facts = self.known.iter().find(|facts| facts.handle == handle)?;
         let key = (facts.context_id, facts.members.clone());
         self.communicators.numbers.get(&key).map(|&number| (number, Some(facts.members.as_slice())))
     }
@@ -223,26 +228,57 @@ impl Reader<'_> {
         Some(Message { peer, tag: (tag != ANY_TAG).then_some(tag), comm })
     }
 
-    /// A request that nothing is known of may be anything, so that for all of them nothing can be said.
-    fn requested(&self, all: bool) -> Option<Doing> {
-        let pending: Vec<&PendingRequest> =
-            self.call.requests.iter().filter(|r| !r.message.is_some_and(|m| m.complete)).collect();
+    fn gathering(&self, row: &CallRow, collective: Collective) -> Option<Gathering> {
+        let Collective { comm, root, op, synchronizes } = collective;
+        Some(Gathering {
+            function: row.name.clone(),
+            comm: self.communicator(self.word(comm)?)?.0,
+            root: root.and_then(|at| self.integer(at)),
+            op: op.and_then(|at| self.word(at)).filter(|_| self.mpi.kind == MpiKind::Mpich),
+            synchronizes,
+        })
+    }
+
+    /// A request that nothing is known of may be anything, so that for all of them nothing can be said. If some may
+    /// be done already, it is not known which of them are waited for: then any of them may be the last one.
+    fn requested(&self, requests: &[PendingRequest], all: bool) -> Option<Doing> {
+        let pending: Vec<&PendingRequest> = requests.iter().filter(|r| r.complete != Some(true)).collect();
         if pending.is_empty() {
             return None;
         }
-        let needs: Option<Vec<Need>> = pending
-            .iter()
-            .map(|request| {
-                let message = request.message?;
-                let (peer, tag, comm) = (message.peer, message.tag, message.comm);
-                if message.sends {
-                    self.send(peer, tag, comm).map(Need::Send)
-                } else {
-                    self.receive(peer, tag, comm).map(Need::Receive)
-                }
-            })
-            .collect();
-        needs.map(|needs| Doing::Waits { needs, any: !all })
+        let needs: Option<Vec<Need>> = pending.iter().map(|request| self.need(request)).collect();
+        let all_wait = pending.len() == 1 || pending.iter().all(|request| request.complete.is_some());
+        needs.map(|needs| Doing::Waits { needs, any: !(all && all_wait) })
+    }
+
+    fn need(&self, request: &PendingRequest) -> Option<Need> {
+        match (&request.message, &request.started) {
+            (Some(message), _) => self.message(message),
+            (None, Some(started)) => self.started(started),
+            (None, None) => None,
+        }
+    }
+
+    fn message(&self, message: &PendingMessage) -> Option<Need> {
+        let PendingMessage { sends, peer, tag, comm } = *message;
+        if sends {
+            self.send(peer, tag, comm).map(Need::Send)
+        } else {
+            self.receive(peer, tag, comm).map(Need::Receive)
+        }
+    }
+
+    /// What a request stands for, by the call that made it.
+    fn started(&self, started: &StartedCall) -> Option<Need> {
+        let row = calls::row(&started.function)?;
+        let arguments: Vec<Option<u64>> = started.arguments.iter().copied().map(Some).collect();
+        let reader = Reader { arguments: &arguments, ..*self };
+        match (row.sends(), row.receives()) {
+            (Some(envelope), None) => reader.sent(envelope).map(Need::Send),
+            (None, Some(envelope)) => reader.received(envelope).map(Need::Receive),
+            (Some(_), Some(_)) => None,
+            (None, None) => reader.gathering(row, row.collective()?).map(Need::Collective),
+        }
     }
 }
 
@@ -264,7 +300,12 @@ fn communicator_text(call: &CallInProgress, handle: u64) -> String {
 /// The arguments of a call as people write them.
 pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
     let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return Vec::new() };
-    let reader = Reader { call, mpi, communicators: &Communicators::default() };
+    let reader = Reader {
+        arguments: &call.arguments,
+        known: &call.communicators,
+        mpi,
+        communicators: &Communicators::default(),
+    };
     let value = |at: usize, name: &str| match (name, reader.integer(at)) {
         ("comm", _) => match reader.word(at) {
             Some(handle) if reader.communicator(handle).is_some() => "MPI_COMM_WORLD".to_owned(),

@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::calls::{self, CallRow};
 use crate::input::{ThreadFacts, ThreadState, Threads};
 
 /// A process counts as still once it was found in the same place so many times …
 const LOOKS: u32 = 3;
 /// … over so long.
 const LEAST_NS: u64 = 2_000_000_000;
+/// Who asks again and again, and does not wait, may do something else in between: that takes more looks …
+const POLLING_LOOKS: u32 = 6;
+/// … over longer …
+const LEAST_POLLING_NS: u64 = 8_000_000_000;
+/// … of which one in so many may have found it elsewhere.
+const LOOKS_A_MISS: u32 = 4;
 /// What was not looked at for so long is not known any more.
 const STALE_NS: u64 = 15_000_000_000;
 /// Being stopped or doing nothing outside of MPI is usual for a while.
@@ -37,6 +44,8 @@ struct Place {
     seen: Seen,
     since_ns: u64,
     looks: u32,
+    /// Looks that found it elsewhere.
+    misses: u32,
     ran_ns: u64,
     last_look_ns: u64,
 }
@@ -80,7 +89,19 @@ impl Watch {
             (place.ran_ns, place.last_look_ns, place.seen) = (ran_ns, now_ns, seen);
             return;
         }
-        self.places.insert(pid, Place { seen, since_ns: now_ns, looks: 1, ran_ns, last_look_ns: now_ns });
+        // Between two calls that only ask a thread is in the program's own code for a moment.
+        if let Some(place) = self.places.get_mut(&pid)
+            && seen == Seen::Moves
+            && polls(&place.seen)
+            && moved_ns <= place.since_ns
+            && (place.misses + 1) * LOOKS_A_MISS <= place.looks
+        {
+            place.misses += 1;
+            (place.ran_ns, place.last_look_ns) = (ran_ns, now_ns);
+            return;
+        }
+        let (looks, misses, last_look_ns) = (1, 0, now_ns);
+        self.places.insert(pid, Place { seen, since_ns: now_ns, looks, misses, ran_ns, last_look_ns });
     }
 
     /// A process is gone.
@@ -99,13 +120,14 @@ impl Watch {
         if moved_ns > place.since_ns || now_ns.saturating_sub(place.last_look_ns) > STALE_NS {
             return None;
         }
-        let least_ns = match place.seen {
+        let (least_looks, least_ns) = match place.seen {
             Seen::Moves => return None,
-            Seen::InCall(_) => LEAST_NS,
-            Seen::Outside(_) | Seen::Stopped(_) => LEAST_OUTSIDE_NS,
+            Seen::InCall(_) if polls(&place.seen) => (POLLING_LOOKS, LEAST_POLLING_NS),
+            Seen::InCall(_) => (LOOKS, LEAST_NS),
+            Seen::Outside(_) | Seen::Stopped(_) => (LOOKS, LEAST_OUTSIDE_NS),
         };
         let long = place.last_look_ns.saturating_sub(place.since_ns) >= least_ns;
-        (place.looks >= LOOKS && long).then_some((&place.seen, place.since_ns))
+        (place.looks >= least_looks && long).then_some((&place.seen, place.since_ns))
     }
 }
 
@@ -142,6 +164,13 @@ fn is_same(a: &Seen, b: &Seen) -> bool {
         (Seen::Stopped(_), Seen::Stopped(_)) => true,
         _ => false,
     }
+}
+
+/// Whether the call that it is in only asks.
+fn polls(seen: &Seen) -> bool {
+    let Seen::InCall(thread) = seen else { return false };
+    let row = thread.call.as_ref().and_then(|call| calls::row(&call.function));
+    row.is_some_and(CallRow::polls)
 }
 
 /// Its arguments may be known at one look and not at another.

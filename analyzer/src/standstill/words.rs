@@ -99,7 +99,7 @@ fn status_text(status: u32) -> String {
 fn missing(standstill: &Standstill) -> String {
     let gathers = |call: &StuckCall| {
         let waiting = calls::row(&call.function).and_then(CallRow::waiting);
-        matches!(waiting, Some(Waiting::Collective { .. } | Waiting::Finalize))
+        matches!(waiting, Some(Waiting::Collective(_) | Waiting::Finalize))
     };
     let is_over =
         |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(gathers);

@@ -192,6 +192,13 @@ impl Weight {
 fn is_movement(record: &RawRecord) -> bool {
     matches!(
         record.words()[2] as u16,
-        kind::COPY | kind::PACK | kind::CROSS | kind::CALL | kind::DONE | kind::VALUES | kind::RETURN
+        kind::COPY
+            | kind::PACK
+            | kind::CROSS
+            | kind::CALL
+            | kind::DONE
+            | kind::VALUES
+            | kind::RETURN
+            | kind::MADE
     )
 }

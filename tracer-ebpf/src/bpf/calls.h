@@ -6,6 +6,57 @@
 #ifndef DMSCOPE_CALLS_H
 #define DMSCOPE_CALLS_H
 
+/* The cookie's argument: which parameter points to where a handle is stored, from 1 (0: none) … */
+#define MADE_PARAMETER 31
+/* … and whether handles are half a word. */
+#define MADE_HALF 32
+
+static __always_inline __u64 made_at(struct pt_regs *ctx, __u64 return_slot, __u32 parameter)
+{
+	__u64 second = PT_REGS_PARM2(ctx), third = PT_REGS_PARM3(ctx), fourth = PT_REGS_PARM4(ctx);
+	__u64 fifth = PT_REGS_PARM5(ctx), sixth = PT_REGS_PARM6(ctx);
+
+	if (parameter > 6)
+		return read_word(return_slot + 8 * (parameter - 6));
+	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
+	barrier_var(second);
+	barrier_var(third);
+	barrier_var(fourth);
+	barrier_var(fifth);
+	barrier_var(sixth);
+	return parameter == 2 ? second : parameter == 3 ? third : parameter == 4 ? fourth : parameter == 5 ? fifth
+													    : sixth;
+}
+
+/*
+ * Without a hooked return, what a call stored is read at the thread's next call. By then a handle
+ * may have been overwritten, mostly because what it stood for is over.
+ */
+static __always_inline void put_made(struct target *t, struct thread *th)
+{
+	struct dms_made *r = reserve(t, sizeof(*r), false);
+	__u64 at = th->made_at;
+
+	th->made_at = 0;
+	if (!r)
+		return;
+	r->handle = 0;
+	bpf_probe_read_user(&r->handle, th->made_bytes == 4 ? 4 : 8, (void *)at);
+	fill_header(&r->h, DMS_MADE, 0, th->made_probe);
+	submit(r);
+}
+
+static __always_inline void expect_made(struct pt_regs *ctx, struct thread *th, __u64 return_slot, __u64 cookie)
+{
+	__u32 argument = cookie_argument(cookie);
+
+	if (!argument)
+		return;
+	th->made_at = made_at(ctx, return_slot, argument & MADE_PARAMETER);
+	th->made_probe = cookie_probe(cookie);
+	th->made_bytes = argument & MADE_HALF ? 4 : 8;
+}
+
 SEC("uprobe.multi")
 int dms_call(struct pt_regs *ctx)
 {
@@ -22,6 +73,11 @@ int dms_call(struct pt_regs *ctx)
 	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
 	return_address = read_word(return_slot);
 	outermost = !th || enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
+	if (th && outermost) {
+		if (th->made_at)
+			put_made(t, th);
+		expect_made(ctx, th, return_slot, cookie);
+	}
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
 		return 0;
@@ -46,6 +102,8 @@ static __always_inline int poll_done(__u32 probe)
 	t = current_target(&th);
 	if (!t)
 		return 0;
+	if (th && th->made_at)
+		put_made(t, th);
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
 		return 0;

@@ -88,6 +88,9 @@ struct thread {
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
 	__u64 poll_flag;	/* of the polling call it is in */
+	__u64 made_at;		/* where its last MPI call stored a handle; 0: nowhere */
+	__u32 made_probe;
+	__u32 made_bytes;
 	__u64 args[CALL_ARGUMENTS];	/* of the call whose results are wanted */
 	__u32 kept_bytes;	/* of a polling call: what `kept` would have, if it were large enough */
 	__u32 kept_argument;

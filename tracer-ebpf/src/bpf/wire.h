@@ -22,6 +22,7 @@ enum dms_kind {
 	DMS_EXIT = 12,	/* a process (not a mere thread) ended */
 	DMS_VALUES = 13,	/* what an argument of the thread's last MPI call points to */
 	DMS_RETURN = 14,	/* the thread's last MPI call returned */
+	DMS_MADE = 15,	/* what the thread's last MPI call stored, seen at the next one */
 };
 
 /* dms_header.flags */
@@ -108,6 +109,11 @@ struct dms_return {	/* RETURN */
 	__u32 argument;		/* the one that points to `word`; DMS_NO_ARGUMENT: none */
 	__u32 bytes;		/* of word */
 	__u64 word;
+};
+
+struct dms_made {	/* MADE: the probe is that of the call which stored it */
+	struct dms_header h;
+	__u64 handle;
 };
 
 struct dms_alloc {	/* ALLOC */

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use analyzer::calls;
+use analyzer::calls::{self, CallRow};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
-use super::results::results;
+use super::results::{REGISTERS, results};
 use super::tables::{CallClass, class_of};
 use super::{File, Part, PlanOptions, Returns};
 use crate::elf::{ElfFacts, EntryPlace, NoPlace, Wanted, entry_place};
@@ -91,6 +91,7 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
         .probe(ProbeClass::Call, name, vaddr, found.vaddr, found.place)
         .ok_or_else(|| none(NoPlace::NoCode))?;
     probe.stack_bytes = found.stack_bytes;
+    probe.argument = calls::row(name).and_then(|row| made(row, mpi_kind(&file.elf)?, lost)).unwrap_or(0);
     probe.reason = "first instruction that the kernel emulates, arguments intact".into();
     if lost > 0 {
         probe.reason = format!(
@@ -99,6 +100,15 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
         );
     }
     Ok(probe)
+}
+
+/// Where a call stores a handle, as the kernel part is told (`MADE_*` in `calls.h`). `lost`: registers of
+/// arguments, from the last on, that do not hold them.
+fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<u64> {
+    const HALF: u64 = 32;
+    let at = row.made().filter(|at| !(REGISTERS - lost..REGISTERS).contains(at))?;
+    let half = if kind == MpiKind::Mpich { HALF } else { 0 };
+    Some((at as u64 + 1) | half)
 }
 
 /// A cheap place with as many of the six argument registers intact as possible, and how many

@@ -5,7 +5,7 @@ use analyzer::input::MpiKind;
 use analyzer::plan::{Read, ReadCount, Results};
 
 /// Arguments in registers.
-const REGISTERS: usize = 6;
+pub(super) const REGISTERS: usize = 6;
 
 /// What is recorded of MPI calls when they return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

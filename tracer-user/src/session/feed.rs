@@ -8,7 +8,7 @@ use analyzer::finding::Report;
 use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::page::Page;
-use analyzer::pipeline::Pipeline;
+use analyzer::pipeline::{LastCall, Pipeline};
 use analyzer::tape::{FileTape, WriteError};
 use analyzer::timeline::Collector;
 use analyzer::wire::FileId;
@@ -85,6 +85,11 @@ impl Feed {
             alert.symbolize(self.pipeline.symbols());
             sink.alert(alert);
         }
+    }
+
+    /// The last MPI calls of the threads of a process.
+    pub(super) fn last_calls(&self, pid: u32) -> Vec<LastCall> {
+        self.pipeline.last_calls(pid).collect()
     }
 
     /// Probes whose movements were part of a chain of two steps or more.

@@ -1,8 +1,9 @@
 //! Looks at what quiet ranks are doing, in a thread of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use analyzer::input::{ThreadFacts, Threads};
+use analyzer::pipeline::LastCall;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::kernel::{ThreadLister, ThreadView};
@@ -74,7 +75,8 @@ impl Paces {
 /// Processes to be looked at.
 struct Request {
     time_ns: u64,
-    pids: BTreeSet<u32>,
+    /// With what is known of their threads' last MPI calls.
+    processes: BTreeMap<u32, Vec<LastCall>>,
 }
 
 /// The thread that looks. It ends with this.
@@ -93,7 +95,7 @@ impl Looks {
             crate::cpus::stay_on(&cpus);
             let mut reader = StackReader::default();
             for request in request_receiver {
-                let threads = look(&lister, &mut reader, request.pids);
+                let threads = look(&lister, &mut reader, request.processes);
                 if result_sender.send(Threads { time_ns: request.time_ns, threads }).is_err() {
                     return;
                 }
@@ -108,8 +110,8 @@ impl Looks {
     }
 
     /// Has processes looked at.
-    pub(super) fn look(&mut self, time_ns: u64, pids: BTreeSet<u32>) {
-        self.waits = self.requests.try_send(Request { time_ns, pids }).is_ok();
+    pub(super) fn look(&mut self, time_ns: u64, processes: BTreeMap<u32, Vec<LastCall>>) {
+        self.waits = self.requests.try_send(Request { time_ns, processes }).is_ok();
     }
 
     /// What was found, if it is there.
@@ -123,18 +125,22 @@ impl Looks {
 
 /// What the threads of some processes do. One that sleeps only for moments may be somewhere else by the time its
 /// stack is read, which shows: then it is looked at again.
-fn look(lister: &ThreadLister, reader: &mut StackReader, mut pids: BTreeSet<u32>) -> Vec<ThreadFacts> {
+fn look(
+    lister: &ThreadLister,
+    reader: &mut StackReader,
+    mut processes: BTreeMap<u32, Vec<LastCall>>,
+) -> Vec<ThreadFacts> {
     const MOST_TRIES: u32 = 5;
     let mut found: BTreeMap<u32, Vec<ThreadFacts>> = BTreeMap::new();
     for _ in 0..MOST_TRIES {
         // Without the list of threads nothing is said, and the next time is soon.
         let Ok(threads) = lister.threads() else { break };
-        for &pid in &pids {
+        for (&pid, last_calls) in &processes {
             let own: Vec<ThreadView> = threads.iter().filter(|thread| thread.pid == pid).copied().collect();
-            found.insert(pid, reader.read(pid, &own));
+            found.insert(pid, reader.read(pid, &own, last_calls));
         }
-        pids.retain(|pid| found[pid].iter().any(|thread| thread.cut.is_some()));
-        if pids.is_empty() {
+        processes.retain(|pid, _| found[pid].iter().any(|thread| thread.cut.is_some()));
+        if processes.is_empty() {
             break;
         }
     }

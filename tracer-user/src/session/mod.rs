@@ -400,7 +400,8 @@ impl<'s> Session<'s> {
         let last = |slot| self.last_record_ns.get(&slot).copied().unwrap_or(0);
         let due = self.looks.paces.due(now_ns, ranks.map(|(pid, slot)| (pid, last(slot))));
         if !due.is_empty() {
-            self.looks.look(now_ns, due.into_iter().collect());
+            let with_calls = due.into_iter().map(|pid| (pid, self.feed.last_calls(pid)));
+            self.looks.look(now_ns, with_calls.collect());
         }
     }
 

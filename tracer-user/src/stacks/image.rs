@@ -24,7 +24,6 @@ pub struct Image {
 }
 
 /// MPICH's handle of MPI_COMM_WORLD (`mpi.h`).
-const MPICH_WORLD: u64 = 0x4400_0000;
 
 impl Image {
     /// Reads the file of a mapping; `None`: it cannot be read, or is no program or library.
@@ -86,7 +85,7 @@ impl Image {
     pub fn mpi_facts(&self, code_start: u64) -> Option<MpiFacts> {
         let objects = self.objects?;
         let comm_world = match objects.kind {
-            MpiKind::Mpich => Some(MPICH_WORLD),
+            MpiKind::Mpich => Some(super::mpich::WORLD),
             MpiKind::OpenMpi => objects.comm_world.map(|distance| code_start.wrapping_add(distance)),
         };
         Some(MpiFacts { kind: objects.kind, comm_world })

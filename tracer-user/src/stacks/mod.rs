@@ -3,9 +3,11 @@
 //! Nothing is stopped and nothing is written. The registers of a thread that sleeps are those of its
 //! entry into the kernel; one that runs is sampled by the clock, with its stack.
 
-mod handles;
 mod image;
+mod library;
 mod memory;
+mod mpich;
+mod open_mpi;
 mod registers;
 mod unwind;
 
@@ -13,17 +15,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use analyzer::calls::{self, Arg, CallRow, Waiting};
-use analyzer::input::{
-    CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState,
-};
+use analyzer::input::{CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, ThreadFacts, ThreadState};
+use analyzer::pipeline::LastCall;
 use analyzer::wire::FileId;
 
 use crate::elf::{Held, Holder, MAX_ARGUMENTS};
 use crate::host::gather::read_maps;
 use crate::host::processes::ProcessView;
 use crate::kernel::{ThreadView, sample_running};
-use handles::OpenMpi;
 use image::Image;
+use library::{Library, Worlds};
 use memory::{Memory, ProcessMemory, Sampled, Unhooked};
 use registers::RSP;
 pub use registers::Registers;
@@ -51,15 +52,18 @@ pub struct StackReader {
     held: HashMap<(FileId, u64, u64), Option<[Held; MAX_ARGUMENTS]>>,
     /// MPI calls by where they return to.
     called: HashMap<(FileId, u64), Option<String>>,
+    worlds: Worlds,
 }
 
 /// A process whose threads are read.
-struct Process {
+pub struct Process {
     pid: u32,
     mappings: Vec<Mapping>,
     /// In MPI_COMM_WORLD, and that one's size.
     rank: Option<(u32, u32)>,
     memory: ProcessMemory,
+    /// Of its threads, as they were recorded.
+    last_calls: Vec<LastCall>,
 }
 
 /// A frame, and where its code is.
@@ -77,10 +81,12 @@ struct Frame {
 
 impl StackReader {
     /// What threads of one process are doing. Those that can run are waited for, a little.
-    pub fn read(&mut self, pid: u32, threads: &[ThreadView]) -> Vec<ThreadFacts> {
+    /// `last_calls`: the last MPI calls of threads, as they were recorded when they began.
+    pub fn read(&mut self, pid: u32, threads: &[ThreadView], last_calls: &[LastCall]) -> Vec<ThreadFacts> {
         let Ok(mappings) = read_maps(pid) else { return Vec::new() };
         let rank = ProcessView::read(pid).ok().and_then(|view| view.rank.zip(view.size));
-        let process = Process { pid, mappings, rank, memory: ProcessMemory::new(pid) };
+        let process =
+            Process { pid, mappings, rank, memory: ProcessMemory::new(pid), last_calls: last_calls.to_vec() };
         threads.iter().map(|thread| self.thread(&process, thread)).collect()
     }
 
@@ -98,7 +104,7 @@ impl StackReader {
             tid: view.tid,
             state,
             ran_ns: view.ran_ns,
-            call: outermost.and_then(|at| self.call(process, &frames, at, memory)),
+            call: outermost.and_then(|at| self.call(process, view.tid, &frames, at, memory)),
             frames: frames.iter().filter_map(|frame| frame.place.map(|place| place.0)).collect(),
             cut: (error != UnwindError::Outermost).then(|| error.to_string()),
         }
@@ -190,6 +196,7 @@ impl StackReader {
     fn call(
         &mut self,
         process: &Process,
+        tid: u32,
         frames: &[Frame],
         at: usize,
         memory: &dyn Memory,
@@ -221,7 +228,10 @@ impl StackReader {
             arguments: held.map_or_else(Vec::new, |held| held[..used].iter().map(argument).collect()),
             ..CallInProgress::default()
         };
-        process.look_behind_handles(&mut call, &inner_words(&frames[..=at], return_slot, memory));
+        process.fill_in(&mut call, tid, memory);
+        let inner = inner_words(&frames[..=at], return_slot, memory);
+        let library = call.mpi.and_then(|mpi| self.worlds.library(process, file, mpi, &inner));
+        process.look_behind_handles(&mut call, library.as_ref(), &inner);
         Some(call)
     }
 
@@ -251,25 +261,35 @@ impl StackReader {
 }
 
 impl Process {
+    /// Adds arguments that could not be recovered from the stack, if the call is the last one that was recorded.
+    fn fill_in(&self, call: &mut CallInProgress, tid: u32, memory: &dyn Memory) {
+        let is_it = |last: &&LastCall| {
+            last.tid == tid
+                && last.function == call.function
+                && memory.word(call.return_slot) == Some(last.return_address)
+        };
+        let Some(last) = self.last_calls.iter().find(is_it) else { return };
+        let used = calls::row(&call.function).map_or(0, CallRow::arguments_used);
+        call.arguments.resize(used.max(call.arguments.len()), None);
+        for (argument, recorded) in call.arguments.iter_mut().zip(last.arguments) {
+            *argument = argument.or(Some(recorded));
+        }
+    }
+
     /// Adds what the library's memory says of the requests and communicators that a call names.
     /// `inner`: what lies on the stack above the call's return address.
-    fn look_behind_handles(&self, call: &mut CallInProgress, inner: &[u64]) {
+    fn look_behind_handles(&self, call: &mut CallInProgress, library: Option<&Library<'_>>, inner: &[u64]) {
         let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return };
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         let mut handles = Vec::new();
-        if let Some(Waiting::Requests { count, at, .. }) = row.waiting() {
+        if let Some(Waiting::Requests { count, at, .. }) = row.awaits() {
             let count = count.map_or(Some(1), |at| argument(at).map(|count| count & u64::from(u32::MAX)));
             let known = argument(at).zip(count.filter(|count| *count <= MOST_REQUESTS));
             handles = known.map_or_else(Vec::new, |(start, count)| self.requests(mpi.kind, start, count));
         }
-        let library = mpi.comm_world.filter(|_| mpi.kind == MpiKind::OpenMpi).and_then(|world| {
-            let (rank, size) = self.rank?;
-            OpenMpi::checked(&self.memory, world, rank, size)
-        });
-        let message = |handle: u64| library.as_ref().and_then(|library| library.message(handle));
-        call.requests =
-            handles.into_iter().map(|handle| PendingRequest { handle, message: message(handle) }).collect();
-        if let Some(library) = &library {
+        call.requests = handles.into_iter().map(|handle| library::request(library, handle)).collect();
+        let Some(library) = library else { return };
+        if let Library::OpenMpi(library) = library {
             find_messages(call, row, library, inner);
         }
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
@@ -280,8 +300,7 @@ impl Process {
             named.into_iter().chain(of_requests).filter(|comm| Some(*comm) != mpi.comm_world).collect();
         communicators.sort_unstable();
         communicators.dedup();
-        let facts = |handle: u64| library.as_ref().and_then(|library| library.communicator(handle));
-        call.communicators = communicators.into_iter().filter_map(facts).collect();
+        call.communicators = library.communicators(&communicators);
     }
 
     /// Handles of requests that are not null.
@@ -330,7 +349,7 @@ fn inner_words(frames: &[Frame], return_slot: u64, memory: &dyn Memory) -> Vec<u
 
 /// Ranks and tags that a blocking call has handed on are in its request, which is found among what lies
 /// on the stack: it names the same buffer, count and communicator.
-fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &OpenMpi<'_>, inner: &[u64]) {
+fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &open_mpi::OpenMpi<'_>, inner: &[u64]) {
     let sent = row.sends().map(|envelope| (envelope, row.position(Arg::Buffer), true));
     // Where both are, the buffer of what is received comes second, unless it is the same.
     let received = row.receives().map(|envelope| (envelope, row.last_position(Arg::Buffer), false));

@@ -1,7 +1,7 @@
 //! What Open MPI keeps behind its handles. The places are those of Open MPI 4; nothing is believed
 //! that was not held against what is known: who is in MPI_COMM_WORLD, and this process's rank in it.
 
-use analyzer::input::{CommunicatorFacts, PendingMessage};
+use analyzer::input::{CommunicatorFacts, PendingMessage, PendingRequest};
 
 use super::memory::Memory;
 
@@ -93,25 +93,34 @@ impl<'a> OpenMpi<'a> {
 
     /// The message of a request that stands for a blocking call with these arguments.
     pub fn message_of(&self, handle: u64, buffer: u64, count: u64, comm: u64) -> Option<PendingMessage> {
-        let found = self.message(handle).filter(|message| !message.complete && message.comm == comm)?;
+        let found = self.request(handle).message.filter(|message| message.comm == comm)?;
         let same = self.memory.word(handle + BUFFER)? == buffer && self.memory.word(handle + COUNT)? == count;
         same.then_some(found)
     }
 
-    /// The message of a request, if it is one of point-to-point communication.
-    pub fn message(&self, handle: u64) -> Option<PendingMessage> {
+    /// A request: whether it is done, and its message, if it is one of point-to-point communication.
+    pub fn request(&self, handle: u64) -> PendingRequest {
+        let complete = self.is_complete(handle);
+        let message = complete.filter(|complete| !complete).and_then(|_| self.message(handle));
+        PendingRequest { handle, complete, message, started: None }
+    }
+
+    /// Done, whatever it was: small sends all have one and the same request, which stands for nothing.
+    fn is_complete(&self, handle: u64) -> Option<bool> {
         if handle == 0 || handle & 7 != 0 {
             return None;
         }
-        let state = self.half(handle.checked_add(STATE)?)?;
-        // Done, whatever it was: small sends all have one and the same request, which stands for nothing.
-        if state == INACTIVE || state == ACTIVE && self.memory.word(handle + COMPLETE)? == COMPLETED {
-            return Some(PendingMessage { complete: true, ..PendingMessage::default() });
+        match self.half(handle.checked_add(STATE)?)? {
+            INACTIVE => Some(true),
+            ACTIVE => Some(self.memory.word(handle + COMPLETE)? == COMPLETED),
+            _ => None,
         }
+    }
+
+    fn message(&self, handle: u64) -> Option<PendingMessage> {
         let comm = self.memory.word(handle.checked_add(COMMUNICATOR)?)?;
         let kind = self.half(handle + KIND)?;
-        let is_message = state == ACTIVE
-            && matches!(kind, SENDS | RECEIVES)
+        let is_message = matches!(kind, SENDS | RECEIVES)
             && self.memory.word(handle + OBJECT)? == comm
             && (comm == self.world || self.communicator(comm).is_some());
         if !is_message {
@@ -119,7 +128,6 @@ impl<'a> OpenMpi<'a> {
         }
         Some(PendingMessage {
             sends: kind == SENDS,
-            complete: false,
             peer: self.half(handle + PEER)? as i32,
             tag: self.half(handle + TAG)? as i32,
             comm,

@@ -1,0 +1,92 @@
+//! The MPI library of a process: what its memory tells.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use analyzer::input::{CommunicatorFacts, MpiFacts, MpiKind, PendingRequest};
+use analyzer::wire::FileId;
+
+use super::Process;
+use super::mpich::{self, Mpich};
+use super::open_mpi::OpenMpi;
+
+/// A library whose objects are where they are expected.
+pub enum Library<'a> {
+    /// Open MPI 4.
+    OpenMpi(OpenMpi<'a>),
+    /// MPICH 4.
+    Mpich(Mpich<'a>),
+}
+
+impl Library<'_> {
+    /// Communicators, but for MPI_COMM_WORLD: at least those that are named by their handles.
+    pub fn communicators(&self, named: &[u64]) -> Vec<CommunicatorFacts> {
+        match self {
+            Self::OpenMpi(library) => {
+                named.iter().filter_map(|handle| library.communicator(*handle)).collect()
+            }
+            Self::Mpich(library) => library.communicators(named),
+        }
+    }
+}
+
+/// What is known of a request.
+pub fn request(library: Option<&Library<'_>>, handle: u64) -> PendingRequest {
+    match library {
+        Some(Library::OpenMpi(library)) => library.request(handle),
+        Some(Library::Mpich(library)) => library.request(handle),
+        None => PendingRequest { handle, ..PendingRequest::default() },
+    }
+}
+
+/// Where MPI_COMM_WORLD lies in files of MPICH: behind the beginning of their data.
+#[derive(Default)]
+pub struct Worlds {
+    distances: HashMap<FileId, u64>,
+}
+
+impl Worlds {
+    /// The library of a process; `file`: where its calls are. `inner`: words that a call and what it calls have.
+    pub fn library<'a>(
+        &mut self,
+        process: &'a Process,
+        file: FileId,
+        mpi: MpiFacts,
+        inner: &'a [u64],
+    ) -> Option<Library<'a>> {
+        let (rank, size) = process.rank?;
+        match mpi.kind {
+            MpiKind::OpenMpi => {
+                OpenMpi::checked(&process.memory, mpi.comm_world?, rank, size).map(Library::OpenMpi)
+            }
+            MpiKind::Mpich => {
+                let world = self.world(process, file, (rank, size))?;
+                Mpich::checked(&process.memory, world, (rank, size), inner).map(Library::Mpich)
+            }
+        }
+    }
+
+    fn world(&mut self, process: &Process, file: FileId, (rank, size): (u32, u32)) -> Option<u64> {
+        let data = data(process, file)?;
+        if let Some(distance) = self.distances.get(&file) {
+            return data.start.checked_add(*distance);
+        }
+        let found = mpich::find_world(&process.memory, data.clone(), rank, size)?;
+        self.distances.insert(file, found - data.start);
+        Some(found)
+    }
+}
+
+/// What follows the last mapping of a file's code: its data, and memory that belongs to it.
+fn data(process: &Process, file: FileId) -> Option<Range<u64>> {
+    let last_code = process.mappings.iter().rposition(|m| m.file == file && m.exec)?;
+    let mut end = process.mappings[last_code].end;
+    for mapping in &process.mappings[last_code + 1..] {
+        let belongs = mapping.file == file || mapping.file.inode == 0 && mapping.start == end;
+        if !belongs {
+            break;
+        }
+        end = mapping.end;
+    }
+    Some(process.mappings[last_code].end..end)
+}
