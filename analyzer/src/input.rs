@@ -231,7 +231,7 @@ pub struct PendingRequest {
     pub complete: Option<bool>,
     /// The message, if the library's memory tells it.
     pub message: Option<PendingMessage>,
-    /// What started it, if that was recorded: known to the analysis, not to who looks.
+    /// What started it, if that was recorded.
     #[serde(default)]
     pub started: Option<StartedCall>,
 }

@@ -184,6 +184,10 @@ impl Views<'_> {
         let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
+            // Who asks again and again may stop asking.
+            _ if ranks.iter().filter_map(|rank| rank.call.as_ref()).any(standstill::words::polls) => {
+                Severity::Notice
+            }
             _ => Severity::Warning,
         };
         let id = format!("standstill-{}-{}", standstill::words::fault_name(s.fault), named.join("-"));

@@ -4,10 +4,11 @@ mod common;
 
 use analyzer::finding::{Evidence, Fault, Finding, Report, Severity, StuckState};
 use analyzer::input::{
-    CallInProgress, CodePlace, Input, MpiFacts, MpiKind, ThreadFacts, ThreadState, Threads,
+    CallInProgress, CodePlace, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState, Threads,
 };
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
+use analyzer::plan::ProbeClass;
 use analyzer::tape::{Item, Reader, Writer};
 use analyzer::wire::{Body, FileId};
 use common::{Trace, facts, pid};
@@ -218,4 +219,111 @@ fn a_tape_gives_the_same_standstill() {
         .filter_map(|item| if let Item::Input(input) = item.expect("whole") { Some(input) } else { None })
         .collect();
     assert_eq!(faults(&run(&read)), faults(&run(&inputs)));
+}
+
+const FIRST_REQUEST: u64 = 0xac00_0000;
+
+/// Puts requests into all calls of this function, of which it is known whether they are done.
+fn with_requests(inputs: &mut [Input], function: &str, complete: &[Option<bool>]) {
+    for input in inputs {
+        let Input::Threads(threads) = input else { continue };
+        for call in threads.threads.iter_mut().filter_map(|thread| thread.call.as_mut()) {
+            let requests = (FIRST_REQUEST..).zip(complete).map(|(handle, &complete)| PendingRequest {
+                handle,
+                complete,
+                ..PendingRequest::default()
+            });
+            if call.function == function {
+                call.requests = requests.collect();
+            }
+        }
+    }
+}
+
+/// Rank 0 has begun to receive from these ranks and waits; the others are at their end.
+fn waits_for_receives(sources: &[i32], function: &'static str, complete: &[Option<bool>]) -> Vec<Input> {
+    let waits = At::Call(function, vec![word(sources.len() as i32), Some(0x2000)]);
+    let finalize = || At::Call("MPI_Finalize", vec![]);
+    let mut inputs = looked_at(&[waits, finalize(), finalize()], 12);
+    with_requests(&mut inputs, function, complete);
+    let mut t = Trace::new(3, false);
+    let begun = t.inputs.len();
+    for (&source, handle) in sources.iter().zip(FIRST_REQUEST..) {
+        let probe = t.probe("MPI_Irecv", ProbeClass::Call);
+        let args = [0x1000, 1, 5, u64::from(source as u32), 7, WORLD];
+        t.record(0, probe, Body::Call { return_address: 0, args, nested: false });
+        t.record(0, probe, Body::Made { handle });
+    }
+    let plans = t.inputs[begun..].iter().filter(|input| matches!(input, Input::Plan(_)));
+    let mut all: Vec<Input> = inputs[..begun].to_vec();
+    all.extend(plans.cloned());
+    all.extend(t.inputs[begun..].iter().filter(|input| !matches!(input, Input::Plan(_))).cloned());
+    all.extend_from_slice(&inputs[begun..]);
+    all
+}
+
+#[test]
+fn a_request_stands_for_the_call_that_made_it() {
+    let report = run(&waits_for_receives(&[1, 2], "MPI_Waitall", &[Some(true), Some(false)]));
+    assert_eq!(faults(&report), [(Fault::MissingMessage, Severity::Warning, vec![0, 2])]);
+    let summary = &report.findings[0].summary;
+    assert!(
+        summary.contains("request MPI_Irecv(count 1, source 2, tag 7, comm MPI_COMM_WORLD)"),
+        "{summary}"
+    );
+    // Without its maker it may be anything.
+    let mut inputs = waits_for_receives(&[1, 2], "MPI_Waitall", &[Some(true), Some(false)]);
+    inputs.retain(|input| !matches!(input, Input::Record(_)));
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn what_may_be_done_already_is_not_sure_to_be_waited_for() {
+    let named = |complete| faults(&run(&waits_for_receives(&[1, 2], "MPI_Waitall", complete)));
+    assert_eq!(named(&[None, None]), [(Fault::MissingMessage, Severity::Warning, vec![0, 1, 2])]);
+    let mut inputs = waits_for_receives(&[1, 2], "MPI_Waitall", &[None, None]);
+    for input in &mut inputs {
+        if let Input::Threads(threads) = input {
+            threads.threads.retain(|thread| thread.pid != pid(1));
+        }
+    }
+    // Rank 1 may still send, and that may be all that is missing.
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn who_asks_again_and_again_waits_too_but_that_takes_longer_to_tell() {
+    let inputs = waits_for_receives(&[2], "MPI_Test", &[Some(false)]);
+    let report = run(&inputs);
+    assert_eq!(faults(&report), [(Fault::MissingMessage, Severity::Notice, vec![0, 2])]);
+    let looks: Vec<usize> = (0..inputs.len()).filter(|&at| matches!(inputs[at], Input::Threads(_))).collect();
+    assert_eq!(faults(&run(&inputs[..looks[7]])), []);
+}
+
+#[test]
+fn a_rank_that_asks_now_and_then_and_computes_is_left_alone() {
+    let mut inputs = waits_for_receives(&[2], "MPI_Test", &[Some(false)]);
+    for (number, input) in inputs.iter_mut().enumerate() {
+        if let Input::Threads(threads) = input
+            && number % 4 < 2
+        {
+            threads.threads[0].call = None;
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn the_odd_one_of_a_collective_call_is_named_when_all_have_come() {
+    let reduce = || At::Call("MPI_Allreduce", vec![None, None, None, None, word(1), Some(WORLD)]);
+    let ranks = [barrier(), reduce(), barrier()];
+    let mut inputs = looked_at(&ranks, 5);
+    assert_eq!(faults(&run(&inputs)), [(Fault::MismatchedCollective, Severity::Warning, vec![1])]);
+    // Of the third it is not known yet that it has come.
+    for input in &mut inputs {
+        if let Input::Threads(threads) = input {
+            threads.threads.truncate(2);
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), []);
 }

@@ -42,7 +42,7 @@ impl HandlesMade {
 
     /// Adds which calls started the requests that a call waits for. `function`: of the probe in a slot.
     pub fn complete(&self, pid: u32, call: &mut CallInProgress, function: impl Fn(usize) -> Option<String>) {
-        for request in call.requests.iter_mut().filter(|request| request.message.is_none()) {
+        for request in call.requests.iter_mut().filter(|r| r.message.is_none() && r.started.is_none()) {
             let Some(maker) = self.maker(pid, request.handle) else { continue };
             request.started = function(maker.probe)
                 .map(|function| crate::input::StartedCall { function, arguments: maker.arguments.to_vec() });

@@ -42,6 +42,8 @@ pub(crate) struct StuckRank {
     pub stopped: bool,
 }
 
+/// Requests that are shown with a call.
+const MOST_SHOWN: usize = 4;
 /// MPI_COMM_WORLD, whatever its handle.
 const WORLD: u64 = 0;
 
@@ -318,5 +320,22 @@ pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
         ("tag" | "recvtag", Some(-1)) => "MPI_ANY_TAG".to_owned(),
         (_, Some(number)) => number.to_string(),
     };
-    row.shown().map(|(at, name)| (name, value(at, name))).collect()
+    let pending = call.requests.iter().filter(|request| request.complete != Some(true)).take(MOST_SHOWN);
+    let requests = pending.filter_map(|request| Some(("request", request_text(call, request)?)));
+    row.shown().map(|(at, name)| (name, value(at, name))).chain(requests).collect()
+}
+
+/// What a request stands for.
+fn request_text(call: &CallInProgress, request: &PendingRequest) -> Option<String> {
+    if let Some(started) = &request.started {
+        let arguments = started.arguments.iter().copied().map(Some).collect();
+        let (function, requests) = (started.function.clone(), Vec::new());
+        let started = CallInProgress { function, arguments, requests, ..call.clone() };
+        let values: Vec<String> =
+            shown(&started).iter().map(|(name, value)| format!("{name} {value}")).collect();
+        return Some(format!("{}({})", started.function, values.join(", ")));
+    }
+    let message = request.message?;
+    let direction = if message.sends { "send to" } else { "receive from" };
+    Some(format!("{direction} {} with tag {}", message.peer, message.tag))
 }

@@ -129,9 +129,17 @@ fn each<'a>(ranks: impl Iterator<Item = &'a StuckRank>) -> String {
 
 fn doing(rank: &StuckRank) -> String {
     match &rank.call {
-        Some(call) => format!("{} called at {}", call_text(call), place_text(&call.place)),
+        Some(call) => {
+            let again = if polls(call) { " again and again" } else { "" };
+            format!("{}{again} called at {}", call_text(call), place_text(&call.place))
+        }
         None => own_place(rank),
     }
+}
+
+/// Whether it only asks.
+pub(crate) fn polls(call: &StuckCall) -> bool {
+    calls::row(&call.function).is_some_and(CallRow::polls)
 }
 
 fn call_text(call: &StuckCall) -> String {

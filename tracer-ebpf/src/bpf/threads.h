@@ -15,6 +15,8 @@ struct thread_view {
 	__u64 ran_ns;	/* processor time */
 	__u64 hooked_slot;	/* where the kernel's trampoline is instead of a return address; 0: nowhere */
 	__u64 hooked_return;	/* the return address */
+	__u64 made_at;		/* where its last MPI call stored a handle which nobody has read yet; 0: nowhere */
+	__u64 made_bytes;
 	struct pt_regs regs;	/* of the program, at its last entry into the kernel */
 };
 
@@ -35,6 +37,10 @@ int dms_threads(struct bpf_iter__task *ctx)
 	view.state = task->__state;
 	view.ran_ns = task->se.sum_exec_runtime;
 	th = bpf_task_storage_get(&threads, task, 0, 0);
+	if (th) {
+		view.made_at = th->made_at;
+		view.made_bytes = th->made_bytes;
+	}
 	if (th && th->call_probe && th->call_hooked) {
 		view.hooked_slot = th->call_sp;
 		view.hooked_return = th->call_return;

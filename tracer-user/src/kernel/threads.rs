@@ -23,12 +23,14 @@ pub struct ThreadView {
     pub ran_ns: u64,
     /// Where the kernel has put an address of its own instead of a return address, and that one.
     pub hooked: Option<(u64, u64)>,
+    /// Where its last MPI call stored a handle that is in no record yet, and whether handles are half a word.
+    pub made: Option<(u64, bool)>,
     /// Of the program, at its last entry into the kernel.
     pub registers: Registers,
 }
 
 /// Words of `struct thread_view` in `threads.h` before the registers.
-const HEAD_WORDS: usize = 5;
+const HEAD_WORDS: usize = 7;
 const REGISTER_WORDS: usize = 21;
 const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 
@@ -50,6 +52,7 @@ impl ThreadView {
             state: head[1] as u32,
             ran_ns: head[2],
             hooked: (head[3] != 0).then_some((head[3], head[4])),
+            made: (head[5] != 0).then_some((head[5], head[6] == 4)),
             registers: Registers::new(values, at(PT_REGS_IP)?),
         })
     }

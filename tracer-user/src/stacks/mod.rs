@@ -15,7 +15,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use analyzer::calls::{self, Arg, CallRow, Waiting};
-use analyzer::input::{CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, ThreadFacts, ThreadState};
+use analyzer::input::{
+    CallInProgress, CodePlace, Mapping, MpiFacts, MpiKind, StartedCall, ThreadFacts, ThreadState,
+};
 use analyzer::pipeline::LastCall;
 use analyzer::wire::FileId;
 
@@ -104,7 +106,7 @@ impl StackReader {
             tid: view.tid,
             state,
             ran_ns: view.ran_ns,
-            call: outermost.and_then(|at| self.call(process, view.tid, &frames, at, memory)),
+            call: outermost.and_then(|at| self.call(process, view, &frames, at, memory)),
             frames: frames.iter().filter_map(|frame| frame.place.map(|place| place.0)).collect(),
             cut: (error != UnwindError::Outermost).then(|| error.to_string()),
         }
@@ -196,7 +198,7 @@ impl StackReader {
     fn call(
         &mut self,
         process: &Process,
-        tid: u32,
+        view: &ThreadView,
         frames: &[Frame],
         at: usize,
         memory: &dyn Memory,
@@ -228,10 +230,11 @@ impl StackReader {
             arguments: held.map_or_else(Vec::new, |held| held[..used].iter().map(argument).collect()),
             ..CallInProgress::default()
         };
-        process.fill_in(&mut call, tid, memory);
+        process.fill_in(&mut call, view.tid, memory);
         let inner = inner_words(&frames[..=at], return_slot, memory);
         let library = call.mpi.and_then(|mpi| self.worlds.library(process, file, mpi, &inner));
         process.look_behind_handles(&mut call, library.as_ref(), &inner);
+        process.add_last_made(&mut call, view);
         Some(call)
     }
 
@@ -303,17 +306,30 @@ impl Process {
         call.communicators = library.communicators(&communicators);
     }
 
+    /// What the last call began is in no record before the next one: its handle is where it was stored.
+    fn add_last_made(&self, call: &mut CallInProgress, view: &ThreadView) {
+        let Some((at, is_half)) = view.made else { return };
+        let Some(last) = self.last_calls.iter().find(|last| last.tid == view.tid) else { return };
+        let is_maker = calls::row(&last.function).is_some_and(|row| row.made().is_some());
+        let handle = if is_half { self.half(at) } else { self.memory.word(at) };
+        for request in call.requests.iter_mut().filter(|r| is_maker && Some(r.handle) == handle) {
+            let (function, arguments) = (last.function.clone(), last.arguments.to_vec());
+            request.started = Some(StartedCall { function, arguments });
+        }
+    }
+
+    fn half(&self, at: u64) -> Option<u64> {
+        let word = self.memory.word(at & !7)?;
+        Some(if at & 4 == 0 { word & u64::from(u32::MAX) } else { word >> 32 })
+    }
+
     /// Handles of requests that are not null.
     fn requests(&self, kind: MpiKind, start: u64, count: u64) -> Vec<u64> {
         /// `MPI_REQUEST_NULL` of MPICH.
         const MPICH_NULL: u64 = 0x2c00_0000;
         let handle = |number: u64| match kind {
             MpiKind::OpenMpi => self.memory.word(start.checked_add(8 * number)?),
-            MpiKind::Mpich => {
-                let at = start.checked_add(4 * number)?;
-                let word = self.memory.word(at & !7)?;
-                Some(if at & 4 == 0 { word & u64::from(u32::MAX) } else { word >> 32 })
-            }
+            MpiKind::Mpich => self.half(start.checked_add(4 * number)?),
         };
         (0..count)
             .filter_map(handle)
