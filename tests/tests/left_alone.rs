@@ -77,6 +77,8 @@ fn watch(subject: &Subject) -> Result<Told> {
     let job = spec.spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).record(&tape).spawn()?;
+    // Many jobs at the same time may be many more ranks than cores.
+    dmscope.set_patience(TIMEOUT);
     dmscope.wait_until_attached()?;
     job.go()?;
     hold(subject.held_by, &job)?;
