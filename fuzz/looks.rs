@@ -80,12 +80,13 @@ fn request(bytes: &mut Bytes<'_>, kind: MpiKind) -> PendingRequest {
     let flags = bytes.next();
     let message = PendingMessage {
         sends: flags & 1 != 0,
-        complete: flags & 6 == 6,
         peer: i32::from(bytes.next() % 8) - 2,
         tag: i32::from(bytes.next() % 4) - 1,
         comm: mpi::argument(calls::Arg::Comm, bytes, kind),
     };
-    PendingRequest { handle: u64::from(flags), message: (flags & 8 == 0).then_some(message) }
+    let complete = (flags & 2 != 0).then_some(flags & 4 != 0);
+    let message = (flags & 8 == 0).then_some(message);
+    PendingRequest { handle: u64::from(flags), complete, message, started: None }
 }
 
 fn communicator(bytes: &mut Bytes<'_>, kind: MpiKind) -> CommunicatorFacts {

@@ -214,6 +214,7 @@ impl Session<'_> {
                     bytes: u32::from(self.next() % 10),
                     word: u64::from(self.next()),
                 },
+                3 => Body::Made { handle: u64::from(self.next()) },
                 _ => Body::Done,
             },
             10 => {
