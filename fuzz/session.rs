@@ -1,39 +1,52 @@
 //! Sessions made of bytes: few processes, threads, probes and addresses, so that they meet, and
 //! now and then numbers as large as there are.
 
-use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts, Start};
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
-use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+use std::collections::HashMap;
 
-/// Makes a session of at most one input a byte.
+use analyzer::input::{
+    Coverage, End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol, Threads,
+};
+use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::wire::{Body, CallContext, FileId, Header, PIECE_WORDS, RawRecord, Record};
+
+use crate::bytes::Bytes;
+use crate::{looks, mpi};
+
+/// Makes a session of a few inputs a byte at most.
 pub fn session_of(bytes: &[u8]) -> Vec<Input> {
-    let mut session = Session { bytes, time_ns: 1_000 };
-    let mut inputs = Vec::new();
-    while let Some(op) = session.byte() {
-        inputs.push(session.input(op));
+    let mut session = Session {
+        bytes: Bytes(bytes),
+        time_ns: 1_000,
+        kind: MpiKind::OpenMpi,
+        calls: 0,
+        open: HashMap::new(),
+        last_look: Threads::default(),
+        inputs: Vec::new(),
+    };
+    while let Some(op) = session.bytes.byte() {
+        session.step(op);
     }
-    inputs
+    session.inputs
 }
 
 struct Session<'a> {
-    bytes: &'a [u8],
+    bytes: Bytes<'a>,
     time_ns: u64,
+    kind: MpiKind,
+    calls: u32,
+    /// Calls that have begun, with their probes: what comes at their return.
+    open: HashMap<(u32, u32), (u32, Vec<Body>)>,
+    last_look: Threads,
+    inputs: Vec<Input>,
 }
 
 impl Session<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        Some(*first)
-    }
-
-    /// A byte, 0 at the end.
     fn next(&mut self) -> u8 {
-        self.byte().unwrap_or(0)
+        self.bytes.next()
     }
 
     fn pid(&mut self) -> u32 {
-        u32::from(self.next() % 5) + 10
+        self.bytes.pid()
     }
 
     /// Sixteen-byte steps in sixteen pages, or the end of all addresses.
@@ -56,6 +69,55 @@ impl Session<'_> {
         FileId { dev: 1, inode: u64::from(self.next() % 4) }
     }
 
+    fn step(&mut self, op: u8) {
+        match op {
+            0xf3 => self.job(),
+            0xf4..=0xf5 => {
+                let thread = self.begin_call();
+                self.end_call(thread);
+            }
+            0xf6 => drop(self.begin_call()),
+            0xf7 => {
+                let thread = self.bytes.thread();
+                self.end_call(thread);
+            }
+            _ => {
+                let input = self.input(op);
+                self.inputs.push(input);
+            }
+        }
+    }
+
+    /// Five ranks whose calls are watched.
+    fn job(&mut self) {
+        self.kind = *self.bytes.of(&mpi::KINDS);
+        self.inputs.push(Input::Plan(Box::new(mpi::plan(self.kind))));
+        let time_ns = self.time_ns;
+        self.inputs.extend((0..5).map(|rank| Input::Process(Box::new(mpi::rank(rank, time_ns)))));
+    }
+
+    fn begin_call(&mut self) -> (u32, u32) {
+        let thread = self.bytes.thread();
+        self.calls += 1;
+        let call = mpi::Call::new(&mut self.bytes, self.kind, self.calls);
+        self.records(thread, call.probe, call.entry);
+        self.open.insert(thread, (call.probe, call.exit));
+        thread
+    }
+
+    fn end_call(&mut self, thread: (u32, u32)) {
+        if let Some((probe, exit)) = self.open.remove(&thread) {
+            self.records(thread, probe, exit);
+        }
+    }
+
+    fn records(&mut self, (pid, tid): (u32, u32), probe: u32, bodies: Vec<Body>) {
+        for body in bodies {
+            let header = Header { time_ns: self.clock(1), pid, tid, probe };
+            self.inputs.push(Input::Record(Record { header, body }.encode()));
+        }
+    }
+
     fn input(&mut self, op: u8) -> Input {
         match op {
             0..=0xdf => Input::Record(self.record(op).encode()),
@@ -66,8 +128,34 @@ impl Session<'_> {
             0xee..=0xf0 => Input::Plan(Box::new(self.plan())),
             0xf1 => Input::Start(Box::new(Start { launched: self.next() % 2 == 0, ..Start::default() })),
             0xf2 => Input::End(End { time_ns: self.clock(op), ..End::default() }),
+            0xf8..=0xfb => Input::Threads(Box::new(self.look(op))),
+            0xfc => Input::Coverage(Box::new(self.coverage())),
+            0xfd => Input::Symbols(vec![self.symbol()]),
             _ => Input::Record(self.raw_record()),
         }
+    }
+
+    /// Looks are a second apart; the last kind finds everybody where they were.
+    fn look(&mut self, op: u8) -> Threads {
+        self.time_ns = self.time_ns.saturating_add(1_000_000_000);
+        self.last_look = match op {
+            0xfb => looks::again(&self.last_look, self.time_ns),
+            _ => looks::look(&mut self.bytes, self.kind, self.time_ns),
+        };
+        self.last_look.clone()
+    }
+
+    fn coverage(&mut self) -> Coverage {
+        let flags = self.next();
+        let off = (0..flags >> 6).map(|_| u32::from(self.next() % 8)).collect();
+        Coverage { time_ns: self.clock(flags & 15), paused: flags & 16 != 0, off }
+    }
+
+    fn symbol(&mut self) -> Symbol {
+        let (file, offset_bytes) = (self.file(), 0x100 + u64::from(self.next() % 8) * 8);
+        let names = ["main", "<script>", ""];
+        let frame = Frame { function: (*self.bytes.of(&names)).to_owned(), ..Frame::default() };
+        Symbol { file, offset_bytes, frames: vec![frame] }
     }
 
     /// Goes on, and for one byte in 256 far backwards.
@@ -117,7 +205,18 @@ impl Session<'_> {
                 args: std::array::from_fn(|_| u64::from(self.next())),
                 nested: op & 16 != 0,
             },
-            9 => Body::Done,
+            9 => match op >> 4 & 3 {
+                1 => self.values(),
+                2 => Body::Return {
+                    serial: u32::from(self.next() % 4),
+                    code: i32::from(self.next() % 2),
+                    argument: u32::from(self.next() % 8),
+                    bytes: u32::from(self.next() % 10),
+                    word: u64::from(self.next()),
+                },
+                3 => Body::Made { handle: u64::from(self.next()) },
+                _ => Body::Done,
+            },
             10 => {
                 let old = if op & 16 == 0 { 0 } else { self.addr() };
                 let caller = 0x40_0000 + u64::from(self.next());
@@ -138,6 +237,19 @@ impl Session<'_> {
             _ if op & 16 == 0 => Body::Exec,
             _ => Body::Exit { status: u32::from(self.next()), at: 0 },
         }
+    }
+
+    /// A piece that need not belong to anything.
+    fn values(&mut self) -> Body {
+        let (serial, argument, flags) = (self.next() % 4, self.next() % 8, self.next());
+        let total_bytes = match self.next() {
+            0xff => u32::MAX,
+            byte => u32::from(byte),
+        };
+        let position_bytes = if flags & 2 == 0 { 0 } else { u32::from(flags >> 2) * 8 };
+        let words: [u64; PIECE_WORDS] = std::array::from_fn(|_| u64::from(self.next()));
+        let (serial, argument) = (serial.into(), argument.into());
+        Body::Values { serial, argument, total_bytes, position_bytes, at_return: flags & 1 != 0, words }
     }
 
     fn raw_record(&mut self) -> RawRecord {

@@ -22,7 +22,7 @@ use crate::process::{CallId, Who};
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Death, Deaths, HandlesMade, Watch};
+use crate::standstill::{Begun, CallsSeen, Death, Deaths, FINALIZE, HandlesMade, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -485,12 +485,17 @@ impl Pipeline {
         let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
         let (pid, who) = (ended.pid, ended.who);
         if let Who::Rank(rank) = self.state.processes.who(who) {
-            self.deaths.note(Death { rank, pid, time_ns, status, place });
+            let at_its_end = self.calls_seen.last_of(pid).any(|begun| self.is_finalize(begun));
+            self.deaths.note(Death { rank, pid, time_ns, status, place, at_its_end });
         }
         self.state.exit(process, Some(status));
         self.standstill.forget(pid);
         self.forget_calls(pid);
         self.stirred = true;
+    }
+
+    fn is_finalize(&self, begun: &Begun) -> bool {
+        self.probes.get(begun.probe).is_some_and(|probe| probe.function == FINALIZE)
     }
 
     /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it

@@ -197,6 +197,20 @@ fn a_rank_that_died_is_named_as_the_cause() {
 }
 
 #[test]
+fn a_status_is_a_death_before_the_end_of_the_program_and_its_verdict_after_it() {
+    let found = |last_call| {
+        let mut t = Trace::new(2, false);
+        let probe = t.probe(last_call, analyzer::plan::ProbeClass::Call);
+        t.record(0, probe, Body::Call { return_address: 0, args: [0; 6], nested: false });
+        t.record(0, 0, Body::Exit { status: 1 << 8, at: 0 });
+        t.tick();
+        faults(&run(&t.inputs))
+    };
+    assert_eq!(found("MPI_Finalize"), []);
+    assert_eq!(found("MPI_Barrier"), [(Fault::Crash, Severity::Notice, vec![0])]);
+}
+
+#[test]
 fn what_a_target_lies_about_does_no_harm() {
     let lies = At::Call("MPI_Waitall", vec![Some(u64::MAX); 12]);
     let report = run(&looked_at(&[lies, At::Call("MPI_Nothing", vec![]), receive(i32::MAX, -7)], 6));

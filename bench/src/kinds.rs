@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::report::Section;
-use crate::{attach, contention, detection, floor, jobs, latency, peers, phases, pipeline, scale, tape};
+use crate::{
+    attach, contention, detection, floor, jobs, latency, looks, peers, phases, pipeline, scale, tape,
+};
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,8 @@ pub enum Kind {
     Contention,
     /// How much slower jobs are when they are watched
     Jobs,
+    /// What it costs that quiet ranks are looked at
+    Looks,
     /// Whether a budget holds when the job changes its ways
     Phases,
     /// How long attaching and detaching take
@@ -50,7 +54,7 @@ pub enum Kind {
 impl Kind {
     /// What is measured if nothing is named: all, or what a quick run has time for.
     pub fn usual(options: Options) -> Vec<Self> {
-        let takes_its_time = |kind: &Self| matches!(kind, Self::Detection | Self::Peers);
+        let takes_its_time = |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers);
         let all = Self::value_variants().iter().copied();
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
     }
@@ -64,6 +68,7 @@ impl Kind {
             Self::Floor => floor::measure(options),
             Self::Contention => contention::measure(options),
             Self::Jobs => jobs::measure(options),
+            Self::Looks => looks::measure(options),
             Self::Phases => phases::measure(options),
             Self::Attach => attach::measure(options),
             Self::Latency => latency::measure(options),

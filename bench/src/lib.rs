@@ -15,6 +15,7 @@ pub mod generate;
 pub mod jobs;
 pub mod kinds;
 pub mod latency;
+pub mod looks;
 pub mod machine;
 pub mod ours;
 pub mod peers;

@@ -159,6 +159,7 @@ impl Dmscope {
             events_end,
             readers,
             programs: HeldPrograms::default(),
+            patience: PATIENCE,
         })
     }
 }
@@ -176,9 +177,15 @@ pub struct Watching {
     events_end: Option<PipeWriter>,
     readers: Vec<JoinHandle<()>>,
     programs: HeldPrograms,
+    patience: Duration,
 }
 
 impl Watching {
+    /// How long to wait for what it says, if that is not the usual time.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -199,7 +206,7 @@ impl Watching {
 
     /// Waits for a line of standard output that has a text in it.
     pub fn wait_for_line(&self, text: &str) -> Result<String> {
-        let line = self.stdout.wait_for(PATIENCE, |line| line.contains(text));
+        let line = self.stdout.wait_for(self.patience, |line| line.contains(text));
         line.ok_or_else(|| self.complain(&format!("no line with {text:?}")))
     }
 
@@ -217,7 +224,8 @@ impl Watching {
     /// Waits for an event that is `wanted`.
     pub fn wait_for(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let parse = |line: &str| serde_json::from_str::<Value>(line).ok();
-        let line = self.events.wait_for(PATIENCE, |line| parse(line).is_some_and(|event| wanted(&event)));
+        let line =
+            self.events.wait_for(self.patience, |line| parse(line).is_some_and(|event| wanted(&event)));
         line.as_deref().and_then(parse).ok_or_else(|| self.complain("the awaited event did not come"))
     }
 
@@ -233,7 +241,7 @@ impl Watching {
 
     /// Waits for its end; whatever it was, nothing of it may be left.
     pub fn finish(mut self) -> Result<Session> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         let status = loop {
             if let Some(status) = self.child.try_wait().context("waiting for dmscope")? {
                 break status;

@@ -19,6 +19,7 @@
 mod browser;
 pub mod build;
 pub mod catalogue;
+pub mod debugger;
 mod dmscope;
 pub mod findings;
 mod kernel;

@@ -1,20 +1,25 @@
 //! The catalogue: jobs with one known fault each, and what is said of them.
 //!
 //! The usual run takes one case of each class and library. `DMSCOPE_TEST_CATALOGUE=all` takes all of them;
-//! a name takes the cases of that program, or with that argument.
+//! a name takes the cases of that program, or with that argument. `DMSCOPE_TEST_MANY_RANKS=openmpi` (or `mpich`) takes some
+//! with 64 ranks.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use live::catalogue::{CASES, Case, Class, Ends, SLOW_BUT_RIGHT};
-use live::{Dmscope, JobSpec, MpiLibrary};
+use anyhow::{Context, Result, ensure};
+use live::catalogue::{CASES, Case, Class, Ends};
+use live::{Dmscope, JobSpec, MpiLibrary, Watching};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// What is not told of by then is not told of.
-const LIMIT: [&str; 2] = ["--duration", "30s"];
+const LIMIT: Duration = Duration::from_secs(30);
+/// The same among many ranks, which have little processor time each.
+const LIMIT_OF_MANY: Duration = Duration::from_secs(600);
+/// Far more ranks than machines for tests have cores.
+const MANY: u32 = 64;
 /// The job has long come to its fault by then.
 const HUNG: Duration = Duration::from_secs(2);
 
@@ -46,17 +51,27 @@ fn fault_of(class: Class) -> Option<&'static str> {
     }
 }
 
+fn limit(case: &Case) -> Duration {
+    if case.ranks < MANY { LIMIT } else { LIMIT_OF_MANY }
+}
+
 fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
     let job =
         JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
     let job = job.spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
+    job.wait_until_ready(TIMEOUT.max(limit(case)))?;
+    let attach = || -> Result<Watching> {
+        let duration = format!("{}s", limit(case).as_secs());
+        let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--duration", &duration]).spawn()?;
+        dmscope.set_patience(2 * limit(case));
+        dmscope.wait_until_attached()?;
+        Ok(dmscope)
+    };
     let begin;
-    let mut dmscope;
+    let dmscope;
     match comes {
         Comes::BeforeTheFault => {
-            dmscope = Dmscope::attach(job.launcher_pid()).args(LIMIT).spawn()?;
-            dmscope.wait_until_attached()?;
+            dmscope = attach()?;
             begin = Instant::now();
             job.go()?;
         }
@@ -64,8 +79,7 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
             job.go()?;
             std::thread::sleep(HUNG);
             begin = Instant::now();
-            dmscope = Dmscope::attach(job.launcher_pid()).args(LIMIT).spawn()?;
-            dmscope.wait_until_attached()?;
+            dmscope = attach()?;
         }
     }
     let finding = dmscope.wait_for_alert(|finding| finding["evidence"]["kind"] == "standstill")?;
@@ -234,7 +248,7 @@ fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
     by_both.filter(&mut is_first).flat_map(both).collect()
 }
 
-fn check(comes: Comes, cases: &[(&'static Case, MpiLibrary)]) -> Result<()> {
+fn check(comes: Comes, cases: &[(&Case, MpiLibrary)]) -> Result<()> {
     let mut table =
         String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
     let mut rows = Vec::new();
@@ -261,27 +275,34 @@ fn a_job_that_hangs_already_is_told_of_just_so() -> Result<()> {
     check(Comes::AfterIt, &cases)
 }
 
-#[test]
-fn jobs_that_are_slow_but_right_are_left_alone() -> Result<()> {
-    for (library, slow) in
-        MpiLibrary::ALL.into_iter().flat_map(|l| SLOW_BUT_RIGHT.iter().map(move |slow| (l, slow)))
-    {
-        let job = JobSpec::own(library, slow.job)?.ranks(slow.ranks as usize).args(slow.args.iter().copied());
-        let job = job.held().spawn()?;
-        job.wait_until_ready(TIMEOUT)?;
-        let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
-        dmscope.wait_until_attached()?;
-        job.go()?;
-        job.finish(TIMEOUT)?.check_status()?;
-        let session = dmscope.finish()?;
-        let told = session
-            .events_of("alert")
-            .into_iter()
-            .chain(session.report()?["findings"].as_array().into_iter().flatten());
-        for finding in told {
-            let text = finding.to_string();
-            ensure!(!text.contains("\"standstill\""), "{} {:?}: {text}", library.name(), slow.args);
+/// Cases of the catalogue with many ranks: an argument of each, and who is at fault then.
+const OF_MANY: [(&str, &[u32]); 3] = [
+    ("recv_cycle", &{
+        let mut all = [0; MANY as usize];
+        let mut rank = 0;
+        while rank < MANY {
+            all[rank as usize] = rank;
+            rank += 1;
         }
-    }
-    Ok(())
+        all
+    }),
+    ("missing_break", &[48, 32, 0]),
+    ("barrier_or_bcast", &[1]),
+];
+
+#[test]
+fn faults_among_many_ranks_are_told_of_just_so() -> Result<()> {
+    let Ok(wanted) = std::env::var("DMSCOPE_TEST_MANY_RANKS") else {
+        eprintln!("not run: it takes minutes; see DMSCOPE_TEST_MANY_RANKS");
+        return Ok(());
+    };
+    let library = MpiLibrary::ALL.into_iter().find(|library| library.name() == wanted);
+    let library = library.with_context(|| format!("{wanted}: no library of that name"))?;
+    let of_many = |(fault, at_fault): (&str, &'static [u32])| {
+        let case = CASES.iter().find(|case| case.args.contains(&fault)).context("no such case")?;
+        Ok(Case { ranks: MANY, at_fault, ..*case })
+    };
+    let cases: Vec<Case> = OF_MANY.into_iter().map(of_many).collect::<Result<_>>()?;
+    let cases: Vec<(&Case, MpiLibrary)> = cases.iter().map(|case| (case, library)).collect();
+    check(Comes::BeforeTheFault, &cases)
 }

@@ -33,7 +33,12 @@ impl CallsSeen {
         self.last.get(&(pid, tid))
     }
 
-    /// Calls of a process may have begun unseen.
+    /// The last call of each thread of a process.
+    pub fn last_of(&self, pid: u32) -> impl Iterator<Item = &Begun> {
+        self.last.iter().filter(move |(key, _)| key.0 == pid).map(|(_, begun)| begun)
+    }
+
+    /// Calls of a process may have begun unseen, or it is gone.
     pub fn forget(&mut self, pid: u32) {
         self.last.retain(|key, _| key.0 != pid);
     }

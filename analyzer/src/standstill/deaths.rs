@@ -15,12 +15,19 @@ pub(crate) struct Death {
     pub status: u32,
     /// Where it was.
     pub place: Option<CodePlace>,
+    /// The last that it was seen to call was MPI_Finalize.
+    pub at_its_end: bool,
 }
 
 impl Death {
     /// The signal that ended it.
     pub fn signal(&self) -> Option<u32> {
         Some(self.status & 0x7f).filter(|signal| *signal != 0)
+    }
+
+    /// A program that has come to its end says by its status what it thinks of its results; it is no death.
+    fn is_a_verdict(&self) -> bool {
+        self.at_its_end && self.signal().is_none()
     }
 
     /// Launchers and people end ranks like this; it is no fault.
@@ -41,7 +48,7 @@ pub(crate) struct Deaths {
 impl Deaths {
     /// A rank ended, well or not.
     pub fn note(&mut self, death: Death) {
-        if death.status != 0 && self.all.len() < MOST_DEATHS {
+        if death.status != 0 && !death.is_a_verdict() && self.all.len() < MOST_DEATHS {
             self.all.push(death);
         }
     }
@@ -68,7 +75,7 @@ mod tests {
 
     fn death(rank: u32, status: u32, at: Option<u64>) -> Death {
         let place = at.map(|offset_bytes| CodePlace { file: FileId::default(), offset_bytes });
-        Death { rank, pid: 100 + rank, time_ns: 0, status, place }
+        Death { rank, pid: 100 + rank, time_ns: 0, status, place, at_its_end: false }
     }
 
     fn origin(all: &[Death]) -> Option<(Vec<u32>, Vec<u32>)> {
@@ -89,6 +96,13 @@ mod tests {
         let all =
             [death(2, SEGV, Some(7)), death(0, SEGV, Some(7)), death(1, SEGV, Some(8)), death(3, 9, None)];
         assert_eq!(origin(&all), Some((vec![2, 0], vec![1, 3])));
+    }
+
+    #[test]
+    fn a_status_after_the_end_is_a_verdict_and_a_signal_is_not() {
+        let at_end = |death| Death { at_its_end: true, ..death };
+        assert_eq!(origin(&[at_end(death(0, 1 << 8, None)), at_end(death(1, 1 << 8, None))]), None);
+        assert_eq!(origin(&[at_end(death(0, SEGV, None))]), Some((vec![0], vec![])));
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) mod words;
 
 pub(crate) use calls_seen::{Begun, CallsSeen};
 pub(crate) use deaths::{Death, Deaths};
+pub(crate) use localize::FINALIZE;
 pub(crate) use made::HandlesMade;
 pub(crate) use view::{RankState, Standstill, StuckRank, shown, standstills};
 pub(crate) use watch::Watch;

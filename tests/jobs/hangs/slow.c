@@ -6,7 +6,7 @@
 enum { TAG = 1 };
 
 struct delays {
-    uint64_t slow_rank, slow_iteration;
+    uint64_t slow_rank, slow_iteration, work_steps;
     double compute_s, sleep_s, uneven_s;
     bool in_collective;
 };
@@ -18,6 +18,7 @@ static void take_time(const struct job *job, const struct delays *delays)
     if ((uint64_t)job->rank != delays->slow_rank || job->finished_iterations != delays->slow_iteration)
         return;
     compute_for(delays->compute_s);
+    work_through(delays->work_steps);
     sleep_for(delays->sleep_s);
 }
 
@@ -42,6 +43,7 @@ int main(int argc, char **argv)
     struct delays delays = {.slow_rank = 1, .slow_iteration = 2};
     const struct job_option own[] = {
         {"--compute", OPTION_F64, &delays.compute_s, "seconds that the slow rank computes"},
+        {"--work", OPTION_U64, &delays.work_steps, "steps of computing of the slow rank, as long as they take"},
         {"--sleep", OPTION_F64, &delays.sleep_s, "seconds that the slow rank sleeps"},
         {"--uneven", OPTION_F64, &delays.uneven_s, "seconds of work of a rank, times 0, 1, ... in turns"},
         {"--in-collective", OPTION_SET, &delays.in_collective, "the others wait in a collective, not in a receive"},

@@ -16,6 +16,13 @@ void compute_for(double seconds)
             work = mix(work, i, 50);
 }
 
+void work_through(uint64_t steps)
+{
+    static volatile uint64_t work;
+    for (uint64_t i = 0; i < steps; i++)
+        work = mix(work, i, 50);
+}
+
 void sleep_for(double seconds)
 {
     const time_t whole = (time_t)seconds;

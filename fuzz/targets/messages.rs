@@ -1,0 +1,52 @@
+//! Calls of any session: following messages does not panic, every send is got once at most and every
+//! receive gets one message at most, and what was learnt can be shown.
+
+#![no_main]
+
+use std::collections::HashSet;
+
+use analyzer::input::Input;
+use analyzer::mpi::{Event, Messages};
+use analyzer::wire::{Body, Record};
+use dmscope_fuzz::session::session_of;
+use libfuzzer_sys::fuzz_target;
+
+/// After the end of a process its number may be another's, whose calls are counted anew.
+fn begins_anew(input: &Input) -> bool {
+    let (Input::Record(raw) | Input::LateRecord(raw)) = input else { return false };
+    Record::decode(raw).is_ok_and(|record| matches!(record.body, Body::Exit { .. } | Body::Exec))
+}
+
+/// The same process may be said to be another rank later.
+fn names_a_process(input: &Input) -> bool {
+    matches!(input, Input::Process(_))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let inputs = session_of(bytes);
+    let mut messages = Messages::default();
+    let (mut sends, mut receives) = (HashSet::new(), HashSet::new());
+    let is_plain = !inputs.iter().any(begins_anew)
+        && inputs.iter().skip_while(|input| !names_a_process(input)).filter(|i| names_a_process(i)).count()
+            <= 5;
+    for input in &inputs {
+        match input {
+            Input::Record(raw) => messages.push_record(raw),
+            other => messages.push(other),
+        }
+        for event in messages.take_events() {
+            match event {
+                Event::Call { call, .. } => {
+                    let _ = messages.shown(&call);
+                    let _ = messages.site(&call).and_then(|place| messages.path(place.file));
+                }
+                Event::Matched { send, receive } if is_plain => {
+                    assert!(sends.insert(send), "{send} was received twice");
+                    assert!(receives.insert(receive), "{receive} got two messages");
+                }
+                _ => {}
+            }
+        }
+    }
+    let _ = (messages.lost().count(), messages.strangers());
+});
