@@ -24,7 +24,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
     let mut names = SymbolTable::default();
     names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
     let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
-    let mut messages = Messages::default();
+    let mut messages = Messages::heard();
     let mut printer = Printer {
         out: BufWriter::new(stdout().lock()),
         json: args.json,
