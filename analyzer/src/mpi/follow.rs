@@ -47,6 +47,11 @@ impl PartialEq for Side {
 }
 
 impl Op {
+    /// Whether both go the same way.
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.sends, self.peer, self.tag, self.place) == (other.sends, other.peer, other.tag, other.place)
+    }
+
     fn side(&self) -> Side {
         Side { id: self.id, origin: self.origin }
     }
@@ -402,6 +407,8 @@ impl Follower {
     fn request(&mut self, call: &Call, id: CallId, begun: &Begun) {
         let Some(handle) = self.handle(call, Arg::NewRequest, true) else { return };
         if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
+            let (message, origin) = (begun.ops.first(), origin(call));
+            self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
             begun.ops.iter().for_each(|op| self.complete(op, None, false, id));
             return;
         }
@@ -448,11 +455,14 @@ impl Follower {
     /// One of the requests that a call names is complete.
     fn request_over(&mut self, call: &Call, by: CallId, at: usize, status: Option<Status>) {
         let bytes = call.pointed(Arg::Requests, false).or_else(|| call.pointed(Arg::Request, false));
-        let handle = self.builtin(call).zip(bytes).and_then(|(builtin, bytes)| builtin.handle_at(bytes, at));
+        let Some((builtin, bytes)) = self.builtin(call).zip(bytes) else { return };
+        let Some(handle) = builtin.handle_at(bytes, at) else { return };
+        if builtin.is_complete_at_once(handle) {
+            return self.requests.complete_at_once(call.pid, handle);
+        }
         // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
         // same handle.
-        let request = handle.and_then(|handle| self.requests.complete(call.pid, handle, call.tid));
-        let Some(request) = request else { return };
+        let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
         for op in request.messages.iter() {
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, by);
         }
@@ -480,6 +490,7 @@ impl Follower {
 
     fn free(&mut self, call: &Call) {
         let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        self.requests.complete_at_once(call.pid, handle);
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
         // Nothing more will be heard of it.
         for op in request.messages.iter() {
@@ -618,14 +629,16 @@ impl Follower {
         }
         self.ended.insert(rank, self.processes.get(call.process).code.clone());
         let Some(open) = self.requests.open(call.pid) else { return };
-        let mut left: Vec<(Origin, Few<Op>)> = open.map(|r| (r.origin, r.messages)).collect();
-        left.sort_by_key(|(_, messages)| messages.first().map(|op| op.id));
-        for (origin, messages) in left {
-            let op = messages.first();
-            let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
+        let mut left: Vec<(Origin, Option<Op>, u64)> =
+            open.map(|request| (request.origin, request.messages.first(), 1)).collect();
+        let at_once = self.requests.open_at_once(call.pid);
+        left.extend(at_once.filter_map(|known| Some((known.origin?, known.message, known.open))));
+        left.sort_by_key(|(_, op, _)| op.map(|op| op.id));
+        for (origin, op, count) in left {
             let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, op.peer, op.tag));
+            let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
             arguments.extend(comm.map(|comm| ("comm", comm)));
-            self.left.add(LeftWhat::Request, rank, origin, None, arguments);
+            self.left.add((LeftWhat::Request, rank), origin, count, None, arguments);
         }
     }
 
@@ -646,7 +659,7 @@ impl Follower {
             let own = self.communicators.members(comm).and_then(|m| m.iter().position(|rank| *rank == to));
             let mut arguments = envelope(true, own.map(|own| own as u32), tag);
             arguments.push(("comm", self.communicator_name(comm)));
-            tally.add(LeftWhat::Message, from, send.origin, Some(to), arguments);
+            tally.add((LeftWhat::Message, from), send.origin, 1, Some(to), arguments);
         }
         let mut all = tally.all(|rank, address| self.ended.get(&rank)?.place(address));
         all.retain(|left| is_certain(&left.rank));

@@ -49,6 +49,13 @@ pub(super) struct Origin {
     pub return_address: u64,
 }
 
+impl Origin {
+    /// Whether it is the same call of the program.
+    pub fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.row, other.row) && self.return_address == other.return_address
+    }
+}
+
 /// Counts what is left over by where it was begun.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -63,12 +70,12 @@ struct Site {
 }
 
 impl Tally {
-    /// One more.
+    /// So many more.
     pub fn add(
         &mut self,
-        what: LeftWhat,
-        rank: u32,
+        (what, rank): (LeftWhat, u32),
         origin: Origin,
+        count: u64,
         peer: Option<u32>,
         arguments: Vec<(&'static str, String)>,
     ) {
@@ -80,7 +87,7 @@ impl Tally {
         let site = self.sites.entry(key).or_insert_with(new);
         site.arguments.retain(|argument| arguments.contains(argument));
         site.peers.extend(peer.filter(|_| site.peers.len() < MOST_PEERS));
-        site.count += 1;
+        site.count += count;
     }
 
     /// All of it; `place`: where a rank's return address is in the code.
@@ -109,7 +116,7 @@ mod tests {
         let mut tally = Tally::default();
         for (dest, at) in [(1, 0x10), (2, 0x10), (1, 0x20)] {
             let arguments = vec![("dest", format!("{dest}")), ("tag", "7".to_owned())];
-            tally.add(LeftWhat::Message, 0, origin(at), Some(dest), arguments);
+            tally.add((LeftWhat::Message, 0), origin(at), 1, Some(dest), arguments);
         }
         let all = tally.all(|_, _| None);
         let first = &all[0];

@@ -36,17 +36,34 @@ struct Same<T, O> {
     newer: Vec<Request<T, O>>,
 }
 
+/// Requests that were complete when they began: they have one and the same handle. Which of them a call names cannot be
+/// told, but how many are left can.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AtOnce<T, O> {
+    /// How many nobody has come back for.
+    pub open: u64,
+    /// What began the first of those that are open now; `None`: others were begun by other calls.
+    pub origin: Option<O>,
+    /// The message of the first, if all of them are alike.
+    pub message: Option<T>,
+}
+
 /// By process and handle; of each handle the oldest first.
 #[derive(Debug)]
 pub(super) struct Requests<T, O> {
     all: FxHashMap<(u32, u64), Same<T, O>>,
+    at_once: FxHashMap<(u32, u64), AtOnce<T, O>>,
     /// Of these processes some completions were not seen, or some requests are not kept.
     uncertain: FxHashSet<u32>,
 }
 
 impl<T, O> Default for Requests<T, O> {
     fn default() -> Self {
-        Self { all: FxHashMap::default(), uncertain: FxHashSet::default() }
+        Self {
+            all: FxHashMap::default(),
+            at_once: FxHashMap::default(),
+            uncertain: FxHashSet::default(),
+        }
     }
 }
 
@@ -77,6 +94,39 @@ impl<T: Copy, O: Copy> Same<T, O> {
 }
 
 impl<T: Copy, O: Copy> Requests<T, O> {
+    /// A new one that is complete; `alike`: whether two messages are of the same kind.
+    pub fn add_at_once(
+        &mut self,
+        (pid, handle): (u32, u64),
+        message: Option<T>,
+        origin: O,
+        same: impl Fn(&O, &O) -> bool,
+        alike: impl Fn(&T, &T) -> bool,
+    ) {
+        let new = AtOnce { open: 0, origin: Some(origin), message };
+        let known = self.at_once.entry((pid, handle)).or_insert(new);
+        if known.open == 0 {
+            *known = new;
+        }
+        known.open += 1;
+        known.origin = known.origin.filter(|known| same(known, &origin));
+        known.message = known.message.filter(|known| message.is_some_and(|message| alike(known, &message)));
+    }
+
+    /// Somebody came back for one of those.
+    pub fn complete_at_once(&mut self, pid: u32, handle: u64) {
+        if let Some(known) = self.at_once.get_mut(&(pid, handle)) {
+            known.open = known.open.saturating_sub(1);
+        }
+    }
+
+    /// Those of a process that nobody has come back for; none if that is not certain.
+    pub fn open_at_once(&self, pid: u32) -> impl Iterator<Item = &AtOnce<T, O>> {
+        let is_certain = !self.uncertain.contains(&pid);
+        let of_process = self.at_once.iter().filter(move |(key, _)| is_certain && key.0 == pid);
+        of_process.map(|(_, known)| known).filter(|known| known.open > 0)
+    }
+
     /// A new one.
     pub fn add(&mut self, pid: u32, handle: u64, request: Request<T, O>) {
         if let Some(same) = self.all.get_mut(&(pid, handle)) {
@@ -152,12 +202,14 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     /// What a process has may not be what it seems.
     pub fn forget(&mut self, pid: u32) {
         self.all.retain(|key, _| key.0 != pid);
+        self.at_once.retain(|key, _| key.0 != pid);
         self.uncertain.insert(pid);
     }
 
     /// The pid is free for another process.
     pub fn end(&mut self, pid: u32) {
         self.all.retain(|key, _| key.0 != pid);
+        self.at_once.retain(|key, _| key.0 != pid);
         self.uncertain.remove(&pid);
     }
 }
@@ -219,6 +271,30 @@ mod tests {
         assert_eq!(last, Some(99));
         assert_eq!(complete(&mut requests, OWN), Some(96));
         assert!(requests.open(1).is_none());
+    }
+
+    #[test]
+    fn of_those_that_were_complete_at_once_it_is_known_how_many_are_left_and_which_if_all_are_alike() {
+        let mut requests: Requests<u32, u32> = Requests::default();
+        let mut add = |requests: &mut Requests<u32, u32>, origin: u32, message: u32| {
+            requests.add_at_once((1, 7), Some(message), origin, |a, b| a == b, |a, b| a == b);
+        };
+        let open = |requests: &Requests<u32, u32>| {
+            requests.open_at_once(1).map(|r| (r.open, r.origin, r.message)).collect::<Vec<_>>()
+        };
+        add(&mut requests, 10, 1);
+        requests.complete_at_once(1, 7);
+        assert_eq!(open(&requests), []);
+        add(&mut requests, 11, 2);
+        add(&mut requests, 11, 2);
+        add(&mut requests, 11, 3);
+        requests.complete_at_once(1, 7);
+        assert_eq!(open(&requests), [(2, Some(11), None)]);
+        add(&mut requests, 12, 2);
+        assert_eq!(open(&requests), [(3, None, None)]);
+        requests.forget(1);
+        add(&mut requests, 12, 2);
+        assert_eq!(open(&requests), []);
     }
 
     #[test]
