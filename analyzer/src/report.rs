@@ -54,7 +54,13 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
     let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
-        finding(left.id, Verdict::Violated, left.severity, left.who, Evidence::LeftOver(Box::new(left.evidence)))
+        finding(
+            left.id,
+            Verdict::Violated,
+            left.severity,
+            left.who,
+            Evidence::LeftOver(Box::new(left.evidence)),
+        )
     });
     let mut findings: Vec<Finding> =
         died.iter().cloned().chain(stuck).chain(left).chain(chains).chain(ranks).collect();

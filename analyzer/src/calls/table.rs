@@ -107,11 +107,7 @@ pub(super) const SINGLE: &[Base] = &[
         &[Comm, Other, Key, Other, NewComm],
     ),
     ("MPI_Comm_create", makes(Members::Given, Meeting::Loose), &[Comm, Group, NewComm]),
-    (
-        "MPI_Comm_create_group",
-        makes(Members::Given, Meeting::NewMembers),
-        &[Comm, Group, MakingTag, NewComm],
-    ),
+    ("MPI_Comm_create_group", makes(Members::Given, Meeting::NewMembers), &[Comm, Group, MakingTag, NewComm]),
     (
         "MPI_Cart_create",
         makes(Members::Grid, Meeting::Synchronizes),

@@ -84,7 +84,14 @@ impl Call {
     }
 
     /// Makes it another call.
-    fn begin(&mut self, row: &'static CallRow, h: &Header, number: u32, return_address: u64, args: &[u64; 6]) {
+    fn begin(
+        &mut self,
+        row: &'static CallRow,
+        h: &Header,
+        number: u32,
+        return_address: u64,
+        args: &[u64; 6],
+    ) {
         self.row = row;
         (self.pid, self.tid, self.number) = (h.pid, h.tid, number);
         (self.begin_ns, self.return_address) = (h.time_ns, return_address);
@@ -267,10 +274,8 @@ impl<T: Default> Assembler<T> {
             return false;
         }
         let call = Call::new(row, process);
-        self.threads.insert(
-            (pid, tid),
-            Thread { calls: 0, call, is_open: false, begun: false, kept: T::default() },
-        );
+        self.threads
+            .insert((pid, tid), Thread { calls: 0, call, is_open: false, begun: false, kept: T::default() });
         true
     }
 

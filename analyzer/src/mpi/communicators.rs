@@ -197,7 +197,8 @@ impl Communicators {
     /// One of those that come of a call.
     fn part(&mut self, expected: Expected, part: Part) -> Option<CommId> {
         let key = (expected.parent, expected.number);
-        let known = self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part).map(|known| known.1);
+        let known =
+            self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part).map(|known| known.1);
         if let Some(comm) = known {
             if self.all.get(&comm).is_some_and(|comm| comm.members.is_none()) {
                 let members = self.chosen(expected, &part);

@@ -573,9 +573,9 @@ impl Follower {
         match group {
             Group::Same => Selection::All,
             Group::ByColor => Selection::SameColor,
-            Group::Given => {
-                self.group(call, rank, 0).map_or(Selection::Unknown, |members| Selection::These(members.clone()))
-            }
+            Group::Given => self
+                .group(call, rank, 0)
+                .map_or(Selection::Unknown, |members| Selection::These(members.clone())),
             Group::Grid => points(call).map_or(Selection::Unknown, Selection::First),
             Group::Nodes => {
                 let nodes = integer(Arg::Number).and_then(|nodes| usize::try_from(nodes).ok());

@@ -11,9 +11,7 @@ const MOST: usize = 1 << 14;
 const MOST_PEERS: usize = 1 << 10;
 
 /// What is left over.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftWhat {
     /// A message that was sent and never received.

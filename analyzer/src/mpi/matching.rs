@@ -79,14 +79,7 @@ pub(super) type Pair<T> = (T, T);
 /// Pairs that have become certain are added to what is passed as `pairs`.
 impl<T: Copy + PartialEq> Matching<T> {
     /// A message is sent. `from` and `to`: ranks in the communicator.
-    pub fn send(
-        &mut self,
-        comm: CommId,
-        (from, to): (u32, u32),
-        tag: i32,
-        id: T,
-        pairs: &mut Vec<Pair<T>>,
-    ) {
+    pub fn send(&mut self, comm: CommId, (from, to): (u32, u32), tag: i32, id: T, pairs: &mut Vec<Pair<T>>) {
         let Some(lane) = lane(&mut self.lanes, &mut self.waiting, comm, to) else { return };
         if lane.from_anybody > 0 {
             lane.sends.entry(from).or_default().push_back((id, tag));
@@ -261,7 +254,8 @@ impl<T: Copy> Lane<T> {
     }
 
     fn never_received(&self) -> impl Iterator<Item = (u32, i32, T)> {
-        let sends = self.sends.iter().flat_map(|(from, queue)| queue.iter().map(|(id, tag)| (*from, *tag, *id)));
+        let sends =
+            self.sends.iter().flat_map(|(from, queue)| queue.iter().map(|(id, tag)| (*from, *tag, *id)));
         sends.filter(|(from, tag, _)| {
             let takes = |receive: &Receive<T>| {
                 receive.takes(*tag) && receive.source.is_none_or(|source| source == *from)

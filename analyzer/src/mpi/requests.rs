@@ -59,11 +59,7 @@ pub(super) struct Requests<T, O> {
 
 impl<T, O> Default for Requests<T, O> {
     fn default() -> Self {
-        Self {
-            all: FxHashMap::default(),
-            at_once: FxHashMap::default(),
-            uncertain: FxHashSet::default(),
-        }
+        Self { all: FxHashMap::default(), at_once: FxHashMap::default(), uncertain: FxHashSet::default() }
     }
 }
 
@@ -276,7 +272,7 @@ mod tests {
     #[test]
     fn of_those_that_were_complete_at_once_it_is_known_how_many_are_left_and_which_if_all_are_alike() {
         let mut requests: Requests<u32, u32> = Requests::default();
-        let mut add = |requests: &mut Requests<u32, u32>, origin: u32, message: u32| {
+        let add = |requests: &mut Requests<u32, u32>, origin: u32, message: u32| {
             requests.add_at_once((1, 7), Some(message), origin, |a, b| a == b, |a, b| a == b);
         };
         let open = |requests: &Requests<u32, u32>| {
@@ -307,7 +303,9 @@ mod tests {
         requests.complete(1, 8, OWN);
         requests.cancel(1, 9, OWN);
         let open = |requests: &Requests<u32, ()>| {
-            requests.open(1).map(|open| open.filter_map(|request| request.messages.first()).collect::<Vec<_>>())
+            requests
+                .open(1)
+                .map(|open| open.filter_map(|request| request.messages.first()).collect::<Vec<_>>())
         };
         assert_eq!(open(&requests), Some(vec![10]));
         requests.forget(1);

@@ -544,9 +544,8 @@ static MPI_Comm another(struct thread *t, uint64_t seed, int round, MPI_Comm com
             index[i] = 0;
         CALL(t, MPI_Graph_create(comm, fewer, index, edges, 0, &made));
     } else {
-        int right = (rank + 1) % size, left = (rank + size - 1) % size;
-        CALL(t, MPI_Dist_graph_create_adjacent(comm, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
-                                               MPI_INFO_NULL, 0, &made));
+        int right = (rank + 1) % size, left = (rank + size - 1) % size, weight = 1;
+        CALL(t, MPI_Dist_graph_create_adjacent(comm, 1, &left, &weight, 1, &right, &weight, MPI_INFO_NULL, 0, &made));
     }
     return made;
 }
