@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::input::{Frame, Start};
+use crate::mpi::LeftWhat;
 use crate::names::Kind;
 use crate::process::Who;
 use crate::wire::FileId;
@@ -104,6 +105,8 @@ pub enum Evidence {
     OddRank(Box<OddRank>),
     /// Ranks that do not go on.
     Standstill(Box<Standstill>),
+    /// Messages that nobody received, or requests that nobody came back for.
+    LeftOver(Box<LeftOver>),
 }
 
 /// A chain group that is almost a frequent one.
@@ -390,6 +393,34 @@ pub struct StuckCall {
     pub arguments: Vec<(String, String)>,
     /// Where it was called.
     pub place: Place,
+}
+
+/// What one call of the program left over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOver {
+    /// Messages or requests.
+    pub what: LeftWhat,
+    /// The call that sent or began it.
+    pub function: String,
+    /// Where it was called.
+    pub place: Place,
+    /// How many, of all ranks.
+    pub count: u64,
+    /// Who left how many.
+    pub ranks: Vec<LeftOverRank>,
+}
+
+/// What one rank left over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOverRank {
+    /// The rank.
+    pub who: Who,
+    /// How many.
+    pub count: u64,
+    /// Arguments of the call that were the same for all of them: name and value.
+    pub arguments: Vec<(String, String)>,
+    /// Ranks that they were sent to, if they were sent.
+    pub peers: Vec<Who>,
 }
 
 /// What of chains is compared between ranks.

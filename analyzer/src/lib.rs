@@ -18,6 +18,7 @@ pub mod finding;
 mod frequent;
 mod groups;
 pub mod input;
+mod left_over;
 mod live;
 mod memory;
 pub mod mpi;

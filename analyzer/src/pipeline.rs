@@ -14,6 +14,7 @@ use crate::distribution::{self, Comparison};
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
 use crate::input::{self, CodePlace, Input, Loss, Start, Threads};
+use crate::mpi::{LeftOver, Messages};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
@@ -72,6 +73,10 @@ pub struct Pipeline {
     pub(crate) deaths: Deaths,
     calls_seen: CallsSeen,
     handles_made: HandlesMade,
+    messages: Messages,
+    /// Results of calls are recorded: else nothing can be told of messages.
+    follows_messages: bool,
+    pub(crate) left_over: Vec<LeftOver>,
     /// Something was seen that findings about standstills may depend on.
     stirred: bool,
 }
@@ -130,6 +135,9 @@ impl Pipeline {
             deaths: Deaths::default(),
             calls_seen: CallsSeen::default(),
             handles_made: HandlesMade::default(),
+            messages: Messages::default(),
+            follows_messages: false,
+            left_over: Vec::new(),
             stirred: false,
             options,
         }
@@ -144,11 +152,12 @@ impl Pipeline {
 
     /// Takes the next input. Never fails: what cannot be read is counted.
     pub fn push(&mut self, input: &Input) {
+        self.follow_messages(input);
         match input {
             Input::Start(start) => self.begin(start),
             Input::Process(facts) => self.state.learn(facts),
             Input::Plan(plan) => self.plan(plan),
-            Input::Record(raw) => self.raw(raw),
+            Input::Record(raw) => self.push_record(raw),
             Input::LateRecord(raw) => self.late(raw),
             Input::Loss(loss) => self.lose(loss),
             Input::Coverage(coverage) => self.cover(coverage),
@@ -169,7 +178,31 @@ impl Pipeline {
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
     pub fn push_record(&mut self, raw: &RawRecord) {
+        if self.follows_messages {
+            self.messages.push_record(raw);
+        }
         self.raw(raw);
+    }
+
+    /// What is known of processes and probes is needed when calls come; records are followed from the first plan with
+    /// results of calls.
+    fn follow_messages(&mut self, input: &Input) {
+        match input {
+            Input::Plan(plan) => {
+                let has_results = plan.probes.iter().any(|probe| probe.class == ProbeClass::CallResults);
+                self.follows_messages |= has_results && self.depth == Depth::Findings;
+                self.messages.push(input);
+            }
+            Input::Process(_) => self.messages.push(input),
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.follows_messages => {
+                self.messages.push(input);
+            }
+            Input::End(_) if self.follows_messages => {
+                self.messages.push(input);
+                self.left_over = self.messages.left_over();
+            }
+            _ => {}
+        }
     }
 
     /// What changed since the last call; only ticks and the end change anything.

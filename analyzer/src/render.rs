@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use crate::finding::*;
+use crate::left_over;
 use crate::process::Who;
 use crate::standstill;
 use crate::statistics::{ProcessStatistics, Statistics};
@@ -134,6 +135,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddChain(chain) => odd_chain(&mut out, chain, style),
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Standstill(standstill) => standstill::words::render(&mut out, standstill),
+        Evidence::LeftOver(left) => left_over::render(&mut out, left),
     }
     out.push_str(&format!("   {}\n", style.bold("Next")));
     for step in &f.next_steps {

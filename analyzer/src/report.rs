@@ -8,6 +8,7 @@ use crate::finding::*;
 use crate::frequent::{Evaluation, Violation};
 use crate::groups::{Example, GroupId, OpInstance};
 use crate::input::CodePlace;
+use crate::left_over;
 use crate::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
 use crate::pipeline::Pipeline;
 use crate::process::{KINDS, Process, Who, WhoId};
@@ -51,7 +52,18 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&standstill::Standstill| died.is_some() && s.fault == Fault::Crash;
     let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
-    let mut findings: Vec<Finding> = died.iter().cloned().chain(stuck).chain(chains).chain(ranks).collect();
+    let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
+    let left = left.into_iter().map(|left| {
+        finding(
+            left.id,
+            Verdict::Violated,
+            left.severity,
+            left.who,
+            Evidence::LeftOver(Box::new(left.evidence)),
+        )
+    });
+    let mut findings: Vec<Finding> =
+        died.iter().cloned().chain(stuck).chain(left).chain(chains).chain(ranks).collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
     findings

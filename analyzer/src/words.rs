@@ -2,6 +2,7 @@
 
 use crate::finding::*;
 use crate::input::Frame;
+use crate::left_over;
 use crate::names::{Kind, SiteName};
 use crate::process::Who;
 use crate::standstill;
@@ -155,6 +156,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddChain(chain) => unusual_chain(chain),
         Evidence::OddRank(rank) => odd_rank(rank, finding.severity),
         Evidence::Standstill(standstill) => standstill::words::say(standstill),
+        Evidence::LeftOver(left) => left_over::say(left),
     };
     if finding.verdict == Verdict::Inconclusive {
         let advice =

@@ -6,11 +6,14 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use analyzer::input::Input;
+use analyzer::input::{Input, MpiKind};
+use analyzer::mpi::{Event, Messages};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
+use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::tape::{ItemRef, Reader, Writer};
-use common::{Trace, segment_at};
+use analyzer::wire::{Body, NO_ARGUMENT};
+use common::{PROGRAM, PROGRAM_AT, Trace, segment_at};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -84,6 +87,101 @@ fn records_of_a_job_that_goes_on_as_before_allocate_nothing() {
     let made = allocations(|| records().for_each(|input| pipeline.push(input)));
     assert_eq!(made, 0, "{} records", records().count());
     assert!(records().count() > 30_000);
+}
+
+/// Ranks of a ring begin to send and to receive, with requests, and wait for both; one takes what comes first.
+fn job_with_results(steps: u64) -> Vec<Input> {
+    const RANKS: u32 = 8;
+    let mut t = Trace::new(RANKS, true);
+    let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
+    let file = PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
+    t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+    for rank in 0..RANKS {
+        call(&mut t, rank, "MPI_Init", [0; 6], &[], None);
+    }
+    for step in 0..steps {
+        let tag = step % 3;
+        for rank in 0..RANKS {
+            let (next, previous) = (u64::from((rank + 1) % RANKS), u64::from((rank + RANKS - 1) % RANKS));
+            let source = if rank == 3 { -2i64 as u64 } else { previous };
+            let begin = |t: &mut Trace, name, peer, request| {
+                let pointer =
+                    Pointed { argument: 6, bytes: 8, at_return: false, words: [0x5000, 0, 0, 0, 0] };
+                call(t, rank, name, [0x1000, 8, 5, peer, tag, WORLD], &[pointer], Some((6, request)));
+            };
+            begin(&mut t, "MPI_Irecv", source, RECEIVE);
+            begin(&mut t, "MPI_Isend", next, SEND);
+        }
+        for rank in 0..RANKS {
+            let both = Pointed {
+                argument: 1,
+                bytes: 8,
+                at_return: false,
+                words: [RECEIVE | SEND << 32, 0, 0, 0, 0],
+            };
+            // Of the first status: whose message it was.
+            let told =
+                Pointed { argument: 2, bytes: 40, at_return: true, words: [0, 2 | tag << 32, 0, 0, 0] };
+            let pointed: &[Pointed] = if rank == 3 { &[both, told] } else { &[both] };
+            call(&mut t, rank, "MPI_Waitall", [2, 0x5000, 0x6000, 0, 0, 0], pointed, None);
+        }
+    }
+    t.end()
+}
+
+const WORLD: u64 = 0x4400_0000;
+const RECEIVE: u64 = 0x9800_0000;
+const SEND: u64 = 0x9800_0001;
+
+/// What an argument points to.
+#[derive(Clone, Copy)]
+struct Pointed {
+    argument: u32,
+    bytes: u32,
+    at_return: bool,
+    words: [u64; 5],
+}
+
+fn call(
+    t: &mut Trace,
+    rank: u32,
+    name: &str,
+    args: [u64; 6],
+    pointed: &[Pointed],
+    result: Option<(u32, u64)>,
+) {
+    let (probe, serial) = (t.probe(name, ProbeClass::CallResults), 1);
+    t.record(rank, probe, Body::Call { return_address: PROGRAM_AT + 0x100, args, nested: false });
+    for &Pointed { argument, bytes, at_return, words } in pointed {
+        let body = Body::Values { serial, argument, total_bytes: bytes, position_bytes: 0, at_return, words };
+        t.record(rank, probe, body);
+    }
+    let (argument, word) = result.unwrap_or((NO_ARGUMENT, 0));
+    let bytes = if result.is_some() { 4 } else { 0 };
+    t.record(rank, probe, Body::Return { serial, code: 0, argument, bytes, word });
+}
+
+#[test]
+fn records_of_calls_with_results_allocate_nothing_either() {
+    let inputs = job_with_results(4_000);
+    let (first, rest) = inputs.split_at(inputs.len() / 2);
+    let mut messages = Messages::default();
+    first.iter().for_each(|input| messages.push(input));
+    let records = || rest.iter().filter(|input| matches!(input, Input::Record(_)));
+    let made = allocations(|| records().for_each(|input| messages.push(input)));
+    assert_eq!(made, 0, "{} records", records().count());
+    assert!(records().count() > 100_000);
+    assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
+}
+
+#[test]
+fn every_message_of_such_calls_is_followed() {
+    let mut messages = Messages::heard();
+    job_with_results(100).iter().for_each(|input| messages.push(input));
+    let events = messages.take_events();
+    let matched = events.iter().filter(|event| matches!(event, Event::Matched { .. })).count();
+    let completed = events.iter().filter(|event| matches!(event, Event::Completed { .. })).count();
+    assert_eq!((matched, completed), (8 * 100, 16 * 100));
 }
 
 #[test]

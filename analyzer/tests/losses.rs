@@ -84,6 +84,7 @@ proptest! {
                     prop_assert!(all.contains(&pair), "{finding:#?}");
                 }
                 Evidence::Standstill(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
+                Evidence::LeftOver(_) => prop_assert!(false, "nobody recorded results: {finding:#?}"),
                 Evidence::OddRank(rank) => {
                     let found = naive::outliers_in(
                         &whole,

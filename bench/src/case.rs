@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use analyzer::input::{End, Input};
+use analyzer::mpi::Messages;
 use analyzer::options::Options;
 use analyzer::pipeline::{Depth, Pipeline};
 use analyzer::sequencer::Sequencer;
@@ -40,6 +41,8 @@ pub struct JobOf {
     pub ranks: u32,
     /// Nodes.
     pub nodes: u32,
+    /// With results of calls.
+    pub results: bool,
     /// Records of the first node.
     pub records: u64,
 }
@@ -53,6 +56,8 @@ pub enum Until {
     Content,
     /// Decoded to inputs.
     Inputs,
+    /// Only calls and messages.
+    Messages,
     /// See [`Depth::Resolve`].
     Resolve,
     /// See [`Depth::Link`].
@@ -78,9 +83,9 @@ pub struct Taken {
 
 impl JobOf {
     fn job(self) -> Job {
-        let Self { ring, ranks, nodes, records } = self;
+        let Self { ring, ranks, nodes, results, records } = self;
         let model = if ring { Model::Ring } else { Model::Halo };
-        Job { model, nodes, ..Job::halo(ranks, records) }
+        Job { model, nodes, results, ..Job::halo(ranks, records) }
     }
 }
 
@@ -165,10 +170,28 @@ fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
+/// Follows calls and messages alone.
+fn messages(path: &Path) -> Result<(u64, u64)> {
+    let (mut messages, mut reader, mut records) = (Messages::default(), Reader::new(open(path)?)?, 0);
+    while let Some(item) = reader.next_ref() {
+        match item? {
+            ItemRef::Record(record) => {
+                records += 1;
+                messages.push_record(record);
+            }
+            ItemRef::Input(input) => messages.push(&input),
+            ItemRef::Damage(damage) => bail!("{}: {damage}", path.display()),
+        }
+    }
+    std::hint::black_box(messages.left_over());
+    Ok((records, 0))
+}
+
 fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
     let depth = match until {
         Until::Frames => return Ok((tape::symbols(open(path)?)?.len() as u64, 0)),
         Until::Content => return Ok((tape::content_bytes(open(path)?).map(|_| 0)?, 0)),
+        Until::Messages => return messages(path),
         Until::Inputs => None,
         Until::Resolve => Some(Depth::Resolve),
         Until::Link => Some(Depth::Link),

@@ -37,7 +37,7 @@ pub fn measure(options: Options) -> Result<Section> {
     for ranks in [4, 64, 1024] {
         for &records in counts {
             let tape = folder.path().join("tape.dmt");
-            let job = JobOf { ring: false, ranks, nodes: 1, records };
+            let job = JobOf { ring: false, ranks, nodes: 1, results: false, records };
             Case::Write(job, tape.clone()).measure()?;
             let runs = if records > 10_000_000 { 1 } else { options.runs(3, 1) };
             whole.row(ranks.to_string(), row(&tape, records, runs)?);
@@ -47,7 +47,44 @@ pub fn measure(options: Options) -> Result<Section> {
         }
     }
     section.tables.insert(0, whole);
+    section.tables.insert(1, state_on(&folder.path().join("tape.dmt"), counts[1], options)?);
     Ok(section)
+}
+
+/// Jobs whose calls are recorded with their results (`--returns all`): messages are matched as well.
+fn state_on(tape: &Path, records: u64, options: Options) -> Result<Table> {
+    let mut table = Table::new(&[
+        "state on: ranks",
+        "records",
+        "M records/s and core",
+        "ns a record",
+        "of it messages, ns",
+        "peak, MiB",
+    ]);
+    for ranks in [4, 64, 1024] {
+        let job = JobOf { ring: false, ranks, nodes: 1, results: true, records };
+        Case::Write(job, tape.to_owned()).measure()?;
+        let (mut whole, mut alone, mut read) = (Samples::default(), Samples::default(), Samples::default());
+        let mut peak = 0;
+        for _ in 0..options.runs(3, 1) {
+            let taken = Case::Read(tape.to_owned(), Until::Findings).measure()?;
+            peak = peak.max(taken.peak_bytes);
+            whole.push(ns_a_record(taken, records));
+            alone.push(ns_a_record(Case::Read(tape.to_owned(), Until::Messages).measure()?, records));
+            read.push(ns_a_record(Case::Read(tape.to_owned(), Until::Inputs).measure()?, records));
+        }
+        table.row(
+            ranks.to_string(),
+            vec![
+                Cell::value(records as f64, 0),
+                Cell::value(1e3 / whole.median(), 2),
+                Cell::runs(&whole, 0),
+                Cell::value(alone.median() - read.median(), 0),
+                Cell::value(peak as f64 / MIB, 0),
+            ],
+        );
+    }
+    Ok(table)
 }
 
 fn row(tape: &Path, records: u64, runs: usize) -> Result<Vec<Cell>> {

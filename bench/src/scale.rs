@@ -55,7 +55,7 @@ fn shares(options: Options) -> Result<Table> {
     let mut table = Table::new(&columns);
     for ranks in RANKS {
         let nodes = ranks / RANKS_OF_A_NODE;
-        Case::Write(JobOf { ring: false, ranks, nodes, records }, tape.clone()).measure()?;
+        Case::Write(JobOf { ring: false, ranks, nodes, results: false, records }, tape.clone()).measure()?;
         let mut ns = Samples::default();
         let mut last = Default::default();
         for _ in 0..options.runs(3, 1) {

@@ -33,7 +33,7 @@ pub fn measure(options: Options) -> Result<Section> {
     ]);
     for (ring, name) in [(false, "halo"), (true, "ring")] {
         for ranks in [4, 64, 1024] {
-            let job = JobOf { ring, ranks, nodes: 1, records };
+            let job = JobOf { ring, ranks, nodes: 1, results: false, records };
             let (mut write_ns, mut read_ns) = (Samples::default(), Samples::default());
             for _ in 0..options.runs(3, 1) {
                 let made = Case::Generate(job).measure()?.cpu_ns as f64;

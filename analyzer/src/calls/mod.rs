@@ -49,6 +49,24 @@ pub enum Arg {
     NewMessage,
     /// Where one is.
     Message,
+    /// A handle of a group: several, if it is made from several.
+    Group,
+    /// Where one is stored.
+    NewGroup,
+    /// Where one is that is given back.
+    OldGroup,
+    /// How many ranks, ranges, dimensions or nodes follow.
+    Number,
+    /// Where ranks are, as many as the number says.
+    Ranks,
+    /// Where triplets of first rank, last rank and stride are.
+    Ranges,
+    /// Where sizes of dimensions are.
+    Dimensions,
+    /// Whether ranks may be numbered anew.
+    Reorder,
+    /// What tells calls apart that make communicators at the same time.
+    MakingTag,
     /// Anything else.
     Other,
 }
@@ -80,6 +98,8 @@ pub enum Meeting {
     Synchronizes,
     /// Some may: it is not known who has been there and gone on.
     Loose,
+    /// Only those make the call that are to be in the new communicator.
+    NewMembers,
 }
 
 /// Who is in a new communicator.
@@ -89,8 +109,28 @@ pub enum Group {
     Same,
     /// Those that gave the same color, by key.
     ByColor,
+    /// Those of a group.
+    Given,
+    /// The first ones, as many as a grid has points.
+    Grid,
+    /// The first ones, as many as the number says.
+    Nodes,
     /// Not told by the arguments alone.
     Unknown,
+}
+
+/// How a group is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Grouping {
+    OfCommunicator,
+    Included,
+    Excluded,
+    RangesIncluded,
+    RangesExcluded,
+    Union,
+    Intersection,
+    Difference,
 }
 
 /// How a communicator is made.
@@ -128,6 +168,8 @@ pub enum Does {
     Collective(Meeting),
     MakeCommunicator(Making),
     FreeCommunicator,
+    MakeGroup(Grouping),
+    FreeGroup,
     /// Of one-sided communication.
     Window,
     Finalize,
@@ -274,7 +316,9 @@ impl CallRow {
             | Does::Start
             | Does::Free
             | Does::Cancel
-            | Does::FreeCommunicator => None,
+            | Does::FreeCommunicator
+            | Does::MakeGroup(_)
+            | Does::FreeGroup => None,
         }
     }
 
@@ -283,6 +327,10 @@ impl CallRow {
         let (Does::Collective(meeting) | Does::MakeCommunicator(Making { meeting, .. })) = self.does else {
             return None;
         };
+        // Who is to be there is not told by the arguments alone.
+        if meeting == Meeting::NewMembers {
+            return None;
+        }
         Some(Collective {
             comm: self.position(Arg::Comm)?,
             root: self.position(Arg::Root),
@@ -330,7 +378,8 @@ impl Arg {
 
     /// Whether its value at the entry says something.
     fn matters(self) -> bool {
-        matches!(self, Self::Op | Self::Request | Self::Requests | Self::Message)
+        use Arg::{Group, MakingTag, Message, Number, Op, Reorder, Request, Requests};
+        matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
             || self.name(false).is_some()
     }
 }

@@ -4,7 +4,8 @@
 
 use super::Arg::{self, *};
 use super::Does::{self, *};
-use super::{Group, Making, Meeting, Mode, Which};
+use super::Group as Members;
+use super::{Grouping, Making, Meeting, Mode, Which};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
@@ -67,7 +68,7 @@ const fn test(which: Which) -> Does {
     Complete { which, polls: true }
 }
 
-const fn makes(group: Group, meeting: Meeting) -> Does {
+const fn makes(group: Members, meeting: Meeting) -> Does {
     MakeCommunicator(Making { group, meeting })
 }
 
@@ -95,33 +96,49 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Testsome", test(Which::Some), REQUESTS_SOME),
     ("MPI_Request_free", Free, &[Request]),
     ("MPI_Cancel", Cancel, &[Request]),
-    ("MPI_Comm_dup", makes(Group::Same, Meeting::Synchronizes), &[Comm, NewComm]),
-    ("MPI_Comm_dup_with_info", makes(Group::Same, Meeting::Synchronizes), &[Comm, Other, NewComm]),
-    ("MPI_Comm_idup", makes(Group::Same, Meeting::Loose), &[Comm, NewComm, NewRequest]),
-    ("MPI_Comm_split", makes(Group::ByColor, Meeting::Synchronizes), &[Comm, Color, Key, NewComm]),
+    ("MPI_Comm_dup", makes(Members::Same, Meeting::Synchronizes), &[Comm, NewComm]),
+    ("MPI_Comm_dup_with_info", makes(Members::Same, Meeting::Synchronizes), &[Comm, Other, NewComm]),
+    ("MPI_Comm_idup", makes(Members::Same, Meeting::Loose), &[Comm, NewComm, NewRequest]),
+    ("MPI_Comm_idup_with_info", makes(Members::Same, Meeting::Loose), &[Comm, Other, NewComm, NewRequest]),
+    ("MPI_Comm_split", makes(Members::ByColor, Meeting::Synchronizes), &[Comm, Color, Key, NewComm]),
     (
         "MPI_Comm_split_type",
-        makes(Group::Unknown, Meeting::Synchronizes),
+        makes(Members::Unknown, Meeting::Synchronizes),
         &[Comm, Other, Key, Other, NewComm],
     ),
-    ("MPI_Comm_create", makes(Group::Unknown, Meeting::Loose), &[Comm, Other, NewComm]),
+    ("MPI_Comm_create", makes(Members::Given, Meeting::Loose), &[Comm, Group, NewComm]),
+    ("MPI_Comm_create_group", makes(Members::Given, Meeting::NewMembers), &[Comm, Group, MakingTag, NewComm]),
     (
         "MPI_Cart_create",
-        makes(Group::Unknown, Meeting::Synchronizes),
-        &[Comm, Other, Other, Other, Other, NewComm],
+        makes(Members::Grid, Meeting::Synchronizes),
+        &[Comm, Number, Dimensions, Other, Reorder, NewComm],
     ),
-    ("MPI_Cart_sub", makes(Group::Unknown, Meeting::Loose), &[Comm, Other, NewComm]),
-    ("MPI_Graph_create", makes(Group::Unknown, Meeting::Loose), &[Comm, Other, Other, Other, Other, NewComm]),
+    ("MPI_Cart_sub", makes(Members::Unknown, Meeting::Loose), &[Comm, Other, NewComm]),
+    (
+        "MPI_Graph_create",
+        makes(Members::Nodes, Meeting::Loose),
+        &[Comm, Number, Other, Other, Reorder, NewComm],
+    ),
     (
         "MPI_Dist_graph_create",
-        makes(Group::Unknown, Meeting::Loose),
-        &[Comm, Other, Other, Other, Other, Other, Other, Other, NewComm],
+        makes(Members::Same, Meeting::Loose),
+        &[Comm, Other, Other, Other, Other, Other, Other, Reorder, NewComm],
     ),
     (
         "MPI_Dist_graph_create_adjacent",
-        makes(Group::Unknown, Meeting::Loose),
-        &[Comm, Other, Other, Other, Other, Other, Other, Other, Other, NewComm],
+        makes(Members::Same, Meeting::Loose),
+        &[Comm, Other, Other, Other, Other, Other, Other, Other, Reorder, NewComm],
     ),
+    ("MPI_Comm_group", MakeGroup(Grouping::OfCommunicator), &[Comm, NewGroup]),
+    ("MPI_Group_incl", MakeGroup(Grouping::Included), &[Group, Number, Ranks, NewGroup]),
+    ("MPI_Group_excl", MakeGroup(Grouping::Excluded), &[Group, Number, Ranks, NewGroup]),
+    ("MPI_Group_range_incl", MakeGroup(Grouping::RangesIncluded), &[Group, Number, Ranges, NewGroup]),
+    ("MPI_Group_range_excl", MakeGroup(Grouping::RangesExcluded), &[Group, Number, Ranges, NewGroup]),
+    ("MPI_Group_union", MakeGroup(Grouping::Union), &[Group, Group, NewGroup]),
+    ("MPI_Group_intersection", MakeGroup(Grouping::Intersection), &[Group, Group, NewGroup]),
+    ("MPI_Group_difference", MakeGroup(Grouping::Difference), &[Group, Group, NewGroup]),
+    ("MPI_Group_free", FreeGroup, &[OldGroup]),
+    ("MPI_Comm_disconnect", FreeCommunicator, &[Comm]),
     ("MPI_Comm_free", FreeCommunicator, &[Comm]),
     ("MPI_File_open", SOME_LEAVE, &[Comm, Other, Other, Other, Other]),
     ("MPI_Win_create", ALL_MEET, &[Other, Other, Other, Other, Comm, Other]),

@@ -6,7 +6,7 @@ use crate::input::CodePlace;
 use crate::wire::FileId;
 
 /// By start: end, file, and where the start is in the file.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CodeMap {
     regions: BTreeMap<u64, (u64, FileId, u64)>,
 }

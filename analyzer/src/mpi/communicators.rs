@@ -1,16 +1,24 @@
 //! Communicators: the same one has a handle of its own in each process.
 //!
 //! Communicators are made by collective calls, which all members make in the same order: the n-th made
-//! from one and the same parent is the same for all of them, but for the colors of a split.
+//! from one and the same parent is the same for all of them, but for the colors of a split and the groups of
+//! MPI_Comm_create. What only the members of the new one call (MPI_Comm_create_group) is the n-th of them with
+//! the same group and tag.
+//!
+//! What all members have given back is forgotten: a job that makes communicators without end takes no more memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::calls::Group;
-
-/// Communicators that are kept.
+/// Communicators, and calls that make them, that are kept.
 const MOST: usize = 1 << 16;
+/// Calls of the same members with the same tag that are under way.
+const MOST_ALIKE: usize = 64;
+
+/// Ranks of MPI_COMM_WORLD, by their ranks in a communicator or group.
+pub(super) type Members = Arc<[u32]>;
 
 /// Number of a communicator of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,38 +27,88 @@ pub(crate) struct CommId(pub u32);
 /// MPI_COMM_WORLD.
 pub(crate) const WORLD: CommId = CommId(0);
 
-/// How a communicator was made: what all its members agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Birth {
+/// Who is in a new communicator, as one of its members knows when its call returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// All of the old one.
+    All,
+    /// Those that gave the same color.
+    SameColor,
+    /// The first ones of the old one.
+    First(usize),
+    /// These.
+    These(Members),
+    /// It does not know.
+    Unknown,
+}
+
+/// What a rank gave to a split.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub color: i32,
+    pub key: i32,
+}
+
+/// A call that makes a communicator and has not returned: the `number`-th from this parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
     parent: CommId,
-    /// Of those made from the parent.
     number: u32,
     color: Option<i32>,
 }
 
-/// What a rank gave to a split.
-#[derive(Clone, Copy)]
-struct Choice {
-    color: i32,
-    key: i32,
+/// What tells the communicators apart that come of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Color(i32),
+    First(usize),
+    These(Members),
 }
 
-/// A call that makes a communicator and has not returned.
+/// A call that all members of a communicator make.
+#[derive(Debug, Default)]
+struct Making {
+    choices: BTreeMap<u32, Choice>,
+    parts: Vec<(Part, CommId)>,
+    returned: usize,
+}
+
+/// A call that only the members of the new communicator make.
+#[derive(Debug)]
+struct Alone {
+    comm: CommId,
+    returned: FxHashSet<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Comm {
+    /// `None`: not known.
+    members: Option<Members>,
+    /// It was used before its members were known.
+    is_spoilt: bool,
+    /// Members that have a handle, or had one.
+    joined: usize,
+    /// Members that have given it back.
+    freed: usize,
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    birth: Birth,
-    known: bool,
+struct Handle {
+    comm: CommId,
+    /// The rank that its owner has there, once it is known.
+    own: Option<u32>,
 }
 
 /// All of a job.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Communicators {
-    by_birth: FxHashMap<Birth, CommId>,
-    /// Ranks of MPI_COMM_WORLD, by rank; `None`: not known.
-    members: Vec<Option<Vec<u32>>>,
-    splits: FxHashMap<(CommId, u32), BTreeMap<u32, Choice>>,
-    /// Handles, by rank of MPI_COMM_WORLD.
-    handles: FxHashMap<(u32, u64), CommId>,
+    all: FxHashMap<CommId, Comm>,
+    last: u32,
+    makings: FxHashMap<(CommId, u32), Making>,
+    alone: FxHashMap<(CommId, i32, Members), VecDeque<Alone>>,
+    /// By rank of MPI_COMM_WORLD.
+    handles: FxHashMap<(u32, u64), Handle>,
     /// How many a rank has made from each.
     made: FxHashMap<(u32, CommId), u32>,
 }
@@ -58,70 +116,112 @@ pub(crate) struct Communicators {
 impl Communicators {
     /// `size`: of MPI_COMM_WORLD.
     pub fn world_has(&mut self, size: u32) {
-        if self.members.is_empty() {
-            self.members.push(None);
+        let world = self.all.entry(WORLD).or_default();
+        if world.members.is_none() && size as usize <= MOST {
+            world.members = Some((0..size).collect());
         }
-        if self.members[0].is_none() && size as usize <= MOST {
-            self.members[0] = Some((0..size).collect());
-        }
-    }
-
-    /// The communicator of a handle of a rank.
-    pub fn of(&self, rank: u32, handle: u64) -> Option<CommId> {
-        self.handles.get(&(rank, handle)).copied()
     }
 
     /// Members, as ranks of MPI_COMM_WORLD, by their ranks.
     pub fn members(&self, comm: CommId) -> Option<&[u32]> {
-        self.members.get(comm.0 as usize)?.as_deref()
+        self.members_of(comm).map(|members| &members[..])
     }
 
-    /// A rank calls for a new communicator.
-    pub fn begin(
-        &mut self,
-        rank: u32,
-        parent: CommId,
-        group: Group,
-        (color, key): (Option<i32>, Option<i32>),
-    ) -> Expected {
-        let number = self.made.entry((rank, parent)).or_default();
-        *number += 1;
-        let number = *number;
-        let color = match group {
-            Group::ByColor => color,
-            _ => None,
-        };
-        if let Some((color, key)) = color.zip(key)
-            && self.splits.len() < MOST
-        {
-            self.splits.entry((parent, number)).or_default().insert(rank, Choice { color, key });
+    /// The same, to be kept.
+    pub fn members_of(&self, comm: CommId) -> Option<&Members> {
+        let comm = self.all.get(&comm)?;
+        comm.members.as_ref().filter(|_| !comm.is_spoilt)
+    }
+
+    /// Whether every member is known to have called it the same.
+    pub fn is_known_to_all(&self, comm: CommId) -> bool {
+        let joined = self.all.get(&comm).map_or(0, |comm| comm.joined);
+        comm == WORLD || self.members(comm).is_some_and(|members| members.len() == joined)
+    }
+
+    /// The communicator of a handle of a rank, and its rank there.
+    pub fn find(&self, rank: u32, handle: u64) -> Option<(CommId, u32)> {
+        let Handle { comm, own } = *self.handles.get(&(rank, handle))?;
+        let find = || self.members(comm)?.iter().position(|member| *member == rank).map(|own| own as u32);
+        Some((comm, own.or_else(find)?))
+    }
+
+    /// The same, and remembers it.
+    pub fn place(&mut self, rank: u32, handle: u64) -> Option<(CommId, u32)> {
+        let (comm, own) = self.find(rank, handle)?;
+        if let Some(known) = self.handles.get_mut(&(rank, handle)) {
+            known.own = Some(own);
         }
-        let known = group == Group::Same || group == Group::ByColor && color.is_some();
-        Expected { birth: Birth { parent, number, color }, known }
+        Some((comm, own))
+    }
+
+    /// A rank calls for a new communicator, with all of the old one's members.
+    pub fn begin(&mut self, rank: u32, parent: CommId, choice: Option<Choice>) -> Option<Expected> {
+        let number = self.made.entry((rank, parent)).or_default();
+        *number = number.wrapping_add(1);
+        let number = *number;
+        if self.makings.len() >= MOST {
+            return None;
+        }
+        let making = self.makings.entry((parent, number)).or_default();
+        if let Some(choice) = choice {
+            making.choices.insert(rank, choice);
+        }
+        Some(Expected { parent, number, color: choice.map(|choice| choice.color) })
     }
 
     /// The call has returned with a handle.
-    pub fn made(&mut self, rank: u32, expected: Expected, handle: u64) {
-        if !expected.known || self.members.len() >= MOST || self.handles.len() >= MOST * 16 {
-            // The handle may have been that of another one before.
-            self.handles.remove(&(rank, handle));
-            return;
+    pub fn made(&mut self, rank: u32, expected: Expected, selection: &Selection, handle: Option<u64>) {
+        handle.iter().for_each(|handle| self.made_unknown(rank, *handle));
+        let part = match selection {
+            Selection::All => Some(Part::Whole),
+            Selection::SameColor => expected.color.map(Part::Color),
+            Selection::First(count) => Some(Part::First(*count)),
+            Selection::These(members) => Some(Part::These(Arc::clone(members))),
+            Selection::Unknown => None,
+        };
+        if let Some((part, handle)) = part.zip(handle)
+            && let Some(comm) = self.part(expected, part)
+        {
+            self.join(rank, handle, comm);
         }
-        let next = CommId(self.members.len() as u32);
-        let comm = *self.by_birth.entry(expected.birth).or_insert(next);
-        if comm == next {
-            self.members.push(None);
-        }
-        if self.members[comm.0 as usize].is_none() {
-            self.members[comm.0 as usize] = self.members_of(expected.birth);
-        }
-        self.handles.insert((rank, handle), comm);
+        self.leave(expected);
     }
 
-    fn members_of(&self, birth: Birth) -> Option<Vec<u32>> {
-        let parent = self.members(birth.parent)?;
-        let Some(color) = birth.color else { return Some(parent.to_vec()) };
-        let choices = self.splits.get(&(birth.parent, birth.number))?;
+    /// A call has returned with a handle, and which communicator it is for is not known.
+    pub fn made_unknown(&mut self, rank: u32, handle: u64) {
+        // It may have been that of another one before.
+        self.handles.remove(&(rank, handle));
+    }
+
+    /// One of those that come of a call.
+    fn part(&mut self, expected: Expected, part: Part) -> Option<CommId> {
+        let key = (expected.parent, expected.number);
+        let known =
+            self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part).map(|known| known.1);
+        if let Some(comm) = known {
+            if self.all.get(&comm).is_some_and(|comm| comm.members.is_none()) {
+                let members = self.chosen(expected, &part);
+                self.all.entry(comm).or_default().members = members;
+            }
+            return Some(comm);
+        }
+        let members = self.chosen(expected, &part);
+        let comm = self.add(members)?;
+        self.makings.get_mut(&key)?.parts.push((part, comm));
+        Some(comm)
+    }
+
+    /// Who is in a part, if that is certain.
+    fn chosen(&self, expected: Expected, part: &Part) -> Option<Members> {
+        let parent = self.members_of(expected.parent)?;
+        let color = match part {
+            Part::Whole => return Some(Arc::clone(parent)),
+            Part::First(count) => return parent.get(..*count).map(Arc::from),
+            Part::These(members) => return Some(Arc::clone(members)),
+            Part::Color(color) => *color,
+        };
+        let choices = &self.makings.get(&(expected.parent, expected.number))?.choices;
         // Nobody returns before all have called; if one was not seen, who is in it is not known.
         if choices.len() < parent.len() {
             return None;
@@ -135,23 +235,107 @@ impl Communicators {
         Some(members.into_iter().map(|(_, _, rank)| rank).collect())
     }
 
-    /// Where a rank is a member, and which.
-    pub fn places(&self, rank: u32) -> Vec<(CommId, u32)> {
-        let all = (0..).map(CommId).zip(&self.members);
-        let own = |members: &Vec<u32>| members.iter().position(|member| *member == rank);
-        all.filter_map(|(comm, members)| Some((comm, members.as_ref().and_then(own)? as u32))).collect()
-    }
-
-    /// A communicator is used whose members are not known: what is done in it is not followed.
-    pub fn spoil(&mut self, comm: CommId) {
-        if let Some(members @ None) = self.members.get_mut(comm.0 as usize) {
-            *members = Some(Vec::new());
+    /// When all have returned, nobody asks for the call any more.
+    fn leave(&mut self, expected: Expected) {
+        let key = (expected.parent, expected.number);
+        let size = self.members(expected.parent).map_or(usize::MAX, <[u32]>::len);
+        if let Some(making) = self.makings.get_mut(&key) {
+            making.returned += 1;
+            if making.returned >= size {
+                self.makings.remove(&key);
+            }
         }
     }
 
-    /// A handle is no longer valid.
-    pub fn free(&mut self, rank: u32, handle: u64) {
-        self.handles.remove(&(rank, handle));
+    /// A call has returned that only the members of the new communicator make.
+    pub fn made_alone(&mut self, rank: u32, parent: CommId, tag: i32, members: &Members, handle: u64) {
+        self.made_unknown(rank, handle);
+        let key = (parent, tag, Arc::clone(members));
+        let is_new = !self.alone.contains_key(&key);
+        if is_new && self.alone.len() >= MOST {
+            return;
+        }
+        let known = self.alone.get(&key).into_iter().flatten();
+        let found = known.enumerate().find(|(_, alone)| !alone.returned.contains(&rank));
+        let at = match found.map(|(at, _)| at) {
+            Some(at) => at,
+            None => {
+                let alike = self.alone.get(&key).map_or(0, VecDeque::len);
+                let Some(comm) = (alike < MOST_ALIKE).then(|| self.add(Some(Arc::clone(members)))).flatten()
+                else {
+                    return;
+                };
+                let alone = Alone { comm, returned: FxHashSet::default() };
+                self.alone.entry(key.clone()).or_default().push_back(alone);
+                alike
+            }
+        };
+        let Some(all) = self.alone.get_mut(&key) else { return };
+        let Some(alone) = all.get_mut(at) else { return };
+        alone.returned.insert(rank);
+        let comm = alone.comm;
+        if alone.returned.len() >= members.len() {
+            all.remove(at);
+        }
+        if all.is_empty() {
+            self.alone.remove(&key);
+        }
+        self.join(rank, handle, comm);
+    }
+
+    fn add(&mut self, members: Option<Members>) -> Option<CommId> {
+        if self.all.len() >= MOST {
+            return None;
+        }
+        self.last = self.last.checked_add(1)?;
+        let comm = CommId(self.last);
+        self.all.insert(comm, Comm { members, ..Comm::default() });
+        Some(comm)
+    }
+
+    fn join(&mut self, rank: u32, handle: u64, comm: CommId) {
+        let Some(known) = self.all.get_mut(&comm) else { return };
+        if self.handles.len() < MOST * 16
+            && known.members.as_ref().is_none_or(|members| members.contains(&rank))
+        {
+            known.joined += 1;
+            self.handles.insert((rank, handle), Handle { comm, own: None });
+        }
+    }
+
+    /// A communicator of a rank is used whose members are not known: what is done in it is not followed.
+    pub fn spoil(&mut self, rank: u32, handle: u64) {
+        if let Some(handle) = self.handles.get(&(rank, handle))
+            && let Some(comm) = self.all.get_mut(&handle.comm)
+            && comm.members.is_none()
+        {
+            comm.is_spoilt = true;
+        }
+    }
+
+    /// A rank gives a handle back. The communicator, if it was the last of its members.
+    pub fn free(&mut self, rank: u32, handle: u64) -> Option<CommId> {
+        let Handle { comm, .. } = self.handles.remove(&(rank, handle))?;
+        let known = self.all.get_mut(&comm)?;
+        known.freed += 1;
+        let size = known.members.as_ref().map(|members| members.len());
+        (size == Some(known.freed)).then_some(comm)
+    }
+
+    /// Nothing is left to be asked of a communicator.
+    pub fn remove(&mut self, comm: CommId) {
+        if let Some(Comm { members: Some(members), .. }) = self.all.remove(&comm) {
+            members.iter().for_each(|rank| _ = self.made.remove(&(*rank, comm)));
+        }
+    }
+
+    /// Where a rank is a member, and which.
+    pub fn places(&self, rank: u32) -> Vec<(CommId, u32)> {
+        let own = |comm: &Comm| {
+            let members = comm.members.as_ref().filter(|_| !comm.is_spoilt)?;
+            members.iter().position(|member| *member == rank)
+        };
+        self.all.iter().filter_map(|(id, comm)| Some((*id, own(comm)? as u32))).collect()
     }
 
     /// A rank may have done what was not seen.
@@ -171,7 +355,16 @@ mod tests {
     }
 
     fn split(all: &mut Communicators, rank: u32, color: i32, key: i32) -> Expected {
-        all.begin(rank, WORLD, Group::ByColor, (Some(color), Some(key)))
+        all.begin(rank, WORLD, Some(Choice { color, key })).expect("there is room")
+    }
+
+    fn dup(all: &mut Communicators, rank: u32, handle: u64) {
+        let call = all.begin(rank, WORLD, None).expect("there is room");
+        all.made(rank, call, &Selection::All, Some(handle));
+    }
+
+    fn of(all: &mut Communicators, rank: u32, handle: u64) -> Option<CommId> {
+        all.place(rank, handle).map(|(comm, _)| comm)
     }
 
     #[test]
@@ -180,28 +373,26 @@ mod tests {
         let calls: Vec<Expected> =
             (0..4).map(|rank| split(&mut all, rank, i32::from(rank == 2), -(rank as i32))).collect();
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, 0x100 + u64::from(rank));
+            all.made(rank, call, &Selection::SameColor, Some(0x100 + u64::from(rank)));
         }
-        let comm = all.of(0, 0x100).expect("it was made");
-        assert_eq!(all.of(3, 0x103), Some(comm));
-        assert_ne!(all.of(2, 0x102), Some(comm));
+        let (comm, own) = all.place(0, 0x100).expect("it was made");
+        assert_eq!((of(&mut all, 3, 0x103), own), (Some(comm), 2));
+        assert_ne!(of(&mut all, 2, 0x102), Some(comm));
         assert_eq!(all.members(comm), Some(&[3, 1, 0][..]));
+        assert!(all.is_known_to_all(comm));
     }
 
     #[test]
     fn the_second_duplicate_of_one_rank_is_the_second_of_another() {
         let mut all = job(2);
-        let mut dup = |rank, handle| {
-            let call = all.begin(rank, WORLD, Group::Same, (None, None));
-            all.made(rank, call, handle);
-        };
-        dup(0, 1);
-        dup(0, 2);
-        dup(1, 2);
-        dup(1, 1);
-        assert_eq!(all.of(0, 1), all.of(1, 2));
-        assert_eq!(all.of(0, 2), all.of(1, 1));
-        assert_eq!(all.members(CommId(1)), Some(&[0, 1][..]));
+        dup(&mut all, 0, 1);
+        dup(&mut all, 0, 2);
+        dup(&mut all, 1, 2);
+        dup(&mut all, 1, 1);
+        assert_eq!(of(&mut all, 0, 1), of(&mut all, 1, 2));
+        assert_eq!(of(&mut all, 0, 2), of(&mut all, 1, 1));
+        let first = of(&mut all, 0, 1).expect("it was made");
+        assert_eq!(all.members(first), Some(&[0, 1][..]));
     }
 
     #[test]
@@ -209,7 +400,71 @@ mod tests {
         let mut all = job(3);
         let call = split(&mut all, 0, 1, 0);
         split(&mut all, 1, 1, 0);
-        all.made(0, call, 5);
-        assert!(all.of(0, 5).and_then(|comm| all.members(comm)).is_none());
+        all.made(0, call, &Selection::SameColor, Some(5));
+        assert_eq!(all.place(0, 5), None);
+    }
+
+    #[test]
+    fn ranks_that_name_other_groups_get_other_communicators_of_one_call() {
+        let mut all = job(4);
+        let groups: [Members; 2] = [Arc::from([2, 0]), Arc::from([1, 3])];
+        for rank in 0..4 {
+            let call = all.begin(rank, WORLD, None).expect("there is room");
+            let group = &groups[rank as usize % 2];
+            all.made(rank, call, &Selection::These(Arc::clone(group)), Some(7));
+        }
+        let even = all.place(0, 7).expect("it was made");
+        assert_eq!(even.1, 1);
+        assert_eq!(of(&mut all, 2, 7), Some(even.0));
+        assert_ne!(of(&mut all, 1, 7), Some(even.0));
+    }
+
+    #[test]
+    fn who_is_not_among_the_first_gets_no_communicator() {
+        let mut all = job(3);
+        for rank in 0..3 {
+            let call = all.begin(rank, WORLD, None).expect("there is room");
+            all.made(rank, call, &Selection::First(2), Some(7));
+        }
+        let comm = of(&mut all, 1, 7).expect("it was made");
+        assert_eq!(all.members(comm), Some(&[0, 1][..]));
+        assert_eq!(all.place(2, 7), None);
+    }
+
+    #[test]
+    fn what_only_its_members_make_does_not_count_as_a_call_of_all() {
+        let mut all = job(3);
+        let pair: Members = Arc::from([0, 2]);
+        for (rank, handle) in [(0, 11), (0, 12), (2, 22), (2, 21)] {
+            all.made_alone(rank, WORLD, 4, &pair, handle);
+        }
+        assert_eq!(of(&mut all, 0, 11), of(&mut all, 2, 22));
+        assert_eq!(of(&mut all, 0, 12), of(&mut all, 2, 21));
+        assert_ne!(of(&mut all, 0, 11), of(&mut all, 0, 12));
+        (0..3).for_each(|rank| dup(&mut all, rank, 5));
+        let comm = of(&mut all, 1, 5).expect("it was made");
+        assert!(all.is_known_to_all(comm));
+    }
+
+    #[test]
+    fn communicators_that_come_and_go_leave_nothing_behind() {
+        let mut all = job(2);
+        for _ in 0..1000 {
+            for rank in 0..2 {
+                dup(&mut all, rank, 5);
+            }
+            assert_eq!(all.free(0, 5), None);
+            let comm = all.free(1, 5).expect("nobody has it any more");
+            all.remove(comm);
+            let pair: Members = Arc::from([0, 1]);
+            for rank in 0..2 {
+                all.made_alone(rank, WORLD, 4, &pair, 6);
+            }
+            all.free(0, 6);
+            let comm = all.free(1, 6).expect("nobody has it any more");
+            all.remove(comm);
+        }
+        let kept = (all.all.len(), all.makings.len(), all.alone.len(), all.handles.len(), all.made.len());
+        assert_eq!(kept, (1, 0, 0, 0, 2));
     }
 }

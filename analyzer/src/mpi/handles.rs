@@ -95,6 +95,11 @@ impl Builtin {
         })
     }
 
+    /// The one at a position.
+    pub fn handle_at(&self, bytes: &[u8], at: usize) -> Option<u64> {
+        self.handles(bytes).nth(at)
+    }
+
     /// What MPI_ANY_SOURCE is.
     pub fn any_source(&self) -> i32 {
         match self.kind {

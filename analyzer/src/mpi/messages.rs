@@ -1,4 +1,4 @@
-//! From calls to messages: what each call starts and completes, and which send and receive are one message.
+//! From inputs to what is known of messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,20 +6,19 @@ use std::fmt;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::CallId;
-use super::assemble::{Assembler, Call, Step};
-use super::code::CodeMap;
-use super::communicators::{CommId, Communicators, Expected, WORLD};
-use super::handles::{ANY_TAG, Builtin, Libraries};
-use super::matching::{Matching, Pair};
-use super::requests::{Request, Requests};
-use super::status::{self, Status};
-use crate::calls::{Arg, Does, Envelope, Form, Which};
-use crate::input::{CodePlace, Input, MpiFacts, ProcessFacts};
-use crate::plan::Plan;
-use crate::wire::{Body, FileId, Header, RawRecord, Record};
+use super::assemble::{Assembler, Call};
+use super::follow::{Begun, Follower};
+use super::handles::ANY_TAG;
+use super::left_over::LeftOver;
+use crate::calls::{self, CallRow, Does};
+use crate::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
+use crate::plan::{Plan, ProbeClass};
+use crate::wire::{Body, FileId, Header, RawRecord, Record, kind};
 
 /// Inputs that wait for a process to be known.
 const MOST_HELD: usize = 1 << 18;
+/// Probes of a session at most.
+const MOST_PROBES: u32 = 1 << 20;
 
 /// One message, as one side has it: the call that started it, and which of that call's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -66,73 +65,50 @@ pub enum Event {
     },
 }
 
-/// A message of one process.
-#[derive(Clone, Copy, Debug)]
-struct Op {
-    id: MessageId,
-    sends: bool,
-    /// With the process's own rank in it; `None`: not known.
-    place: Option<(CommId, u32)>,
-    /// In the communicator; `None`: anybody.
-    peer: Option<u32>,
-    tag: i32,
-}
-
-/// A process of the job.
-#[derive(Default)]
-struct Process {
-    rank: Option<u32>,
-    /// When that was found out, CLOCK_MONOTONIC.
-    facts_time_ns: u64,
-    code: CodeMap,
-    builtin: Option<Builtin>,
-    /// It was seen to begin with MPI, and nothing of it was missed since.
-    complete: bool,
-}
-
-/// A message that a matched probe took.
-#[derive(Default)]
-struct Taken {
-    send: Option<MessageId>,
-    receive: Option<MessageId>,
-}
-
-/// What a thread's call has begun.
-#[derive(Default)]
-struct Begun {
-    ops: Vec<Op>,
-    communicator: Option<Expected>,
+/// What a probe of an MPI call watches.
+#[derive(Clone, Copy, Debug, Default)]
+enum Watched {
+    /// Nothing that is followed.
+    #[default]
+    Nothing,
+    /// A process begins with MPI.
+    Beginning,
+    /// A call that has no part in communication.
+    Other,
+    /// One that has.
+    Call(&'static CallRow),
 }
 
 /// Follows calls and messages of a job. Feed it all inputs, in order.
 #[derive(Default)]
 pub struct Messages {
-    libraries: Libraries,
-    functions: FxHashMap<u32, String>,
+    /// By number of the probe.
+    probes: Vec<Watched>,
+    /// Calls are watched without their returns: what they complete is not known.
+    sees_no_returns: bool,
     paths: FxHashMap<FileId, String>,
-    processes: FxHashMap<u32, Process>,
-    assembler: Assembler,
-    communicators: Communicators,
-    requests: Requests<Op>,
-    matching: Matching<MessageId>,
-    begun: FxHashMap<(u32, u32), Begun>,
-    /// By process and handle of the message.
-    probed: FxHashMap<(u32, u64), MessageId>,
-    taken: FxHashMap<MessageId, Taken>,
-    lost: FxHashSet<u32>,
+    assembler: Assembler<Begun>,
+    follower: Follower,
     /// Processes that call, and nobody has said yet who they are.
     awaited: FxHashSet<u32>,
     /// What came meanwhile.
     held: VecDeque<Input>,
     /// Nobody ever said who they are.
     strangers: FxHashSet<u32>,
-    events: Vec<Event>,
 }
 
 impl Messages {
+    /// Notes events, for [`Messages::take_events`].
+    pub fn heard() -> Self {
+        let mut messages = Self::default();
+        messages.follower.is_heard = true;
+        messages
+    }
+
     /// Takes the next input.
     pub fn push(&mut self, input: &Input) {
         match input {
+            Input::Record(raw) => self.push_record(raw),
             Input::Process(facts) => {
                 self.learn(facts);
                 if self.awaited.remove(&facts.pid) {
@@ -141,8 +117,21 @@ impl Messages {
             }
             Input::Plan(plan) => self.plan(plan),
             Input::End(_) => self.give_up_waiting(),
-            _ if self.awaited.is_empty() => self.take(input),
-            _ => self.hold(input.clone()),
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.awaited.is_empty() => {
+                self.take(input);
+            }
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone()),
+            _ => {}
+        }
+    }
+
+    /// Takes a record: the same as [`Input::Record`], without a copy of it.
+    pub fn push_record(&mut self, raw: &RawRecord) {
+        if !is_of_interest(raw) {
+        } else if self.awaited.is_empty() {
+            self.raw(raw);
+        } else {
+            self.hold(Input::Record(*raw));
         }
     }
 
@@ -174,36 +163,35 @@ impl Messages {
             Input::Record(raw) => self.raw(raw),
             Input::LateRecord(raw) => self.lose(raw.pid()),
             Input::Loss(loss) => self.lose(loss.pid),
-            Input::Coverage(coverage) if coverage.paused => {
-                let all: Vec<u32> = self.processes.keys().copied().collect();
-                all.into_iter().for_each(|pid| self.lose_one(pid));
-            }
+            Input::Coverage(coverage) if self.hides_calls(coverage) => self.lose_all(),
             _ => {}
         }
     }
 
-    /// Takes a record: the same as [`Input::Record`], without a copy of it.
-    pub fn push_record(&mut self, raw: &RawRecord) {
-        if self.awaited.is_empty() {
-            self.raw(raw);
-        } else {
-            self.hold(Input::Record(*raw));
-        }
+    fn hides_calls(&self, coverage: &Coverage) -> bool {
+        coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), Watched::Nothing))
     }
 
     /// What was learnt since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
+        std::mem::take(&mut self.follower.events)
     }
 
     /// Ranks of which not everything was seen: nothing is said of what they received.
     pub fn lost(&self) -> impl Iterator<Item = u32> {
-        self.lost.iter().copied()
+        self.follower.lost.iter().copied()
+    }
+
+    /// What is left over of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both
+    /// sides left behind, and requests. What is not certain is not told.
+    pub fn left_over(&self) -> Vec<LeftOver> {
+        let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
+        if is_certain { self.follower.left_over() } else { Vec::new() }
     }
 
     /// Where a call returns to.
     pub fn site(&self, call: &Call) -> Option<CodePlace> {
-        self.processes.get(&call.pid)?.code.place(call.return_address)
+        self.follower.processes.find(call.pid)?.code.place(call.return_address)
     }
 
     /// The path of a file, as the job sees it.
@@ -213,7 +201,9 @@ impl Messages {
 
     /// Names and values of the arguments worth showing.
     pub fn shown(&self, call: &Call) -> Vec<(&'static str, String)> {
-        let Some(builtin) = self.builtin(call.pid) else { return Vec::new() };
+        let Some(builtin) = self.follower.processes.find(call.pid).and_then(|process| process.builtin) else {
+            return Vec::new();
+        };
         let value = |at: usize, name: &str| match (name, call.integer(at)) {
             (_, None) => "?".to_owned(),
             ("comm", _) => self.communicator_text(call.pid, call.word(at).unwrap_or_default()),
@@ -226,12 +216,8 @@ impl Messages {
     }
 
     fn communicator_text(&self, pid: u32, handle: u64) -> String {
-        match self.place(pid, handle) {
-            Some((WORLD, _)) => "MPI_COMM_WORLD".to_owned(),
-            Some((comm, _)) => {
-                let size = self.communicators.members(comm).map_or(0, <[u32]>::len);
-                format!("number {} of {size} ranks", comm.0)
-            }
+        match self.follower.find_place(pid, handle) {
+            Some((comm, _)) => self.follower.communicator_name(comm),
             None => format!("{handle:#x}"),
         }
     }
@@ -241,424 +227,156 @@ impl Messages {
         self.strangers.len()
     }
 
+    /// How the library of a process calls things, if that is known.
+    pub(crate) fn library(&self, pid: u32) -> Option<MpiFacts> {
+        self.follower.processes.find(pid)?.builtin.map(|builtin| builtin.facts())
+    }
+
     fn learn(&mut self, facts: &ProcessFacts) {
         if let Some(size) = facts.size {
-            self.communicators.world_has(size);
+            self.follower.communicators.world_has(size);
         }
-        let process = self.processes.entry(facts.pid).or_default();
-        process.rank = facts.rank;
-        process.facts_time_ns = facts.time_ns;
-        process.code = CodeMap::default();
-        let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
-        code.for_each(|m| process.code.add(m.start, m.end, m.file, m.offset_bytes));
-        process.builtin = self.libraries.builtin(|file| process.code.start_of(file)).or(process.builtin);
+        let number = self.follower.processes.number(facts.pid);
+        self.follower.processes.get_mut(number).learn(facts, &self.follower.libraries);
     }
 
     fn plan(&mut self, plan: &Plan) {
-        self.libraries.learn(plan);
+        self.follower.libraries.learn(plan);
         self.paths.extend(plan.files.iter().map(|file| (file.id, file.path.clone())));
-        self.functions.extend(plan.probes.iter().map(|probe| (probe.id, probe.function.clone())));
+        for probe in plan.probes.iter().filter(|probe| probe.id < MOST_PROBES) {
+            let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
+            let at = probe.id as usize;
+            if at >= self.probes.len() {
+                self.probes.resize(at + 1, Watched::Nothing);
+            }
+            self.probes[at] = match (probe.function.as_str(), calls::row(&probe.function)) {
+                _ if !is_call => Watched::Nothing,
+                ("MPI_Init" | "MPI_Init_thread", _) => Watched::Beginning,
+                (_, Some(row)) => Watched::Call(row),
+                (_, None) => Watched::Other,
+            };
+            if let Watched::Call(row) = self.probes[at] {
+                self.sees_no_returns |= probe.class == ProbeClass::Call && needs_return(row);
+            }
+        }
+        let left_out = plan.left_out.iter().filter_map(|left_out| calls::row(&left_out.what));
+        self.sees_no_returns |= left_out.into_iter().any(needs_return);
+    }
+
+    fn watched(&self, probe: u32) -> Watched {
+        self.probes.get(probe as usize).copied().unwrap_or_default()
     }
 
     fn raw(&mut self, raw: &RawRecord) {
         let Ok(Record { header, body }) = Record::decode(raw) else { return };
         match body {
-            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
-                if !self.is_known_at(&header) =>
-            {
-                let process = self.processes.entry(header.pid).or_default();
-                process.code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
-            }
-            Body::Exec if !self.is_known_at(&header) => {
-                self.processes.insert(header.pid, Process::default());
-            }
-            Body::Exit { .. } => {
-                self.assembler.end(header.pid);
-                self.requests.forget(header.pid);
-                self.processes.remove(&header.pid);
-            }
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
                 self.call_record(raw, &header, &body);
             }
+            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
+                if !self.is_known_at(&header) =>
+            {
+                let number = self.follower.processes.number(header.pid);
+                let code = &mut self.follower.processes.get_mut(number).code;
+                code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
+            }
+            Body::Exec if !self.is_known_at(&header) => {
+                self.end(header.pid);
+                self.follower.processes.number(header.pid);
+            }
+            Body::Exit { .. } => self.end(header.pid),
             _ => {}
         }
     }
 
+    fn end(&mut self, pid: u32) {
+        self.assembler.end(pid);
+        self.follower.end_process(pid);
+    }
+
     /// What was found out about a process later holds already.
     fn is_known_at(&self, header: &Header) -> bool {
-        self.processes.get(&header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
+        self.follower.processes.find(header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
     }
 
     fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
-        let Some(function) = self.functions.get(&header.probe).cloned() else { return };
-        let is_known = self.processes.get(&header.pid).is_some_and(|process| process.rank.is_some());
-        if !is_known && !self.strangers.contains(&header.pid) {
+        let row = match self.watched(header.probe) {
+            Watched::Nothing => return,
+            Watched::Beginning | Watched::Other => None,
+            Watched::Call(row) => Some(row),
+        };
+        if self.assemble(header, body, row) {
+            return self.lose_found();
+        }
+        if !self.is_known(header.pid) {
             self.awaited.insert(header.pid);
             // It is the next one, even if it had been held before.
             return self.held.push_front(Input::Record(*raw));
         }
-        if matches!(body, Body::Call { nested: false, .. }) {
-            self.meet(header.pid, matches!(function.as_str(), "MPI_Init" | "MPI_Init_thread"));
+        if !matches!(body, Body::Call { nested: false, .. }) {
+            return;
         }
-        let mut steps = Vec::new();
-        let who = (header.pid, header.tid, header.time_ns);
-        self.assembler.record(who, body, &function, |step| steps.push(step));
-        for step in steps {
-            match step {
-                Step::Begun(call) => self.begin(&call),
-                Step::Over(call, code) => self.over(call, code.map(|code| (code, header.time_ns))),
+        if matches!(self.watched(header.probe), Watched::Beginning) {
+            self.follower.begin_process(header.pid);
+        } else if let Some(row) = row {
+            let process = self.follower.processes.number(header.pid);
+            if self.assembler.admit(header.pid, header.tid, row, process) {
+                self.assemble(header, body, Some(row));
+            } else {
+                self.lose(header.pid);
             }
         }
+        self.lose_found();
     }
 
-    /// A process calls: from now on its library is known, if it ever is.
-    fn meet(&mut self, pid: u32, begins: bool) {
-        let process = self.processes.entry(pid).or_default();
-        process.complete |= begins;
-        if process.builtin.is_none() {
-            process.builtin = self.libraries.builtin(|file| process.code.start_of(file));
+    /// Says whether the thread is followed.
+    fn assemble(&mut self, header: &Header, body: &Body, row: Option<&'static CallRow>) -> bool {
+        let follower = &mut self.follower;
+        let done = self.assembler.record(header, body, row, |call, begun, step| {
+            follower.step(call, begun, step, header.time_ns);
+        });
+        done.is_ok()
+    }
+
+    /// Whether it is known who a process is, or never will be.
+    fn is_known(&self, pid: u32) -> bool {
+        self.follower.processes.find(pid).is_some_and(|process| process.rank.is_some())
+            || self.strangers.contains(&pid)
+    }
+
+    fn lose_found(&mut self) {
+        while let Some(pid) = self.follower.to_lose.pop() {
+            self.lose(pid);
         }
     }
 
     /// Something of a process was not seen. One that is not known may stand for any: those that start share a ring.
     fn lose(&mut self, pid: u32) {
-        if self.processes.get(&pid).is_some_and(|process| process.rank.is_some()) {
+        if self.follower.processes.find(pid).is_some_and(|process| process.rank.is_some()) {
             self.lose_one(pid);
         } else {
-            let all: Vec<u32> = self.processes.keys().copied().collect();
-            all.into_iter().for_each(|pid| self.lose_one(pid));
+            self.lose_all();
         }
+    }
+
+    fn lose_all(&mut self) {
+        let all: Vec<u32> = self.follower.processes.pids().collect();
+        all.into_iter().for_each(|pid| self.lose_one(pid));
     }
 
     fn lose_one(&mut self, pid: u32) {
         self.assembler.forget(pid);
-        self.requests.forget(pid);
-        self.begun.retain(|key, _| key.0 != pid);
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.complete = false;
-        let Some(rank) = process.rank else { return };
-        if self.lost.insert(rank) {
-            for (comm, own) in self.communicators.places(rank) {
-                self.matching.lose(comm, own);
-            }
-            self.communicators.forget(rank);
-        }
-    }
-
-    fn id(&self, call: &Call) -> Option<CallId> {
-        let rank = self.processes.get(&call.pid)?.rank?;
-        Some(CallId { rank, tid: call.tid, number: call.number })
-    }
-
-    /// How the library of a process calls things, if that is known.
-    pub(crate) fn library(&self, pid: u32) -> Option<MpiFacts> {
-        self.builtin(pid).map(|builtin| builtin.facts())
-    }
-
-    fn builtin(&self, pid: u32) -> Option<Builtin> {
-        self.processes.get(&pid)?.builtin
-    }
-
-    /// The communicator of a handle, and the process's rank in it.
-    fn place(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
-        let process = self.processes.get(&pid)?;
-        let (rank, builtin) = process.rank.zip(process.builtin)?;
-        if builtin.is_world(handle) {
-            return Some((WORLD, rank));
-        }
-        let comm = self.communicators.of(rank, builtin.handle(handle))?;
-        let own = self.communicators.members(comm)?.iter().position(|member| *member == rank)?;
-        Some((comm, own as u32))
-    }
-
-    /// Of what was done in a communicator before its members were known, a part is missing.
-    fn spoil(&mut self, pid: u32, handle: u64) {
-        let Some((rank, builtin)) =
-            self.processes.get(&pid).and_then(|process| process.rank.zip(process.builtin))
-        else {
-            return;
-        };
-        if let Some(comm) = self.communicators.of(rank, builtin.handle(handle)) {
-            self.communicators.spoil(comm);
-        }
-    }
-
-    fn begin(&mut self, call: &Call) {
-        let Some(id) = self.id(call) else { return self.lose(call.pid) };
-        let key = (call.pid, call.tid);
-        match call.row.does {
-            Does::Send(_) | Does::Receive | Does::Exchange => {
-                let ops = self.ops(call, id);
-                if ops.iter().any(|op| op.place.is_none()) {
-                    let comm = call.row.position(Arg::Comm).and_then(|at| call.word(at));
-                    self.spoil(call.pid, comm.unwrap_or_default());
-                }
-                if call.row.form != Form::Persistent {
-                    ops.iter().for_each(|op| self.post(call.pid, op));
-                }
-                self.begun.insert(key, Begun { ops, communicator: None });
-            }
-            Does::Start => self.start(call, id),
-            Does::ReceiveMatched => {
-                let message = self.handle(call, Arg::Message, false);
-                let probe = message.and_then(|handle| self.probed.remove(&(call.pid, handle)));
-                let receive = MessageId { call: id, part: 0 };
-                if let Some(probe) = probe {
-                    self.taken.entry(probe).or_default().receive = Some(receive);
-                    self.hand_over(probe);
-                }
-                let op = Op { id: receive, sends: false, place: None, peer: None, tag: ANY_TAG };
-                self.begun.insert(key, Begun { ops: vec![op], communicator: None });
-            }
-            Does::MakeCommunicator(making) => {
-                let Some(comm) = call.row.position(Arg::Comm).and_then(|at| call.word(at)) else { return };
-                let complete = self.processes.get(&call.pid).is_some_and(|process| process.complete);
-                let Some((parent, _)) = self.place(call.pid, comm).filter(|_| complete) else {
-                    return self.spoil(call.pid, comm);
-                };
-                let argument = |arg| call.row.position(arg).and_then(|at| call.integer(at));
-                let choice = (argument(Arg::Color), argument(Arg::Key));
-                let expected = self.communicators.begin(id.rank, parent, making.group, choice);
-                self.begun.insert(key, Begun { ops: Vec::new(), communicator: Some(expected) });
-            }
-            _ => {}
-        }
-    }
-
-    /// Messages that a call is about: what it sends first.
-    fn ops(&self, call: &Call, id: CallId) -> Vec<Op> {
-        let Some(builtin) = self.builtin(call.pid) else { return Vec::new() };
-        let sides = [(call.row.sends(), true), (call.row.receives(), false)];
-        let op = |(envelope, sends): (Option<Envelope>, bool)| {
-            let envelope = envelope?;
-            let part = u32::from(!sends && call.row.sends().is_some());
-            let peer = call.integer(envelope.peer)?;
-            if peer == builtin.proc_null() {
-                return None;
-            }
-            let peer =
-                if !sends && peer == builtin.any_source() { None } else { Some(u32::try_from(peer).ok()?) };
-            Some(Op {
-                id: MessageId { call: id, part },
-                sends,
-                place: self.place(call.pid, call.word(envelope.comm)?),
-                peer,
-                tag: call.integer(envelope.tag)?,
-            })
-        };
-        sides.into_iter().filter_map(op).collect()
-    }
-
-    fn start(&mut self, call: &Call, id: CallId) {
-        let handles = self.handles(call);
-        for (part, handle) in (0..).zip(handles) {
-            let Some(request) = self.requests.startable(call.pid, handle, by(call.tid)) else {
-                continue;
-            };
-            let Some(mut op) = request.prepared else { continue };
-            op.id = MessageId { call: id, part };
-            request.messages = vec![op];
-            self.post(call.pid, &op);
-        }
-    }
-
-    /// Puts a message into the order of those of its rank.
-    fn post(&mut self, pid: u32, op: &Op) {
-        let complete = self.processes.get(&pid).is_some_and(|process| process.complete);
-        if !complete {
-            self.lost.insert(op.id.call.rank);
-            return;
-        }
-        let Some((comm, own)) = op.place else { return };
-        let pairs = match (op.sends, op.peer) {
-            (true, Some(to)) => self.matching.send(comm, (own, to), op.tag, op.id),
-            (true, None) => return,
-            (false, source) => self.matching.receive(comm, own, source, op.tag, op.id),
-        };
-        self.matched(pairs);
-    }
-
-    fn matched(&mut self, pairs: Vec<Pair<MessageId>>) {
-        for (send, receive) in pairs {
-            match self.taken.get_mut(&receive) {
-                Some(taken) => {
-                    taken.send = Some(send);
-                    self.hand_over(receive);
-                }
-                None => self.events.push(Event::Matched { send, receive }),
-            }
-        }
-    }
-
-    /// A message that a probe took goes to the receive that was given it.
-    fn hand_over(&mut self, probe: MessageId) {
-        if let Some(Taken { send: Some(send), receive: Some(receive) }) = self.taken.get(&probe) {
-            self.events.push(Event::Matched { send: *send, receive: *receive });
-            self.taken.remove(&probe);
-        }
-    }
-
-    fn over(&mut self, call: Call, returned: Option<(i32, u64)>) {
-        let begun = self.begun.remove(&(call.pid, call.tid)).unwrap_or_default();
-        let Some(id) = self.id(&call) else { return };
-        if let Some((code, _)) = returned {
-            if code != 0 {
-                // What a call that failed has done is not known.
-                self.lose(call.pid);
-            } else {
-                self.returned(&call, id, begun);
-            }
-        }
-        let comm = call.row.position(Arg::Comm).and_then(|at| call.word(at));
-        let place = comm.and_then(|comm| self.place(call.pid, comm));
-        let members = place.and_then(|(comm, _)| self.communicators.members(comm)).map(<[u32]>::to_vec);
-        let end_ns = returned.map(|(_, time_ns)| time_ns);
-        self.events.push(Event::Call { id, call: Box::new(call), end_ns, members });
-    }
-
-    fn returned(&mut self, call: &Call, id: CallId, begun: Begun) {
-        match (call.row.does, call.row.form) {
-            (Does::Complete { which, .. }, _) => self.completion(call, id, which),
-            (Does::ProbeMatched, _) => self.probe(call, id),
-            (Does::Free, _) => {
-                for handle in self.handles(call) {
-                    let messages = self.requests.free(call.pid, handle, by(call.tid));
-                    messages.iter().for_each(|op| self.unseen(op));
-                }
-            }
-            (Does::MakeCommunicator(_), _) => {
-                let handle = self.handle(call, Arg::NewComm, true);
-                if let Some((expected, handle)) = begun.communicator.zip(handle) {
-                    self.communicators.made(id.rank, expected, handle);
-                }
-            }
-            (Does::FreeCommunicator, _) => {
-                if let Some(handle) = self.handle(call, Arg::Comm, false) {
-                    self.communicators.free(id.rank, handle);
-                }
-            }
-            (_, Form::Blocking) => {
-                let status = self.status(call, Arg::Status, 0);
-                begun.ops.iter().for_each(|op| self.complete(op, status.filter(|_| !op.sends), id));
-            }
-            (_, Form::Nonblocking) => self.request(call, id, begun.ops),
-            (_, Form::Persistent) => {
-                if let Some(handle) = self.handle(call, Arg::NewRequest, true) {
-                    let prepared = begun.ops.first().copied();
-                    self.requests.add(call.pid, handle, Request { messages: Vec::new(), prepared });
-                }
-            }
-        }
-    }
-
-    fn request(&mut self, call: &Call, id: CallId, messages: Vec<Op>) {
-        let Some(handle) = self.handle(call, Arg::NewRequest, true) else { return };
-        if self.builtin(call.pid).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
-            messages.iter().for_each(|op| self.complete(op, None, id));
-            return;
-        }
-        self.requests.add(call.pid, handle, Request { messages, prepared: None });
-    }
-
-    fn completion(&mut self, call: &Call, id: CallId, which: Which) {
-        let requests = if which == Which::One { Arg::Request } else { Arg::Requests };
-        if call.is_cut(requests) || call.is_cut(Arg::Statuses) || call.is_cut(Arg::Indices) {
-            return self.lose(call.pid);
-        }
-        let handles = self.handles(call);
-        // Which of the requests, and which of the statuses is its own.
-        let done: Vec<(usize, Option<Status>)> = match which {
-            Which::One => vec![(0, self.status(call, Arg::Status, 0))],
-            Which::All => (0..handles.len()).map(|at| (at, self.status(call, Arg::Statuses, at))).collect(),
-            Which::Any => {
-                let index = integers(call.pointed(Arg::Index, true)).next();
-                let index = index.and_then(|index| usize::try_from(index).ok());
-                index.map(|at| (at, self.status(call, Arg::Status, 0))).into_iter().collect()
-            }
-            Which::Some => integers(call.pointed(Arg::Indices, true))
-                .enumerate()
-                .filter_map(|(n, at)| Some((usize::try_from(at).ok()?, self.status(call, Arg::Statuses, n))))
-                .collect(),
-        };
-        for (at, status) in done {
-            let Some(&handle) = handles.get(at) else { continue };
-            for op in self.requests.complete(call.pid, handle, by(call.tid)) {
-                self.complete(&op, status.filter(|_| !op.sends), id);
-            }
-        }
-    }
-
-    /// A message's buffer is free; of one received from anybody the status says whose it was.
-    fn complete(&mut self, op: &Op, status: Option<Status>, by: CallId) {
-        self.events.push(Event::Completed { message: op.id, by });
-        let Some((comm, own)) = op.place.filter(|_| !op.sends) else { return };
-        let pairs = match status {
-            Some(status) if status.cancelled => self.matching.cancel(comm, own, op.id),
-            Some(status) if op.peer.is_none() => match u32::try_from(status.source) {
-                Ok(source) => self.matching.resolve(comm, own, op.id, (source, status.tag)),
-                Err(_) => Vec::new(),
-            },
-            _ => Vec::new(),
-        };
-        self.matched(pairs);
-        self.unseen(op);
-    }
-
-    /// Nothing more will be heard of a message.
-    fn unseen(&mut self, op: &Op) {
-        if let Some((comm, own)) = op.place.filter(|_| !op.sends) {
-            self.matching.over(comm, own, op.id);
-        }
-    }
-
-    /// A matched probe takes a message as a receive would that is posted when it returns.
-    fn probe(&mut self, call: &Call, id: CallId) {
-        let Some(envelope) = call.row.receives() else { return };
-        let known = call.integer(envelope.peer).zip(call.integer(envelope.tag)).zip(call.word(envelope.comm));
-        let Some(((peer, tag), comm)) = known else { return };
-        let Some((builtin, handle)) = self.builtin(call.pid).zip(self.handle(call, Arg::NewMessage, true))
-        else {
-            return;
-        };
-        let Some((comm, own)) = self.place(call.pid, comm).filter(|_| peer != builtin.proc_null()) else {
-            return;
-        };
-        let status = self.status(call, Arg::Status, 0);
-        let source = status.map_or(peer, |status| status.source);
-        let tag = status.map_or(tag, |status| status.tag);
-        let Ok(source) = u32::try_from(source) else { return self.matching.lose(comm, own) };
-        let probe = MessageId { call: id, part: 0 };
-        self.probed.insert((call.pid, handle), probe);
-        self.taken.insert(probe, Taken::default());
-        if self.processes.get(&call.pid).is_some_and(|process| process.complete) {
-            let pairs = self.matching.receive(comm, own, Some(source), tag, probe);
-            self.matched(pairs);
-        }
-    }
-
-    fn handle(&self, call: &Call, arg: Arg, at_return: bool) -> Option<u64> {
-        self.builtin(call.pid)?.handles(call.pointed(arg, at_return)?).next()
-    }
-
-    /// Handles of the requests that a call names, as they were at its entry.
-    fn handles(&self, call: &Call) -> Vec<u64> {
-        let bytes = call.pointed(Arg::Requests, false).or_else(|| call.pointed(Arg::Request, false));
-        let all = self.builtin(call.pid).zip(bytes).map(|(builtin, bytes)| builtin.handles(bytes).collect());
-        all.unwrap_or_default()
-    }
-
-    fn status(&self, call: &Call, arg: Arg, index: usize) -> Option<Status> {
-        status::read(call.pointed(arg, true)?, index, self.builtin(call.pid)?.kind)
+        self.follower.lose(pid);
     }
 }
 
-/// Who completes a message is mostly the thread that started it: meanwhile another may have been given the same
-/// handle.
-fn by(tid: u32) -> impl Fn(&Op) -> bool {
-    move |op| op.id.call.tid == tid
+/// Most records are of copies and heap blocks, which say nothing of calls.
+fn is_of_interest(raw: &RawRecord) -> bool {
+    let kind = raw.words()[2] as u16;
+    matches!(kind, kind::CALL | kind::VALUES | kind::RETURN | kind::MAP | kind::EXEC | kind::EXIT)
 }
 
-fn integers(bytes: Option<&[u8]>) -> impl Iterator<Item = i32> {
-    let (chunks, _) = bytes.unwrap_or_default().as_chunks::<4>();
-    chunks.iter().map(|chunk| i32::from_le_bytes(*chunk))
+/// Whether what a call does to requests and messages is known only when it returns.
+fn needs_return(row: &CallRow) -> bool {
+    !matches!(row.does, Does::Collective(_) | Does::Window | Does::Finalize)
 }

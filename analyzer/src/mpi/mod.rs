@@ -6,15 +6,21 @@
 mod assemble;
 mod code;
 mod communicators;
+mod few;
+mod follow;
+mod groups;
 mod handles;
+mod left_over;
 mod matching;
 mod messages;
+mod process;
 mod requests;
 mod status;
 
 use std::fmt;
 
 pub use assemble::Call;
+pub use left_over::{LeftOver, LeftWhat};
 pub use messages::{Event, MessageId, Messages};
 
 /// A call of a thread: of those in the call table (`calls`), polls that answered no left out.

@@ -12,7 +12,13 @@ pub(super) fn sort_of(function: &str) -> Sort {
         Does::Exchange => Sort::Exchange,
         Does::Complete { .. } | Does::Start => Sort::Completion,
         Does::Collective(_) | Does::MakeCommunicator(_) | Does::Finalize => Sort::Collective,
-        Does::Partitioned | Does::Free | Does::Cancel | Does::FreeCommunicator | Does::Window => Sort::Other,
+        Does::Partitioned
+        | Does::Free
+        | Does::Cancel
+        | Does::FreeCommunicator
+        | Does::MakeGroup(_)
+        | Does::FreeGroup
+        | Does::Window => Sort::Other,
     }
 }
 

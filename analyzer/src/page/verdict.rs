@@ -2,6 +2,7 @@
 
 use super::{Tone, Verdict};
 use crate::finding::{self, Evidence, Finding, Report, Severity};
+use crate::left_over;
 use crate::process::Who;
 use crate::standstill::words::fault_title;
 use crate::words::{capitalized, counted, duration_text, who_text};
@@ -28,6 +29,7 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
             let affected = standstill.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
             (fault_title(standstill.fault).to_owned(), affected.collect())
         }
+        Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
         Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),
     };

@@ -63,7 +63,7 @@ impl Collector {
             probes: FxHashMap::default(),
             histories: Vec::new(),
             threads: 0,
-            messages: Messages::default(),
+            messages: Messages::heard(),
             matched: VecDeque::new(),
             gaps: Gaps::default(),
             begin_ns: 0,

@@ -5,6 +5,7 @@
 //! the ranks share, so its chain goes on in the receiver; between nodes the chain ends where the
 //! data is handed to the network, and another begins where it is taken from there.
 
+mod calls;
 mod memory;
 mod program;
 
@@ -62,6 +63,8 @@ pub struct Job {
     pub fault: Fault,
     /// So many records of a rank come in a row before another rank's: 1 where every rank has a core.
     pub burst_records: u32,
+    /// Results of calls are recorded as well, and ranks send, receive and wait with requests.
+    pub results: bool,
     /// Records of the stream; it ends behind them.
     pub records: u64,
 }
@@ -69,7 +72,15 @@ pub struct Job {
 impl Job {
     /// A healthy halo exchange on one node, a core for each rank.
     pub fn halo(ranks: u32, records: u64) -> Self {
-        Self { model: Model::Halo, ranks, nodes: 1, fault: Fault::None, burst_records: 1, records }
+        Self {
+            model: Model::Halo,
+            ranks,
+            nodes: 1,
+            fault: Fault::None,
+            burst_records: 1,
+            results: false,
+            records,
+        }
     }
 
     /// What the session of one node would see; nothing if there is no such node.
@@ -109,6 +120,8 @@ struct Place {
 enum Stage {
     Start,
     Facts(u32),
+    /// Ranks begin with MPI.
+    Begins(u32),
     Records,
     Over,
 }
@@ -230,8 +243,18 @@ impl Iterator for Inputs {
                 Input::Process(Box::new(self.program.facts(rank)))
             }
             Stage::Facts(_) => {
+                self.stage = Stage::Begins(self.ranks.start);
+                Input::Plan(Box::new(self.program.plan()))
+            }
+            Stage::Begins(rank) if self.program.has_results() && rank < self.ranks.end => {
+                self.stage = Stage::Begins(rank + 1);
+                let (probe, pid) = (calls::INIT, FIRST_PID + rank);
+                let header = Header { time_ns: self.now_ns, pid, tid: pid, probe };
+                Input::Record(Record { header, body: calls::init() }.encode())
+            }
+            Stage::Begins(_) => {
                 self.stage = Stage::Records;
-                Input::Plan(Box::new(program::plan()))
+                return self.next();
             }
             Stage::Records => self.tick_or_record(),
             Stage::Over => return None,
@@ -309,6 +332,32 @@ mod tests {
         let alone = report(Job { nodes: 16, ..Job::halo(16, 100_000) }.node(3));
         assert_eq!((longest(&whole), longest(&alone)), (Some(3), Some(2)));
         assert!(crossing(&whole) > 10_000 && crossing(&alone) == 0);
+    }
+
+    #[test]
+    fn of_ranks_that_wait_for_requests_every_message_is_followed() {
+        use analyzer::mpi::{Event, Messages};
+        let job = Job { results: true, ..Job::halo(16, 100_000) };
+        let mut messages = Messages::heard();
+        let (mut matched, mut completed) = (0, 0);
+        for input in job.node(0) {
+            messages.push(&input);
+            for event in messages.take_events() {
+                match event {
+                    Event::Matched { .. } => matched += 1,
+                    Event::Completed { .. } => completed += 1,
+                    Event::Call { .. } => {}
+                }
+            }
+        }
+        // In a step a rank has at most 45 records: it sends four messages and receives four.
+        let steps = 100_000 / 16 / 45;
+        assert!(
+            matched >= 4 * 16 * (steps - 1) && completed >= 8 * 16 * (steps - 1),
+            "{matched}, {completed}"
+        );
+        assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
+        assert_eq!(report(job.node(0)).findings, []);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use analyzer::input::ProcessFacts;
 use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, CallContext};
 
+use super::calls;
 use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, PROGRAM, REQUEST};
 use super::{FIRST_PID, Fault, Job, Model};
 
@@ -62,19 +63,54 @@ impl Program {
         memory::facts(FIRST_PID + rank, rank, self.job.ranks, node, self.job.ranks_per_node())
     }
 
+    pub fn has_results(&self) -> bool {
+        self.job.results
+    }
+
     /// Most events that a rank has in a phase.
     pub fn events(&self, phase: usize) -> u32 {
+        if self.job.results {
+            return calls::events(self.sides(), phase) + if phase == 0 { 0 } else { 2 };
+        }
         let per_message = if phase == 0 { 4 } else { 1 };
         self.sides() * per_message + if phase == 0 { self.requests() * 2 } else { 2 }
     }
 
     /// The n-th event of a rank in a phase; `None`: it has none there in this step.
     pub fn event(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<Event> {
+        let calls = if self.job.results { calls::events(self.sides(), phase) } else { 0 };
         match phase {
+            _ if n < calls => self.with_requests(rank, step, phase, n),
+            0 if self.job.results => None,
+            _ if self.job.results => block(rank, step, n - calls),
             0 if n < self.sides() * 4 => self.send(rank, step, u64::from(n / 4), n % 4),
             0 => self.request(rank, step, n - self.sides() * 4),
             _ if n < self.sides() => self.receive(rank, step, u64::from(n)),
             _ => block(rank, step, n - self.sides()),
+        }
+    }
+
+    /// The same messages, begun with requests that are waited for at the end.
+    fn with_requests(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<Event> {
+        let sides = self.sides();
+        if phase == 0 {
+            let side = u64::from(n / calls::PER_MESSAGE);
+            let sender = if self.job.model == Model::Halo { side } else { 1 };
+            return match calls::started(n % calls::PER_MESSAGE) {
+                calls::Part::Copy(copy) => self.send(rank, step, side, copy),
+                // What comes from a side was sent to the opposite one.
+                calls::Part::Receive(part) => {
+                    Some(calls::receive(part, step, side, self.neighbour(rank, sender)))
+                }
+                calls::Part::Send(part) => {
+                    let tag = if self.job.model == Model::Halo { side ^ 1 } else { side };
+                    Some(calls::send(part, step, side, self.neighbour(rank, side), tag))
+                }
+            };
+        }
+        match calls::waited(sides, n) {
+            Some(part) => Some(calls::wait(part, step, sides)),
+            None => self.receive(rank, step, u64::from(n - calls::BEFORE_DELIVERY)),
         }
     }
 
@@ -204,8 +240,18 @@ fn mixed(seed: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The probes of all programs.
-pub(super) fn plan() -> Plan {
+impl Program {
+    /// The probes of all programs.
+    pub fn plan(&self) -> Plan {
+        let mut plan = plan();
+        if self.job.results {
+            calls::add_to(&mut plan);
+        }
+        plan
+    }
+}
+
+fn plan() -> Plan {
     let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
         id,
         file: PROGRAM,

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::mpi::{Call, CallId, Event, MessageId, Messages};
+use analyzer::mpi::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
 use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, ItemRef, Reader};
 use anyhow::{Context, Result};
@@ -24,7 +24,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
     let mut names = SymbolTable::default();
     names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
     let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
-    let mut messages = Messages::default();
+    let mut messages = Messages::heard();
     let mut printer = Printer {
         out: BufWriter::new(stdout().lock()),
         json: args.json,
@@ -159,6 +159,43 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
+    fn left_over(&mut self, messages: &Messages, left: &LeftOver) -> Result<()> {
+        if !self.wants(left.rank) && !left.peers.iter().any(|rank| self.wants(*rank)) {
+            return Ok(());
+        }
+        let at = left.site.map(|place| self.place(messages, place));
+        if self.json {
+            let arguments: serde_json::Map<String, serde_json::Value> = left
+                .arguments
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
+                .collect();
+            let line = serde_json::json!({
+                "what": left.what, "rank": left.rank, "function": left.function, "arguments": arguments,
+                "peers": left.peers, "count": left.count, "at": at,
+            });
+            serde_json::to_writer(&mut self.out, &serde_json::json!({ "left_over": line }))?;
+            writeln!(self.out)?;
+            return Ok(());
+        }
+        let arguments: Vec<String> =
+            left.arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let what = match left.what {
+            LeftWhat::Message => "never received",
+            LeftWhat::Request => "never completed",
+        };
+        let times = if left.count == 1 { String::new() } else { format!("  {} times", left.count) };
+        let at = at.map_or_else(String::new, |at| format!("  at {at}"));
+        writeln!(
+            self.out,
+            "{what:>16} rank {}  {}({}){times}{at}",
+            left.rank,
+            left.function,
+            arguments.join(", ")
+        )?;
+        Ok(())
+    }
+
     fn place(&self, messages: &Messages, place: CodePlace) -> String {
         let named = self.names.get(place.file, place.offset_bytes).and_then(<[_]>::first);
         match named {
@@ -176,6 +213,9 @@ impl<W: Write> Printer<'_, W> {
     }
 
     fn end(&mut self, messages: &Messages) -> Result<()> {
+        for left in messages.left_over() {
+            self.left_over(messages, &left)?;
+        }
         let mut lost: Vec<u32> = messages.lost().collect();
         lost.sort_unstable();
         if self.json {

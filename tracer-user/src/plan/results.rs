@@ -58,18 +58,21 @@ fn read(row: &CallRow, arg: Arg, argument: u8, sizes: Sizes) -> Option<Read> {
     let count = |arg| row.position(arg).map(|at| at as u8);
     let several = |at_return, element_bytes| {
         let behind = count(Arg::OutCount).filter(|_| at_return).map(ReadCount::Behind);
-        let count = behind.or(count(Arg::Count).map(ReadCount::Argument))?;
+        let given = count(Arg::Count).or(count(Arg::Number));
+        let count = behind.or(given.map(ReadCount::Argument))?;
         Some(Read { argument, at_return, element_bytes, count })
     };
     match arg {
-        Arg::NewRequest | Arg::NewComm | Arg::NewMessage => one(true, sizes.handle),
-        Arg::Request | Arg::Message => one(false, sizes.handle),
+        Arg::NewRequest | Arg::NewComm | Arg::NewMessage | Arg::NewGroup => one(true, sizes.handle),
+        Arg::Request | Arg::Message | Arg::OldGroup => one(false, sizes.handle),
         Arg::Comm if row.does == Does::FreeCommunicator => one(false, sizes.handle),
         Arg::Index | Arg::OutCount => one(true, 4),
         Arg::Status if row.form == Form::Blocking => one(true, sizes.status),
         Arg::Requests => several(false, sizes.handle),
         Arg::Statuses => several(true, sizes.status),
         Arg::Indices => several(true, 4),
+        Arg::Ranks | Arg::Dimensions => several(false, 4),
+        Arg::Ranges => several(false, 12),
         _ => None,
     }
 }
@@ -111,6 +114,19 @@ mod tests {
                 (4, true, 24, ReadCount::Behind(2)),
             ]
         );
+    }
+
+    #[test]
+    fn what_new_groups_and_grids_are_made_from_is_read_at_the_entry() {
+        assert_eq!(
+            reads("MPI_Group_range_incl", MpiKind::Mpich),
+            [(2, false, 12, ReadCount::Argument(1)), (3, true, 4, ReadCount::One)]
+        );
+        assert_eq!(
+            reads("MPI_Cart_create", MpiKind::OpenMpi),
+            [(2, false, 4, ReadCount::Argument(1)), (5, true, 8, ReadCount::One)]
+        );
+        assert_eq!(reads("MPI_Group_free", MpiKind::OpenMpi), [(0, false, 8, ReadCount::One)]);
     }
 
     #[test]

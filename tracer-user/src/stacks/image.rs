@@ -23,8 +23,6 @@ pub struct Image {
     objects: Option<MpiObjects>,
 }
 
-/// MPICH's handle of MPI_COMM_WORLD (`mpi.h`).
-
 impl Image {
     /// Reads the file of a mapping; `None`: it cannot be read, or is no program or library.
     pub fn of(pid: u32, mapping: &Mapping) -> Option<Self> {

@@ -263,7 +263,8 @@ mod tests {
                 request,
                 &[0xac00_0001, 2, 2, 0, (request + 0x18) as u32, (request >> 32) as u32, counter],
             );
-            let library = Mpich::checked(&memory, OBJECT, (0, 4), &[7, request]).expect("world is there");
+            let inner = [7, request];
+            let library = Mpich::checked(&memory, OBJECT, (0, 4), &inner).expect("world is there");
             (library.request(0xac00_0001).complete, library.request(0xac00_0002).complete)
         };
         assert_eq!(done(1), (Some(false), None));

@@ -1,0 +1,297 @@
+//! What is left over when ranks end with MPI, and when nothing is said of it. The library is MPICH.
+
+mod common;
+
+use analyzer::finding::{Evidence, LeftOver, Report, Severity};
+use analyzer::input::{Input, MpiKind};
+use analyzer::mpi::LeftWhat;
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
+use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
+use analyzer::process::Who;
+use analyzer::wire::{Body, NO_ARGUMENT, PIECE_WORDS};
+use common::{PROGRAM, PROGRAM_AT, Trace};
+
+const WORLD: u64 = 0x4400_0000;
+const ANY_SOURCE: u64 = -2i64 as u64;
+const TAG: u64 = 3;
+/// Where requests are stored.
+const POINTER: u64 = 0x5000;
+
+/// A job whose calls are watched with their results.
+struct Job {
+    t: Trace,
+    ranks: u32,
+    serials: u32,
+}
+
+impl Job {
+    /// All ranks have begun with MPI.
+    fn begun(ranks: u32) -> Self {
+        let mut job = Self::new(ranks);
+        (0..ranks).for_each(|rank| job.call(rank, "MPI_Init", [0; 6], 0, None));
+        job
+    }
+
+    fn new(ranks: u32) -> Self {
+        let mut t = Trace::new(ranks, true);
+        let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
+        let file =
+            PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
+        t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+        Self { t, ranks, serials: 0 }
+    }
+
+    /// A call from a line of the program; `result`: what an argument points to when it returns.
+    fn call(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64, result: Option<(u32, u64)>) {
+        self.begin(rank, function, args, line);
+        self.over(rank, function, result);
+    }
+
+    fn begin(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64) {
+        let probe = self.t.probe(function, ProbeClass::CallResults);
+        self.serials += 1;
+        let return_address = PROGRAM_AT + 0x100 + 16 * line;
+        self.t.record(rank, probe, Body::Call { return_address, args, nested: false });
+    }
+
+    /// What an argument of the last call points to.
+    fn value(&mut self, rank: u32, function: &str, argument: u32, value: u64, at_return: bool) {
+        let probe = self.t.probe(function, ProbeClass::CallResults);
+        let mut words = [0; PIECE_WORDS];
+        words[0] = value;
+        let (serial, total_bytes) = (self.serials, if argument == 6 { 8 } else { 4 });
+        let body = Body::Values { serial, argument, total_bytes, position_bytes: 0, at_return, words };
+        self.t.record(rank, probe, body);
+    }
+
+    fn over(&mut self, rank: u32, function: &str, result: Option<(u32, u64)>) {
+        let probe = self.t.probe(function, ProbeClass::CallResults);
+        let (argument, word) = result.unwrap_or((NO_ARGUMENT, 0));
+        let bytes = if result.is_some() { 4 } else { 0 };
+        self.t.record(rank, probe, Body::Return { serial: self.serials, code: 0, argument, bytes, word });
+    }
+
+    fn send(&mut self, rank: u32, dest: u64, line: u64) {
+        self.call(rank, "MPI_Send", [0x1000, 8, 5, dest, TAG, WORLD], line, None);
+    }
+
+    fn receive(&mut self, rank: u32, source: u64) {
+        self.call(rank, "MPI_Recv", [0x1000, 8, 5, source, TAG, WORLD], 20, None);
+    }
+
+    /// Begins to send or to receive, and gets a request.
+    fn start(&mut self, rank: u32, function: &str, peer: u64, line: u64, request: u64) {
+        self.begin(rank, function, [0x1000, 8, 5, peer, TAG, WORLD], line);
+        self.value(rank, function, 6, POINTER, false);
+        self.over(rank, function, Some((6, request)));
+    }
+
+    /// A call with a request.
+    fn with_request(&mut self, rank: u32, function: &str, request: u64) {
+        self.begin(rank, function, [POINTER, 0, 0, 0, 0, 0], 40);
+        self.value(rank, function, 0, request, false);
+        self.over(rank, function, None);
+    }
+
+    fn finalize(&mut self) {
+        (0..self.ranks).for_each(|rank| self.call(rank, "MPI_Finalize", [0; 6], 50, None));
+    }
+
+    fn report(self) -> Report {
+        let mut pipeline = Pipeline::new(Options::default());
+        self.t.end().iter().for_each(|input| pipeline.push(input));
+        pipeline.report()
+    }
+
+    /// What is said when all have ended with MPI.
+    fn left(mut self) -> Vec<LeftOver> {
+        self.finalize();
+        left(&self.report())
+    }
+}
+
+fn left(report: &Report) -> Vec<LeftOver> {
+    let left = report.findings.iter().filter_map(|finding| match &finding.evidence {
+        Evidence::LeftOver(left) => Some((**left).clone()),
+        _ => None,
+    });
+    left.collect()
+}
+
+fn one_message_too_many() -> Job {
+    let mut job = Job::begun(2);
+    job.send(0, 1, 10);
+    job.send(0, 1, 11);
+    job.receive(1, 0);
+    job
+}
+
+#[test]
+fn a_message_that_nobody_receives_is_told_with_both_ends_and_its_line() {
+    let mut job = one_message_too_many();
+    job.finalize();
+    let report = job.report();
+    let finding = &report.findings[0];
+    assert_eq!((finding.severity, &finding.who[..]), (Severity::Warning, &[Who::Rank(0), Who::Rank(1)][..]));
+    let left = &left(&report)[0];
+    assert_eq!((left.what, left.function.as_str(), left.count), (LeftWhat::Message, "MPI_Send", 1));
+    assert_eq!(left.place.offset_bytes, 0x100 + 16 * 11 - 1);
+    let arguments = [("dest", "1"), ("tag", "3"), ("comm", "MPI_COMM_WORLD")];
+    assert_eq!(left.ranks[0].arguments, arguments.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn what_is_received_or_complete_is_not_left_over() {
+    let mut job = Job::begun(2);
+    job.start(1, "MPI_Irecv", 0, 10, 7);
+    job.start(0, "MPI_Isend", 1, 11, 8);
+    job.with_request(0, "MPI_Wait", 8);
+    job.with_request(1, "MPI_Wait", 7);
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn nothing_is_said_unless_both_ends_came_to_the_end_and_nothing_was_missed() {
+    let is_told = |change: fn(&mut Job)| {
+        let mut job = one_message_too_many();
+        change(&mut job);
+        !left(&job.report()).is_empty()
+    };
+    assert!(is_told(Job::finalize));
+    assert!(!is_told(|_| {}));
+    assert!(!is_told(|job| job.call(0, "MPI_Finalize", [0; 6], 50, None)));
+    assert!(!is_told(|job| job.call(1, "MPI_Finalize", [0; 6], 50, None)));
+    for rank in 0..2 {
+        let mut job = one_message_too_many();
+        job.t.lose(rank, 1);
+        assert_eq!(job.left(), []);
+    }
+    let mut attached = Job::new(2);
+    attached.send(0, 1, 10);
+    attached.start(1, "MPI_Irecv", 0, 10, 7);
+    assert_eq!(attached.left(), []);
+}
+
+#[test]
+fn a_message_that_a_receive_from_anybody_may_have_got_is_not_told() {
+    let mut job = one_message_too_many();
+    job.start(1, "MPI_Irecv", ANY_SOURCE, 12, 7);
+    let left = job.left();
+    assert_eq!(left.iter().map(|left| left.what).collect::<Vec<_>>(), [LeftWhat::Request]);
+}
+
+#[test]
+fn a_request_that_nobody_came_back_for_is_told_once_for_all_ranks() {
+    let mut job = Job::begun(3);
+    for rank in 1..3 {
+        job.start(rank, "MPI_Irecv", 0, 10, 7);
+    }
+    job.start(1, "MPI_Irecv", 0, 10, 8);
+    job.finalize();
+    let report = job.report();
+    assert_eq!(report.findings[0].severity, Severity::Notice);
+    let left = &left(&report)[0];
+    assert_eq!((left.what, left.function.as_str(), left.count), (LeftWhat::Request, "MPI_Irecv", 3));
+    let counts: Vec<(Who, u64)> = left.ranks.iter().map(|rank| (rank.who, rank.count)).collect();
+    assert_eq!(counts, [(Who::Rank(1), 2), (Who::Rank(2), 1)]);
+}
+
+#[test]
+fn requests_that_were_complete_at_once_are_counted() {
+    /// As MPICH calls them.
+    const AT_ONCE: u64 = 0x6c00_0001;
+    let mut job = Job::begun(2);
+    for line in [10, 11, 11] {
+        job.start(0, "MPI_Isend", 1, line, AT_ONCE);
+        job.receive(1, 0);
+        if line == 10 {
+            job.with_request(0, "MPI_Wait", AT_ONCE);
+        }
+    }
+    let left = job.left();
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeftWhat::Request, 2));
+    assert_eq!(left[0].place.offset_bytes, 0x100 + 16 * 11 - 1);
+    // Which of two calls began the one that is left is not known.
+    let mut job = Job::begun(2);
+    for line in [10, 11] {
+        job.start(0, "MPI_Isend", 1, line, AT_ONCE);
+        job.receive(1, 0);
+    }
+    job.with_request(0, "MPI_Wait", AT_ONCE);
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn requests_that_were_freed_cancelled_or_perhaps_complete_are_not_told() {
+    for function in ["MPI_Request_free", "MPI_Cancel", "MPI_Wait"] {
+        let mut job = Job::begun(2);
+        job.start(1, "MPI_Irecv", 0, 10, 7);
+        job.with_request(1, function, 7);
+        assert_eq!(job.left(), [], "{function}");
+    }
+    // A wait that was not seen to return.
+    let mut job = Job::begun(2);
+    job.start(1, "MPI_Irecv", 0, 10, 7);
+    job.begin(1, "MPI_Wait", [POINTER, 0, 0, 0, 0, 0], 40);
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn a_message_whose_receive_was_cancelled_is_not_told() {
+    let mut job = one_message_too_many();
+    job.start(1, "MPI_Irecv", 0, 12, 7);
+    job.with_request(1, "MPI_Cancel", 7);
+    job.with_request(1, "MPI_Wait", 7);
+    assert_eq!(job.left(), []);
+    let mut job = Job::begun(2);
+    job.start(0, "MPI_Isend", 1, 11, 8);
+    job.with_request(0, "MPI_Cancel", 8);
+    job.with_request(0, "MPI_Wait", 8);
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn where_some_calls_are_not_watched_nothing_is_said() {
+    let mut job = one_message_too_many();
+    job.t.probe("MPI_Testall", ProbeClass::Call);
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn of_two_processes_that_say_they_are_the_same_rank_nothing_is_said() {
+    let mut job = one_message_too_many();
+    let mut other = common::facts(0, 2, job.t.now_ns);
+    (other.pid, other.namespace_pid) = (77, 77);
+    job.t.inputs.push(Input::Process(Box::new(other)));
+    let probe = job.t.probe("MPI_Init", ProbeClass::CallResults);
+    job.t.now_ns += 1000;
+    let header = analyzer::wire::Header { time_ns: job.t.now_ns, pid: 77, tid: 77, probe };
+    let body = Body::Call { return_address: PROGRAM_AT + 0x100, args: [0; 6], nested: false };
+    job.t.inputs.push(Input::Record(analyzer::wire::Record { header, body }.encode()));
+    assert_eq!(job.left(), []);
+}
+
+#[test]
+fn a_tape_says_what_the_session_said() {
+    let mut job = one_message_too_many();
+    job.finalize();
+    let inputs = job.t.end();
+    let mut writer = analyzer::tape::Writer::new(Vec::new());
+    inputs.iter().for_each(|input| writer.push(input).expect("memory takes everything"));
+    let tape = writer.finish().expect("memory takes everything");
+    let (mut live, mut again) = (Pipeline::new(Options::default()), Pipeline::new(Options::default()));
+    inputs.iter().for_each(|input| live.push(input));
+    let mut reader = analyzer::tape::Reader::new(&tape[..]).expect("a tape");
+    while let Some(item) = reader.next_ref() {
+        match item.expect("no damage") {
+            analyzer::tape::ItemRef::Record(record) => again.push_record(record),
+            analyzer::tape::ItemRef::Input(input) => again.push(&input),
+            analyzer::tape::ItemRef::Damage(damage) => panic!("{damage}"),
+        }
+    }
+    let raised = |pipeline: &mut Pipeline| format!("{:?}", (pipeline.take_alerts(), pipeline.report()));
+    let said = raised(&mut live);
+    assert!(said.contains("Never received"));
+    assert_eq!(said, raised(&mut again));
+}
