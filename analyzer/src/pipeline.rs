@@ -10,6 +10,7 @@ use crate::alerts::AlertBook;
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
+use crate::failures::Failures;
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
 use crate::input::{self, CodePlace, Input, Loss, Start, ThreadFacts, Threads};
@@ -17,11 +18,11 @@ use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, Who};
+use crate::process::CallId;
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Death, Deaths, Watch};
+use crate::standstill::{Begun, CallsSeen, Deaths, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -69,9 +70,10 @@ pub struct Pipeline {
     alerts: AlertBook,
     pub(crate) standstill: Watch,
     pub(crate) deaths: Deaths,
-    calls_seen: CallsSeen,
+    pub(crate) calls_seen: CallsSeen,
+    pub(crate) failures: Failures,
     /// Something was seen that findings about standstills may depend on.
-    stirred: bool,
+    pub(crate) stirred: bool,
 }
 
 /// What the last evaluation saw.
@@ -114,6 +116,7 @@ impl Pipeline {
             standstill: Watch::default(),
             deaths: Deaths::default(),
             calls_seen: CallsSeen::default(),
+            failures: Failures::default(),
             stirred: false,
             options,
         }
@@ -213,6 +216,7 @@ impl Pipeline {
     }
 
     fn plan(&mut self, plan: &Plan) {
+        self.failures.learn(plan);
         for file in &plan.files {
             self.state.names.file(file.id, &file.path, file.build_id.as_deref(), true);
             if file.own {
@@ -243,8 +247,14 @@ impl Pipeline {
         let process = self.state.process(loss.pid);
         // Processes that start share a ring: whose records were lost is known of ranks only.
         match self.state.processes.get(process).rank {
-            Some(_) => self.calls_seen.forget(loss.pid),
-            None => self.calls_seen.clear(),
+            Some(_) => {
+                self.calls_seen.forget(loss.pid);
+                self.failures.errors.forget(loss.pid);
+            }
+            None => {
+                self.calls_seen.clear();
+                self.failures.errors.clear();
+            }
         }
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
@@ -407,7 +417,8 @@ impl Pipeline {
             Body::Call { nested, return_address, args } if !nested => {
                 let begun = Begun { probe: slot, return_address, arguments: args };
                 self.calls_seen.note(h.pid, h.tid, begun);
-                state.processes.get_mut(process).counts.calls += 1;
+                self.follow_life(process, h, &begun);
+                self.state.processes.get_mut(process).counts.calls += 1;
                 self.probes.call_counts(slot).calls += 1;
             }
             Body::Alloc { addr, size_bytes, old, caller } => {
@@ -427,22 +438,19 @@ impl Pipeline {
             }
             Body::Unmap { addr, len_bytes } => state.unmap(process, h.time_ns, addr, len_bytes),
             Body::Fork { child } => state.fork(process, child),
-            Body::Exec => state.exec(process),
+            Body::Exec => {
+                state.exec(process);
+                self.calls_seen.forget(h.pid);
+                self.failures.errors.forget(h.pid);
+            }
+            Body::Call { return_address, args, .. } => {
+                self.report_error(process, h, slot, return_address, &args);
+            }
+            Body::Done => self.survive_error(h, slot),
+            Body::Return { .. } => self.follow_return(process, slot),
             Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
             _ => {}
         }
-    }
-
-    fn end_process(&mut self, process: usize, time_ns: u64, status: u32, at: u64) {
-        let ended = self.state.processes.get(process);
-        let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
-        let (pid, who) = (ended.pid, ended.who);
-        if let Who::Rank(rank) = self.state.processes.who(who) {
-            self.deaths.note(Death { rank, pid, time_ns, status, place });
-        }
-        self.state.exit(process, Some(status));
-        self.standstill.forget(pid);
-        self.stirred = true;
     }
 
     /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it
@@ -467,6 +475,8 @@ impl Pipeline {
         if chains_due || ranks_due || at_end || std::mem::take(&mut self.stirred) {
             let findings = report::findings(self, &self.evaluation, &self.comparison);
             self.alerts.update(findings, at_end);
+            // What is open now is not for long.
+            self.stirred |= self.is_origin_open();
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::names::{Interner, Names, SiteId, SiteName};
 use crate::plan::{Probe, ProbeClass};
 use crate::process::CallId;
+use crate::standstill::Part;
 use crate::wire::FileId;
 
 /// Highest probe id that is known by number.
@@ -14,6 +15,8 @@ pub(crate) struct ProbeInfo {
     pub id: u32,
     pub class: ProbeClass,
     pub function: String,
+    /// What the call is for the life of its process.
+    pub part: Part,
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
@@ -25,6 +28,11 @@ pub(crate) struct CallCounts {
     pub calls: u64,
     pub movements: u64,
     pub bytes: u64,
+}
+
+/// Whether a record of the probe says that a call begins.
+fn is_entry(class: ProbeClass) -> bool {
+    matches!(class, ProbeClass::Call | ProbeClass::CallResults)
 }
 
 /// All probes, by slot; slot 0 is the unknown one.
@@ -63,6 +71,7 @@ impl Probes {
             id: probe.id,
             class: probe.class,
             function: probe.function.clone(),
+            part: if is_entry(probe.class) { Part::of(&probe.function) } else { Part::None },
             file: probe.file,
             site_offset_bytes: probe.site_offset_bytes,
             site: names.site(probe.file, probe.site_offset_bytes),

@@ -134,6 +134,8 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddChain(chain) => odd_chain(&mut out, chain, style),
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Standstill(standstill) => standstill::words::render(&mut out, standstill),
+        // The sentence says it all.
+        Evidence::ErrorReturned(_) => {}
     }
     out.push_str(&format!("   {}\n", style.bold("Next")));
     for step in &f.next_steps {

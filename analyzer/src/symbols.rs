@@ -107,6 +107,7 @@ impl Finding {
                     rank.stack.iter_mut().for_each(&mut *f);
                 }
             }
+            Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
             Evidence::OddChain(chain) => {
                 chain.odd.each_place(f);
                 chain.frequent.each_place(f);

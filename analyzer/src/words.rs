@@ -155,6 +155,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddChain(chain) => unusual_chain(chain),
         Evidence::OddRank(rank) => odd_rank(rank, finding.severity),
         Evidence::Standstill(standstill) => standstill::words::say(standstill),
+        Evidence::ErrorReturned(returned) => standstill::words::say_returned(returned, &finding.who),
     };
     if finding.verdict == Verdict::Inconclusive {
         let advice =

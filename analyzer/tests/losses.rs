@@ -84,6 +84,7 @@ proptest! {
                     prop_assert!(all.contains(&pair), "{finding:#?}");
                 }
                 Evidence::Standstill(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
+                Evidence::ErrorReturned(_) => prop_assert!(false, "no call failed: {finding:#?}"),
                 Evidence::OddRank(rank) => {
                     let found = naive::outliers_in(
                         &whole,

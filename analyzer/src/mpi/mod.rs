@@ -15,6 +15,7 @@ mod status;
 use std::fmt;
 
 pub use assemble::Call;
+pub(crate) use handles::{Builtin, Libraries};
 pub use messages::{Event, MessageId, Messages};
 
 /// A call of a thread: of those in the call table (`calls`), polls that answered no left out.

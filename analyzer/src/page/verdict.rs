@@ -29,6 +29,7 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
             (fault_title(standstill.fault).to_owned(), affected.collect())
         }
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
+        Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
         Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),
     };
     let more = report.findings.len() - 1;

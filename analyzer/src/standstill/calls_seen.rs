@@ -8,7 +8,7 @@ use crate::input::ThreadFacts;
 const MOST_THREADS: usize = 1 << 16;
 
 /// How a call began.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// Slot of the probe that saw it.
     pub probe: usize,
@@ -38,6 +38,11 @@ impl CallsSeen {
     /// Calls of all may have.
     pub fn clear(&mut self) {
         self.last.clear();
+    }
+
+    /// The last call of a thread.
+    pub fn last(&self, pid: u32, tid: u32) -> Option<&Begun> {
+        self.last.get(&(pid, tid))
     }
 
     /// Adds arguments that could not be recovered from the stack, if `is_it`: the call found there is the one that was seen.
