@@ -88,7 +88,7 @@ pub(crate) fn class_of(kind: MpiKind, code: i32) -> Option<(&'static str, Says)>
     const CLASS_BITS: i32 = 0x7f;
     const DEFINED_BIT: i32 = 0x4000_0000;
     let number = |class: &&Class| match kind {
-        MpiKind::OpenMpi => class.1 == code,
+        MpiKind::OpenMpi => code > 0 && class.1 == code,
         MpiKind::Mpich => code & DEFINED_BIT == 0 && class.2 == code & CLASS_BITS,
     };
     CLASSES.iter().find(number).map(|class| (class.0, class.3))
