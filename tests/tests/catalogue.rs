@@ -286,15 +286,17 @@ fn jobs_that_are_slow_but_right_are_left_alone() -> Result<()> {
 
 /// How often each error was told of that the program went on after: call, class and line (0: not known).
 fn errors_told(report: &Value) -> BTreeMap<(String, String, u64), u64> {
-    let told = report["findings"].as_array().into_iter().flatten().map(|finding| &finding["evidence"]);
-    told.filter(|evidence| evidence["kind"] == "error_returned")
-        .map(|evidence| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let line = evidence["call"]["place"]["frames"][0]["line"].as_u64().unwrap_or(0);
-            let key = (text(&evidence["call"]["function"]), text(&evidence["error"]["class"]), line);
-            (key, evidence["count"].as_u64().unwrap_or(0))
-        })
-        .collect()
+    let mut told = BTreeMap::new();
+    let findings = report["findings"].as_array().into_iter().flatten();
+    let is_error = |evidence: &&Value| evidence["kind"] == "error_returned";
+    for evidence in findings.map(|finding| &finding["evidence"]).filter(is_error) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = evidence["call"]["place"]["frames"][0]["line"].as_u64().unwrap_or(0);
+        let key = (text(&evidence["call"]["function"]), text(&evidence["error"]["class"]), line);
+        // The compiler may have made several calls of one line.
+        *told.entry(key).or_default() += evidence["count"].as_u64().unwrap_or(0);
+    }
+    told
 }
 
 #[test]
