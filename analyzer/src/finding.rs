@@ -107,6 +107,8 @@ pub enum Evidence {
     Standstill(Box<Standstill>),
     /// Messages that nobody received, or requests that nobody came back for.
     LeftOver(Box<LeftOver>),
+    /// A call that failed, and a program that went on.
+    ErrorReturned(Box<ErrorReturned>),
 }
 
 /// A chain group that is almost a frequent one.
@@ -332,7 +334,7 @@ pub struct Standstill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// A rank died, and others wait for it.
+    /// A rank died, or ended without MPI_Finalize.
     Crash,
     /// Ranks of one communicator are in calls that do not go together.
     MismatchedCollective,
@@ -340,6 +342,10 @@ pub enum Fault {
     MissingMessage,
     /// A cycle of ranks that wait for each other.
     Deadlock,
+    /// A message is longer than the buffer for it.
+    Truncated,
+    /// A call that MPI forbids.
+    InvalidCall,
     /// Others wait for a rank that does nothing, outside of MPI.
     Outside,
     /// Others wait for a rank that a signal or a debugger stopped.
@@ -360,8 +366,14 @@ pub struct StuckRank {
     /// How it died: as wait(2) gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u32>,
-    /// The MPI call that it is in.
+    /// The MPI call that it is in, or was in.
     pub call: Option<StuckCall>,
+    /// What was wrong with the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CallError>,
+    /// Whose message, or data, was too long, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Who>,
     /// Ranks that it waits for: those that are not where they would have to be.
     pub waits_for: Vec<Who>,
     /// Where it is in the code, the innermost place first.
@@ -384,7 +396,7 @@ pub enum StuckState {
     Died,
 }
 
-/// An MPI call that does not return.
+/// An MPI call that does not return, or that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StuckCall {
     /// Name as in the standard.
@@ -421,6 +433,33 @@ pub struct LeftOverRank {
     pub arguments: Vec<(String, String)>,
     /// Ranks that they were sent to, if they were sent.
     pub peers: Vec<Who>,
+}
+
+/// What was wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallError {
+    /// An error of this class, by its name in the standard.
+    Class(String),
+    /// A code of the program's own.
+    Code(i32),
+    /// It was made before MPI_Init or after MPI_Finalize.
+    OutsideOfMpi,
+    /// It was made after MPI_Finalize.
+    AfterFinalize,
+}
+
+/// A call that failed, and a program that went on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReturned {
+    /// The call, with the arguments of the first time.
+    pub call: StuckCall,
+    /// What was wrong with it.
+    pub error: CallError,
+    /// How often it failed so.
+    pub count: u64,
+    /// When it did for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
 }
 
 /// What of chains is compared between ranks.

@@ -14,6 +14,7 @@ mod chains;
 mod coverage;
 mod distribution;
 mod extents;
+mod failures;
 pub mod finding;
 mod frequent;
 mod groups;

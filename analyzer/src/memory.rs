@@ -247,6 +247,13 @@ impl Memory {
         inside.then(|| (region.file, region.offset_bytes.wrapping_add(addr - start)))
     }
 
+    /// Where a file's first byte would be if all of it were mapped as its code is.
+    pub fn code_start(&self, file: FileId) -> Option<u64> {
+        let is_code = |region: &Region| region.exec && region.file == file;
+        let (start, region) = self.regions.iter().find(|(_, region)| is_code(region))?;
+        Some(start.wrapping_sub(region.offset_bytes))
+    }
+
     /// Removes the heap blocks that reach into a range.
     pub fn remove_blocks(&mut self, start: u64, end: u64) {
         if let Some((&s, block)) = self.blocks.range(..start).next_back()

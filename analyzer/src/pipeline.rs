@@ -11,19 +11,20 @@ use crate::calls::CallRow;
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
+use crate::failures::Failures;
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{self, CodePlace, Input, Loss, Start, Threads};
+use crate::input::{self, Input, Loss, Start, Threads};
 use crate::mpi::{LeftOver, Messages};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, ProbeClass};
 use crate::probes::Probes;
-use crate::process::{CallId, Who};
+use crate::process::CallId;
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Death, Deaths, FINALIZE, HandlesMade, Watch};
+use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -71,14 +72,15 @@ pub struct Pipeline {
     alerts: AlertBook,
     pub(crate) standstill: Watch,
     pub(crate) deaths: Deaths,
-    calls_seen: CallsSeen,
+    pub(crate) calls_seen: CallsSeen,
     handles_made: HandlesMade,
     messages: Messages,
     /// Results of calls are recorded: else nothing can be told of messages.
     follows_messages: bool,
     pub(crate) left_over: Vec<LeftOver>,
+    pub(crate) failures: Failures,
     /// Something was seen that findings about standstills may depend on.
-    stirred: bool,
+    pub(crate) stirred: bool,
 }
 
 /// An MPI call of a thread, as it was recorded when it began.
@@ -138,6 +140,7 @@ impl Pipeline {
             messages: Messages::default(),
             follows_messages: false,
             left_over: Vec::new(),
+            failures: Failures::default(),
             stirred: false,
             options,
         }
@@ -274,6 +277,7 @@ impl Pipeline {
     }
 
     fn plan(&mut self, plan: &Plan) {
+        self.failures.learn(plan);
         for file in &plan.files {
             self.state.names.file(file.id, &file.path, file.build_id.as_deref(), true);
             if file.own {
@@ -316,14 +320,16 @@ impl Pipeline {
         self.taint(loss.from_ns, loss.to_ns, loss.state > 0);
     }
 
-    fn forget_calls(&mut self, pid: u32) {
+    pub(crate) fn forget_calls(&mut self, pid: u32) {
         self.calls_seen.forget(pid);
         self.handles_made.forget(pid);
+        self.failures.errors.forget(pid);
     }
 
     fn forget_all_calls(&mut self) {
         self.calls_seen.clear();
         self.handles_made.clear();
+        self.failures.errors.clear();
     }
 
     /// What is under way may not be what it seems. `forever`: nor what memory looks like.
@@ -470,11 +476,15 @@ impl Pipeline {
             Body::Call { nested, return_address, args } if !nested => {
                 let begun = Begun { probe: slot, return_address, arguments: args };
                 self.calls_seen.note(h.pid, h.tid, begun);
-                state.processes.get_mut(process).counts.calls += 1;
+                self.follow_life(process, h, &begun);
+                self.state.processes.get_mut(process).counts.calls += 1;
                 self.probes.call_counts(slot).calls += 1;
             }
             Body::Made { handle } => self.made(h, slot, handle),
-            Body::Return { argument, word, .. } => self.returned(h, slot, argument, word),
+            Body::Return { argument, word, .. } => {
+                self.returned(h, slot, argument, word);
+                self.follow_return(process, slot);
+            }
             Body::Alloc { addr, size_bytes, old, caller } => {
                 let counts = size_bytes >= self.start.alloc_min_bytes || state.is_own(process, caller);
                 if counts {
@@ -492,7 +502,15 @@ impl Pipeline {
             }
             Body::Unmap { addr, len_bytes } => state.unmap(process, h.time_ns, addr, len_bytes),
             Body::Fork { child } => state.fork(process, child),
-            Body::Exec => state.exec(process),
+            Body::Exec => {
+                state.exec(process);
+                self.calls_seen.forget(h.pid);
+                self.failures.errors.forget(h.pid);
+            }
+            Body::Call { return_address, args, .. } => {
+                self.report_error(process, h, slot, return_address, &args);
+            }
+            Body::Done => self.survive_error(h, slot),
             Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
             _ => {}
         }
@@ -511,24 +529,6 @@ impl Pipeline {
         if let Some(begun) = self.calls_seen.last(h.pid, h.tid).filter(|begun| begun.probe == slot) {
             self.handles_made.note(h.pid, handle, *begun);
         }
-    }
-
-    fn end_process(&mut self, process: usize, time_ns: u64, status: u32, at: u64) {
-        let ended = self.state.processes.get(process);
-        let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
-        let (pid, who) = (ended.pid, ended.who);
-        if let Who::Rank(rank) = self.state.processes.who(who) {
-            let at_its_end = self.calls_seen.last_of(pid).any(|begun| self.is_finalize(begun));
-            self.deaths.note(Death { rank, pid, time_ns, status, place, at_its_end });
-        }
-        self.state.exit(process, Some(status));
-        self.standstill.forget(pid);
-        self.forget_calls(pid);
-        self.stirred = true;
-    }
-
-    fn is_finalize(&self, begun: &Begun) -> bool {
-        self.probes.get(begun.probe).is_some_and(|probe| probe.function == FINALIZE)
     }
 
     /// Raises and withdraws alerts, if what they rest on has changed. Ranks are compared when it
@@ -553,6 +553,8 @@ impl Pipeline {
         if chains_due || ranks_due || at_end || std::mem::take(&mut self.stirred) {
             let findings = report::findings(self, &self.evaluation, &self.comparison);
             self.alerts.update(findings, at_end);
+            // What is open now is not for long.
+            self.stirred |= self.is_origin_open();
         }
     }
 

@@ -71,7 +71,7 @@ pub struct Probe {
     /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
     /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, and 32 if
     /// handles are half a word. PollReturn: which argument (from 0) points to the
-    /// answer. Free: 1 if blocks have the C library's header before them. Else 0.
+    /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what. Else 0.
     #[serde(default)]
     pub argument: u64,
     /// What its arguments point to that is recorded as well.
@@ -139,6 +139,8 @@ pub enum ProbeClass {
     Alloc,
     /// Entry of free.
     Free,
+    /// Entry and return of the function that MPI calls report their errors through.
+    Error,
 }
 
 /// How the kernel runs the instruction under a probe: what a hit costs.

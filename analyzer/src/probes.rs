@@ -4,6 +4,7 @@ use crate::calls::{self, CallRow};
 use crate::names::{Interner, Names, SiteId, SiteName};
 use crate::plan::{Probe, ProbeClass};
 use crate::process::CallId;
+use crate::standstill::Part;
 use crate::wire::FileId;
 
 /// Highest probe id that is known by number.
@@ -17,6 +18,8 @@ pub(crate) struct ProbeInfo {
     pub function: String,
     /// Of an MPI call, in the call table.
     pub row: Option<&'static CallRow>,
+    /// What the call is for the life of its process.
+    pub part: Part,
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
@@ -28,6 +31,11 @@ pub(crate) struct CallCounts {
     pub calls: u64,
     pub movements: u64,
     pub bytes: u64,
+}
+
+/// Whether a record of the probe says that a call begins.
+fn is_entry(class: ProbeClass) -> bool {
+    matches!(class, ProbeClass::Call | ProbeClass::CallResults)
 }
 
 /// All probes, by slot; slot 0 is the unknown one.
@@ -67,6 +75,7 @@ impl Probes {
             class: probe.class,
             function: probe.function.clone(),
             row: calls::row(&probe.function),
+            part: if is_entry(probe.class) { Part::of(&probe.function) } else { Part::None },
             file: probe.file,
             site_offset_bytes: probe.site_offset_bytes,
             site: names.site(probe.file, probe.site_offset_bytes),

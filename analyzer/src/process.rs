@@ -7,6 +7,7 @@ use crate::chains::ThreadId;
 use crate::input::ProcessFacts;
 use crate::memory::{Memory, SpaceId};
 use crate::names::{Interner, SiteId, id};
+use crate::standstill::MpiLife;
 
 id!(/// A rank, or a process without one.
     WhoId);
@@ -125,6 +126,7 @@ pub(crate) struct Process {
     pub facts_time_ns: u64,
     pub known: bool,
     pub alive: bool,
+    pub life: MpiLife,
     pub threads: FxHashMap<u32, ThreadId>,
     /// Call sites by return address, as long as no code is mapped.
     pub sites: FxHashMap<u64, SiteId>,
@@ -146,6 +148,7 @@ impl Process {
             facts_time_ns: 0,
             known: false,
             alive: true,
+            life: MpiLife::default(),
             threads: FxHashMap::default(),
             last_thread: NO_THREAD,
             movements: 0,

@@ -136,6 +136,8 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Standstill(standstill) => standstill::words::render(&mut out, standstill),
         Evidence::LeftOver(left) => left_over::render(&mut out, left),
+        // The sentence says it all.
+        Evidence::ErrorReturned(_) => {}
     }
     out.push_str(&format!("   {}\n", style.bold("Next")));
     for step in &f.next_steps {

@@ -1,19 +1,19 @@
 //! From counted groups to findings and reports.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::distribution::{Comparison, Outlier};
 use crate::finding::*;
 use crate::frequent::{Evaluation, Violation};
 use crate::groups::{Example, GroupId, OpInstance};
-use crate::input::CodePlace;
+use crate::input::{CallInProgress, CodePlace};
 use crate::left_over;
 use crate::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
 use crate::pipeline::Pipeline;
 use crate::process::{KINDS, Process, Who, WhoId};
 use crate::scores::rounded;
-use crate::standstill::{self, Death, RankState};
+use crate::standstill::{self, Death, RankState, Survived};
 use crate::statistics::*;
 use crate::words;
 
@@ -47,10 +47,12 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let views = Views { p };
     let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
-    let died = p.deaths.origin().map(|(first, rest)| views.death(&first, &rest));
+    let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
+    let died = origin.map(|(first, rest)| views.death(&first, &rest));
     let standstills = standstill::standstills(&rank_states(p), p.state.groups.timeline.now_ns());
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told = |s: &&standstill::Standstill| died.is_some() && s.fault == Fault::Crash;
+    let is_told =
+        |s: &&standstill::Standstill| (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash;
     let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
     let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
@@ -62,8 +64,9 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
             Evidence::LeftOver(Box::new(left.evidence)),
         )
     });
+    let returned = p.failures.errors.survived().map(|error| views.error_returned(error));
     let mut findings: Vec<Finding> =
-        died.iter().cloned().chain(stuck).chain(left).chain(chains).chain(ranks).collect();
+        died.iter().cloned().chain(stuck).chain(returned).chain(left).chain(chains).chain(ranks).collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
     findings
@@ -107,7 +110,10 @@ fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
             } else {
                 None
             },
-            ended: process.exit_status.filter(|_| !process.alive).map(|status| status == 0),
+            ended: process
+                .exit_status
+                .filter(|_| !process.alive)
+                .map(|status| status == 0 && !p.deaths.is_among(process.pid)),
         };
         match ranks.entry(rank) {
             // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
@@ -208,25 +214,65 @@ impl Views<'_> {
         finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
     }
 
-    /// A rank that ended by a signal is broken; one that says itself that something went wrong may have its reasons.
-    fn death(&self, origin: &[Death], rest: &[Death]) -> Finding {
-        let (first, who) = (origin[0], origin.iter().map(|death| Who::Rank(death.rank)));
-        let severity = if first.signal().is_some() { Severity::Warning } else { Severity::Notice };
-        let dead = |death: &Death, at_fault| StuckRank {
+    /// A rank that ended by a signal, or in a call that failed, is broken; one that says itself that something went wrong,
+    /// or ends early, may have its reasons.
+    fn death(&self, origin: &[&Death], rest: &[&Death]) -> Finding {
+        let first = origin[0];
+        let fault = first.reported.as_ref().map_or(Fault::Crash, |reported| reported.fault);
+        let is_broken = first.signal().is_some() || first.reported.is_some();
+        let severity = if is_broken { Severity::Warning } else { Severity::Notice };
+        let senders: BTreeSet<u32> =
+            origin.iter().filter_map(|death| death.reported.as_ref()?.sender).collect();
+        let died: Vec<Who> = origin.iter().map(|death| Who::Rank(death.rank)).collect();
+        let who = died.iter().copied().chain(senders.iter().map(|&rank| Who::Rank(rank))).collect();
+        let at_fault = origin.iter().map(|death| self.dead(death, true));
+        let (of_senders, rest): (Vec<&Death>, Vec<&Death>) =
+            rest.iter().partition(|death| senders.contains(&death.rank));
+        let of_senders = of_senders.into_iter().map(|death| self.dead(death, true));
+        let after = rest.into_iter().map(|death| self.dead(death, false));
+        let ranks = at_fault.chain(of_senders).chain(after).collect();
+        let evidence = Standstill { fault, since_ns: first.time_ns, ranks };
+        let id = format!("{}-{}", standstill::words::fault_name(fault), first.rank);
+        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+    }
+
+    fn dead(&self, death: &Death, at_fault: bool) -> StuckRank {
+        let reported = death.reported.as_ref();
+        StuckRank {
             who: Who::Rank(death.rank),
             pid: death.pid,
             at_fault,
             state: StuckState::Died,
             status: Some(death.status),
-            call: None,
+            call: reported.map(|reported| self.called(&reported.call)),
+            error: reported.map(|reported| reported.error.clone()),
+            sender: reported.and_then(|reported| reported.sender).map(Who::Rank),
             waits_for: Vec::new(),
             stack: death.place.iter().map(|&place| self.code_place(place, 0)).collect(),
+        }
+    }
+
+    /// What programs are told and go on after may be what they wanted to know.
+    fn error_returned(&self, survived: &Survived) -> Finding {
+        let call = self.called(&survived.first.call);
+        let id = format!("error-{}-{}", call.function, place_hash(&call.place, &survived.first.error));
+        let evidence = ErrorReturned {
+            call,
+            error: survived.first.error.clone(),
+            count: survived.count,
+            first_ns: survived.first.time_ns,
         };
-        let at_fault = origin.iter().map(|death| dead(death, true));
-        let ranks = at_fault.chain(rest.iter().map(|death| dead(death, false))).collect();
-        let evidence = Standstill { fault: Fault::Crash, since_ns: first.time_ns, ranks };
-        let id = format!("crash-{}", first.rank);
-        finding(id, Verdict::Violated, severity, who.collect(), Evidence::Standstill(Box::new(evidence)))
+        let who = survived.who.iter().copied().collect();
+        finding(id, Verdict::Violated, Severity::Notice, who, Evidence::ErrorReturned(Box::new(evidence)))
+    }
+
+    /// What a call returns to lies behind it.
+    fn called(&self, call: &CallInProgress) -> StuckCall {
+        StuckCall {
+            function: call.function.clone(),
+            arguments: owned(&standstill::shown(call)),
+            place: call.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
+        }
     }
 
     fn stuck_rank(&self, rank: &standstill::StuckRank) -> StuckRank {
@@ -249,13 +295,11 @@ impl Views<'_> {
             status: None,
             call: call.map(|call| StuckCall {
                 function: call.function.clone(),
-                arguments: rank
-                    .arguments
-                    .iter()
-                    .map(|(name, value)| ((*name).to_owned(), value.clone()))
-                    .collect(),
+                arguments: owned(&rank.arguments),
                 place: call.site.map_or_else(Place::default, called),
             }),
+            error: None,
+            sender: None,
             waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
             stack: thread.map_or_else(Vec::new, |thread| {
                 let behind = |at: usize| u64::from(at > 0);
@@ -344,14 +388,8 @@ impl Views<'_> {
 
     /// Depends on names only, so that it is the same in every run of the same binaries.
     fn group_hash(&self, id: GroupId) -> String {
-        let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for &symbol in &self.p.state.groups.get(id).symbols {
-            let name = format!("{:?}", self.p.state.names.op_name(symbol));
-            for byte in name.bytes() {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-        }
-        format!("{:08x}", (hash ^ hash >> 32) as u32)
+        let symbols = self.p.state.groups.get(id).symbols.iter();
+        hash(symbols.map(|&symbol| format!("{:?}", self.p.state.names.op_name(symbol))))
     }
 
     fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
@@ -405,6 +443,24 @@ impl Views<'_> {
         let id = self.p.state.names.find_site(site);
         id.map_or_else(|| words::place(site), |id| self.place(id))
     }
+}
+
+fn owned(arguments: &[(&str, String)]) -> Vec<(String, String)> {
+    arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+fn place_hash(place: &Place, error: &CallError) -> String {
+    hash([place.module.clone(), place.offset_bytes.to_string(), format!("{error:?}")].into_iter())
+}
+
+fn hash(names: impl Iterator<Item = String>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for name in names {
+        for byte in name.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    format!("{:08x}", (hash ^ hash >> 32) as u32)
 }
 
 fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evidence: Evidence) -> Finding {

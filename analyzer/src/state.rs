@@ -9,6 +9,7 @@ use crate::memory::{NewRegion, SpaceId, call_site};
 use crate::names::{Names, SiteId};
 use crate::options::Options;
 use crate::process::{Processes, Remote};
+use crate::standstill::MpiLife;
 use crate::wire::FileId;
 
 /// A file that processes share, and how much of it they have mapped.
@@ -215,7 +216,9 @@ impl State {
     /// Another program in the same process.
     pub fn exec(&mut self, process: usize) {
         self.forget_memory(process);
-        self.processes.get_mut(process).facts_time_ns = 0;
+        let p = self.processes.get_mut(process);
+        p.facts_time_ns = 0;
+        p.life = MpiLife::default();
     }
 
     /// The process is gone.

@@ -108,6 +108,7 @@ impl Finding {
                 }
             }
             Evidence::LeftOver(left) => f(&mut left.place),
+            Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
             Evidence::OddChain(chain) => {
                 chain.odd.each_place(f);
                 chain.frequent.each_place(f);

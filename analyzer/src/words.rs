@@ -157,6 +157,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddRank(rank) => odd_rank(rank, finding.severity),
         Evidence::Standstill(standstill) => standstill::words::say(standstill),
         Evidence::LeftOver(left) => left_over::say(left),
+        Evidence::ErrorReturned(returned) => standstill::words::say_returned(returned, &finding.who),
     };
     if finding.verdict == Verdict::Inconclusive {
         let advice =

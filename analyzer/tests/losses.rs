@@ -85,6 +85,7 @@ proptest! {
                 }
                 Evidence::Standstill(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
                 Evidence::LeftOver(_) => prop_assert!(false, "nobody recorded results: {finding:#?}"),
+                Evidence::ErrorReturned(_) => prop_assert!(false, "no call failed: {finding:#?}"),
                 Evidence::OddRank(rank) => {
                     let found = naive::outliers_in(
                         &whole,

@@ -4,7 +4,7 @@
 //! a name takes the cases of that program, or with that argument. `DMSCOPE_TEST_MANY_RANKS=openmpi` (or `mpich`) takes some
 //! with 64 ranks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,9 @@ fn fault_of(class: Class) -> Option<&'static str> {
         Class::MismatchedCollective => Some("mismatched_collective"),
         Class::Crash | Class::CalculationFault => Some("crash"),
         Class::BlockedOutside => Some("outside"),
-        Class::Truncated | Class::InvalidCall | Class::LeftOver | Class::Silent => None,
+        Class::Truncated => Some("truncated"),
+        Class::InvalidCall => Some("invalid_call"),
+        Class::LeftOver | Class::Silent => None,
     }
 }
 
@@ -175,13 +177,16 @@ impl Row<'_> {
 }
 
 /// What nothing is said of yet, or not all: the fault, with which library (`None`: both), and why.
-const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 8] = [
-    ("exits_with_0", None, "a rank that ends with status 0 is not known to be at fault"),
+const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 7] = [
     ("endless_loop", None, "a rank that computes is left alone"),
     ("lock_held", None, "who holds a lock of a window is not known"),
     ("start_without_post", None, "who is in the group of a window's epoch is not known"),
     ("fence_missed", None, "who is in a window is not known"),
-    ("other_size", None, "the library ends the job: a death is told"),
+    (
+        "other_size",
+        None,
+        "whether the root or the rank that failed has the wrong size is not known: both are named",
+    ),
     ("bcast_other_root", None, "all ranks are somewhere else: all are named"),
     ("gather_other_root", None, "the rank with the wrong root went on: the one that still waits is named"),
 ];
@@ -212,7 +217,7 @@ fn is_told(case: &Case, library: MpiLibrary) -> bool {
     !NOT_TOLD.iter().any(listed)
 }
 
-/// Cases that hang, or die by a signal: those that a standstill or a death is told of.
+/// Cases that hang or die: those that a standstill or a death is told of.
 fn told_cases() -> impl Iterator<Item = &'static Case> {
     CASES
         .iter()
@@ -305,4 +310,54 @@ fn faults_among_many_ranks_are_told_of_just_so() -> Result<()> {
     let cases: Vec<Case> = OF_MANY.into_iter().map(of_many).collect::<Result<_>>()?;
     let cases: Vec<(&Case, MpiLibrary)> = cases.iter().map(|case| (case, library)).collect();
     check(Comes::BeforeTheFault, &cases)
+}
+
+/// How often each error was told of that the program went on after: call, class and line (0: not known).
+fn errors_told(report: &Value) -> BTreeMap<(String, String, u64), u64> {
+    let mut told = BTreeMap::new();
+    let findings = report["findings"].as_array().into_iter().flatten();
+    let is_error = |evidence: &&Value| evidence["kind"] == "error_returned";
+    for evidence in findings.map(|finding| &finding["evidence"]).filter(is_error) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = evidence["call"]["place"]["frames"][0]["line"].as_u64().unwrap_or(0);
+        let key = (text(&evidence["call"]["function"]), text(&evidence["error"]["class"]), line);
+        // The compiler may have made several calls of one line.
+        *told.entry(key).or_default() += evidence["count"].as_u64().unwrap_or(0);
+    }
+    told
+}
+
+#[test]
+fn errors_that_a_program_handles_are_notices_with_call_class_line_and_count() -> Result<()> {
+    const RANKS: u64 = 2;
+    let source = std::fs::read_to_string(live::build::sources().join("clean").join("handled.c"))?;
+    let line = |marker: &str| {
+        let mut lines = (1..).zip(source.lines()).filter(|(_, line)| line.contains(marker));
+        lines.next().map_or(0, |(number, _)| number)
+    };
+    for library in MpiLibrary::ALL {
+        let job = JobSpec::own(library, "handled")?.ranks(RANKS as usize).args(["--iterations", "40"]);
+        let job = job.held().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--budget", "none"]).spawn()?;
+        dmscope.wait_until_attached()?;
+        job.go()?;
+        job.finish(TIMEOUT)?.check_verdict()?;
+        let session = dmscope.finish()?;
+        session.findings()?.check_no_warning()?;
+        let mut told = errors_told(session.report()?);
+        // MPICH does not report errors of files through the function of all others.
+        told.retain(|(function, ..), _| function != "MPI_File_open");
+        let error = |function: &str, class: &str, line, count| {
+            ((function.to_owned(), class.to_owned(), line), count * RANKS)
+        };
+        let expected = BTreeMap::from([
+            error("MPI_Send", "MPI_ERR_RANK", line("fails: rank"), 10),
+            error("MPI_Recv", "MPI_ERR_TRUNCATE", line("fails: truncated"), 20),
+            // Polling calls are not seen to begin.
+            error("MPI_Test", "MPI_ERR_TRUNCATE", 0, 10),
+        ]);
+        ensure!(told == expected, "{}: {told:#?}, not {expected:#?}", library.name());
+    }
+    Ok(())
 }

@@ -272,3 +272,36 @@ fn what_packs_is_seen_as_one_movement_and_not_copy_by_copy() {
     assert_eq!(pack.argument, 0x48);
     assert!(plan.left_out.iter().any(|l| l.what == "memcpy" && l.reason.contains("packs or unpacks")));
 }
+
+#[test]
+fn errors_are_seen_where_the_library_is_told_of_them_and_the_end_of_mpi_at_its_return() {
+    const MPI: &str = r#"
+    int ompi_mpi_init(void) { return 0; }
+    __attribute__((noinline)) int work(int a) { __asm__ volatile(""); return a + 1; }
+    int PMPI_Init(int a) { return work(a); }
+    int PMPI_Send(int a) { return work(a + 2); }
+    int PMPI_Finalize(int a) { return work(a + 3); }
+    int ompi_errhandler_invoke(void *h, void *o, int type, int code, const char *name)
+    {
+        volatile char room[64];
+        room[code & 63] = name[0];
+        return room[type & 63];
+    }
+    int MPIR_Err_return_comm(void *comm, const char *name, int code) { return work(code + name[0]); }
+    int MPIR_Err_other(void) { return 0; }"#;
+    let folder = TempDir::new().unwrap();
+    let library = compile(folder.path(), "libmpi.so.40", MPI, &["-shared", "-fPIC"]);
+    let facts = PlanFacts { files: vec![image(&library, 1, false)], ..PlanFacts::default() };
+    let plan = planned(&facts, &PlanOptions::default());
+    let errors = plan.probes.iter().filter(|p| p.class == ProbeClass::Error);
+    let mut forms: Vec<_> = errors
+        .inspect(|p| assert_eq!((p.offset_bytes, p.stack_bytes), (p.site_offset_bytes, 0)))
+        .map(|p| (p.function.as_str(), p.argument))
+        .collect();
+    forms.sort_unstable();
+    // As in errors.h.
+    assert_eq!(forms, [("MPIR_Err_return_comm", 2), ("ompi_errhandler_invoke", 0)]);
+    let class = |name: &str| plan.probes.iter().find(|p| p.function == name).map(|p| p.class);
+    assert_eq!(class("MPI_Finalize"), Some(ProbeClass::CallResults));
+    assert_eq!(class("MPI_Send"), Some(ProbeClass::Call));
+}

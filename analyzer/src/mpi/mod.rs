@@ -20,6 +20,7 @@ mod status;
 use std::fmt;
 
 pub use assemble::Call;
+pub(crate) use handles::{Builtin, Libraries};
 pub use left_over::{LeftOver, LeftWhat};
 pub use messages::{Event, MessageId, Messages};
 

@@ -62,7 +62,9 @@ fn reason(rank: &StuckRank, standstill: &Standstill) -> String {
         _ if rank.at_fault => {
             format!("At fault: {} ({culprit}).", fault_title(standstill.fault).to_lowercase())
         }
-        Fault::Crash if rank.state == StuckState::Died => {
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall | Fault::MismatchedCollective
+            if rank.state == StuckState::Died =>
+        {
             format!("It ended after {culprit}, most likely because of that.")
         }
         _ => format!("It only waits: {culprit} {} at fault.", if one { "is" } else { "are" }),
@@ -91,6 +93,8 @@ fn nobody_says(process: &Process, who: Who, state: StuckState) -> StuckRank {
         state,
         status: None,
         call: None,
+        error: None,
+        sender: None,
         waits_for: Vec::new(),
         stack: Vec::new(),
     }

@@ -31,6 +31,7 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
         }
         Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
+        Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
         Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),
     };
     let more = report.findings.len() - 1;

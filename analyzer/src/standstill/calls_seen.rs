@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 const MOST_THREADS: usize = 1 << 16;
 
 /// How a call began.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// Slot of the probe that saw it.
     pub probe: usize,
@@ -31,11 +31,6 @@ impl CallsSeen {
     /// The last call of a thread.
     pub fn last(&self, pid: u32, tid: u32) -> Option<&Begun> {
         self.last.get(&(pid, tid))
-    }
-
-    /// The last call of each thread of a process.
-    pub fn last_of(&self, pid: u32) -> impl Iterator<Item = &Begun> {
-        self.last.iter().filter(move |(key, _)| key.0 == pid).map(|(_, begun)| begun)
     }
 
     /// Calls of a process may have begun unseen, or it is gone.

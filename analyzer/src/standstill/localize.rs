@@ -37,7 +37,7 @@ pub(crate) struct Gathering {
 }
 
 /// The last call of a program: all ranks meet there.
-pub(crate) const FINALIZE: &str = "MPI_Finalize";
+const FINALIZE: &str = "MPI_Finalize";
 
 impl Gathering {
     /// Where all ranks meet at their end. `world`: MPI_COMM_WORLD.

@@ -1,10 +1,12 @@
 //! Standstills in words.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::calls::{self, CallRow, Waiting};
-use crate::finding::{Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
-use crate::words::{capitalized, place_text, who_text};
+use crate::finding::{CallError, ErrorReturned, Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
+use crate::process::Who;
+use crate::words::{capitalized, place_text, times, who_text};
 
 /// Ranks told one by one in a sentence.
 const MOST_TOLD: usize = 3;
@@ -18,6 +20,8 @@ pub(crate) fn fault_name(fault: Fault) -> &'static str {
         Fault::MismatchedCollective => "mismatched-collective",
         Fault::MissingMessage => "missing-message",
         Fault::Deadlock => "deadlock",
+        Fault::Truncated => "truncated",
+        Fault::InvalidCall => "invalid-call",
         Fault::Outside => "outside",
         Fault::Stopped => "stopped",
     }
@@ -30,6 +34,8 @@ pub(crate) fn fault_title(fault: Fault) -> &'static str {
         Fault::MismatchedCollective => "Calls that do not go together",
         Fault::MissingMessage => "A message is missing",
         Fault::Deadlock => "Deadlock",
+        Fault::Truncated => "A message is longer than the buffer for it",
+        Fault::InvalidCall => "Invalid call",
         Fault::Outside => "Ranks wait for one that does nothing",
         Fault::Stopped => "Ranks wait for one that is stopped",
     }
@@ -47,13 +53,18 @@ pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
         }
         Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
         Fault::MissingMessage => missing(standstill),
+        Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
+            if at_fault().any(|rank| rank.error.is_some()) =>
+        {
+            failed(standstill)
+        }
         Fault::MismatchedCollective => {
             let party = waiting.iter().find(|rank| rank.call.is_some());
             let met =
                 party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
             format!("Calls that do not go together: {}{met}.", each(at_fault()))
         }
-        Fault::Crash => crash(standstill, &named, &waiting),
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(standstill, &named, &waiting),
         Fault::Outside => {
             let where_ =
                 at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
@@ -67,6 +78,8 @@ pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
 fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String {
     let first = standstill.ranks.iter().find(|rank| rank.at_fault);
     let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    // Nobody else is told of that ended with status 0 and is at fault.
+    let without = if first.and_then(|rank| rank.status) == Some(0) { ", without MPI_Finalize" } else { "" };
     let place = first.and_then(|rank| rank.stack.first());
     let where_ = place.map_or_else(String::new, |place| format!(" at {}", place_text(place)));
     let (died, wait): (Vec<&StuckRank>, Vec<&StuckRank>) =
@@ -74,7 +87,57 @@ fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String 
     let who = |ranks: Vec<&StuckRank>| who_text(&ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
     let after = if died.is_empty() { String::new() } else { format!("; {} ended after that", who(died)) };
     let held_up = if wait.is_empty() { String::new() } else { format!("; {} wait for it", who(wait)) };
-    format!("{} {how}{where_}{after}{held_up}.", capitalized(named))
+    format!("{} {how}{without}{where_}{after}{held_up}.", capitalized(named))
+}
+
+/// Calls that failed and ended their ranks.
+fn failed(standstill: &Standstill) -> String {
+    let (failed, others): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        standstill.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
+    let told = failed.iter().take(MOST_TOLD).map(|rank| {
+        let error = rank.error.as_ref().map_or_else(String::new, error_text);
+        format!("{} in {}, {error}", who_text(&[rank.who]), doing(rank))
+    });
+    let mut calls: Vec<String> = told.collect();
+    if failed.len() > MOST_TOLD {
+        calls.push(format!("and {} more", failed.len() - MOST_TOLD));
+    }
+    let senders: BTreeSet<Who> = failed.iter().filter_map(|rank| rank.sender).collect();
+    let senders: Vec<Who> = senders.into_iter().collect();
+    let from = match standstill.fault {
+        _ if senders.is_empty() => String::new(),
+        Fault::MismatchedCollective => format!("; the data came from {}", who_text(&senders)),
+        _ => format!("; {} sent it", who_text(&senders)),
+    };
+    let how = failed.first().and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    let it = if failed.len() == 1 { "it" } else { "they" };
+    let whos: Vec<Who> = others.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who).collect();
+    let after =
+        if whos.is_empty() { String::new() } else { format!("; {} ended after that", who_text(&whos)) };
+    format!("{}: {}{from}; {it} {how}{after}.", fault_title(standstill.fault), calls.join("; "))
+}
+
+/// What was wrong with a call, as a part of a sentence about it.
+fn error_text(error: &CallError) -> String {
+    match error {
+        CallError::Class(name) => format!("which reported {name}"),
+        CallError::Code(code) => format!("which reported error {code}"),
+        CallError::OutsideOfMpi => "before MPI_Init or after MPI_Finalize".to_owned(),
+        CallError::AfterFinalize => "after MPI_Finalize".to_owned(),
+    }
+}
+
+/// A call that failed, and a program that went on.
+pub(crate) fn say_returned(returned: &ErrorReturned, who: &[Who]) -> (String, Vec<String>) {
+    let summary = format!(
+        "A call failed {} and the program went on: {} in {}, {}.",
+        times(returned.count),
+        who_text(who),
+        call_at(&returned.call),
+        error_text(&returned.error)
+    );
+    let next = "If this error is not expected there, look at the arguments of the call; else there is nothing to do.";
+    (summary, vec![next.to_owned()])
 }
 
 /// From a status of wait(2).
@@ -129,10 +192,7 @@ fn each<'a>(ranks: impl Iterator<Item = &'a StuckRank>) -> String {
 
 fn doing(rank: &StuckRank) -> String {
     match &rank.call {
-        Some(call) => {
-            let again = if polls(call) { " again and again" } else { "" };
-            format!("{}{again} called at {}", call_text(call), place_text(&call.place))
-        }
+        Some(call) => call_at(call),
         None => own_place(rank),
     }
 }
@@ -142,7 +202,19 @@ pub(crate) fn polls(call: &StuckCall) -> bool {
     calls::row(&call.function).is_some_and(CallRow::polls)
 }
 
+fn call_at(call: &StuckCall) -> String {
+    let mut name = if call.function.is_empty() { "an MPI call".to_owned() } else { call_text(call) };
+    if polls(call) {
+        name.push_str(" again and again");
+    }
+    // Of a call whose beginning was not seen only the name is known.
+    if call.place.module.is_empty() { name } else { format!("{name} called at {}", place_text(&call.place)) }
+}
+
 fn call_text(call: &StuckCall) -> String {
+    if call.arguments.is_empty() {
+        return call.function.clone();
+    }
     let arguments: Vec<String> =
         call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
     format!("{}({})", call.function, arguments.join(", "))
@@ -159,7 +231,17 @@ fn own_place(rank: &StuckRank) -> String {
 }
 
 fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
+    let is_error = |error: &CallError| standstill.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
     match standstill.fault {
+        Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
+            vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
+        }
+        Fault::InvalidCall if is_error(&CallError::OutsideOfMpi) => {
+            vec!["Make all MPI calls between MPI_Init and MPI_Finalize.".into()]
+        }
+        Fault::MismatchedCollective if standstill.ranks.iter().any(|rank| rank.error.is_some()) => vec![
+            "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
+        ],
         Fault::Deadlock => vec![format!(
             "Change the order of these calls in one of {named}, or use MPI_Sendrecv or nonblocking calls."
         )],
@@ -170,6 +252,11 @@ fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
             format!("Look at the branch by which {named} came to another call than the rest."),
             "All ranks of a communicator must make the same collective calls in the same order, with the same root.".into(),
         ],
+        Fault::Truncated => vec![
+            "Compare what is sent with the room that the receiver gives: count and datatype on both sides.".into(),
+            "MPI_Probe and MPI_Get_count tell how long a message is before it is received.".into(),
+        ],
+        Fault::InvalidCall => vec![format!("Look at where {named} has the arguments of this call from.")],
         Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
         Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
         Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
@@ -211,6 +298,12 @@ pub(crate) fn state_text(rank: &StuckRank) -> String {
         StuckState::Outside => format!("does nothing at {}", own_place(rank)),
         StuckState::Stopped => format!("stopped at {}", own_place(rank)),
         StuckState::Ended => "ended".to_owned(),
-        StuckState::Died => rank.status.map_or_else(|| "died".to_owned(), status_text),
+        StuckState::Died => {
+            let how = rank.status.map_or_else(|| "died".to_owned(), status_text);
+            match &rank.error {
+                Some(error) => format!("{how} in {}, {}", doing(rank), error_text(error)),
+                None => how,
+            }
+        }
     }
 }

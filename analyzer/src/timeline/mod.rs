@@ -15,7 +15,7 @@ use crate::input::{CodePlace, Input, ThreadFacts, Threads};
 use crate::mpi::{CallId, Event, Messages};
 use crate::names::{Interner, SiteId};
 use crate::options::Options;
-use crate::plan::Plan;
+use crate::plan::{Plan, ProbeClass};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, FileId, Header, RawRecord, Record, kind};
@@ -130,7 +130,8 @@ impl Collector {
         for file in &plan.files {
             self.state.names.file(file.id, &file.path, file.build_id.as_deref(), true);
         }
-        for probe in &plan.probes {
+        // Errors are no calls.
+        for probe in plan.probes.iter().filter(|probe| probe.class != ProbeClass::Error) {
             let function = self.functions.intern(&probe.function);
             self.probes.insert(probe.id, function);
         }

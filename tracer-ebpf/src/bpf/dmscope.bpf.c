@@ -25,6 +25,7 @@
 bool bpf_session_is_return(void) __ksym __weak;
 
 #include "calls.h"
+#include "errors.h"
 #include "results.h"
 #include "heap.h"
 #include "memory.h"

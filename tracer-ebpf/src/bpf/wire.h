@@ -12,7 +12,7 @@ enum dms_kind {
 	DMS_PACK = 2,	/* a pack or unpack of a derived datatype, seen at its entry */
 	DMS_CROSS = 3,	/* process_vm_readv/writev, seen at its return, one record a segment */
 	DMS_CALL = 4,	/* an MPI call, seen at its entry */
-	DMS_DONE = 5,	/* a polling MPI call that answered yes */
+	DMS_DONE = 5,	/* a polling MPI call that answered yes, or a reported error that the program survives */
 	DMS_ALLOC = 6,	/* a heap block, seen when the allocator returns it */
 	DMS_FREE = 7,	/* a heap block, seen when it is given back */
 	DMS_MAP = 8,	/* a new mapping, seen when it exists */

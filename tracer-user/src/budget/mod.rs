@@ -49,6 +49,7 @@ impl HitCosts {
             ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack | ProbeClass::Free => self.copy_ns,
             ProbeClass::Call | ProbeClass::PollSuccess => self.call_ns,
             ProbeClass::Alloc | ProbeClass::PollReturn => self.alloc_ns,
+            ProbeClass::Error => self.alloc_ns,
             // A call, and a return like that of an allocation.
             ProbeClass::CallResults => self.call_ns + (self.alloc_ns - self.declined_ns).max(0.0),
         }
@@ -62,7 +63,8 @@ pub fn weight_of_hits(processes: usize) -> f64 {
     if processes > 1 { 2.0 } else { 1.0 }
 }
 
-/// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time.
+/// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time, and
+/// errors are rare.
 pub fn can_pause(class: ProbeClass) -> bool {
-    !matches!(class, ProbeClass::Alloc | ProbeClass::Free)
+    !matches!(class, ProbeClass::Alloc | ProbeClass::Free | ProbeClass::Error)
 }

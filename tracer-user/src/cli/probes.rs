@@ -150,6 +150,7 @@ fn name_of_class(class: ProbeClass) -> &'static str {
         ProbeClass::PollReturn => "answer",
         ProbeClass::Alloc => "allocation",
         ProbeClass::Free => "free",
+        ProbeClass::Error => "error",
     }
 }
 
@@ -191,6 +192,6 @@ fn cost_ns(probe: &Probe) -> u32 {
         Place::Nop | Place::Push | Place::Call | Place::Jump | Place::ConditionalJump => 600,
         Place::SingleStep => 10_500,
     };
-    let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc);
+    let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc | ProbeClass::Error);
     entry_ns + if returns { RETURN_NS } else { 0 }
 }

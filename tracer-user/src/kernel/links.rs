@@ -105,6 +105,9 @@ fn programs<'a>(
         }
         ProbeClass::PollSuccess => entry(&progs.dms_poll_success),
         ProbeClass::Free => entry(&progs.dms_free),
+        ProbeClass::Error => {
+            vec![(&progs.dms_error, Returns::No), (&progs.dms_error_returned, Returns::Only)]
+        }
         ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, Returns::Session)],
         ProbeClass::PollReturn => {
             vec![(&progs.dms_poll_entry, Returns::No), (&progs.dms_poll_exit, Returns::Only)]

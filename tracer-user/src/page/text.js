@@ -48,7 +48,7 @@ function title(event) {
     case "stopped": return name ? `stopped in ${name}` : "stopped";
     case "outside": return "outside of MPI";
     case "ended": return "ended";
-    default: return "died";
+    default: return name ? `died in ${name}` : "died";
   }
 }
 

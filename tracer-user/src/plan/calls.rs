@@ -25,6 +25,9 @@ pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
     entries
 }
 
+/// The last call of a program.
+const FINALIZE: &str = "MPI_Finalize";
+
 pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
     let mut part = Part::default();
     if !file.role.is_mpi() {
@@ -53,6 +56,10 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
 
 fn probe(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Result<Probe, LeftOut> {
     match returns {
+        // What is called after it is an error. It is called once.
+        Returns::None if name == FINALIZE => {
+            with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok)
+        }
         Returns::All => with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok),
         Returns::None => at_entry(file, name, vaddr),
     }

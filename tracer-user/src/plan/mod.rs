@@ -7,6 +7,7 @@ mod allocations;
 pub mod attach;
 mod calls;
 mod copies;
+mod errors;
 mod packs;
 mod polling;
 mod results;
@@ -183,6 +184,7 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
     for part in in_parallel(&files, |file| calls::plan(file, options)) {
         total.append(part);
     }
+    files.iter().for_each(|file| total.append(errors::plan(file)));
     let packs = packs::plan(&files);
     let scan = |file: &File<'_>| {
         (options.copies && file.role.copies_are_watched()).then(|| elf::scan_copies(&file.elf))

@@ -308,6 +308,24 @@ pub fn class_of(name: &str) -> CallClass {
     CallClass::Handles
 }
 
+/// A function that MPI calls report their errors through, and which of its arguments say what: `ERROR_*` in `errors.h`.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorFunction {
+    /// Its name.
+    pub name: &'static str,
+    /// Number of the form of its arguments.
+    pub form: u64,
+}
+
+/// Those of all libraries. They are called whatever the program wants to be done about errors.
+pub const ERROR_FUNCTIONS: [ErrorFunction; 4] = [
+    ErrorFunction { name: "ompi_errhandler_invoke", form: 0 },
+    // Of calls before MPI_Init or after MPI_Finalize.
+    ErrorFunction { name: "ompi_mpi_errors_are_fatal_comm_handler", form: 1 },
+    ErrorFunction { name: "MPIR_Err_return_comm", form: 2 },
+    ErrorFunction { name: "MPIR_Err_return_win", form: 2 },
+];
+
 /// Functions that pack or unpack a derived datatype, in Open MPI's base library. All take
 /// (convertor, iovec, count of iovecs, bytes).
 pub const PACKERS: [(&str, bool); 5] = [

@@ -394,11 +394,13 @@ fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &open_mpi::O
 
 /// From the kernel's `task_struct`.
 fn state(state: u32) -> ThreadState {
+    const UNINTERRUPTIBLE: u32 = 2;
     const STOPPED: u32 = 4;
     const TRACED: u32 = 8;
     const DEAD: u32 = 16 | 32 | 128;
     match state {
-        0 => ThreadState::Running,
+        // Who waits for the disk (for its own code, say) would go on otherwise: it waits for no other rank.
+        0 | UNINTERRUPTIBLE => ThreadState::Running,
         state if state & DEAD != 0 => ThreadState::Ending,
         state if state & STOPPED != 0 => ThreadState::Stopped,
         state if state & TRACED != 0 => ThreadState::Traced,
