@@ -189,7 +189,10 @@ pub fn argument(arg: Arg, bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
         Arg::Dest | Arg::Source | Arg::Root => integer(i32::from(bytes.next() % 8) - 2),
         Arg::SendTag | Arg::ReceiveTag | Arg::Color | Arg::Key => integer(i32::from(bytes.next() % 4) - 1),
         Arg::Comm => communicator(bytes, kind),
-        Arg::Count => match bytes.next() {
+        Arg::Group => group(bytes, kind),
+        Arg::Reorder => u64::from(bytes.next() == 0xff),
+        Arg::MakingTag => u64::from(bytes.next() % 2),
+        Arg::Count | Arg::Number => match bytes.next() {
             0xff => integer(i32::MAX),
             0xfe => integer(-1),
             byte => integer((byte % 4).into()),
@@ -203,6 +206,13 @@ fn communicator(bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
         (0..=0x7f, _) => world(kind),
         (byte, MpiKind::OpenMpi) => 0x60_0000 + u64::from(byte % 4) * 64,
         (byte, MpiKind::Mpich) => 0x8400_0000 + u64::from(byte % 4),
+    }
+}
+
+fn group(bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
+    match kind {
+        MpiKind::OpenMpi => 0x68_0000 + u64::from(bytes.next() % 4) * 64,
+        MpiKind::Mpich => 0x8800_0000 + u64::from(bytes.next() % 4),
     }
 }
 
@@ -233,7 +243,7 @@ fn pointed(
 ) -> Option<(bool, Vec<u8>)> {
     /// The kernel part reads no more than it has room for; these are enough for several pieces.
     const MOST: u64 = 12;
-    let count = row.position(Arg::Count).map_or(1, |at| words[at].min(MOST));
+    let count = row.position(Arg::Count).or(row.position(Arg::Number)).map_or(1, |at| words[at].min(MOST));
     let numbers = |bytes: &mut Bytes<'_>, count: u64| -> Vec<u8> {
         (0..count).flat_map(|_| (i32::from(bytes.next() % 6) - 1).to_ne_bytes()).collect()
     };
@@ -241,6 +251,10 @@ fn pointed(
         Arg::Comm if row.does == Does::FreeCommunicator => {
             (false, handle_bytes(communicator(bytes, kind), kind))
         }
+        Arg::OldGroup => (false, handle_bytes(group(bytes, kind), kind)),
+        Arg::NewGroup => (true, handle_bytes(group(bytes, kind), kind)),
+        Arg::Ranks | Arg::Dimensions => (false, numbers(bytes, count)),
+        Arg::Ranges => (false, numbers(bytes, 3 * count)),
         Arg::NewComm => (true, handle_bytes(communicator(bytes, kind), kind)),
         Arg::NewRequest | Arg::NewMessage => (true, handle_bytes(request(bytes, kind), kind)),
         Arg::Request | Arg::Message => (false, handle_bytes(request(bytes, kind), kind)),

@@ -24,7 +24,7 @@ fn names_a_process(input: &Input) -> bool {
 
 fuzz_target!(|bytes: &[u8]| {
     let inputs = session_of(bytes);
-    let mut messages = Messages::default();
+    let mut messages = Messages::heard();
     let (mut sends, mut receives) = (HashSet::new(), HashSet::new());
     let is_plain = !inputs.iter().any(begins_anew)
         && inputs.iter().skip_while(|input| !names_a_process(input)).filter(|i| names_a_process(i)).count()
@@ -48,5 +48,5 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    let _ = (messages.lost().count(), messages.strangers());
+    let _ = (messages.lost().count(), messages.strangers(), messages.left_over());
 });

@@ -28,7 +28,7 @@ impl Part {
             _ if function.starts_with("MPI_Session_") => Self::Session,
             _ => match calls::row(function).map(|row| row.does) {
                 // Libraries clean up with these, in MPI_Finalize too.
-                None | Some(Does::Free | Does::FreeCommunicator) => Self::None,
+                None | Some(Does::Free | Does::FreeCommunicator | Does::FreeGroup) => Self::None,
                 Some(_) => Self::Use,
             },
         }
