@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use crate::alerts::AlertBook;
-use crate::calls::CallRow;
+use crate::calls::{self, CallRow, Does};
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
@@ -18,7 +18,7 @@ use crate::input::{self, Input, Loss, Start, Threads};
 use crate::mpi::{LeftOver, Messages};
 use crate::names::SiteId;
 use crate::options::Options;
-use crate::plan::{Plan, ProbeClass};
+use crate::plan::{Plan, Probe, ProbeClass};
 use crate::probes::Probes;
 use crate::process::CallId;
 use crate::reference::Reference;
@@ -94,6 +94,12 @@ pub struct LastCall {
     pub return_address: u64,
     /// Those in registers.
     pub arguments: [u64; 6],
+}
+
+/// Whether results of calls are recorded. The return of MPI_Finalize always is.
+fn records_results(probe: &Probe) -> bool {
+    let is_the_end = calls::row(&probe.function).is_some_and(|row| row.does == Does::Finalize);
+    probe.class == ProbeClass::CallResults && !is_the_end
 }
 
 /// What the last evaluation saw.
@@ -192,7 +198,7 @@ impl Pipeline {
     fn follow_messages(&mut self, input: &Input) {
         match input {
             Input::Plan(plan) => {
-                let has_results = plan.probes.iter().any(|probe| probe.class == ProbeClass::CallResults);
+                let has_results = plan.probes.iter().any(records_results);
                 self.follows_messages |= has_results && self.depth == Depth::Findings;
                 self.messages.push(input);
             }

@@ -295,3 +295,16 @@ fn a_tape_says_what_the_session_said() {
     assert!(said.contains("Never received"));
     assert_eq!(said, raised(&mut again));
 }
+
+#[test]
+fn nothing_is_said_if_the_results_of_calls_are_not_recorded() {
+    let mut job = one_message_too_many();
+    job.finalize();
+    // The return of MPI_Finalize always is.
+    for input in &mut job.t.inputs {
+        let Input::Plan(plan) = input else { continue };
+        let others = plan.probes.iter_mut().filter(|probe| probe.function != "MPI_Finalize");
+        others.for_each(|probe| probe.class = ProbeClass::Call);
+    }
+    assert!(left(&job.report()).is_empty());
+}

@@ -279,8 +279,8 @@ fn errors_are_seen_where_the_library_is_told_of_them_and_the_end_of_mpi_at_its_r
     int ompi_mpi_init(void) { return 0; }
     __attribute__((noinline)) int work(int a) { __asm__ volatile(""); return a + 1; }
     int PMPI_Init(int a) { return work(a); }
-    int PMPI_Send(int a) { return work(a + 2); }
-    int PMPI_Finalize(int a) { return work(a + 3); }
+    int PMPI_Send(int a) { return work(a + 2) + work(a); }
+    int PMPI_Finalize(int a) { return work(a + 3) + work(a); }
     int ompi_errhandler_invoke(void *h, void *o, int type, int code, const char *name)
     {
         volatile char room[64];
