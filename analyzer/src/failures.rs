@@ -84,7 +84,7 @@ impl Pipeline {
             reported = Some(Reported::after_finalize(time_ns, call));
         }
         if let Who::Rank(rank) = self.state.processes.who(who) {
-            let unfinished = life.is_unfinished(status) && self.has_seen_all();
+            let unfinished = life.is_unfinished(status) && self.sees_ends() && self.has_seen_all();
             let at_its_end = self.calls_seen.of(pid).any(|(_, begun)| self.is_finalize(begun));
             self.deaths.note(Death { rank, pid, time_ns, status, place, at_its_end, reported, unfinished });
         }
@@ -96,6 +96,11 @@ impl Pipeline {
 
     fn is_finalize(&self, begun: &Begun) -> bool {
         self.probes.get(begun.probe).is_some_and(|probe| probe.part == Part::Finalize)
+    }
+
+    /// MPI_Finalize has a probe.
+    fn sees_ends(&self) -> bool {
+        self.probes.all().any(|(_, probe)| probe.part == Part::Finalize)
     }
 
     /// Nothing was lost, and nothing left out to keep a budget.

@@ -315,7 +315,10 @@ impl Pipeline {
         // Processes that start share a ring: whose records were lost is known of ranks only.
         match self.state.processes.get(process).rank {
             Some(_) => self.forget_calls(loss.pid),
-            None => self.forget_all_calls(),
+            None => {
+                self.forget_all_calls();
+                self.failures.errors.clear();
+            }
         }
         let counts = &mut self.state.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
@@ -332,10 +335,10 @@ impl Pipeline {
         self.failures.errors.forget(pid);
     }
 
+    /// Errors under way stay: whether a program goes on after one is seen in a pause too.
     fn forget_all_calls(&mut self) {
         self.calls_seen.clear();
         self.handles_made.clear();
-        self.failures.errors.clear();
     }
 
     /// What is under way may not be what it seems. `forever`: nor what memory looks like.
@@ -510,8 +513,7 @@ impl Pipeline {
             Body::Fork { child } => state.fork(process, child),
             Body::Exec => {
                 state.exec(process);
-                self.calls_seen.forget(h.pid);
-                self.failures.errors.forget(h.pid);
+                self.forget_calls(h.pid);
             }
             Body::Call { return_address, args, .. } => {
                 self.report_error(process, h, slot, return_address, &args);

@@ -49,7 +49,7 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let standstills = standstill::standstills(&rank_states(p), p.state.groups.timeline.now_ns());
+    let standstills = standstill::standstills(&rank_states(p));
     // A death is told once, whether or not anybody waits for the dead.
     let is_told =
         |s: &&standstill::Standstill| (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash;

@@ -147,8 +147,9 @@ impl Job<'_> {
                 Need::Receive(Message { peer: None, .. }) => {
                     missing.any(|peer| is_free(&peer)) || self.somebody_fits(rank, need)
                 }
-                // Who is not here may have been here and gone on: whom it still waits for is not known.
-                Need::Collective(gathering) if !gathering.synchronizes => missing.any(|peer| is_free(&peer)),
+                // Who is not here may have been here and gone on, and who is free may be here, at work on what the
+                // others wait for. Nobody goes on after the end.
+                Need::Collective(gathering) if !gathering.is_the_end() => missing.any(|peer| is_free(&peer)),
                 _ => missing.all(|peer| is_free(&peer)),
             }
         };
@@ -505,6 +506,16 @@ mod tests {
         assert_eq!(causes(vec![reduce(), waits(receive(0)), Doing::Moves]), []);
         let found = causes(vec![reduce(), waits(receive(0)), reduce()]);
         assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![2])]);
+    }
+
+    #[test]
+    fn who_left_any_collective_already_holds_nobody_up_while_another_may_be_at_work_in_it() {
+        // Rank 1 is through and waits for rank 0, which waits for what rank 2, slow or stopped in there, has to send.
+        assert_eq!(causes(vec![waits(gathering("MPI_Barrier")), waits(receive(0)), Doing::Moves]), []);
+        // Nobody goes on after the end.
+        let end = waits(Need::Collective(Gathering::at_the_end(WORLD)));
+        let found = causes(vec![end, waits(receive(0)), Doing::Moves]);
+        assert_eq!(found, [(Fault::MissingMessage, vec![0, 1], vec![])]);
     }
 
     #[test]

@@ -72,23 +72,14 @@ impl Communicators {
     }
 }
 
-/// Which ranks are the odd ones of a collective call shows when all are somewhere: those that are still on their way are
-/// waited for so long.
-const ARRIVAL_NS: u64 = 8_000_000_000;
-
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>, now_ns: u64) -> Vec<Standstill> {
+pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
     let communicators = Communicators::of(ranks);
     let doing: BTreeMap<Rank, Doing> =
         ranks.iter().map(|(rank, state)| (*rank, doing(state, &communicators))).collect();
     let members = communicators.members(doing.keys().copied().collect());
     let job = Job { doing: &doing, members: &members };
-    let all_are_somewhere = doing.values().all(|doing| *doing != Doing::Moves);
-    let is_sure = |s: &Standstill| {
-        let long = now_ns.saturating_sub(s.since_ns) >= ARRIVAL_NS;
-        s.fault != Fault::MismatchedCollective || all_are_somewhere || long
-    };
-    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).filter(is_sure).collect()
+    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
 }
 
 fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Standstill {

@@ -378,6 +378,8 @@ impl<'s> Session<'s> {
                 self.sequencer.push(*slot as u16, *record);
             }
         }
+        // Before they are looked into, which takes time: what is decided late can not keep the budget.
+        self.keep_budget();
         let loaded = self.lives(&round);
         let (feed, facts) = (&mut self.feed, &mut self.facts);
         self.sequencer.advance(round.begin_ns, |input| facts.push_with(input, feed));
