@@ -175,6 +175,11 @@ impl Keeper {
         coverage
     }
 
+    /// Whether the dearest probes are out.
+    pub(super) fn is_paused(&self) -> bool {
+        self.governor.is_paused()
+    }
+
     pub(super) fn status(&mut self) -> BudgetStatus {
         self.status.take()
     }

@@ -174,6 +174,8 @@ struct Session<'s> {
     looks: Looks,
     /// By slot, when its last record was written.
     last_record_ns: HashMap<u32, u64>,
+    /// Everything that the budget allows has been watched since then.
+    watched_since_ns: u64,
     lost: HashMap<u32, SlotCounters>,
     last_look_ns: u64,
     last_tick_ns: u64,
@@ -218,6 +220,7 @@ impl<'s> Session<'s> {
             keeper,
             looks: Looks::start(lister, spare).context("cannot start the looking thread")?,
             last_record_ns: HashMap::new(),
+            watched_since_ns: now,
             lost: HashMap::new(),
             last_look_ns: now,
             last_tick_ns: now,
@@ -243,14 +246,16 @@ impl<'s> Session<'s> {
         planner.look_at(self.watched.pids());
         let (mut status_due, mut tape_due) = (Instant::now(), Instant::now() + TAPE_PERIOD);
         let reason = loop {
-            if let Some(round) = self.collector.next(PATIENCE) {
+            let round = self.collector.next(PATIENCE);
+            // Before its records are looked into, which takes time: what is decided late can not keep the budget.
+            self.keep_budget(round.as_ref());
+            if let Some(round) = round {
                 let loaded = self.round(round);
                 if !loaded.is_empty() {
                     planner.look_at(loaded);
                 }
             }
             self.attach_more(&planner);
-            self.keep_budget();
             self.look_at_quiet_ranks();
             let now = Instant::now();
             if now >= status_due {
@@ -368,9 +373,6 @@ impl<'s> Session<'s> {
         self.losses(&round);
         for (slot, records) in &round.records {
             self.status.records += records.len() as u64;
-            if let Some(keeper) = &mut self.keeper {
-                keeper.count(*slot, records);
-            }
             if let Some(last) = records.last() {
                 self.last_record_ns.insert(*slot, last.time_ns());
             }
@@ -378,8 +380,6 @@ impl<'s> Session<'s> {
                 self.sequencer.push(*slot as u16, *record);
             }
         }
-        // Before they are looked into, which takes time: what is decided late can not keep the budget.
-        self.keep_budget();
         let loaded = self.lives(&round);
         let (feed, facts) = (&mut self.feed, &mut self.facts);
         self.sequencer.advance(round.begin_ns, |input| facts.push_with(input, feed));
@@ -389,17 +389,18 @@ impl<'s> Session<'s> {
         loaded
     }
 
-    /// What ranks are doing that have left no record for a while: they may wait for each other.
+    /// What ranks are doing that have left no record for a while: they may wait for each other. In a pause nobody
+    /// leaves one, and who is quiet may move.
     fn look_at_quiet_ranks(&mut self) {
         if let Some(threads) = self.looks.found() {
             self.facts.add(threads.time_ns, Input::Threads(Box::new(threads)));
         }
-        if self.looks.is_busy() {
+        if self.looks.is_busy() || self.keeper.as_ref().is_some_and(Keeper::is_paused) {
             return;
         }
         let now_ns = monotonic_ns();
         let ranks = self.watched.rank_slots();
-        let last = |slot| self.last_record_ns.get(&slot).copied().unwrap_or(0);
+        let last = |slot| self.last_record_ns.get(&slot).copied().unwrap_or(0).max(self.watched_since_ns);
         let due = self.looks.paces.due(now_ns, ranks.map(|(pid, slot)| (pid, last(slot))));
         if !due.is_empty() {
             let with_calls = due.into_iter().map(|pid| (pid, self.feed.last_calls(pid)));
@@ -451,11 +452,15 @@ impl<'s> Session<'s> {
         loaded.into_iter().collect()
     }
 
-    fn keep_budget(&mut self) {
+    fn keep_budget(&mut self, round: Option<&Round>) {
         let Some(keeper) = &mut self.keeper else { return };
+        for (slot, records) in round.iter().flat_map(|round| &round.records) {
+            keeper.count(*slot, records);
+        }
         let feed = &self.feed;
         let coverage = keeper.step(self.watched.slots(), &mut self.tracer, &mut || feed.joining_probes());
         if let Some(coverage) = coverage {
+            self.watched_since_ns = coverage.time_ns;
             self.facts.add(coverage.time_ns, Input::Coverage(Box::new(coverage)));
         }
     }
