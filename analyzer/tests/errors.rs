@@ -32,6 +32,8 @@ impl Job {
         let mpi = Some(MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None });
         let file = PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi, ..PlannedFile::default() };
         t.inputs.push(Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+        // Its end is watched, whether it comes or not.
+        t.probe("MPI_Finalize", ProbeClass::CallResults);
         Self { t }
     }
 
@@ -321,6 +323,26 @@ fn ranks_of_which_not_all_is_known_may_have_finalized() {
     let mut quiet = Job::new(2);
     quiet.exit(1, 0);
     assert_eq!(told(&quiet.report()), []);
+}
+
+#[test]
+fn ranks_whose_end_is_not_watched_may_have_finalized() {
+    let mut t = Trace::new(1, false);
+    let probe = t.probe("MPI_Send", ProbeClass::Call);
+    t.record(0, probe, Body::Call { return_address: PROGRAM_AT, args: [0; 6], nested: false });
+    let mut job = Job { t };
+    job.exit(0, 0);
+    assert_eq!(told(&job.report()), []);
+}
+
+#[test]
+fn a_pause_does_not_end_the_error_that_a_rank_is_in() {
+    let mut job = Job::new(2);
+    let at = job.receive(1, 0, 7);
+    job.error(1, TRUNCATED, "internal_Recv", at);
+    job.t.inputs.push(pause(job.t.now_ns));
+    job.exit(1, EXIT_1);
+    assert_eq!(told(&job.report()), [(Fault::Truncated, Severity::Warning, ranks(&[1]))]);
 }
 
 fn pause(time_ns: u64) -> Input {

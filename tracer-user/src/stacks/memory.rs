@@ -7,6 +7,12 @@ use std::collections::HashMap;
 pub trait Memory {
     /// The word at an address; `None`: it cannot be read.
     fn word(&self, address: u64) -> Option<u64>;
+
+    /// Four bytes at an address that is a multiple of four.
+    fn half(&self, address: u64) -> Option<u32> {
+        let word = self.word(address & !7)?;
+        Some(if address & 4 == 0 { word as u32 } else { (word >> 32) as u32 })
+    }
 }
 
 /// A stack as it was when a thread was sampled, and the process's memory beyond it.

@@ -311,16 +311,11 @@ impl Process {
         let Some((at, is_half)) = view.made else { return };
         let Some(last) = self.last_calls.iter().find(|last| last.tid == view.tid) else { return };
         let is_maker = calls::row(&last.function).is_some_and(|row| row.made().is_some());
-        let handle = if is_half { self.half(at) } else { self.memory.word(at) };
+        let handle = if is_half { self.memory.half(at).map(u64::from) } else { self.memory.word(at) };
         for request in call.requests.iter_mut().filter(|r| is_maker && Some(r.handle) == handle) {
             let (function, arguments) = (last.function.clone(), last.arguments.to_vec());
             request.started = Some(StartedCall { function, arguments });
         }
-    }
-
-    fn half(&self, at: u64) -> Option<u64> {
-        let word = self.memory.word(at & !7)?;
-        Some(if at & 4 == 0 { word & u64::from(u32::MAX) } else { word >> 32 })
     }
 
     /// Handles of requests that are not null.
@@ -329,7 +324,7 @@ impl Process {
         const MPICH_NULL: u64 = 0x2c00_0000;
         let handle = |number: u64| match kind {
             MpiKind::OpenMpi => self.memory.word(start.checked_add(8 * number)?),
-            MpiKind::Mpich => self.half(start.checked_add(4 * number)?),
+            MpiKind::Mpich => self.memory.half(start.checked_add(4 * number)?).map(u64::from),
         };
         (0..count)
             .filter_map(handle)

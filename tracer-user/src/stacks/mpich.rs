@@ -84,21 +84,16 @@ impl<'a> Mpich<'a> {
     }
 
     fn is_world(&self, at: u64) -> bool {
-        self.half(at).map(u64::from) == Some(WORLD)
+        self.memory.half(at).map(u64::from) == Some(WORLD)
             && self
                 .communicator_at(at)
                 .is_some_and(|found| found.context_id == 0 && found.members.iter().copied().eq(0..self.size))
     }
 
-    /// Lower half of the word at an address, wherever it lies.
-    fn half(&self, address: u64) -> Option<u32> {
-        let word = self.memory.word(address & !7)?;
-        Some(if address & 4 == 0 { word as u32 } else { (word >> 32) as u32 })
-    }
-
     /// Whether an object in use may be there.
     fn is_object(&self, at: u64) -> bool {
-        at & 7 == 0 && self.half(at + REFERENCES).is_some_and(|count| (1..MOST_REFERENCES).contains(&count))
+        at & 7 == 0
+            && self.memory.half(at + REFERENCES).is_some_and(|count| (1..MOST_REFERENCES).contains(&count))
     }
 
     /// Communicators, but for MPI_COMM_WORLD: all that lie in the library's data, and those that a call uses.
@@ -106,7 +101,7 @@ impl<'a> Mpich<'a> {
         let of_calls = self.inner.iter().copied().filter(|&at| {
             at & 7 == 0
                 && at > u64::from(u32::MAX)
-                && self.half(at).is_some_and(|h| named.contains(&h.into()))
+                && self.memory.half(at).is_some_and(|h| named.contains(&h.into()))
         });
         let all = self.communicators.iter().copied().chain(of_calls);
         let mut seen = BTreeSet::new();
@@ -122,10 +117,11 @@ impl<'a> Mpich<'a> {
         if !self.is_object(at) {
             return None;
         }
-        let handle = self.half(at).filter(|handle| handle & TYPE == COMMUNICATOR)?;
-        let own = self.half(at + MY_RANK)?;
-        let size = self.half(at + SIZE).filter(|size| own < *size && *size <= self.size.min(MOST_MEMBERS))?;
-        if self.half(at + MAP + MAP_SET)? != 0 || self.half(at + MAP + MAP_SIZE)? != size {
+        let handle = self.memory.half(at).filter(|handle| handle & TYPE == COMMUNICATOR)?;
+        let own = self.memory.half(at + MY_RANK)?;
+        let size =
+            self.memory.half(at + SIZE).filter(|size| own < *size && *size <= self.size.min(MOST_MEMBERS))?;
+        if self.memory.half(at + MAP + MAP_SET)? != 0 || self.memory.half(at + MAP + MAP_SIZE)? != size {
             return None;
         }
         let members: Vec<u32> = (0..size).map(|member| self.member(at, member)).collect::<Option<_>>()?;
@@ -133,13 +129,13 @@ impl<'a> Mpich<'a> {
         let is_sound = members[own as usize] == self.rank
             && different.len() == members.len()
             && members.iter().all(|member| *member < self.size);
-        let context_id = self.half(at + CONTEXT_ID)? & 0xffff;
+        let context_id = self.memory.half(at + CONTEXT_ID)? & 0xffff;
         is_sound.then_some(CommunicatorFacts { handle: handle.into(), context_id, members })
     }
 
     /// Rank in MPI_COMM_WORLD of a member.
     fn member(&self, at: u64, member: u32) -> Option<u32> {
-        let number = |distance| self.half(at + MAP + distance);
+        let number = |distance| self.memory.half(at + MAP + distance);
         // Each has a second number for communicators whose members are all on one node.
         match number(0)? / 2 {
             0 => Some(member),
@@ -152,7 +148,7 @@ impl<'a> Mpich<'a> {
             }
             4 => {
                 let table = self.memory.word(at + MAP + MAP_TABLE)?;
-                self.half(table.checked_add(4 * u64::from(member))?)
+                self.memory.half(table.checked_add(4 * u64::from(member))?)
             }
             _ => None,
         }
@@ -161,7 +157,9 @@ impl<'a> Mpich<'a> {
     /// A request: whether it is done. What it stands for is not to be seen.
     pub fn request(&self, handle: u64) -> PendingRequest {
         let is_it = |at: u64| {
-            at > u64::from(u32::MAX) && self.half(at).map(u64::from) == Some(handle) && self.is_object(at)
+            at > u64::from(u32::MAX)
+                && self.memory.half(at).map(u64::from) == Some(handle)
+                && self.is_object(at)
         };
         let found = self.inner.iter().copied().find(|&at| is_it(at));
         PendingRequest {
@@ -172,9 +170,9 @@ impl<'a> Mpich<'a> {
     }
 
     fn is_complete(&self, at: u64) -> Option<bool> {
-        self.half(at + KIND).filter(|kind| *kind < MOST_KINDS)?;
+        self.memory.half(at + KIND).filter(|kind| *kind < MOST_KINDS)?;
         let counter = self.memory.word(at + COUNTER)?;
-        self.half(counter).filter(|parts| *parts < MOST_PARTS).map(|parts| parts == 0)
+        self.memory.half(counter).filter(|parts| *parts < MOST_PARTS).map(|parts| parts == 0)
     }
 }
 

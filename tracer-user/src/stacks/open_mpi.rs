@@ -50,15 +50,9 @@ impl<'a> OpenMpi<'a> {
     pub fn checked(memory: &'a dyn Memory, world: u64, rank: u32, size: u32) -> Option<Self> {
         let library = Self { memory, world };
         let found = library.communicator(world)?;
-        let own = library.half(world + MY_RANK)?;
+        let own = memory.half(world + MY_RANK)?;
         let is_world = found.context_id == 0 && own == rank && found.members.iter().copied().eq(0..size);
         is_world.then_some(library)
-    }
-
-    /// Lower half of the word at an address, wherever it lies.
-    fn half(&self, address: u64) -> Option<u32> {
-        let word = self.memory.word(address & !7)?;
-        Some(if address & 4 == 0 { word as u32 } else { (word >> 32) as u32 })
     }
 
     /// A communicator, if it is one.
@@ -67,16 +61,16 @@ impl<'a> OpenMpi<'a> {
             return None;
         }
         let group = self.memory.word(handle.checked_add(LOCAL_GROUP)?)?;
-        let size = self.half(group.checked_add(GROUP_SIZE)?).filter(|size| *size <= MOST_MEMBERS)?;
-        let own = self.half(handle + MY_RANK)?;
+        let size = self.memory.half(group.checked_add(GROUP_SIZE)?).filter(|size| *size <= MOST_MEMBERS)?;
+        let own = self.memory.half(handle + MY_RANK)?;
         let processes = self.memory.word(group.checked_add(GROUP_PROCESSES)?)?;
-        if own >= size || self.half(group + GROUP_RANK)? != own {
+        if own >= size || self.memory.half(group + GROUP_RANK)? != own {
             return None;
         }
         let members = (0..u64::from(size)).map(|member| self.number(processes.checked_add(8 * member)?));
         Some(CommunicatorFacts {
             handle,
-            context_id: self.half(handle + CONTEXT_ID)?,
+            context_id: self.memory.half(handle + CONTEXT_ID)?,
             members: members.collect::<Option<_>>()?,
         })
     }
@@ -88,7 +82,7 @@ impl<'a> OpenMpi<'a> {
         if process & 1 == 1 {
             return Some((process >> 1) as u32 & 0x7fff_ffff);
         }
-        self.half(process.checked_add(PROCESS_NUMBER)?)
+        self.memory.half(process.checked_add(PROCESS_NUMBER)?)
     }
 
     /// The message of a request that stands for a blocking call with these arguments.
@@ -110,7 +104,7 @@ impl<'a> OpenMpi<'a> {
         if handle == 0 || handle & 7 != 0 {
             return None;
         }
-        match self.half(handle.checked_add(STATE)?)? {
+        match self.memory.half(handle.checked_add(STATE)?)? {
             INACTIVE => Some(true),
             ACTIVE => Some(self.memory.word(handle + COMPLETE)? == COMPLETED),
             _ => None,
@@ -119,7 +113,7 @@ impl<'a> OpenMpi<'a> {
 
     fn message(&self, handle: u64) -> Option<PendingMessage> {
         let comm = self.memory.word(handle.checked_add(COMMUNICATOR)?)?;
-        let kind = self.half(handle + KIND)?;
+        let kind = self.memory.half(handle + KIND)?;
         let is_message = matches!(kind, SENDS | RECEIVES)
             && self.memory.word(handle + OBJECT)? == comm
             && (comm == self.world || self.communicator(comm).is_some());
@@ -128,8 +122,8 @@ impl<'a> OpenMpi<'a> {
         }
         Some(PendingMessage {
             sends: kind == SENDS,
-            peer: self.half(handle + PEER)? as i32,
-            tag: self.half(handle + TAG)? as i32,
+            peer: self.memory.half(handle + PEER)? as i32,
+            tag: self.memory.half(handle + TAG)? as i32,
             comm,
         })
     }

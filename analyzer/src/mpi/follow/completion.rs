@@ -1,0 +1,165 @@
+//! What calls say of requests: which messages are over, and whose they were.
+
+use super::{Begun, Follower, MOST_TAKEN, Op, Side, Taken, integers, origin};
+use crate::calls::{Arg, Which};
+use crate::mpi::CallId;
+use crate::mpi::assemble::Call;
+use crate::mpi::few::Few;
+use crate::mpi::left_over::Origin;
+use crate::mpi::messages::{Event, MessageId};
+use crate::mpi::requests::Request;
+use crate::mpi::status::Status;
+
+impl Follower {
+    pub(super) fn prepared(&mut self, call: &Call, begun: &Begun) {
+        if let Some(handle) = self.handle(call, Arg::NewRequest, true) {
+            let request = Request {
+                tid: call.tid,
+                origin: origin(call),
+                is_active: false,
+                messages: Few::default(),
+                is_persistent: true,
+                prepared: begun.ops.first(),
+                is_cancelled: false,
+            };
+            self.requests.add(call.pid, handle, request);
+        }
+    }
+
+    pub(super) fn request(&mut self, call: &Call, id: CallId, begun: &Begun) {
+        let Some(handle) = self.handle(call, Arg::NewRequest, true) else { return };
+        if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
+            let (message, origin) = (begun.ops.first(), origin(call));
+            self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
+            begun.ops.iter().for_each(|op| self.complete(op, None, false, id));
+            return;
+        }
+        let request = Request {
+            tid: call.tid,
+            origin: origin(call),
+            is_active: true,
+            messages: begun.ops,
+            is_persistent: false,
+            prepared: None,
+            is_cancelled: false,
+        };
+        self.requests.add(call.pid, handle, request);
+    }
+
+    pub(super) fn completion(&mut self, call: &Call, id: CallId, which: Which) {
+        let requests = if which == Which::One { Arg::Request } else { Arg::Requests };
+        if [requests, Arg::Statuses, Arg::Indices].into_iter().any(|arg| call.is_cut(arg)) {
+            return self.to_lose.push(call.pid);
+        }
+        // Which of the requests, and which of the statuses is its own.
+        match which {
+            Which::One => self.request_over(call, id, 0, self.status(call, Arg::Status, 0)),
+            Which::All => {
+                for at in 0..self.handles(call).count() {
+                    self.request_over(call, id, at, self.status(call, Arg::Statuses, at));
+                }
+            }
+            Which::Any => {
+                let index = integers(call.pointed(Arg::Index, true)).next();
+                if let Some(at) = index.and_then(|index| usize::try_from(index).ok()) {
+                    self.request_over(call, id, at, self.status(call, Arg::Status, 0));
+                }
+            }
+            Which::Some => {
+                for (n, at) in integers(call.pointed(Arg::Indices, true)).enumerate() {
+                    let Ok(at) = usize::try_from(at) else { continue };
+                    self.request_over(call, id, at, self.status(call, Arg::Statuses, n));
+                }
+            }
+        }
+    }
+
+    /// One of the requests that a call names is complete.
+    fn request_over(&mut self, call: &Call, by: CallId, at: usize, status: Option<Status>) {
+        let bytes = call.pointed(Arg::Requests, false).or_else(|| call.pointed(Arg::Request, false));
+        let Some((builtin, bytes)) = self.builtin(call).zip(bytes) else { return };
+        let Some(handle) = builtin.handle_at(bytes, at) else { return };
+        if builtin.is_complete_at_once(handle) {
+            return self.requests.complete_at_once(call.pid, handle);
+        }
+        // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
+        // same handle.
+        let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
+        for op in request.messages.iter() {
+            self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, by);
+        }
+    }
+
+    /// A message's buffer is free; of one received from anybody the status says whose it was.
+    pub(super) fn complete(&mut self, op: &Op, status: Option<Status>, is_cancelled: bool, by: CallId) {
+        self.tell(Event::Completed { message: op.id, by });
+        let Some((comm, own)) = op.place.filter(|_| !op.sends) else { return };
+        match status {
+            Some(status) if status.cancelled => self.matching.cancel(comm, own, op.side(), &mut self.pairs),
+            // Whether it was, nobody was told.
+            None if is_cancelled => self.matching.lose(comm, own),
+            Some(status) if op.peer.is_none() => {
+                if let Ok(source) = u32::try_from(status.source) {
+                    let found = (source, status.tag);
+                    self.matching.resolve(comm, own, op.side(), found, &mut self.pairs);
+                }
+            }
+            _ => {}
+        }
+        self.matched();
+        self.matching.over(comm, own, op.side());
+    }
+
+    pub(super) fn free(&mut self, call: &Call) {
+        let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        self.requests.complete_at_once(call.pid, handle);
+        let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
+        // Nothing more will be heard of it.
+        for op in request.messages.iter() {
+            match op.place.filter(|_| !op.sends) {
+                Some((comm, own)) if request.is_cancelled => self.matching.lose(comm, own),
+                Some((comm, own)) => self.matching.over(comm, own, op.side()),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a send that is given up was received nevertheless, only its sender is told.
+    pub(super) fn cancel(&mut self, call: &Call) {
+        let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        let Some(request) = self.requests.cancel(call.pid, handle, call.tid) else { return };
+        for op in request.messages.iter().filter(|op| op.sends) {
+            if let Some(((comm, _), to)) = op.place.zip(op.peer) {
+                self.matching.lose(comm, to);
+            }
+        }
+    }
+
+    /// A matched probe takes a message as a receive would that is posted when it returns.
+    pub(super) fn probe(&mut self, call: &Call, id: CallId) {
+        let Some(envelope) = call.row.receives() else { return };
+        let known = call.integer(envelope.peer).zip(call.integer(envelope.tag)).zip(call.word(envelope.comm));
+        let Some(((peer, tag), comm)) = known else { return };
+        let Some((builtin, handle)) = self.builtin(call).zip(self.handle(call, Arg::NewMessage, true)) else {
+            return;
+        };
+        let Some((comm, own)) = self.place(call, comm).filter(|_| peer != builtin.proc_null()) else {
+            return;
+        };
+        let status = self.status(call, Arg::Status, 0);
+        let source = status.map_or(peer, |status| status.source);
+        let tag = status.map_or(tag, |status| status.tag);
+        let Ok(source) = u32::try_from(source) else { return self.matching.lose(comm, own) };
+        if self.taken.len() >= MOST_TAKEN {
+            return self.matching.lose(comm, own);
+        }
+        let probe = MessageId { call: id, part: 0 };
+        self.probed.insert((call.pid, handle), probe);
+        self.taken.insert(probe, Taken::default());
+        if self.is_complete(call) {
+            let side = Side { id: probe, origin: origin(call) };
+            self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
+            self.matched();
+        }
+    }
+}
