@@ -342,7 +342,7 @@ fn a_pause_does_not_end_the_error_that_a_rank_is_in() {
     job.error(1, TRUNCATED, "internal_Recv", at);
     job.t.inputs.push(pause(job.t.now_ns));
     job.exit(1, EXIT_1);
-    assert_eq!(told(&job.report()), [(Fault::Truncated, Severity::Warning, ranks(&[1]))]);
+    assert_eq!(told(&job.report()), [(Fault::Truncated, Severity::Warning, ranks(&[0, 1]))]);
 }
 
 fn pause(time_ns: u64) -> Input {
