@@ -28,6 +28,11 @@ impl Pipeline {
     pub(crate) fn follow_life(&mut self, process: usize, h: &Header, begun: &Begun) {
         let part = self.probes.get(begun.probe).map_or(Part::None, |probe| probe.part);
         self.state.processes.get_mut(process).life.call(part, h.time_ns, begun);
+        if part == Part::Lock
+            && let Some(probe) = self.probes.get(begun.probe)
+        {
+            self.locks.call(h.pid, &probe.function, &begun.arguments);
+        }
         // What a program does about an error that ends it is no life of its own.
         if part != Part::Abort && self.failures.errors.go_on(h.pid, h.tid) {
             self.stirred = true;

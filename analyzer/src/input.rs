@@ -209,16 +209,21 @@ pub struct CallInProgress {
     pub communicators: Vec<CommunicatorFacts>,
 }
 
-/// A communicator.
+/// A communicator, or a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommunicatorFacts {
     /// Its handle in this process.
     pub handle: u64,
     /// What the library tells its messages apart by: the same in all its members; communicators
-    /// without a common member may share it.
+    /// without a common member may share it. [`CommunicatorFacts::WINDOW`]: a window, it is not known which.
     pub context_id: u32,
     /// Its members, by their ranks in it, as ranks of MPI_COMM_WORLD.
     pub members: Vec<u32>,
+}
+
+impl CommunicatorFacts {
+    /// No communicator's `context_id`.
+    pub const WINDOW: u32 = u32::MAX;
 }
 
 /// A request that a call waits for.

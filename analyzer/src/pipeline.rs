@@ -24,7 +24,7 @@ use crate::process::CallId;
 use crate::reference::Reference;
 use crate::report;
 use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Watch};
+use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Locks, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -74,6 +74,7 @@ pub struct Pipeline {
     pub(crate) deaths: Deaths,
     pub(crate) calls_seen: CallsSeen,
     handles_made: HandlesMade,
+    pub(crate) locks: Locks,
     messages: Messages,
     /// Results of calls are recorded: else nothing can be told of messages.
     follows_messages: bool,
@@ -143,6 +144,7 @@ impl Pipeline {
             deaths: Deaths::default(),
             calls_seen: CallsSeen::default(),
             handles_made: HandlesMade::default(),
+            locks: Locks::default(),
             messages: Messages::default(),
             follows_messages: false,
             left_over: Vec::new(),
@@ -332,6 +334,7 @@ impl Pipeline {
     pub(crate) fn forget_calls(&mut self, pid: u32) {
         self.calls_seen.forget(pid);
         self.handles_made.forget(pid);
+        self.locks.forget(pid);
         self.failures.errors.forget(pid);
     }
 
@@ -339,6 +342,7 @@ impl Pipeline {
     fn forget_all_calls(&mut self) {
         self.calls_seen.clear();
         self.handles_made.clear();
+        self.locks.clear();
     }
 
     /// What is under way may not be what it seems. `forever`: nor what memory looks like.

@@ -114,6 +114,7 @@ fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
                 .exit_status
                 .filter(|_| !process.alive)
                 .map(|status| status == 0 && !p.deaths.is_among(process.pid)),
+            locks: p.locks.of(process.pid),
         };
         match ranks.entry(rank) {
             // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.

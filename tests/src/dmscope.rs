@@ -40,7 +40,9 @@ fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--release", "--package", "dmscope", "--manifest-path"]).arg(manifest);
+    // With the features that the whole workspace needs: else it would be built once more.
+    command.args(["build", "--quiet", "--release", "--workspace", "--bin", "dmscope", "--manifest-path"]);
+    command.arg(manifest);
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "dmscope cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
     // TARGET/release/deps/TEST, or TARGET/release/PROGRAM

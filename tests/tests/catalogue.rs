@@ -177,11 +177,8 @@ impl Row<'_> {
 }
 
 /// What nothing is said of yet, or not all: the fault, with which library (`None`: both), and why.
-const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 7] = [
+const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 4] = [
     ("endless_loop", None, "a rank that computes is left alone"),
-    ("lock_held", None, "who holds a lock of a window is not known"),
-    ("start_without_post", None, "who is in the group of a window's epoch is not known"),
-    ("fence_missed", None, "who is in a window is not known"),
     (
         "other_size",
         None,
@@ -192,14 +189,17 @@ const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 7] = [
 ];
 
 /// What cannot be told without a record of a call that came before: what is not in the library's memory. MPICH's MPI_Bcast
-/// does not keep its communicator, and what its requests stand for is not to be seen.
-const NOT_IN_MEMORY: [(&str, Option<MpiLibrary>); 6] = [
+/// does not keep its communicator, calls on windows do not keep the window, and what its requests stand for is not to be seen.
+const NOT_IN_MEMORY: [(&str, Option<MpiLibrary>); 9] = [
     ("ibarrier_unstarted", None),
     ("barrier_or_bcast", Some(MpiLibrary::Mpich)),
     ("waitall_unmatched", Some(MpiLibrary::Mpich)),
     ("waitany_unmatched", Some(MpiLibrary::Mpich)),
     ("persistent_unstarted", Some(MpiLibrary::Mpich)),
     ("test_forever", Some(MpiLibrary::Mpich)),
+    ("lock_held", Some(MpiLibrary::Mpich)),
+    ("start_without_post", Some(MpiLibrary::Mpich)),
+    ("fence_missed", Some(MpiLibrary::Mpich)),
 ];
 
 fn is_in_memory(case: &Case, library: MpiLibrary) -> bool {

@@ -67,6 +67,12 @@ pub enum Arg {
     Reorder,
     /// What tells calls apart that make communicators at the same time.
     MakingTag,
+    /// A handle of a window.
+    Win,
+    /// Where one is that is given back.
+    FreedWin,
+    /// Rank whose memory is meant, in the window.
+    Target,
     /// Anything else.
     Other,
 }
@@ -91,13 +97,11 @@ pub enum Which {
     Some,
 }
 
-/// Whether a rank can leave a collective call before all have come.
+/// Who makes a call that makes a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// None does.
-    Synchronizes,
-    /// Some may: it is not known who has been there and gone on.
-    Loose,
+    /// All of the old one.
+    All,
     /// Only those make the call that are to be in the new communicator.
     NewMembers,
 }
@@ -142,6 +146,15 @@ pub struct Making {
     pub meeting: Meeting,
 }
 
+/// What calls on a window wait for, of other ranks in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// The call that opens or closes the other side of an epoch. Whose, the handle of the window does not tell.
+    Epoch,
+    /// A lock that another one may hold, or what another one has to do with data.
+    Lock,
+}
+
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -165,13 +178,13 @@ pub enum Does {
     },
     Free,
     Cancel,
-    Collective(Meeting),
+    Collective,
     MakeCommunicator(Making),
     FreeCommunicator,
     MakeGroup(Grouping),
     FreeGroup,
     /// Of one-sided communication.
-    Window,
+    Window(Awaits),
     Finalize,
 }
 
@@ -237,21 +250,24 @@ pub enum Waiting {
     Collective(Collective),
     /// For the other ranks of MPI_COMM_WORLD, at the end.
     Finalize,
-    /// For ranks of a window, which are not told apart here.
-    Window,
+    /// For other ranks of a window.
+    Window {
+        /// Which argument is its handle.
+        win: usize,
+        /// For what.
+        awaits: Awaits,
+    },
 }
 
 /// Positions of the arguments that all ranks of a collective call agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collective {
-    /// Communicator.
+    /// Communicator, or window.
     pub comm: usize,
     /// Root, if it has one.
     pub root: Option<usize>,
     /// Operation, if it has one.
     pub op: Option<usize>,
-    /// No rank leaves it before all have come. Of others it is not known who has been there and gone on.
-    pub synchronizes: bool,
 }
 
 impl CallRow {
@@ -308,9 +324,9 @@ impl CallRow {
                 at: self.position(Arg::Requests).or_else(|| self.position(Arg::Request))?,
                 all: matches!(which, Which::One | Which::All),
             }),
-            Does::Collective(_) | Does::MakeCommunicator(_) => self.collective().map(Waiting::Collective),
+            Does::Collective | Does::MakeCommunicator(_) => self.collective().map(Waiting::Collective),
             Does::Finalize => Some(Waiting::Finalize),
-            Does::Window => Some(Waiting::Window),
+            Does::Window(awaits) => Some(Waiting::Window { win: self.position(Arg::Win)?, awaits }),
             Does::ReceiveMatched
             | Does::Partitioned
             | Does::Start
@@ -324,18 +340,15 @@ impl CallRow {
 
     /// What all ranks agree on, if it is a collective call of any form.
     pub fn collective(&self) -> Option<Collective> {
-        let (Does::Collective(meeting) | Does::MakeCommunicator(Making { meeting, .. })) = self.does else {
-            return None;
-        };
-        // Who is to be there is not told by the arguments alone.
-        if meeting == Meeting::NewMembers {
-            return None;
+        match self.does {
+            Does::Collective | Does::MakeCommunicator(Making { meeting: Meeting::All, .. }) => {}
+            // Of others, who is to be there is not told by the arguments alone.
+            _ => return None,
         }
         Some(Collective {
-            comm: self.position(Arg::Comm)?,
+            comm: self.position(Arg::Comm).or_else(|| self.position(Arg::Win))?,
             root: self.position(Arg::Root),
             op: self.position(Arg::Op),
-            synchronizes: meeting == Meeting::Synchronizes,
         })
     }
 
@@ -372,6 +385,8 @@ impl Arg {
             Self::Root => "root",
             Self::Color => "color",
             Self::Key => "key",
+            Self::Win => "win",
+            Self::Target => "rank",
             _ => return None,
         })
     }
@@ -407,7 +422,7 @@ fn forms(base: &table::Base) -> [CallRow; 3] {
     let mut started: Vec<Arg> = args.iter().copied().filter(|arg| *arg != Arg::Status).collect();
     let mut prepared = started.clone();
     // Persistent collectives take hints.
-    if matches!(does, Does::Collective(_)) {
+    if matches!(does, Does::Collective) {
         prepared.push(Arg::Other);
     }
     started.push(Arg::NewRequest);
@@ -474,6 +489,10 @@ mod tests {
         assert_eq!(waiting("MPI_Ibarrier"), None);
         let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
         assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
+        assert_eq!(waiting("MPI_Win_lock"), Some(Waiting::Window { win: 3, awaits: Awaits::Lock }));
+        let fence = Collective { comm: 1, root: None, op: None };
+        assert_eq!(waiting("MPI_Win_fence"), Some(Waiting::Collective(fence)));
+        assert_eq!(waiting("MPI_Win_free"), None);
         let some = Waiting::Requests { count: Some(0), at: 1, all: false };
         assert_eq!(waiting("MPI_Waitsome"), Some(some));
         assert_eq!(waiting("MPI_Wait"), Some(Waiting::Requests { count: None, at: 0, all: true }));

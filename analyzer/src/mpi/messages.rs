@@ -378,5 +378,5 @@ fn is_of_interest(raw: &RawRecord) -> bool {
 
 /// Whether what a call does to requests and messages is known only when it returns.
 fn needs_return(row: &CallRow) -> bool {
-    !matches!(row.does, Does::Collective(_) | Does::Window | Does::Finalize)
+    !matches!(row.does, Does::Collective | Does::Window(_) | Does::Finalize)
 }

@@ -1,7 +1,7 @@
 //! What MPI functions are for, by the call table.
 
 use super::Sort;
-use crate::calls::{self, Does};
+use crate::calls::{self, Arg, Does};
 
 /// What a function is for.
 pub(super) fn sort_of(function: &str) -> Sort {
@@ -11,14 +11,15 @@ pub(super) fn sort_of(function: &str) -> Sort {
         Does::Receive | Does::Probe | Does::ProbeMatched | Does::ReceiveMatched => Sort::Receive,
         Does::Exchange => Sort::Exchange,
         Does::Complete { .. } | Does::Start => Sort::Completion,
-        Does::Collective(_) | Does::MakeCommunicator(_) | Does::Finalize => Sort::Collective,
+        Does::Collective if row.position(Arg::Win).is_some() => Sort::Other,
+        Does::Collective | Does::MakeCommunicator(_) | Does::Finalize => Sort::Collective,
         Does::Partitioned
         | Does::Free
         | Does::Cancel
         | Does::FreeCommunicator
         | Does::MakeGroup(_)
         | Does::FreeGroup
-        | Does::Window => Sort::Other,
+        | Does::Window(_) => Sort::Other,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where in its use of MPI a process is: what it may do, and how it should end, depends on that.
 
 use super::Begun;
-use crate::calls::{self, Does};
+use crate::calls::{self, Awaits, Does};
 
 /// What a call is for the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) enum Part {
     Init,
     Finalize,
     Abort,
+    /// A use that takes or gives back locks on windows.
+    Lock,
     /// Of a session, which needs none of the two.
     Session,
 }
@@ -29,6 +31,7 @@ impl Part {
             _ => match calls::row(function).map(|row| row.does) {
                 // Libraries clean up with these, in MPI_Finalize too.
                 None | Some(Does::Free | Does::FreeCommunicator | Does::FreeGroup) => Self::None,
+                Some(Does::Window(Awaits::Lock)) => Self::Lock,
                 Some(_) => Self::Use,
             },
         }
@@ -52,10 +55,10 @@ impl MpiLife {
     pub fn call(&mut self, part: Part, time_ns: u64, begun: &Begun) {
         match part {
             Part::None => {}
-            Part::Use if self.is_over => {
+            Part::Use | Part::Lock if self.is_over => {
                 self.after.get_or_insert((time_ns, *begun));
             }
-            Part::Use | Part::Init => self.uses = true,
+            Part::Use | Part::Lock | Part::Init => self.uses = true,
             Part::Finalize => self.finalizes = true,
             Part::Abort => self.aborts = true,
             Part::Session => self.has_sessions = true,

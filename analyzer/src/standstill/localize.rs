@@ -32,8 +32,6 @@ pub(crate) struct Gathering {
     /// In the communicator.
     pub root: Option<i32>,
     pub op: Option<u64>,
-    /// Nobody leaves it before all have come.
-    pub synchronizes: bool,
 }
 
 /// The last call of a program: all ranks meet there.
@@ -42,7 +40,7 @@ const FINALIZE: &str = "MPI_Finalize";
 impl Gathering {
     /// Where all ranks meet at their end. `world`: MPI_COMM_WORLD.
     pub fn at_the_end(world: u64) -> Self {
-        Self { function: FINALIZE.to_owned(), comm: world, root: None, op: None, synchronizes: true }
+        Self { function: FINALIZE.to_owned(), comm: world, root: None, op: None }
     }
 
     fn is_the_end(&self) -> bool {
@@ -67,6 +65,13 @@ pub(crate) enum Need {
     Send(Message),
     Receive(Message),
     Collective(Gathering),
+    /// A lock on a window, and what belongs to it.
+    Lock {
+        /// The window.
+        comm: u64,
+        /// Who is known to hold it. If nobody is, any rank of the window may.
+        holders: BTreeSet<Rank>,
+    },
 }
 
 /// What a rank is doing.
@@ -150,6 +155,7 @@ impl Job<'_> {
                 // Who is not here may have been here and gone on, and who is free may be here, at work on what the
                 // others wait for. Nobody goes on after the end.
                 Need::Collective(gathering) if !gathering.is_the_end() => missing.any(|peer| is_free(&peer)),
+                Need::Lock { holders, .. } if holders.is_empty() => missing.any(|peer| is_free(&peer)),
                 _ => missing.all(|peer| is_free(&peer)),
             }
         };
@@ -165,6 +171,8 @@ impl Job<'_> {
             }
             Need::Send(message) | Need::Receive(message) => self.members(message.comm),
             Need::Collective(gathering) => self.members(gathering.comm),
+            Need::Lock { comm, holders } if holders.is_empty() => self.members(*comm),
+            Need::Lock { holders, .. } => holders.clone(),
         };
         peers.remove(&rank);
         peers
@@ -242,7 +250,8 @@ impl Job<'_> {
     }
 
     fn cycle(&self, ranks: BTreeSet<Rank>) -> Cause {
-        if !ranks.iter().any(|rank| self.gathering(*rank).is_some()) {
+        let locks = |rank: &Rank| self.needs(*rank).iter().any(|need| matches!(need, Need::Lock { .. }));
+        if !ranks.iter().any(|rank| self.gathering(*rank).is_some()) || ranks.iter().any(locks) {
             return Cause::of(Fault::Deadlock, ranks);
         }
         // A rank that waits for a message of one in a collective call, which waits for the rest, does so in vain. Of
@@ -285,7 +294,7 @@ impl Job<'_> {
         let with_peer = |need: &Need, peer: Rank| match *need {
             Need::Send(message) => Some(Need::Send(Message { peer: Some(peer), ..message })),
             Need::Receive(message) => Some(Need::Receive(Message { peer: Some(peer), ..message })),
-            Need::Collective(_) => None,
+            Need::Collective(_) | Need::Lock { .. } => None,
         };
         let waits_for_it = |peer: Rank| {
             self.needs(rank)
@@ -395,13 +404,7 @@ mod tests {
     }
 
     fn gathering(function: &str) -> Need {
-        Need::Collective(Gathering {
-            function: function.into(),
-            comm: WORLD,
-            root: None,
-            op: None,
-            synchronizes: function == "MPI_Barrier",
-        })
+        Need::Collective(Gathering { function: function.into(), comm: WORLD, root: None, op: None })
     }
 
     fn waits(need: Need) -> Doing {
@@ -538,6 +541,20 @@ mod tests {
         assert_eq!(causes(vec![both(true), waits(receive(0)), Doing::Moves]), []);
         let found = causes(vec![both(false), waits(receive(0)), Doing::Moves]);
         assert_eq!(found, [(Fault::Deadlock, vec![0, 1], vec![])]);
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_waits_for_its_holder_or_for_any_rank_of_the_window() {
+        let lock =
+            |holders: &[Rank]| waits(Need::Lock { comm: WORLD, holders: holders.iter().copied().collect() });
+        let barrier = || waits(gathering("MPI_Barrier"));
+        let found = causes(vec![barrier(), lock(&[0]), barrier()]);
+        assert_eq!(found, [(Fault::Deadlock, vec![0, 1], vec![2])]);
+        let found = causes(vec![barrier(), lock(&[]), barrier()]);
+        assert_eq!(found, [(Fault::Deadlock, vec![0, 1, 2], vec![])]);
+        assert_eq!(causes(vec![barrier(), lock(&[]), Doing::Moves]), []);
+        assert_eq!(causes(vec![Doing::Moves, lock(&[0]), barrier()]), []);
+        assert_eq!(causes(vec![lock(&[1]), lock(&[0])]), [(Fault::Deadlock, vec![0, 1], vec![])]);
     }
 
     #[test]

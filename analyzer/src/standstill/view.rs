@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
+use super::locks::HeldLock;
 use super::watch::Seen;
-use crate::calls::{self, CallRow, Collective, Envelope, Waiting};
+use crate::calls::{self, Arg, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::finding::Fault;
 use crate::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,
@@ -19,6 +20,8 @@ pub(crate) struct RankState<'a> {
     pub still: Option<(&'a Seen, u64)>,
     /// It ended: well or not.
     pub ended: Option<bool>,
+    /// Locks that it has asked for and not given back.
+    pub locks: &'a [HeldLock],
 }
 
 /// A cause, with what was found of the ranks.
@@ -75,8 +78,9 @@ impl Communicators {
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
 pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
     let communicators = Communicators::of(ranks);
+    let holders = Holders::of(ranks);
     let doing: BTreeMap<Rank, Doing> =
-        ranks.iter().map(|(rank, state)| (*rank, doing(state, &communicators))).collect();
+        ranks.iter().map(|(rank, state)| (*rank, doing(*rank, state, &communicators, &holders))).collect();
     let members = communicators.members(doing.keys().copied().collect());
     let job = Job { doing: &doing, members: &members };
     job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
@@ -113,7 +117,36 @@ fn thread(seen: &Seen) -> Option<&ThreadFacts> {
     }
 }
 
-fn doing(state: &RankState<'_>, communicators: &Communicators) -> Doing {
+/// The call that a rank has not moved from.
+fn call_of<'a>(state: &RankState<'a>) -> Option<&'a CallInProgress> {
+    match state.still {
+        Some((Seen::InCall(thread), _)) => thread.call.as_ref(),
+        _ => None,
+    }
+}
+
+/// Who holds locks on windows: of each rank, where.
+struct Holders(Vec<(Rank, HeldLock)>);
+
+impl Holders {
+    fn of(ranks: &BTreeMap<Rank, RankState<'_>>) -> Self {
+        let of_rank = |(rank, state): (&Rank, &RankState<'_>)| {
+            // Who is still in the call that asks for it does not have the last one.
+            let asks = call_of(state).is_some_and(|call| call.function.starts_with("MPI_Win_lock"));
+            let held = &state.locks[..state.locks.len().saturating_sub(usize::from(asks))];
+            held.iter().map(|lock| (*rank, *lock)).collect::<Vec<_>>()
+        };
+        Self(ranks.iter().flat_map(of_rank).collect())
+    }
+
+    /// Other ranks that hold a lock at a target, or at all of them.
+    fn at(&self, target: Option<u32>, but: Rank) -> BTreeSet<Rank> {
+        let meets = |held: &HeldLock| held.target.is_none() || target.is_none() || held.target == target;
+        self.0.iter().filter(|(rank, held)| *rank != but && meets(held)).map(|(rank, _)| *rank).collect()
+    }
+}
+
+fn doing(rank: Rank, state: &RankState<'_>, communicators: &Communicators, holders: &Holders) -> Doing {
     if let Some(well) = state.ended {
         return Doing::Ended { well };
     }
@@ -123,13 +156,19 @@ fn doing(state: &RankState<'_>, communicators: &Communicators) -> Doing {
         Some((Seen::Stopped(_), _)) => Doing::Stopped,
         Some((Seen::InCall(thread), _)) => {
             let call = thread.call.as_ref();
-            call.and_then(|call| waits(call, communicators)).unwrap_or(Doing::Moves)
+            let holders = |target| holders.at(target, rank);
+            call.and_then(|call| waits(call, communicators, &holders)).unwrap_or(Doing::Moves)
         }
     }
 }
 
 /// What a call waits for; `None`: for nothing that is known here.
-fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> {
+/// `holders`: of a lock at a target.
+fn waits(
+    call: &CallInProgress,
+    communicators: &Communicators,
+    holders: &dyn Fn(Option<u32>) -> BTreeSet<Rank>,
+) -> Option<Doing> {
     let mpi = call.mpi?;
     let row = calls::row(&call.function)?;
     let reader = Reader { arguments: &call.arguments, known: &call.communicators, mpi, communicators };
@@ -151,7 +190,17 @@ fn waits(call: &CallInProgress, communicators: &Communicators) -> Option<Doing> 
         Waiting::Requests { all, .. } => reader.requested(&call.requests, all),
         Waiting::Collective(collective) => all(vec![Need::Collective(reader.gathering(row, collective)?)]),
         Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
-        Waiting::Window => None,
+        Waiting::Window { win, awaits } => {
+            let (comm, _) = reader.communicator(reader.word(win)?)?;
+            let need = match awaits {
+                Awaits::Epoch => Need::Receive(Message { peer: None, tag: None, comm }),
+                Awaits::Lock => {
+                    let target = row.position(Arg::Target).and_then(|at| reader.integer(at));
+                    Need::Lock { comm, holders: holders(target.and_then(|rank| rank.try_into().ok())) }
+                }
+            };
+            all(vec![need])
+        }
     }
 }
 
@@ -222,13 +271,12 @@ impl Reader<'_> {
     }
 
     fn gathering(&self, row: &CallRow, collective: Collective) -> Option<Gathering> {
-        let Collective { comm, root, op, synchronizes } = collective;
+        let Collective { comm, root, op } = collective;
         Some(Gathering {
             function: row.name.clone(),
             comm: self.communicator(self.word(comm)?)?.0,
             root: root.and_then(|at| self.integer(at)),
             op: op.and_then(|at| self.word(at)).filter(|_| self.mpi.kind == MpiKind::Mpich),
-            synchronizes,
         })
     }
 
@@ -283,6 +331,7 @@ fn world_rank(rank: i32, members: Option<&[Rank]>) -> Option<Rank> {
     }
 }
 
+/// A communicator or a window by who is in it.
 fn communicator_text(call: &CallInProgress, handle: u64) -> String {
     match call.communicators.iter().find(|facts| facts.handle == handle) {
         Some(facts) => format!("one of {} ranks", facts.members.len()),
@@ -305,6 +354,7 @@ pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
             Some(handle) => communicator_text(call, handle),
             None => "?".to_owned(),
         },
+        ("win", _) => reader.word(at).map_or("?".to_owned(), |handle| communicator_text(call, handle)),
         (_, None) => "?".to_owned(),
         ("source", Some(rank)) if rank == reader.any_source() => "MPI_ANY_SOURCE".to_owned(),
         ("source" | "dest", Some(rank)) if rank == reader.proc_null() => "MPI_PROC_NULL".to_owned(),

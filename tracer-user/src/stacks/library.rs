@@ -30,6 +30,16 @@ impl Library<'_> {
     }
 }
 
+impl Library<'_> {
+    /// A window, if it is one.
+    pub fn window(&self, handle: u64) -> Option<CommunicatorFacts> {
+        match self {
+            Self::OpenMpi(library) => library.window(handle),
+            Self::Mpich(library) => library.window(handle),
+        }
+    }
+}
+
 /// What is known of a request.
 pub fn request(library: Option<&Library<'_>>, handle: u64) -> PendingRequest {
     match library {

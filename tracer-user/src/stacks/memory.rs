@@ -103,6 +103,32 @@ impl Memory for ProcessMemory {
     }
 }
 
+/// Memory made of halves of words, for tests.
+#[cfg(test)]
+#[derive(Default)]
+pub struct Halves(HashMap<u64, u32>);
+
+#[cfg(test)]
+impl Halves {
+    /// Halves from an address on.
+    pub fn put(&mut self, at: u64, halves: &[u32]) {
+        self.0.extend((0..).zip(halves).map(|(number, half)| (at + 4 * number, *half)));
+    }
+
+    /// A whole word.
+    pub fn put_word(&mut self, at: u64, word: u64) {
+        self.put(at, &[word as u32, (word >> 32) as u32]);
+    }
+}
+
+#[cfg(test)]
+impl Memory for Halves {
+    fn word(&self, address: u64) -> Option<u64> {
+        let half = |at| self.0.get(&at).copied().unwrap_or_default();
+        Some(u64::from(half(address)) | u64::from(half(address + 4)) << 32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

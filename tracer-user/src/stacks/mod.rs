@@ -304,6 +304,8 @@ impl Process {
         communicators.sort_unstable();
         communicators.dedup();
         call.communicators = library.communicators(&communicators);
+        let window = row.position(Arg::Win).and_then(argument).and_then(|handle| library.window(handle));
+        call.communicators.extend(window);
     }
 
     /// What the last call began is in no record before the next one: its handle is where it was stored.

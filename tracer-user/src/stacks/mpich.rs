@@ -41,6 +41,8 @@ const MOST_REFERENCES: u32 = 1 << 20;
 const MOST_KINDS: u32 = 32;
 /// Parts of one request that are counted down to its end are fewer.
 const MOST_PARTS: u32 = 1 << 16;
+/// In the first words of a window is where its communicator is.
+const MOST_WINDOW_WORDS: u64 = 64;
 /// Communicators that lie beside MPI_COMM_WORLD, on each side of it.
 const NEIGHBOURS: u64 = 16;
 /// Of the library's data so much is looked through.
@@ -108,6 +110,21 @@ impl<'a> Mpich<'a> {
         all.filter_map(|at| self.communicator_at(at))
             .filter(|found| found.handle != WORLD && seen.insert(found.handle))
             .collect()
+    }
+
+    /// A window: it has a communicator of its own. Its references are not counted.
+    pub fn window(&self, handle: u64) -> Option<CommunicatorFacts> {
+        let is_it = |at: &u64| {
+            *at > u64::from(u32::MAX)
+                && at & 7 == 0
+                && self.memory.half(*at).map(u64::from) == Some(handle & u64::from(u32::MAX))
+        };
+        let windows = self.inner.iter().copied().filter(is_it);
+        let words =
+            windows.flat_map(|at| (1..MOST_WINDOW_WORDS).filter_map(move |word| at.checked_add(8 * word)));
+        let objects = words.filter_map(|at| self.memory.word(at)).filter(|at| *at > u64::from(u32::MAX));
+        let mut found = objects.filter_map(|at| self.communicator_at(at));
+        found.next().map(|of_it| CommunicatorFacts { handle, ..of_it })
     }
 
     fn communicator_at(&self, at: u64) -> Option<CommunicatorFacts> {
@@ -178,47 +195,29 @@ impl<'a> Mpich<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
+    use super::super::memory::Halves;
     use super::*;
 
     const OBJECT: u64 = 0x7000_0000_1000;
 
-    /// Memory made of halves of words.
-    #[derive(Default)]
-    struct Made(HashMap<u64, u32>);
-
-    impl Made {
-        fn put(&mut self, at: u64, halves: &[u32]) {
-            self.0.extend((0..).zip(halves).map(|(number, half)| (at + 4 * number, *half)));
-        }
-
-        fn communicator(&mut self, at: u64, handle: u32, own: u32, size: u32) {
-            self.put(at, &[handle, 1]);
-            self.put(at + CONTEXT_ID, &[0xffff_0000]);
-            self.put(at + MY_RANK, &[own]);
-            self.put(at + SIZE, &[size]);
-            self.put(at + MAP, &[1, 0, size]);
-        }
+    fn put_communicator(memory: &mut Halves, at: u64, handle: u32, own: u32, size: u32) {
+        memory.put(at, &[handle, 1]);
+        memory.put(at + CONTEXT_ID, &[0xffff_0000]);
+        memory.put(at + MY_RANK, &[own]);
+        memory.put(at + SIZE, &[size]);
+        memory.put(at + MAP, &[1, 0, size]);
     }
 
-    impl Memory for Made {
-        fn word(&self, address: u64) -> Option<u64> {
-            let half = |at| self.0.get(&at).copied().unwrap_or_default();
-            Some(u64::from(half(address)) | u64::from(half(address + 4)) << 32)
-        }
-    }
-
-    fn world(rank: u32) -> Made {
-        let mut memory = Made::default();
-        memory.communicator(OBJECT, WORLD as u32, rank, 4);
+    fn world(rank: u32) -> Halves {
+        let mut memory = Halves::default();
+        put_communicator(&mut memory, OBJECT, WORLD as u32, rank, 4);
         memory
     }
 
     fn members(map: &[u32], table: &[u32], own: u32, rank: u32) -> Option<Vec<u32>> {
         let mut memory = world(rank);
         let at = OBJECT + COMMUNICATOR_BYTES;
-        memory.communicator(at, 0x8400_0001, own, 2);
+        put_communicator(&mut memory, at, 0x8400_0001, own, 2);
         memory.put(at + MAP, map);
         memory.put(at + MAP + MAP_TABLE, &[0x5000, 0]);
         memory.put(0x5000, table);
@@ -268,5 +267,21 @@ mod tests {
         assert_eq!(done(1), (Some(false), None));
         assert_eq!(done(0), (Some(true), None));
         assert_eq!(done(u32::MAX), (None, None));
+    }
+
+    #[test]
+    fn a_window_has_the_members_of_a_communicator_that_it_points_to() {
+        const HANDLE: u64 = 0xa000_0001;
+        let window = OBJECT + 0x4000;
+        let mut memory = world(1);
+        put_communicator(&mut memory, OBJECT + 0x8000, 0x8400_0002, 0, 2);
+        memory.put(OBJECT + 0x8000 + MAP, &[2, 0, 2, 1]);
+        memory.put(window, &[HANDLE as u32, 0]);
+        memory.put_word(window + 0x20, OBJECT + 0x8000);
+        let inner = [window];
+        let library = Mpich::checked(&memory, OBJECT, (1, 4), &inner).expect("world is there");
+        let found = library.window(HANDLE).expect("a window");
+        assert_eq!((found.handle, found.members), (HANDLE, vec![1, 2]));
+        assert_eq!(library.window(0xa000_0002), None);
     }
 }

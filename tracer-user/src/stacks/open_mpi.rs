@@ -1,6 +1,8 @@
 //! What Open MPI keeps behind its handles. The places are those of Open MPI 4; nothing is believed
 //! that was not held against what is known: who is in MPI_COMM_WORLD, and this process's rank in it.
 
+use std::collections::BTreeSet;
+
 use analyzer::input::{CommunicatorFacts, PendingMessage, PendingRequest};
 
 use super::memory::Memory;
@@ -35,6 +37,8 @@ const ACTIVE: u32 = 2;
 const SENDS: u32 = 1;
 const RECEIVES: u32 = 2;
 
+/// Of a window's words the first ones, behind its name too.
+const MOST_WINDOW_WORDS: u64 = 64;
 /// More members than any communicator has.
 const MOST_MEMBERS: u32 = 1 << 22;
 
@@ -42,13 +46,16 @@ const MOST_MEMBERS: u32 = 1 << 22;
 pub struct OpenMpi<'a> {
     memory: &'a dyn Memory,
     world: u64,
+    /// Of this process in MPI_COMM_WORLD.
+    rank: u32,
+    size: u32,
 }
 
 impl<'a> OpenMpi<'a> {
     /// `None`: things are not where Open MPI 4 has them. `world`: address of MPI_COMM_WORLD; `rank` and
     /// `size`: of this process in it.
     pub fn checked(memory: &'a dyn Memory, world: u64, rank: u32, size: u32) -> Option<Self> {
-        let library = Self { memory, world };
+        let library = Self { memory, world, rank, size };
         let found = library.communicator(world)?;
         let own = memory.half(world + MY_RANK)?;
         let is_world = found.context_id == 0 && own == rank && found.members.iter().copied().eq(0..size);
@@ -61,18 +68,44 @@ impl<'a> OpenMpi<'a> {
             return None;
         }
         let group = self.memory.word(handle.checked_add(LOCAL_GROUP)?)?;
-        let size = self.memory.half(group.checked_add(GROUP_SIZE)?).filter(|size| *size <= MOST_MEMBERS)?;
         let own = self.memory.half(handle + MY_RANK)?;
-        let processes = self.memory.word(group.checked_add(GROUP_PROCESSES)?)?;
-        if own >= size || self.memory.half(group + GROUP_RANK)? != own {
+        if self.memory.half(group.checked_add(GROUP_RANK)?)? != own {
             return None;
         }
-        let members = (0..u64::from(size)).map(|member| self.number(processes.checked_add(8 * member)?));
-        Some(CommunicatorFacts {
-            handle,
-            context_id: self.memory.half(handle + CONTEXT_ID)?,
-            members: members.collect::<Option<_>>()?,
-        })
+        let context_id = self.memory.half(handle + CONTEXT_ID)?;
+        Some(CommunicatorFacts { handle, context_id, members: self.members(group)? })
+    }
+
+    /// Ranks in MPI_COMM_WORLD of the members of a group that this process is in.
+    fn members(&self, group: u64) -> Option<Vec<u32>> {
+        let half = |distance| self.memory.half(group.checked_add(distance)?);
+        let size = half(GROUP_SIZE).filter(|size| *size <= MOST_MEMBERS)?;
+        half(GROUP_RANK).filter(|own| *own < size)?;
+        let processes = self.memory.word(group.checked_add(GROUP_PROCESSES)?)?;
+        (0..u64::from(size)).map(|member| self.number(processes.checked_add(8 * member)?)).collect()
+    }
+
+    /// A window: which group it is of, one of its first words says.
+    pub fn window(&self, handle: u64) -> Option<CommunicatorFacts> {
+        if handle == 0 || handle & 7 != 0 {
+            return None;
+        }
+        let words = (0..MOST_WINDOW_WORDS).filter_map(|word| self.memory.word(handle.checked_add(8 * word)?));
+        let groups = words.filter(|group| *group != 0 && group & 7 == 0);
+        let members = groups.filter_map(|group| self.sound_members(group)).next()?;
+        Some(CommunicatorFacts { handle, context_id: CommunicatorFacts::WINDOW, members })
+    }
+
+    /// Members of what may be a group that this process is in.
+    fn sound_members(&self, group: u64) -> Option<Vec<u32>> {
+        self.memory.half(group.checked_add(GROUP_SIZE)?).filter(|size| *size <= self.size)?;
+        let members = self.members(group)?;
+        let own = self.memory.half(group.checked_add(GROUP_RANK)?)?;
+        let different: BTreeSet<u32> = members.iter().copied().collect();
+        let is_sound = members.get(own as usize) == Some(&self.rank)
+            && different.len() == members.len()
+            && members.iter().all(|member| *member < self.size);
+        is_sound.then_some(members)
     }
 
     /// Rank in MPI_COMM_WORLD of a process in a list. One that was never spoken to has its name in the
@@ -126,5 +159,60 @@ impl<'a> OpenMpi<'a> {
             tag: self.memory.half(handle + TAG)? as i32,
             comm,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::Halves;
+    use super::*;
+
+    const WORLD: u64 = 0x7000_0000_1000;
+    const WINDOW: u64 = WORLD + 0x4000;
+    const GROUP: u64 = WORLD + 0x5000;
+    const PROCESSES: u64 = WORLD + 0x6000;
+
+    /// A group of processes that were never spoken to.
+    fn put_group(memory: &mut Halves, at: u64, own: u32, members: &[u32]) {
+        memory.put(at + GROUP_SIZE, &[members.len() as u32, own]);
+        let processes = at + (PROCESSES - GROUP);
+        memory.put_word(at + GROUP_PROCESSES, processes);
+        for (number, member) in (0..).zip(members) {
+            memory.put_word(processes + 8 * number, u64::from(*member) << 1 | 1);
+        }
+    }
+
+    fn world(rank: u32) -> Halves {
+        let mut memory = Halves::default();
+        memory.put(WORLD + CONTEXT_ID, &[0, rank]);
+        memory.put_word(WORLD + LOCAL_GROUP, WORLD + 0x400);
+        put_group(&mut memory, WORLD + 0x400, rank, &[0, 1, 2, 3]);
+        memory
+    }
+
+    fn window(own: u32, members: &[u32], rank: u32) -> Option<Vec<u32>> {
+        let mut memory = world(rank);
+        // A lock, a name, and the group.
+        memory.put_word(WINDOW + 0x10, 0x7000_0000_0008);
+        memory.put_word(WINDOW + 0x90, GROUP);
+        put_group(&mut memory, GROUP, own, members);
+        let library = OpenMpi::checked(&memory, WORLD, rank, 4).expect("world is there");
+        let found = library.window(WINDOW)?;
+        assert_eq!((found.handle, found.context_id), (WINDOW, CommunicatorFacts::WINDOW));
+        Some(found.members)
+    }
+
+    #[test]
+    fn who_is_in_a_window_is_in_the_group_that_it_points_to() {
+        assert_eq!(window(1, &[3, 2], 2), Some(vec![3, 2]));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_no_window() {
+        assert_eq!(window(1, &[3, 1], 2), None);
+        assert_eq!(window(2, &[3, 2], 2), None);
+        assert_eq!(window(1, &[2, 2], 2), None);
+        assert_eq!(window(1, &[4, 2], 2), None);
+        assert_eq!(window(1, &[0, 2, 1, 3, 0], 2), None);
     }
 }
