@@ -33,10 +33,19 @@ impl Pipeline {
         {
             self.locks.call(h.pid, &probe.function, &begun.arguments);
         }
-        // What a program does about an error that ends it is no life of its own.
-        if part != Part::Abort && self.failures.errors.go_on(h.pid, h.tid) {
+        if part == Part::Abort {
+            self.abort(process, h, begun);
+        } else if self.failures.errors.go_on(h.pid, h.tid) {
             self.stirred = true;
         }
+    }
+
+    /// The program gives up: because of an error that is under way, or for a reason of its own. The launcher may end other
+    /// ranks first.
+    fn abort(&mut self, process: usize, h: &Header, begun: &Begun) {
+        let call = self.call_of(process, begun, self.builtin(process).as_ref());
+        let who = self.state.processes.who(self.state.processes.get(process).who);
+        self.failures.errors.begin(h.pid, h.tid, who, Reported::abort(h.time_ns, call));
     }
 
     /// A call has returned.

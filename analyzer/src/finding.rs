@@ -447,6 +447,8 @@ pub enum CallError {
     OutsideOfMpi,
     /// It was made after MPI_Finalize.
     AfterFinalize,
+    /// It was MPI_Abort, with this code.
+    Abort(i32),
 }
 
 /// A call that failed, and a program that went on.

@@ -220,7 +220,8 @@ impl Views<'_> {
     fn death(&self, origin: &[&Death], rest: &[&Death]) -> Finding {
         let first = origin[0];
         let fault = first.reported.as_ref().map_or(Fault::Crash, |reported| reported.fault);
-        let is_broken = first.signal().is_some() || first.reported.is_some();
+        let is_broken =
+            first.reported.as_ref().map_or(first.signal().is_some(), |reported| !reported.is_intended());
         let severity = if is_broken { Severity::Warning } else { Severity::Notice };
         let senders: BTreeSet<u32> =
             origin.iter().filter_map(|death| death.reported.as_ref()?.sender).collect();

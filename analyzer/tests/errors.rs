@@ -326,6 +326,31 @@ fn ranks_of_which_not_all_is_known_may_have_finalized() {
 }
 
 #[test]
+fn who_gives_up_is_named_with_its_call_although_others_are_ended_first() {
+    let aborted = |code: u64| {
+        let mut job = Job::new(3);
+        job.call(2, "MPI_Abort", [WORLD, code, 0, 0, 0, 0], 4);
+        [0, 1, 2].iter().for_each(|&rank| job.exit(rank, if rank == 2 { 4 << 8 } else { SIGKILL }));
+        job.report()
+    };
+    let report = aborted(4);
+    assert_eq!(told(&report), [(Fault::Crash, Severity::Warning, ranks(&[2]))]);
+    let said = &report.findings[0].summary;
+    assert!(said.contains("rank 2 in MPI_Abort") && said.contains("error code 4"), "{said}");
+    assert_eq!(told(&aborted(0)), [(Fault::Crash, Severity::Notice, ranks(&[2]))]);
+}
+
+#[test]
+fn an_error_that_made_the_program_give_up_is_what_is_told() {
+    let mut job = Job::new(2);
+    let at = job.send(1, 2);
+    job.error(1, INVALID_RANK, "internal_Send", at);
+    job.call(1, "MPI_Abort", [WORLD, 1, 0, 0, 0, 0], 4);
+    job.exit(1, EXIT_1);
+    assert_eq!(told(&job.report()), [(Fault::InvalidCall, Severity::Warning, ranks(&[1]))]);
+}
+
+#[test]
 fn ranks_whose_end_is_not_watched_may_have_finalized() {
     let mut t = Trace::new(1, false);
     let probe = t.probe("MPI_Send", ProbeClass::Call);

@@ -56,6 +56,17 @@ impl Reported {
         Self { time_ns, error: CallError::AfterFinalize, fault: Fault::InvalidCall, call, sender: None }
     }
 
+    /// MPI_Abort: the program gives up.
+    pub fn abort(time_ns: u64, call: CallInProgress) -> Self {
+        let code = call.arguments.get(1).copied().flatten().unwrap_or_default() as i32;
+        Self { time_ns, error: CallError::Abort(code), fault: Fault::Crash, call, sender: None }
+    }
+
+    /// Whether it is the program's own decision, and no fault by its own account.
+    pub fn is_intended(&self) -> bool {
+        self.error == CallError::Abort(0)
+    }
+
     /// What is known of the process at its end.
     pub fn learn(&mut self, life: &MpiLife) {
         if self.error == CallError::OutsideOfMpi && life.is_over() {

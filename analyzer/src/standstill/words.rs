@@ -124,6 +124,7 @@ fn error_text(error: &CallError) -> String {
         CallError::Code(code) => format!("which reported error {code}"),
         CallError::OutsideOfMpi => "before MPI_Init or after MPI_Finalize".to_owned(),
         CallError::AfterFinalize => "after MPI_Finalize".to_owned(),
+        CallError::Abort(code) => format!("with error code {code}"),
     }
 }
 
