@@ -233,6 +233,8 @@ fn own_place(rank: &StuckRank) -> String {
 
 fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
     let is_error = |error: &CallError| standstill.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
+    let calls = || standstill.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let is_in = |function: &str| calls().any(|call| call.function.starts_with(function));
     match standstill.fault {
         Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
             vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
@@ -243,6 +245,9 @@ fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
         Fault::MismatchedCollective if standstill.ranks.iter().any(|rank| rank.error.is_some()) => vec![
             "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
         ],
+        Fault::Deadlock if is_in("MPI_Win_lock") => {
+            vec!["Give a lock back with MPI_Win_unlock before waiting for ranks that want it.".into()]
+        }
         Fault::Deadlock => vec![format!(
             "Change the order of these calls in one of {named}, or use MPI_Sendrecv or nonblocking calls."
         )],
@@ -258,6 +263,9 @@ fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
             "MPI_Probe and MPI_Get_count tell how long a message is before it is received.".into(),
         ],
         Fault::InvalidCall => vec![format!("Look at where {named} has the arguments of this call from.")],
+        Fault::Crash if is_in("MPI_Abort") => {
+            vec![format!("{} gave up there: what it met is in the conditions before that call.", capitalized(named))]
+        }
         Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
         Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
         Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
