@@ -263,9 +263,39 @@ fn check(comes: Comes, cases: &[(&Case, MpiLibrary)]) -> Result<()> {
         let _ = writeln!(table, "{}", row.text());
         rows.push(row);
     }
+    eprintln!("{}", summary(&rows));
     let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
     ensure!(wrong.is_empty(), "{} of {} are not as they should be:\n{table}", wrong.len(), rows.len());
     Ok(())
+}
+
+/// How many cases were told of, and how many of these rightly: recall, precision, and what of them is exact.
+fn summary(rows: &[Row<'_>]) -> String {
+    let mut by_class: BTreeMap<(String, &str), Vec<&Row<'_>>> = BTreeMap::new();
+    for row in rows {
+        by_class.entry((format!("{:?}", row.case.class), row.library.name())).or_default().push(row);
+        by_class.entry(("all".to_owned(), row.library.name())).or_default().push(row);
+    }
+    let mut text = String::from(
+        "| class | library | cases | told of | class right | ranks right | line right | median s |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for ((class, library), rows) in by_class {
+        let count = |is: &dyn Fn(&Row<'_>) -> bool| rows.iter().filter(|row| is(row)).count();
+        let told = count(&|row| row.told.is_ok());
+        let (by_class, by_ranks) = (count(&|row| row.class_is_right()), count(&|row| row.ranks_are_right()));
+        let by_line = count(&|row| row.line_is_right());
+        let mut seconds: Vec<f64> =
+            rows.iter().filter_map(|row| Some(row.told.as_ref().ok()?.seconds)).collect();
+        seconds.sort_by(f64::total_cmp);
+        let median =
+            seconds.get(seconds.len() / 2).map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.1}"));
+        let cases = rows.len();
+        let _ = writeln!(
+            text,
+            "| {class} | {library} | {cases} | {told} | {by_class} | {by_ranks} | {by_line} | {median} |"
+        );
+    }
+    text
 }
 
 #[test]
