@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use analyzer::plan::ProbeClass;
 
-use super::can_pause;
+use super::{can_pause, is_of_heap};
 
 /// What is left in while paused may use up so much of the budget.
 const LEFT_IN: f64 = 0.25;
@@ -40,7 +40,7 @@ pub struct Choice {
 /// dearest of what is left, in pauses. What is cheap stays.
 pub fn choose(uses: &[ProbeUse], budget_share: f64) -> Choice {
     let mut choice = Choice::default();
-    let is_heap = |u: &&ProbeUse| !can_pause(u.class);
+    let is_heap = |u: &&ProbeUse| is_of_heap(u.class);
     let heap: f64 = uses.iter().filter(is_heap).map(|u| u.cost_share).sum();
     if heap > HEAP_AT_MOST * budget_share {
         choice.off.extend(uses.iter().filter(is_heap).map(|u| u.probe));
@@ -96,6 +96,18 @@ mod tests {
         let uses = |alloc| [used(1, ProbeClass::Alloc, alloc), used(2, ProbeClass::Free, 0.001)];
         assert_eq!(choose(&uses(0.1), 0.01).off, BTreeSet::from([1, 2]));
         assert_eq!(choose(&uses(0.002), 0.01), Choice::default());
+    }
+
+    #[test]
+    fn errors_are_watched_whatever_else_is_not() {
+        let uses = [
+            used(1, ProbeClass::Alloc, 0.5),
+            used(2, ProbeClass::Copy, 0.5),
+            used(3, ProbeClass::Error, 0.0),
+            used(4, ProbeClass::Error, 0.5),
+        ];
+        let Choice { pausing, off } = choose(&uses, 0.01);
+        assert_eq!((pausing, off), (BTreeSet::from([2]), BTreeSet::from([1])));
     }
 
     #[test]

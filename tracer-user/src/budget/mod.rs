@@ -66,5 +66,10 @@ pub fn weight_of_hits(processes: usize) -> f64 {
 /// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time, and
 /// errors are rare.
 pub fn can_pause(class: ProbeClass) -> bool {
-    !matches!(class, ProbeClass::Alloc | ProbeClass::Free | ProbeClass::Error)
+    !is_of_heap(class) && class != ProbeClass::Error
+}
+
+/// Whether probes of a class watch the allocator.
+pub fn is_of_heap(class: ProbeClass) -> bool {
+    matches!(class, ProbeClass::Alloc | ProbeClass::Free)
 }

@@ -9,7 +9,7 @@ use analyzer::input::Coverage;
 use analyzer::plan::{Plan, ProbeClass};
 use analyzer::wire::RawRecord;
 
-use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, can_pause, choose, weight_of_hits};
+use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, choose, is_of_heap, weight_of_hits};
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::kernel::{Counters, SlotCounters, Tracer};
 use crate::sink::BudgetStatus;
@@ -269,11 +269,11 @@ impl Keeper {
     fn uses(&self, joining: &BTreeSet<u32>) -> Vec<ProbeUse> {
         // Hits are those of all processes: this is the mean of them.
         let time_ns = self.watched_ns.max(1) as f64 * self.counted.len().max(1) as f64;
-        let heap_probes = self.classes.values().filter(|class| !can_pause(**class)).count().max(1);
+        let heap_probes = self.classes.values().filter(|class| is_of_heap(**class)).count().max(1);
         let declined_ns = self.declined as f64 * self.costs.declined_ns / heap_probes as f64;
         let of = |(&probe, &class): (&u32, &ProbeClass)| {
             let hits = self.hits.get(probe as usize).copied().unwrap_or_default();
-            let declined_ns = if can_pause(class) { 0.0 } else { declined_ns };
+            let declined_ns = if is_of_heap(class) { declined_ns } else { 0.0 };
             let cost_share =
                 self.weight * (hits.recent as f64 * self.costs.of(class) + declined_ns) / time_ns;
             let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
