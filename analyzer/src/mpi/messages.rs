@@ -207,6 +207,7 @@ impl Messages {
         let value = |at: usize, name: &str| match (name, call.integer(at)) {
             (_, None) => "?".to_owned(),
             ("comm", _) => self.communicator_text(call.pid, call.word(at).unwrap_or_default()),
+            ("win", _) => format!("{:#x}", builtin.handle(call.word(at).unwrap_or_default())),
             ("source", Some(rank)) if rank == builtin.any_source() => "MPI_ANY_SOURCE".to_owned(),
             ("source" | "dest", Some(rank)) if rank == builtin.proc_null() => "MPI_PROC_NULL".to_owned(),
             ("tag" | "recvtag", Some(ANY_TAG)) => "MPI_ANY_TAG".to_owned(),
