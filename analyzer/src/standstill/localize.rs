@@ -65,11 +65,11 @@ pub(crate) enum Need {
     Send(Message),
     Receive(Message),
     Collective(Gathering),
-    /// A lock on a window, and what belongs to it.
+    /// A lock on a window, and what belongs to it: any rank of the window may have to do something for it.
     Lock {
         /// The window.
         comm: u64,
-        /// Who is known to hold it. If nobody is, any rank of the window may.
+        /// Who is known to hold a lock that is in the way.
         holders: BTreeSet<Rank>,
     },
 }
@@ -155,7 +155,10 @@ impl Job<'_> {
                 // Who is not here may have been here and gone on, and who is free may be here, at work on what the
                 // others wait for. Nobody goes on after the end.
                 Need::Collective(gathering) if !gathering.is_the_end() => missing.any(|peer| is_free(&peer)),
-                Need::Lock { holders, .. } if holders.is_empty() => missing.any(|peer| is_free(&peer)),
+                // Of several locks, and of several windows, it is not known which one is in the way.
+                Need::Lock { comm, .. } => {
+                    self.members(*comm).iter().any(|peer| *peer != rank && is_free(peer))
+                }
                 _ => missing.all(|peer| is_free(&peer)),
             }
         };
@@ -554,6 +557,8 @@ mod tests {
         assert_eq!(found, [(Fault::Deadlock, vec![0, 1, 2], vec![])]);
         assert_eq!(causes(vec![barrier(), lock(&[]), Doing::Moves]), []);
         assert_eq!(causes(vec![Doing::Moves, lock(&[0]), barrier()]), []);
+        // All hold a lock; it is the data that rank 2 does not move on, as long as it computes.
+        assert_eq!(causes(vec![barrier(), lock(&[0]), Doing::Moves]), []);
         assert_eq!(causes(vec![lock(&[1]), lock(&[0])]), [(Fault::Deadlock, vec![0, 1], vec![])]);
     }
 

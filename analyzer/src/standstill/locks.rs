@@ -10,28 +10,42 @@ const MOST_PROCESSES: usize = 1 << 16;
 /// A lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldLock {
-    /// Handle of the window.
-    window: u64,
+    /// Lower half of the window's handle, which for MPICH is all of it.
+    window: u32,
     /// Rank whose memory it is for, in the window; `None`: all of them.
-    pub target: Option<u32>,
+    target: Option<u32>,
+    is_shared: bool,
+}
+
+impl HeldLock {
+    /// Whether both can not be had at the same time. What windows are called tells nothing between processes.
+    pub fn excludes(&self, other: &Self) -> bool {
+        let meets = self.target.is_none() || other.target.is_none() || self.target == other.target;
+        meets && !(self.is_shared && other.is_shared)
+    }
 }
 
 /// What a call does to locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Locks(HeldLock),
-    Unlocks(HeldLock),
+    Unlocks { window: u32, target: Option<u32> },
 }
 
 impl Change {
     /// `None`: nothing.
     fn of(function: &str, arguments: &[u64; 6]) -> Option<Self> {
-        let lock = |window, target: Option<u64>| HeldLock { window, target: target.map(|rank| rank as u32) };
-        Some(match (function, arguments) {
-            ("MPI_Win_lock", &[_, target, _, window, ..]) => Self::Locks(lock(window, Some(target))),
-            ("MPI_Win_lock_all", &[_, window, ..]) => Self::Locks(lock(window, None)),
-            ("MPI_Win_unlock", &[target, window, ..]) => Self::Unlocks(lock(window, Some(target))),
-            ("MPI_Win_unlock_all", &[window, ..]) => Self::Unlocks(lock(window, None)),
+        /// MPI_LOCK_SHARED of Open MPI and of MPICH; neither calls anything else so.
+        const SHARED: [u32; 2] = [2, 235];
+        let [first, second, _, fourth, ..] = arguments.map(|word| word as u32);
+        Some(match function {
+            "MPI_Win_lock" => {
+                let is_shared = SHARED.contains(&first);
+                Self::Locks(HeldLock { window: fourth, target: Some(second), is_shared })
+            }
+            "MPI_Win_lock_all" => Self::Locks(HeldLock { window: second, target: None, is_shared: true }),
+            "MPI_Win_unlock" => Self::Unlocks { window: second, target: Some(first) },
+            "MPI_Win_unlock_all" => Self::Unlocks { window: first, target: None },
             _ => return None,
         })
     }
@@ -53,9 +67,9 @@ impl Locks {
                     held.push(lock);
                 }
             }
-            Some(Change::Unlocks(lock)) => {
+            Some(Change::Unlocks { window, target }) => {
                 let Some(held) = self.held.get_mut(&pid) else { return };
-                held.retain(|other| *other != lock);
+                held.retain(|lock| (lock.window, lock.target) != (window, target));
                 if held.is_empty() {
                     self.held.remove(&pid);
                 }
@@ -99,5 +113,28 @@ mod tests {
         locks.call(7, "MPI_Win_lock", &[1, 3, 0, 0xa0, 0, 0]);
         locks.forget(7);
         assert_eq!(targets(&locks), []);
+    }
+
+    #[test]
+    fn a_lock_excludes_another_at_the_same_target_unless_both_are_shared() {
+        const EXCLUSIVE: [u64; 2] = [1, 234];
+        let lock = |kind: u64, target: u64| {
+            let mut locks = Locks::default();
+            locks.call(7, "MPI_Win_lock", &[kind, target, 0, 0xa0, 0, 0]);
+            locks.of(7)[0]
+        };
+        let mut locks = Locks::default();
+        locks.call(7, "MPI_Win_lock_all", &[0, 0xa0, 0, 0, 0, 0]);
+        let all = locks.of(7)[0];
+        for (exclusive, shared) in EXCLUSIVE.into_iter().zip([2, 235]) {
+            assert!(lock(exclusive, 1).excludes(&lock(exclusive, 1)));
+            assert!(
+                lock(exclusive, 1).excludes(&lock(shared, 1))
+                    && lock(shared, 1).excludes(&lock(exclusive, 1))
+            );
+            assert!(lock(exclusive, 1).excludes(&all) && all.excludes(&lock(exclusive, 1)));
+            assert!(!lock(shared, 1).excludes(&lock(shared, 1)) && !lock(shared, 1).excludes(&all));
+            assert!(!lock(exclusive, 1).excludes(&lock(exclusive, 2)));
+        }
     }
 }

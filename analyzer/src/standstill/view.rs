@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
 use super::locks::HeldLock;
 use super::watch::Seen;
-use crate::calls::{self, Arg, Awaits, CallRow, Collective, Envelope, Waiting};
+use crate::calls::{self, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::finding::Fault;
 use crate::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,
@@ -78,9 +78,8 @@ impl Communicators {
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
 pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
     let communicators = Communicators::of(ranks);
-    let holders = Holders::of(ranks);
     let doing: BTreeMap<Rank, Doing> =
-        ranks.iter().map(|(rank, state)| (*rank, doing(*rank, state, &communicators, &holders))).collect();
+        ranks.keys().map(|rank| (*rank, doing(*rank, ranks, &communicators))).collect();
     let members = communicators.members(doing.keys().copied().collect());
     let job = Job { doing: &doing, members: &members };
     job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
@@ -125,28 +124,25 @@ fn call_of<'a>(state: &RankState<'a>) -> Option<&'a CallInProgress> {
     }
 }
 
-/// Who holds locks on windows: of each rank, where.
-struct Holders(Vec<(Rank, HeldLock)>);
-
-impl Holders {
-    fn of(ranks: &BTreeMap<Rank, RankState<'_>>) -> Self {
-        let of_rank = |(rank, state): (&Rank, &RankState<'_>)| {
-            // Who is still in the call that asks for it does not have the last one.
-            let asks = call_of(state).is_some_and(|call| call.function.starts_with("MPI_Win_lock"));
-            let held = &state.locks[..state.locks.len().saturating_sub(usize::from(asks))];
-            held.iter().map(|lock| (*rank, *lock)).collect::<Vec<_>>()
-        };
-        Self(ranks.iter().flat_map(of_rank).collect())
-    }
-
-    /// Other ranks that hold a lock at a target, or at all of them.
-    fn at(&self, target: Option<u32>, but: Rank) -> BTreeSet<Rank> {
-        let meets = |held: &HeldLock| held.target.is_none() || target.is_none() || held.target == target;
-        self.0.iter().filter(|(rank, held)| *rank != but && meets(held)).map(|(rank, _)| *rank).collect()
-    }
+/// The lock that a rank is asking for, if its call was recorded: the last one.
+fn asked<'a>(state: &RankState<'a>) -> Option<&'a HeldLock> {
+    let asks = call_of(state).is_some_and(|call| call.function.starts_with("MPI_Win_lock"));
+    state.locks.last().filter(|_| asks)
 }
 
-fn doing(rank: Rank, state: &RankState<'_>, communicators: &Communicators, holders: &Holders) -> Doing {
+/// Who holds locks that are in the way of one that a rank asks for.
+fn holders(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>) -> BTreeSet<Rank> {
+    let Some(wanted) = ranks.get(&rank).and_then(asked) else { return BTreeSet::new() };
+    let is_in_the_way = |state: &RankState<'_>| {
+        let held = state.locks.len() - usize::from(asked(state).is_some());
+        state.locks[..held].iter().any(|lock| lock.excludes(wanted))
+    };
+    let others = ranks.iter().filter(|(other, state)| **other != rank && is_in_the_way(state));
+    others.map(|(other, _)| *other).collect()
+}
+
+fn doing(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>, communicators: &Communicators) -> Doing {
+    let state = &ranks[&rank];
     if let Some(well) = state.ended {
         return Doing::Ended { well };
     }
@@ -156,18 +152,17 @@ fn doing(rank: Rank, state: &RankState<'_>, communicators: &Communicators, holde
         Some((Seen::Stopped(_), _)) => Doing::Stopped,
         Some((Seen::InCall(thread), _)) => {
             let call = thread.call.as_ref();
-            let holders = |target| holders.at(target, rank);
-            call.and_then(|call| waits(call, communicators, &holders)).unwrap_or(Doing::Moves)
+            call.and_then(|call| waits(call, communicators, &|| holders(rank, ranks))).unwrap_or(Doing::Moves)
         }
     }
 }
 
 /// What a call waits for; `None`: for nothing that is known here.
-/// `holders`: of a lock at a target.
+/// `holders`: of locks that are in the way, if it asks for one.
 fn waits(
     call: &CallInProgress,
     communicators: &Communicators,
-    holders: &dyn Fn(Option<u32>) -> BTreeSet<Rank>,
+    holders: &dyn Fn() -> BTreeSet<Rank>,
 ) -> Option<Doing> {
     let mpi = call.mpi?;
     let row = calls::row(&call.function)?;
@@ -194,10 +189,7 @@ fn waits(
             let (comm, _) = reader.communicator(reader.word(win)?)?;
             let need = match awaits {
                 Awaits::Epoch => Need::Receive(Message { peer: None, tag: None, comm }),
-                Awaits::Lock => {
-                    let target = row.position(Arg::Target).and_then(|at| reader.integer(at));
-                    Need::Lock { comm, holders: holders(target.and_then(|rank| rank.try_into().ok())) }
-                }
+                Awaits::Lock => Need::Lock { comm, holders: holders() },
             };
             all(vec![need])
         }
