@@ -10,6 +10,7 @@
 mod alerts;
 mod buckets;
 pub mod calls;
+mod calls_begun;
 mod chains;
 mod coverage;
 mod distribution;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use crate::alerts::AlertBook;
-use crate::calls::{self, CallRow, Does};
+use crate::calls::{self, Does};
 use crate::chains::Movement;
 use crate::coverage::{Change, Coverage};
 use crate::distribution::{self, Comparison};
@@ -27,7 +27,10 @@ use crate::resolve;
 use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Locks, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
+
 use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+
+pub use crate::calls_begun::LastCall;
 
 /// Counts of the whole session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +76,7 @@ pub struct Pipeline {
     pub(crate) standstill: Watch,
     pub(crate) deaths: Deaths,
     pub(crate) calls_seen: CallsSeen,
-    handles_made: HandlesMade,
+    pub(crate) handles_made: HandlesMade,
     pub(crate) locks: Locks,
     messages: Messages,
     /// Results of calls are recorded: else nothing can be told of messages.
@@ -82,19 +85,6 @@ pub struct Pipeline {
     pub(crate) failures: Failures,
     /// Something was seen that findings about standstills may depend on.
     pub(crate) stirred: bool,
-}
-
-/// An MPI call of a thread, as it was recorded when it began.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastCall {
-    /// The thread.
-    pub tid: u32,
-    /// Name as in the standard.
-    pub function: String,
-    /// Where it returns to, in the process's space.
-    pub return_address: u64,
-    /// Those in registers.
-    pub arguments: [u64; 6],
 }
 
 /// Whether results of calls are recorded. The return of MPI_Finalize always is.
@@ -239,18 +229,6 @@ impl Pipeline {
         self.report().wanted_symbols(&self.symbols)
     }
 
-    /// The last MPI call of each thread of a process, as it began: for whoever looks at what the thread is doing.
-    pub fn last_calls(&self, pid: u32) -> impl Iterator<Item = LastCall> {
-        self.calls_seen.of(pid).filter_map(move |(tid, begun)| {
-            Some(LastCall {
-                tid,
-                function: self.probes.get(begun.probe)?.function.clone(),
-                return_address: begun.return_address,
-                arguments: begun.arguments,
-            })
-        })
-    }
-
     /// Probes (by id) whose movements were part of a chain of two operations or more.
     pub fn joining_probes(&self) -> BTreeSet<u32> {
         let chains =
@@ -329,20 +307,6 @@ impl Pipeline {
         t.lost_movements = t.lost_movements.saturating_add(loss.movements);
         t.lost_state = t.lost_state.saturating_add(loss.state);
         self.taint(loss.from_ns, loss.to_ns, loss.state > 0);
-    }
-
-    pub(crate) fn forget_calls(&mut self, pid: u32) {
-        self.calls_seen.forget(pid);
-        self.handles_made.forget(pid);
-        self.locks.forget(pid);
-        self.failures.errors.forget(pid);
-    }
-
-    /// Errors under way stay: whether a program goes on after one is seen in a pause too.
-    fn forget_all_calls(&mut self) {
-        self.calls_seen.clear();
-        self.handles_made.clear();
-        self.locks.clear();
     }
 
     /// What is under way may not be what it seems. `forever`: nor what memory looks like.
@@ -525,21 +489,6 @@ impl Pipeline {
             Body::Done => self.survive_error(h, slot),
             Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
             _ => {}
-        }
-    }
-
-    /// A call has returned; what `argument` points to may be a handle that it made.
-    fn returned(&mut self, h: &Header, slot: usize, argument: u32, word: u64) {
-        let row = self.probes.get(slot).and_then(|probe| probe.row);
-        if row.and_then(CallRow::made) == Some(argument as usize) {
-            self.made(h, slot, word);
-        }
-    }
-
-    /// A thread's last call has stored a handle.
-    fn made(&mut self, h: &Header, slot: usize, handle: u64) {
-        if let Some(begun) = self.calls_seen.last(h.pid, h.tid).filter(|begun| begun.probe == slot) {
-            self.handles_made.note(h.pid, handle, *begun);
         }
     }
 
