@@ -23,6 +23,7 @@ pub mod input;
 mod left_over;
 mod live;
 mod memory;
+mod message_data;
 pub mod mpi;
 pub mod names;
 pub mod neighbours;

@@ -152,6 +152,8 @@ pub enum Kind {
     CrossRead,
     /// `process_vm_writev`.
     CrossWrite,
+    /// A message whose data moved unseen.
+    Message,
 }
 
 /// What an operation of a chain is: two groups are equal if and only if these are, one by one.

@@ -15,7 +15,7 @@ use crate::failures::Failures;
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
 use crate::input::{self, Input, Loss, Start, Threads};
-use crate::mpi::{LeftOver, Messages};
+use crate::mpi::{Data, Event, LeftOver, Messages};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, Probe, ProbeClass};
@@ -41,6 +41,8 @@ pub(crate) struct Totals {
     pub late_records: u64,
     pub lost_movements: u64,
     pub lost_state: u64,
+    /// Messages whose data moved unseen.
+    pub unseen_messages: u64,
 }
 
 /// How far records are followed. Anything but [`Depth::Findings`] is for measuring what each part costs.
@@ -78,7 +80,9 @@ pub struct Pipeline {
     pub(crate) calls_seen: CallsSeen,
     pub(crate) handles_made: HandlesMade,
     pub(crate) locks: Locks,
-    messages: Messages,
+    pub(crate) messages: Messages,
+    /// What messages have done with memory.
+    pub(crate) message_data: Vec<Data>,
     /// Results of calls are recorded: else nothing can be told of messages.
     follows_messages: bool,
     pub(crate) left_over: Vec<LeftOver>,
@@ -136,12 +140,30 @@ impl Pipeline {
             handles_made: HandlesMade::default(),
             locks: Locks::default(),
             messages: Messages::default(),
+            message_data: Vec::new(),
             follows_messages: false,
             left_over: Vec::new(),
             failures: Failures::default(),
             stirred: false,
             options,
         }
+    }
+
+    /// Notes what calls do to each other, for [`Pipeline::take_events`], whether or not results of calls are recorded.
+    pub fn heard(options: Options) -> Self {
+        let mut messages = Messages::heard();
+        messages.follow_data();
+        Self { messages, follows_messages: true, ..Self::new(options) }
+    }
+
+    /// What is known of calls and messages.
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    /// What was learnt of calls and messages since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.messages.take_events()
     }
 
     /// Follows records only so far.
@@ -181,6 +203,7 @@ impl Pipeline {
     pub fn push_record(&mut self, raw: &RawRecord) {
         if self.follows_messages {
             self.messages.push_record(raw);
+            self.follow_data(raw.time_ns());
         }
         self.raw(raw);
     }
@@ -191,7 +214,10 @@ impl Pipeline {
         match input {
             Input::Plan(plan) => {
                 let has_results = plan.probes.iter().any(records_results);
-                self.follows_messages |= has_results && self.depth == Depth::Findings;
+                if has_results && self.depth == Depth::Findings {
+                    self.follows_messages = true;
+                    self.messages.follow_data();
+                }
                 self.messages.push(input);
             }
             Input::Process(_) => self.messages.push(input),
@@ -414,7 +440,7 @@ impl Pipeline {
     }
 
     #[inline]
-    fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
+    pub(crate) fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
         let process = self.state.processes.get_mut(process);
         process.movements += 1;
         process.bytes = process.bytes.saturating_add(m.len_bytes);

@@ -33,6 +33,9 @@ pub struct PlannedFile {
     /// Objects of an MPI library that are in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<MpiObjects>,
+    /// Datatypes of an MPI library that are in it, if their addresses are handles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub datatypes: Vec<Datatype>,
 }
 
 /// Objects of an MPI library whose addresses are handles. A program may have copies of its own, which
@@ -46,6 +49,15 @@ pub struct MpiObjects {
     pub comm_world: Option<u64>,
     /// The request of what was complete at once.
     pub complete_request: Option<u64>,
+}
+
+/// A datatype that MPI has from the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datatype {
+    /// Its object, given as those of [`MpiObjects`].
+    pub object: u64,
+    /// Of one element.
+    pub size_bytes: u8,
 }
 
 /// One place that is watched.

@@ -355,6 +355,9 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
         "  {} movements of {} bytes ({} of zero bytes), {} operations, {} pending",
         s.movements, s.bytes, s.empty_movements, s.operations, s.pending_operations
     );
+    if s.unseen_messages > 0 {
+        let _ = writeln!(out, "  {} of them are messages whose data was not seen to move", s.unseen_messages);
+    }
     let _ = writeln!(
         out,
         "  {} chains in {} groups, {} inconclusive, {} not kept",

@@ -490,6 +490,7 @@ fn statistics(p: &Pipeline) -> Statistics {
         records: t.records,
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,
+        unseen_messages: t.unseen_messages,
         late_records: t.late_records,
         lost_movements: t.lost_movements,
         lost_state: t.lost_state,

@@ -70,7 +70,7 @@ pub(crate) fn movement(
 }
 
 #[inline]
-fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
+pub(crate) fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
     let found = memory.find(addr);
     side(addr, found.buffer, found.at, bytes)
 }

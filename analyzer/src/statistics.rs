@@ -16,6 +16,9 @@ pub struct Statistics {
     pub bad_records: u64,
     /// Records of probes that no plan has.
     pub unplanned_records: u64,
+    /// Messages whose data was not seen to move: each is taken as one movement.
+    #[serde(default)]
+    pub unseen_messages: u64,
     /// Records that came after later ones.
     pub late_records: u64,
     /// Lost records of movements and calls.

@@ -76,6 +76,7 @@ pub(crate) fn kind_text(op: &OpView) -> &'static str {
         (Kind::Unpack, _) => "unpack",
         (Kind::CrossRead, _) => "read from a process",
         (Kind::CrossWrite, _) => "write to a process",
+        (Kind::Message, _) => "message",
     }
 }
 

@@ -3,112 +3,20 @@
 mod common;
 
 use analyzer::finding::{Evidence, LeftOver, Report, Severity};
-use analyzer::input::{Input, MpiKind};
+use analyzer::input::Input;
 use analyzer::mpi::LeftWhat;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
-use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
+use analyzer::plan::ProbeClass;
 use analyzer::process::Who;
-use analyzer::wire::{Body, NO_ARGUMENT, PIECE_WORDS};
-use common::{PROGRAM, PROGRAM_AT, Trace};
+use analyzer::wire::Body;
+use common::PROGRAM_AT;
+use common::calls::{ANY_SOURCE, Job, POINTER};
 
-const WORLD: u64 = 0x4400_0000;
-const ANY_SOURCE: u64 = -2i64 as u64;
-const TAG: u64 = 3;
-/// Where requests are stored.
-const POINTER: u64 = 0x5000;
-
-/// A job whose calls are watched with their results.
-struct Job {
-    t: Trace,
-    ranks: u32,
-    serials: u32,
-}
-
-impl Job {
-    /// All ranks have begun with MPI.
-    fn begun(ranks: u32) -> Self {
-        let mut job = Self::new(ranks);
-        (0..ranks).for_each(|rank| job.call(rank, "MPI_Init", [0; 6], 0, None));
-        job
-    }
-
-    fn new(ranks: u32) -> Self {
-        let mut t = Trace::new(ranks, true);
-        let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
-        let file =
-            PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
-        t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
-        Self { t, ranks, serials: 0 }
-    }
-
-    /// A call from a line of the program; `result`: what an argument points to when it returns.
-    fn call(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64, result: Option<(u32, u64)>) {
-        self.begin(rank, function, args, line);
-        self.over(rank, function, result);
-    }
-
-    fn begin(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        self.serials += 1;
-        let return_address = PROGRAM_AT + 0x100 + 16 * line;
-        self.t.record(rank, probe, Body::Call { return_address, args, nested: false });
-    }
-
-    /// What an argument of the last call points to.
-    fn value(&mut self, rank: u32, function: &str, argument: u32, value: u64, at_return: bool) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        let mut words = [0; PIECE_WORDS];
-        words[0] = value;
-        let (serial, total_bytes) = (self.serials, if argument == 6 { 8 } else { 4 });
-        let body = Body::Values { serial, argument, total_bytes, position_bytes: 0, at_return, words };
-        self.t.record(rank, probe, body);
-    }
-
-    fn over(&mut self, rank: u32, function: &str, result: Option<(u32, u64)>) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        let (argument, word) = result.unwrap_or((NO_ARGUMENT, 0));
-        let bytes = if result.is_some() { 4 } else { 0 };
-        self.t.record(rank, probe, Body::Return { serial: self.serials, code: 0, argument, bytes, word });
-    }
-
-    fn send(&mut self, rank: u32, dest: u64, line: u64) {
-        self.call(rank, "MPI_Send", [0x1000, 8, 5, dest, TAG, WORLD], line, None);
-    }
-
-    fn receive(&mut self, rank: u32, source: u64) {
-        self.call(rank, "MPI_Recv", [0x1000, 8, 5, source, TAG, WORLD], 20, None);
-    }
-
-    /// Begins to send or to receive, and gets a request.
-    fn start(&mut self, rank: u32, function: &str, peer: u64, line: u64, request: u64) {
-        self.begin(rank, function, [0x1000, 8, 5, peer, TAG, WORLD], line);
-        self.value(rank, function, 6, POINTER, false);
-        self.over(rank, function, Some((6, request)));
-    }
-
-    /// A call with a request.
-    fn with_request(&mut self, rank: u32, function: &str, request: u64) {
-        self.begin(rank, function, [POINTER, 0, 0, 0, 0, 0], 40);
-        self.value(rank, function, 0, request, false);
-        self.over(rank, function, None);
-    }
-
-    fn finalize(&mut self) {
-        (0..self.ranks).for_each(|rank| self.call(rank, "MPI_Finalize", [0; 6], 50, None));
-    }
-
-    fn report(self) -> Report {
-        let mut pipeline = Pipeline::new(Options::default());
-        self.t.end().iter().for_each(|input| pipeline.push(input));
-        pipeline.report()
-    }
-
-    /// What is said when all have ended with MPI.
-    fn left(mut self) -> Vec<LeftOver> {
-        self.finalize();
-        left(&self.report())
-    }
+/// What is said when all have ended with MPI.
+fn left_of(mut job: Job) -> Vec<LeftOver> {
+    job.finalize();
+    left(&job.report())
 }
 
 fn left(report: &Report) -> Vec<LeftOver> {
@@ -148,7 +56,7 @@ fn what_is_received_or_complete_is_not_left_over() {
     job.start(0, "MPI_Isend", 1, 11, 8);
     job.with_request(0, "MPI_Wait", 8);
     job.with_request(1, "MPI_Wait", 7);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]
@@ -165,19 +73,19 @@ fn nothing_is_said_unless_both_ends_came_to_the_end_and_nothing_was_missed() {
     for rank in 0..2 {
         let mut job = one_message_too_many();
         job.t.lose(rank, 1);
-        assert_eq!(job.left(), []);
+        assert_eq!(left_of(job), []);
     }
     let mut attached = Job::new(2);
     attached.send(0, 1, 10);
     attached.start(1, "MPI_Irecv", 0, 10, 7);
-    assert_eq!(attached.left(), []);
+    assert_eq!(left_of(attached), []);
 }
 
 #[test]
 fn a_message_that_a_receive_from_anybody_may_have_got_is_not_told() {
     let mut job = one_message_too_many();
     job.start(1, "MPI_Irecv", ANY_SOURCE, 12, 7);
-    let left = job.left();
+    let left = left_of(job);
     assert_eq!(left.iter().map(|left| left.what).collect::<Vec<_>>(), [LeftWhat::Request]);
 }
 
@@ -209,7 +117,7 @@ fn requests_that_were_complete_at_once_are_counted() {
             job.with_request(0, "MPI_Wait", AT_ONCE);
         }
     }
-    let left = job.left();
+    let left = left_of(job);
     assert_eq!((left.len(), left[0].what, left[0].count), (1, LeftWhat::Request, 2));
     assert_eq!(left[0].place.offset_bytes, 0x100 + 16 * 11 - 1);
     // Which of two calls began the one that is left is not known.
@@ -219,7 +127,7 @@ fn requests_that_were_complete_at_once_are_counted() {
         job.receive(1, 0);
     }
     job.with_request(0, "MPI_Wait", AT_ONCE);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]
@@ -228,13 +136,13 @@ fn requests_that_were_freed_cancelled_or_perhaps_complete_are_not_told() {
         let mut job = Job::begun(2);
         job.start(1, "MPI_Irecv", 0, 10, 7);
         job.with_request(1, function, 7);
-        assert_eq!(job.left(), [], "{function}");
+        assert_eq!(left_of(job), [], "{function}");
     }
     // A wait that was not seen to return.
     let mut job = Job::begun(2);
     job.start(1, "MPI_Irecv", 0, 10, 7);
     job.begin(1, "MPI_Wait", [POINTER, 0, 0, 0, 0, 0], 40);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]
@@ -243,19 +151,19 @@ fn a_message_whose_receive_was_cancelled_is_not_told() {
     job.start(1, "MPI_Irecv", 0, 12, 7);
     job.with_request(1, "MPI_Cancel", 7);
     job.with_request(1, "MPI_Wait", 7);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
     let mut job = Job::begun(2);
     job.start(0, "MPI_Isend", 1, 11, 8);
     job.with_request(0, "MPI_Cancel", 8);
     job.with_request(0, "MPI_Wait", 8);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]
 fn where_some_calls_are_not_watched_nothing_is_said() {
     let mut job = one_message_too_many();
     job.t.probe("MPI_Testall", ProbeClass::Call);
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]
@@ -269,7 +177,7 @@ fn of_two_processes_that_say_they_are_the_same_rank_nothing_is_said() {
     let header = analyzer::wire::Header { time_ns: job.t.now_ns, pid: 77, tid: 77, probe };
     let body = Body::Call { return_address: PROGRAM_AT + 0x100, args: [0; 6], nested: false };
     job.t.inputs.push(Input::Record(analyzer::wire::Record { header, body }.encode()));
-    assert_eq!(job.left(), []);
+    assert_eq!(left_of(job), []);
 }
 
 #[test]

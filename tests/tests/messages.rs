@@ -79,6 +79,16 @@ fn calls(tape: &Path) -> Result<String> {
 
 /// Runs a job of random programs; gives what they logged, and what dmscope says.
 fn job(library: MpiLibrary, seed: u64, programs: u64, options: &[&str]) -> Result<(Story, Story)> {
+    job_with(library, seed, programs, options, &[])
+}
+
+fn job_with(
+    library: MpiLibrary,
+    seed: u64,
+    programs: u64,
+    options: &[&str],
+    more: &[&str],
+) -> Result<(Story, Story)> {
     let directory = TempDir::new()?;
     let tape = directory.path().join("x.dmt");
     let (seed, programs) = (seed.to_string(), programs.to_string());
@@ -91,6 +101,7 @@ fn job(library: MpiLibrary, seed: u64, programs: u64, options: &[&str]) -> Resul
         "--log",
         folder.as_str(),
     ]);
+    let spec = spec.args(more.iter().copied());
     let run =
         Dmscope::run(&spec).args(["--budget", "none", "--returns", "all"]).args(options.iter().copied());
     run.record(&tape).finish()?.findings()?.check_no_warning()?;
@@ -149,8 +160,24 @@ fn each_receive_of_random_programs_gets_the_send_that_it_got() -> Result<()> {
 #[test]
 fn without_session_probes_it_is_the_same() -> Result<()> {
     for library in MpiLibrary::ALL {
-        let (logged, found) = job(library, 1, 10, &["--without", "sessions"])?;
+        let (logged, found) = job(library, 1, PROGRAMS_PER_JOB, &["--without", "sessions"])?;
         compare(&logged, &found, &format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn whose_message_it_was_is_told_by_the_data_where_no_status_tells_it() -> Result<()> {
+    for library in MpiLibrary::ALL {
+        let (logged, found) = job_with(library, 0, PROGRAMS_PER_JOB, &[], &["--untold", "1"])?;
+        let is_wrong = |(message, send): &(&Id, &Id)| logged.received.get(*message) != Some(*send);
+        let wrong: Vec<_> = found.received.iter().filter(is_wrong).collect();
+        ensure!(wrong.is_empty(), "{library:?}: {wrong:?}");
+        let (told, all) = (found.received.len(), logged.received.len());
+        println!("{library:?}: {told} of {all} messages are told");
+        // Short messages of MPICH are moved by code that calls nothing; what comes after one of those is not known.
+        let least = if library == MpiLibrary::OpenMpi { all } else { all / 5 };
+        ensure!(told >= least, "{library:?}: of {all} messages only {told} are told");
     }
     Ok(())
 }

@@ -16,6 +16,8 @@ pub enum Arg {
     Count,
     SendCount,
     ReceiveCount,
+    /// A handle of the datatype of what a message has.
+    Datatype,
     Dest,
     Source,
     SendTag,
@@ -223,6 +225,17 @@ pub struct Envelope {
     pub comm: usize,
 }
 
+/// Positions of the arguments that say where the content of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Where it begins.
+    pub buffer: usize,
+    /// How many elements; of a receive: at most.
+    pub count: usize,
+    /// Of which type.
+    pub datatype: usize,
+}
+
 /// How a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
@@ -294,6 +307,22 @@ impl CallRow {
     fn envelope(&self, peer: Arg, tag: Arg) -> Option<Envelope> {
         let comm = self.position(Arg::Comm)?;
         Some(Envelope { peer: self.position(peer)?, tag: self.position(tag)?, comm })
+    }
+
+    /// Where what it sends is.
+    pub fn sent(&self) -> Option<Content> {
+        let is_sent = matches!(self.does, Does::Send(_) | Does::Exchange);
+        let buffer = self.position(Arg::Buffer).filter(|_| is_sent)?;
+        let count = self.position(Arg::SendCount).or_else(|| self.position(Arg::Count))?;
+        Some(Content { buffer, count, datatype: self.position(Arg::Datatype)? })
+    }
+
+    /// Where what it receives goes.
+    pub fn received(&self) -> Option<Content> {
+        let is_received = matches!(self.does, Does::Receive | Does::ReceiveMatched | Does::Exchange);
+        let buffer = self.last_position(Arg::Buffer).filter(|_| is_received)?;
+        let count = self.position(Arg::ReceiveCount).or_else(|| self.position(Arg::Count))?;
+        Some(Content { buffer, count, datatype: self.last_position(Arg::Datatype)? })
     }
 
     /// Whether it asks, and does not wait.
@@ -496,6 +525,18 @@ mod tests {
         let some = Waiting::Requests { count: Some(0), at: 1, all: false };
         assert_eq!(waiting("MPI_Waitsome"), Some(some));
         assert_eq!(waiting("MPI_Wait"), Some(Waiting::Requests { count: None, at: 0, all: true }));
+    }
+
+    #[test]
+    fn the_content_of_a_message_is_where_its_arguments_say() {
+        let content = |buffer, count, datatype| Some(Content { buffer, count, datatype });
+        let of = |name: &str| row(name).map_or((None, None), |row| (row.sent(), row.received()));
+        assert_eq!(of("MPI_Isend"), (content(0, 1, 2), None));
+        assert_eq!(of("MPI_Recv_init"), (None, content(0, 1, 2)));
+        assert_eq!(of("MPI_Imrecv"), (None, content(0, 1, 2)));
+        assert_eq!(of("MPI_Sendrecv"), (content(0, 1, 2), content(5, 6, 7)));
+        assert_eq!(of("MPI_Sendrecv_replace"), (content(0, 1, 2), content(0, 1, 2)));
+        assert_eq!(of("MPI_Bcast"), (None, None));
     }
 
     #[test]

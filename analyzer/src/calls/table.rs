@@ -10,10 +10,22 @@ use super::{Awaits, Grouping, Making, Meeting, Mode, Which};
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
 
-const SEND: &[Arg] = &[Buffer, Count, Other, Dest, SendTag, Comm];
-const EXCHANGE: &[Arg] =
-    &[Buffer, SendCount, Other, Dest, SendTag, Buffer, ReceiveCount, Other, Source, ReceiveTag, Comm, Status];
-const REPLACE: &[Arg] = &[Buffer, Count, Other, Dest, SendTag, Source, ReceiveTag, Comm, Status];
+const SEND: &[Arg] = &[Buffer, Count, Datatype, Dest, SendTag, Comm];
+const EXCHANGE: &[Arg] = &[
+    Buffer,
+    SendCount,
+    Datatype,
+    Dest,
+    SendTag,
+    Buffer,
+    ReceiveCount,
+    Datatype,
+    Source,
+    ReceiveTag,
+    Comm,
+    Status,
+];
+const REPLACE: &[Arg] = &[Buffer, Count, Datatype, Dest, SendTag, Source, ReceiveTag, Comm, Status];
 const TO_ALL: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Comm];
 const TO_ALL_OF_SIZES: &[Arg] = &[Buffer, Other, Other, Other, Buffer, Other, Other, Other, Comm];
 const FROM_ALL_OF_SIZES: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Other, Comm];
@@ -25,8 +37,8 @@ pub(super) const WITH_FORMS: &[Base] = &[
     ("MPI_Ssend", Send(Mode::Synchronous), SEND),
     ("MPI_Bsend", Send(Mode::Buffered), SEND),
     ("MPI_Rsend", Send(Mode::Ready), SEND),
-    ("MPI_Recv", Receive, &[Buffer, Count, Other, Source, ReceiveTag, Comm, Status]),
-    ("MPI_Mrecv", ReceiveMatched, &[Buffer, Count, Other, Message, Status]),
+    ("MPI_Recv", Receive, &[Buffer, Count, Datatype, Source, ReceiveTag, Comm, Status]),
+    ("MPI_Mrecv", ReceiveMatched, &[Buffer, Count, Datatype, Message, Status]),
     ("MPI_Sendrecv", Exchange, EXCHANGE),
     ("MPI_Sendrecv_replace", Exchange, REPLACE),
     ("MPI_Barrier", Collective, &[Comm]),

@@ -7,12 +7,14 @@
 
 mod ages;
 mod finish;
+mod messages;
 mod node;
 mod runs;
 mod traces;
 mod window;
 
 use ages::Ages;
+use messages::Held;
 use node::{Details, Marks, Node};
 use runs::Run;
 use traces::Traces;
@@ -25,6 +27,8 @@ use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
 use crate::options::Options;
 use crate::prefetch::prefetch;
 use crate::process::{CallId, WhoId};
+
+pub(crate) use messages::Sent;
 
 id!(/// An operation of a chain that is not finished.
     NodeId);
@@ -96,6 +100,7 @@ pub(crate) struct Chains {
     threads: Vec<Thread>,
     free_threads: Vec<ThreadId>,
     ages: Ages,
+    held: Held,
     ops: u64,
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
@@ -128,6 +133,7 @@ impl Chains {
             threads: Vec::new(),
             free_threads: Vec::new(),
             ages: Ages::default(),
+            held: Held::default(),
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,
@@ -252,6 +258,7 @@ impl Chains {
 
     /// The session is over: what is live ends here.
     pub fn finish(&mut self, names: &mut Names, groups: &mut Groups) {
+        self.forget_messages(names, groups);
         while let Some(node) = self.ages.pop_before(u64::MAX) {
             self.end_by_tool(node, names, groups);
         }

@@ -86,7 +86,13 @@ pub struct Details {
     pub thread: ThreadId,
     /// Space of the destination, if its bytes are known.
     pub space: SpaceId,
+    /// Index of the other process of a cross-memory operation; [`NO_REMOTE`]: of none.
+    remote: u32,
 }
+
+const NO_REMOTE: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<Details>() == 64);
 
 impl Details {
     pub fn of(m: &Movement) -> Self {
@@ -100,7 +106,13 @@ impl Details {
             tid: m.tid,
             thread: m.thread,
             space: m.destination.space,
+            remote: m.remote.unwrap_or(NO_REMOTE),
         }
+    }
+
+    /// Index of the other process of a cross-memory operation.
+    pub fn remote(&self) -> Option<u32> {
+        (self.remote != NO_REMOTE).then_some(self.remote)
     }
 }
 

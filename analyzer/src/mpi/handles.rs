@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::input::{MpiFacts, MpiKind};
-use crate::plan::{Plan, PlannedFile};
+use crate::plan::{Datatype, Plan, PlannedFile};
 use crate::wire::FileId;
 
 /// `MPI_COMM_WORLD` of MPICH.
@@ -27,8 +27,13 @@ pub(crate) struct Builtin {
 impl Libraries {
     /// Takes what a plan says of its files.
     pub fn learn(&mut self, plan: &Plan) {
-        let with_mpi = plan.files.iter().filter(|file| file.mpi.is_some());
+        let with_mpi = plan.files.iter().filter(|file| file.mpi.is_some() || !file.datatypes.is_empty());
         self.files.extend(with_mpi.map(|file| (file.id, (file.clone(), file.own))));
+    }
+
+    /// Datatypes whose addresses are handles, by file.
+    pub fn datatypes(&self) -> impl Iterator<Item = (FileId, &[Datatype])> {
+        self.files.values().map(|(file, _)| (file.id, &file.datatypes[..]))
     }
 
     /// Handles of a process that has mapped these files; `code_start`: where a file's first byte would be.

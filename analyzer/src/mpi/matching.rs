@@ -147,6 +147,12 @@ impl<T: Copy + PartialEq> Matching<T> {
         self.decide(comm, to, pairs);
     }
 
+    /// Whether a message waits that a receive would take from a rank.
+    pub fn has_sent(&self, comm: CommId, to: u32, from: u32, tag: i32) -> bool {
+        let sends = self.lanes.get(&(comm, to)).and_then(|lane| lane.sends.get(&from));
+        sends.is_some_and(|sends| sends.iter().any(|(_, sent)| tag == ANY_TAG || *sent == tag))
+    }
+
     /// A receive is over. If it was never decided whose message it got, nothing that comes after it can be.
     pub fn over(&mut self, comm: CommId, to: u32, id: T) {
         let Some(lane) = self.lanes.get(&(comm, to)) else { return };

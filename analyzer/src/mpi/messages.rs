@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::CallId;
 use super::assemble::{Assembler, Call};
+use super::data::{Asked, Data};
 use super::follow::{Begun, Follower};
 use super::handles::ANY_TAG;
 use super::left_over::LeftOver;
@@ -105,6 +106,23 @@ impl Messages {
         messages
     }
 
+    /// Notes what messages do with memory, for [`Messages::take_data`]; whoever asks for it answers what it asks.
+    pub(crate) fn follow_data(&mut self) {
+        self.follower.follows_data = true;
+    }
+
+    /// What messages have done with memory by the last input. Of inputs that had to wait nothing is told: memory is not
+    /// what it was.
+    pub(crate) fn take_data(&mut self, into: &mut Vec<Data>) {
+        into.append(&mut self.follower.data);
+    }
+
+    /// Who sent what was received from anybody: a rank of MPI_COMM_WORLD, if it is known.
+    pub(crate) fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+        self.follower.answer(asked, sender);
+        self.lose_found();
+    }
+
     /// Takes the next input.
     pub fn push(&mut self, input: &Input) {
         match input {
@@ -155,6 +173,15 @@ impl Messages {
             && let Some(input) = self.held.pop_front()
         {
             self.take(&input);
+            self.forget_data();
+        }
+    }
+
+    fn forget_data(&mut self) {
+        while let Some(data) = self.follower.data.pop() {
+            if let Data::FromAnybody(asked) = data {
+                self.answer(&asked, None);
+            }
         }
     }
 

@@ -6,6 +6,8 @@
 mod assemble;
 mod code;
 mod communicators;
+mod data;
+mod datatypes;
 mod few;
 mod follow;
 mod groups;
@@ -20,6 +22,7 @@ mod status;
 use std::fmt;
 
 pub use assemble::Call;
+pub(crate) use data::{Arrival, Asked, Content, Data};
 pub(crate) use handles::{Builtin, Libraries};
 pub use left_over::{LeftOver, LeftWhat};
 pub use messages::{Event, MessageId, Messages};

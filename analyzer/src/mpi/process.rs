@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::code::CodeMap;
+use super::datatypes::Datatypes;
 use super::handles::{Builtin, Libraries};
 use crate::input::ProcessFacts;
 
@@ -14,6 +15,7 @@ pub(super) struct Process {
     pub facts_time_ns: u64,
     pub code: CodeMap,
     pub builtin: Option<Builtin>,
+    pub datatypes: Datatypes,
     /// It was seen to begin with MPI, and nothing of it was missed since.
     pub is_complete: bool,
 }
@@ -34,13 +36,20 @@ impl Process {
         self.code = CodeMap::default();
         let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
         code.for_each(|m| self.code.add(m.start, m.end, m.file, m.offset_bytes));
-        self.builtin = libraries.builtin(|file| self.code.start_of(file)).or(self.builtin);
+        self.look_up(libraries);
     }
 
     /// Looks for its library, if that is not known yet.
     pub fn meet(&mut self, libraries: &Libraries) {
         if self.builtin.is_none() {
-            self.builtin = libraries.builtin(|file| self.code.start_of(file));
+            self.look_up(libraries);
+        }
+    }
+
+    fn look_up(&mut self, libraries: &Libraries) {
+        if let Some(builtin) = libraries.builtin(|file| self.code.start_of(file)) {
+            self.builtin = Some(builtin);
+            self.datatypes = Datatypes::new(libraries, |file| self.code.start_of(file));
         }
     }
 }

@@ -9,6 +9,8 @@ pub(super) struct Status {
     pub source: i32,
     pub tag: i32,
     pub cancelled: bool,
+    /// How much was received.
+    pub bytes: u64,
 }
 
 /// Size of one, in bytes.
@@ -24,9 +26,18 @@ pub(super) fn read(bytes: &[u8], index: usize, kind: MpiKind) -> Option<Status> 
     let start = index.checked_mul(size(kind))?;
     let status = bytes.get(start..start.checked_add(size(kind))?)?;
     let integer = |at: usize| Some(i32::from_ne_bytes(status.get(at..at + 4)?.try_into().ok()?));
+    let word = |at: usize| Some(u64::from_ne_bytes(status.get(at..at + 8)?.try_into().ok()?));
     Some(match kind {
-        MpiKind::OpenMpi => Status { source: integer(0)?, tag: integer(4)?, cancelled: integer(12)? != 0 },
-        MpiKind::Mpich => Status { source: integer(8)?, tag: integer(12)?, cancelled: integer(4)? & 1 != 0 },
+        MpiKind::OpenMpi => {
+            Status { source: integer(0)?, tag: integer(4)?, cancelled: integer(12)? != 0, bytes: word(16)? }
+        }
+        // The higher half of the count is moved up by the bit that says whether it was cancelled.
+        MpiKind::Mpich => Status {
+            source: integer(8)?,
+            tag: integer(12)?,
+            cancelled: integer(4)? & 1 != 0,
+            bytes: word(0)? >> 33 << 32 | word(0)? & u64::from(u32::MAX),
+        },
     })
 }
 
@@ -40,11 +51,11 @@ mod tests {
 
     #[test]
     fn each_library_has_its_own_order() {
-        let two = bytes(&[0, 0, 0, 0, 0, 0, 3, 7, 0, 1, 4, 0]);
-        let expected = Status { source: 3, tag: 7, cancelled: true };
+        let two = bytes(&[0, 0, 0, 0, 0, 0, 3, 7, 0, 1, 4, 2]);
+        let expected = Status { source: 3, tag: 7, cancelled: true, bytes: 4 | 2 << 32 };
         assert_eq!(read(&two, 1, MpiKind::OpenMpi), Some(expected));
-        let one = bytes(&[4, 0, 3, 7, 0]);
-        let expected = Status { source: 3, tag: 7, cancelled: false };
+        let one = bytes(&[4, 2, 3, 7, 0]);
+        let expected = Status { source: 3, tag: 7, cancelled: false, bytes: 4 | 1 << 32 };
         assert_eq!(read(&one, 0, MpiKind::Mpich), Some(expected));
         assert_eq!(read(&one, 1, MpiKind::Mpich), None);
     }

@@ -1,6 +1,7 @@
 //! Writes traces of made-up jobs readably.
 #![allow(dead_code)]
 
+pub mod calls;
 pub mod naive;
 pub mod random;
 

@@ -2,7 +2,7 @@
 
 use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol};
 use analyzer::plan::{
-    LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass, Read, ReadCount, Results,
+    Datatype, LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass, Read, ReadCount, Results,
 };
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
 use proptest::prelude::*;
@@ -120,6 +120,10 @@ fn plan() -> impl Strategy<Value = Input> {
                 comm_world: Some(id.inode),
                 complete_request: None,
             }),
+            datatypes: (id.inode % 3 == 0)
+                .then_some(Datatype { object: id.inode, size_bytes: id.inode as u8 })
+                .into_iter()
+                .collect(),
         },
     );
     let left_out = (file(), any::<Option<u64>>(), text(), text())

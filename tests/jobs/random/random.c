@@ -1,11 +1,13 @@
 // A program made from a number: random messages and collectives that cannot deadlock, and a log of what happened.
 //
-//   random --seed S --programs N --log DIR
+//   random --seed S --programs N --log DIR [--untold 1]
 //
 // All ranks draw the same plan from the seed: rounds, each of one kind. Every message carries its sender's rank, thread
 // and number of the call that sent it, so that whoever receives it knows which send it got. Calls are counted as dmscope
 // counts them: those that communicate, polls only when they answer yes. The log of a rank has a line for each message
 // received (`R receive send`) and for each one completed (`C message call`).
+//
+// With --untold 1 a third of the calls ask for no status: then only the data says whose message a receive from anybody got.
 //
 // Within a round all receives of a rank are of one kind (source and tag given or not), so that any order in which
 // messages arrive can be received; tags differ from round to round, and a round whose receives take any tag from anybody
@@ -27,6 +29,7 @@ enum { MOST_MESSAGES = 24, MOST_COMMS = 6, TAGS = 3, SMALL = 16, LARGE = 24000 }
 
 int world_rank;
 static int world_size;
+static int untold;
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
@@ -110,7 +113,7 @@ static void receive_now(struct thread *t, struct dice *dice, MPI_Comm comm, int 
     MPI_Status status;
     MPI_Message message;
     int flag = 0;
-    int told = source != MPI_ANY_SOURCE && roll(dice, 3) == 0;
+    int no_status = roll(dice, 3) == 0 && (untold || source != MPI_ANY_SOURCE);
     switch (roll(dice, 6)) {
     case 0:
         CALL(t, MPI_Probe(source, tag, comm, &status));
@@ -130,7 +133,7 @@ static void receive_now(struct thread *t, struct dice *dice, MPI_Comm comm, int 
         op->id = this_call(t, 0);
         return;
     default:
-        CALL(t, MPI_Recv(op->buffer, LARGE, MPI_CHAR, source, tag, comm, told ? MPI_STATUS_IGNORE : &status));
+        CALL(t, MPI_Recv(op->buffer, LARGE, MPI_CHAR, source, tag, comm, no_status ? MPI_STATUS_IGNORE : &status));
     }
     op->id = this_call(t, 0);
     completed(t, op);
@@ -164,50 +167,51 @@ static void complete_all(struct thread *t, struct dice *dice, struct op *ops, in
     int open;
 
     while ((open = gather_open(ops, count, which, requests)) > 0) {
-        int index = 0, flag = 0, out = 0;
+        int index = 0, flag = 0, out = 0, no_status = untold && roll(dice, 3) == 0;
+        MPI_Status *all = no_status ? MPI_STATUSES_IGNORE : statuses, *one = no_status ? MPI_STATUS_IGNORE : statuses;
         switch (roll(dice, 8)) {
         case 0:
-            CALL(t, MPI_Waitall(open, requests, statuses));
+            CALL(t, MPI_Waitall(open, requests, all));
             give_back(ops, which, requests, open);
             for (int i = 0; i < open; i++)
                 completed(t, &ops[which[i]]);
             break;
         case 1:
-            CALL(t, MPI_Waitany(open, requests, &index, &statuses[0]));
+            CALL(t, MPI_Waitany(open, requests, &index, one));
             give_back(ops, which, requests, open);
             completed(t, &ops[which[index]]);
             break;
         case 2:
-            CALL(t, MPI_Waitsome(open, requests, &out, indices, statuses));
+            CALL(t, MPI_Waitsome(open, requests, &out, indices, all));
             give_back(ops, which, requests, open);
             for (int i = 0; i < out; i++)
                 completed(t, &ops[which[indices[i]]]);
             break;
         case 3:
             index = (int)roll(dice, (uint32_t)open);
-            CALL(t, MPI_Wait(&requests[index], &statuses[0]));
+            CALL(t, MPI_Wait(&requests[index], one));
             give_back(ops, which, requests, open);
             completed(t, &ops[which[index]]);
             break;
         case 4:
             index = (int)roll(dice, (uint32_t)open);
-            POLL(t, MPI_Test(&requests[index], &flag, &statuses[0]), flag);
+            POLL(t, MPI_Test(&requests[index], &flag, one), flag);
             give_back(ops, which, requests, open);
             completed(t, &ops[which[index]]);
             break;
         case 5:
-            POLL(t, MPI_Testall(open, requests, &flag, statuses), flag);
+            POLL(t, MPI_Testall(open, requests, &flag, all), flag);
             give_back(ops, which, requests, open);
             for (int i = 0; i < open; i++)
                 completed(t, &ops[which[i]]);
             break;
         case 6:
-            POLL(t, MPI_Testany(open, requests, &index, &flag, &statuses[0]), flag);
+            POLL(t, MPI_Testany(open, requests, &index, &flag, one), flag);
             give_back(ops, which, requests, open);
             completed(t, &ops[which[index]]);
             break;
         default:
-            POLL(t, MPI_Testsome(open, requests, &out, indices, statuses), out > 0);
+            POLL(t, MPI_Testsome(open, requests, &out, indices, all), out > 0);
             give_back(ops, which, requests, open);
             for (int i = 0; i < out; i++)
                 completed(t, &ops[which[indices[i]]]);
@@ -235,6 +239,9 @@ static void exchange(struct thread *t, uint64_t seed, int round, MPI_Comm comm)
         static const int sizes[] = {SMALL, 200, 3000, LARGE};
         messages[i].from = (int)roll(&plan, (uint32_t)size);
         messages[i].to = (int)roll(&plan, (uint32_t)size);
+        // What a rank sends to itself does not say where it came from.
+        if (untold && messages[i].to == messages[i].from)
+            messages[i].to = (messages[i].to + 1) % size;
         messages[i].tag = round % 1000 * TAGS + (int)roll(&plan, TAGS);
         messages[i].bytes = sizes[roll(&plan, 4)];
     }
@@ -465,6 +472,8 @@ int main(int argc, char **argv)
             programs = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--log"))
             folder = argv[i + 1];
+        else if (!strcmp(argv[i], "--untold"))
+            untold = atoi(argv[i + 1]);
     }
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);

@@ -4,6 +4,8 @@ use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
 use analyzer::mpi::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, ItemRef, Reader};
 use anyhow::{Context, Result};
@@ -24,7 +26,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
     let mut names = SymbolTable::default();
     names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
     let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
-    let mut messages = Messages::heard();
+    let mut pipeline = Pipeline::heard(Options::default());
     let mut printer = Printer {
         out: BufWriter::new(stdout().lock()),
         json: args.json,
@@ -38,20 +40,20 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
     }
     while let Some(item) = reader.next_ref() {
         match item.with_context(of_tape)? {
-            ItemRef::Record(record) => messages.push_record(record),
+            ItemRef::Record(record) => pipeline.push_record(record),
             ItemRef::Damage(damage) => eprintln!("dmscope: {}: {damage}", args.tape.display()),
             ItemRef::Input(input) => {
                 if let Input::Start(start) = &input {
                     printer.begin_ns = start.time_ns;
                 }
-                messages.push(&input);
+                pipeline.push(&input);
             }
         }
-        for event in messages.take_events() {
-            printer.event(&messages, &event)?;
+        for event in pipeline.take_events() {
+            printer.event(pipeline.messages(), &event)?;
         }
     }
-    printer.end(&messages)
+    printer.end(pipeline.messages())
 }
 
 struct Printer<'a, W: Write> {

@@ -6,6 +6,7 @@
 mod arguments;
 mod callers;
 mod copies;
+mod datatypes;
 mod decode;
 mod facts;
 mod flow;
@@ -19,6 +20,7 @@ mod polling;
 pub use arguments::{Held, Holder, MAX_ARGUMENTS, called_before, held_arguments};
 pub use callers::callers;
 pub use copies::{CopyFunction, CopyScan, CopySite, SiteKind, UnseenCopies, scan_copies};
+pub use datatypes::datatypes;
 pub use decode::instruction_len;
 pub use facts::{CodeRange, ElfError, ElfFacts, ElfKind, Segment, parse};
 pub use functions::Function;

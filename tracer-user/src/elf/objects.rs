@@ -13,6 +13,11 @@ const OPEN_MPI_COMPLETE: &str = "ompi_request_empty";
 /// A function that every MPICH has.
 const MPICH_MARK: &str = "MPIX_Comm_agree";
 
+/// How far something is from where the first byte would be if all were mapped as the code is.
+pub(super) fn distance(vaddr: u64, code: &Segment) -> u64 {
+    vaddr.wrapping_sub(code.vaddr.wrapping_sub(code.offset_bytes))
+}
+
 /// What a file has of an MPI library; `has_calls`: MPI's entry points.
 pub fn mpi_objects(bytes: &[u8], segments: &[Segment], has_calls: bool) -> Option<MpiObjects> {
     let file = object::File::parse(bytes).ok()?;
@@ -23,8 +28,7 @@ pub fn mpi_objects(bytes: &[u8], segments: &[Segment], has_calls: bool) -> Optio
             .find(|s| s.is_definition() && s.name() == Ok(name))
             .map(|s| s.address())
     };
-    // From where the first byte would be if all were mapped as the code is.
-    let distance = |vaddr: u64| vaddr.wrapping_sub(code.vaddr.wrapping_sub(code.offset_bytes));
+    let distance = |vaddr| distance(vaddr, code);
     match vaddr(OPEN_MPI_WORLD) {
         Some(world) => Some(MpiObjects {
             kind: MpiKind::OpenMpi,

@@ -16,7 +16,7 @@ pub mod tables;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use analyzer::plan::{LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Datatype, LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
@@ -127,6 +127,13 @@ impl File<'_> {
             .flatten()
     }
 
+    fn datatypes(&self) -> Vec<Datatype> {
+        if !self.role.is_mpi() && !self.role.is_own() {
+            return Vec::new();
+        }
+        elf::datatypes(&self.image.bytes, &self.elf.segments)
+    }
+
     fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {
         LeftOut {
             file: self.image.id,
@@ -223,6 +230,7 @@ fn numbered(part: Part, files: &[File<'_>], first_id: u32) -> Plan {
             role: f.role.to_string(),
             own: f.role.is_own(),
             mpi: f.mpi_objects(),
+            datatypes: f.datatypes(),
         })
         .collect();
     Plan { files, probes, left_out }

@@ -4,6 +4,8 @@ use super::{Begun, Follower, MOST_TAKEN, Op, Side, Taken, integers, origin};
 use crate::calls::{Arg, Which};
 use crate::mpi::CallId;
 use crate::mpi::assemble::Call;
+use crate::mpi::communicators::CommId;
+use crate::mpi::data::{Arrival, Asked, Content, Data};
 use crate::mpi::few::Few;
 use crate::mpi::left_over::Origin;
 use crate::mpi::messages::{Event, MessageId};
@@ -93,7 +95,10 @@ impl Follower {
     /// A message's buffer is free; of one received from anybody the status says whose it was.
     pub(super) fn complete(&mut self, op: &Op, status: Option<Status>, is_cancelled: bool, by: CallId) {
         self.tell(Event::Completed { message: op.id, by });
-        let Some((comm, own)) = op.place.filter(|_| !op.sends) else { return };
+        if op.sends {
+            return;
+        }
+        let Some((comm, own)) = op.place else { return self.arrived(op, status, by.tid) };
         match status {
             Some(status) if status.cancelled => self.matching.cancel(comm, own, op.side(), &mut self.pairs),
             // Whether it was, nobody was told.
@@ -104,10 +109,53 @@ impl Follower {
                     self.matching.resolve(comm, own, op.side(), found, &mut self.pairs);
                 }
             }
+            None if op.peer.is_none()
+                && let Some(content) = op.content =>
+            {
+                let asked = Asked { content, op: *op, place: (comm, own), tid: by.tid };
+                return self.data.push(Data::FromAnybody(asked));
+            }
             _ => {}
         }
+        self.end_receive(op, (comm, own), status, by.tid);
+    }
+
+    fn end_receive(&mut self, op: &Op, (comm, own): (CommId, u32), status: Option<Status>, tid: u32) {
         self.matched();
+        self.arrived(op, status, tid);
         self.matching.over(comm, own, op.side());
+    }
+
+    /// What a receive got is in its memory.
+    fn arrived(&mut self, op: &Op, status: Option<Status>, tid: u32) {
+        let Some(send) = self.arriving.remove(&op.id) else { return };
+        let Some(content) = op.content.filter(|_| status.is_none_or(|status| !status.cancelled)) else {
+            return;
+        };
+        let len_bytes = status.map_or(content.len_bytes, |status| content.len_bytes.min(status.bytes));
+        let content = Content { len_bytes, ..content };
+        self.data.push(Data::Received(Arrival {
+            send,
+            content,
+            tid,
+            return_address: op.origin.return_address,
+        }));
+    }
+
+    /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
+    pub fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+        let (comm, own) = asked.place;
+        let source = sender.and_then(|sender| {
+            let source = self.communicators.members(comm)?.iter().position(|rank| *rank == sender)?;
+            u32::try_from(source).ok()
+        });
+        // One who has sent nothing that fits did not send this.
+        if let Some(source) = source.filter(|source| self.matching.has_sent(comm, own, *source, asked.op.tag))
+        {
+            let found = (source, asked.op.tag);
+            self.matching.resolve(comm, own, asked.op.side(), found, &mut self.pairs);
+        }
+        self.end_receive(&asked.op, asked.place, None, asked.tid);
     }
 
     pub(super) fn free(&mut self, call: &Call) {

@@ -10,6 +10,7 @@ use super::CallId;
 use super::assemble::{Call, Step};
 use super::code::CodeMap;
 use super::communicators::{CommId, Communicators, Expected, WORLD};
+use super::data::{Content, Data};
 use super::few::Few;
 use super::groups::Groups;
 use super::handles::{ANY_TAG, Builtin, Libraries};
@@ -19,14 +20,16 @@ use super::messages::{Event, MessageId};
 use super::process::Processes;
 use super::requests::Requests;
 use super::status::{self, Status};
-use crate::calls::{Arg, Does, Envelope, Form, Meeting};
+use crate::calls::{self, Arg, Does, Envelope, Form, Meeting};
 
 /// Messages that probes took and no receive has got.
 const MOST_TAKEN: usize = 1 << 16;
+/// Receives that have got a message and are not over.
+const MOST_ARRIVING: usize = 1 << 16;
 
 /// A message of one process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Op {
+pub(in crate::mpi) struct Op {
     id: MessageId,
     origin: Origin,
     sends: bool,
@@ -35,6 +38,8 @@ pub(super) struct Op {
     /// In the communicator; `None`: anybody.
     peer: Option<u32>,
     tag: i32,
+    /// Where its content is, if that is followed and known.
+    content: Option<Content>,
 }
 
 /// A send or a receive, as it waits for its other side.
@@ -97,6 +102,11 @@ pub(super) struct Follower {
     /// What was learnt; nothing is noted unless somebody wants to hear it.
     pub events: Vec<Event>,
     pub is_heard: bool,
+    /// What messages do with memory; nothing is noted unless somebody follows it.
+    pub data: Vec<Data>,
+    pub follows_data: bool,
+    /// Sends, by the receives that have got them.
+    arriving: FxHashMap<MessageId, MessageId>,
     /// Processes of which something is found to be missing.
     pub to_lose: Vec<u32>,
     /// Room for pairs.
@@ -143,6 +153,7 @@ impl Follower {
 
     /// What a rank does is not known from here on.
     fn give_up(&mut self, rank: u32) {
+        self.arriving.retain(|receive, _| receive.call.rank != rank);
         if self.lost.insert(rank) {
             for (comm, own) in self.communicators.places(rank) {
                 self.matching.lose(comm, own);
@@ -217,6 +228,7 @@ impl Follower {
                     place: None,
                     peer: None,
                     tag: ANY_TAG,
+                    content: self.content(call, call.row.received()),
                 };
                 begun.ops = Few::one(op);
             }
@@ -265,7 +277,18 @@ impl Follower {
         let is_anybody = !sends && peer == builtin.any_source();
         let peer = if is_anybody { None } else { Some(u32::try_from(peer).ok()?) };
         let place = self.place(call, call.word(envelope.comm)?);
-        Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)? })
+        let content = self.content(call, if sends { call.row.sent() } else { call.row.received() });
+        Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)?, content })
+    }
+
+    /// Where the content of a message is, if it is in one piece.
+    fn content(&self, call: &Call, at: Option<calls::Content>) -> Option<Content> {
+        let at = at.filter(|_| self.follows_data)?;
+        let process = self.processes.get(call.process);
+        let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, call.word(at.datatype)?)?;
+        let len_bytes = u64::try_from(call.integer(at.count)?).ok()?.checked_mul(size_bytes)?;
+        let addr = call.word(at.buffer)?;
+        (len_bytes > 0).then_some(Content { pid: call.pid, addr, len_bytes, since_ns: call.begin_ns })
     }
 
     fn start(&mut self, call: &Call, id: CallId) {
@@ -275,6 +298,7 @@ impl Follower {
             request.tid = call.tid;
             let Some(mut op) = request.prepared else { continue };
             op.id = MessageId { call: id, part };
+            op.content = op.content.map(|content| Content { since_ns: call.begin_ns, ..content });
             request.messages = Few::one(op);
             self.post(call, &op);
         }
@@ -288,6 +312,7 @@ impl Follower {
         let Some((comm, own)) = op.place else { return };
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
+                self.data.extend(op.content.map(|content| Data::Sent(op.id, content)));
                 self.matching.send(comm, (own, to), op.tag, op.side(), &mut self.pairs);
             }
             (true, _) => {}
@@ -315,10 +340,17 @@ impl Follower {
                     taken.send = Some(send.id);
                     self.hand_over(receive.id);
                 }
-                None => self.tell(Event::Matched { send: send.id, receive: receive.id }),
+                None => self.pair(send.id, receive.id),
             }
         }
         self.pairs = pairs;
+    }
+
+    fn pair(&mut self, send: MessageId, receive: MessageId) {
+        self.tell(Event::Matched { send, receive });
+        if self.follows_data && self.arriving.len() < MOST_ARRIVING {
+            self.arriving.insert(receive, send);
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -330,7 +362,7 @@ impl Follower {
     /// A message that a probe took goes to the receive that was given it.
     fn hand_over(&mut self, probe: MessageId) {
         if let Some(Taken { send: Some(send), receive: Some(receive) }) = self.taken.get(&probe).copied() {
-            self.tell(Event::Matched { send, receive });
+            self.pair(send, receive);
             self.taken.remove(&probe);
         }
     }

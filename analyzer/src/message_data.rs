@@ -1,0 +1,99 @@
+//! What the pipeline makes of the content of messages: the way from [`mpi`](crate::mpi) to [`chains`](crate::chains) and back.
+//!
+//! Between a send and its receive data is mostly copied by functions that are watched. Where nothing was seen to write into the
+//! receiver's buffer since the receive was posted (code without calls, hardware), the matched pair is the movement.
+//! And where nobody was told whose message a receive got, the copies that were seen tell.
+
+use crate::chains::{Movement, Sent, Side};
+use crate::mpi::{Arrival, Asked, Content, Data, MessageId};
+use crate::names::Kind;
+use crate::pipeline::Pipeline;
+use crate::process::CallId;
+use crate::resolve;
+
+impl Pipeline {
+    /// Takes what messages have done with memory by the last record.
+    pub(crate) fn follow_data(&mut self, time_ns: u64) {
+        self.messages.take_data(&mut self.message_data);
+        while !self.message_data.is_empty() {
+            let mut all = std::mem::take(&mut self.message_data);
+            for data in all.drain(..) {
+                match data {
+                    Data::Sent(message, content) => self.send(message, &content),
+                    Data::Received(arrival) => self.arrive(&arrival, time_ns),
+                    Data::FromAnybody(asked) => self.find_sender(&asked),
+                }
+            }
+            self.message_data = all;
+            // What was answered may make more known.
+            self.messages.take_data(&mut self.message_data);
+        }
+    }
+
+    fn side(&mut self, process: usize, content: &Content) -> Side {
+        resolve::own(&mut self.state.processes.get_mut(process).memory, content.addr, content.len_bytes)
+    }
+
+    fn send(&mut self, message: MessageId, content: &Content) {
+        let process = self.state.process(content.pid);
+        let source = self.side(process, content);
+        let state = &mut self.state;
+        state.chains.hold(message, process as u32, source, &mut state.names, &mut state.groups);
+    }
+
+    fn arrive(&mut self, arrival: &Arrival, time_ns: u64) {
+        let Some(sent) = self.state.chains.take_sent(arrival.send) else { return };
+        let process = self.state.process(arrival.content.pid);
+        let sent_bytes = sent.source.end - sent.source.start;
+        let content = Content { len_bytes: arrival.content.len_bytes.min(sent_bytes), ..arrival.content };
+        let destination = self.side(process, &content);
+        let state = &mut self.state;
+        let is_unseen =
+            content.len_bytes > 0 && !state.chains.is_written_since(&destination, content.since_ns);
+        if !is_unseen || self.coverage.is_paused() {
+            return state.chains.drop_sent(sent, &mut state.names, &mut state.groups);
+        }
+        let m = self.movement_of(arrival, process, sent, destination, time_ns);
+        self.count_movement(process, 0, &m);
+        self.totals.unseen_messages += 1;
+        let state = &mut self.state;
+        state.chains.arrive(&m, sent, &mut state.names, &mut state.groups);
+    }
+
+    fn movement_of(
+        &mut self,
+        arrival: &Arrival,
+        process: usize,
+        sent: Sent,
+        destination: Side,
+        time_ns: u64,
+    ) -> Movement {
+        let state = &mut self.state;
+        let len_bytes = destination.end - destination.start;
+        let source = Side { end: sent.source.start + len_bytes, ..sent.source };
+        Movement {
+            thread: state.thread(process, arrival.tid),
+            process: process as u32,
+            pid: arrival.content.pid,
+            tid: arrival.tid,
+            who: state.processes.get(process).who,
+            time_ns,
+            site: state.site_of(process, arrival.return_address),
+            kind: Kind::Message,
+            source,
+            destination,
+            len_bytes,
+            segments: 1,
+            remote: Some(sent.process),
+            call: CallId::NONE,
+        }
+    }
+
+    fn find_sender(&mut self, asked: &Asked) {
+        let process = self.state.process(asked.content.pid);
+        let destination = self.side(process, &asked.content);
+        let sender = self.state.chains.came_from(&destination, asked.content.since_ns, process as u32);
+        let rank = sender.and_then(|sender| self.state.processes.all().get(sender as usize)?.rank);
+        self.messages.answer(asked, rank);
+    }
+}

@@ -1,0 +1,38 @@
+//! Datatypes of Open MPI, whose objects' addresses are handles. MPICH's handles say their sizes themselves.
+
+use analyzer::plan::Datatype;
+use object::{Object, ObjectSymbol};
+
+use super::Segment;
+use super::objects::distance;
+
+/// Size of an element of a datatype without gaps, by the name of its object. Fortran's default types may be of any size.
+fn size_bytes(object: &str) -> Option<u8> {
+    Some(match object.strip_prefix("ompi_mpi_")? {
+        "byte" | "packed" | "char" | "signed_char" | "unsigned_char" | "int8_t" | "uint8_t" => 1,
+        "c_bool" | "cxx_bool" | "character" | "integer1" | "logical1" => 1,
+        "short" | "unsigned_short" | "int16_t" | "uint16_t" | "integer2" | "logical2" => 2,
+        "int" | "unsigned" | "float" | "wchar" | "int32_t" | "uint32_t" => 4,
+        "integer4" | "logical4" | "real4" => 4,
+        "long" | "unsigned_long" | "long_long_int" | "unsigned_long_long" | "double" => 8,
+        "int64_t" | "uint64_t" | "aint" | "offset" | "count" | "2int" | "float_int" => 8,
+        "c_complex" | "c_float_complex" | "complex8" | "integer8" | "logical8" | "real8" => 8,
+        "long_double" | "c_double_complex" | "complex16" | "real16" => 16,
+        "c_long_double_complex" | "complex32" => 32,
+        _ => return None,
+    })
+}
+
+/// Those that a file has.
+pub fn datatypes(bytes: &[u8], segments: &[Segment]) -> Vec<Datatype> {
+    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
+    let Some(code) = segments.iter().find(|segment| segment.exec) else { return Vec::new() };
+    let found = file.dynamic_symbols().filter(|symbol| symbol.is_definition()).filter_map(|symbol| {
+        let size_bytes = size_bytes(symbol.name().ok()?)?;
+        Some(Datatype { object: distance(symbol.address(), code), size_bytes })
+    });
+    let mut all: Vec<Datatype> = found.collect();
+    all.sort_by_key(|datatype| datatype.object);
+    all.dedup();
+    all
+}
