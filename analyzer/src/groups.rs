@@ -42,6 +42,8 @@ pub(crate) struct OpInstance {
 pub(crate) struct ContextSet {
     before: [ContextId; MAX_CONTEXT_WINDOW],
     after: [ContextId; MAX_CONTEXT_WINDOW],
+    /// A number that is the same for equal sets, and mostly another for others.
+    key: u32,
 }
 
 impl PartialEq for ContextSet {
@@ -49,7 +51,7 @@ impl PartialEq for ContextSet {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         let differences = |a: &[ContextId; MAX_CONTEXT_WINDOW], b: &[ContextId; MAX_CONTEXT_WINDOW]| {
-            a.iter().zip(b).fold(0, |all, (a, b)| all | a.0 ^ b.0)
+            a.iter().zip(b).fold(0, |all, (a, b)| all | (a.0 ^ b.0))
         };
         differences(&self.before, &other.before) | differences(&self.after, &other.after) == 0
     }
@@ -57,18 +59,25 @@ impl PartialEq for ContextSet {
 
 impl ContextSet {
     /// Nothing around.
-    pub const EMPTY: Self =
-        Self { before: [ContextId::NONE; MAX_CONTEXT_WINDOW], after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
+    pub const EMPTY: Self = Self {
+        before: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+        after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+        key: 0,
+    };
 
     /// Adds an operation before the chain.
     #[inline]
     pub fn add_before(&mut self, op: ContextId) {
+        const FACTOR: u32 = 0x9e37_79b1;
+        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
         insert(&mut self.before, op);
     }
 
     /// Adds an operation behind it.
     #[inline]
     pub fn add_after(&mut self, op: ContextId) {
+        const FACTOR: u32 = 0x85eb_ca77;
+        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
         insert(&mut self.after, op);
     }
 
@@ -79,22 +88,12 @@ impl ContextSet {
     pub fn has_after(&self, op: ContextId) -> bool {
         self.after.contains(&op)
     }
-
-    /// A number that is the same for equal sets, and mostly another for others.
-    #[inline]
-    fn key(&self) -> u32 {
-        const FACTOR: u32 = 0x9e37_79b1;
-        // Each with a factor of its own: no product waits for another.
-        let ops = self.before.iter().chain(&self.after);
-        let (sum, _) = ops.fold((0u32, FACTOR), |(sum, factor), op| {
-            (sum.wrapping_add(op.0.wrapping_mul(factor)), factor.wrapping_mul(FACTOR))
-        });
-        sum ^ sum >> 15
-    }
 }
 
 /// Keeps the order. Where there is no room the largest goes: no window has that many.
-#[inline]
+///
+/// Not inlined: else the set is kept in more registers than there are.
+#[inline(never)]
 fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
     let mut op = op;
     for slot in ops {
@@ -394,7 +393,7 @@ impl Group {
             self.contexts_not_kept += 1;
             return;
         };
-        let key = context.key();
+        let key = context.key;
         let keys = self.context_keys.iter().enumerate();
         let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == *context);
         if let Some(at) = same.next().map(|(at, _)| at) {

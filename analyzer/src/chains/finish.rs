@@ -47,6 +47,7 @@ impl Chains {
     }
 
     /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
+    #[inline]
     fn context(&self, root: NodeId, leaf: NodeId) -> Option<ContextSet> {
         let is_tainted = |node: NodeId| self.nodes[node.index()].op < self.tainted_below;
         if self.tainted_below > 0 && self.traces.before(root).any(is_tainted) {
