@@ -358,7 +358,7 @@ impl Pipeline {
         self.stirred = true;
     }
 
-    /// Most records are copies. Where that is known from the beginning, half of the work of a record is left out.
+    /// Most records are copies: a path of their own needs no regard to what other kinds have.
     #[inline(never)]
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
