@@ -34,7 +34,7 @@ impl Default for Timeline {
 
 impl Timeline {
     /// The clock goes on. Returns how many times all buckets must be halved.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) -> u32 {
         self.now_ns = self.now_ns.max(time_ns);
         if time_ns < self.until_ns { 0 } else { self.advance_far(time_ns) }

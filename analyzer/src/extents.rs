@@ -159,7 +159,7 @@ impl Extents {
     }
 
     /// Another operation wrote a range; gives back the one before.
-    #[inline]
+    #[inline(always)]
     pub fn set_node(&mut self, at: At, node: NodeId) -> NodeId {
         std::mem::replace(&mut self.leaves[at.leaf as usize].extents[at.slot as usize].node, node)
     }

@@ -38,26 +38,46 @@ pub(crate) struct OpInstance {
 }
 
 /// What surrounded an instance: operations near it that are linked to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct ContextSet {
     before: [ContextId; MAX_CONTEXT_WINDOW],
     after: [ContextId; MAX_CONTEXT_WINDOW],
+    /// A number that is the same for equal sets, and mostly another for others.
+    key: u32,
+}
+
+impl PartialEq for ContextSet {
+    /// All are looked at at once: mostly they are equal.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let differences = |a: &[ContextId; MAX_CONTEXT_WINDOW], b: &[ContextId; MAX_CONTEXT_WINDOW]| {
+            a.iter().zip(b).fold(0, |all, (a, b)| all | (a.0 ^ b.0))
+        };
+        differences(&self.before, &other.before) | differences(&self.after, &other.after) == 0
+    }
 }
 
 impl ContextSet {
     /// Nothing around.
-    pub const EMPTY: Self =
-        Self { before: [ContextId::NONE; MAX_CONTEXT_WINDOW], after: [ContextId::NONE; MAX_CONTEXT_WINDOW] };
+    pub const EMPTY: Self = Self {
+        before: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+        after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
+        key: 0,
+    };
 
     /// Adds an operation before the chain.
     #[inline]
     pub fn add_before(&mut self, op: ContextId) {
+        const FACTOR: u32 = 0x9e37_79b1;
+        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
         insert(&mut self.before, op);
     }
 
     /// Adds an operation behind it.
     #[inline]
     pub fn add_after(&mut self, op: ContextId) {
+        const FACTOR: u32 = 0x85eb_ca77;
+        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
         insert(&mut self.after, op);
     }
 
@@ -68,22 +88,12 @@ impl ContextSet {
     pub fn has_after(&self, op: ContextId) -> bool {
         self.after.contains(&op)
     }
-
-    /// A number that is the same for equal sets, and mostly another for others.
-    #[inline]
-    fn key(&self) -> u32 {
-        const FACTOR: u32 = 0x9e37_79b1;
-        // Each with a factor of its own: no product waits for another.
-        let ops = self.before.iter().chain(&self.after);
-        let (sum, _) = ops.fold((0u32, FACTOR), |(sum, factor), op| {
-            (sum.wrapping_add(op.0.wrapping_mul(factor)), factor.wrapping_mul(FACTOR))
-        });
-        sum ^ sum >> 15
-    }
 }
 
 /// Keeps the order. Where there is no room the largest goes: no window has that many.
-#[inline]
+///
+/// Not inlined: else the set is kept in more registers than there are.
+#[inline(never)]
 fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
     let mut op = op;
     for slot in ops {
@@ -212,7 +222,7 @@ impl Groups {
     }
 
     /// The clock goes on.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) {
         let halvings = self.timeline.advance(time_ns);
         for _ in 0..halvings {
@@ -227,7 +237,7 @@ impl Groups {
     }
 
     /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
-    #[inline]
+    #[inline(always)]
     pub fn path(&mut self, parent: PathId, symbol: SymbolId) -> PathId {
         match self.paths.get(parent.index()) {
             Some(node) if node.last_next.0 == symbol => node.last_next.1,
@@ -383,7 +393,7 @@ impl Group {
             self.contexts_not_kept += 1;
             return;
         };
-        let key = context.key();
+        let key = context.key;
         let keys = self.context_keys.iter().enumerate();
         let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == *context);
         if let Some(at) = same.next().map(|(at, _)| at) {

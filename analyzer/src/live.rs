@@ -13,20 +13,21 @@ pub(crate) struct LiveMap {
 }
 
 impl LiveMap {
-    /// Calls `f` with each operation that wrote bytes of a range, once for each piece.
-    #[inline]
-    pub fn read(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
-        if self.extents.is_outside(start, end) {
-            return;
-        }
-        if let Some((_, e)) = self.extents.near(start).filter(|(_, e)| e.end >= end) {
-            f(e.node, end - start);
-            return;
-        }
-        self.read_far(start, end, f);
+    /// Whether nobody ever wrote bytes of a range, if that is seen at once.
+    #[inline(always)]
+    pub fn is_outside(&self, start: u64, end: u64) -> bool {
+        self.extents.is_outside(start, end)
     }
 
-    fn read_far(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
+    /// The operation that wrote all of a range, if that is seen at once.
+    #[inline(always)]
+    pub fn whole(&self, start: u64, end: u64) -> Option<NodeId> {
+        let (_, extent) = self.extents.near(start)?;
+        (extent.end >= end).then_some(extent.node)
+    }
+
+    /// Calls `f` with each operation that wrote bytes of a range, once for each piece.
+    pub fn read(&mut self, start: u64, end: u64, mut f: impl FnMut(NodeId, u64)) {
         let mut at = self.extents.find(start);
         while let Some(e) = self.extents.get(at).filter(|e| e.start < end) {
             f(e.node, e.end.min(end) - e.start.max(start));
@@ -45,7 +46,7 @@ impl LiveMap {
     }
 
     /// `node` writes the same range again.
-    #[inline]
+    #[inline(always)]
     pub fn replace(&mut self, at: At, node: NodeId) {
         self.extents.set_node(at, node);
     }

@@ -30,6 +30,7 @@ impl Pipeline {
         }
     }
 
+    #[inline(never)]
     fn side(&mut self, process: usize, content: &Content) -> Side {
         resolve::own(&mut self.state.processes.get_mut(process).memory, content.addr, content.len_bytes)
     }

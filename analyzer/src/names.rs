@@ -339,7 +339,7 @@ impl Names {
         self.symbols.get(id.0)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn shape(&mut self, shape: &Shape) -> ShapeId {
         let mixed = shape.site.0 ^ shape.source.0.rotate_left(3) ^ shape.destination.0.rotate_left(5);
         let slot = mixed as usize % REMEMBERED_SHAPES;

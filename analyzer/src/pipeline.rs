@@ -28,7 +28,7 @@ use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Locks, Watch};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
 
-use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
 
 pub use crate::calls_begun::LastCall;
 
@@ -301,6 +301,7 @@ impl Pipeline {
         }
     }
 
+    #[inline(always)]
     fn clock(&mut self, time_ns: u64) {
         self.state.groups.advance(time_ns);
     }
@@ -383,9 +384,20 @@ impl Pipeline {
         self.stirred = true;
     }
 
+    /// Most records are copies: a path of their own needs no regard to what other kinds have.
     #[inline(never)]
     fn raw(&mut self, raw: &RawRecord) {
         self.totals.records += 1;
+        if raw.kind() == kind::COPY { self.decode(raw) } else { self.decode_other(raw) }
+    }
+
+    #[inline(never)]
+    fn decode_other(&mut self, raw: &RawRecord) {
+        self.decode(raw);
+    }
+
+    #[inline(always)]
+    fn decode(&mut self, raw: &RawRecord) {
         match Record::decode(raw) {
             Ok(record) => self.record(&record),
             Err(_) => self.totals.bad_records += 1,
@@ -410,7 +422,7 @@ impl Pipeline {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         let processes = &mut self.state.processes;
         let moved = processes.get_mut(process);
@@ -421,7 +433,7 @@ impl Pipeline {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn movement(&mut self, process: usize, record: &Record, slot: usize, context: CallContext) {
         let call_slot = self.probes.slot(context.probe);
         let call = self.call(process, context);
@@ -439,7 +451,7 @@ impl Pipeline {
         self.state.chains.movement(&m, &mut self.state.names, &mut self.state.groups);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
         let process = self.state.processes.get_mut(process);
         process.movements += 1;
@@ -449,7 +461,7 @@ impl Pipeline {
         call.bytes = call.bytes.saturating_add(m.len_bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, process: usize, context: CallContext) -> CallId {
         let CallContext { return_address, probe, .. } = context;
         let recent = self.state.processes.get(process).recent_call(return_address, probe);

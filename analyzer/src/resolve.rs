@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::wire::{Body, Record};
 
 /// The movement that a record tells of; `None` if it moves nothing.
-#[inline]
+#[inline(always)]
 pub(crate) fn movement(
     state: &mut State,
     probes: &Probes,
@@ -69,13 +69,13 @@ pub(crate) fn movement(
     })
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
     let found = memory.find(addr);
     side(addr, found.buffer, found.at, bytes)
 }
 
-#[inline]
+#[inline(always)]
 fn side(addr: u64, buffer: BufferId, at: Location, bytes: u64) -> Side {
     let end = at.offset.saturating_add(bytes.min(at.limit_bytes));
     Side { addr, buffer, space: at.space, start: at.offset, end }

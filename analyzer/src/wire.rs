@@ -71,6 +71,12 @@ impl RawRecord {
         self.words[1] as u32
     }
 
+    /// Number of its kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> u16 {
+        self.words[2] as u16
+    }
+
     /// Id of the probe; 0: none.
     pub fn probe(&self) -> u32 {
         (self.words[2] >> 32) as u32

@@ -15,7 +15,7 @@ pub struct Ages {
 
 impl Ages {
     /// Adds the node of the next operation.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, node: NodeId) {
         if self.next_op - self.first_op == self.ring.len() as u64 {
             self.grow();
@@ -25,6 +25,7 @@ impl Ages {
         self.next_op += 1;
     }
 
+    #[inline(always)]
     fn at(&self, op: u64) -> usize {
         op as usize & (self.ring.len() - 1)
     }
@@ -49,7 +50,7 @@ impl Ages {
     }
 
     /// Takes the oldest live node, if its operation was before `op`.
-    #[inline]
+    #[inline(always)]
     pub fn pop_before(&mut self, op: u64) -> Option<NodeId> {
         while self.first_op < self.next_op {
             let node = self.ring[self.at(self.first_op)];

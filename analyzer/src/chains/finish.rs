@@ -4,6 +4,7 @@ use super::node::{Marks, instance};
 use super::{Chains, NodeId, PathId, Scratch};
 use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
 use crate::names::Names;
+use crate::process::{CallId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
@@ -51,6 +52,7 @@ impl Chains {
     }
 
     /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
+    #[inline]
     fn context(&self, root: NodeId, leaf: NodeId) -> Option<ContextSet> {
         let is_tainted = |node: NodeId| self.nodes[node.index()].op < self.tainted_below;
         if self.tainted_below > 0 && self.traces.before(root).any(is_tainted) {
@@ -61,10 +63,8 @@ impl Chains {
         self.traces.before(root).filter_map(|n| self.traces.unread(n)).for_each(|c| set.add_before(c));
         if self.traces.is_in_window(leaf) {
             let thread = self.details[leaf.index()].thread;
-            self.threads[thread.index()]
-                .window
-                .after(leaf, self.traces.window())
-                .for_each(|c| set.add_after(c));
+            let after = self.threads[thread.index()].window.after(leaf, self.traces.window());
+            after.iter().filter(|c| c.is_some()).for_each(|c| set.add_after(*c));
         } else {
             self.traces.after(leaf).for_each(|c| set.add_after(c));
         }
@@ -84,20 +84,23 @@ impl Chains {
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
     fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
+        const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
+        let len = usize::from(self.nodes[leaf.index()].depth);
         chain.clear();
+        chain.resize(len, leaf);
         ops.clear();
+        ops.resize(len, NOTHING);
         let mut node = leaf;
-        while node.is_some() {
-            chain.push(node);
-            node = self.nodes[node.index()].parent;
+        for (place, op) in chain.iter_mut().zip(ops).rev() {
+            let n = &self.nodes[node.index()];
+            (*place, node) = (node, n.parent);
+            *op = FinishedOp { who: n.who, call: n.call, segments: n.segments };
         }
-        chain.reverse();
         let mut path = PathId::NONE;
         let mut settled = true;
         for &node in chain.iter() {
             let n = &mut self.nodes[node.index()];
-            ops.push(FinishedOp { who: n.who, call: n.call, segments: n.segments });
             settled &= n.marks.has(Marks::CLOSED);
             if settled && n.path.is_some() {
                 path = n.path;

@@ -54,6 +54,7 @@ impl Chains {
     }
 
     /// A message has arrived at a place that nothing was seen to write: it is a movement of its own.
+    #[inline(never)]
     pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut Names, groups: &mut Groups) {
         self.expire(names, groups);
         self.end_run(m.thread);

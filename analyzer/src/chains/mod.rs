@@ -176,11 +176,16 @@ impl Chains {
     }
 
     /// Takes a movement of at least one byte.
+    #[inline(always)]
     pub fn movement(&mut self, m: &Movement, names: &mut Names, groups: &mut Groups) {
         self.expire(names, groups);
+        prefetch(&self.details, self.traces.next().index());
         let to = &m.destination;
         // Asked for as early as it can be: by the time it is needed it is there.
-        let same = to.space.is_some().then(|| self.spaces[to.space.index()].same(to.start, to.end)).flatten();
+        let same = match to.space.is_some() {
+            true => self.spaces[to.space.index()].same(to.start, to.end),
+            false => None,
+        };
         if let Some((_, old)) = same {
             prefetch(&self.nodes, old.index());
         }
@@ -265,11 +270,26 @@ impl Chains {
     }
 
     /// The live operation that wrote most of the source; among equals the latest.
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, source: &Side) -> NodeId {
         if !source.space.is_some() {
             return NodeId::NONE;
         }
+        let space = &self.spaces[source.space.index()];
+        if space.is_outside(source.start, source.end) {
+            return NodeId::NONE;
+        }
+        match space.whole(source.start, source.end) {
+            Some(writer) => {
+                self.traces.read(writer);
+                writer
+            }
+            None => self.read_pieces(source),
+        }
+    }
+
+    #[inline(never)]
+    fn read_pieces(&mut self, source: &Side) -> NodeId {
         let (mut first, mut first_bytes, writers) = (NodeId::NONE, 0, &mut self.scratch.writers);
         writers.clear();
         self.spaces[source.space.index()].read(source.start, source.end, |node, bytes| {
@@ -305,13 +325,14 @@ impl Chains {
     }
 
     /// The parent that a reader of this node gets: none if there is none, or the chain is long enough.
+    #[inline(always)]
     fn linked(&self, writer: NodeId) -> NodeId {
         let node = self.nodes.get(writer.index());
         node.filter(|n| n.depth < self.max_chain_ops).map_or(NodeId::NONE, |_| writer)
     }
 
     /// Adds an operation that read what `writer` wrote; gives back its node and parent.
-    #[inline]
+    #[inline(always)]
     fn add_node(&mut self, m: &Movement, writer: NodeId, names: &mut Names) -> (NodeId, NodeId) {
         let op = self.ops;
         self.ops += 1;
@@ -342,7 +363,10 @@ impl Chains {
             .with(Marks::CROSSES, m.remote.map_or(from_other, |remote| remote != m.process))
             .with(Marks::CLOSED, matches!(m.kind, Kind::Pack | Kind::Unpack))
             // Only the bound on the length made a root of what goes on.
-            .with(Marks::BEGIN_EDGE, cut || (!self.watched_from_birth && window.has_room()));
+            .with(
+                Marks::BEGIN_EDGE,
+                cut || (!self.watched_from_birth && window.has_room(self.traces.window())),
+            );
         let new = Node {
             op,
             time_ns: m.time_ns,
@@ -394,7 +418,7 @@ impl Chains {
         self.settle(lost, names, groups);
     }
 
-    #[inline]
+    #[inline(always)]
     fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut Names, groups: &mut Groups) {
         let n = &mut self.nodes[node.index()];
         n.live_bytes -= bytes;
@@ -412,6 +436,7 @@ impl Chains {
         self.scratch.lost = lost;
     }
 
+    #[inline(always)]
     fn expire(&mut self, names: &mut Names, groups: &mut Groups) {
         let too_old = self.ops.saturating_sub(self.max_age_ops);
         while let Some(node) = self.ages.pop_before(too_old) {
@@ -431,6 +456,7 @@ impl Chains {
         self.die(node, names, groups);
     }
 
+    #[inline(always)]
     fn set_node(&mut self, node: NodeId, new: Node, details: Details) {
         if node.index() == self.nodes.len() {
             self.nodes.push(new);

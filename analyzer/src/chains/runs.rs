@@ -56,7 +56,7 @@ impl Run {
 
 impl Chains {
     /// The thread did something that is not a copy at the same site.
-    #[inline]
+    #[inline(always)]
     pub fn end_run(&mut self, thread: ThreadId) {
         if let Some(run) = self.threads[thread.index()].run.take() {
             self.nodes[run.node.index()].marks.set(Marks::CLOSED);
@@ -64,7 +64,7 @@ impl Chains {
     }
 
     /// Takes the movement as one more piece of the thread's last operation, if it is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn extend_run(
         &mut self,
         m: &Movement,

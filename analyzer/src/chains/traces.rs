@@ -65,8 +65,14 @@ impl Traces {
         self.window
     }
 
-    /// A node for an operation, which is pending; one more than there were if none is free.
+    /// What the next node will be; none: one more than there were.
     #[inline]
+    pub fn next(&self) -> NodeId {
+        self.free.last().copied().unwrap_or(NodeId::NONE)
+    }
+
+    /// A node for an operation, which is pending; one more than there were if none is free.
+    #[inline(always)]
     pub fn begin(&mut self, context: ContextId) -> NodeId {
         let trace = Trace { context, refs: 0, is: PENDING | IN_WINDOW, before: 0, after: 0 };
         if let Some(node) = self.free.pop() {
@@ -84,7 +90,7 @@ impl Traces {
     }
 
     /// A new node is the last of its thread. `is_root`: it begins a chain.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, node: NodeId, is_root: bool, window: &mut Window) {
         let mut root = ContextId::NONE;
         if is_root {
@@ -105,14 +111,10 @@ impl Traces {
     }
 
     /// An operation is none of the last of its thread any more.
-    #[inline]
-    fn leave(&mut self, node: NodeId, after: impl Iterator<Item = ContextId>) {
-        let pending = self.traces[node.index()].is(PENDING);
-        let count = if pending {
-            put(self.entries_mut(node).1, after.map(|root| root.0))
-        } else {
-            after.count() as u8
-        };
+    #[inline(always)]
+    fn leave(&mut self, node: NodeId, after: &[ContextId]) {
+        let is_pending = self.traces[node.index()].is(PENDING);
+        let count = if is_pending { put_roots(self.entries_mut(node).1, after) } else { count_roots(after) };
         let trace = &mut self.traces[node.index()];
         trace.is &= !IN_WINDOW;
         trace.after = count;
@@ -124,7 +126,7 @@ impl Traces {
     }
 
     /// Some operation read bytes of it.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, node: NodeId) {
         self.traces[node.index()].is |= READ;
     }
@@ -177,14 +179,14 @@ impl Traces {
     }
 
     /// What a node remembers: before it, behind it.
-    #[inline]
+    #[inline(always)]
     fn entries_mut(&mut self, node: NodeId) -> (&mut [u32], &mut [u32]) {
         self.entries[node.index() * 2 * self.window..][..2 * self.window].split_at_mut(self.window)
     }
 }
 
 /// Puts as many as there are and have room; gives back how many that is.
-#[inline]
+#[inline(always)]
 fn put(entries: &mut [u32], new: impl Iterator<Item = u32>) -> u8 {
     let mut count = 0;
     for (entry, new) in entries.iter_mut().zip(new) {
@@ -192,4 +194,21 @@ fn put(entries: &mut [u32], new: impl Iterator<Item = u32>) -> u8 {
         count += 1;
     }
     count
+}
+
+/// Puts the roots among them; gives back how many there are. Which are is not worth guessing.
+#[inline(always)]
+fn put_roots(entries: &mut [u32], after: &[ContextId]) -> u8 {
+    let mut count = 0;
+    for root in after {
+        let Some(entry) = entries.get_mut(usize::from(count)) else { break };
+        *entry = root.0;
+        count += u8::from(root.is_some());
+    }
+    count
+}
+
+#[inline(always)]
+fn count_roots(after: &[ContextId]) -> u8 {
+    after.iter().map(|root| u8::from(root.is_some())).sum()
 }

@@ -4,63 +4,61 @@ use super::NodeId;
 use crate::names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;
 
-/// The last operations of a thread: a ring of as many places as the context window has.
+/// The last operations of a thread, the latest last. They move up for each new one: they are so few that this is a copy
+/// of two registers.
 pub struct Window {
-    /// The oldest is at `next`, if all places are taken.
     nodes: [NodeId; MAX_CONTEXT_WINDOW],
     /// What of those counts in a context that begin a chain; none of the others.
     roots: [ContextId; MAX_CONTEXT_WINDOW],
-    next: usize,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self {
-            nodes: [NodeId::NONE; MAX_CONTEXT_WINDOW],
-            roots: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-            next: 0,
-        }
+        Self { nodes: [NodeId::NONE; MAX_CONTEXT_WINDOW], roots: [ContextId::NONE; MAX_CONTEXT_WINDOW] }
     }
 }
 
+/// The last `len`.
+#[inline(always)]
+fn last<T>(all: &[T; MAX_CONTEXT_WINDOW], len: usize) -> &[T] {
+    &all[MAX_CONTEXT_WINDOW.saturating_sub(len)..]
+}
+
 impl Window {
-    /// Whether there were fewer operations than it has places.
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        !self.nodes[self.next].is_some()
+    /// Whether there were fewer operations than `len`.
+    #[inline(always)]
+    pub fn has_room(&self, len: usize) -> bool {
+        last(&self.nodes, len).first().is_none_or(|oldest| !oldest.is_some())
     }
 
     /// The latest of at most `len` first.
-    #[inline]
+    #[inline(always)]
     pub fn latest(&self, len: usize) -> impl Iterator<Item = NodeId> {
-        let (newer, older) = self.nodes[..len].split_at(self.next);
-        newer.iter().rev().chain(older.iter().rev()).copied().take_while(|n| n.is_some())
+        last(&self.nodes, len).iter().rev().copied().take_while(|n| n.is_some())
     }
 
-    /// Adds an operation, and what of it counts if it begins a chain; gives back the one that has to
-    /// go for it. The roots behind that one are [`Window::roots`].
-    #[inline]
+    /// Adds an operation, and what of it counts if it begins a chain; gives back the one that is not among the last
+    /// `len` any more. The roots behind that one are [`Window::roots`].
+    #[inline(always)]
     pub fn push(&mut self, node: NodeId, root: ContextId, len: usize) -> Option<NodeId> {
-        let gone = std::mem::replace(&mut self.nodes[self.next], node);
-        self.roots[self.next] = root;
-        self.next = if self.next + 1 < len { self.next + 1 } else { 0 };
-        gone.is_some().then_some(gone)
+        let gone = last(&self.nodes, len).first().copied().filter(|gone| gone.is_some());
+        self.nodes.copy_within(1.., 0);
+        self.roots.copy_within(1.., 0);
+        self.nodes[MAX_CONTEXT_WINDOW - 1] = node;
+        self.roots[MAX_CONTEXT_WINDOW - 1] = root;
+        gone
     }
 
-    /// All roots among at most `len` operations, the earliest first.
+    /// What there is of each of the last `len` operations, the earliest first.
     #[inline]
-    pub fn roots(&self, len: usize) -> impl Iterator<Item = ContextId> {
-        let (newer, older) = self.roots[..len].split_at(self.next);
-        older.iter().chain(newer).copied().filter(|root| root.is_some())
+    pub fn roots(&self, len: usize) -> &[ContextId] {
+        last(&self.roots, len)
     }
 
-    /// The roots behind an operation that is still here.
-    pub fn after(&self, node: NodeId, len: usize) -> impl Iterator<Item = ContextId> {
-        let at = self.nodes[..len].iter().position(|n| *n == node);
-        // Counted from the oldest.
-        let passed = at.map_or(len, |at| (at + len - self.next) % len + 1);
-        let (newer, older) = self.roots[..len].split_at(self.next);
-        older.iter().chain(newer).copied().skip(passed).filter(|root| root.is_some())
+    /// The same, of those behind an operation that is still here.
+    pub fn after(&self, node: NodeId, len: usize) -> &[ContextId] {
+        let at = last(&self.nodes, len).iter().position(|n| *n == node);
+        self.roots(at.map_or(0, |at| len - 1 - at))
     }
 }
 
@@ -73,16 +71,16 @@ mod tests {
         let mut window = Window::default();
         let root = |number: u32| if number.is_multiple_of(2) { ContextId(number) } else { ContextId::NONE };
         for number in 0..3 {
-            assert!(window.has_room());
+            assert!(window.has_room(3));
             assert_eq!(window.push(NodeId(number), root(number), 3), None);
         }
-        assert!(!window.has_room());
+        assert!(!window.has_room(3));
         assert_eq!(window.latest(3).collect::<Vec<_>>(), [NodeId(2), NodeId(1), NodeId(0)]);
-        assert_eq!(window.after(NodeId(0), 3).collect::<Vec<_>>(), [ContextId(2)]);
+        assert_eq!(window.after(NodeId(0), 3), [ContextId::NONE, ContextId(2)]);
         assert_eq!(window.push(NodeId(3), root(3), 3), Some(NodeId(0)));
         assert_eq!(window.push(NodeId(4), root(4), 3), Some(NodeId(1)));
-        assert_eq!(window.roots(3).collect::<Vec<_>>(), [ContextId(2), ContextId(4)]);
-        assert_eq!(window.after(NodeId(3), 3).collect::<Vec<_>>(), [ContextId(4)]);
-        assert_eq!(window.after(NodeId(4), 3).collect::<Vec<_>>(), []);
+        assert_eq!(window.roots(3), [ContextId(2), ContextId::NONE, ContextId(4)]);
+        assert_eq!(window.after(NodeId(3), 3), [ContextId(4)]);
+        assert_eq!(window.after(NodeId(4), 3), []);
     }
 }

@@ -293,30 +293,44 @@ pub(super) struct Decoder {
 }
 
 /// A part of the payload, and how much of it has been read. Numbers are read without regard to the end,
-/// which is held against what was read once for each record.
+/// which is held against what was read once for each record; where there is none, far beyond the end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Column {
-    next: usize,
-    end: usize,
+    next: u32,
+    end: u32,
 }
 
 impl Column {
-    #[inline]
-    fn read(&mut self, payload: &[u8]) -> Result<u64, Malformed> {
-        let (value, len) = payload.get(self.next..).and_then(varint::take).ok_or(Malformed)?;
-        self.next += len;
-        Ok(value)
+    const BEYOND: u32 = u32::MAX;
+
+    #[inline(always)]
+    fn read(&mut self, payload: &[u8]) -> u64 {
+        let at = self.next as usize;
+        let four = payload.get(at..at + 4).and_then(<[u8]>::first_chunk::<4>);
+        let value;
+        (value, self.next) = match four.and_then(varint::take_short) {
+            Some((value, len)) => (value, self.next + len as u32),
+            None => Self::read_long(payload, self.next),
+        };
+        value
     }
 
-    #[inline]
-    fn read_byte(&mut self, payload: &[u8]) -> Result<u8, Malformed> {
-        let byte = *payload.get(self.next).ok_or(Malformed)?;
-        self.next += 1;
-        Ok(byte)
+    /// Of any length: the number, and where the next one is.
+    #[inline(never)]
+    fn read_long(payload: &[u8], at: u32) -> (u64, u32) {
+        let number = payload.get(at as usize..).and_then(varint::take);
+        number.map_or((0, Self::BEYOND), |(value, len)| (value, at + len as u32))
+    }
+
+    #[inline(always)]
+    fn read_byte(&mut self, payload: &[u8]) -> u8 {
+        let byte = payload.get(self.next as usize);
+        self.next = if byte.is_some() { self.next + 1 } else { Self::BEYOND };
+        byte.copied().unwrap_or(0)
     }
 
     /// Whether nothing was read that belongs to another column.
-    #[inline]
+    #[inline(always)]
     fn check(&self) -> Result<(), Malformed> {
         if self.next <= self.end { Ok(()) } else { Err(Malformed) }
     }
@@ -345,7 +359,8 @@ impl Decoder {
         }
         let mut column = |index| {
             let end = at.checked_add(length(index)?)?;
-            let column = Column { next: at, end };
+            // No payload is longer than MAX_FRAME_BYTES.
+            let column = Column { next: u32::try_from(at).ok()?, end: u32::try_from(end).ok()? };
             at = end;
             Some(column)
         };
@@ -371,15 +386,14 @@ impl Decoder {
 
     /// Goes on to the next record, if that is what comes next and its thread is known; else the next
     /// input is to be asked for.
-    #[inline]
+    #[inline(never)]
     pub(super) fn next_record(&mut self) -> bool {
-        let Some((order, len)) = self.payload.get(self.order.next..).and_then(varint::take) else {
-            return false;
-        };
-        if order < FIRST_THREAD || self.order.next + len > self.order.end || self.malformed {
+        let mut column = self.order;
+        let order = column.read(&self.payload);
+        if order < FIRST_THREAD || column.check().is_err() || self.malformed {
             return false;
         }
-        self.order.next += len;
+        self.order = column;
         self.malformed = self.read_record((order - FIRST_THREAD) as usize).is_err();
         !self.malformed
     }
@@ -396,9 +410,9 @@ impl Decoder {
     }
 
     fn read_input(&mut self) -> Result<Step, Malformed> {
-        Ok(match self.read_order()? {
+        Ok(match self.read_order() {
             LATE => {
-                let order = self.read_order()?;
+                let order = self.read_order();
                 self.read_record_of(order)?;
                 Step::LateRecord
             }
@@ -412,13 +426,13 @@ impl Decoder {
     }
 
     #[inline]
-    fn read_order(&mut self) -> Result<u64, Malformed> {
+    fn read_order(&mut self) -> u64 {
         self.order.read(&self.payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_time(&mut self) -> Result<u64, Malformed> {
-        let step = varint::signed(self.times.read(&self.payload)?);
+        let step = varint::signed(self.times.read(&self.payload));
         self.times.check()?;
         self.time_ns = self.time_ns.wrapping_add(step as u64);
         Ok(self.time_ns)
@@ -426,11 +440,11 @@ impl Decoder {
 
     fn read_loss(&mut self) -> Result<Loss, Malformed> {
         Ok(Loss {
-            pid: u32::try_from(self.read_order()?).map_err(|_| Malformed)?,
-            from_ns: self.read_order()?,
-            to_ns: self.read_order()?,
-            movements: self.read_order()?,
-            state: self.read_order()?,
+            pid: u32::try_from(self.read_order()).map_err(|_| Malformed)?,
+            from_ns: self.read_order(),
+            to_ns: self.read_order(),
+            movements: self.read_order(),
+            state: self.read_order(),
         })
     }
 
@@ -443,7 +457,7 @@ impl Decoder {
         self.read_record(index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_record(&mut self, index: usize) -> Result<(), Malformed> {
         let time_ns = self.read_time()?;
         let thread = self.threads[..self.used].get_mut(index).ok_or(Malformed)?;
@@ -458,7 +472,7 @@ impl Decoder {
     }
 
     fn introduce_thread(&mut self) -> Result<usize, Malformed> {
-        let id = self.read_order()?;
+        let id = self.read_order();
         let section = *self.sections.get(self.used).ok_or(Malformed)?;
         if self.used == self.threads.len() {
             self.threads.push(Default::default());
@@ -471,46 +485,51 @@ impl Decoder {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
-    let code = section.read_byte(payload)?;
-    if u64::from(code) == FOLLOWER {
-        return Ok(thread.expected);
-    }
-    section.next -= 1;
-    read_other_shape(thread, section, payload)
+    let mut ahead = *section;
+    let shape;
+    (shape, *section) = match u64::from(ahead.read_byte(payload)) {
+        FOLLOWER => (thread.expected, ahead),
+        _ => read_other_shape(thread, *section, payload)?,
+    };
+    Ok(shape)
 }
 
-fn read_other_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
-    let index = match section.read(payload)? {
+fn read_other_shape(
+    thread: &mut Thread,
+    mut section: Column,
+    payload: &[u8],
+) -> Result<(u32, Column), Malformed> {
+    let index = match section.read(payload) {
         FOLLOWER => thread.expected,
         code => u32::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
     };
     if index as usize == thread.shapes.len() {
-        let head = section.read(payload)?;
-        let len = usize::from(section.read_byte(payload)?);
+        let head = section.read(payload);
+        let len = usize::from(section.read_byte(payload));
         section.check()?;
         if !thread.introduce(head, len) {
             return Err(Malformed);
         }
     }
     thread.follow(index);
-    Ok(index)
+    Ok((index, section))
 }
 
-#[inline]
+#[inline(always)]
 fn read_body(record: &mut RawRecord, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
     let body = &mut record.words_mut()[HEADER_WORDS..];
     if body.is_empty() {
         return Ok(());
     }
-    let mut changes = section.read_byte(payload)?;
-    if u32::from(changes) >> body.len() != 0 {
+    let mut changes = u32::from(section.read_byte(payload));
+    if changes >> body.len() != 0 {
         return Err(Malformed);
     }
     while changes != 0 {
         let word = body.get_mut(changes.trailing_zeros() as usize).ok_or(Malformed)?;
-        *word = word.wrapping_add(varint::signed(section.read(payload)?) as u64);
+        *word = word.wrapping_add(varint::signed(section.read(payload)) as u64);
         changes &= changes - 1;
     }
     Ok(())

@@ -14,17 +14,15 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, (value << 1 ^ value >> 63) as u64);
 }
 
-/// The number that bytes begin with, and its length; `None` if it is cut or has more than 64 bits. Most
-/// have up to four bytes, which are looked at at once: lengths follow no pattern, and a loop over them
-/// would be guessed wrong.
+/// The number that four bytes begin with, and its length; `None` if it is longer. All four are looked at at
+/// once: lengths follow no pattern, and a loop over them would be guessed wrong.
 #[inline(always)]
-pub(super) fn take(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn take_short(bytes: &[u8; 4]) -> Option<(u64, usize)> {
     const MORE: u32 = 0x8080_8080;
-    let Some(chunk) = bytes.first_chunk::<4>() else { return take_long(bytes) };
-    let four = u32::from_le_bytes(*chunk);
+    let four = u32::from_le_bytes(*bytes);
     let ends = !four & MORE;
     if ends == 0 {
-        return take_long(bytes);
+        return None;
     }
     let len = ends.trailing_zeros() as usize / 8 + 1;
     // Seven bits of each byte of its own, side by side.
@@ -34,8 +32,8 @@ pub(super) fn take(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((u64::from(joined), len))
 }
 
-#[inline(never)]
-fn take_long(bytes: &[u8]) -> Option<(u64, usize)> {
+/// The number that bytes begin with, and its length; `None` if it is cut or has more than 64 bits.
+pub(super) fn take(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, &byte) in bytes.iter().take(10).enumerate() {
         let part = u64::from(byte & 0x7f);
@@ -74,7 +72,9 @@ mod tests {
             let mut at = 0;
             let mut take = || {
                 let (value, len) = super::take(&bytes[at..])?;
-                // Within a longer payload, and at its end, it is the same.
+                if let Some(four) = bytes[at..].first_chunk() {
+                    assert_eq!(take_short(four), Some((value, len)).filter(|_| len <= 4));
+                }
                 assert_eq!(super::take(&bytes[at..at + len]), Some((value, len)));
                 assert_eq!(super::take(&bytes[at..at + len - 1]), None);
                 at += len;
