@@ -4,6 +4,7 @@
 //! that were not seen, records that were lost, a source that nobody was told) gives no match, never a guess.
 
 mod assemble;
+mod bridges;
 mod code;
 mod communicators;
 mod few;
@@ -12,6 +13,7 @@ mod groups;
 mod handles;
 mod left_over;
 mod matching;
+mod members;
 mod messages;
 mod process;
 mod requests;
