@@ -418,8 +418,9 @@ impl Arg {
     fn matters(self) -> bool {
         use Arg::{Group, High, Info, LocalLeader, MakingTag, Message, Number, Op};
         use Arg::{PeerComm, RemoteLeader, Reorder, Request, Requests, SplitType};
-        let is_hidden = matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
-            || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High);
+        let is_hidden =
+            matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
+                || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High);
         is_hidden || self.name(false).is_some()
     }
 }

@@ -97,7 +97,11 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Comm_idup", makes(Members::Same, Meeting::All), &[Comm, NewComm, NewRequest]),
     ("MPI_Comm_idup_with_info", makes(Members::Same, Meeting::All), &[Comm, Other, NewComm, NewRequest]),
     ("MPI_Comm_split", makes(Members::ByColor, Meeting::All), &[Comm, Color, Key, NewComm]),
-    ("MPI_Comm_split_type", makes(Members::SharedMemory, Meeting::All), &[Comm, SplitType, Key, Info, NewComm]),
+    (
+        "MPI_Comm_split_type",
+        makes(Members::SharedMemory, Meeting::All),
+        &[Comm, SplitType, Key, Info, NewComm],
+    ),
     ("MPI_Comm_create", makes(Members::Given, Meeting::All), &[Comm, Group, NewComm]),
     ("MPI_Comm_create_group", makes(Members::Given, Meeting::NewMembers), &[Comm, Group, MakingTag, NewComm]),
     (

@@ -97,6 +97,12 @@ impl Builtin {
         self.kind == MpiKind::Mpich && self.handle(info) != MPICH_NO_INFO
     }
 
+    /// Whether a communicator's handle is known to be that of none.
+    pub fn is_no_communicator(&self, handle: u64) -> bool {
+        const MPICH_NONE: u64 = 0x0400_0000;
+        self.kind == MpiKind::Mpich && handle == MPICH_NONE
+    }
+
     /// Handles in memory.
     pub fn handles<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = u64> + use<'a> {
         let size = match self.kind {

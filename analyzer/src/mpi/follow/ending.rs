@@ -21,7 +21,8 @@ impl Follower {
         left.sort_by_key(|(_, op, _)| op.map(|op| op.id));
         for (origin, op, count) in left {
             let named = |op: &Op| {
-                let named = |number| op.place.map_or(number, |(comm, _)| self.communicators.rank(comm, number));
+                let named =
+                    |number| op.place.map_or(number, |(comm, _)| self.communicators.rank(comm, number));
                 op.peer.map(named)
             };
             let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, named(&op), op.tag));

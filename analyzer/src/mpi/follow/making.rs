@@ -49,13 +49,7 @@ impl Follower {
     }
 
     /// A rank may be the leader of its side, whose arguments alone tell who is on the other one.
-    fn lead(
-        &mut self,
-        call: &Call,
-        rank: u32,
-        place: Option<(CommId, u32)>,
-        expected: Option<Expected>,
-    ) {
+    fn lead(&mut self, call: &Call, rank: u32, place: Option<(CommId, u32)>, expected: Option<Expected>) {
         let leader = integer(call, Arg::LocalLeader).and_then(|leader| u32::try_from(leader).ok());
         if place.is_some_and(|(_, own)| Some(own) != leader) {
             return;
@@ -76,7 +70,9 @@ impl Follower {
     }
 
     pub(super) fn communicator(&mut self, call: &Call, rank: u32, making: Making, begun: &Begun) {
-        let handle = self.handle(call, Arg::NewComm, true);
+        let builtin = self.builtin(call);
+        let is_one = |handle: &u64| builtin.is_some_and(|builtin| !builtin.is_no_communicator(*handle));
+        let handle = self.handle(call, Arg::NewComm, true).filter(is_one);
         let selection = self.selection(call, rank, making.group);
         if making.meeting == Meeting::NewMembers {
             let Some(handle) = handle else { return };
@@ -106,9 +102,7 @@ impl Follower {
         let found = match group {
             Group::Same => Some(Selection::All),
             Group::ByColor | Group::SharedMemory => Some(Selection::SameColor),
-            Group::Given => {
-                self.group(call, rank, 0).map(|group| Selection::These(Arc::clone(group).into()))
-            }
+            Group::Given => self.group(call, rank, 0).map(|group| Selection::These(Arc::clone(group).into())),
             Group::Grid => sizes(call).map(Selection::Grid),
             Group::Nodes => {
                 let nodes = integer(call, Arg::Number).and_then(|nodes| usize::try_from(nodes).ok());
