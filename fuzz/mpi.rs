@@ -22,7 +22,7 @@ const MPI_UNDEFINED: i32 = -32766;
 /// What MPICH calls no hints.
 const NO_INFO: u64 = 0x1c00_0000;
 /// Those that make messages, and their ends.
-const COMMON: [&str; 20] = [
+const COMMON: [&str; 25] = [
     "MPI_Init",
     "MPI_Send",
     "MPI_Isend",
@@ -40,6 +40,11 @@ const COMMON: [&str; 20] = [
     "MPI_Mrecv",
     "MPI_Comm_dup",
     "MPI_Comm_split",
+    "MPI_Comm_split_type",
+    "MPI_Cart_create",
+    "MPI_Cart_sub",
+    "MPI_Intercomm_create",
+    "MPI_Intercomm_merge",
     "MPI_Comm_free",
     "MPI_Barrier",
     "MPI_Finalize",

@@ -3,7 +3,7 @@
 //! Communicators are made by collective calls, which all members make in the same order: the n-th made
 //! from one and the same parent is the same for all of them, but for the colors of a split and the groups of
 //! MPI_Comm_create. What only the members of the new one call (MPI_Comm_create_group) is the n-th of them with
-//! the same group and tag.
+//! the same group and tag. The two sides of an intercommunicator are brought together by their leaders.
 //!
 //! What all members have given back is forgotten: a job that makes communicators without end takes no more memory.
 
