@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use analyzer::input::{Input, MpiKind};
-use analyzer::mpi::{Event, Messages};
+use analyzer::mpi::{Event, MessageId, Messages};
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::wire::{Body, NO_ARGUMENT, PIECE_WORDS};
 use common::{PROGRAM, PROGRAM_AT, Trace};
@@ -147,14 +149,15 @@ impl Job {
         self.over(rank, "MPI_Recv", None);
     }
 
-    fn messages(self) -> (Messages, Vec<(u32, u32)>) {
+    /// Which receive got which send.
+    fn told(self) -> (Messages, Vec<(MessageId, MessageId)>) {
         let mut messages = Messages::heard();
         let mut matched = Vec::new();
         for input in self.t.end() {
             messages.push(&input);
             let events = messages.take_events().into_iter();
             matched.extend(events.filter_map(|event| match event {
-                Event::Matched { send, receive } => Some((send.call.rank, receive.call.rank)),
+                Event::Matched { send, receive } => Some((send, receive)),
                 _ => None,
             }));
         }
@@ -163,7 +166,7 @@ impl Job {
 
     /// Ranks of MPI_COMM_WORLD: who sent, and who received it.
     fn matched(self) -> Vec<(u32, u32)> {
-        self.messages().1
+        self.told().1.into_iter().map(|(send, receive)| (send.call.rank, receive.call.rank)).collect()
     }
 }
 
@@ -327,7 +330,7 @@ fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
     job.between();
     job.send(0, INTER, 1);
     job.all().into_iter().for_each(|rank| job.call(rank, "MPI_Finalize", [0; 6], None));
-    let (messages, _) = job.messages();
+    let (messages, _) = job.told();
     let left = messages.left_over();
     assert_eq!((left.len(), left[0].rank, &left[0].peers[..]), (1, 0, &[3][..]));
     assert_eq!(left[0].arguments[0], ("dest", "1".to_owned()));
@@ -352,4 +355,102 @@ fn handles_that_point_nowhere_make_nothing() {
         }
     }
     assert_eq!(job.matched(), []);
+}
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn of(&mut self, all: &[u64]) -> u64 {
+        all[self.roll(all.len() as u64) as usize]
+    }
+
+    fn integer(&mut self) -> i32 {
+        [-1, 0, 1, 1, 2, 2, 3, i32::MAX, i32::MIN][self.roll(9) as usize]
+    }
+
+    fn comm(&mut self) -> u64 {
+        self.of(&[WORLD, WORLD, HALF, INTER, OTHER, 0x0400_0000, u64::MAX])
+    }
+}
+
+const MAKERS: [(&str, u32); 8] = [
+    ("MPI_Comm_dup", 1),
+    ("MPI_Comm_split", 3),
+    ("MPI_Comm_split_type", 4),
+    ("MPI_Cart_create", 5),
+    ("MPI_Cart_sub", 2),
+    ("MPI_Intercomm_create", 5),
+    ("MPI_Intercomm_merge", 2),
+    ("MPI_Comm_create", 2),
+];
+
+/// A call that makes a communicator, of all ranks or of some, which mostly pass the same.
+fn make(job: &mut Job, dice: &mut Dice) {
+    let (function, made) = MAKERS[dice.roll(8) as usize];
+    let ranks: Vec<u32> = (0..4).filter(|_| dice.roll(12) > 0).collect();
+    let comm = dice.comm();
+    let handle = dice.of(&[HALF, INTER, OTHER]);
+    let integers: [i32; 10] = std::array::from_fn(|_| dice.integer());
+    for rank in &ranks {
+        let integer = |dice: &mut Dice| match dice.roll(4) {
+            0 => u64::from(dice.integer().cast_unsigned()),
+            1 => u64::from(*rank),
+            _ => u64::from(*rank / 2),
+        };
+        let [first, second] = [integer(dice), integer(dice)];
+        let args = match function {
+            "MPI_Comm_split_type" => [comm, dice.of(&[SHARED, SHARED, 7]), first, NO_INFO, POINTER, 0],
+            "MPI_Cart_create" => [comm, 2, POINTER, POINTER, 0, POINTER],
+            "MPI_Intercomm_create" => [comm, first, dice.comm(), second, 0, POINTER],
+            "MPI_Comm_create" => [comm, GROUP, POINTER, 0, 0, 0],
+            _ => [comm, first, second, POINTER, 0, 0],
+        };
+        job.begin(*rank, function, args);
+        match function {
+            "MPI_Cart_create" => job.points(*rank, function, 2, false, &integers[..2]),
+            "MPI_Cart_sub" => job.points(*rank, function, 1, false, &integers),
+            _ => {}
+        }
+    }
+    ranks.iter().for_each(|rank| job.over(*rank, function, Some((made, handle))));
+}
+
+#[test]
+fn whatever_ranks_pass_a_message_is_received_once_at_most() {
+    let mut dice = Dice(5);
+    let mut matched = 0;
+    for _ in 0..1000 {
+        let mut job = Job::of(4);
+        for _ in 0..60 {
+            let (rank, comm, peer) = (dice.roll(4) as u32, dice.comm(), dice.integer());
+            let group = ["MPI_Comm_group", "MPI_Comm_remote_group"][dice.roll(2) as usize];
+            match dice.roll(8) {
+                0 | 1 => job.send(rank, comm, u64::from(peer.cast_unsigned())),
+                2 => job.receive(rank, comm, u64::from(peer.cast_unsigned()), peer),
+                6 => job.receive(rank, comm, u64::from(rank ^ 1), peer),
+                3 if dice.roll(8) == 0 => job.receive(rank, comm, ANY_SOURCE, peer),
+                3 => job.send(rank, comm, u64::from(rank ^ 1)),
+                4 => job.call(rank, group, [comm, POINTER, 0, 0, 0, 0], Some((1, GROUP))),
+                5 if dice.roll(6) == 0 => {
+                    job.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0]);
+                    job.points(rank, "MPI_Comm_free", 0, false, &[comm as i32]);
+                    job.over(rank, "MPI_Comm_free", None);
+                }
+                _ => make(&mut job, &mut dice),
+            }
+        }
+        let (messages, pairs) = job.told();
+        let sends: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.0).collect();
+        let receives: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.1).collect();
+        assert_eq!((sends.len(), receives.len()), (pairs.len(), pairs.len()));
+        let _ = messages.left_over();
+        matched += pairs.len();
+    }
+    assert!(matched > 500, "{matched}");
 }
