@@ -337,6 +337,17 @@ fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
 }
 
 #[test]
+fn a_request_left_over_in_a_communicator_that_is_not_known_is_named_as_its_call_did() {
+    let mut job = Job::of(2);
+    job.begin(0, "MPI_Isend", [0x1000, 8, 5, 1, TAG, OTHER]);
+    job.points(0, "MPI_Isend", 6, false, &[POINTER as i32, 0]);
+    job.over(0, "MPI_Isend", Some((6, 7)));
+    job.all().into_iter().for_each(|rank| job.call(rank, "MPI_Finalize", [0; 6], None));
+    let left = job.told().0.left_over();
+    assert_eq!((left.len(), left[0].arguments[0].clone()), (1, ("dest", "1".to_owned())));
+}
+
+#[test]
 fn handles_that_point_nowhere_make_nothing() {
     let absurd = [0, u64::MAX, 0x8000_0000, 0xdead_beef];
     let mut job = Job::of(2);

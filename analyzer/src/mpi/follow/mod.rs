@@ -32,7 +32,7 @@ pub(super) struct Op {
     sends: bool,
     /// With the process's own number in it; `None`: not known.
     place: Option<(CommId, u32)>,
-    /// Its number in the communicator; `None`: anybody.
+    /// Its number in the communicator, its rank where that is not known; `None`: anybody.
     peer: Option<u32>,
     tag: i32,
 }
@@ -255,9 +255,11 @@ impl Follower {
         let is_anybody = !sends && peer == builtin.any_source();
         let rank = if is_anybody { None } else { Some(u32::try_from(peer).ok()?) };
         let place = self.place(call, call.word(envelope.comm)?);
-        let peer = place.zip(rank).and_then(|((comm, own), rank)| self.communicators.number(comm, own, rank));
+        let named = place.zip(rank);
+        let number = named.and_then(|((comm, own), rank)| self.communicators.number(comm, own, rank));
         // Nobody is called so there.
-        let place = place.filter(|_| peer.is_some() == rank.is_some());
+        let place = place.filter(|_| number.is_some() == rank.is_some());
+        let peer = number.or(rank);
         Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)? })
     }
 
