@@ -16,8 +16,13 @@ const COMPLETE_OFFSET: u64 = 0x80;
 /// Probes of calls have numbers from here on.
 const FIRST_PROBE: u32 = 100;
 const REGISTERS: usize = 6;
+/// Integers that are read of what says which dimensions remain.
+const REMAIN: u64 = 10;
+const MPI_UNDEFINED: i32 = -32766;
+/// What MPICH calls no hints.
+const NO_INFO: u64 = 0x1c00_0000;
 /// Those that make messages, and their ends.
-const COMMON: [&str; 20] = [
+const COMMON: [&str; 25] = [
     "MPI_Init",
     "MPI_Send",
     "MPI_Isend",
@@ -35,6 +40,11 @@ const COMMON: [&str; 20] = [
     "MPI_Mrecv",
     "MPI_Comm_dup",
     "MPI_Comm_split",
+    "MPI_Comm_split_type",
+    "MPI_Cart_create",
+    "MPI_Cart_sub",
+    "MPI_Intercomm_create",
+    "MPI_Intercomm_merge",
     "MPI_Comm_free",
     "MPI_Barrier",
     "MPI_Finalize",
@@ -188,7 +198,14 @@ pub fn argument(arg: Arg, bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
         // Ranks, and −1 and −2, which mean anybody and nobody.
         Arg::Dest | Arg::Source | Arg::Root => integer(i32::from(bytes.next() % 8) - 2),
         Arg::SendTag | Arg::ReceiveTag | Arg::Color | Arg::Key => integer(i32::from(bytes.next() % 4) - 1),
-        Arg::Comm => communicator(bytes, kind),
+        Arg::Comm | Arg::PeerComm => communicator(bytes, kind),
+        Arg::LocalLeader | Arg::RemoteLeader => integer(i32::from(bytes.next() % 6) - 1),
+        Arg::High => u64::from(bytes.next() % 2),
+        Arg::SplitType => match bytes.next() {
+            0xff => integer(MPI_UNDEFINED),
+            byte => u64::from(byte % 2),
+        },
+        Arg::Info => NO_INFO + u64::from(bytes.next() == 0xff),
         Arg::Group => group(bytes, kind),
         Arg::Reorder => u64::from(bytes.next() == 0xff),
         Arg::MakingTag => u64::from(bytes.next() % 2),
@@ -255,6 +272,7 @@ fn pointed(
         Arg::NewGroup => (true, handle_bytes(group(bytes, kind), kind)),
         Arg::Ranks | Arg::Dimensions => (false, numbers(bytes, count)),
         Arg::Ranges => (false, numbers(bytes, 3 * count)),
+        Arg::Remain => (false, numbers(bytes, REMAIN)),
         Arg::NewComm => (true, handle_bytes(communicator(bytes, kind), kind)),
         Arg::NewRequest | Arg::NewMessage => (true, handle_bytes(request(bytes, kind), kind)),
         Arg::Request | Arg::Message => (false, handle_bytes(request(bytes, kind), kind)),

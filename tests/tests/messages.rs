@@ -15,6 +15,8 @@ use tempfile::TempDir;
 const PROGRAMS_PER_JOB: u64 = 20;
 const PROGRAMS: u64 = 40;
 const RANKS: usize = 4;
+/// How communicators are made: see `communicators.h`.
+const KINDS: [&str; 5] = ["others", "parts of grids", "shared memory", "between two groups", "merged"];
 
 /// Rank, thread, number of the call, and which of its messages.
 type Id = [u64; 4];
@@ -26,16 +28,22 @@ struct Story {
     received: BTreeMap<Id, Id>,
     /// The call that completed a message.
     completed: BTreeMap<Id, Id>,
+    /// Messages received, by the kind of their communicator, where that was logged.
+    of_kind: [usize; KINDS.len()],
 }
 
 /// The log of a rank: see `random.c`.
 fn read_log(text: &str, story: &mut Story) -> Result<()> {
     for line in text.lines() {
         let mut words = line.split(' ');
-        let to = if words.next() == Some("R") { &mut story.received } else { &mut story.completed };
+        let is_received = words.next() == Some("R");
+        let to = if is_received { &mut story.received } else { &mut story.completed };
         let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().context("a log's line")?;
         let (first, second) = numbers.split_at_checked(4).context("a log's line")?;
+        let (second, kind) = second.split_at_checked(4).context("a log's line")?;
         to.insert(first.try_into()?, second.try_into()?);
+        let of_kind = kind.first().and_then(|kind| story.of_kind.get_mut(*kind as usize));
+        *of_kind.context("a kind of communicators")? += usize::from(is_received);
     }
     Ok(())
 }
@@ -141,18 +149,24 @@ fn each_receive_of_random_programs_gets_the_send_that_it_got() -> Result<()> {
         Err(_) => PROGRAMS,
     };
     for library in MpiLibrary::ALL {
-        let (mut received, mut completed) = (0, 0);
+        let (mut received, mut completed, mut of_kind) = (0, 0, [0; KINDS.len()]);
         for seed in (0..programs).step_by(PROGRAMS_PER_JOB as usize) {
             let count = PROGRAMS_PER_JOB.min(programs - seed);
             let (logged, found) = job(library, seed, count, &[])?;
             compare(&logged, &found, &format!("{library:?}, programs from {seed} on"))?;
             received += logged.received.len();
             completed += logged.completed.len();
+            of_kind.iter_mut().zip(logged.of_kind).for_each(|(all, some)| *all += some);
         }
+        let of_kinds: Vec<String> =
+            KINDS.iter().zip(of_kind).map(|(kind, count)| format!("{kind} {count}")).collect();
         println!(
-            "{library:?}: {programs} programs, {received} messages received, {completed} completed: all as logged"
+            "{library:?}: {programs} programs, {received} messages received ({}), {completed} completed: all as logged",
+            of_kinds.join(", ")
         );
         ensure!(received > 0 && completed > received, "the programs did nothing");
+        let is_all = programs < PROGRAMS || of_kind.iter().all(|count| *count > 0);
+        ensure!(is_all, "not all kinds of communicators were used: {of_kinds:?}");
     }
     Ok(())
 }

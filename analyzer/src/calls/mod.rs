@@ -67,6 +67,20 @@ pub enum Arg {
     Dimensions,
     /// Whether ranks may be numbered anew.
     Reorder,
+    /// Where it is said of each dimension whether it remains.
+    Remain,
+    /// What ranks must share to be together.
+    SplitType,
+    /// Hints.
+    Info,
+    /// Rank that leads the group of a communicator, in it …
+    LocalLeader,
+    /// … and whom it speaks to, in another communicator …
+    RemoteLeader,
+    /// … which is this.
+    PeerComm,
+    /// Which of two groups comes last.
+    High,
     /// What tells calls apart that make communicators at the same time.
     MakingTag,
     /// A handle of a window.
@@ -106,6 +120,8 @@ pub enum Meeting {
     All,
     /// Only those make the call that are to be in the new communicator.
     NewMembers,
+    /// Two groups, of which the handle tells one.
+    TwoGroups,
 }
 
 /// Who is in a new communicator.
@@ -121,8 +137,14 @@ pub enum Group {
     Grid,
     /// The first ones, as many as the number says.
     Nodes,
-    /// Not told by the arguments alone.
-    Unknown,
+    /// Those that share memory, by key.
+    SharedMemory,
+    /// Those at the same place in the dimensions of the old one's grid that do not remain.
+    Subgrid,
+    /// Those of the old one, and of another: two groups.
+    Bridged,
+    /// Both groups of the old one, as one.
+    Merged,
 }
 
 /// How a group is made.
@@ -130,6 +152,7 @@ pub enum Group {
 #[allow(missing_docs)]
 pub enum Grouping {
     OfCommunicator,
+    OfOtherGroup,
     Included,
     Excluded,
     RangesIncluded,
@@ -144,7 +167,7 @@ pub enum Grouping {
 pub struct Making {
     /// Its members.
     pub group: Group,
-    /// Of the old one's members.
+    /// Who calls.
     pub meeting: Meeting,
 }
 
@@ -422,9 +445,12 @@ impl Arg {
 
     /// Whether its value at the entry says something.
     fn matters(self) -> bool {
-        use Arg::{Group, MakingTag, Message, Number, Op, Reorder, Request, Requests};
-        matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
-            || self.name(false).is_some()
+        use Arg::{Group, High, Info, LocalLeader, MakingTag, Message, Number, Op};
+        use Arg::{PeerComm, RemoteLeader, Reorder, Request, Requests, SplitType};
+        let is_hidden =
+            matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
+                || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High);
+        is_hidden || self.name(false).is_some()
     }
 }
 

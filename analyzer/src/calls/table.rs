@@ -109,7 +109,11 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Comm_idup", makes(Members::Same, Meeting::All), &[Comm, NewComm, NewRequest]),
     ("MPI_Comm_idup_with_info", makes(Members::Same, Meeting::All), &[Comm, Other, NewComm, NewRequest]),
     ("MPI_Comm_split", makes(Members::ByColor, Meeting::All), &[Comm, Color, Key, NewComm]),
-    ("MPI_Comm_split_type", makes(Members::Unknown, Meeting::All), &[Comm, Other, Key, Other, NewComm]),
+    (
+        "MPI_Comm_split_type",
+        makes(Members::SharedMemory, Meeting::All),
+        &[Comm, SplitType, Key, Info, NewComm],
+    ),
     ("MPI_Comm_create", makes(Members::Given, Meeting::All), &[Comm, Group, NewComm]),
     ("MPI_Comm_create_group", makes(Members::Given, Meeting::NewMembers), &[Comm, Group, MakingTag, NewComm]),
     (
@@ -117,7 +121,7 @@ pub(super) const SINGLE: &[Base] = &[
         makes(Members::Grid, Meeting::All),
         &[Comm, Number, Dimensions, Other, Reorder, NewComm],
     ),
-    ("MPI_Cart_sub", makes(Members::Unknown, Meeting::All), &[Comm, Other, NewComm]),
+    ("MPI_Cart_sub", makes(Members::Subgrid, Meeting::All), &[Comm, Remain, NewComm]),
     (
         "MPI_Graph_create",
         makes(Members::Nodes, Meeting::All),
@@ -133,6 +137,13 @@ pub(super) const SINGLE: &[Base] = &[
         makes(Members::Same, Meeting::All),
         &[Comm, Other, Other, Other, Other, Other, Other, Other, Reorder, NewComm],
     ),
+    (
+        "MPI_Intercomm_create",
+        makes(Members::Bridged, Meeting::TwoGroups),
+        &[Comm, LocalLeader, PeerComm, RemoteLeader, MakingTag, NewComm],
+    ),
+    ("MPI_Intercomm_merge", makes(Members::Merged, Meeting::TwoGroups), &[Comm, High, NewComm]),
+    ("MPI_Comm_remote_group", MakeGroup(Grouping::OfOtherGroup), &[Comm, NewGroup]),
     ("MPI_Comm_group", MakeGroup(Grouping::OfCommunicator), &[Comm, NewGroup]),
     ("MPI_Group_incl", MakeGroup(Grouping::Included), &[Group, Number, Ranks, NewGroup]),
     ("MPI_Group_excl", MakeGroup(Grouping::Excluded), &[Group, Number, Ranks, NewGroup]),

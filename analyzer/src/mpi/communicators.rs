@@ -3,7 +3,7 @@
 //! Communicators are made by collective calls, which all members make in the same order: the n-th made
 //! from one and the same parent is the same for all of them, but for the colors of a split and the groups of
 //! MPI_Comm_create. What only the members of the new one call (MPI_Comm_create_group) is the n-th of them with
-//! the same group and tag.
+//! the same group and tag. The two sides of an intercommunicator are brought together by their leaders.
 //!
 //! What all members have given back is forgotten: a job that makes communicators without end takes no more memory.
 
@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::bridges::{Bridge, Bridges};
+use super::handles::UNDEFINED;
+use super::members::{Choice, Members, Membership};
+
 /// Communicators, and calls that make them, that are kept.
 const MOST: usize = 1 << 16;
 /// Calls of the same members with the same tag that are under way.
 const MOST_ALIKE: usize = 64;
-
-/// Ranks of MPI_COMM_WORLD, by their ranks in a communicator or group.
-pub(super) type Members = Arc<[u32]>;
 
 /// Number of a communicator of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,17 +37,16 @@ pub(super) enum Selection {
     SameColor,
     /// The first ones of the old one.
     First(usize),
+    /// As many of them as a grid of these sizes has points.
+    Grid(Arc<[u32]>),
     /// These.
-    These(Members),
+    These(Membership),
+    /// Both groups of the old one, as one.
+    Merged,
+    /// The old one's, and those that another leader leads.
+    Bridged,
     /// It does not know.
     Unknown,
-}
-
-/// What a rank gave to a split.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    pub color: i32,
-    pub key: i32,
 }
 
 /// A call that makes a communicator and has not returned: the `number`-th from this parent.
@@ -63,14 +63,18 @@ enum Part {
     Whole,
     Color(i32),
     First(usize),
-    These(Members),
+    Grid(Arc<[u32]>),
+    These(Membership),
+    Merged,
+    Bridged,
 }
 
 /// A call that all members of a communicator make.
 #[derive(Debug, Default)]
 struct Making {
     choices: BTreeMap<u32, Choice>,
-    parts: Vec<(Part, CommId)>,
+    /// `None`: who is in it is not known.
+    parts: Vec<(Part, Option<CommId>)>,
     returned: usize,
 }
 
@@ -81,22 +85,25 @@ struct Alone {
     returned: FxHashSet<u32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Comm {
-    /// `None`: not known.
-    members: Option<Members>,
-    /// It was used before its members were known.
-    is_spoilt: bool,
+    members: Membership,
     /// Members that have a handle, or had one.
     joined: usize,
     /// Members that have given it back.
     freed: usize,
 }
 
+impl Comm {
+    fn of(members: Membership) -> Self {
+        Self { members, joined: 0, freed: 0 }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Handle {
     comm: CommId,
-    /// The rank that its owner has there, once it is known.
+    /// The number that its owner has there, once it is known.
     own: Option<u32>,
 }
 
@@ -107,6 +114,8 @@ pub(crate) struct Communicators {
     last: u32,
     makings: FxHashMap<(CommId, u32), Making>,
     alone: FxHashMap<(CommId, i32, Members), VecDeque<Alone>>,
+    /// Leaders of calls that make intercommunicators.
+    bridges: Bridges<Expected>,
     /// By rank of MPI_COMM_WORLD.
     handles: FxHashMap<(u32, u64), Handle>,
     /// How many a rank has made from each.
@@ -116,21 +125,30 @@ pub(crate) struct Communicators {
 impl Communicators {
     /// `size`: of MPI_COMM_WORLD.
     pub fn world_has(&mut self, size: u32) {
-        let world = self.all.entry(WORLD).or_default();
-        if world.members.is_none() && size as usize <= MOST {
-            world.members = Some((0..size).collect());
+        if size as usize <= MOST {
+            let world = || Comm::of(Members::from_iter(0..size).into());
+            self.all.entry(WORLD).or_insert_with(world);
         }
     }
 
-    /// Members, as ranks of MPI_COMM_WORLD, by their ranks.
+    /// Members, as ranks of MPI_COMM_WORLD, by their numbers: those are their ranks, but in an intercommunicator.
     pub fn members(&self, comm: CommId) -> Option<&[u32]> {
-        self.members_of(comm).map(|members| &members[..])
+        self.membership(comm).map(|members| &members.all()[..])
     }
 
-    /// The same, to be kept.
-    pub fn members_of(&self, comm: CommId) -> Option<&Members> {
-        let comm = self.all.get(&comm)?;
-        comm.members.as_ref().filter(|_| !comm.is_spoilt)
+    /// The number of whom a member names by a rank.
+    pub fn number(&self, comm: CommId, own: u32, rank: u32) -> Option<u32> {
+        if comm == WORLD { Some(rank) } else { self.membership(comm)?.number(own, rank) }
+    }
+
+    /// The rank by which a number is named.
+    pub fn rank(&self, comm: CommId, number: u32) -> u32 {
+        self.membership(comm).map_or(number, |members| members.rank(number))
+    }
+
+    /// Who is in it, and all that is known of that.
+    pub fn membership(&self, comm: CommId) -> Option<&Membership> {
+        self.all.get(&comm).map(|comm| &comm.members)
     }
 
     /// Whether every member is known to have called it the same.
@@ -139,7 +157,7 @@ impl Communicators {
         comm == WORLD || self.members(comm).is_some_and(|members| members.len() == joined)
     }
 
-    /// The communicator of a handle of a rank, and its rank there.
+    /// The communicator of a handle of a rank, and its number there.
     pub fn find(&self, rank: u32, handle: u64) -> Option<(CommId, u32)> {
         let Handle { comm, own } = *self.handles.get(&(rank, handle))?;
         let find = || self.members(comm)?.iter().position(|member| *member == rank).map(|own| own as u32);
@@ -170,14 +188,39 @@ impl Communicators {
         Some(Expected { parent, number, color: choice.map(|choice| choice.color) })
     }
 
+    /// A rank calls that may be the leader of one side of an intercommunicator, and it is not known of which.
+    pub fn may_lead(&mut self, rank: u32) {
+        self.bridges.distrust(rank);
+    }
+
+    /// The leader of one side of an intercommunicator calls.
+    pub fn lead(&mut self, bridge: Bridge, own: Expected) {
+        let Some(other) = self.bridges.meet(bridge, own) else { return };
+        let groups = self.membership(own.parent).zip(self.membership(other.parent));
+        let groups = groups.filter(|(own, other)| !own.is_inter() && !other.is_inter());
+        let Some(members) = groups.and_then(|(own, other)| Membership::between(own.all(), other.all()))
+        else {
+            return;
+        };
+        let Some(comm) = self.add(members) else { return };
+        for side in [own, other] {
+            if let Some(making) = self.makings.get_mut(&(side.parent, side.number)) {
+                making.parts.push((Part::Bridged, Some(comm)));
+            }
+        }
+    }
+
     /// The call has returned with a handle.
     pub fn made(&mut self, rank: u32, expected: Expected, selection: &Selection, handle: Option<u64>) {
         handle.iter().for_each(|handle| self.made_unknown(rank, *handle));
         let part = match selection {
             Selection::All => Some(Part::Whole),
-            Selection::SameColor => expected.color.map(Part::Color),
+            Selection::SameColor => expected.color.filter(|color| *color != UNDEFINED).map(Part::Color),
             Selection::First(count) => Some(Part::First(*count)),
-            Selection::These(members) => Some(Part::These(Arc::clone(members))),
+            Selection::Grid(sizes) => Some(Part::Grid(Arc::clone(sizes))),
+            Selection::These(members) => Some(Part::These(members.clone())),
+            Selection::Merged => Some(Part::Merged),
+            Selection::Bridged => Some(Part::Bridged),
             Selection::Unknown => None,
         };
         if let Some((part, handle)) = part.zip(handle)
@@ -194,45 +237,32 @@ impl Communicators {
         self.handles.remove(&(rank, handle));
     }
 
-    /// One of those that come of a call.
+    /// One of those that come of a call. What is not known when the first of its members returns, never will be.
     fn part(&mut self, expected: Expected, part: Part) -> Option<CommId> {
         let key = (expected.parent, expected.number);
-        let known =
-            self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part).map(|known| known.1);
-        if let Some(comm) = known {
-            if self.all.get(&comm).is_some_and(|comm| comm.members.is_none()) {
-                let members = self.chosen(expected, &part);
-                self.all.entry(comm).or_default().members = members;
-            }
-            return Some(comm);
+        let known = self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part);
+        if let Some((_, comm)) = known {
+            return *comm;
         }
-        let members = self.chosen(expected, &part);
-        let comm = self.add(members)?;
+        let comm = self.chosen(expected, &part).and_then(|members| self.add(members));
         self.makings.get_mut(&key)?.parts.push((part, comm));
-        Some(comm)
+        comm
     }
 
     /// Who is in a part, if that is certain.
-    fn chosen(&self, expected: Expected, part: &Part) -> Option<Members> {
-        let parent = self.members_of(expected.parent)?;
-        let color = match part {
-            Part::Whole => return Some(Arc::clone(parent)),
-            Part::First(count) => return parent.get(..*count).map(Arc::from),
-            Part::These(members) => return Some(Arc::clone(members)),
-            Part::Color(color) => *color,
-        };
-        let choices = &self.makings.get(&(expected.parent, expected.number))?.choices;
-        // Nobody returns before all have called; if one was not seen, who is in it is not known.
-        if choices.len() < parent.len() {
-            return None;
+    fn chosen(&self, expected: Expected, part: &Part) -> Option<Membership> {
+        let parent = self.membership(expected.parent)?;
+        let choices = || Some(&self.makings.get(&(expected.parent, expected.number))?.choices);
+        match part {
+            Part::Whole => Some(parent.clone()),
+            Part::Color(color) => parent.of_color(choices()?, *color),
+            Part::First(count) => parent.first(*count),
+            Part::Grid(sizes) => parent.gridded(sizes),
+            Part::These(members) => Some(members.clone()).filter(|_| !parent.is_inter()),
+            Part::Merged => parent.merged(choices()?),
+            // Both leaders have called before anybody returns.
+            Part::Bridged => None,
         }
-        let chosen = parent.iter().enumerate().filter_map(|(at, rank)| Some((at, rank, choices.get(rank)?)));
-        let mut members: Vec<(i32, usize, u32)> = chosen
-            .filter(|(_, _, choice)| choice.color == color)
-            .map(|(at, rank, choice)| (choice.key, at, *rank))
-            .collect();
-        members.sort_unstable();
-        Some(members.into_iter().map(|(_, _, rank)| rank).collect())
     }
 
     /// When all have returned, nobody asks for the call any more.
@@ -261,7 +291,7 @@ impl Communicators {
             Some(at) => at,
             None => {
                 let alike = self.alone.get(&key).map_or(0, VecDeque::len);
-                let Some(comm) = (alike < MOST_ALIKE).then(|| self.add(Some(Arc::clone(members)))).flatten()
+                let Some(comm) = (alike < MOST_ALIKE).then(|| self.add(Arc::clone(members).into())).flatten()
                 else {
                     return;
                 };
@@ -283,33 +313,21 @@ impl Communicators {
         self.join(rank, handle, comm);
     }
 
-    fn add(&mut self, members: Option<Members>) -> Option<CommId> {
+    fn add(&mut self, members: Membership) -> Option<CommId> {
         if self.all.len() >= MOST {
             return None;
         }
         self.last = self.last.checked_add(1)?;
         let comm = CommId(self.last);
-        self.all.insert(comm, Comm { members, ..Comm::default() });
+        self.all.insert(comm, Comm::of(members));
         Some(comm)
     }
 
     fn join(&mut self, rank: u32, handle: u64, comm: CommId) {
         let Some(known) = self.all.get_mut(&comm) else { return };
-        if self.handles.len() < MOST * 16
-            && known.members.as_ref().is_none_or(|members| members.contains(&rank))
-        {
+        if self.handles.len() < MOST * 16 && known.members.all().contains(&rank) {
             known.joined += 1;
             self.handles.insert((rank, handle), Handle { comm, own: None });
-        }
-    }
-
-    /// A communicator of a rank is used whose members are not known: what is done in it is not followed.
-    pub fn spoil(&mut self, rank: u32, handle: u64) {
-        if let Some(handle) = self.handles.get(&(rank, handle))
-            && let Some(comm) = self.all.get_mut(&handle.comm)
-            && comm.members.is_none()
-        {
-            comm.is_spoilt = true;
         }
     }
 
@@ -318,23 +336,19 @@ impl Communicators {
         let Handle { comm, .. } = self.handles.remove(&(rank, handle))?;
         let known = self.all.get_mut(&comm)?;
         known.freed += 1;
-        let size = known.members.as_ref().map(|members| members.len());
-        (size == Some(known.freed)).then_some(comm)
+        (known.members.all().len() == known.freed).then_some(comm)
     }
 
     /// Nothing is left to be asked of a communicator.
     pub fn remove(&mut self, comm: CommId) {
-        if let Some(Comm { members: Some(members), .. }) = self.all.remove(&comm) {
-            members.iter().for_each(|rank| _ = self.made.remove(&(*rank, comm)));
+        if let Some(Comm { members, .. }) = self.all.remove(&comm) {
+            members.all().iter().for_each(|rank| _ = self.made.remove(&(*rank, comm)));
         }
     }
 
-    /// Where a rank is a member, and which.
+    /// Where a rank is a member, and its number there.
     pub fn places(&self, rank: u32) -> Vec<(CommId, u32)> {
-        let own = |comm: &Comm| {
-            let members = comm.members.as_ref().filter(|_| !comm.is_spoilt)?;
-            members.iter().position(|member| *member == rank)
-        };
+        let own = |comm: &Comm| comm.members.all().iter().position(|member| *member == rank);
         self.all.iter().filter_map(|(id, comm)| Some((*id, own(comm)? as u32))).collect()
     }
 
@@ -355,7 +369,7 @@ mod tests {
     }
 
     fn split(all: &mut Communicators, rank: u32, color: i32, key: i32) -> Expected {
-        all.begin(rank, WORLD, Some(Choice { color, key })).expect("there is room")
+        all.begin(rank, WORLD, Some(Choice { color, key, place: 0 })).expect("there is room")
     }
 
     fn dup(all: &mut Communicators, rank: u32, handle: u64) {
@@ -411,12 +425,133 @@ mod tests {
         for rank in 0..4 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
             let group = &groups[rank as usize % 2];
-            all.made(rank, call, &Selection::These(Arc::clone(group)), Some(7));
+            all.made(rank, call, &Selection::These(Arc::clone(group).into()), Some(7));
         }
         let even = all.place(0, 7).expect("it was made");
         assert_eq!(even.1, 1);
         assert_eq!(of(&mut all, 2, 7), Some(even.0));
         assert_ne!(of(&mut all, 1, 7), Some(even.0));
+    }
+
+    /// The whole job as two halves, each with handle 1, that know each other by handle 2: the lower ranks by rank 0, the
+    /// higher ones by their last rank.
+    fn bridged(size: u32) -> Communicators {
+        let mut all = job(size);
+        let half = |rank| i32::from(rank >= size / 2);
+        let calls: Vec<Expected> = (0..size).map(|rank| split(&mut all, rank, half(rank), 0)).collect();
+        for (rank, call) in (0..).zip(calls) {
+            all.made(rank, call, &Selection::SameColor, Some(1));
+        }
+        bridge(&mut all, (0, size - 1), size);
+        all
+    }
+
+    fn bridge(all: &mut Communicators, leaders: (u32, u32), size: u32) {
+        let mut calls = Vec::new();
+        for rank in 0..size {
+            let (half, _) = all.place(rank, 1).expect("it was made");
+            let call = all.begin(rank, half, None).expect("there is room");
+            let other = if rank == leaders.0 { leaders.1 } else { leaders.0 };
+            if rank == leaders.0 || rank == leaders.1 {
+                all.lead(Bridge { peer: WORLD, leaders: (rank, other), tag: 3 }, call);
+            }
+            calls.push(call);
+        }
+        for (rank, call) in (0..).zip(calls) {
+            all.made(rank, call, &Selection::Bridged, Some(2));
+        }
+    }
+
+    #[test]
+    fn two_groups_are_one_intercommunicator_whose_members_name_the_other_group() {
+        let mut all = bridged(5);
+        let (comm, own) = all.place(3, 2).expect("it was made");
+        assert_eq!((of(&mut all, 0, 2), own), (Some(comm), 3));
+        assert_eq!(all.members(comm), Some(&[0, 1, 2, 3, 4][..]));
+        assert!(all.is_known_to_all(comm));
+        assert_eq!((all.number(comm, own, 0), all.number(comm, 0, 0)), (Some(0), Some(2)));
+        assert_eq!(all.number(comm, own, 2), None);
+        assert_eq!((all.rank(comm, 0), all.rank(comm, 3)), (0, 1));
+    }
+
+    #[test]
+    fn a_duplicate_of_an_intercommunicator_is_one_and_merged_it_is_none() {
+        let mut all = bridged(4);
+        for rank in 0..4 {
+            let (inter, _) = all.place(rank, 2).expect("it was made");
+            let call = all.begin(rank, inter, None).expect("there is room");
+            all.made(rank, call, &Selection::All, Some(3));
+        }
+        let (comm, own) = all.place(1, 3).expect("it was made");
+        assert_eq!(all.number(comm, own, 1), Some(3));
+        let mut calls = Vec::new();
+        for rank in 0..4 {
+            let (inter, _) = all.place(rank, 3).expect("it was made");
+            let choice = Choice { color: i32::from(rank < 2), key: 0, place: 0 };
+            calls.push(all.begin(rank, inter, Some(choice)).expect("there is room"));
+        }
+        for (rank, call) in (0..).zip(calls) {
+            all.made(rank, call, &Selection::Merged, Some(4));
+        }
+        let (merged, own) = all.place(0, 4).expect("it was made");
+        assert_eq!((all.members(merged), own), (Some(&[2, 3, 0, 1][..]), 2));
+        assert_eq!(all.number(merged, own, 0), Some(0));
+    }
+
+    #[test]
+    fn what_needs_one_group_is_not_known_of_two() {
+        for selection in [
+            Selection::First(1),
+            Selection::Grid(Arc::from([1])),
+            Selection::These(Members::from([0]).into()),
+            Selection::Bridged,
+        ] {
+            let mut all = bridged(2);
+            let (inter, _) = all.place(0, 2).expect("it was made");
+            let call = all.begin(0, inter, None).expect("there is room");
+            all.made(0, call, &selection, Some(5));
+            assert_eq!(all.place(0, 5), None, "{selection:?}");
+        }
+    }
+
+    #[test]
+    fn of_leaders_that_may_have_called_before_nothing_is_known() {
+        let mut all = bridged(2);
+        all.may_lead(0);
+        bridge(&mut all, (0, 1), 2);
+        assert_eq!((all.place(0, 2), all.place(1, 2)), (None, None));
+    }
+
+    #[test]
+    fn parts_of_a_grid_are_the_same_for_all_that_are_in_them() {
+        let mut all = job(5);
+        for rank in 0..5 {
+            let call = all.begin(rank, WORLD, None).expect("there is room");
+            let handle = (rank < 4).then_some(7);
+            all.made(rank, call, &Selection::Grid(Arc::from([2, 2])), handle);
+        }
+        for rank in 0..4 {
+            let (grid, own) = all.place(rank, 7).expect("it was made");
+            let part = all.membership(grid).and_then(|grid| grid.remaining(own, &[1, 0]));
+            let call = all.begin(rank, grid, None).expect("there is room");
+            all.made(rank, call, &Selection::These(part.expect("a column")), Some(8));
+        }
+        let (comm, own) = all.place(3, 8).expect("it was made");
+        assert_eq!((all.members(comm), own), (Some(&[1, 3][..]), 1));
+        assert_eq!(of(&mut all, 1, 8), Some(comm));
+        assert_ne!(of(&mut all, 0, 8), Some(comm));
+        assert!(all.is_known_to_all(comm));
+    }
+
+    #[test]
+    fn who_gives_no_color_gets_no_communicator() {
+        let mut all = job(2);
+        let calls = [split(&mut all, 0, UNDEFINED, 0), split(&mut all, 1, 0, 0)];
+        all.made(0, calls[0], &Selection::SameColor, Some(7));
+        all.made(1, calls[1], &Selection::SameColor, Some(7));
+        assert_eq!(all.place(0, 7), None);
+        let (comm, _) = all.place(1, 7).expect("it was made");
+        assert_eq!(all.members(comm), Some(&[1][..]));
     }
 
     #[test]
@@ -461,6 +596,13 @@ mod tests {
                 all.made_alone(rank, WORLD, 4, &pair, 6);
             }
             all.free(0, 6);
+            // Of what is not known nothing is kept.
+            for selection in [Selection::Merged, Selection::Bridged, Selection::First(3)] {
+                for rank in 0..2 {
+                    let call = all.begin(rank, WORLD, None).expect("there is room");
+                    all.made(rank, call, &selection, Some(9));
+                }
+            }
             let comm = all.free(1, 6).expect("nobody has it any more");
             all.remove(comm);
         }

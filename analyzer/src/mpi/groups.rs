@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::communicators::Members;
+use super::members::Members;
 use crate::calls::Grouping;
 
 /// Groups of all processes that are kept.
@@ -70,7 +70,7 @@ pub(super) fn combined(how: Grouping, first: &[u32], second: &[u32], list: &[i32
     };
     let in_second: FxHashSet<u32> = second.iter().copied().collect();
     Some(match how {
-        Grouping::OfCommunicator => Arc::from(first),
+        Grouping::OfCommunicator | Grouping::OfOtherGroup => Arc::from(first),
         Grouping::Included => chosen(&positions(list)?)?,
         Grouping::Excluded => others(&positions(list)?)?,
         Grouping::RangesIncluded => chosen(&ranges(list)?)?,

@@ -87,6 +87,27 @@ impl Builtin {
         }
     }
 
+    /// The color of a split by a type, if it is one whose members are known: those that share memory, or nobody.
+    pub fn color_of_type(&self, split_type: i32) -> Option<i32> {
+        let shared = match self.kind {
+            MpiKind::OpenMpi => 0,
+            MpiKind::Mpich => 1,
+        };
+        [shared, UNDEFINED].into_iter().find(|known| *known == split_type)
+    }
+
+    /// Whether hints may change who is in a communicator: MPICH divides a node further if they say so.
+    pub fn may_divide(&self, info: u64) -> bool {
+        const MPICH_NO_INFO: u64 = 0x1c00_0000;
+        self.kind == MpiKind::Mpich && self.handle(info) != MPICH_NO_INFO
+    }
+
+    /// Whether a communicator's handle is known to be that of none.
+    pub fn is_no_communicator(&self, handle: u64) -> bool {
+        const MPICH_NONE: u64 = 0x0400_0000;
+        self.kind == MpiKind::Mpich && handle == MPICH_NONE
+    }
+
     /// Handles in memory.
     pub fn handles<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = u64> + use<'a> {
         let size = match self.kind {
@@ -122,5 +143,7 @@ impl Builtin {
     }
 }
 
+/// What MPI_UNDEFINED is, in both libraries.
+pub(super) const UNDEFINED: i32 = -32766;
 /// What MPI_ANY_TAG is, in both libraries.
 pub(super) const ANY_TAG: i32 = -1;

@@ -47,7 +47,8 @@ pub enum Event {
         call: Box<Call>,
         /// CLOCK_MONOTONIC.
         end_ns: Option<u64>,
-        /// Members of the communicator that it names, as ranks of MPI_COMM_WORLD by their ranks in it.
+        /// Members of the communicator that it names, as ranks of MPI_COMM_WORLD by their ranks in it; of an
+        /// intercommunicator, of the other group.
         members: Option<Vec<u32>>,
     },
     /// A send and the receive that got it.

@@ -4,6 +4,7 @@
 //! that were not seen, records that were lost, a source that nobody was told) gives no match, never a guess.
 
 mod assemble;
+mod bridges;
 mod code;
 mod communicators;
 mod data;
@@ -14,6 +15,7 @@ mod groups;
 mod handles;
 mod left_over;
 mod matching;
+mod members;
 mod messages;
 mod process;
 mod requests;

@@ -13,6 +13,8 @@ pub(super) struct Process {
     pub rank: Option<u32>,
     /// When that was found out, CLOCK_MONOTONIC.
     pub facts_time_ns: u64,
+    /// Inode of its pid namespace.
+    pub pid_namespace: u64,
     pub code: CodeMap,
     pub builtin: Option<Builtin>,
     pub datatypes: Datatypes,
@@ -33,6 +35,7 @@ impl Process {
     pub fn learn(&mut self, facts: &ProcessFacts, libraries: &Libraries) {
         self.rank = facts.rank;
         self.facts_time_ns = facts.time_ns;
+        self.pid_namespace = facts.pid_namespace;
         self.code = CodeMap::default();
         let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
         code.for_each(|m| self.code.add(m.start, m.end, m.file, m.offset_bytes));

@@ -20,9 +20,11 @@ static inline struct id this_call(struct thread *t, int part)
     return (struct id){world_rank, t->tid, t->calls, part};
 }
 
-static inline void log_ids(struct thread *t, char what, struct id a, struct id b)
+// The kind is that of the communicator.
+static inline void log_ids(struct thread *t, char what, struct id a, struct id b, int kind)
 {
-    fprintf(t->log, "%c %d %d %d %d %d %d %d %d\n", what, a.rank, a.tid, a.call, a.part, b.rank, b.tid, b.call, b.part);
+    fprintf(t->log, "%c %d %d %d %d %d %d %d %d %d\n", what, a.rank, a.tid, a.call, a.part, b.rank, b.tid, b.call, b.part,
+            kind);
 }
 
 // The next call is one that dmscope counts.

@@ -5,7 +5,7 @@
 // All ranks draw the same plan from the seed: rounds, each of one kind. Every message carries its sender's rank, thread
 // and number of the call that sent it, so that whoever receives it knows which send it got. Calls are counted as dmscope
 // counts them: those that communicate, polls only when they answer yes. The log of a rank has a line for each message
-// received (`R receive send`) and for each one completed (`C message call`).
+// received (`R receive send`) and for each one completed (`C message call`), each with the kind of its communicator.
 //
 // With --untold 1 a third of the calls ask for no status: then only the data says whose message a receive from anybody got.
 //
@@ -34,7 +34,9 @@ static int untold;
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
 struct message {
-    int from, to, tag, bytes;  // ranks in the communicator
+    int from, to;      // numbers in the communicator
+    int source, dest;  // as calls name them
+    int tag, bytes;
 };
 
 // One that this rank sends or receives.
@@ -45,19 +47,20 @@ struct op {
     MPI_Request request;
     int persistent;
     int done;
+    int kind;  // of the communicator
 };
 
 static void received(struct thread *t, struct op *op)
 {
     struct id send;
     memcpy(&send, op->buffer, sizeof send);
-    log_ids(t, 'R', op->id, send);
+    log_ids(t, 'R', op->id, send, op->kind);
 }
 
 static void completed(struct thread *t, struct op *op)
 {
     op->done = 1;
-    log_ids(t, 'C', op->id, this_call(t, 0));
+    log_ids(t, 'C', op->id, this_call(t, 0), op->kind);
     if (!op->sends)
         received(t, op);
 }
@@ -66,6 +69,7 @@ static void completed(struct thread *t, struct op *op)
 static void start_send(struct thread *t, struct dice *dice, MPI_Comm comm, const struct message *m, struct op *op)
 {
     op->sends = 1;
+    op->kind = kind_of(comm);
     op->buffer = calloc(1, (size_t)m->bytes);
     int n = m->bytes;
     // Written before the call that it names.
@@ -75,16 +79,16 @@ static void start_send(struct thread *t, struct dice *dice, MPI_Comm comm, const
     memcpy(op->buffer, &id, sizeof id);
     op->id = id;
     switch (way) {
-    case 0: CALL(t, MPI_Isend(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
-    case 1: CALL(t, MPI_Issend(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
-    case 2: CALL(t, MPI_Ibsend(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
+    case 0: CALL(t, MPI_Isend(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
+    case 1: CALL(t, MPI_Issend(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
+    case 2: CALL(t, MPI_Ibsend(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
     case 3:
-        CALL(t, MPI_Bsend(op->buffer, n, MPI_CHAR, m->to, m->tag, comm));
+        CALL(t, MPI_Bsend(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm));
         completed(t, op);
         return;
-    case 4: CALL(t, MPI_Send_init(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
-    case 5: CALL(t, MPI_Ssend_init(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
-    default: CALL(t, MPI_Bsend_init(op->buffer, n, MPI_CHAR, m->to, m->tag, comm, &op->request)); break;
+    case 4: CALL(t, MPI_Send_init(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
+    case 5: CALL(t, MPI_Ssend_init(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
+    default: CALL(t, MPI_Bsend_init(op->buffer, n, MPI_CHAR, m->dest, m->tag, comm, &op->request)); break;
     }
     if (preparing) {
         op->persistent = 1;
@@ -95,6 +99,7 @@ static void start_send(struct thread *t, struct dice *dice, MPI_Comm comm, const
 // Posts a receive that does not wait.
 static void start_receive(struct thread *t, struct dice *dice, MPI_Comm comm, int source, int tag, struct op *op)
 {
+    op->kind = kind_of(comm);
     op->buffer = calloc(1, LARGE);
     if (roll(dice, 3) == 0) {
         CALL(t, MPI_Recv_init(op->buffer, LARGE, MPI_CHAR, source, tag, comm, &op->request));
@@ -109,6 +114,7 @@ static void start_receive(struct thread *t, struct dice *dice, MPI_Comm comm, in
 // Receives one message, waiting for it.
 static void receive_now(struct thread *t, struct dice *dice, MPI_Comm comm, int source, int tag, struct op *op)
 {
+    op->kind = kind_of(comm);
     op->buffer = calloc(1, LARGE);
     MPI_Status status;
     MPI_Message message;
@@ -226,22 +232,33 @@ static void complete_all(struct thread *t, struct dice *dice, struct op *ops, in
 
 // ---- Rounds -------------------------------------------------------------------------------------------------------
 
+// The number of a rank that another one can send to.
+static int someone(struct dice *plan, const struct place *place, int from)
+{
+    if (!place->between) {
+        int to = (int)roll(plan, (uint32_t)place->size);
+        // What a rank sends to itself does not say where it came from.
+        return untold && to == from ? (to + 1) % place->size : to;
+    }
+    if (from >= place->second)
+        return (int)roll(plan, (uint32_t)place->second);
+    return place->second + (int)roll(plan, (uint32_t)(place->size - place->second));
+}
+
 // Messages between any ranks of a communicator, received in any way.
 static void exchange(struct thread *t, uint64_t seed, int round, MPI_Comm comm)
 {
-    int rank, size;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
+    struct place place = place_of(comm);
+    int rank = place.number;
     struct dice plan = dice_of(seed, (uint64_t)round, 1000);
     struct message messages[MOST_MESSAGES];
     int count = 1 + (int)roll(&plan, MOST_MESSAGES);
     for (int i = 0; i < count; i++) {
         static const int sizes[] = {SMALL, 200, 3000, LARGE};
-        messages[i].from = (int)roll(&plan, (uint32_t)size);
-        messages[i].to = (int)roll(&plan, (uint32_t)size);
-        // What a rank sends to itself does not say where it came from.
-        if (untold && messages[i].to == messages[i].from)
-            messages[i].to = (messages[i].to + 1) % size;
+        messages[i].from = (int)roll(&plan, (uint32_t)place.size);
+        messages[i].to = someone(&plan, &place, messages[i].from);
+        messages[i].source = rank_of(&place, messages[i].from);
+        messages[i].dest = rank_of(&place, messages[i].to);
         messages[i].tag = round % 1000 * TAGS + (int)roll(&plan, TAGS);
         messages[i].bytes = sizes[roll(&plan, 4)];
     }
@@ -256,7 +273,7 @@ static void exchange(struct thread *t, uint64_t seed, int round, MPI_Comm comm)
             mine[receives++] = i;
     shuffle(&own, mine, receives);
     int posted = (int)roll(&own, (uint32_t)receives + 1);
-#define SOURCE(i) (any_source ? MPI_ANY_SOURCE : messages[mine[i]].from)
+#define SOURCE(i) (any_source ? MPI_ANY_SOURCE : messages[mine[i]].source)
 #define TAG(i) (any_tag ? MPI_ANY_TAG : messages[mine[i]].tag)
     for (int i = 0; i < posted; i++)
         start_receive(t, &own, comm, SOURCE(i), TAG(i), &ops[used++]);
@@ -281,7 +298,8 @@ static void shift(struct thread *t, uint64_t seed, int round, MPI_Comm comm)
     int to = rank + by, from = rank - by;
     to = to < size ? to : open_ends ? MPI_PROC_NULL : to - size;
     from = from >= 0 ? from : open_ends ? MPI_PROC_NULL : from + size;
-    struct op in = {.buffer = calloc(1, LARGE)}, out = {.buffer = calloc(1, LARGE), .sends = 1};
+    int kind = kind_of(comm);
+    struct op in = {.buffer = calloc(1, LARGE), .kind = kind}, out = {.buffer = calloc(1, LARGE), .kind = kind, .sends = 1};
     struct id id = {world_rank, t->tid, t->calls + 1, 0};
     MPI_Status status;
     memcpy(out.buffer, &id, sizeof id);
@@ -310,7 +328,7 @@ static void pairs(struct thread *t, uint64_t seed, int round, MPI_Comm comm)
     MPI_Comm_size(comm, &size);
     struct dice plan = dice_of(seed, (uint64_t)round, 1000);
     int way = (int)roll(&plan, 3), peer = rank ^ 1, tag = round % 1000 * TAGS;
-    struct op op = {.buffer = calloc(1, LARGE), .sends = rank % 2 == 0};
+    struct op op = {.buffer = calloc(1, LARGE), .kind = kind_of(comm), .sends = rank % 2 == 0};
     if (peer < size && !op.sends) {
         CALL(t, MPI_Irecv(op.buffer, LARGE, MPI_CHAR, peer, tag, comm, &op.request));
         op.id = this_call(t, 0);
@@ -389,7 +407,8 @@ static void *beside(void *argument)
     struct thread t = {.tid = (int)syscall(SYS_gettid), .log = job->log};
     if (job->comm != MPI_COMM_NULL) {
         exchange(&t, job->seed + 77, job->round, job->comm);
-        shift(&t, job->seed + 77, job->round + 1, job->comm);
+        if (!is_between(job->comm))
+            shift(&t, job->seed + 77, job->round + 1, job->comm);
     }
     return NULL;
 }
@@ -411,10 +430,10 @@ static void program(struct thread *t, uint64_t seed, int threads)
     MPI_Comm comms[MOST_COMMS] = {MPI_COMM_WORLD};
     int count = 1;
     struct dice plan = dice_of(seed, 0, 999);
-    int rounds = 4 + (int)roll(&plan, 8);
+    int rounds = 4 + (int)roll(&plan, 12);
     for (int round = 1; round <= rounds; round++) {
-        int at = (int)roll(&plan, (uint32_t)count), kind = (int)roll(&plan, 12);
-        int colors = 1 + (int)roll(&plan, 2), backwards = (int)roll(&plan, 2), other = (int)roll(&plan, 4);
+        int at = (int)roll(&plan, (uint32_t)count), kind = (int)roll(&plan, 14);
+        int colors = 1 + (int)roll(&plan, 2), backwards = (int)roll(&plan, 2), other = (int)roll(&plan, 6);
         int tags = 10 * round;
         int makes = kind >= 10 || (kind == 9 && !(threads && count > 1));
         // Ranks that are not in a communicator have no part in what happens there.
@@ -425,7 +444,8 @@ static void program(struct thread *t, uint64_t seed, int threads)
                 comms[count++] = MPI_COMM_NULL;
             continue;
         }
-        if (kind < 5)
+        int two_groups = !makes && comms[at] != MPI_COMM_NULL && is_between(comms[at]);
+        if (kind < 5 || (kind < 8 && two_groups))
             exchange(t, seed, tags, comms[at]);
         else if (kind == 5)
             shift(t, seed, tags, comms[at]);
@@ -445,12 +465,12 @@ static void program(struct thread *t, uint64_t seed, int threads)
             CALL(t, MPI_Comm_idup(comms[at], &comms[count], &request));
             CALL(t, MPI_Wait(&request, MPI_STATUS_IGNORE));
             count++;
-        } else if (count < MOST_COMMS && other == 2) {
-            comms[count] = another(t, seed, tags, comms[at]);
-            count++;
-        } else if (count < MOST_COMMS) {
+        } else if (count < MOST_COMMS && other == 2 && !is_between(comms[at])) {
             int key = backwards ? -world_rank : world_rank;
             CALL(t, MPI_Comm_split(comms[at], world_rank % colors, key, &comms[count]));
+            count++;
+        } else if (count < MOST_COMMS) {
+            comms[count] = another(t, seed, tags, comms[at]);
             count++;
         }
     }
@@ -485,6 +505,7 @@ int main(int argc, char **argv)
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    begin_communicators();
     static char room[MOST_MESSAGES * (LARGE + 200) * 4];
     MPI_Buffer_attach(room, sizeof room);
     for (int i = 0; i < programs; i++)

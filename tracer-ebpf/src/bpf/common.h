@@ -16,8 +16,8 @@
 
 /* Arguments of an MPI call at most; a power of two. */
 #define CALL_ARGUMENTS 16
-/* Of what a polling call asks for, so much is kept until its answer is known. */
-#define KEPT_WORDS 32
+/* Of what a polling call asks for, so much is kept until its answer is known: as many words as come in twelve pieces. */
+#define KEPT_WORDS 60
 
 struct code_range {
 	__u64 start;

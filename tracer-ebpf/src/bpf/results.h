@@ -85,6 +85,7 @@ static long put_piece(__u32 number, void *context)
 	__u32 bytes = piece->total_bytes - position;
 	struct dms_values *r = reserve(piece->t, sizeof(*r), false);
 	struct thread *th;
+	long failed = 1;
 
 	if (!r)
 		return 1;
@@ -92,11 +93,16 @@ static long put_piece(__u32 number, void *context)
 		bytes = PIECE_BYTES;
 	__builtin_memset(r->words, 0, sizeof(r->words));
 	if (piece->from) {
-		bpf_probe_read_user(r->words, bytes, (void *)(piece->from + position));
+		failed = bpf_probe_read_user(r->words, bytes, (void *)(piece->from + position));
 	} else {
 		th = current_thread(false);
 		if (th && position + PIECE_BYTES <= sizeof(th->kept))
-			bpf_probe_read_kernel(r->words, PIECE_BYTES, (char *)th->kept + position);
+			failed = bpf_probe_read_kernel(r->words, PIECE_BYTES, (char *)th->kept + position);
+	}
+	/* What cannot be read is left out, with all behind it: it is not zero. */
+	if (failed) {
+		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		return 1;
 	}
 	r->serial = piece->serial;
 	r->argument = piece->argument;
@@ -162,7 +168,8 @@ static __always_inline void keep_reads(struct thread *th, struct dms_shape *shap
 		th->kept_argument = read->argument;
 		if (bytes > sizeof(th->kept))
 			bytes = sizeof(th->kept);
-		bpf_probe_read_user(th->kept, bytes, (void *)argument_of(th, read->argument));
+		if (bpf_probe_read_user(th->kept, bytes, (void *)argument_of(th, read->argument)))
+			th->kept_bytes = 0;
 	}
 }
 

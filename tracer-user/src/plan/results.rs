@@ -6,6 +6,9 @@ use analyzer::plan::{Read, ReadCount, Results};
 
 /// Arguments in registers.
 pub(super) const REGISTERS: usize = 6;
+/// Dimensions of a grid whose parts are known: as many integers as come in one piece. How many there are, the call does not
+/// say.
+const DIMENSIONS: u8 = 10;
 
 /// What is recorded of MPI calls when they return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -73,6 +76,7 @@ fn read(row: &CallRow, arg: Arg, argument: u8, sizes: Sizes) -> Option<Read> {
         Arg::Indices => several(true, 4),
         Arg::Ranks | Arg::Dimensions => several(false, 4),
         Arg::Ranges => several(false, 12),
+        Arg::Remain => one(false, 4 * DIMENSIONS),
         _ => None,
     }
 }
@@ -125,6 +129,10 @@ mod tests {
         assert_eq!(
             reads("MPI_Cart_create", MpiKind::OpenMpi),
             [(2, false, 4, ReadCount::Argument(1)), (5, true, 8, ReadCount::One)]
+        );
+        assert_eq!(
+            reads("MPI_Cart_sub", MpiKind::Mpich),
+            [(1, false, 40, ReadCount::One), (2, true, 4, ReadCount::One)]
         );
         assert_eq!(reads("MPI_Group_free", MpiKind::OpenMpi), [(0, false, 8, ReadCount::One)]);
     }

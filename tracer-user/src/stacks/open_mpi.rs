@@ -11,6 +11,7 @@ use super::memory::Memory;
 const CONTEXT_ID: u64 = 0xe0;
 const MY_RANK: u64 = 0xe4;
 const LOCAL_GROUP: u64 = 0xf8;
+const REMOTE_GROUP: u64 = 0x100;
 // A group.
 const GROUP_SIZE: u64 = 0x10;
 const GROUP_RANK: u64 = 0x14;
@@ -68,6 +69,10 @@ impl<'a> OpenMpi<'a> {
             return None;
         }
         let group = self.memory.word(handle.checked_add(LOCAL_GROUP)?)?;
+        // Calls on an intercommunicator name ranks of another group.
+        if self.memory.word(handle.checked_add(REMOTE_GROUP)?)? != group {
+            return None;
+        }
         let own = self.memory.half(handle + MY_RANK)?;
         if self.memory.half(group.checked_add(GROUP_RANK)?)? != own {
             return None;
@@ -186,6 +191,7 @@ mod tests {
         let mut memory = Halves::default();
         memory.put(WORLD + CONTEXT_ID, &[0, rank]);
         memory.put_word(WORLD + LOCAL_GROUP, WORLD + 0x400);
+        memory.put_word(WORLD + REMOTE_GROUP, WORLD + 0x400);
         put_group(&mut memory, WORLD + 0x400, rank, &[0, 1, 2, 3]);
         memory
     }
@@ -205,6 +211,23 @@ mod tests {
     #[test]
     fn who_is_in_a_window_is_in_the_group_that_it_points_to() {
         assert_eq!(window(1, &[3, 2], 2), Some(vec![3, 2]));
+    }
+
+    #[test]
+    fn of_an_intercommunicator_nothing_is_said() {
+        const INTER: u64 = WORLD + 0x8000;
+        let mut memory = world(1);
+        memory.put(INTER + CONTEXT_ID, &[5, 0]);
+        put_group(&mut memory, INTER + 0x400, 0, &[1, 2]);
+        memory.put_word(INTER + LOCAL_GROUP, INTER + 0x400);
+        memory.put_word(INTER + REMOTE_GROUP, INTER + 0x400);
+        let members = |memory: &Halves| {
+            let library = OpenMpi::checked(memory, WORLD, 1, 4).expect("world is there");
+            library.communicator(INTER).map(|found| found.members)
+        };
+        assert_eq!(members(&memory), Some(vec![1, 2]));
+        memory.put_word(INTER + REMOTE_GROUP, INTER + 0x800);
+        assert_eq!(members(&memory), None);
     }
 
     #[test]

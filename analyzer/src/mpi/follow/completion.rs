@@ -104,7 +104,8 @@ impl Follower {
             // Whether it was, nobody was told.
             None if is_cancelled => self.matching.lose(comm, own),
             Some(status) if op.peer.is_none() => {
-                if let Ok(source) = u32::try_from(status.source) {
+                let rank = u32::try_from(status.source).ok();
+                if let Some(source) = rank.and_then(|rank| self.communicators.number(comm, own, rank)) {
                     let found = (source, status.tag);
                     self.matching.resolve(comm, own, op.side(), found, &mut self.pairs);
                 }
@@ -197,7 +198,10 @@ impl Follower {
         let status = self.status(call, Arg::Status, 0);
         let source = status.map_or(peer, |status| status.source);
         let tag = status.map_or(tag, |status| status.tag);
-        let Ok(source) = u32::try_from(source) else { return self.matching.lose(comm, own) };
+        let rank = u32::try_from(source).ok();
+        let Some(source) = rank.and_then(|rank| self.communicators.number(comm, own, rank)) else {
+            return self.matching.lose(comm, own);
+        };
         if self.taken.len() >= MOST_TAKEN {
             return self.matching.lose(comm, own);
         }

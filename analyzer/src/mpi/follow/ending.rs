@@ -20,7 +20,12 @@ impl Follower {
         left.extend(at_once.filter_map(|known| Some((known.origin?, known.message, known.open))));
         left.sort_by_key(|(_, op, _)| op.map(|op| op.id));
         for (origin, op, count) in left {
-            let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, op.peer, op.tag));
+            let named = |op: &Op| {
+                let named =
+                    |number| op.place.map_or(number, |(comm, _)| self.communicators.rank(comm, number));
+                op.peer.map(named)
+            };
+            let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, named(&op), op.tag));
             let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
             arguments.extend(comm.map(|comm| ("comm", comm)));
             self.left.add((LeftWhat::Request, rank), origin, count, None, arguments);
@@ -30,19 +35,20 @@ impl Follower {
     /// What is left over of ranks that were followed from their beginning to their end with MPI.
     pub fn left_over(&self) -> Vec<LeftOver> {
         let is_certain = |rank: &u32| self.ended.contains_key(rank) && !self.lost.contains(rank);
-        let mut sends: Vec<(u32, u32, CommId, i32, Side)> = Vec::new();
-        for (comm, from, to, tag, send) in self.matching.never_received() {
+        let mut sends: Vec<(u32, u32, u32, CommId, i32, Side)> = Vec::new();
+        for (comm, from, number, tag, send) in self.matching.never_received() {
             let Some(members) = self.communicators.members(comm) else { continue };
-            let Some((from, to)) = members.get(from as usize).zip(members.get(to as usize)) else { continue };
+            let Some((from, to)) = members.get(from as usize).zip(members.get(number as usize)) else {
+                continue;
+            };
             if [from, to].into_iter().all(is_certain) && self.communicators.is_known_to_all(comm) {
-                sends.push((*from, *to, comm, tag, send));
+                sends.push((*from, *to, number, comm, tag, send));
             }
         }
         sends.sort_by_key(|(.., send)| send.id);
         let mut tally = self.left.clone();
-        for (from, to, comm, tag, send) in sends {
-            let own = self.communicators.members(comm).and_then(|m| m.iter().position(|rank| *rank == to));
-            let mut arguments = envelope(true, own.map(|own| own as u32), tag);
+        for (from, to, number, comm, tag, send) in sends {
+            let mut arguments = envelope(true, Some(self.communicators.rank(comm, number)), tag);
             arguments.push(("comm", self.communicator_name(comm)));
             tally.add((LeftWhat::Message, from), send.origin, 1, Some(to), arguments);
         }

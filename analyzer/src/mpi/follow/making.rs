@@ -1,27 +1,78 @@
 //! Communicators and groups: who is in those that calls make.
 
+use std::sync::Arc;
+
 use super::{Begun, Follower, integers};
 use crate::calls::{Arg, Group, Grouping, Making, Meeting};
 use crate::mpi::CallId;
 use crate::mpi::assemble::Call;
-use crate::mpi::communicators::{Choice, CommId, Expected, Members, Selection, WORLD};
+use crate::mpi::bridges::Bridge;
+use crate::mpi::communicators::{CommId, Expected, Selection, WORLD};
 use crate::mpi::groups;
+use crate::mpi::members::{Choice, Members, Membership};
 
 impl Follower {
-    pub(super) fn begin_communicator(&mut self, call: &Call, id: CallId) -> Option<Expected> {
-        let handle = call.argument(Arg::Comm)?;
-        let place = self.place(call, handle).filter(|_| self.is_complete(call));
-        let Some((parent, _)) = place else {
-            self.spoil(call, handle);
+    pub(super) fn begin_communicator(&mut self, call: &Call, id: CallId, group: Group) -> Option<Expected> {
+        if !self.is_complete(call) {
             return None;
-        };
-        let integer = |arg| call.argument(arg).map(|word| word as i32);
-        let choice = integer(Arg::Color).zip(integer(Arg::Key)).map(|(color, key)| Choice { color, key });
-        self.communicators.begin(id.rank, parent, choice)
+        }
+        let place = self.place(call, call.argument(Arg::Comm)?);
+        let choice = self.choice(call, group, place);
+        let expected = place.and_then(|(parent, _)| self.communicators.begin(id.rank, parent, choice));
+        if group == Group::Bridged {
+            self.lead(call, id.rank, place, expected);
+        }
+        expected
+    }
+
+    /// What a rank gives that all of the old communicator must know.
+    fn choice(&self, call: &Call, group: Group, place: Option<(CommId, u32)>) -> Option<Choice> {
+        match group {
+            Group::ByColor => {
+                Some(Choice { color: integer(call, Arg::Color)?, key: integer(call, Arg::Key)?, place: 0 })
+            }
+            Group::SharedMemory => {
+                let (parent, _) = place?;
+                let is_inter = self.communicators.membership(parent)?.is_inter();
+                let builtin = self.builtin(call)?;
+                let color = builtin.color_of_type(integer(call, Arg::SplitType)?)?;
+                let is_plain = !is_inter && !builtin.may_divide(call.argument(Arg::Info)?);
+                // Who is in another container may or may not be on the same node for the library.
+                let place = self.processes.get(call.process).pid_namespace;
+                is_plain.then_some(Choice { color, key: integer(call, Arg::Key)?, place })
+            }
+            Group::Merged => {
+                Some(Choice { color: (integer(call, Arg::High)? != 0).into(), key: 0, place: 0 })
+            }
+            _ => None,
+        }
+    }
+
+    /// A rank may be the leader of its side, whose arguments alone tell who is on the other one.
+    fn lead(&mut self, call: &Call, rank: u32, place: Option<(CommId, u32)>, expected: Option<Expected>) {
+        let leader = integer(call, Arg::LocalLeader).and_then(|leader| u32::try_from(leader).ok());
+        if place.is_some_and(|(_, own)| Some(own) != leader) {
+            return;
+        }
+        match self.bridge(call).zip(expected) {
+            Some((bridge, side)) => self.communicators.lead(bridge, side),
+            None => self.communicators.may_lead(rank),
+        }
+    }
+
+    fn bridge(&mut self, call: &Call) -> Option<Bridge> {
+        let (peer, own) = self.place(call, call.argument(Arg::PeerComm)?)?;
+        let leader = u32::try_from(integer(call, Arg::RemoteLeader)?).ok()?;
+        let number = self.communicators.number(peer, own, leader)?;
+        let members = self.communicators.members(peer)?;
+        let leaders = (self.rank(call)?, *members.get(number as usize)?);
+        Some(Bridge { peer, leaders, tag: integer(call, Arg::MakingTag)? })
     }
 
     pub(super) fn communicator(&mut self, call: &Call, rank: u32, making: Making, begun: &Begun) {
-        let handle = self.handle(call, Arg::NewComm, true);
+        let builtin = self.builtin(call);
+        let is_one = |handle: &u64| builtin.is_some_and(|builtin| !builtin.is_no_communicator(*handle));
+        let handle = self.handle(call, Arg::NewComm, true).filter(is_one);
         let selection = self.selection(call, rank, making.group);
         if making.meeting == Meeting::NewMembers {
             let Some(handle) = handle else { return };
@@ -29,8 +80,8 @@ impl Follower {
             let tag = call.argument(Arg::MakingTag);
             let known = parent.zip(tag).filter(|_| self.is_complete(call));
             match (known, selection) {
-                (Some(((parent, _), tag)), Selection::These(members)) if members.contains(&rank) => {
-                    self.communicators.made_alone(rank, parent, tag as i32, &members, handle);
+                (Some(((parent, _), tag)), Selection::These(group)) if group.all().contains(&rank) => {
+                    self.communicators.made_alone(rank, parent, tag as i32, group.all(), handle);
                 }
                 _ => self.communicators.made_unknown(rank, handle),
             }
@@ -43,25 +94,31 @@ impl Follower {
     }
 
     /// Who is in a new communicator.
-    fn selection(&self, call: &Call, rank: u32, group: Group) -> Selection {
-        let integer = |arg| call.argument(arg).map(|word| word as i32);
+    fn selection(&mut self, call: &Call, rank: u32, group: Group) -> Selection {
         // Ranks that may be numbered anew are in an order that only the library knows.
-        if call.row.position(Arg::Reorder).is_some() && integer(Arg::Reorder) != Some(0) {
+        if call.row.position(Arg::Reorder).is_some() && integer(call, Arg::Reorder) != Some(0) {
             return Selection::Unknown;
         }
-        match group {
-            Group::Same => Selection::All,
-            Group::ByColor => Selection::SameColor,
-            Group::Given => self
-                .group(call, rank, 0)
-                .map_or(Selection::Unknown, |members| Selection::These(members.clone())),
-            Group::Grid => points(call).map_or(Selection::Unknown, Selection::First),
+        let found = match group {
+            Group::Same => Some(Selection::All),
+            Group::ByColor | Group::SharedMemory => Some(Selection::SameColor),
+            Group::Given => self.group(call, rank, 0).map(|group| Selection::These(Arc::clone(group).into())),
+            Group::Grid => sizes(call).map(Selection::Grid),
             Group::Nodes => {
-                let nodes = integer(Arg::Number).and_then(|nodes| usize::try_from(nodes).ok());
-                nodes.map_or(Selection::Unknown, Selection::First)
+                let nodes = integer(call, Arg::Number).and_then(|nodes| usize::try_from(nodes).ok());
+                nodes.map(Selection::First)
             }
-            Group::Unknown => Selection::Unknown,
-        }
+            Group::Subgrid => self.subgrid(call).map(Selection::These),
+            Group::Bridged => Some(Selection::Bridged),
+            Group::Merged => Some(Selection::Merged),
+        };
+        found.unwrap_or(Selection::Unknown)
+    }
+
+    fn subgrid(&mut self, call: &Call) -> Option<Membership> {
+        let (parent, own) = self.place(call, call.argument(Arg::Comm)?)?;
+        let remain: Vec<i32> = integers(call.pointed(Arg::Remain, false)).collect();
+        self.communicators.membership(parent)?.remaining(own, &remain)
     }
 
     pub(super) fn free_communicator(&mut self, call: &Call, rank: u32) {
@@ -87,9 +144,14 @@ impl Follower {
     }
 
     fn new_group(&mut self, call: &Call, rank: u32, how: Grouping) -> Option<Members> {
-        if how == Grouping::OfCommunicator {
-            let (comm, _) = self.place(call, call.argument(Arg::Comm)?)?;
-            return self.communicators.members_of(comm).cloned();
+        if let Grouping::OfCommunicator | Grouping::OfOtherGroup = how {
+            let (comm, own) = self.place(call, call.argument(Arg::Comm)?)?;
+            let members = self.communicators.membership(comm)?;
+            return match (how, members.is_inter()) {
+                (Grouping::OfCommunicator, false) => Some(Arc::clone(members.all())),
+                (Grouping::OfCommunicator, true) => Some(members.local(own).into()),
+                (_, is_inter) => is_inter.then(|| members.remote(own).into()),
+            };
         }
         let list = match how {
             Grouping::Included | Grouping::Excluded => Some(listed(call, Arg::Ranks, 1)?),
@@ -111,12 +173,14 @@ impl Follower {
     }
 }
 
-/// Points of the grid that a call makes.
-fn points(call: &Call) -> Option<usize> {
-    let dimensions = listed(call, Arg::Dimensions, 1)?;
-    let sizes = dimensions.iter().map(|size| usize::try_from(*size).ok());
-    let points = sizes.into_iter().try_fold(1usize, |all, size| all.checked_mul(size?));
-    points.filter(|_| !dimensions.is_empty())
+fn integer(call: &Call, arg: Arg) -> Option<i32> {
+    call.argument(arg).map(|word| word as i32)
+}
+
+/// Sizes of the dimensions of the grid that a call makes.
+fn sizes(call: &Call) -> Option<Arc<[u32]>> {
+    let sizes = listed(call, Arg::Dimensions, 1)?.into_iter().map(|size| u32::try_from(size).ok());
+    sizes.collect::<Option<Arc<[u32]>>>().filter(|sizes| !sizes.is_empty())
 }
 
 /// The list that a call is given, if all of it came; `each`: integers of one element.

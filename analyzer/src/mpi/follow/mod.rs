@@ -33,9 +33,9 @@ pub(in crate::mpi) struct Op {
     id: MessageId,
     origin: Origin,
     sends: bool,
-    /// With the process's own rank in it; `None`: not known.
+    /// With the process's own number in it; `None`: not known.
     place: Option<(CommId, u32)>,
-    /// In the communicator; `None`: anybody.
+    /// Its number in the communicator, its rank where that is not known; `None`: anybody.
     peer: Option<u32>,
     tag: i32,
     /// Where its content is, if that is followed and known.
@@ -180,7 +180,7 @@ impl Follower {
         Some(CallId { rank: self.rank(call)?, tid: call.tid, number: call.number })
     }
 
-    /// The communicator that a process calls so, and its rank there.
+    /// The communicator that a process calls so, and its number there.
     pub fn find_place(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
         let process = self.processes.find(pid)?;
         let (rank, builtin) = process.rank.zip(process.builtin)?;
@@ -198,13 +198,6 @@ impl Follower {
             return Some((WORLD, rank));
         }
         self.communicators.place(rank, builtin.handle(handle))
-    }
-
-    /// Of what was done in a communicator before its members were known, a part is missing.
-    fn spoil(&mut self, call: &Call, handle: u64) {
-        if let Some((rank, builtin)) = self.rank(call).zip(self.builtin(call)) {
-            self.communicators.spoil(rank, builtin.handle(handle));
-        }
     }
 
     fn begin(&mut self, call: &Call, begun: &mut Begun) {
@@ -233,7 +226,7 @@ impl Follower {
                 begun.ops = Few::one(op);
             }
             Does::MakeCommunicator(making) if making.meeting != Meeting::NewMembers => {
-                begun.communicator = self.begin_communicator(call, id);
+                begun.communicator = self.begin_communicator(call, id, making.group);
             }
             Does::Finalize => self.finalize(call, id.rank),
             _ => {}
@@ -253,9 +246,6 @@ impl Follower {
             }
         }
         for op in begun.ops.iter() {
-            if op.place.is_none() {
-                self.spoil(call, call.argument(Arg::Comm).unwrap_or_default());
-            }
             if call.row.form != Form::Persistent {
                 self.post(call, op);
             }
@@ -275,8 +265,13 @@ impl Follower {
             return None;
         }
         let is_anybody = !sends && peer == builtin.any_source();
-        let peer = if is_anybody { None } else { Some(u32::try_from(peer).ok()?) };
+        let rank = if is_anybody { None } else { Some(u32::try_from(peer).ok()?) };
         let place = self.place(call, call.word(envelope.comm)?);
+        let named = place.zip(rank);
+        let number = named.and_then(|((comm, own), rank)| self.communicators.number(comm, own, rank));
+        // Nobody is called so there.
+        let place = place.filter(|_| number.is_some() == rank.is_some());
+        let peer = number.or(rank);
         let content = self.content(call, if sends { call.row.sent() } else { call.row.received() });
         Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)?, content })
     }
@@ -377,7 +372,8 @@ impl Follower {
         }
         if self.is_heard {
             let place = call.argument(Arg::Comm).and_then(|comm| self.place(call, comm));
-            let members = place.and_then(|(comm, _)| self.communicators.members(comm)).map(<[u32]>::to_vec);
+            let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
+            let members = place.and_then(named);
             let end_ns = code.map(|_| time_ns);
             self.events.push(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
         }
