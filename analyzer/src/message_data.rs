@@ -19,7 +19,7 @@ impl Pipeline {
             let mut all = std::mem::take(&mut self.message_data);
             for data in all.drain(..) {
                 match data {
-                    Data::Sent(message, content) => self.send(message, &content),
+                    Data::Sent { message, pid, content } => self.send(message, pid, &content),
                     Data::Received(arrival) => self.arrive(&arrival, time_ns),
                     Data::FromAnybody(asked) => self.find_sender(&asked),
                 }
@@ -32,11 +32,12 @@ impl Pipeline {
 
     #[inline(never)]
     fn side(&mut self, process: usize, content: &Content) -> Side {
-        resolve::own(&mut self.state.processes.get_mut(process).memory, content.addr, content.len_bytes)
+        let memory = &mut self.state.processes.get_mut(process).memory;
+        resolve::own(memory, content.addr, content.len_bytes.get())
     }
 
-    fn send(&mut self, message: MessageId, content: &Content) {
-        let process = self.state.process(content.pid);
+    fn send(&mut self, message: MessageId, pid: u32, content: &Content) {
+        let process = self.state.process(pid);
         let source = self.side(process, content);
         let state = &mut self.state;
         state.chains.hold(message, process as u32, source, &mut state.names, &mut state.groups);
@@ -44,13 +45,13 @@ impl Pipeline {
 
     fn arrive(&mut self, arrival: &Arrival, time_ns: u64) {
         let Some(sent) = self.state.chains.take_sent(arrival.send) else { return };
-        let process = self.state.process(arrival.content.pid);
+        let process = self.state.process(arrival.pid);
+        let mut destination = self.side(process, &arrival.content);
         let sent_bytes = sent.source.end - sent.source.start;
-        let content = Content { len_bytes: arrival.content.len_bytes.min(sent_bytes), ..arrival.content };
-        let destination = self.side(process, &content);
+        destination.end = destination.end.min(destination.start.saturating_add(sent_bytes));
         let state = &mut self.state;
-        let is_unseen =
-            content.len_bytes > 0 && !state.chains.is_written_since(&destination, content.since_ns);
+        let is_unseen = destination.start < destination.end
+            && !state.chains.is_written_since(&destination, arrival.content.since_ns);
         if !is_unseen || self.coverage.is_paused() {
             return state.chains.drop_sent(sent, &mut state.names, &mut state.groups);
         }
@@ -75,7 +76,7 @@ impl Pipeline {
         Movement {
             thread: state.thread(process, arrival.tid),
             process: process as u32,
-            pid: arrival.content.pid,
+            pid: arrival.pid,
             tid: arrival.tid,
             who: state.processes.get(process).who,
             time_ns,
@@ -91,7 +92,7 @@ impl Pipeline {
     }
 
     fn find_sender(&mut self, asked: &Asked) {
-        let process = self.state.process(asked.content.pid);
+        let process = self.state.process(asked.pid);
         let destination = self.side(process, &asked.content);
         let sender = self.state.chains.came_from(&destination, asked.content.since_ns, process as u32);
         let rank = sender.and_then(|sender| self.state.processes.all().get(sender as usize)?.rank);

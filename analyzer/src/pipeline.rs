@@ -203,7 +203,9 @@ impl Pipeline {
     pub fn push_record(&mut self, raw: &RawRecord) {
         if self.follows_messages {
             self.messages.push_record(raw);
-            self.follow_data(raw.time_ns());
+            if self.messages.has_data() {
+                self.follow_data(raw.time_ns());
+            }
         }
         self.raw(raw);
     }

@@ -10,11 +10,12 @@ impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
     pub(super) fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
         self.ages.forget(self.nodes[node.index()].op);
-        self.let_go(node, names, groups);
+        self.release(node, names, groups);
     }
 
     /// One thing less keeps a node, if there is one, from being finished.
-    pub(super) fn let_go(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    #[inline(always)]
+    pub(super) fn release(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
         let mut node = node;
         while node.is_some() {
             let n = &mut self.nodes[node.index()];

@@ -120,6 +120,11 @@ impl Chains {
         }
     }
 
+    #[inline(never)]
+    fn let_go(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+        self.release(node, names, groups);
+    }
+
     fn forget_message(&mut self, message: MessageId, names: &mut Names, groups: &mut Groups) {
         if let Some(sent) = self.held.sent.remove(&message) {
             self.let_go(sent.writer, names, groups);

@@ -1,18 +1,18 @@
 //! Where the content of messages is in memory: what whoever follows messages tells, and asks of, whoever follows memory.
 
+use std::num::NonZeroU64;
+
 use super::communicators::CommId;
 use super::follow::Op;
 use super::messages::MessageId;
 
-/// A range of a process's memory.
+/// A range of a process's memory. As small as it can be: every request has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// The process.
-    pub pid: u32,
-    /// In its space.
+    /// In the process's space.
     pub addr: u64,
     /// Of a receive: at most.
-    pub len_bytes: u64,
+    pub len_bytes: NonZeroU64,
     /// When the call was made that gives it to the library, CLOCK_MONOTONIC.
     pub since_ns: u64,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Content {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data {
     /// What is here now is sent.
-    Sent(MessageId, Content),
+    Sent { message: MessageId, pid: u32, content: Content },
     /// It has been received.
     Received(Arrival),
     /// Something has been received, and nobody was told from whom.
@@ -32,9 +32,10 @@ pub(crate) enum Data {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub send: MessageId,
-    pub content: Content,
-    /// The thread that was told so.
+    /// The receiver, and the thread that was told so.
+    pub pid: u32,
     pub tid: u32,
+    pub content: Content,
     /// Where the call that receives it returns to, in the process's space.
     pub return_address: u64,
 }
@@ -42,8 +43,10 @@ pub(crate) struct Arrival {
 /// A receive of which it is not known whose message it got.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
+    /// The receiver, and the thread that was told that something has come.
+    pub pid: u32,
+    pub(super) tid: u32,
     pub content: Content,
     pub(super) op: Op,
     pub(super) place: (CommId, u32),
-    pub(super) tid: u32,
 }

@@ -112,6 +112,12 @@ impl Messages {
         self.follower.follows_data = true;
     }
 
+    /// Whether messages have done something with memory since it was last asked for.
+    #[inline]
+    pub(crate) fn has_data(&self) -> bool {
+        !self.follower.data.is_empty()
+    }
+
     /// What messages have done with memory by the last input. Of inputs that had to wait nothing is told: memory is not
     /// what it was.
     pub(crate) fn take_data(&mut self, into: &mut Vec<Data>) {

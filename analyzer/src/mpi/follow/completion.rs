@@ -1,11 +1,13 @@
 //! What calls say of requests: which messages are over, and whose they were.
 
+use std::num::NonZeroU64;
+
 use super::{Begun, Follower, MOST_TAKEN, Op, Side, Taken, integers, origin};
 use crate::calls::{Arg, Which};
 use crate::mpi::CallId;
 use crate::mpi::assemble::Call;
 use crate::mpi::communicators::CommId;
-use crate::mpi::data::{Arrival, Asked, Content, Data};
+use crate::mpi::data::{Arrival, Asked, Data};
 use crate::mpi::few::Few;
 use crate::mpi::left_over::Origin;
 use crate::mpi::messages::{Event, MessageId};
@@ -33,7 +35,7 @@ impl Follower {
         if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
             let (message, origin) = (begun.ops.first(), origin(call));
             self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
-            begun.ops.iter().for_each(|op| self.complete(op, None, false, id));
+            begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
             return;
         }
         let request = Request {
@@ -88,17 +90,24 @@ impl Follower {
         // same handle.
         let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
         for op in request.messages.iter() {
-            self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, by);
+            self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
         }
     }
 
     /// A message's buffer is free; of one received from anybody the status says whose it was.
-    pub(super) fn complete(&mut self, op: &Op, status: Option<Status>, is_cancelled: bool, by: CallId) {
+    pub(super) fn complete(
+        &mut self,
+        op: &Op,
+        status: Option<Status>,
+        is_cancelled: bool,
+        (pid, by): (u32, CallId),
+    ) {
+        let thread = (pid, by.tid);
         self.tell(Event::Completed { message: op.id, by });
         if op.sends {
             return;
         }
-        let Some((comm, own)) = op.place else { return self.arrived(op, status, by.tid) };
+        let Some((comm, own)) = op.place else { return self.arrived(op, status, thread) };
         match status {
             Some(status) if status.cancelled => self.matching.cancel(comm, own, op.side(), &mut self.pairs),
             // Whether it was, nobody was told.
@@ -113,34 +122,36 @@ impl Follower {
             None if op.peer.is_none()
                 && let Some(content) = op.content =>
             {
-                let asked = Asked { content, op: *op, place: (comm, own), tid: by.tid };
+                let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
                 return self.data.push(Data::FromAnybody(asked));
             }
             _ => {}
         }
-        self.end_receive(op, (comm, own), status, by.tid);
+        self.end_receive(op, (comm, own), status, thread);
     }
 
-    fn end_receive(&mut self, op: &Op, (comm, own): (CommId, u32), status: Option<Status>, tid: u32) {
+    fn end_receive(
+        &mut self,
+        op: &Op,
+        (comm, own): (CommId, u32),
+        status: Option<Status>,
+        thread: (u32, u32),
+    ) {
         self.matched();
-        self.arrived(op, status, tid);
+        self.arrived(op, status, thread);
         self.matching.over(comm, own, op.side());
     }
 
-    /// What a receive got is in its memory.
-    fn arrived(&mut self, op: &Op, status: Option<Status>, tid: u32) {
+    /// What a receive got is in its memory, as this process's thread was told.
+    fn arrived(&mut self, op: &Op, status: Option<Status>, (pid, tid): (u32, u32)) {
         let Some(send) = self.arriving.remove(&op.id) else { return };
-        let Some(content) = op.content.filter(|_| status.is_none_or(|status| !status.cancelled)) else {
-            return;
-        };
-        let len_bytes = status.map_or(content.len_bytes, |status| content.len_bytes.min(status.bytes));
-        let content = Content { len_bytes, ..content };
-        self.data.push(Data::Received(Arrival {
-            send,
-            content,
-            tid,
-            return_address: op.origin.return_address,
-        }));
+        let Some(mut content) = op.content else { return };
+        if let Some(status) = status {
+            let Some(bytes) = NonZeroU64::new(status.bytes).filter(|_| !status.cancelled) else { return };
+            content.len_bytes = content.len_bytes.min(bytes);
+        }
+        let return_address = op.origin.return_address;
+        self.data.push(Data::Received(Arrival { send, pid, tid, content, return_address }));
     }
 
     /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
@@ -156,7 +167,7 @@ impl Follower {
             let found = (source, asked.op.tag);
             self.matching.resolve(comm, own, asked.op.side(), found, &mut self.pairs);
         }
-        self.end_receive(&asked.op, asked.place, None, asked.tid);
+        self.end_receive(&asked.op, asked.place, None, (asked.pid, asked.tid));
     }
 
     pub(super) fn free(&mut self, call: &Call) {

@@ -4,6 +4,8 @@ mod completion;
 mod ending;
 mod making;
 
+use std::num::NonZeroU64;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::CallId;
@@ -283,7 +285,7 @@ impl Follower {
         let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, call.word(at.datatype)?)?;
         let len_bytes = u64::try_from(call.integer(at.count)?).ok()?.checked_mul(size_bytes)?;
         let addr = call.word(at.buffer)?;
-        (len_bytes > 0).then_some(Content { pid: call.pid, addr, len_bytes, since_ns: call.begin_ns })
+        Some(Content { addr, len_bytes: NonZeroU64::new(len_bytes)?, since_ns: call.begin_ns })
     }
 
     fn start(&mut self, call: &Call, id: CallId) {
@@ -307,7 +309,8 @@ impl Follower {
         let Some((comm, own)) = op.place else { return };
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
-                self.data.extend(op.content.map(|content| Data::Sent(op.id, content)));
+                let sent = |content| Data::Sent { message: op.id, pid: call.pid, content };
+                self.data.extend(op.content.map(sent));
                 self.matching.send(comm, (own, to), op.tag, op.side(), &mut self.pairs);
             }
             (true, _) => {}
@@ -403,7 +406,10 @@ impl Follower {
             (Does::Partitioned, _) | (_, Form::Persistent) => self.prepared(call, begun),
             (_, Form::Blocking) => {
                 let status = self.status(call, Arg::Status, 0);
-                begun.ops.iter().for_each(|op| self.complete(op, status.filter(|_| !op.sends), false, id));
+                begun
+                    .ops
+                    .iter()
+                    .for_each(|op| self.complete(op, status.filter(|_| !op.sends), false, (call.pid, id)));
             }
             (_, Form::Nonblocking) => self.request(call, id, begun),
         }
