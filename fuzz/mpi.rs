@@ -2,7 +2,7 @@
 
 use analyzer::calls::{self, Arg, CallRow, Does};
 use analyzer::input::{Mapping, MpiKind, ProcessFacts};
-use analyzer::plan::{MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Datatype, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, FileId, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
 use crate::bytes::Bytes;
@@ -13,6 +13,7 @@ pub const PROGRAM: FileId = FileId { dev: 1, inode: 1 };
 pub const PROGRAM_AT: u64 = 0x40_0000;
 const WORLD_OFFSET: u64 = 0x40;
 const COMPLETE_OFFSET: u64 = 0x80;
+const INT_OFFSET: u64 = 0xc0;
 /// Probes of calls have numbers from here on.
 const FIRST_PROBE: u32 = 100;
 const REGISTERS: usize = 6;
@@ -93,8 +94,13 @@ pub fn plan(kind: MpiKind) -> Plan {
     };
     let objects =
         MpiObjects { kind, comm_world: Some(WORLD_OFFSET), complete_request: Some(COMPLETE_OFFSET) };
-    let file =
-        PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(objects), ..PlannedFile::default() };
+    let file = PlannedFile {
+        id: PROGRAM,
+        path: "/bin/job".into(),
+        mpi: Some(objects),
+        datatypes: vec![Datatype { object: INT_OFFSET, size_bytes: 4 }],
+        ..PlannedFile::default()
+    };
     Plan {
         files: vec![file],
         probes: (FIRST_PROBE..).zip(functions()).map(probe).collect(),
@@ -209,7 +215,12 @@ pub fn argument(arg: Arg, bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
         Arg::Group => group(bytes, kind),
         Arg::Reorder => u64::from(bytes.next() == 0xff),
         Arg::MakingTag => u64::from(bytes.next() % 2),
-        Arg::Count | Arg::Number => match bytes.next() {
+        Arg::Datatype => datatype(bytes, kind),
+        Arg::Buffer => match bytes.next() {
+            0xff => u64::MAX - 3,
+            byte => 0x10_0000 + u64::from(byte % 16) * 2,
+        },
+        Arg::Count | Arg::Number | Arg::SendCount | Arg::ReceiveCount => match bytes.next() {
             0xff => integer(i32::MAX),
             0xfe => integer(-1),
             byte => integer((byte % 4).into()),
@@ -223,6 +234,15 @@ fn communicator(bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
         (0..=0x7f, _) => world(kind),
         (byte, MpiKind::OpenMpi) => 0x60_0000 + u64::from(byte % 4) * 64,
         (byte, MpiKind::Mpich) => 0x8400_0000 + u64::from(byte % 4),
+    }
+}
+
+/// Integers, or a type that is not known.
+fn datatype(bytes: &mut Bytes<'_>, kind: MpiKind) -> u64 {
+    match (bytes.next(), kind) {
+        (0xff, _) => 0x6800_0000,
+        (_, MpiKind::OpenMpi) => PROGRAM_AT + INT_OFFSET,
+        (_, MpiKind::Mpich) => 0x4c00_0405,
     }
 }
 
@@ -287,10 +307,10 @@ fn pointed(
 
 fn status(bytes: &mut Bytes<'_>, kind: MpiKind) -> Vec<u8> {
     let (source, tag) = (i32::from(bytes.next() % 7) - 1, i32::from(bytes.next() % 3));
-    let cancelled = i32::from(bytes.next() == 0xff);
+    let (cancelled, received) = (i32::from(bytes.next() == 0xff), i32::from(bytes.next() % 16));
     let words = match kind {
-        MpiKind::OpenMpi => &[source, tag, 0, cancelled, 0, 0][..],
-        MpiKind::Mpich => &[4, cancelled, source, tag, 0],
+        MpiKind::OpenMpi => &[source, tag, 0, cancelled, received, 0][..],
+        MpiKind::Mpich => &[received, cancelled, source, tag, 0],
     };
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

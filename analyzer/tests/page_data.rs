@@ -85,10 +85,10 @@ fn look(t: &mut Trace, at: &[Option<Made>]) {
 }
 
 fn page_of(inputs: &[Input], calls: usize) -> Page {
-    let (mut pipeline, mut collector) = (Pipeline::new(Options::default()), Collector::new(calls));
+    let (mut pipeline, mut collector) = (Pipeline::heard(Options::default()), Collector::new(calls));
     for input in inputs {
         pipeline.push(input);
-        collector.push(input);
+        collector.push(input, &mut pipeline);
     }
     let mut names = SymbolTable::default();
     let wanted = collector.wanted_symbols(&names);

@@ -76,11 +76,11 @@ fn input() -> impl Strategy<Value = Input> {
 proptest! {
     #[test]
     fn nothing_that_is_pushed_can_stop_it(inputs in proptest::collection::vec(input(), 0..80)) {
-        let mut pipeline = Pipeline::new(options());
+        let mut pipeline = Pipeline::heard(options());
         let mut collector = Collector::new(20);
         for input in &inputs {
             pipeline.push(input);
-            collector.push(input);
+            collector.push(input, &mut pipeline);
         }
         let report = pipeline.report();
         let page = Page::new(report.clone(), collector, &SymbolTable::default());

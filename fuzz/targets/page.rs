@@ -14,11 +14,13 @@ use libfuzzer_sys::fuzz_target;
 /// Few, so that some are given up.
 const CALLS: usize = 16;
 
-fn page_of(inputs: &[Input], push: fn(&mut Collector, &Input)) -> Page {
-    let (mut pipeline, mut collector) = (Pipeline::new(Options::default()), Collector::new(CALLS));
+type Push = fn(&mut Collector, &Input, &mut Pipeline);
+
+fn page_of(inputs: &[Input], push: Push) -> Page {
+    let (mut pipeline, mut collector) = (Pipeline::heard(Options::default()), Collector::new(CALLS));
     for input in inputs {
         pipeline.push(input);
-        push(&mut collector, input);
+        push(&mut collector, input, &mut pipeline);
     }
     let mut report = pipeline.report();
     report.symbolize(pipeline.symbols());
@@ -26,10 +28,10 @@ fn page_of(inputs: &[Input], push: fn(&mut Collector, &Input)) -> Page {
     Page::new(report, collector, pipeline.symbols())
 }
 
-fn one_by_one(collector: &mut Collector, input: &Input) {
+fn one_by_one(collector: &mut Collector, input: &Input, pipeline: &mut Pipeline) {
     match input {
-        Input::Record(raw) => collector.push_record(raw),
-        other => collector.push(other),
+        Input::Record(raw) => collector.push_record(raw, pipeline),
+        other => collector.push(other, pipeline),
     }
 }
 

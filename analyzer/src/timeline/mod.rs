@@ -2,7 +2,7 @@
 //! shows as a timeline.
 //!
 //! A consumer of inputs beside the pipeline, made only where a page is wanted. It decides nothing. When calls ended and which
-//! messages they exchanged is asked of [`Messages`], as far as records of returns tell.
+//! messages they exchanged is asked of the pipeline ([`Pipeline::heard`]), as far as records of returns tell.
 
 mod gaps;
 mod history;
@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use crate::input::{CodePlace, Input, ThreadFacts, Threads};
-use crate::mpi::{CallId, Event, Messages};
+use crate::mpi::{CallId, Event};
 use crate::names::{Interner, SiteId};
 use crate::options::Options;
+use crate::pipeline::Pipeline;
 use crate::plan::{Plan, ProbeClass};
 use crate::state::{MapRecord, State};
 use crate::symbols::SymbolTable;
@@ -45,7 +46,6 @@ pub struct Collector {
     /// By index of the process.
     histories: Vec<History>,
     threads: usize,
-    messages: Messages,
     /// Sends, each with the receive that got it.
     matched: VecDeque<(CallId, CallId)>,
     gaps: Gaps,
@@ -63,7 +63,6 @@ impl Collector {
             probes: FxHashMap::default(),
             histories: Vec::new(),
             threads: 0,
-            messages: Messages::heard(),
             matched: VecDeque::new(),
             gaps: Gaps::default(),
             begin_ns: 0,
@@ -71,10 +70,10 @@ impl Collector {
         }
     }
 
-    /// Takes the next input.
-    pub fn push(&mut self, input: &Input) {
+    /// Takes the next input, which the pipeline has taken already.
+    pub fn push(&mut self, input: &Input, pipeline: &mut Pipeline) {
         if let Input::Record(raw) = input {
-            return self.push_record(raw);
+            return self.push_record(raw, pipeline);
         }
         match input {
             Input::Start(start) => {
@@ -100,16 +99,14 @@ impl Collector {
             Input::Symbols(_) => {}
             Input::End(end) => self.clock(end.time_ns),
         }
-        self.messages.push(input);
-        self.learn_messages();
+        self.learn_messages(pipeline);
     }
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
-    pub fn push_record(&mut self, raw: &RawRecord) {
+    pub fn push_record(&mut self, raw: &RawRecord, pipeline: &mut Pipeline) {
         if is_of_interest(raw) {
             self.raw(raw);
-            self.messages.push_record(raw);
-            self.learn_messages();
+            self.learn_messages(pipeline);
         } else {
             self.clock(raw.time_ns());
         }
@@ -195,12 +192,12 @@ impl Collector {
     }
 
     /// When calls ended, and which of them belong together.
-    fn learn_messages(&mut self) {
-        for event in self.messages.take_events() {
+    fn learn_messages(&mut self, pipeline: &mut Pipeline) {
+        for event in pipeline.take_events() {
             match event {
                 Event::Call { id, call, end_ns, .. } => {
                     if let Some(process) = self.state.processes.find(call.pid) {
-                        let library = self.messages.library(call.pid);
+                        let library = pipeline.messages().library(call.pid);
                         let history = self.history(process);
                         history.mpi = history.mpi.or(library);
                         history.over(call.tid, call.begin_ns, id.number, end_ns);

@@ -98,12 +98,12 @@ impl Consumer for Both {
             self.files.extend(known);
         }
         self.pipeline.push(input);
-        self.collector.push(input);
+        self.collector.push(input, &mut self.pipeline);
     }
 
     fn push_record(&mut self, record: &RawRecord) {
         self.pipeline.push_record(record);
-        self.collector.push_record(record);
+        self.collector.push_record(record, &mut self.pipeline);
     }
 }
 
@@ -113,7 +113,7 @@ fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
     let mut sink = plain(stdout(), stdout().is_terminal(), &printed(args));
     let mut names = names(path)?;
     let mut both = Both {
-        pipeline: Pipeline::new(options),
+        pipeline: Pipeline::heard(options),
         collector: Collector::new(args.calls),
         files: HashMap::new(),
     };

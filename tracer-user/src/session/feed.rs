@@ -47,7 +47,7 @@ impl Feed {
     /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
     pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
         Self {
-            pipeline: Pipeline::new(options),
+            pipeline: if page_calls.is_some() { Pipeline::heard(options) } else { Pipeline::new(options) },
             symbols: Symbols::default(),
             tape,
             collector: page_calls.map(Collector::new),
@@ -62,10 +62,10 @@ impl Feed {
         {
             self.trouble = Some(error);
         }
-        if let Some(collector) = &mut self.collector {
-            collector.push(&input);
-        }
         self.pipeline.push(&input);
+        if let Some(collector) = &mut self.collector {
+            collector.push(&input, &mut self.pipeline);
+        }
     }
 
     pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
