@@ -209,13 +209,14 @@ pub struct CallInProgress {
     pub communicators: Vec<CommunicatorFacts>,
 }
 
-/// A communicator, or a window.
+/// A communicator, a window, or a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommunicatorFacts {
     /// Its handle in this process.
     pub handle: u64,
     /// What the library tells its messages apart by: the same in all its members; communicators
-    /// without a common member may share it. [`CommunicatorFacts::WINDOW`]: a window, it is not known which.
+    /// without a common member may share it. [`CommunicatorFacts::WINDOW`]: a window, it is not known which;
+    /// [`CommunicatorFacts::GROUP`]: a group.
     pub context_id: u32,
     /// Its members, by their ranks in it, as ranks of MPI_COMM_WORLD.
     pub members: Vec<u32>,
@@ -224,6 +225,8 @@ pub struct CommunicatorFacts {
 impl CommunicatorFacts {
     /// No communicator's `context_id`.
     pub const WINDOW: u32 = u32::MAX;
+    /// The same: of a group.
+    pub const GROUP: u32 = u32::MAX - 1;
 }
 
 /// A request that a call waits for.

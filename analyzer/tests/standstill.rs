@@ -4,7 +4,8 @@ mod common;
 
 use analyzer::finding::{Evidence, Fault, Finding, Report, Severity, StuckState};
 use analyzer::input::{
-    CallInProgress, CodePlace, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState, Threads,
+    CallInProgress, CodePlace, CommunicatorFacts, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts,
+    ThreadState, Threads,
 };
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -16,11 +17,15 @@ use common::{Trace, facts, pid};
 const S: u64 = 1_000_000_000;
 const WORLD: u64 = 0x4400_0000;
 const ANY: i32 = -2;
+const WINDOW: u64 = 0xa000_0000;
+const GROUP: u64 = 0x8800_0001;
 
 /// What one rank is found doing.
 #[derive(Clone)]
 enum At {
     Call(&'static str, Vec<Option<u64>>),
+    /// In MPI_Win_start, with what is known of the window and the group.
+    Start(Vec<CommunicatorFacts>),
     Computes,
     Sleeps,
     Stopped,
@@ -41,17 +46,20 @@ fn barrier() -> At {
 fn thread(rank: u32, at: &At, ran_ns: u64) -> ThreadFacts {
     let file = FileId { dev: 1, inode: 7 };
     let mpi = Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(WORLD) });
-    let call = match at {
-        At::Call(function, arguments) => Some(CallInProgress {
-            function: (*function).to_owned(),
-            mpi,
-            site: Some(CodePlace { file, offset_bytes: 0x100 + u64::from(rank) }),
-            return_slot: 0x7000_0000,
-            arguments: arguments.clone(),
-            ..CallInProgress::default()
-        }),
-        _ => None,
+    let (function, arguments, communicators) = match at {
+        At::Call(function, arguments) => (Some(*function), arguments.clone(), Vec::new()),
+        At::Start(known) => (Some("MPI_Win_start"), vec![Some(GROUP), word(0), Some(WINDOW)], known.clone()),
+        _ => (None, Vec::new(), Vec::new()),
     };
+    let call = function.map(|function| CallInProgress {
+        function: function.to_owned(),
+        mpi,
+        site: Some(CodePlace { file, offset_bytes: 0x100 + u64::from(rank) }),
+        return_slot: 0x7000_0000,
+        arguments,
+        communicators,
+        ..CallInProgress::default()
+    });
     let state = match at {
         At::Stopped => ThreadState::Stopped,
         At::Sleeps => ThreadState::Sleeping,
@@ -130,6 +138,17 @@ fn the_alert_is_raised_once() {
 #[test]
 fn whoever_waits_for_one_that_computes_is_left_alone() {
     assert_eq!(faults(&run(&looked_at(&[At::Computes, receive(0, 0), barrier(), receive(ANY, -1)], 60))), []);
+}
+
+#[test]
+fn who_opens_an_epoch_waits_for_ranks_of_its_group_and_for_any_of_the_window_if_that_is_not_known() {
+    let window =
+        CommunicatorFacts { handle: WINDOW, context_id: CommunicatorFacts::WINDOW, members: vec![0, 1, 2] };
+    let group = CommunicatorFacts { handle: GROUP, context_id: CommunicatorFacts::GROUP, members: vec![0] };
+    let ranks = |known| [receive(1, 0), At::Start(known), At::Computes];
+    let of = |known| faults(&run(&looked_at(&ranks(known), 4)));
+    assert_eq!(of(vec![window.clone(), group]), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
+    assert_eq!(of(vec![window]), []);
 }
 
 #[test]

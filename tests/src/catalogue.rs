@@ -313,6 +313,8 @@ pub const CASES: &[Case] = cases! {
         MissingMessage of [1, 0] in "MPI_Win_start" at "errors_windows.c" "start_without_post", Hangs;
     "errors" ["--fault", "fence_missed"] on 3 ranks, right ["--right", "fence_missed"]:
         MismatchedCollective of [1] in "MPI_Barrier" at "errors_windows.c" "fence_missed", Hangs;
+    "errors" ["--fault", "window_kept"] on 3 ranks, right ["--right", "window_kept"]:
+        MismatchedCollective of [1] in "MPI_Barrier" at "errors_windows.c" "window_kept", Hangs;
     "errors" ["--fault", "pipe_read"] on 2 ranks, right ["--right", "pipe_read"]:
         BlockedOutside of [1] in "read" at "errors_outside.c" "pipe_read", Hangs;
     "errors" ["--fault", "mutex_held"] on 2 ranks, right ["--right", "mutex_held"]:

@@ -290,6 +290,8 @@ pub enum Waiting {
     Window {
         /// Which argument is its handle.
         win: usize,
+        /// Which one names those that are waited for, if one does.
+        group: Option<usize>,
         /// For what.
         awaits: Awaits,
     },
@@ -378,7 +380,10 @@ impl CallRow {
             }),
             Does::Collective | Does::MakeCommunicator(_) => self.collective().map(Waiting::Collective),
             Does::Finalize => Some(Waiting::Finalize),
-            Does::Window(awaits) => Some(Waiting::Window { win: self.position(Arg::Win)?, awaits }),
+            Does::Window(awaits) => {
+                let (win, group) = (self.position(Arg::Win)?, self.position(Arg::Group));
+                Some(Waiting::Window { win, group, awaits })
+            }
             Does::ReceiveMatched
             | Does::Partitioned
             | Does::Start
@@ -398,7 +403,7 @@ impl CallRow {
             _ => return None,
         }
         Some(Collective {
-            comm: self.position(Arg::Comm).or_else(|| self.position(Arg::Win))?,
+            comm: [Arg::Comm, Arg::Win, Arg::FreedWin].into_iter().find_map(|arg| self.position(arg))?,
             root: self.position(Arg::Root),
             op: self.position(Arg::Op),
         })
@@ -437,7 +442,7 @@ impl Arg {
             Self::Root => "root",
             Self::Color => "color",
             Self::Key => "key",
-            Self::Win => "win",
+            Self::Win | Self::FreedWin => "win",
             Self::Target => "rank",
             _ => return None,
         })
@@ -544,10 +549,13 @@ mod tests {
         assert_eq!(waiting("MPI_Ibarrier"), None);
         let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
         assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
-        assert_eq!(waiting("MPI_Win_lock"), Some(Waiting::Window { win: 3, awaits: Awaits::Lock }));
+        let window = |win, group, awaits| Some(Waiting::Window { win, group, awaits });
+        assert_eq!(waiting("MPI_Win_lock"), window(3, None, Awaits::Lock));
+        assert_eq!(waiting("MPI_Win_start"), window(2, Some(0), Awaits::Epoch));
         let fence = Collective { comm: 1, root: None, op: None };
         assert_eq!(waiting("MPI_Win_fence"), Some(Waiting::Collective(fence)));
-        assert_eq!(waiting("MPI_Win_free"), None);
+        let freed = Collective { comm: 0, root: None, op: None };
+        assert_eq!(waiting("MPI_Win_free"), Some(Waiting::Collective(freed)));
         let some = Waiting::Requests { count: Some(0), at: 1, all: false };
         assert_eq!(waiting("MPI_Waitsome"), Some(some));
         assert_eq!(waiting("MPI_Wait"), Some(Waiting::Requests { count: None, at: 0, all: true }));

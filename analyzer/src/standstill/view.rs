@@ -185,13 +185,18 @@ fn waits(
         Waiting::Requests { all, .. } => reader.requested(&call.requests, all),
         Waiting::Collective(collective) => all(vec![Need::Collective(reader.gathering(row, collective)?)]),
         Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
-        Waiting::Window { win, awaits } => {
+        Waiting::Window { win, group, awaits } => {
             let (comm, _) = reader.communicator(reader.word(win)?)?;
-            let need = match awaits {
-                Awaits::Epoch => Need::Receive(Message { peer: None, tag: None, comm }),
-                Awaits::Lock => Need::Lock { comm, holders: holders() },
-            };
-            all(vec![need])
+            let epoch_of = |peer| Need::Receive(Message { peer, tag: None, comm });
+            match (awaits, group.and_then(|at| reader.group(at))) {
+                (Awaits::Lock, _) => all(vec![Need::Lock { comm, holders: holders() }]),
+                (Awaits::Epoch, None) => all(vec![epoch_of(None)]),
+                // All of them are to open theirs; who has done so already is not known.
+                (Awaits::Epoch, Some(group)) => {
+                    let needs = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
+                    Some(Doing::Waits { needs, any: true })
+                }
+            }
         }
     }
 }
@@ -239,6 +244,16 @@ impl Reader<'_> {
         let facts = self.known.iter().find(|facts| facts.handle == handle)?;
         let key = (facts.context_id, facts.members.clone());
         self.communicators.numbers.get(&key).map(|&number| (number, Some(facts.members.as_slice())))
+    }
+
+    /// Members of a group, if it has some.
+    fn group(&self, at: usize) -> Option<&[Rank]> {
+        let handle = self.word(at)?;
+        let is_it = |facts: &&CommunicatorFacts| {
+            facts.context_id == CommunicatorFacts::GROUP && facts.handle == handle
+        };
+        let found = self.known.iter().find(is_it)?;
+        Some(found.members.as_slice()).filter(|members| !members.is_empty())
     }
 
     fn sent(&self, envelope: Envelope) -> Option<Message> {

@@ -88,9 +88,21 @@ static uint64_t fence_missed(const struct scene *scene)
     return errors;
 }
 
+// Rank 1 does not give its window back.
+static uint64_t window_kept(const struct scene *scene)
+{
+    struct window window = make_window();
+    const uint64_t errors = *window.number != NUMBER;
+    if (!scene->faulty || scene->rank != 1)
+        MPI_Win_free(&window.win);
+    MPI_Barrier(MPI_COMM_WORLD); // at fault: window_kept
+    return errors;
+}
+
 const struct lapse window_lapses[] = {
     {.name = "lock_held", .least_ranks = 2, .run = lock_held},
     {.name = "start_without_post", .least_ranks = 2, .run = start_without_post},
     {.name = "fence_missed", .least_ranks = 3, .run = fence_missed},
+    {.name = "window_kept", .least_ranks = 3, .run = window_kept},
     {.name = NULL},
 };

@@ -28,14 +28,20 @@ impl Library<'_> {
             Self::Mpich(library) => library.communicators(named),
         }
     }
-}
 
-impl Library<'_> {
     /// A window, if it is one.
     pub fn window(&self, handle: u64) -> Option<CommunicatorFacts> {
         match self {
             Self::OpenMpi(library) => library.window(handle),
             Self::Mpich(library) => library.window(handle),
+        }
+    }
+
+    /// A group, if it is one that is found.
+    pub fn group(&self, handle: u64) -> Option<CommunicatorFacts> {
+        match self {
+            Self::OpenMpi(library) => library.group(handle),
+            Self::Mpich(_) => None,
         }
     }
 }

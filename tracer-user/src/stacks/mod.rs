@@ -283,6 +283,10 @@ impl Process {
     /// `inner`: what lies on the stack above the call's return address.
     fn look_behind_handles(&self, call: &mut CallInProgress, library: Option<&Library<'_>>, inner: &[u64]) {
         let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return };
+        if let Some(freed) = row.position(Arg::FreedWin).and_then(|at| call.arguments.get_mut(at)) {
+            // Where the handle is: the handle itself says more.
+            *freed = freed.and_then(|at| self.handle_at(mpi.kind, at));
+        }
         let argument = |at: usize| call.arguments.get(at).copied().flatten();
         let mut handles = Vec::new();
         if let Some(Waiting::Requests { count, at, .. }) = row.awaits() {
@@ -304,8 +308,10 @@ impl Process {
         communicators.sort_unstable();
         communicators.dedup();
         call.communicators = library.communicators(&communicators);
-        let window = row.position(Arg::Win).and_then(argument).and_then(|handle| library.window(handle));
-        call.communicators.extend(window);
+        let window = row.position(Arg::Win).or_else(|| row.position(Arg::FreedWin)).and_then(argument);
+        let group = row.position(Arg::Group).filter(|_| window.is_some()).and_then(argument);
+        call.communicators.extend(window.and_then(|handle| library.window(handle)));
+        call.communicators.extend(group.and_then(|handle| library.group(handle)));
     }
 
     /// What the last call began is in no record before the next one: its handle is where it was stored.
@@ -324,14 +330,22 @@ impl Process {
     fn requests(&self, kind: MpiKind, start: u64, count: u64) -> Vec<u64> {
         /// `MPI_REQUEST_NULL` of MPICH.
         const MPICH_NULL: u64 = 0x2c00_0000;
-        let handle = |number: u64| match kind {
-            MpiKind::OpenMpi => self.memory.word(start.checked_add(8 * number)?),
-            MpiKind::Mpich => self.memory.half(start.checked_add(4 * number)?).map(u64::from),
+        let size_bytes = match kind {
+            MpiKind::OpenMpi => 8,
+            MpiKind::Mpich => 4,
         };
+        let handle = |number: u64| self.handle_at(kind, start.checked_add(size_bytes * number)?);
         (0..count)
             .filter_map(handle)
             .filter(|handle| kind != MpiKind::Mpich || *handle != MPICH_NULL)
             .collect()
+    }
+
+    fn handle_at(&self, kind: MpiKind, at: u64) -> Option<u64> {
+        match kind {
+            MpiKind::OpenMpi => self.memory.word(at),
+            MpiKind::Mpich => self.memory.half(at).map(u64::from),
+        }
     }
 
     /// Memory without the traces of hooked returns.

@@ -86,8 +86,23 @@ impl<'a> OpenMpi<'a> {
         let half = |distance| self.memory.half(group.checked_add(distance)?);
         let size = half(GROUP_SIZE).filter(|size| *size <= MOST_MEMBERS)?;
         half(GROUP_RANK).filter(|own| *own < size)?;
+        self.processes(group, size)
+    }
+
+    fn processes(&self, group: u64, size: u32) -> Option<Vec<u32>> {
         let processes = self.memory.word(group.checked_add(GROUP_PROCESSES)?)?;
         (0..u64::from(size)).map(|member| self.number(processes.checked_add(8 * member)?)).collect()
+    }
+
+    /// A group, if it is one: this process need not be in it.
+    pub fn group(&self, handle: u64) -> Option<CommunicatorFacts> {
+        if handle == 0 || handle & 7 != 0 {
+            return None;
+        }
+        let size = self.memory.half(handle.checked_add(GROUP_SIZE)?).filter(|size| *size <= self.size)?;
+        let members = self.processes(handle, size)?;
+        let is_sound = self.are_different(&members);
+        is_sound.then_some(CommunicatorFacts { handle, context_id: CommunicatorFacts::GROUP, members })
     }
 
     /// A window: which group it is of, one of its first words says.
@@ -106,11 +121,14 @@ impl<'a> OpenMpi<'a> {
         self.memory.half(group.checked_add(GROUP_SIZE)?).filter(|size| *size <= self.size)?;
         let members = self.members(group)?;
         let own = self.memory.half(group.checked_add(GROUP_RANK)?)?;
-        let different: BTreeSet<u32> = members.iter().copied().collect();
-        let is_sound = members.get(own as usize) == Some(&self.rank)
-            && different.len() == members.len()
-            && members.iter().all(|member| *member < self.size);
+        let is_sound = members.get(own as usize) == Some(&self.rank) && self.are_different(&members);
         is_sound.then_some(members)
+    }
+
+    /// Whether they are ranks of MPI_COMM_WORLD, each once.
+    fn are_different(&self, members: &[u32]) -> bool {
+        let different: BTreeSet<u32> = members.iter().copied().collect();
+        different.len() == members.len() && members.iter().all(|member| *member < self.size)
     }
 
     /// Rank in MPI_COMM_WORLD of a process in a list. One that was never spoken to has its name in the
@@ -206,6 +224,19 @@ mod tests {
         let found = library.window(WINDOW)?;
         assert_eq!((found.handle, found.context_id), (WINDOW, CommunicatorFacts::WINDOW));
         Some(found.members)
+    }
+
+    #[test]
+    fn of_a_group_this_process_need_not_be_a_member() {
+        let group = |members: &[u32]| {
+            let mut memory = world(2);
+            put_group(&mut memory, GROUP, u32::MAX, members);
+            let library = OpenMpi::checked(&memory, WORLD, 2, 4).expect("world is there");
+            library.group(GROUP).map(|found| found.members)
+        };
+        assert_eq!(group(&[3, 0]), Some(vec![3, 0]));
+        assert_eq!(group(&[3, 3]), None);
+        assert_eq!(group(&[4]), None);
     }
 
     #[test]
