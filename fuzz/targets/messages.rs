@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 
 use analyzer::input::Input;
-use analyzer::mpi::{Event, Messages};
+use analyzer::mpi::Event;
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, Record};
 use dmscope_fuzz::session::session_of;
 use libfuzzer_sys::fuzz_target;
@@ -24,19 +26,20 @@ fn names_a_process(input: &Input) -> bool {
 
 fuzz_target!(|bytes: &[u8]| {
     let inputs = session_of(bytes);
-    let mut messages = Messages::heard();
+    let mut pipeline = Pipeline::heard(Options::default());
     let (mut sends, mut receives) = (HashSet::new(), HashSet::new());
     let is_plain = !inputs.iter().any(begins_anew)
         && inputs.iter().skip_while(|input| !names_a_process(input)).filter(|i| names_a_process(i)).count()
             <= 5;
     for input in &inputs {
         match input {
-            Input::Record(raw) => messages.push_record(raw),
-            other => messages.push(other),
+            Input::Record(raw) => pipeline.push_record(raw),
+            other => pipeline.push(other),
         }
-        for event in messages.take_events() {
+        for event in pipeline.take_events() {
             match event {
                 Event::Call { call, .. } => {
+                    let messages = pipeline.messages();
                     let _ = messages.shown(&call);
                     let _ = messages.site(&call).and_then(|place| messages.path(place.file));
                 }
@@ -48,5 +51,6 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
+    let messages = pipeline.messages();
     let _ = (messages.lost().count(), messages.strangers(), messages.left_over());
 });
