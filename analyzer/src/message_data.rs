@@ -5,7 +5,7 @@
 //! And where nobody was told whose message a receive got, the copies that were seen tell.
 
 use crate::chains::{Movement, Sent, Side};
-use crate::mpi::{Arrival, Asked, Content, Data, MessageId};
+use crate::mpi::{Arrival, Asked, Content, Data};
 use crate::names::Kind;
 use crate::pipeline::Pipeline;
 use crate::process::CallId;
@@ -19,7 +19,7 @@ impl Pipeline {
             let mut all = std::mem::take(&mut self.message_data);
             for data in all.drain(..) {
                 match data {
-                    Data::Sent { message, pid, content } => self.send(message, pid, &content),
+                    Data::Sent { number, pid, content } => self.send(number, pid, &content),
                     Data::Received(arrival) => self.arrive(&arrival, time_ns),
                     Data::FromAnybody(asked) => self.find_sender(&asked),
                 }
@@ -36,15 +36,15 @@ impl Pipeline {
         resolve::own(memory, content.addr, content.len_bytes.get())
     }
 
-    fn send(&mut self, message: MessageId, pid: u32, content: &Content) {
+    fn send(&mut self, number: u64, pid: u32, content: &Content) {
         let process = self.state.process(pid);
         let source = self.side(process, content);
         let state = &mut self.state;
-        state.chains.hold(message, process as u32, source, &mut state.names, &mut state.groups);
+        state.chains.hold(number, process as u32, source, &mut state.names, &mut state.groups);
     }
 
     fn arrive(&mut self, arrival: &Arrival, time_ns: u64) {
-        let Some(sent) = self.state.chains.take_sent(arrival.send) else { return };
+        let Some(sent) = self.state.chains.take_sent(arrival.number) else { return };
         let process = self.state.process(arrival.pid);
         let mut destination = self.side(process, &arrival.content);
         let sent_bytes = sent.source.end - sent.source.start;

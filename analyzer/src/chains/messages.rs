@@ -5,12 +5,9 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
-
 use super::node::Marks;
 use super::{Chains, Movement, NodeId, Side};
 use crate::groups::Groups;
-use crate::mpi::MessageId;
 use crate::names::Names;
 
 /// Messages on their way that are held.
@@ -25,32 +22,48 @@ pub(crate) struct Sent {
     writer: NodeId,
 }
 
-/// Messages on their way, and how many operations there had been when they were sent.
+/// Messages on their way, one number after the other from the first one's on; each with how many operations there had
+/// been when it was sent. What has arrived leaves a gap.
 #[derive(Default)]
 pub(super) struct Held {
-    sent: FxHashMap<MessageId, Sent>,
-    order: VecDeque<(u64, MessageId)>,
+    sent: VecDeque<Option<(u64, Sent)>>,
+    first: u64,
+}
+
+impl Held {
+    /// The number that has a place behind all others.
+    fn next(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    fn take(&mut self, number: u64) -> Option<Sent> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.sent.get_mut(at)?.take().map(|(_, sent)| sent)
+    }
+
+    /// The first, if it is a gap or was sent before `op`, or if there are too many.
+    fn pop_before(&mut self, op: u64) -> Option<Option<Sent>> {
+        let is_full = self.sent.len() >= MOST_HELD;
+        let is_over = |sent: &mut Option<(u64, Sent)>| is_full || sent.is_none_or(|(of, _)| of < op);
+        let first = self.sent.pop_front_if(is_over)?;
+        self.first += 1;
+        Some(first.map(|(_, sent)| sent))
+    }
 }
 
 impl Chains {
-    /// A message is sent.
-    pub fn hold(
-        &mut self,
-        message: MessageId,
-        process: u32,
-        source: Side,
-        names: &mut Names,
-        groups: &mut Groups,
-    ) {
-        self.forget_old_messages(names, groups);
+    /// A message is sent. Where numbers are left out, nothing is known of those before.
+    pub fn hold(&mut self, number: u64, process: u32, source: Side, names: &mut Names, groups: &mut Groups) {
+        self.forget_messages_before(self.ops.saturating_sub(self.max_age_ops), names, groups);
         let writer = self.main_writer(&source);
         if let Some(node) = self.nodes.get_mut(writer.index()) {
             node.pending += 1;
         }
-        if let Some(before) = self.held.sent.insert(message, Sent { source, process, writer }) {
-            self.let_go(before.writer, names, groups);
+        if number != self.held.next() {
+            self.forget_messages(names, groups);
+            self.held.first = number;
         }
-        self.held.order.push_back((self.ops, message));
+        self.held.sent.push_back(Some((self.ops, Sent { source, process, writer })));
     }
 
     /// A message has arrived at a place that nothing was seen to write: it is a movement of its own.
@@ -73,8 +86,8 @@ impl Chains {
     }
 
     /// A message on its way, which is held no more: [`Chains::arrive`] or [`Chains::drop_sent`] must follow.
-    pub fn take_sent(&mut self, message: MessageId) -> Option<Sent> {
-        self.held.sent.remove(&message)
+    pub fn take_sent(&mut self, number: u64) -> Option<Sent> {
+        self.held.take(number)
     }
 
     /// Nobody asks for a message any more.
@@ -105,18 +118,14 @@ impl Chains {
 
     /// Messages that are on their way are not followed any further.
     pub(super) fn forget_messages(&mut self, names: &mut Names, groups: &mut Groups) {
-        while let Some((_, message)) = self.held.order.pop_front() {
-            self.forget_message(message, names, groups);
-        }
+        self.forget_messages_before(u64::MAX, names, groups);
     }
 
-    fn forget_old_messages(&mut self, names: &mut Names, groups: &mut Groups) {
-        let too_old = self.ops.saturating_sub(self.max_age_ops);
-        while let Some(&(op, message)) = self.held.order.front()
-            && (op < too_old || self.held.order.len() >= MOST_HELD || !self.held.sent.contains_key(&message))
-        {
-            self.held.order.pop_front();
-            self.forget_message(message, names, groups);
+    fn forget_messages_before(&mut self, op: u64, names: &mut Names, groups: &mut Groups) {
+        while let Some(gone) = self.held.pop_before(op) {
+            if let Some(sent) = gone {
+                self.let_go(sent.writer, names, groups);
+            }
         }
     }
 
@@ -125,16 +134,13 @@ impl Chains {
         self.release(node, names, groups);
     }
 
-    fn forget_message(&mut self, message: MessageId, names: &mut Names, groups: &mut Groups) {
-        if let Some(sent) = self.held.sent.remove(&message) {
-            self.let_go(sent.writer, names, groups);
-        }
-    }
-
     /// The live operation that wrote most of a range; among equals the latest.
     fn main_writer(&mut self, side: &Side) -> NodeId {
         if !side.space.is_some() {
             return NodeId::NONE;
+        }
+        if let Some(writer) = self.spaces[side.space.index()].whole(side.start, side.end) {
+            return writer;
         }
         let writers = &mut self.scratch.writers;
         writers.clear();

@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 
 use super::communicators::CommId;
 use super::follow::Op;
-use super::messages::MessageId;
 
 /// A range of a process's memory. As small as it can be: every request has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,12 @@ pub(crate) struct Content {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Data {
     /// What is here now is sent.
-    Sent { message: MessageId, pid: u32, content: Content },
+    Sent {
+        /// Of this message: one more than that of the one before.
+        number: u64,
+        pid: u32,
+        content: Content,
+    },
     /// It has been received.
     Received(Arrival),
     /// Something has been received, and nobody was told from whom.
@@ -31,7 +35,8 @@ pub(crate) enum Data {
 /// A message that is in the receiver's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    pub send: MessageId,
+    /// Number of the message.
+    pub number: u64,
     /// The receiver, and the thread that was told so.
     pub pid: u32,
     pub tid: u32,

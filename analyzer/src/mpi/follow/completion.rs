@@ -144,14 +144,14 @@ impl Follower {
 
     /// What a receive got is in its memory, as this process's thread was told.
     fn arrived(&mut self, op: &Op, status: Option<Status>, (pid, tid): (u32, u32)) {
-        let Some(send) = self.arriving.remove(&op.id) else { return };
+        let Some(number) = self.arriving.remove(&op.id) else { return };
         let Some(mut content) = op.content else { return };
         if let Some(status) = status {
             let Some(bytes) = NonZeroU64::new(status.bytes).filter(|_| !status.cancelled) else { return };
             content.len_bytes = content.len_bytes.min(bytes);
         }
         let return_address = op.origin.return_address;
-        self.data.push(Data::Received(Arrival { send, pid, tid, content, return_address }));
+        self.data.push(Data::Received(Arrival { number: number.get(), pid, tid, content, return_address }));
     }
 
     /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
@@ -220,7 +220,7 @@ impl Follower {
         self.probed.insert((call.pid, handle), probe);
         self.taken.insert(probe, Taken::default());
         if self.is_complete(call) {
-            let side = Side { id: probe, origin: origin(call) };
+            let side = Side { id: probe, origin: origin(call), number: None };
             self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
             self.matched();
         }

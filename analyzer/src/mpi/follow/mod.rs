@@ -49,6 +49,8 @@ pub(in crate::mpi) struct Op {
 struct Side {
     id: MessageId,
     origin: Origin,
+    /// What whoever follows data calls it: of a send whose content is known.
+    number: Option<NonZeroU64>,
 }
 
 impl PartialEq for Side {
@@ -64,7 +66,7 @@ impl Op {
     }
 
     fn side(&self) -> Side {
-        Side { id: self.id, origin: self.origin }
+        Side { id: self.id, origin: self.origin, number: None }
     }
 }
 
@@ -78,7 +80,7 @@ pub(super) struct Begun {
 /// A message that a matched probe took.
 #[derive(Clone, Copy, Default)]
 struct Taken {
-    send: Option<MessageId>,
+    send: Option<Side>,
     receive: Option<MessageId>,
 }
 
@@ -107,8 +109,10 @@ pub(super) struct Follower {
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: Vec<Data>,
     pub follows_data: bool,
-    /// Sends, by the receives that have got them.
-    arriving: FxHashMap<MessageId, MessageId>,
+    /// Messages whose content is known that were sent.
+    sent: u64,
+    /// Their numbers, by the receives that have got them.
+    arriving: FxHashMap<MessageId, NonZeroU64>,
     /// Processes of which something is found to be missing.
     pub to_lose: Vec<u32>,
     /// Room for pairs.
@@ -309,9 +313,8 @@ impl Follower {
         let Some((comm, own)) = op.place else { return };
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
-                let sent = |content| Data::Sent { message: op.id, pid: call.pid, content };
-                self.data.extend(op.content.map(sent));
-                self.matching.send(comm, (own, to), op.tag, op.side(), &mut self.pairs);
+                let side = Side { number: self.sent(call, op), ..op.side() };
+                self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
             }
             (true, _) => {}
             (false, source) => {
@@ -319,6 +322,14 @@ impl Follower {
             }
         }
         self.matched();
+    }
+
+    /// The number of a message whose content is known.
+    fn sent(&mut self, call: &Call, op: &Op) -> Option<NonZeroU64> {
+        let content = op.content?;
+        self.sent += 1;
+        self.data.push(Data::Sent { number: self.sent, pid: call.pid, content });
+        NonZeroU64::new(self.sent)
     }
 
     fn is_lost(&self, comm: CommId, rank: u32) -> bool {
@@ -335,19 +346,19 @@ impl Follower {
         for (send, receive) in pairs.drain(..) {
             match self.taken.get_mut(&receive.id) {
                 Some(taken) => {
-                    taken.send = Some(send.id);
+                    taken.send = Some(send);
                     self.hand_over(receive.id);
                 }
-                None => self.pair(send.id, receive.id),
+                None => self.pair(send, receive.id),
             }
         }
         self.pairs = pairs;
     }
 
-    fn pair(&mut self, send: MessageId, receive: MessageId) {
-        self.tell(Event::Matched { send, receive });
-        if self.follows_data && self.arriving.len() < MOST_ARRIVING {
-            self.arriving.insert(receive, send);
+    fn pair(&mut self, send: Side, receive: MessageId) {
+        self.tell(Event::Matched { send: send.id, receive });
+        if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
+            self.arriving.insert(receive, number);
         }
     }
 
