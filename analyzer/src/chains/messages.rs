@@ -142,16 +142,8 @@ impl Chains {
         if let Some(writer) = self.spaces[side.space.index()].whole(side.start, side.end) {
             return writer;
         }
-        let writers = &mut self.scratch.writers;
-        writers.clear();
-        self.spaces[side.space.index()].read(side.start, side.end, |node, bytes| {
-            match writers.iter_mut().find(|writer| writer.0 == node) {
-                Some(writer) => writer.1 += bytes,
-                None => writers.push((node, bytes)),
-            }
-        });
-        let weight = |&(node, bytes): &(NodeId, u64)| (bytes, self.nodes[node.index()].op);
-        writers.iter().copied().max_by_key(weight).map_or(NodeId::NONE, |writer| writer.0)
+        self.gather_writers(side);
+        self.writer_of_most()
     }
 
     fn last_writer(&mut self, to: &Side, since_ns: u64) -> NodeId {
@@ -161,7 +153,7 @@ impl Chains {
         }
         let nodes = &self.nodes;
         self.spaces[to.space.index()].read(to.start, to.end, |node, _| {
-            let written = nodes[node.index()];
+            let written = &nodes[node.index()];
             let is_later = !last.is_some() || nodes[last.index()].op < written.op;
             if written.time_ns >= since_ns && is_later {
                 last = node;

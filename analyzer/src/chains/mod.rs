@@ -290,34 +290,29 @@ impl Chains {
 
     #[inline(never)]
     fn read_pieces(&mut self, source: &Side) -> NodeId {
-        let (mut first, mut first_bytes, writers) = (NodeId::NONE, 0, &mut self.scratch.writers);
+        self.gather_writers(source);
+        for (node, _) in &self.scratch.writers {
+            self.traces.read(*node);
+        }
+        self.writer_of_most()
+    }
+
+    /// The live operations that wrote into a range, and how many of its bytes each.
+    fn gather_writers(&mut self, side: &Side) {
+        let writers = &mut self.scratch.writers;
         writers.clear();
-        self.spaces[source.space.index()].read(source.start, source.end, |node, bytes| {
-            if !first.is_some() || first == node {
-                first = node;
-                first_bytes += bytes;
-                return;
-            }
+        self.spaces[side.space.index()].read(side.start, side.end, |node, bytes| {
             match writers.iter_mut().find(|w| w.0 == node) {
                 Some(w) => w.1 += bytes,
                 None => writers.push((node, bytes)),
             }
         });
-        if first.is_some() {
-            self.traces.read(first);
-        }
-        if writers.is_empty() { first } else { self.most(first, first_bytes) }
     }
 
-    /// Of several writers, one and those in the scratch.
-    fn most(&mut self, first: NodeId, bytes: u64) -> NodeId {
-        let writers = &mut self.scratch.writers;
-        writers.push((first, bytes));
-        for (node, _) in writers.iter() {
-            self.traces.read(*node);
-        }
-        let weight = |&(node, bytes): &(NodeId, u64)| (bytes, self.nodes[node.index()].op);
-        writers.iter().copied().max_by_key(weight).map_or(NodeId::NONE, |w| w.0)
+    /// Of the gathered ones; among equals the latest.
+    fn writer_of_most(&self) -> NodeId {
+        let weight = |&&(node, bytes): &&(NodeId, u64)| (bytes, self.nodes[node.index()].op);
+        self.scratch.writers.iter().max_by_key(weight).map_or(NodeId::NONE, |w| w.0)
     }
 
     fn is_live(&self, node: NodeId) -> bool {
