@@ -14,19 +14,13 @@ use crate::resolve;
 impl Pipeline {
     /// Takes what messages have done with memory by the last record.
     pub(crate) fn follow_data(&mut self, time_ns: u64) {
-        self.messages.take_data(&mut self.message_data);
-        while !self.message_data.is_empty() {
-            let mut all = std::mem::take(&mut self.message_data);
-            for data in all.drain(..) {
-                match data {
-                    Data::Sent { number, pid, content } => self.send(number, pid, &content),
-                    Data::Received(arrival) => self.arrive(&arrival, time_ns),
-                    Data::FromAnybody(asked) => self.find_sender(&asked),
-                }
+        // What is answered may make more known.
+        while let Some(data) = self.messages.next_data() {
+            match data {
+                Data::Sent { number, pid, content } => self.send(number, pid, &content),
+                Data::Received(arrival) => self.arrive(&arrival, time_ns),
+                Data::FromAnybody(asked) => self.find_sender(&asked),
             }
-            self.message_data = all;
-            // What was answered may make more known.
-            self.messages.take_data(&mut self.message_data);
         }
     }
 

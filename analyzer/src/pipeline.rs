@@ -15,7 +15,7 @@ use crate::failures::Failures;
 use crate::finding::{Alert, Report, Verdict};
 use crate::frequent::{Evaluation, FrequentChains};
 use crate::input::{self, Input, Loss, Start, Threads};
-use crate::mpi::{Data, Event, LeftOver, Messages};
+use crate::mpi::{Event, LeftOver, Messages};
 use crate::names::SiteId;
 use crate::options::Options;
 use crate::plan::{Plan, Probe, ProbeClass};
@@ -81,8 +81,6 @@ pub struct Pipeline {
     pub(crate) handles_made: HandlesMade,
     pub(crate) locks: Locks,
     pub(crate) messages: Messages,
-    /// What messages have done with memory.
-    pub(crate) message_data: Vec<Data>,
     /// Results of calls are recorded: else nothing can be told of messages.
     follows_messages: bool,
     pub(crate) left_over: Vec<LeftOver>,
@@ -140,7 +138,6 @@ impl Pipeline {
             handles_made: HandlesMade::default(),
             locks: Locks::default(),
             messages: Messages::default(),
-            message_data: Vec::new(),
             follows_messages: false,
             left_over: Vec::new(),
             failures: Failures::default(),

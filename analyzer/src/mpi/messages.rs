@@ -107,7 +107,7 @@ impl Messages {
         messages
     }
 
-    /// Notes what messages do with memory, for [`Messages::take_data`]; whoever asks for it answers what it asks.
+    /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
     pub(crate) fn follow_data(&mut self) {
         self.follower.follows_data = true;
     }
@@ -118,10 +118,10 @@ impl Messages {
         !self.follower.data.is_empty()
     }
 
-    /// What messages have done with memory by the last input. Of inputs that had to wait nothing is told: memory is not
-    /// what it was.
-    pub(crate) fn take_data(&mut self, into: &mut Vec<Data>) {
-        into.append(&mut self.follower.data);
+    /// What messages have done with memory by the last input, the oldest first. Of inputs that had to wait nothing is
+    /// told: memory is not what it was.
+    pub(crate) fn next_data(&mut self) -> Option<Data> {
+        self.follower.data.pop_front()
     }
 
     /// Who sent what was received from anybody: a rank of MPI_COMM_WORLD, if it is known.
@@ -185,7 +185,7 @@ impl Messages {
     }
 
     fn forget_data(&mut self) {
-        while let Some(data) = self.follower.data.pop() {
+        while let Some(data) = self.next_data() {
             if let Data::FromAnybody(asked) = data {
                 self.answer(&asked, None);
             }

@@ -123,7 +123,7 @@ impl Follower {
                 && let Some(content) = op.content =>
             {
                 let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
-                return self.data.push(Data::FromAnybody(asked));
+                return self.data.push_back(Data::FromAnybody(asked));
             }
             _ => {}
         }
@@ -151,7 +151,7 @@ impl Follower {
             content.len_bytes = content.len_bytes.min(bytes);
         }
         let return_address = op.origin.return_address;
-        self.data.push(Data::Received(Arrival { number: number.get(), pid, tid, content, return_address }));
+        self.data.push_back(Data::Received(Arrival { number: number.get(), pid, tid, content, return_address }));
     }
 
     /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.

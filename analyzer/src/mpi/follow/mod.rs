@@ -4,6 +4,7 @@ mod completion;
 mod ending;
 mod making;
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -107,7 +108,7 @@ pub(super) struct Follower {
     pub events: Vec<Event>,
     pub is_heard: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
-    pub data: Vec<Data>,
+    pub data: VecDeque<Data>,
     pub follows_data: bool,
     /// Messages whose content is known that were sent.
     sent: u64,
@@ -328,7 +329,7 @@ impl Follower {
     fn sent(&mut self, call: &Call, op: &Op) -> Option<NonZeroU64> {
         let content = op.content?;
         self.sent += 1;
-        self.data.push(Data::Sent { number: self.sent, pid: call.pid, content });
+        self.data.push_back(Data::Sent { number: self.sent, pid: call.pid, content });
         NonZeroU64::new(self.sent)
     }
 
