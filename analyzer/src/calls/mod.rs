@@ -235,6 +235,10 @@ pub struct CallRow {
     pub form: Form,
     /// Its arguments.
     pub args: Vec<Arg>,
+    /// By argument: where the first such one is. Looked up for every call that is seen.
+    first: [Option<u8>; Arg::COUNT],
+    /// How many arguments it takes to know what it does, and to show it.
+    used: usize,
 }
 
 /// Positions of the arguments that name a message.
@@ -311,7 +315,7 @@ pub struct Collective {
 impl CallRow {
     /// Where an argument is, if the call has it: the first, if there are several.
     pub fn position(&self, arg: Arg) -> Option<usize> {
-        self.args.iter().position(|a| *a == arg)
+        self.first[arg as usize].map(usize::from)
     }
 
     /// The same: the last of them.
@@ -422,11 +426,14 @@ impl CallRow {
 
     /// How many arguments it takes to know what it does, and to show it.
     pub fn arguments_used(&self) -> usize {
-        self.args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1)
+        self.used
     }
 }
 
 impl Arg {
+    /// How many there are.
+    const COUNT: usize = Self::Other as usize + 1;
+
     /// As the standard calls it, where people want to see it. `both`: the call sends and receives.
     fn name(self, both: bool) -> Option<&'static str> {
         Some(match self {
@@ -468,7 +475,12 @@ static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {
 });
 
 fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallRow {
-    CallRow { name, does: base.1, form, args }
+    let mut first = [None; Arg::COUNT];
+    for (at, arg) in (0..).zip(&args) {
+        first[*arg as usize].get_or_insert(at);
+    }
+    let used = args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1);
+    CallRow { name, does: base.1, form, args, first, used }
 }
 
 /// Of a call that has one form.
