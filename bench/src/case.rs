@@ -211,7 +211,7 @@ fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
                 }
             }
             (ItemRef::Input(input), Some(pipeline)) => {
-                ended |= matches!(input, Input::End(_));
+                ended |= matches!(*input, Input::End(_));
                 pipeline.push(&input);
                 pipeline.take_alerts();
             }

@@ -25,15 +25,15 @@ pub enum Item {
     Damage(Damage),
 }
 
-/// The same without a copy of the record.
+/// The same without a copy of the record. What is rare is in a box: most items are records, and this is as small as it can be.
 #[derive(Debug)]
 pub enum ItemRef<'a> {
     /// The next input, [`Input::Record`], is this record.
     Record(&'a RawRecord),
     /// The next input, whatever else it is.
-    Input(Input),
+    Input(Box<Input>),
     /// As [`Item::Damage`].
-    Damage(Damage),
+    Damage(Box<Damage>),
 }
 
 /// Reads the inputs of a tape in order, as an iterator, or one by one with [`Reader::next_ref`].
@@ -316,8 +316,8 @@ impl<R: Read> Reader<R> {
     fn item(&self, step: Step) -> ItemRef<'_> {
         match step {
             Step::Record => ItemRef::Record(self.decoder.record()),
-            Step::LateRecord => ItemRef::Input(Input::LateRecord(*self.decoder.record())),
-            Step::Other(input) => ItemRef::Input(*input),
+            Step::LateRecord => ItemRef::Input(Box::new(Input::LateRecord(*self.decoder.record()))),
+            Step::Other(input) => ItemRef::Input(input),
         }
     }
 
@@ -325,7 +325,7 @@ impl<R: Read> Reader<R> {
     fn next_far(&mut self) -> Option<Result<ItemRef<'_>, TapeError>> {
         loop {
             if let Some(loss) = self.losses.pop_front() {
-                return Some(Ok(ItemRef::Input(Input::Loss(loss))));
+                return Some(Ok(ItemRef::Input(Box::new(Input::Loss(loss)))));
             }
             if let Some(step) = self.next_input() {
                 return Some(Ok(self.item(step)));
@@ -334,7 +334,7 @@ impl<R: Read> Reader<R> {
                 return None;
             }
             match self.next_frame() {
-                Ok(Some(damage)) => return Some(Ok(ItemRef::Damage(damage))),
+                Ok(Some(damage)) => return Some(Ok(ItemRef::Damage(Box::new(damage)))),
                 Ok(None) => {}
                 Err(error) => {
                     self.state = State::Done;
@@ -351,8 +351,8 @@ impl<R: Read> Iterator for Reader<R> {
     fn next(&mut self) -> Option<Self::Item> {
         let item = |item: ItemRef<'_>| match item {
             ItemRef::Record(record) => Item::Input(Input::Record(*record)),
-            ItemRef::Input(input) => Item::Input(input),
-            ItemRef::Damage(damage) => Item::Damage(damage),
+            ItemRef::Input(input) => Item::Input(*input),
+            ItemRef::Damage(damage) => Item::Damage(*damage),
         };
         self.next_ref().map(|next| next.map(item))
     }

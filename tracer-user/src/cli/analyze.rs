@@ -111,12 +111,12 @@ pub(super) fn feed<C: Consumer>(
             ItemRef::Record(record) => consumer.push_record(record),
             ItemRef::Damage(damage) => seen(consumer, Some(&damage)),
             ItemRef::Input(input) => {
-                if let Input::Tick { time_ns } = input {
+                if let Input::Tick { time_ns } = *input {
                     last_ns = time_ns;
                 }
-                ended |= matches!(input, Input::End(_));
+                ended |= matches!(*input, Input::End(_));
                 consumer.push(&input);
-                if matches!(input, Input::Tick { .. } | Input::End(_)) {
+                if matches!(*input, Input::Tick { .. } | Input::End(_)) {
                     seen(consumer, None);
                 }
             }

@@ -43,7 +43,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
             ItemRef::Record(record) => pipeline.push_record(record),
             ItemRef::Damage(damage) => eprintln!("dmscope: {}: {damage}", args.tape.display()),
             ItemRef::Input(input) => {
-                if let Input::Start(start) = &input {
+                if let Input::Start(start) = &*input {
                     printer.begin_ns = start.time_ns;
                 }
                 pipeline.push(&input);
