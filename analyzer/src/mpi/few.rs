@@ -28,6 +28,11 @@ impl<T: Copy> Few<T> {
         self.0[0]
     }
 
+    /// The other one.
+    pub fn second(&self) -> Option<T> {
+        self.0[1]
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()

@@ -1,8 +1,8 @@
 //! Requests: what their handles stand for.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::{Entry, OccupiedEntry};
 
-use super::few::Few;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Handles that are kept of all processes.
 const MOST: usize = 1 << 20;
@@ -11,22 +11,29 @@ const MOST: usize = 1 << 20;
 const MOST_OF_ONE: usize = 4;
 
 /// What a request stands for. `T`: what is known of one message; `O`: of the call that began it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request<T, O> {
     /// The thread that began it.
     pub tid: u32,
     /// The call that began it.
     pub origin: O,
+    /// The message that it is whenever it is started, if it is one; of an exchange the one that is sent …
+    pub message: Option<T>,
+    /// … and the one that is received.
+    pub received: Option<Box<T>>,
     /// Something that is on its way: messages, or what a collective call does.
     pub is_active: bool,
-    /// The messages that are on their way.
-    pub messages: Few<T>,
-    /// It can be started again …
+    /// It can be started again.
     pub is_persistent: bool,
-    /// … and is this message then, if it is one.
-    pub prepared: Option<T>,
     /// It was asked to be given up.
     pub is_cancelled: bool,
+}
+
+impl<T, O> Request<T, O> {
+    /// The messages that it is.
+    pub fn messages(&self) -> impl Iterator<Item = &T> {
+        self.message.iter().chain(self.received.as_deref())
+    }
 }
 
 /// Those with the same handle in the same process: mostly one.
@@ -63,7 +70,7 @@ impl<T, O> Default for Requests<T, O> {
     }
 }
 
-impl<T: Copy, O: Copy> Same<T, O> {
+impl<T: Clone, O: Clone> Same<T, O> {
     fn iter(&self) -> impl Iterator<Item = &Request<T, O>> {
         std::iter::once(&self.oldest).chain(&self.newer)
     }
@@ -80,11 +87,17 @@ impl<T: Copy, O: Copy> Same<T, O> {
         }
     }
 
-    /// Takes one out, if it is not the only one.
-    fn remove(&mut self, at: usize) {
+    /// The oldest that is on its way and that this thread began, if one is.
+    fn position_of_active(&self, tid: u32) -> Option<usize> {
+        let own = self.iter().position(|request| request.is_active && request.tid == tid);
+        own.or_else(|| self.iter().position(|request| request.is_active))
+    }
+
+    /// Takes one out; there must be others.
+    fn remove(&mut self, at: usize) -> Request<T, O> {
         match at.checked_sub(1) {
-            None => self.oldest = self.newer.remove(0),
-            Some(at) => _ = self.newer.remove(at),
+            None => std::mem::replace(&mut self.oldest, self.newer.remove(0)),
+            Some(at) => self.newer.remove(at),
         }
     }
 }
@@ -125,16 +138,18 @@ impl<T: Copy, O: Copy> Requests<T, O> {
 
     /// A new one.
     pub fn add(&mut self, pid: u32, handle: u64, request: Request<T, O>) {
-        if let Some(same) = self.all.get_mut(&(pid, handle)) {
-            same.newer.push(request);
-            if same.newer.len() >= MOST_OF_ONE {
-                same.remove(0);
-                self.uncertain.insert(pid);
+        let has_room = self.all.len() < MOST;
+        match self.all.entry((pid, handle)) {
+            Entry::Occupied(same) => {
+                let same = same.into_mut();
+                same.newer.push(request);
+                if same.newer.len() >= MOST_OF_ONE {
+                    same.remove(0);
+                    self.uncertain.insert(pid);
+                }
             }
-        } else if self.all.len() < MOST {
-            self.all.insert((pid, handle), Same { oldest: request, newer: Vec::new() });
-        } else {
-            self.uncertain.insert(pid);
+            Entry::Vacant(place) if has_room => _ = place.insert(Same { oldest: request, newer: Vec::new() }),
+            Entry::Vacant(_) => _ = self.uncertain.insert(pid),
         }
     }
 
@@ -148,44 +163,30 @@ impl<T: Copy, O: Copy> Requests<T, O> {
 
     /// What it stood for; one that can be started again stays. Of several the oldest that this thread began, if one is.
     pub fn complete(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
-        let same = self.all.get_mut(&(pid, handle))?;
-        let own = same.iter().position(|request| request.is_active && request.tid == tid);
-        let at = own.or_else(|| same.iter().position(|request| request.is_active))?;
-        let request = same.get_mut(at)?;
-        let complete = *request;
-        request.is_active = false;
-        request.is_cancelled = false;
-        request.messages = Few::default();
-        if !complete.is_persistent {
-            self.take(pid, handle, at);
+        let Entry::Occupied(mut same) = self.all.entry((pid, handle)) else { return None };
+        let at = same.get().position_of_active(tid)?;
+        let request = same.get_mut().get_mut(at)?;
+        if request.is_persistent {
+            let complete = request.clone();
+            (request.is_active, request.is_cancelled) = (false, false);
+            return Some(complete);
         }
-        Some(complete)
+        Some(take(same, at))
     }
 
     /// It is to be given up: what it stands for, as for a completion.
-    pub fn cancel(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
+    pub fn cancel(&mut self, pid: u32, handle: u64, tid: u32) -> Option<&Request<T, O>> {
         let same = self.all.get_mut(&(pid, handle))?;
-        let own = same.iter().position(|request| request.is_active && request.tid == tid);
-        let at = own.or_else(|| same.iter().position(|request| request.is_active))?;
-        let request = same.get_mut(at)?;
+        let request = same.get_mut(same.position_of_active(tid)?)?;
         request.is_cancelled = true;
-        Some(*request)
+        Some(request)
     }
 
     /// The handle is given back.
     pub fn free(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
-        let same = self.all.get_mut(&(pid, handle))?;
-        let at = same.iter().position(|request| request.tid == tid).unwrap_or(0);
-        let request = *same.get_mut(at)?;
-        self.take(pid, handle, at);
-        Some(request)
-    }
-
-    fn take(&mut self, pid: u32, handle: u64, at: usize) {
-        match self.all.get_mut(&(pid, handle)) {
-            Some(same) if !same.newer.is_empty() => same.remove(at),
-            _ => _ = self.all.remove(&(pid, handle)),
-        }
+        let Entry::Occupied(same) = self.all.entry((pid, handle)) else { return None };
+        let at = same.get().iter().position(|request| request.tid == tid).unwrap_or(0);
+        Some(take(same, at))
     }
 
     /// Those of a process that nobody has come back for; `None`: that is not certain.
@@ -210,6 +211,11 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     }
 }
 
+/// Takes out one of those with the same handle.
+fn take<T: Clone, O: Clone>(mut same: OccupiedEntry<'_, (u32, u64), Same<T, O>>, at: usize) -> Request<T, O> {
+    if same.get().newer.is_empty() { same.remove().oldest } else { same.get_mut().remove(at) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,15 +228,15 @@ mod tests {
             tid,
             origin: (),
             is_active: true,
-            messages: Few::one(message),
+            message: Some(message),
+            received: None,
             is_persistent: false,
-            prepared: None,
             is_cancelled: false,
         }
     }
 
     fn complete(requests: &mut Requests<u32, ()>, tid: u32) -> Option<u32> {
-        requests.complete(1, 7, tid).and_then(|request| request.messages.first())
+        requests.complete(1, 7, tid).and_then(|request| request.message)
     }
 
     #[test]
@@ -249,7 +255,7 @@ mod tests {
     #[test]
     fn what_can_be_started_again_stays_until_it_is_freed() {
         let mut requests = Requests::default();
-        let prepared = Request { is_active: false, is_persistent: true, prepared: Some(3), ..of(OWN, 3) };
+        let prepared = Request { is_active: false, is_persistent: true, ..of(OWN, 3) };
         requests.add(1, 7, prepared);
         assert_eq!(complete(&mut requests, OWN), None);
         requests.startable(1, 7, OWN).expect("it was added").is_active = true;
@@ -263,7 +269,7 @@ mod tests {
     fn completions_that_were_not_seen_leave_little_behind() {
         let mut requests = Requests::default();
         (0..100).for_each(|message| requests.add(1, 7, of(OTHER, message)));
-        let last = requests.startable(1, 7, OWN).and_then(|request| request.messages.first());
+        let last = requests.startable(1, 7, OWN).and_then(|request| request.message);
         assert_eq!(last, Some(99));
         assert_eq!(complete(&mut requests, OWN), Some(96));
         assert!(requests.open(1).is_none());
@@ -303,9 +309,7 @@ mod tests {
         requests.complete(1, 8, OWN);
         requests.cancel(1, 9, OWN);
         let open = |requests: &Requests<u32, ()>| {
-            requests
-                .open(1)
-                .map(|open| open.filter_map(|request| request.messages.first()).collect::<Vec<_>>())
+            requests.open(1).map(|open| open.filter_map(|request| request.message).collect::<Vec<_>>())
         };
         assert_eq!(open(&requests), Some(vec![10]));
         requests.forget(1);

@@ -8,7 +8,6 @@ use crate::mpi::CallId;
 use crate::mpi::assemble::Call;
 use crate::mpi::communicators::CommId;
 use crate::mpi::data::{Arrival, Asked, Data};
-use crate::mpi::few::Few;
 use crate::mpi::left_over::Origin;
 use crate::mpi::messages::{Event, MessageId};
 use crate::mpi::requests::Request;
@@ -20,10 +19,10 @@ impl Follower {
             let request = Request {
                 tid: call.tid,
                 origin: origin(call),
+                message: begun.ops.first(),
+                received: None,
                 is_active: false,
-                messages: Few::default(),
                 is_persistent: true,
-                prepared: begun.ops.first(),
                 is_cancelled: false,
             };
             self.requests.add(call.pid, handle, request);
@@ -41,10 +40,10 @@ impl Follower {
         let request = Request {
             tid: call.tid,
             origin: origin(call),
+            message: begun.ops.first(),
+            received: begun.ops.second().map(Box::new),
             is_active: true,
-            messages: begun.ops,
             is_persistent: false,
-            prepared: None,
             is_cancelled: false,
         };
         self.requests.add(call.pid, handle, request);
@@ -89,7 +88,7 @@ impl Follower {
         // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
         // same handle.
         let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
-        for op in request.messages.iter() {
+        for op in request.messages() {
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
         }
     }
@@ -151,7 +150,13 @@ impl Follower {
             content.len_bytes = content.len_bytes.min(bytes);
         }
         let return_address = op.origin.return_address;
-        self.data.push_back(Data::Received(Arrival { number: number.get(), pid, tid, content, return_address }));
+        self.data.push_back(Data::Received(Arrival {
+            number: number.get(),
+            pid,
+            tid,
+            content,
+            return_address,
+        }));
     }
 
     /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
@@ -175,7 +180,7 @@ impl Follower {
         self.requests.complete_at_once(call.pid, handle);
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
         // Nothing more will be heard of it.
-        for op in request.messages.iter() {
+        for op in request.messages().filter(|_| request.is_active) {
             match op.place.filter(|_| !op.sends) {
                 Some((comm, own)) if request.is_cancelled => self.matching.lose(comm, own),
                 Some((comm, own)) => self.matching.over(comm, own, op.side()),
@@ -188,7 +193,7 @@ impl Follower {
     pub(super) fn cancel(&mut self, call: &Call) {
         let Some(handle) = self.handle(call, Arg::Request, false) else { return };
         let Some(request) = self.requests.cancel(call.pid, handle, call.tid) else { return };
-        for op in request.messages.iter().filter(|op| op.sends) {
+        for op in request.messages().filter(|op| op.sends) {
             if let Some(((comm, _), to)) = op.place.zip(op.peer) {
                 self.matching.lose(comm, to);
             }

@@ -15,7 +15,7 @@ impl Follower {
         self.ended.insert(rank, self.processes.get(call.process).code.clone());
         let Some(open) = self.requests.open(call.pid) else { return };
         let mut left: Vec<(Origin, Option<Op>, u64)> =
-            open.map(|request| (request.origin, request.messages.first(), 1)).collect();
+            open.map(|request| (request.origin, request.message, 1)).collect();
         let at_once = self.requests.open_at_once(call.pid);
         left.extend(at_once.filter_map(|known| Some((known.origin?, known.message, known.open))));
         left.sort_by_key(|(_, op, _)| op.map(|op| op.id));

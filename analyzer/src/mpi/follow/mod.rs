@@ -298,10 +298,10 @@ impl Follower {
             let Some(request) = self.requests.startable(call.pid, handle, call.tid) else { continue };
             request.is_active = true;
             request.tid = call.tid;
-            let Some(mut op) = request.prepared else { continue };
+            let Some(op) = &mut request.message else { continue };
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| Content { since_ns: call.begin_ns, ..content });
-            request.messages = Few::one(op);
+            let op = *op;
             self.post(call, &op);
         }
     }
