@@ -197,14 +197,25 @@ impl Pipeline {
     }
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
+    ///
+    /// Most are copies: a path of their own needs no regard to what other kinds have.
+    #[inline(never)]
     pub fn push_record(&mut self, raw: &RawRecord) {
-        if self.follows_messages {
-            self.messages.push_record(raw);
-            if self.messages.has_data() {
-                self.follow_data(raw.time_ns());
-            }
+        if raw.kind() == kind::COPY {
+            self.decode(raw, |_, _| {});
+        } else {
+            self.push_other(raw);
         }
-        self.raw(raw);
+    }
+
+    #[inline(never)]
+    fn push_other(&mut self, raw: &RawRecord) {
+        self.decode(raw, |pipeline, record| {
+            if pipeline.follows_messages {
+                pipeline.messages.record(raw, record);
+                pipeline.follow_data(record.header.time_ns);
+            }
+        });
     }
 
     /// What is known of processes and probes is needed when calls come; records are followed from the first plan with
@@ -310,7 +321,7 @@ impl Pipeline {
         let process = self.state.process(raw.pid());
         self.state.processes.get_mut(process).counts.late += 1;
         self.taint(raw.time_ns(), raw.time_ns(), false);
-        self.raw(raw);
+        self.decode(raw, |_, _| {});
     }
 
     fn lose(&mut self, loss: &Loss) {
@@ -383,22 +394,15 @@ impl Pipeline {
         self.stirred = true;
     }
 
-    /// Most records are copies: a path of their own needs no regard to what other kinds have.
-    #[inline(never)]
-    fn raw(&mut self, raw: &RawRecord) {
-        self.totals.records += 1;
-        if raw.kind() == kind::COPY { self.decode(raw) } else { self.decode_other(raw) }
-    }
-
-    #[inline(never)]
-    fn decode_other(&mut self, raw: &RawRecord) {
-        self.decode(raw);
-    }
-
+    /// `first`: what is to be done with a record before anything else.
     #[inline(always)]
-    fn decode(&mut self, raw: &RawRecord) {
+    fn decode(&mut self, raw: &RawRecord, first: impl FnOnce(&mut Self, &Record)) {
+        self.totals.records += 1;
         match Record::decode(raw) {
-            Ok(record) => self.record(&record),
+            Ok(record) => {
+                first(self, &record);
+                self.record(&record);
+            }
             Err(_) => self.totals.bad_records += 1,
         }
     }

@@ -14,7 +14,7 @@ use super::left_over::LeftOver;
 use crate::calls::{self, CallRow, Does};
 use crate::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
 use crate::plan::{Plan, ProbeClass};
-use crate::wire::{Body, FileId, Header, RawRecord, Record, kind};
+use crate::wire::{Body, FileId, Header, RawRecord, Record};
 
 /// Inputs that wait for a process to be known.
 const MOST_HELD: usize = 1 << 18;
@@ -112,12 +112,6 @@ impl Messages {
         self.follower.follows_data = true;
     }
 
-    /// Whether messages have done something with memory since it was last asked for.
-    #[inline]
-    pub(crate) fn has_data(&self) -> bool {
-        !self.follower.data.is_empty()
-    }
-
     /// What messages have done with memory by the last input, the oldest first. Of inputs that had to wait nothing is
     /// told: memory is not what it was.
     pub(crate) fn next_data(&mut self) -> Option<Data> {
@@ -152,9 +146,17 @@ impl Messages {
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
     pub fn push_record(&mut self, raw: &RawRecord) {
-        if !is_of_interest(raw) {
+        if let Ok(record) = Record::decode(raw) {
+            self.record(raw, &record);
+        }
+    }
+
+    /// The same; `record`: what it says.
+    #[inline]
+    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record) {
+        if !is_of_interest(record) {
         } else if self.awaited.is_empty() {
-            self.raw(raw);
+            self.take_record(raw, record);
         } else {
             self.hold(Input::Record(*raw));
         }
@@ -194,7 +196,11 @@ impl Messages {
 
     fn take(&mut self, input: &Input) {
         match input {
-            Input::Record(raw) => self.raw(raw),
+            Input::Record(raw) => {
+                if let Ok(record) = Record::decode(raw) {
+                    self.take_record(raw, &record);
+                }
+            }
             Input::LateRecord(raw) => self.lose(raw.pid()),
             Input::Loss(loss) => self.lose(loss.pid),
             Input::Coverage(coverage) if self.hides_calls(coverage) => self.lose_all(),
@@ -302,20 +308,19 @@ impl Messages {
         self.probes.get(probe as usize).copied().unwrap_or_default()
     }
 
-    fn raw(&mut self, raw: &RawRecord) {
-        let Ok(Record { header, body }) = Record::decode(raw) else { return };
-        match body {
+    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record) {
+        match *body {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
-                self.call_record(raw, &header, &body);
+                self.call_record(raw, header, body);
             }
             Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
-                if !self.is_known_at(&header) =>
+                if !self.is_known_at(header) =>
             {
                 let number = self.follower.processes.number(header.pid);
                 let code = &mut self.follower.processes.get_mut(number).code;
                 code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
             }
-            Body::Exec if !self.is_known_at(&header) => {
+            Body::Exec if !self.is_known_at(header) => {
                 self.end(header.pid);
                 self.follower.processes.number(header.pid);
             }
@@ -406,9 +411,16 @@ impl Messages {
 }
 
 /// Most records are of copies and heap blocks, which say nothing of calls.
-fn is_of_interest(raw: &RawRecord) -> bool {
-    let kind = raw.words()[2] as u16;
-    matches!(kind, kind::CALL | kind::VALUES | kind::RETURN | kind::MAP | kind::EXEC | kind::EXIT)
+fn is_of_interest(record: &Record) -> bool {
+    matches!(
+        record.body,
+        Body::Call { .. }
+            | Body::Values { .. }
+            | Body::Return { .. }
+            | Body::Map { .. }
+            | Body::Exec
+            | Body::Exit { .. }
+    )
 }
 
 /// Whether what a call does to requests and messages is known only when it returns.
