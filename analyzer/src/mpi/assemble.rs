@@ -53,14 +53,19 @@ struct Values {
     /// All of them there are.
     total_bytes: u32,
     /// Where those that came are in the call's bytes …
-    start: usize,
+    start: u32,
     /// … and how many of them there are.
-    len: usize,
+    len: u32,
 }
 
 impl Values {
     fn is_whole(&self) -> bool {
-        self.len >= self.total_bytes as usize
+        self.len >= self.total_bytes
+    }
+
+    /// Those that came, of all of the call's.
+    fn of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        bytes.get(self.start as usize..)?.get(..self.len as usize)
     }
 }
 
@@ -124,8 +129,7 @@ impl Call {
     pub(super) fn pointed(&self, arg: Arg, at_return: bool) -> Option<&[u8]> {
         let at = self.row.position(arg)? as u32;
         let found = self.known().iter().find(|v| v.argument == at && v.at_return == at_return)?;
-        let bytes = self.bytes.get(found.start..found.start + found.len)?;
-        bytes.get(..found.total_bytes as usize)
+        found.of(&self.bytes)?.get(..found.total_bytes as usize)
     }
 
     /// Whether an argument's values came, but not all of them.
@@ -153,19 +157,19 @@ impl Call {
             Some(last) => last,
             None if self.known().iter().any(goes_on) || self.known_values == MOST_POINTED => return,
             None => {
-                let start = self.bytes.len();
+                let start = self.bytes.len() as u32;
                 self.values[self.known_values] = Values { argument, at_return, total_bytes, start, len: 0 };
                 self.known_values += 1;
                 self.known_values - 1
             }
         };
         let values = &mut self.values[at];
-        if position_bytes as usize == values.len && values.total_bytes <= MOST_BYTES {
+        if position_bytes == values.len && values.total_bytes <= MOST_BYTES {
             for word in words {
                 self.bytes.extend_from_slice(&word.to_ne_bytes());
             }
-            values.len = (self.bytes.len() - values.start).min(values.total_bytes as usize);
-            self.bytes.truncate(values.start + values.len);
+            values.len = (self.bytes.len() as u32 - values.start).min(values.total_bytes);
+            self.bytes.truncate((values.start + values.len) as usize);
         }
     }
 
