@@ -3,82 +3,46 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use analyzer::input::{Input, MpiKind};
+use analyzer::input::Input;
 use analyzer::mpi::{Event, MessageId, Messages};
-use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
-use analyzer::wire::{Body, NO_ARGUMENT, PIECE_WORDS};
-use common::{PROGRAM, PROGRAM_AT, Trace};
+use common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 
-const WORLD: u64 = 0x4400_0000;
 const NO_INFO: u64 = 0x1c00_0000;
 const SHARED: u64 = 1;
 const UNDEFINED: u64 = -32766i64 as u64;
-const ANY_SOURCE: u64 = -2i64 as u64;
-const TAG: u64 = 3;
-const POINTER: u64 = 0x5000;
 /// Handles that tests give out.
 const HALF: u64 = 0x8400_0001;
 const INTER: u64 = 0x8400_0002;
 const OTHER: u64 = 0x8400_0003;
 const GROUP: u64 = 0x8800_0001;
 
-/// A job whose calls are watched with their results.
-struct Job {
-    t: Trace,
-    ranks: u32,
+trait Communicating {
+    /// A call that ranks make together: none returns before all have begun.
+    fn together(&mut self, ranks: Range<u32>, name: &str, args: impl Fn(u32) -> [u64; 6], made: (u32, u64));
+    fn split_type(&mut self, args: impl Fn(u32) -> (u64, i32, u64));
+    /// A grid of all, and of it what remains.
+    fn grid(&mut self, sizes: &[i32], remain: &[i32]);
+    /// Two halves, which know each other: the lower ranks led by their last one, the higher ones by their first.
+    fn between(&mut self);
+    /// `leaders`: the own one's rank in the half, the other one's in the world. Others than leaders pass what means
+    /// nothing.
+    fn bridge(&mut self, leaders: impl Fn(u32) -> [u64; 2]);
+    fn merge(&mut self, high: impl Fn(u32) -> u64);
+    fn send_in(&mut self, rank: u32, comm: u64, dest: u64);
+    /// `told`: the source in the status.
+    fn receive_in(&mut self, rank: u32, comm: u64, source: u64, told: i32);
+    /// Which receive got which send.
+    fn told(self) -> (Messages, Vec<(MessageId, MessageId)>);
+    /// Ranks of MPI_COMM_WORLD: who sent, and who received it.
+    fn matched(self) -> Vec<(u32, u32)>;
 }
 
-impl Job {
-    /// All ranks have begun with MPI.
-    fn of(ranks: u32) -> Self {
-        let mut t = Trace::new(ranks, true);
-        let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
-        let file =
-            PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
-        t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
-        let mut job = Self { t, ranks };
-        (0..ranks).for_each(|rank| job.call(rank, "MPI_Init", [0; 6], None));
-        job
-    }
-
-    fn call(&mut self, rank: u32, function: &str, args: [u64; 6], made: Option<(u32, u64)>) {
-        self.begin(rank, function, args);
-        self.over(rank, function, made);
-    }
-
-    fn begin(&mut self, rank: u32, function: &str, args: [u64; 6]) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        self.t.record(rank, probe, Body::Call { return_address: PROGRAM_AT + 0x100, args, nested: false });
-    }
-
-    /// What an argument of a rank's last call points to; all of a rank's calls have the same serial.
-    fn points(&mut self, rank: u32, function: &str, argument: u32, at_return: bool, integers: &[i32]) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        let mut words = [0; PIECE_WORDS];
-        for (at, integer) in integers.iter().enumerate() {
-            words[at / 2] |= u64::from(integer.cast_unsigned()) << (32 * (at % 2));
-        }
-        let total_bytes = 4 * integers.len() as u32;
-        let body = Body::Values { serial: 1, argument, total_bytes, position_bytes: 0, at_return, words };
-        self.t.record(rank, probe, body);
-    }
-
-    fn over(&mut self, rank: u32, function: &str, made: Option<(u32, u64)>) {
-        let probe = self.t.probe(function, ProbeClass::CallResults);
-        let (argument, word) = made.unwrap_or((NO_ARGUMENT, 0));
-        let bytes = if made.is_some() { 4 } else { 0 };
-        self.t.record(rank, probe, Body::Return { serial: 1, code: 0, argument, bytes, word });
-    }
-
-    /// A call that ranks make together: none returns before all have begun.
-    fn together(&mut self, ranks: &[u32], function: &str, args: impl Fn(u32) -> [u64; 6], made: (u32, u64)) {
-        ranks.iter().for_each(|rank| self.begin(*rank, function, args(*rank)));
-        ranks.iter().for_each(|rank| self.over(*rank, function, Some(made)));
-    }
-
-    fn all(&self) -> Vec<u32> {
-        (0..self.ranks).collect()
+impl Communicating for Job {
+    fn together(&mut self, ranks: Range<u32>, name: &str, args: impl Fn(u32) -> [u64; 6], made: (u32, u64)) {
+        ranks.clone().for_each(|rank| self.begin(rank, name, args(rank), 0));
+        ranks.for_each(|rank| self.over(rank, name, Some(made)));
     }
 
     fn split_type(&mut self, args: impl Fn(u32) -> (u64, i32, u64)) {
@@ -86,20 +50,19 @@ impl Job {
             let (kind, key, info) = args(rank);
             [WORLD, kind, u64::from(key.cast_unsigned()), info, POINTER, 0]
         };
-        self.together(&self.all(), "MPI_Comm_split_type", args, (4, OTHER));
+        self.together(0..self.ranks, "MPI_Comm_split_type", args, (4, OTHER));
     }
 
-    /// A grid of all, and of it what remains.
     fn grid(&mut self, sizes: &[i32], remain: &[i32]) {
         let (create, sub) = ("MPI_Cart_create", "MPI_Cart_sub");
-        for rank in self.all() {
-            self.begin(rank, create, [WORLD, sizes.len() as u64, POINTER, POINTER, 0, POINTER]);
+        for rank in 0..self.ranks {
+            self.begin(rank, create, [WORLD, sizes.len() as u64, POINTER, POINTER, 0, POINTER], 0);
             self.points(rank, create, 2, false, sizes);
             self.over(rank, create, Some((5, INTER)));
         }
-        self.together(&self.all(), "MPI_Comm_dup", |_| [INTER, POINTER, 0, 0, 0, 0], (1, HALF));
-        for rank in self.all() {
-            self.begin(rank, sub, [HALF, POINTER, POINTER, 0, 0, 0]);
+        self.together(0..self.ranks, "MPI_Comm_dup", |_| [INTER, POINTER, 0, 0, 0, 0], (1, HALF));
+        for rank in 0..self.ranks {
+            self.begin(rank, sub, [HALF, POINTER, POINTER, 0, 0, 0], 0);
             if !remain.is_empty() {
                 self.points(rank, sub, 1, false, remain);
             }
@@ -107,21 +70,13 @@ impl Job {
         }
     }
 
-    /// Two halves, which know each other: the lower ranks led by their last one, the higher ones by their first.
     fn between(&mut self) {
         let half = self.ranks / 2;
-        let color = move |rank: u32| u64::from(rank >= half);
-        self.together(
-            &self.all(),
-            "MPI_Comm_split",
-            |rank| [WORLD, color(rank), 0, POINTER, 0, 0],
-            (3, HALF),
-        );
+        let args = |rank| [WORLD, u64::from(rank >= half), 0, POINTER, 0, 0];
+        self.together(0..self.ranks, "MPI_Comm_split", args, (3, HALF));
         self.bridge(|rank| if rank < half { [half - 1, half] } else { [0, half - 1] }.map(u64::from));
     }
 
-    /// `leaders`: the own one's rank in the half, the other one's in the world. Others than leaders pass what means
-    /// nothing.
     fn bridge(&mut self, leaders: impl Fn(u32) -> [u64; 2]) {
         let half = self.ranks / 2;
         let args = |rank| {
@@ -130,26 +85,24 @@ impl Job {
             let [peer, other] = if is_leader { [WORLD, other] } else { [0x9999, 0xffff_ffff] };
             [HALF, own, peer, other, 9, POINTER]
         };
-        self.together(&self.all(), "MPI_Intercomm_create", args, (5, INTER));
+        self.together(0..self.ranks, "MPI_Intercomm_create", args, (5, INTER));
     }
 
     fn merge(&mut self, high: impl Fn(u32) -> u64) {
         let args = |rank| [INTER, high(rank), POINTER, 0, 0, 0];
-        self.together(&self.all(), "MPI_Intercomm_merge", args, (2, OTHER));
+        self.together(0..self.ranks, "MPI_Intercomm_merge", args, (2, OTHER));
     }
 
-    fn send(&mut self, rank: u32, comm: u64, dest: u64) {
-        self.call(rank, "MPI_Send", [0x1000, 8, 5, dest, TAG, comm], None);
+    fn send_in(&mut self, rank: u32, comm: u64, dest: u64) {
+        self.call(rank, "MPI_Send", [0x1000, 8, 5, dest, TAG, comm], 0, None);
     }
 
-    /// `told`: the source in the status.
-    fn receive(&mut self, rank: u32, comm: u64, source: u64, told: i32) {
-        self.begin(rank, "MPI_Recv", [0x1000, 8, 5, source, TAG, comm]);
+    fn receive_in(&mut self, rank: u32, comm: u64, source: u64, told: i32) {
+        self.begin(rank, "MPI_Recv", [0x1000, 8, 5, source, TAG, comm], 0);
         self.points(rank, "MPI_Recv", 6, true, &[8, 0, told, TAG as i32, 0]);
         self.over(rank, "MPI_Recv", None);
     }
 
-    /// Which receive got which send.
     fn told(self) -> (Messages, Vec<(MessageId, MessageId)>) {
         let mut messages = Messages::heard();
         let mut matched = Vec::new();
@@ -164,7 +117,6 @@ impl Job {
         (messages, matched)
     }
 
-    /// Ranks of MPI_COMM_WORLD: who sent, and who received it.
     fn matched(self) -> Vec<(u32, u32)> {
         self.told().1.into_iter().map(|(send, receive)| (send.call.rank, receive.call.rank)).collect()
     }
@@ -172,30 +124,30 @@ impl Job {
 
 #[test]
 fn those_that_share_memory_are_in_order_of_their_keys() {
-    let mut job = Job::of(3);
+    let mut job = Job::begun(3);
     job.split_type(|rank| (if rank == 1 { UNDEFINED } else { SHARED }, -(rank as i32), NO_INFO));
-    job.send(0, OTHER, 0);
-    job.receive(2, OTHER, 1, 1);
+    job.send_in(0, OTHER, 0);
+    job.receive_in(2, OTHER, 1, 1);
     // Who gave no type is in nothing.
-    job.send(1, OTHER, 0);
+    job.send_in(1, OTHER, 0);
     assert_eq!(job.matched(), [(0, 2)]);
 }
 
 #[test]
 fn who_shares_memory_is_not_known_if_a_member_was_never_seen() {
-    let mut job = Job::of(3);
+    let mut job = Job::begun(3);
     let args = |_| [WORLD, SHARED, 0, NO_INFO, POINTER, 0];
-    job.together(&[0, 1], "MPI_Comm_split_type", args, (4, OTHER));
-    job.send(0, OTHER, 1);
-    job.receive(1, OTHER, 0, 0);
+    job.together(0..2, "MPI_Comm_split_type", args, (4, OTHER));
+    job.send_in(0, OTHER, 1);
+    job.receive_in(1, OTHER, 0, 0);
     assert_eq!(job.matched(), []);
 }
 
 #[test]
 fn who_shares_memory_is_not_known_in_containers_with_hints_or_by_other_types() {
     let talks = |mut job: Job| {
-        job.send(0, OTHER, 1);
-        job.receive(1, OTHER, 0, 0);
+        job.send_in(0, OTHER, 1);
+        job.receive_in(1, OTHER, 0, 0);
         job.matched()
     };
     for (kind, info, matched) in [
@@ -204,11 +156,11 @@ fn who_shares_memory_is_not_known_in_containers_with_hints_or_by_other_types() {
         (2, NO_INFO, &[]),
         (0x8000_0000, NO_INFO, &[]),
     ] {
-        let mut job = Job::of(2);
+        let mut job = Job::begun(2);
         job.split_type(|_| (kind, 0, info));
         assert_eq!(talks(job), matched, "{kind} {info:#x}");
     }
-    let mut job = Job::of(2);
+    let mut job = Job::begun(2);
     for input in &mut job.t.inputs {
         if let Input::Process(facts) = input
             && facts.rank == Some(1)
@@ -222,13 +174,13 @@ fn who_shares_memory_is_not_known_in_containers_with_hints_or_by_other_types() {
 
 #[test]
 fn parts_of_a_grids_duplicate_have_those_of_the_same_coordinates() {
-    let mut job = Job::of(6);
+    let mut job = Job::begun(6);
     job.grid(&[2, 3], &[1, 0, 7, 7]);
     // Columns: 0 and 3, 1 and 4, 2 and 5.
-    job.send(4, OTHER, 0);
-    job.receive(1, OTHER, 1, 1);
-    job.send(2, OTHER, 1);
-    job.receive(5, OTHER, ANY_SOURCE, 0);
+    job.send_in(4, OTHER, 0);
+    job.receive_in(1, OTHER, 1, 1);
+    job.send_in(2, OTHER, 1);
+    job.receive_in(5, OTHER, ANY_SOURCE, 0);
     assert_eq!(job.matched(), [(4, 1), (2, 5)]);
 }
 
@@ -243,67 +195,67 @@ fn of_grids_that_cannot_be_nothing_is_matched() {
         (&[], &[1, 1]),
     ];
     for (sizes, remain) in absurd {
-        let mut job = Job::of(6);
+        let mut job = Job::begun(6);
         job.grid(sizes, remain);
-        job.send(0, OTHER, 0);
-        job.receive(0, OTHER, 0, 0);
+        job.send_in(0, OTHER, 0);
+        job.receive_in(0, OTHER, 0, 0);
         assert_eq!(job.matched(), [], "{sizes:?} {remain:?}");
     }
 }
 
 #[test]
 fn calls_on_an_intercommunicator_name_ranks_of_the_other_group() {
-    let mut job = Job::of(5);
+    let mut job = Job::begun(5);
     job.between();
-    job.send(0, INTER, 0);
-    job.receive(2, INTER, 0, 0);
-    job.send(4, INTER, 0);
-    job.receive(0, INTER, ANY_SOURCE, 2);
+    job.send_in(0, INTER, 0);
+    job.receive_in(2, INTER, 0, 0);
+    job.send_in(4, INTER, 0);
+    job.receive_in(0, INTER, ANY_SOURCE, 2);
     // Nobody has this rank on the other side.
-    job.send(4, INTER, 2);
-    job.receive(2, INTER, 2, 2);
+    job.send_in(4, INTER, 2);
+    job.receive_in(2, INTER, 2, 2);
     assert_eq!(job.matched(), [(0, 2), (4, 0)]);
 }
 
 #[test]
 fn duplicates_and_parts_of_an_intercommunicator_have_two_groups() {
-    let mut job = Job::of(4);
+    let mut job = Job::begun(4);
     job.between();
-    job.together(&job.all(), "MPI_Comm_dup", |_| [INTER, POINTER, 0, 0, 0, 0], (1, OTHER));
-    job.send(1, OTHER, 0);
-    job.receive(2, OTHER, 1, 1);
+    job.together(0..job.ranks, "MPI_Comm_dup", |_| [INTER, POINTER, 0, 0, 0, 0], (1, OTHER));
+    job.send_in(1, OTHER, 0);
+    job.receive_in(2, OTHER, 1, 1);
     let args = |rank| [OTHER, u64::from(rank % 2), 0, POINTER, 0, 0];
-    job.together(&job.all(), "MPI_Comm_split", args, (3, HALF));
-    job.send(3, HALF, 0);
-    job.receive(1, HALF, 0, 0);
+    job.together(0..job.ranks, "MPI_Comm_split", args, (3, HALF));
+    job.send_in(3, HALF, 0);
+    job.receive_in(1, HALF, 0, 0);
     assert_eq!(job.matched(), [(1, 2), (3, 1)]);
 }
 
 #[test]
 fn merged_groups_are_in_the_order_that_they_asked_for() {
     for (high, matched) in [([0, 1], &[(0, 2)][..]), ([5, 0], &[(0, 0)]), ([0, 0], &[]), ([1, 1], &[])] {
-        let mut job = Job::of(4);
+        let mut job = Job::begun(4);
         job.between();
         job.merge(|rank| high[usize::from(rank >= 2)]);
-        job.send(0, OTHER, 2);
-        job.receive(2, OTHER, 0, 0);
-        job.receive(0, OTHER, 2, 2);
+        job.send_in(0, OTHER, 2);
+        job.receive_in(2, OTHER, 0, 0);
+        job.receive_in(0, OTHER, 2, 2);
         assert_eq!(job.matched(), matched, "{high:?}");
     }
 }
 
 #[test]
 fn groups_of_an_intercommunicator_are_those_of_both_sides() {
-    let mut job = Job::of(4);
+    let mut job = Job::begun(4);
     job.between();
     // The group of the higher ranks.
     for rank in 0..4 {
         let function = if rank < 2 { "MPI_Comm_remote_group" } else { "MPI_Comm_group" };
-        job.call(rank, function, [INTER, POINTER, 0, 0, 0, 0], Some((1, GROUP)));
+        job.call(rank, function, [INTER, POINTER, 0, 0, 0, 0], 0, Some((1, GROUP)));
     }
-    job.together(&job.all(), "MPI_Comm_create", |_| [WORLD, GROUP, POINTER, 0, 0, 0], (2, OTHER));
-    job.send(2, OTHER, 1);
-    job.receive(3, OTHER, 0, 0);
+    job.together(0..job.ranks, "MPI_Comm_create", |_| [WORLD, GROUP, POINTER, 0, 0, 0], (2, OTHER));
+    job.send_in(2, OTHER, 1);
+    job.receive_in(3, OTHER, 0, 0);
     assert_eq!(job.matched(), [(2, 3)]);
 }
 
@@ -311,25 +263,25 @@ fn groups_of_an_intercommunicator_are_those_of_both_sides() {
 fn leaders_that_name_nobody_lead_nowhere() {
     let absurd = [u64::MAX, 4, 0x7fff_ffff, 0x8000_0000];
     for other in absurd {
-        let mut job = Job::of(4);
+        let mut job = Job::begun(4);
         job.between();
         job.bridge(|rank| [0, if rank < 2 { other } else { 0 }]);
-        job.send(0, INTER, 0);
-        job.receive(2, INTER, 0, 0);
+        job.send_in(0, INTER, 0);
+        job.receive_in(2, INTER, 0, 0);
         // From there on it is not known which calls of leaders belong together.
         job.bridge(|rank| [0, if rank < 2 { 2 } else { 0 }]);
-        job.send(0, INTER, 0);
-        job.receive(2, INTER, 0, 0);
+        job.send_in(0, INTER, 0);
+        job.receive_in(2, INTER, 0, 0);
         assert_eq!(job.matched(), [], "{other:#x}");
     }
 }
 
 #[test]
 fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
-    let mut job = Job::of(4);
+    let mut job = Job::begun(4);
     job.between();
-    job.send(0, INTER, 1);
-    job.all().into_iter().for_each(|rank| job.call(rank, "MPI_Finalize", [0; 6], None));
+    job.send_in(0, INTER, 1);
+    job.finalize();
     let (messages, _) = job.told();
     let left = messages.left_over();
     assert_eq!((left.len(), left[0].rank, &left[0].peers[..]), (1, 0, &[3][..]));
@@ -338,11 +290,11 @@ fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
 
 #[test]
 fn a_request_left_over_in_a_communicator_that_is_not_known_is_named_as_its_call_did() {
-    let mut job = Job::of(2);
-    job.begin(0, "MPI_Isend", [0x1000, 8, 5, 1, TAG, OTHER]);
+    let mut job = Job::begun(2);
+    job.begin(0, "MPI_Isend", [0x1000, 8, 5, 1, TAG, OTHER], 0);
     job.points(0, "MPI_Isend", 6, false, &[POINTER as i32, 0]);
     job.over(0, "MPI_Isend", Some((6, 7)));
-    job.all().into_iter().for_each(|rank| job.call(rank, "MPI_Finalize", [0; 6], None));
+    job.finalize();
     let left = job.told().0.left_over();
     assert_eq!((left.len(), left[0].arguments[0].clone()), (1, ("dest", "1".to_owned())));
 }
@@ -350,7 +302,7 @@ fn a_request_left_over_in_a_communicator_that_is_not_known_is_named_as_its_call_
 #[test]
 fn handles_that_point_nowhere_make_nothing() {
     let absurd = [0, u64::MAX, 0x8000_0000, 0xdead_beef];
-    let mut job = Job::of(2);
+    let mut job = Job::begun(2);
     for (function, made) in [
         ("MPI_Intercomm_create", 5),
         ("MPI_Intercomm_merge", 2),
@@ -359,10 +311,10 @@ fn handles_that_point_nowhere_make_nothing() {
         ("MPI_Comm_remote_group", 1),
     ] {
         for word in absurd {
-            job.together(&[0, 1], function, |_| [word; 6], (made, OTHER));
-            job.together(&[0, 1], function, |_| [WORLD, word, word, word, word, word], (made, OTHER));
-            job.send(0, OTHER, 0);
-            job.receive(0, OTHER, 0, 0);
+            job.together(0..2, function, |_| [word; 6], (made, OTHER));
+            job.together(0..2, function, |_| [WORLD, word, word, word, word, word], (made, OTHER));
+            job.send_in(0, OTHER, 0);
+            job.receive_in(0, OTHER, 0, 0);
         }
     }
     assert_eq!(job.matched(), []);
@@ -422,7 +374,7 @@ fn make(job: &mut Job, dice: &mut Dice) {
             "MPI_Comm_create" => [comm, GROUP, POINTER, 0, 0, 0],
             _ => [comm, first, second, POINTER, 0, 0],
         };
-        job.begin(*rank, function, args);
+        job.begin(*rank, function, args, 0);
         match function {
             "MPI_Cart_create" => job.points(*rank, function, 2, false, &integers[..2]),
             "MPI_Cart_sub" => job.points(*rank, function, 1, false, &integers),
@@ -437,19 +389,19 @@ fn whatever_ranks_pass_a_message_is_received_once_at_most() {
     let mut dice = Dice(5);
     let mut matched = 0;
     for _ in 0..1000 {
-        let mut job = Job::of(4);
+        let mut job = Job::begun(4);
         for _ in 0..60 {
             let (rank, comm, peer) = (dice.roll(4) as u32, dice.comm(), dice.integer());
             let group = ["MPI_Comm_group", "MPI_Comm_remote_group"][dice.roll(2) as usize];
             match dice.roll(8) {
-                0 | 1 => job.send(rank, comm, u64::from(peer.cast_unsigned())),
-                2 => job.receive(rank, comm, u64::from(peer.cast_unsigned()), peer),
-                6 => job.receive(rank, comm, u64::from(rank ^ 1), peer),
-                3 if dice.roll(8) == 0 => job.receive(rank, comm, ANY_SOURCE, peer),
-                3 => job.send(rank, comm, u64::from(rank ^ 1)),
-                4 => job.call(rank, group, [comm, POINTER, 0, 0, 0, 0], Some((1, GROUP))),
+                0 | 1 => job.send_in(rank, comm, u64::from(peer.cast_unsigned())),
+                2 => job.receive_in(rank, comm, u64::from(peer.cast_unsigned()), peer),
+                6 => job.receive_in(rank, comm, u64::from(rank ^ 1), peer),
+                3 if dice.roll(8) == 0 => job.receive_in(rank, comm, ANY_SOURCE, peer),
+                3 => job.send_in(rank, comm, u64::from(rank ^ 1)),
+                4 => job.call(rank, group, [comm, POINTER, 0, 0, 0, 0], 0, Some((1, GROUP))),
                 5 if dice.roll(6) == 0 => {
-                    job.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0]);
+                    job.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0], 0);
                     job.points(rank, "MPI_Comm_free", 0, false, &[comm as i32]);
                     job.over(rank, "MPI_Comm_free", None);
                 }

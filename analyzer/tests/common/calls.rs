@@ -20,7 +20,8 @@ pub const POINTER: u64 = 0x5000;
 pub struct Job {
     pub t: Trace,
     pub ranks: u32,
-    serials: u32,
+    /// How many calls each rank has begun.
+    serials: Vec<u32>,
 }
 
 impl Job {
@@ -37,7 +38,7 @@ impl Job {
         let file =
             PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
         t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
-        Self { t, ranks, serials: 0 }
+        Self { t, ranks, serials: vec![0; ranks as usize] }
     }
 
     /// A call from a line of the program; `result`: what an argument points to when it returns.
@@ -48,17 +49,19 @@ impl Job {
 
     pub fn begin(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64) {
         let probe = self.t.probe(function, ProbeClass::CallResults);
-        self.serials += 1;
+        self.serials[rank as usize] += 1;
         let return_address = PROGRAM_AT + 0x100 + 16 * line;
         self.t.record(rank, probe, Body::Call { return_address, args, nested: false });
     }
 
-    /// What an argument of the last call points to.
-    pub fn value(&mut self, rank: u32, function: &str, argument: u32, value: u64, at_return: bool) {
+    /// What an argument of a rank's last call points to.
+    pub fn points(&mut self, rank: u32, function: &str, argument: u32, at_return: bool, integers: &[i32]) {
         let probe = self.t.probe(function, ProbeClass::CallResults);
         let mut words = [0; PIECE_WORDS];
-        words[0] = value;
-        let (serial, total_bytes) = (self.serials, if argument == 6 { 8 } else { 4 });
+        for (at, integer) in integers.iter().enumerate() {
+            words[at / 2] |= u64::from(integer.cast_unsigned()) << (32 * (at % 2));
+        }
+        let (serial, total_bytes) = (self.serials[rank as usize], 4 * integers.len() as u32);
         let body = Body::Values { serial, argument, total_bytes, position_bytes: 0, at_return, words };
         self.t.record(rank, probe, body);
     }
@@ -67,7 +70,8 @@ impl Job {
         let probe = self.t.probe(function, ProbeClass::CallResults);
         let (argument, word) = result.unwrap_or((NO_ARGUMENT, 0));
         let bytes = if result.is_some() { 4 } else { 0 };
-        self.t.record(rank, probe, Body::Return { serial: self.serials, code: 0, argument, bytes, word });
+        let serial = self.serials[rank as usize];
+        self.t.record(rank, probe, Body::Return { serial, code: 0, argument, bytes, word });
     }
 
     pub fn send(&mut self, rank: u32, dest: u64, line: u64) {
@@ -81,14 +85,14 @@ impl Job {
     /// Begins to send or to receive, and gets a request.
     pub fn start(&mut self, rank: u32, function: &str, peer: u64, line: u64, request: u64) {
         self.begin(rank, function, [0x1000, 8, 5, peer, TAG, WORLD], line);
-        self.value(rank, function, 6, POINTER, false);
+        self.points(rank, function, 6, false, &[POINTER as i32, 0]);
         self.over(rank, function, Some((6, request)));
     }
 
     /// A call with a request.
     pub fn with_request(&mut self, rank: u32, function: &str, request: u64) {
         self.begin(rank, function, [POINTER, 0, 0, 0, 0, 0], 40);
-        self.value(rank, function, 0, request, false);
+        self.points(rank, function, 0, false, &[request as i32]);
         self.over(rank, function, None);
     }
 
