@@ -2,24 +2,22 @@
 //!
 //! Communicators are made by collective calls, which all members make in the same order: the n-th made
 //! from one and the same parent is the same for all of them, but for the colors of a split and the groups of
-//! MPI_Comm_create. What only the members of the new one call (MPI_Comm_create_group) is the n-th of them with
-//! the same group and tag. The two sides of an intercommunicator are brought together by their leaders.
+//! MPI_Comm_create. Calls of the new members alone: see `alone`. The two sides of an intercommunicator: see `bridges`.
 //!
 //! What all members have given back is forgotten: a job that makes communicators without end takes no more memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use super::alone::{Agreed, Alone};
 use super::bridges::{Bridge, Bridges};
 use super::handles::UNDEFINED;
 use super::members::{Choice, Members, Membership};
 
 /// Communicators, and calls that make them, that are kept.
 const MOST: usize = 1 << 16;
-/// Calls of the same members with the same tag that are under way.
-const MOST_ALIKE: usize = 64;
 
 /// Number of a communicator of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,13 +26,13 @@ pub(crate) struct CommId(pub u32);
 /// MPI_COMM_WORLD.
 pub(crate) const WORLD: CommId = CommId(0);
 
-/// Who is in a new communicator, as one of its members knows when its call returns.
+/// Who is in a new communicator, as its members know when their calls return: those of one call differ in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     /// All of the old one.
     All,
-    /// Those that gave the same color.
-    SameColor,
+    /// Those that gave this color.
+    Color(i32),
     /// The first ones of the old one.
     First(usize),
     /// As many of them as a grid of these sizes has points.
@@ -45,8 +43,6 @@ pub(super) enum Selection {
     Merged,
     /// The old one's, and those that another leader leads.
     Bridged,
-    /// It does not know.
-    Unknown,
 }
 
 /// A call that makes a communicator and has not returned: the `number`-th from this parent.
@@ -54,19 +50,8 @@ pub(super) enum Selection {
 pub(super) struct Expected {
     parent: CommId,
     number: u32,
-    color: Option<i32>,
-}
-
-/// What tells the communicators apart that come of one call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Whole,
-    Color(i32),
-    First(usize),
-    Grid(Arc<[u32]>),
-    These(Membership),
-    Merged,
-    Bridged,
+    /// What the rank gave, unless it is in none.
+    pub color: Option<i32>,
 }
 
 /// A call that all members of a communicator make.
@@ -74,15 +59,8 @@ enum Part {
 struct Making {
     choices: BTreeMap<u32, Choice>,
     /// `None`: who is in it is not known.
-    parts: Vec<(Part, Option<CommId>)>,
+    parts: Vec<(Selection, Option<CommId>)>,
     returned: usize,
-}
-
-/// A call that only the members of the new communicator make.
-#[derive(Debug)]
-struct Alone {
-    comm: CommId,
-    returned: FxHashSet<u32>,
 }
 
 #[derive(Debug)]
@@ -113,7 +91,7 @@ pub(crate) struct Communicators {
     all: FxHashMap<CommId, Comm>,
     last: u32,
     makings: FxHashMap<(CommId, u32), Making>,
-    alone: FxHashMap<(CommId, i32, Members), VecDeque<Alone>>,
+    alone: Alone,
     /// Leaders of calls that make intercommunicators.
     bridges: Bridges<Expected>,
     /// By rank of MPI_COMM_WORLD.
@@ -185,7 +163,8 @@ impl Communicators {
         if let Some(choice) = choice {
             making.choices.insert(rank, choice);
         }
-        Some(Expected { parent, number, color: choice.map(|choice| choice.color) })
+        let color = choice.map(|choice| choice.color).filter(|color| *color != UNDEFINED);
+        Some(Expected { parent, number, color })
     }
 
     /// A rank calls that may be the leader of one side of an intercommunicator, and it is not known of which.
@@ -205,26 +184,16 @@ impl Communicators {
         let Some(comm) = self.add(members) else { return };
         for side in [own, other] {
             if let Some(making) = self.makings.get_mut(&(side.parent, side.number)) {
-                making.parts.push((Part::Bridged, Some(comm)));
+                making.parts.push((Selection::Bridged, Some(comm)));
             }
         }
     }
 
-    /// The call has returned with a handle.
-    pub fn made(&mut self, rank: u32, expected: Expected, selection: &Selection, handle: Option<u64>) {
+    /// The call has returned with a handle; no `selection`: who is in it is not known.
+    pub fn made(&mut self, rank: u32, expected: Expected, selection: Option<Selection>, handle: Option<u64>) {
         handle.iter().for_each(|handle| self.made_unknown(rank, *handle));
-        let part = match selection {
-            Selection::All => Some(Part::Whole),
-            Selection::SameColor => expected.color.filter(|color| *color != UNDEFINED).map(Part::Color),
-            Selection::First(count) => Some(Part::First(*count)),
-            Selection::Grid(sizes) => Some(Part::Grid(Arc::clone(sizes))),
-            Selection::These(members) => Some(Part::These(members.clone())),
-            Selection::Merged => Some(Part::Merged),
-            Selection::Bridged => Some(Part::Bridged),
-            Selection::Unknown => None,
-        };
-        if let Some((part, handle)) = part.zip(handle)
-            && let Some(comm) = self.part(expected, part)
+        if let Some((selection, handle)) = selection.zip(handle)
+            && let Some(comm) = self.part(expected, selection)
         {
             self.join(rank, handle, comm);
         }
@@ -238,7 +207,7 @@ impl Communicators {
     }
 
     /// One of those that come of a call. What is not known when the first of its members returns, never will be.
-    fn part(&mut self, expected: Expected, part: Part) -> Option<CommId> {
+    fn part(&mut self, expected: Expected, part: Selection) -> Option<CommId> {
         let key = (expected.parent, expected.number);
         let known = self.makings.get(&key)?.parts.iter().find(|(known, _)| *known == part);
         if let Some((_, comm)) = known {
@@ -250,18 +219,18 @@ impl Communicators {
     }
 
     /// Who is in a part, if that is certain.
-    fn chosen(&self, expected: Expected, part: &Part) -> Option<Membership> {
+    fn chosen(&self, expected: Expected, part: &Selection) -> Option<Membership> {
         let parent = self.membership(expected.parent)?;
         let choices = || Some(&self.makings.get(&(expected.parent, expected.number))?.choices);
         match part {
-            Part::Whole => Some(parent.clone()),
-            Part::Color(color) => parent.of_color(choices()?, *color),
-            Part::First(count) => parent.first(*count),
-            Part::Grid(sizes) => parent.gridded(sizes),
-            Part::These(members) => Some(members.clone()).filter(|_| !parent.is_inter()),
-            Part::Merged => parent.merged(choices()?),
+            Selection::All => Some(parent.clone()),
+            Selection::Color(color) => parent.of_color(choices()?, *color),
+            Selection::First(count) => parent.first(*count),
+            Selection::Grid(sizes) => parent.gridded(sizes),
+            Selection::These(members) => Some(members.clone()).filter(|_| !parent.is_inter()),
+            Selection::Merged => parent.merged(choices()?),
             // Both leaders have called before anybody returns.
-            Part::Bridged => None,
+            Selection::Bridged => None,
         }
     }
 
@@ -278,39 +247,12 @@ impl Communicators {
     }
 
     /// A call has returned that only the members of the new communicator make.
-    pub fn made_alone(&mut self, rank: u32, parent: CommId, tag: i32, members: &Members, handle: u64) {
+    pub fn made_alone(&mut self, rank: u32, agreed: &Agreed, handle: u64) {
         self.made_unknown(rank, handle);
-        let key = (parent, tag, Arc::clone(members));
-        let is_new = !self.alone.contains_key(&key);
-        if is_new && self.alone.len() >= MOST {
-            return;
-        }
-        let known = self.alone.get(&key).into_iter().flatten();
-        let found = known.enumerate().find(|(_, alone)| !alone.returned.contains(&rank));
-        let at = match found.map(|(at, _)| at) {
-            Some(at) => at,
-            None => {
-                let alike = self.alone.get(&key).map_or(0, VecDeque::len);
-                let Some(comm) = (alike < MOST_ALIKE).then(|| self.add(Arc::clone(members).into())).flatten()
-                else {
-                    return;
-                };
-                let alone = Alone { comm, returned: FxHashSet::default() };
-                self.alone.entry(key.clone()).or_default().push_back(alone);
-                alike
-            }
-        };
-        let Some(all) = self.alone.get_mut(&key) else { return };
-        let Some(alone) = all.get_mut(at) else { return };
-        alone.returned.insert(rank);
-        let comm = alone.comm;
-        if alone.returned.len() >= members.len() {
-            all.remove(at);
-        }
-        if all.is_empty() {
-            self.alone.remove(&key);
-        }
-        self.join(rank, handle, comm);
+        let mut alone = std::mem::take(&mut self.alone);
+        let comm = alone.returned(rank, agreed, || self.add(Arc::clone(&agreed.members).into()));
+        self.alone = alone;
+        comm.iter().for_each(|comm| self.join(rank, handle, *comm));
     }
 
     fn add(&mut self, members: Membership) -> Option<CommId> {
@@ -374,7 +316,7 @@ mod tests {
 
     fn dup(all: &mut Communicators, rank: u32, handle: u64) {
         let call = all.begin(rank, WORLD, None).expect("there is room");
-        all.made(rank, call, &Selection::All, Some(handle));
+        all.made(rank, call, Some(Selection::All), Some(handle));
     }
 
     fn of(all: &mut Communicators, rank: u32, handle: u64) -> Option<CommId> {
@@ -387,7 +329,7 @@ mod tests {
         let calls: Vec<Expected> =
             (0..4).map(|rank| split(&mut all, rank, i32::from(rank == 2), -(rank as i32))).collect();
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, &Selection::SameColor, Some(0x100 + u64::from(rank)));
+            all.made(rank, call, call.color.map(Selection::Color), Some(0x100 + u64::from(rank)));
         }
         let (comm, own) = all.place(0, 0x100).expect("it was made");
         assert_eq!((of(&mut all, 3, 0x103), own), (Some(comm), 2));
@@ -414,7 +356,7 @@ mod tests {
         let mut all = job(3);
         let call = split(&mut all, 0, 1, 0);
         split(&mut all, 1, 1, 0);
-        all.made(0, call, &Selection::SameColor, Some(5));
+        all.made(0, call, call.color.map(Selection::Color), Some(5));
         assert_eq!(all.place(0, 5), None);
     }
 
@@ -425,7 +367,7 @@ mod tests {
         for rank in 0..4 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
             let group = &groups[rank as usize % 2];
-            all.made(rank, call, &Selection::These(Arc::clone(group).into()), Some(7));
+            all.made(rank, call, Some(Selection::These(Arc::clone(group).into())), Some(7));
         }
         let even = all.place(0, 7).expect("it was made");
         assert_eq!(even.1, 1);
@@ -440,7 +382,7 @@ mod tests {
         let half = |rank| i32::from(rank >= size / 2);
         let calls: Vec<Expected> = (0..size).map(|rank| split(&mut all, rank, half(rank), 0)).collect();
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, &Selection::SameColor, Some(1));
+            all.made(rank, call, call.color.map(Selection::Color), Some(1));
         }
         bridge(&mut all, (0, size - 1), size);
         all
@@ -458,7 +400,7 @@ mod tests {
             calls.push(call);
         }
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, &Selection::Bridged, Some(2));
+            all.made(rank, call, Some(Selection::Bridged), Some(2));
         }
     }
 
@@ -480,7 +422,7 @@ mod tests {
         for rank in 0..4 {
             let (inter, _) = all.place(rank, 2).expect("it was made");
             let call = all.begin(rank, inter, None).expect("there is room");
-            all.made(rank, call, &Selection::All, Some(3));
+            all.made(rank, call, Some(Selection::All), Some(3));
         }
         let (comm, own) = all.place(1, 3).expect("it was made");
         assert_eq!(all.number(comm, own, 1), Some(3));
@@ -491,7 +433,7 @@ mod tests {
             calls.push(all.begin(rank, inter, Some(choice)).expect("there is room"));
         }
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, &Selection::Merged, Some(4));
+            all.made(rank, call, Some(Selection::Merged), Some(4));
         }
         let (merged, own) = all.place(0, 4).expect("it was made");
         assert_eq!((all.members(merged), own), (Some(&[2, 3, 0, 1][..]), 2));
@@ -509,7 +451,7 @@ mod tests {
             let mut all = bridged(2);
             let (inter, _) = all.place(0, 2).expect("it was made");
             let call = all.begin(0, inter, None).expect("there is room");
-            all.made(0, call, &selection, Some(5));
+            all.made(0, call, Some(selection.clone()), Some(5));
             assert_eq!(all.place(0, 5), None, "{selection:?}");
         }
     }
@@ -528,13 +470,13 @@ mod tests {
         for rank in 0..5 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
             let handle = (rank < 4).then_some(7);
-            all.made(rank, call, &Selection::Grid(Arc::from([2, 2])), handle);
+            all.made(rank, call, Some(Selection::Grid(Arc::from([2, 2]))), handle);
         }
         for rank in 0..4 {
             let (grid, own) = all.place(rank, 7).expect("it was made");
-            let part = all.membership(grid).and_then(|grid| grid.remaining(own, &[1, 0]));
+            let part = all.membership(grid).and_then(|grid| grid.remaining(own, &[1, 0])).expect("a column");
             let call = all.begin(rank, grid, None).expect("there is room");
-            all.made(rank, call, &Selection::These(part.expect("a column")), Some(8));
+            all.made(rank, call, Some(Selection::These(part)), Some(8));
         }
         let (comm, own) = all.place(3, 8).expect("it was made");
         assert_eq!((all.members(comm), own), (Some(&[1, 3][..]), 1));
@@ -547,8 +489,8 @@ mod tests {
     fn who_gives_no_color_gets_no_communicator() {
         let mut all = job(2);
         let calls = [split(&mut all, 0, UNDEFINED, 0), split(&mut all, 1, 0, 0)];
-        all.made(0, calls[0], &Selection::SameColor, Some(7));
-        all.made(1, calls[1], &Selection::SameColor, Some(7));
+        all.made(0, calls[0], calls[0].color.map(Selection::Color), Some(7));
+        all.made(1, calls[1], calls[1].color.map(Selection::Color), Some(7));
         assert_eq!(all.place(0, 7), None);
         let (comm, _) = all.place(1, 7).expect("it was made");
         assert_eq!(all.members(comm), Some(&[1][..]));
@@ -559,7 +501,7 @@ mod tests {
         let mut all = job(3);
         for rank in 0..3 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
-            all.made(rank, call, &Selection::First(2), Some(7));
+            all.made(rank, call, Some(Selection::First(2)), Some(7));
         }
         let comm = of(&mut all, 1, 7).expect("it was made");
         assert_eq!(all.members(comm), Some(&[0, 1][..]));
@@ -569,9 +511,9 @@ mod tests {
     #[test]
     fn what_only_its_members_make_does_not_count_as_a_call_of_all() {
         let mut all = job(3);
-        let pair: Members = Arc::from([0, 2]);
+        let pair = Agreed { parent: WORLD, tag: 4, members: Arc::from([0, 2]) };
         for (rank, handle) in [(0, 11), (0, 12), (2, 22), (2, 21)] {
-            all.made_alone(rank, WORLD, 4, &pair, handle);
+            all.made_alone(rank, &pair, handle);
         }
         assert_eq!(of(&mut all, 0, 11), of(&mut all, 2, 22));
         assert_eq!(of(&mut all, 0, 12), of(&mut all, 2, 21));
@@ -591,22 +533,22 @@ mod tests {
             assert_eq!(all.free(0, 5), None);
             let comm = all.free(1, 5).expect("nobody has it any more");
             all.remove(comm);
-            let pair: Members = Arc::from([0, 1]);
+            let pair = Agreed { parent: WORLD, tag: 4, members: Arc::from([0, 1]) };
             for rank in 0..2 {
-                all.made_alone(rank, WORLD, 4, &pair, 6);
+                all.made_alone(rank, &pair, 6);
             }
             all.free(0, 6);
             // Of what is not known nothing is kept.
             for selection in [Selection::Merged, Selection::Bridged, Selection::First(3)] {
                 for rank in 0..2 {
                     let call = all.begin(rank, WORLD, None).expect("there is room");
-                    all.made(rank, call, &selection, Some(9));
+                    all.made(rank, call, Some(selection.clone()), Some(9));
                 }
             }
             let comm = all.free(1, 6).expect("nobody has it any more");
             all.remove(comm);
         }
-        let kept = (all.all.len(), all.makings.len(), all.alone.len(), all.handles.len(), all.made.len());
-        assert_eq!(kept, (1, 0, 0, 0, 2));
+        let kept = (all.all.len(), all.makings.len(), all.handles.len(), all.made.len());
+        assert_eq!(kept, (1, 0, 0, 2));
     }
 }

@@ -3,6 +3,7 @@
 //! From records of calls, of what their arguments point to, and of their returns. What is not known (calls
 //! that were not seen, records that were lost, a source that nobody was told) gives no match, never a guess.
 
+mod alone;
 mod assemble;
 mod bridges;
 mod code;

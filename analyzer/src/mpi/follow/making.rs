@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Begun, Follower, integers};
 use crate::calls::{Arg, Group, Grouping, Making, Meeting};
 use crate::mpi::CallId;
+use crate::mpi::alone::Agreed;
 use crate::mpi::assemble::Call;
 use crate::mpi::bridges::Bridge;
 use crate::mpi::communicators::{CommId, Expected, Selection, WORLD};
@@ -73,46 +74,43 @@ impl Follower {
         let builtin = self.builtin(call);
         let is_one = |handle: &u64| builtin.is_some_and(|builtin| !builtin.is_no_communicator(*handle));
         let handle = self.handle(call, Arg::NewComm, true).filter(is_one);
-        let selection = self.selection(call, rank, making.group);
+        let selection = self.selection(call, rank, making.group, begun);
         if making.meeting == Meeting::NewMembers {
             let Some(handle) = handle else { return };
             let parent = call.argument(Arg::Comm).and_then(|comm| self.place(call, comm));
             let tag = call.argument(Arg::MakingTag);
             let known = parent.zip(tag).filter(|_| self.is_complete(call));
             match (known, selection) {
-                (Some(((parent, _), tag)), Selection::These(group)) if group.all().contains(&rank) => {
-                    self.communicators.made_alone(rank, parent, tag as i32, group.all(), handle);
+                (Some(((parent, _), tag)), Some(Selection::These(group))) if group.all().contains(&rank) => {
+                    let agreed = Agreed { parent, tag: tag as i32, members: Arc::clone(group.all()) };
+                    self.communicators.made_alone(rank, &agreed, handle);
                 }
                 _ => self.communicators.made_unknown(rank, handle),
             }
             return;
         }
         match begun.communicator {
-            Some(expected) => self.communicators.made(rank, expected, &selection, handle),
+            Some(expected) => self.communicators.made(rank, expected, selection, handle),
             None => handle.iter().for_each(|handle| self.communicators.made_unknown(rank, *handle)),
         }
     }
 
     /// Who is in a new communicator.
-    fn selection(&mut self, call: &Call, rank: u32, group: Group) -> Selection {
+    fn selection(&mut self, call: &Call, rank: u32, group: Group, begun: &Begun) -> Option<Selection> {
         // Ranks that may be numbered anew are in an order that only the library knows.
         if call.row.position(Arg::Reorder).is_some() && integer(call, Arg::Reorder) != Some(0) {
-            return Selection::Unknown;
+            return None;
         }
-        let found = match group {
+        match group {
             Group::Same => Some(Selection::All),
-            Group::ByColor | Group::SharedMemory => Some(Selection::SameColor),
+            Group::ByColor | Group::SharedMemory => begun.communicator?.color.map(Selection::Color),
             Group::Given => self.group(call, rank, 0).map(|group| Selection::These(Arc::clone(group).into())),
             Group::Grid => sizes(call).map(Selection::Grid),
-            Group::Nodes => {
-                let nodes = integer(call, Arg::Number).and_then(|nodes| usize::try_from(nodes).ok());
-                nodes.map(Selection::First)
-            }
+            Group::Nodes => usize::try_from(integer(call, Arg::Number)?).ok().map(Selection::First),
             Group::Subgrid => self.subgrid(call).map(Selection::These),
             Group::Bridged => Some(Selection::Bridged),
             Group::Merged => Some(Selection::Merged),
-        };
-        found.unwrap_or(Selection::Unknown)
+        }
     }
 
     fn subgrid(&mut self, call: &Call) -> Option<Membership> {
