@@ -202,21 +202,22 @@ fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
     let mut reader = Reader::new(open(path)?)?;
     let (mut records, mut ended) = (0, false);
     while let Some(item) = reader.next_ref() {
-        match (item?, &mut pipeline) {
-            (ItemRef::Record(record), pipeline) => {
+        match item? {
+            ItemRef::Record(record) => {
                 records += 1;
-                match pipeline {
+                match &mut pipeline {
                     Some(pipeline) => pipeline.push_record(record),
                     None => _ = std::hint::black_box(record),
                 }
             }
-            (ItemRef::Input(input), Some(pipeline)) => {
+            ItemRef::Input(input) => {
                 ended |= matches!(*input, Input::End(_));
-                pipeline.push(&input);
-                pipeline.take_alerts();
+                if let Some(pipeline) = &mut pipeline {
+                    pipeline.push(&input);
+                    pipeline.take_alerts();
+                }
             }
-            (ItemRef::Input(_), None) => {}
-            (ItemRef::Damage(damage), _) => bail!("{}: {damage}", path.display()),
+            ItemRef::Damage(damage) => bail!("{}: {damage}", path.display()),
         }
     }
     let Some(mut pipeline) = pipeline else { return Ok((records, 0)) };
