@@ -199,7 +199,8 @@ pub struct CallInProgress {
     pub site: Option<CodePlace>,
     /// Address where its return address lies: another one, another call.
     pub return_slot: u64,
-    /// Its arguments, as far as they could be recovered; of integers only the lower 32 bits count.
+    /// Its arguments, as far as they could be recovered; of integers only the lower 32 bits count. Where the window that
+    /// MPI_Win_free gives back is passed by its address, the handle that lies there.
     pub arguments: Vec<Option<u64>>,
     /// What it waits for, where the arguments do not say it themselves: for each request.
     #[serde(default)]

@@ -57,8 +57,9 @@ const TICK_NS: u64 = 50_000_000;
 /// The tape is safe up to here, and people see new numbers.
 const STATUS_PERIOD: Duration = Duration::from_millis(500);
 const TAPE_PERIOD: Duration = Duration::from_secs(1);
-/// How long to wait for a round before looking at the clock again.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// How long to wait for a round before looking at the clock again: longer than it takes until the next one in a job that
+/// rests, so that nobody wakes up for nothing.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a session is asked for.
 pub struct Settings {
