@@ -5,6 +5,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracer_user::cli;
 
+/// Not the C library's: probes on its functions are hit by everybody who calls them, and each hit costs more than what it
+/// watches.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Usage, or an environment that does not allow it.
 const TROUBLE: u8 = 2;
 
