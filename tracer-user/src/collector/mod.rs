@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::clock::monotonic_ns;
 use crate::kernel::{Counters, Ring, SlotCounters};
@@ -22,6 +22,10 @@ use reader::RingReader;
 
 /// Records that may wait for the session, all rings together.
 const MAX_WAITING_RECORDS: usize = 1 << 20;
+/// Room for records that is kept for later rounds: so many pieces …
+const MAX_SPARES: usize = 64;
+/// … for so many records each at most. What a burst needed is given back to the system.
+const MAX_SPARE_RECORDS: usize = 1 << 14;
 /// While a ring fills quickly.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// While records come, but few.
@@ -49,6 +53,7 @@ pub struct Round {
 pub struct Collector {
     rounds: Receiver<Round>,
     new_rings: Sender<Ring>,
+    spares: Sender<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -62,11 +67,13 @@ impl Collector {
     pub fn start(counters: Arc<Counters>, cpus: Vec<u32>) -> std::io::Result<Self> {
         let (round_sender, rounds) = unbounded();
         let (new_rings, ring_receiver) = unbounded();
+        let (spares, spare_receiver) = bounded(MAX_SPARES);
         let waiting = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let link = Link {
             rounds: round_sender,
             new_rings: ring_receiver,
+            spares: spare_receiver,
             waiting: Arc::clone(&waiting),
             stop: Arc::clone(&stop),
             counters,
@@ -75,7 +82,7 @@ impl Collector {
             crate::cpus::stay_on(&cpus);
             Worker { link, readers: Vec::new() }.run();
         })?;
-        Ok(Self { rounds, new_rings, waiting, stop, thread: Some(thread) })
+        Ok(Self { rounds, new_rings, spares, waiting, stop, thread: Some(thread) })
     }
 
     /// Reads this ring too, from now on.
@@ -89,6 +96,15 @@ impl Collector {
         let round = self.rounds.recv_timeout(timeout).ok()?;
         self.waiting.fetch_sub(round.record_count(), Ordering::Relaxed);
         Some(round)
+    }
+
+    /// Room that a round's records had: the next ones find a place without asking for memory.
+    pub fn give_back(&self, mut records: Vec<RawRecord>) {
+        records.clear();
+        if records.capacity() <= MAX_SPARE_RECORDS {
+            // There may be enough of them.
+            let _ = self.spares.try_send(records);
+        }
     }
 
     /// Looks a last time, ends the thread, and gives what is left.
@@ -127,6 +143,7 @@ impl Round {
 struct Link {
     rounds: Sender<Round>,
     new_rings: Receiver<Ring>,
+    spares: Receiver<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     counters: Arc<Counters>,
@@ -183,10 +200,10 @@ impl Worker {
         let mut records = Vec::new();
         let mut fills = false;
         for reader in &mut self.readers {
-            let (found, bad) = reader.take();
+            let (found, bad) = reader.take(|| self.link.spares.try_recv().unwrap_or_default());
             unreadable += bad;
-            fills |= found.len() > reader.few_records();
-            if !found.is_empty() {
+            if let Some(found) = found {
+                fills |= found.len() > reader.few_records();
                 records.push((reader.slot(), found));
             }
         }

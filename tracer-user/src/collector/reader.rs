@@ -56,11 +56,14 @@ impl RingReader {
         self.few_records
     }
 
-    /// Copies what is there: the records and how many were none.
-    pub(super) fn take(&mut self) -> (Vec<RawRecord>, u64) {
+    /// Copies what is there: the records, if there are any, and how many were none. `spare`: gives room for the next ones.
+    pub(super) fn take(&mut self, spare: impl FnOnce() -> Vec<RawRecord>) -> (Option<Vec<RawRecord>>, u64) {
         // An error can only come from the callback, and that has none.
         self.ring.consume_raw_n(MAX_TAKEN);
-        let found = std::mem::take(&mut *self.found.borrow_mut());
-        (found.records, found.unreadable)
+        let mut found = self.found.borrow_mut();
+        let unreadable = std::mem::take(&mut found.unreadable);
+        let found_any = !found.records.is_empty();
+        let records = found_any.then(|| std::mem::replace(&mut found.records, spare()));
+        (records, unreadable)
     }
 }

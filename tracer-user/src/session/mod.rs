@@ -372,16 +372,17 @@ impl<'s> Session<'s> {
     fn round(&mut self, round: Round) -> Vec<u32> {
         self.status.unreadable += round.unreadable;
         self.losses(&round);
-        for (slot, records) in &round.records {
+        let loaded = self.lives(&round);
+        for (slot, records) in round.records {
             self.status.records += records.len() as u64;
             if let Some(last) = records.last() {
-                self.last_record_ns.insert(*slot, last.time_ns());
+                self.last_record_ns.insert(slot, last.time_ns());
             }
-            for record in records {
-                self.sequencer.push(*slot as u16, *record);
+            for record in &records {
+                self.sequencer.push(slot as u16, *record);
             }
+            self.collector.give_back(records);
         }
-        let loaded = self.lives(&round);
         let (feed, facts) = (&mut self.feed, &mut self.facts);
         self.sequencer.advance(round.begin_ns, |input| facts.push_with(input, feed));
         facts.push_until(self.sequencer.horizon_ns(), feed);
