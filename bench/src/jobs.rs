@@ -1,6 +1,6 @@
 //! `jobs`: how much slower jobs are when they are watched.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use live::MpiLibrary::{Mpich, OpenMpi};
 
 use crate::kinds::Options;
@@ -138,6 +138,9 @@ fn cases(options: Options) -> Result<Vec<Case>> {
             cases.push(Case { workload, bounded: own.bounded });
         }
     }
+    let is_wanted = |case: &Case| options.job.is_none_or(|text| case.workload.name.contains(text));
+    cases.retain(is_wanted);
+    ensure!(!cases.is_empty(), "no job has `{}` in its name", options.job.unwrap_or_default());
     Ok(cases)
 }
 

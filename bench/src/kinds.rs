@@ -10,15 +10,19 @@ use crate::{
 
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'a> {
     /// Fewer runs and smaller jobs: good for gross regressions only.
     pub quick: bool,
+    /// So many rounds, whatever is usual.
+    pub rounds: Option<usize>,
+    /// Of the jobs of [`Kind::Jobs`] only those whose names have this in them.
+    pub job: Option<&'a str>,
 }
 
-impl Options {
-    /// `thorough` runs, or `quick` ones if it has to be quick.
+impl Options<'_> {
+    /// `thorough` runs, or `quick` ones if it has to be quick, unless it is said how many.
     pub fn runs(self, thorough: usize, quick: usize) -> usize {
-        if self.quick { quick } else { thorough }
+        self.rounds.unwrap_or(if self.quick { quick } else { thorough })
     }
 }
 

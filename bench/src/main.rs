@@ -16,6 +16,12 @@ struct Arguments {
     /// Below three minutes in total; fails on gross regressions only
     #[arg(long)]
     quick: bool,
+    /// Rounds of each comparison, whatever is usual
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// Of the kind `jobs`: only jobs with TEXT in their names
+    #[arg(long, value_name = "TEXT")]
+    job: Option<String>,
     /// Write all figures with all their runs to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -37,7 +43,11 @@ fn failed(error: anyhow::Error) -> ExitCode {
 
 /// Exit status 1: a gross regression; 2: something could not be measured.
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let options = Options { quick: arguments.quick };
+    let options = Options {
+        quick: arguments.quick,
+        rounds: arguments.rounds.map(usize::from),
+        job: arguments.job.as_deref(),
+    };
     let kinds = if arguments.kinds.is_empty() { Kind::usual(options) } else { arguments.kinds.clone() };
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut report = Report {
