@@ -160,6 +160,21 @@ fn a_message_whose_receive_was_cancelled_is_not_told() {
 }
 
 #[test]
+fn only_what_was_prepared_is_sent_again_by_a_start() {
+    let sent_and_started = |function| {
+        let mut job = Job::begun(2);
+        job.start(0, function, 1, 10, 8);
+        (0..2).for_each(|_| job.with_request(0, "MPI_Start", 8));
+        job.with_request(0, "MPI_Wait", 8);
+        job.receive(1, 0);
+        left_of(job)
+    };
+    let left = sent_and_started("MPI_Send_init");
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeftWhat::Message, 1));
+    assert_eq!(sent_and_started("MPI_Isend"), []);
+}
+
+#[test]
 fn where_some_calls_are_not_watched_nothing_is_said() {
     let mut job = one_message_too_many();
     job.t.probe("MPI_Testall", ProbeClass::Call);

@@ -295,7 +295,8 @@ impl Follower {
 
     fn start(&mut self, call: &Call, id: CallId) {
         for (part, handle) in (0..).zip(self.handles(call)) {
-            let Some(request) = self.requests.startable(call.pid, handle, call.tid) else { continue };
+            let request = self.requests.startable(call.pid, handle, call.tid);
+            let Some(request) = request.filter(|request| request.is_persistent) else { continue };
             request.is_active = true;
             request.tid = call.tid;
             let Some(op) = &mut request.message else { continue };
