@@ -156,11 +156,10 @@ fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
     }
 }
 
-/// All processes that can be read. Those that end meanwhile, or may not be looked at, are not
+/// Those of the processes that can be read. Those that end meanwhile, or may not be looked at, are not
 /// among them, or have no library.
-fn candidates() -> Vec<Candidate> {
-    all_pids()
-        .into_iter()
+fn candidates(pids: impl IntoIterator<Item = u32>) -> Vec<Candidate> {
+    pids.into_iter()
         .filter_map(|pid| ProcessView::read(pid).ok())
         // Kernel threads have no program.
         .filter(|view| !view.exe.is_empty() || !view.command.is_empty())
@@ -173,7 +172,14 @@ fn candidates() -> Vec<Candidate> {
 
 /// All MPI jobs of this machine that the caller may look at.
 pub fn find_jobs() -> Vec<Job> {
-    jobs_of(&candidates())
+    jobs_of(&candidates(all_pids()))
+}
+
+/// Ranks that were started since the job was looked at.
+pub fn late_ranks(job: &Job) -> Vec<RankProcess> {
+    let known: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
+    let others = all_pids().into_iter().filter(|pid| !known.contains(pid));
+    group(&candidates(others)).remove(&job.pid).unwrap_or_default()
 }
 
 fn jobs_of(candidates: &[Candidate]) -> Vec<Job> {
@@ -199,7 +205,7 @@ fn jobs_of(candidates: &[Candidate]) -> Vec<Job> {
 /// No such process, not of an MPI job, or not to be looked at.
 pub fn job_of(pid: u32) -> Result<Job, JobError> {
     let view = ProcessView::read(pid)?;
-    let candidates = candidates();
+    let candidates = candidates(all_pids());
     let jobs = jobs_of(&candidates);
     if let Some(job) = jobs.into_iter().find(|j| j.pid == pid || j.ranks.iter().any(|r| r.pid == pid)) {
         return Ok(job);
@@ -287,6 +293,16 @@ mod tests {
             process(14, 13, "stencil", Some(0), true),
         ];
         assert_eq!(pids(&all), [(10, vec![11])]);
+    }
+
+    #[test]
+    fn among_those_that_came_later_a_child_of_a_rank_is_no_rank_of_the_job() {
+        let later = [
+            process(10, 1, "mpirun", None, false),
+            process(12, 11, "stencil", Some(0), true),
+            process(13, 10, "stencil", Some(1), true),
+        ];
+        assert_eq!(pids(&later), [(10, vec![13]), (12, vec![12])]);
     }
 
     #[test]

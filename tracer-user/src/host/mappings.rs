@@ -34,9 +34,14 @@ fn parse_line(line: &str) -> Option<Mapping> {
         },
         shared: permissions.get(3) == Some(&b's'),
         exec: permissions.get(2) == Some(&b'x'),
-        // The kernel writes a newline within a name as \012.
-        name: rest.trim_start_matches(' ').replace("\\012", "\n"),
+        name: name(rest.trim_start_matches(' ')),
     })
+}
+
+/// The kernel writes a newline within a name as \012.
+fn name(text: &str) -> String {
+    // Few names have one, and jobs have ten thousands of names.
+    if text.contains('\\') { text.replace("\\012", "\n") } else { text.to_owned() }
 }
 
 /// A file that a process runs code from.
@@ -102,6 +107,7 @@ mod tests {
 7f0000000000-7f0000400000 rw-s 00000000 00:1a 77                         /dev/shm/vader_segment.h.0 (deleted)
 7f0000500000-7f0000600000 r-xp 00002000 103:02 99                        /usr/lib/libx.so (deleted)
 7f0000700000-7f0000800000 r-xp 00102000 103:02 99                        /usr/lib/libx.so (deleted)
+7f0000900000-7f0000a00000 r--s 00000000 fe:01 98                         /tmp/two\\012lines \\x
 7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
 7ffd00030000-7ffd00031000 rw-p 00000000 00:00 0 
 not a line
@@ -110,14 +116,15 @@ not a line
     #[test]
     fn every_line_of_maps_becomes_a_mapping() {
         let mappings = parse_maps(MAPS);
-        assert_eq!(mappings.len(), 7);
+        assert_eq!(mappings.len(), 8);
         assert_eq!(mappings[1].name, "/opt/a b/prog");
         assert!(mappings[1].exec && !mappings[1].shared);
         assert_eq!(mappings[1].file, FileId { dev: 0xfe << 20 | 1, inode: 1042 });
         assert!(mappings[2].shared);
         assert_eq!(mappings[3].file.dev, 0x103 << 20 | 2);
-        assert_eq!(mappings[5].name, "[stack]");
-        assert_eq!(mappings[6].name, "");
+        assert_eq!(mappings[5].name, "/tmp/two\nlines \\x");
+        assert_eq!(mappings[6].name, "[stack]");
+        assert_eq!(mappings[7].name, "");
     }
 
     #[test]

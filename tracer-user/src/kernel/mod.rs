@@ -11,6 +11,7 @@ mod threads;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -178,7 +179,28 @@ impl Tracer {
     /// # Errors
     /// No memory, or more slots than there are.
     pub fn make_ring(&mut self, slot: u32) -> Result<Ring, KernelError> {
-        rings::make(&self.skel, slot, self.settings.ring_bytes)
+        let ring = rings::create(slot, self.settings.ring_bytes)?;
+        rings::publish(&self.skel, std::slice::from_ref(&ring))?;
+        Ok(ring)
+    }
+
+    /// Makes the rings of slots, from the first on as many as there is memory for.
+    ///
+    /// # Errors
+    /// No memory for any, or more slots than there are.
+    pub fn make_rings(&mut self, slots: Range<u32>) -> Result<Vec<Ring>, KernelError> {
+        let mut rings = Vec::new();
+        for slot in slots {
+            match rings::create(slot, self.settings.ring_bytes) {
+                Ok(ring) => rings.push(ring),
+                Err(error) if rings.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        if !rings.is_empty() {
+            rings::publish(&self.skel, &rings)?;
+        }
+        Ok(rings)
     }
 
     fn drop_ring(&self, slot: u32) {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::input::{End, Input, Loss, Start};
+use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
 use analyzer::options::Options;
 use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequencer};
 use analyzer::wire::{Body, RawRecord, Record};
@@ -314,16 +314,16 @@ impl<'s> Session<'s> {
     /// All at once, when all probes are in place: else a copy would be seen whose reader's probe
     /// is not there yet, and look like data that nobody reads.
     fn open_ranks(&mut self, pids: &[u32]) {
-        for &pid in pids {
-            self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
-        }
+        self.watched.give_slots(pids, &mut self.tracer, &self.collector, self.sink);
         for &pid in pids {
             self.watched.open(pid, &mut self.tracer, self.sink);
         }
         // Facts last: a mapping made while they are read is seen as a record.
         for &pid in pids {
-            self.learn(pid, true);
-            self.watched.tell_own_code(pid, &mut self.tracer, &self.probes);
+            if let Some(facts) = self.facts_of(pid, true) {
+                self.watched.tell_own_code(pid, &facts.mappings, &mut self.tracer, &self.probes);
+                self.facts.add(facts.time_ns, Input::Process(Box::new(facts)));
+            }
         }
     }
 
@@ -334,27 +334,32 @@ impl<'s> Session<'s> {
             self.watch_follower(pid);
             self.learn(pid, false);
         }
-        let Ok(now) = host::job_of(job.pid) else { return };
-        let late: Vec<u32> =
-            now.ranks.iter().map(|rank| rank.pid).filter(|pid| !self.watched.is_rank(*pid)).collect();
+        let late = host::jobs::late_ranks(job).into_iter().map(|rank| rank.pid);
+        let late: Vec<u32> = late.filter(|pid| !self.watched.is_rank(*pid)).collect();
         self.open_ranks(&late);
     }
 
     /// The launcher: its children are what is of interest.
     fn watch_follower(&mut self, pid: u32) {
-        self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+        self.watched.give_slots(&[pid], &mut self.tracer, &self.collector, self.sink);
         self.watched.open(pid, &mut self.tracer, self.sink);
     }
 
     fn learn(&mut self, pid: u32, is_rank: bool) {
-        // A process that is gone already has nothing more to say.
-        let Ok(mut facts) = host::process_facts(pid, monotonic_ns()) else { return };
+        if let Some(facts) = self.facts_of(pid, is_rank) {
+            self.facts.add(facts.time_ns, Input::Process(Box::new(facts)));
+        }
+    }
+
+    /// None: a process that is gone already has nothing more to say.
+    fn facts_of(&mut self, pid: u32, is_rank: bool) -> Option<ProcessFacts> {
+        let mut facts = host::process_facts(pid, monotonic_ns()).ok()?;
         self.watched.note(&facts, is_rank);
         if !is_rank && self.watched.has_inherited_rank(pid) {
             // A script, say, that inherited a rank's environment.
             facts.rank = None;
         }
-        self.facts.add(facts.time_ns, Input::Process(Box::new(facts)));
+        Some(facts)
     }
 
     /// What carries a rank's environment is a rank if it runs MPI.
@@ -363,7 +368,7 @@ impl<'s> Session<'s> {
         if !matches!(host::processes::mpi_library(pid, &exe.to_string_lossy(), true), Ok(Some(_))) {
             return;
         }
-        self.watched.give_slot(pid, &mut self.tracer, &self.collector, self.sink);
+        self.watched.give_slots(&[pid], &mut self.tracer, &self.collector, self.sink);
         self.watched.open(pid, &mut self.tracer, self.sink);
         self.learn(pid, true);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::input::ProcessFacts;
+use analyzer::input::{Mapping, ProcessFacts};
 
 use super::probes::Probes;
 use crate::collector::Collector;
@@ -38,19 +38,28 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Gives a process a ring of its own (or, when there are no more, shares one).
-    pub(super) fn give_slot(
+    /// Gives each process a ring of its own (or, when there are no more, has it share one).
+    pub(super) fn give_slots(
         &mut self,
-        pid: u32,
+        pids: &[u32],
         tracer: &mut Tracer,
         collector: &Collector,
         sink: &mut dyn Sink,
     ) {
-        let known = self.processes.get(&pid).copied().unwrap_or_default();
-        if self.processes.contains_key(&pid) && self.owners.get(&known.slot) == Some(&pid) {
-            return;
+        let without: Vec<u32> = pids.iter().copied().filter(|pid| !self.has_own_slot(*pid)).collect();
+        self.make_slots(without.len().saturating_sub(self.free.len()), tracer, collector);
+        for pid in without {
+            self.give_slot(pid, sink);
         }
-        let slot = self.take_slot(tracer, collector).unwrap_or_else(|| {
+    }
+
+    fn has_own_slot(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|known| self.owners.get(&known.slot) == Some(&pid))
+    }
+
+    fn give_slot(&mut self, pid: u32, sink: &mut dyn Sink) {
+        let known = self.processes.get(&pid).copied().unwrap_or_default();
+        let slot = self.free.pop_first().unwrap_or_else(|| {
             self.complain(
                 sink,
                 "there are more processes than rings: some share one, and each other's losses",
@@ -70,15 +79,15 @@ impl Watched {
         self.began_anew(pid);
     }
 
-    fn take_slot(&mut self, tracer: &mut Tracer, collector: &Collector) -> Option<u32> {
-        if let Some(slot) = self.free.pop_first() {
-            return Some(slot);
+    /// Makes so many rings more, if there is memory and place for them.
+    fn make_slots(&mut self, count: usize, tracer: &mut Tracer, collector: &Collector) {
+        let end = self.made.saturating_add(count as u32).min(MAX_SLOTS);
+        // Processes share what rings there are.
+        for ring in tracer.make_rings(self.made..end).unwrap_or_default() {
+            self.made += 1;
+            self.free.insert(ring.slot);
+            collector.add(ring);
         }
-        let slot = self.made;
-        let ring = (slot < MAX_SLOTS).then(|| tracer.make_ring(slot).ok()).flatten()?;
-        collector.add(ring);
-        self.made += 1;
-        Some(slot)
     }
 
     fn complain(&mut self, sink: &mut dyn Sink, message: &str) {
@@ -141,9 +150,14 @@ impl Watched {
 
     /// Tells the kernel part which code's small heap blocks to record. Until it is told, it records
     /// all: so nothing is missing from the time in which libraries are still being loaded.
-    pub(super) fn tell_own_code(&mut self, pid: u32, tracer: &mut Tracer, probes: &Probes) {
+    pub(super) fn tell_own_code(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+        tracer: &mut Tracer,
+        probes: &Probes,
+    ) {
         let Some(process) = self.processes.get(&pid) else { return };
-        let Ok(mappings) = read_maps(pid) else { return };
         let own: Vec<(u64, u64)> = mappings
             .iter()
             .filter(|m| process.is_rank && m.exec && probes.is_own(m.file))
@@ -157,7 +171,7 @@ impl Watched {
     /// Tells it again for processes that have loaded something, if it was told before.
     pub(super) fn renew_own_code(&mut self, tracer: &mut Tracer, probes: &Probes) {
         for pid in self.told.keys().copied().collect::<Vec<_>>() {
-            self.tell_own_code(pid, tracer, probes);
+            self.look_up_own_code(pid, tracer, probes);
         }
     }
 
@@ -165,8 +179,15 @@ impl Watched {
     pub(super) fn settle(&mut self, tracer: &mut Tracer, probes: &Probes) {
         for pid in self.pids() {
             if !self.told.contains_key(&pid) && !self.settling.insert(pid) {
-                self.tell_own_code(pid, tracer, probes);
+                self.look_up_own_code(pid, tracer, probes);
             }
+        }
+    }
+
+    fn look_up_own_code(&mut self, pid: u32, tracer: &mut Tracer, probes: &Probes) {
+        // A process that is gone runs no code.
+        if let Ok(mappings) = read_maps(pid) {
+            self.tell_own_code(pid, &mappings, tracer, probes);
         }
     }
 
