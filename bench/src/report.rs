@@ -135,7 +135,13 @@ impl Cell {
         match self {
             Self::Runs { runs, .. } if runs.is_empty() => "–".to_owned(),
             Self::Runs { runs, digits } => {
-                format!("{:.digits$} ({:.digits$}–{:.digits$})", runs.median(), runs.min(), runs.max())
+                let all = format!("{:.digits$}–{:.digits$}", runs.min(), runs.max());
+                match runs.median_bounds() {
+                    Some((low, high)) => {
+                        format!("{:.digits$} [{low:.digits$}–{high:.digits$}] ({all})", runs.median())
+                    }
+                    None => format!("{:.digits$} ({all})", runs.median()),
+                }
             }
             Self::Value { value, digits } => format!("{value:.digits$}"),
             Self::Text(text) => text.replace('|', "\\|"),
@@ -200,7 +206,8 @@ impl Report {
     pub fn preamble(&self) -> String {
         let m = &self.machine;
         format!(
-            "`{}`: {} ({} cores), {}, {}; load before: {:.2}. {}. Figures are medians with (smallest–largest).\n",
+            "`{}`: {} ({} cores), {}, {}; load before: {:.2}. {}. Figures are medians with \
+             (smallest–largest); of six runs or more also [bounds of the true median, 95%].\n",
             self.command,
             m.processor,
             m.cores,
@@ -230,6 +237,12 @@ mod tests {
             table.markdown(),
             "| job | ratio | why |\n| --- | --- | --- |\n| ring | 2.0 (1.0–3.0) | a\\|b |\n"
         );
+    }
+
+    #[test]
+    fn where_runs_are_enough_the_bounds_of_the_median_are_shown() {
+        let runs = (1..=9).map(f64::from).collect();
+        assert_eq!(Cell::runs(&runs, 0).markdown(), "5 [2–8] (1–9)");
     }
 
     #[test]

@@ -38,6 +38,24 @@ impl Samples {
         }
     }
 
+    /// Bounds that hold the true median of what is measured with a probability of 95% or more, whatever its distribution
+    /// (order statistics: a run lies on either side of the true median with probability one half). Six runs are the
+    /// fewest that can tell.
+    pub fn median_bounds(&self) -> Option<(f64, f64)> {
+        const EACH_SIDE: f64 = 0.025;
+        let sorted = self.sorted();
+        // Probability that at most so many runs are on one side.
+        let (mut outside, mut probability) = (0, 0.5_f64.powi(sorted.len() as i32));
+        let mut below = probability;
+        while below <= EACH_SIDE {
+            outside += 1;
+            probability *= (sorted.len() - outside + 1) as f64 / outside as f64;
+            below += probability;
+        }
+        let first = outside.checked_sub(1)?;
+        Some((sorted[first], sorted[sorted.len() - outside]))
+    }
+
     /// The smallest run that at least `percent` of all runs do not exceed. NaN of none.
     pub fn percentile(&self, percent: f64) -> f64 {
         let sorted = self.sorted();
@@ -82,6 +100,17 @@ mod tests {
         assert_eq!(Samples::from_iter([4.0, 1.0, 3.0, 2.0]).median(), 2.5);
         assert_eq!(Samples::from_iter([9.0, 1.0, 2.0]).median(), 2.0);
         assert!(Samples::default().median().is_nan());
+    }
+
+    #[test]
+    fn bounds_of_the_median_are_those_of_the_tables_of_the_sign_test() {
+        let bounds = |runs: u32| (1..=runs).map(f64::from).collect::<Samples>().median_bounds();
+        assert_eq!(bounds(0), None);
+        assert_eq!(bounds(5), None);
+        assert_eq!(bounds(6), Some((1.0, 6.0)));
+        assert_eq!(bounds(9), Some((2.0, 8.0)));
+        assert_eq!(bounds(20), Some((6.0, 15.0)));
+        assert_eq!(bounds(100), Some((40.0, 61.0)));
     }
 
     #[test]

@@ -87,12 +87,13 @@ impl Workload {
         }
     }
 
-    /// LAMMPS, so many steps.
-    pub fn lammps(steps: u32) -> Self {
-        let input = include_str!("../../tests/inputs/melt.in").replace("run 500", &format!("run {steps}"));
+    /// LAMMPS: a melt of 4 atoms in each of so many cells along each edge of a cube, so many steps. 20 cells are its own
+    /// benchmark's size.
+    pub fn lammps(cells: u32, steps: u32) -> Self {
+        let input = melt(include_str!("../../tests/inputs/melt.in"), cells, steps);
         let spec = packaged::lammps().file("melt.in", input);
         Self {
-            name: format!("LAMMPS, {steps} steps, 4 ranks, Open MPI"),
+            name: format!("LAMMPS, {} atoms, {steps} steps, 4 ranks, Open MPI", 4 * cells.pow(3)),
             spec,
             library: MpiLibrary::OpenMpi,
             start: Start::IsStopped,
@@ -173,6 +174,11 @@ fn with_rows(input: &str, rows: u32) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
+fn melt(input: &str, cells: u32, steps: u32) -> String {
+    let edges = format!("block 0 {cells} 0 {cells} 0 {cells}");
+    input.replace("block 0 10 0 10 0 10", &edges).replace("run 500", &format!("run {steps}"))
+}
+
 /// The part of Open MPI that moves messages comes late in MPI_Init: what is probed is there then.
 fn has_loaded_mpi(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/mca_pml_ob1"))
@@ -197,5 +203,14 @@ mod tests {
         let different: Vec<_> = input.lines().zip(changed.lines()).filter(|(a, b)| a != b).collect();
         assert_eq!(different.len(), 1);
         assert!(different[0].1.starts_with("1234 "));
+    }
+
+    #[test]
+    fn a_melt_is_as_large_and_as_long_as_it_is_to_be() {
+        let input = include_str!("../../tests/inputs/melt.in");
+        let changed = melt(input, 20, 400);
+        let different: Vec<_> =
+            input.lines().zip(changed.lines()).filter(|(a, b)| a != b).map(|(_, b)| b).collect();
+        assert_eq!(different, ["region box block 0 20 0 20 0 20", "run 400"]);
     }
 }
