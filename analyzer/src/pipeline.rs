@@ -431,7 +431,7 @@ impl Pipeline {
         let moved = processes.get_mut(process);
         moved.moved_ns = moved.moved_ns.max(h.time_ns);
         processes.count(process, body.kind());
-        if h.probe != 0 {
+        if h.probe != 0 && kind::is_hit(body.kind()) {
             processes.count_hit(process, slot);
         }
     }

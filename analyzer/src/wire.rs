@@ -73,7 +73,7 @@ impl RawRecord {
 
     /// Number of its kind.
     #[inline]
-    pub(crate) fn kind(&self) -> u16 {
+    pub fn kind(&self) -> u16 {
         self.words[2] as u16
     }
 
@@ -235,6 +235,12 @@ pub mod kind {
     pub const VALUES: u16 = 13;
     pub const RETURN: u16 = 14;
     pub const MADE: u16 = 15;
+
+    /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
+    #[inline]
+    pub fn is_hit(kind: u16) -> bool {
+        !matches!(kind, VALUES | RETURN | MADE)
+    }
 }
 
 const MAP_SHARED: u32 = 1;

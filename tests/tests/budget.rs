@@ -98,3 +98,18 @@ fn a_tape_of_a_session_under_a_budget_gives_the_same_findings() -> Result<()> {
     ensure!(session.report()? == again.report()?, "the tape tells another story");
     Ok(())
 }
+
+#[test]
+fn polling_calls_that_say_no_are_paid_for_though_they_leave_no_record() -> Result<()> {
+    let spec = JobSpec::own(MpiLibrary::OpenMpi, "errors")?.ranks(2).args(["--fault", "test_forever"]);
+    let job = spec.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    job.go()?;
+    let dmscope = Dmscope::attach(job.launcher_pid()).args(["--returns", "all", "--budget", "1%"]);
+    let session = dmscope.args(["--duration", "4s"]).finish()?;
+    job.stop()?;
+    let statistics = &session.report()?["statistics"];
+    let (watched, all) = (statistics["watched_ns"].as_f64(), statistics["duration_ns"].as_f64());
+    ensure!(watched.zip(all).is_some_and(|(watched, all)| watched < all / 2.0), "{watched:?} of {all:?} ns");
+    Ok(())
+}

@@ -153,7 +153,10 @@ static __always_inline int poll_return(struct pt_regs *ctx)
 		return 0;
 	bpf_probe_read_user(&flag, sizeof(flag), (void *)th->poll_flag);
 	th->poll_flag = 0;
-	return flag > 0 ? poll_done(cookie_probe(bpf_get_attach_cookie(ctx))) : 0;
+	if (flag > 0)
+		return poll_done(cookie_probe(bpf_get_attach_cookie(ctx)));
+	count_refused(&th->target);
+	return 0;
 }
 
 SEC("uprobe.session")

@@ -39,7 +39,8 @@ struct slot_counters {
 	__u64 lost_movements;
 	__u64 lost_state;	/* records without which the process's memory is not known */
 	__u64 declined;		/* hits of allocation probes that were not worth a record */
-	__u64 unused[5];
+	__u64 refused;		/* polling calls that were followed to their return, and said no */
+	__u64 unused[4];
 } __attribute__((aligned(64)));
 
 struct slot_counters counters[MAX_SLOTS];
@@ -175,6 +176,11 @@ static __always_inline void count_lost(struct target *t, bool state)
 static __always_inline void count_declined(struct target *t)
 {
 	__sync_fetch_and_add(&slot_counters(t)->declined, 1);
+}
+
+static __always_inline void count_refused(struct target *t)
+{
+	__sync_fetch_and_add(&slot_counters(t)->refused, 1);
 }
 
 /* Room for one record in the ring of the process, or a counted loss. */

@@ -289,8 +289,10 @@ static __always_inline int result_return(struct pt_regs *ctx)
 			.total_bytes = th->kept_bytes,
 		};
 
-		if ((__s32)read_half(argument_of(th, shape->answer)) <= 0)
+		if ((__s32)read_half(argument_of(th, shape->answer)) <= 0) {
+			count_refused(t);
 			return 0;
+		}
 		put_call(t, th, probe);
 		if (piece.total_bytes)
 			put_values(&piece);

@@ -11,6 +11,7 @@ mod choice;
 mod governor;
 
 use analyzer::plan::ProbeClass;
+use analyzer::wire::kind;
 
 pub use choice::{Choice, ProbeUse, choose};
 pub use governor::{Action, Governor};
@@ -43,6 +44,25 @@ impl Default for HitCosts {
 }
 
 impl HitCosts {
+    /// Of a record that a hit leaves besides its own.
+    pub fn record_ns(&self) -> f64 {
+        (self.call_ns - self.declined_ns).max(0.0)
+    }
+
+    /// Of a polling call that is followed to its return.
+    pub fn refused_ns(&self) -> f64 {
+        self.alloc_ns
+    }
+
+    /// What a record of a probe tells to have been spent: a hit is paid for once, with its return if the class has one.
+    pub fn of_record(&self, class_ns: f64, record_kind: u16) -> f64 {
+        match record_kind {
+            kind::RETURN => 0.0,
+            kind::VALUES | kind::MADE => self.record_ns(),
+            _ => class_ns,
+        }
+    }
+
     /// Of one hit of a probe that leaves a record.
     pub fn of(&self, class: ProbeClass) -> f64 {
         match class {
@@ -72,4 +92,19 @@ pub fn can_pause(class: ProbeClass) -> bool {
 /// Whether probes of a class watch the allocator.
 pub fn is_of_heap(class: ProbeClass) -> bool {
     matches!(class, ProbeClass::Alloc | ProbeClass::Free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_paid_for_once_however_many_records_it_leaves() {
+        let costs = HitCosts::default();
+        let call_ns = costs.of(ProbeClass::CallResults);
+        let spent = |kinds: &[u16]| kinds.iter().map(|kind| costs.of_record(call_ns, *kind)).sum::<f64>();
+        assert_eq!(spent(&[kind::CALL, kind::RETURN]), call_ns);
+        assert_eq!(spent(&[kind::CALL, kind::VALUES, kind::RETURN]), call_ns + costs.record_ns());
+        assert!(costs.record_ns() < costs.copy_ns / 2.0);
+    }
 }

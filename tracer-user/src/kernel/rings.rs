@@ -48,6 +48,8 @@ pub struct SlotCounters {
     pub lost_state: u64,
     /// Hits of allocation probes that were not worth a record.
     pub declined: u64,
+    /// Polling calls that were followed to their return, and said no.
+    pub refused: u64,
 }
 
 /// The counters of all slots, shared with the kernel.
@@ -74,6 +76,7 @@ impl Counters {
                 lost_movements: (&raw const (*entry).lost_movements).read_volatile(),
                 lost_state: (&raw const (*entry).lost_state).read_volatile(),
                 declined: (&raw const (*entry).declined).read_volatile(),
+                refused: (&raw const (*entry).refused).read_volatile(),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use analyzer::input::Coverage;
 use analyzer::plan::{Plan, ProbeClass};
-use analyzer::wire::RawRecord;
+use analyzer::wire::{RawRecord, kind};
 
 use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, choose, is_of_heap, weight_of_hits};
 use crate::clock::{monotonic_ns, process_cpu_ns};
@@ -59,8 +59,12 @@ pub(super) struct Keeper {
     hits: Vec<Hits>,
     counted_hits: u64,
     counted_ns: f64,
-    /// Hits that left no record, since the last choice.
+    /// Hits of the allocator's probes that left no record, since the last choice.
     declined: u64,
+    /// The same of polling calls.
+    refused: u64,
+    /// Probes of polling calls that are followed to their return.
+    polling: BTreeSet<u32>,
     /// Time watched since the last choice.
     watched_ns: u64,
     /// How much a hit counts beyond what it costs.
@@ -91,6 +95,8 @@ impl Keeper {
             counted_hits: 0,
             counted_ns: 0.0,
             declined: 0,
+            refused: 0,
+            polling: BTreeSet::new(),
             watched_ns: 0,
             weight: 1.0,
             pausing: BTreeSet::new(),
@@ -106,6 +112,10 @@ impl Keeper {
     pub(super) fn know(&mut self, plan: &Plan) {
         for probe in plan.probes.iter().filter(|p| (p.id as usize) < MAX_PROBE) {
             self.classes.insert(probe.id, probe.class);
+            let has_answer = probe.results.as_ref().is_some_and(|results| results.answer.is_some());
+            if probe.class == ProbeClass::PollReturn || has_answer {
+                self.polling.insert(probe.id);
+            }
             if probe.id as usize >= self.hits.len() {
                 self.hits.resize(probe.id as usize + 1, Hits::default());
             }
@@ -125,10 +135,11 @@ impl Keeper {
         for record in records {
             let probe = record.probe() as usize;
             if let Some(hits) = self.hits.get_mut(probe).filter(|_| probe != 0) {
-                hits.recent += 1;
-                hits.all += 1;
-                self.counted_hits += 1;
-                self.counted_ns += hits.cost_ns;
+                let is_hit = u64::from(kind::is_hit(record.kind()));
+                hits.recent += is_hit;
+                hits.all += is_hit;
+                self.counted_hits += is_hit;
+                self.counted_ns += self.costs.of_record(hits.cost_ns, record.kind());
             }
         }
         *self.recorded_ns.entry(slot).or_default() += self.counted_ns - before_ns;
@@ -262,7 +273,7 @@ impl Keeper {
     fn begin_counting(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.recent = 0);
         (self.counted_hits, self.counted_ns) = (0, 0.0);
-        (self.declined, self.watched_ns) = (0, 0);
+        (self.declined, self.refused, self.watched_ns) = (0, 0, 0);
     }
 
     /// How probes were used since the last choice.
@@ -271,11 +282,16 @@ impl Keeper {
         let time_ns = self.watched_ns.max(1) as f64 * self.counted.len().max(1) as f64;
         let heap_probes = self.classes.values().filter(|class| is_of_heap(**class)).count().max(1);
         let declined_ns = self.declined as f64 * self.costs.declined_ns / heap_probes as f64;
+        let refused_ns = self.refused as f64 * self.costs.refused_ns() / self.polling.len().max(1) as f64;
         let of = |(&probe, &class): (&u32, &ProbeClass)| {
             let hits = self.hits.get(probe as usize).copied().unwrap_or_default();
-            let declined_ns = if is_of_heap(class) { declined_ns } else { 0.0 };
-            let cost_share =
-                self.weight * (hits.recent as f64 * self.costs.of(class) + declined_ns) / time_ns;
+            // Which of them it was is not counted.
+            let unseen_ns = match self.polling.contains(&probe) {
+                true => refused_ns,
+                false if is_of_heap(class) => declined_ns,
+                false => 0.0,
+            };
+            let cost_share = self.weight * (hits.recent as f64 * self.costs.of(class) + unseen_ns) / time_ns;
             let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
             ProbeUse { probe, class, cost_share, never_joins }
         };
@@ -288,9 +304,16 @@ impl Keeper {
         let before = self.counted.insert(slot, now).unwrap_or(now);
         let lost = (now.lost_movements - before.lost_movements) + (now.lost_state - before.lost_state);
         let declined = now.declined - before.declined;
+        let refused = now.refused - before.refused;
         self.declined += declined;
+        self.refused += refused;
+        // What is dear is to be noticed even where no record tells of it.
+        self.counted_hits += refused;
         let recorded_ns = self.recorded_ns.remove(&slot).unwrap_or(0.0);
-        recorded_ns + lost as f64 * self.costs.call_ns + declined as f64 * self.costs.declined_ns
+        recorded_ns
+            + lost as f64 * self.costs.call_ns
+            + declined as f64 * self.costs.declined_ns
+            + refused as f64 * self.costs.refused_ns()
     }
 
     /// Our own processor time, if it is taken from the job: by CPU of the job.
