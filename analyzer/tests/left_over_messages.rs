@@ -231,3 +231,16 @@ fn nothing_is_said_if_the_results_of_calls_are_not_recorded() {
     }
     assert!(left(&job.report()).is_empty());
 }
+
+#[test]
+fn a_call_is_one_hit_of_its_probe_however_many_records_it_leaves() {
+    let mut job = Job::begun(2);
+    job.send(0, 1, 10);
+    job.receive(1, 0);
+    job.begin(1, "MPI_Waitall", [2, 0, 0, 0, 0, 0], 12);
+    job.points(1, "MPI_Waitall", 1, false, &[7, 8]);
+    job.over(1, "MPI_Waitall", None);
+    let report = job.report();
+    let hits = |name| report.statistics.probes.iter().find(|p| p.function == name).map(|p| p.hits);
+    assert_eq!(["MPI_Send", "MPI_Recv", "MPI_Waitall"].map(hits), [Some(1); 3]);
+}
