@@ -78,9 +78,13 @@ impl HitCosts {
 
 /// While a rank is held up by a probe, another may wait for its message, and be held up by probes of its own when that
 /// comes: of a ping-pong, both partners' costs are in the way of each message. So what a process spends counts twice
-/// where there is more than one.
-pub fn weight_of_hits(processes: usize) -> f64 {
-    if processes > 1 { 2.0 } else { 1.0 }
+/// where there is more than one; and where processes share processors, as often as there are of them on each, because
+/// every hit of one holds up the others.
+pub fn weight_of_hits(processes: usize, cpus: usize) -> f64 {
+    if processes <= 1 {
+        return 1.0;
+    }
+    (processes as f64 / cpus.max(1) as f64).max(2.0)
 }
 
 /// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time, and
@@ -106,5 +110,15 @@ mod tests {
         assert_eq!(spent(&[kind::CALL, kind::RETURN]), call_ns);
         assert_eq!(spent(&[kind::CALL, kind::VALUES, kind::RETURN]), call_ns + costs.record_ns());
         assert!(costs.record_ns() < costs.copy_ns / 2.0);
+    }
+
+    #[test]
+    fn hits_count_for_all_that_they_hold_up() {
+        assert_eq!(weight_of_hits(1, 1), 1.0);
+        assert_eq!(weight_of_hits(2, 64), 2.0);
+        assert_eq!(weight_of_hits(64, 64), 2.0);
+        assert_eq!(weight_of_hits(4, 1), 4.0);
+        assert_eq!(weight_of_hits(64, 2), 32.0);
+        assert_eq!(weight_of_hits(4, 0), 4.0);
     }
 }

@@ -51,8 +51,10 @@ pub(super) struct Keeper {
     recorded_ns: BTreeMap<u32, f64>,
     begin_ns: u64,
     last_ns: u64,
-    /// CPUs that the job and we share; 0: ours are spare.
-    shared_cpus: u32,
+    /// CPUs that the job may use.
+    job_cpus: usize,
+    /// They are ours too: none is spare.
+    shares_cpus: bool,
     own_cpu_ns: u64,
     classes: BTreeMap<u32, ProbeClass>,
     /// By probe id.
@@ -78,7 +80,13 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(budget: Budget, costs: HitCosts, counters: Arc<Counters>, shared_cpus: u32) -> Self {
+    pub(super) fn new(
+        budget: Budget,
+        costs: HitCosts,
+        counters: Arc<Counters>,
+        job_cpus: usize,
+        shares_cpus: bool,
+    ) -> Self {
         Self {
             budget,
             costs,
@@ -88,7 +96,8 @@ impl Keeper {
             recorded_ns: BTreeMap::new(),
             begin_ns: monotonic_ns(),
             last_ns: monotonic_ns(),
-            shared_cpus,
+            job_cpus,
+            shares_cpus,
             own_cpu_ns: process_cpu_ns(),
             classes: BTreeMap::new(),
             hits: Vec::new(),
@@ -164,7 +173,7 @@ impl Keeper {
         }
         let own = self.own_cost_ns();
         let slots: Vec<u32> = slots.into_iter().collect();
-        self.weight = weight_of_hits(slots.len());
+        self.weight = weight_of_hits(slots.len(), self.job_cpus);
         let spent: Vec<(u32, f64)> =
             slots.into_iter().map(|slot| (slot, own + self.weight * self.spent_ns(slot))).collect();
         self.status.add(elapsed_ns, spent.iter().map(|s| s.1).fold(own, f64::max), self.governor.is_paused());
@@ -318,7 +327,7 @@ impl Keeper {
 
     /// Our own processor time, if it is taken from the job: by CPU of the job.
     fn own_cost_ns(&mut self) -> f64 {
-        if self.shared_cpus == 0 {
+        if !self.shares_cpus {
             return 0.0;
         }
         let now = process_cpu_ns();
@@ -326,6 +335,6 @@ impl Keeper {
         if self.last_ns < self.begin_ns + ATTACHING_NS {
             return 0.0;
         }
-        used as f64 / f64::from(self.shared_cpus)
+        used as f64 / self.job_cpus.max(1) as f64
     }
 }

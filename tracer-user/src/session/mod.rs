@@ -195,11 +195,10 @@ impl<'s> Session<'s> {
         sink.placed(&spare);
         settings.kernel.removable = settings.budget.is_some();
         let mut tracer = Tracer::load(settings.kernel)?;
-        let shared_cpus = if spare.is_empty() { job_cpus.len() as u32 } else { 0 };
         let keeper = match settings.budget {
             Some(budget) => {
                 let costs = tracer.calibrate()?;
-                Some(Keeper::new(budget, costs, tracer.counters(), shared_cpus))
+                Some(Keeper::new(budget, costs, tracer.counters(), job_cpus.len(), spare.is_empty()))
             }
             None => None,
         };
