@@ -13,6 +13,7 @@ pub mod empty;
 pub mod floor;
 pub mod generate;
 pub mod jobs;
+pub mod kernel_time;
 pub mod kinds;
 pub mod latency;
 pub mod looks;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::kernel_time::KernelTime;
 use anyhow::{Context, Result, ensure};
 use live::{FinishedJob, JobSpec, MpiLibrary, RunningJob, packaged};
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,6 +21,16 @@ pub struct Workload {
     pub spec: JobSpec,
     library: MpiLibrary,
     start: Start,
+}
+
+/// One run of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// That it took.
+    pub seconds: f64,
+    /// Part of the ranks' processor time that they spent in the kernel, since the onlooker was in place; NaN where that is
+    /// not known.
+    pub in_kernel: f64,
 }
 
 /// How a job is made to wait for who looks on.
@@ -123,29 +134,38 @@ impl Workload {
     /// # Errors
     /// The job or the onlooker failed.
     pub fn seconds(&self, onlooker: &mut dyn Onlooker) -> Result<f64> {
-        let (seconds, job) = match self.start {
-            Start::Waits => self.own_seconds(onlooker)?,
-            Start::IsStopped => self.stopped_seconds(onlooker)?,
+        Ok(self.run(onlooker)?.seconds)
+    }
+
+    /// The same, with what the job did in that time.
+    ///
+    /// # Errors
+    /// The job or the onlooker failed.
+    pub fn run(&self, onlooker: &mut dyn Onlooker) -> Result<Run> {
+        let (run, job) = match self.start {
+            Start::Waits => self.own_run(onlooker)?,
+            Start::IsStopped => self.stopped_run(onlooker)?,
             Start::Free => {
                 let job = self.spec.spawn()?.finish(PATIENCE)?;
-                (job.elapsed.as_secs_f64(), job)
+                (Run { seconds: job.elapsed.as_secs_f64(), in_kernel: f64::NAN }, job)
             }
         };
         job.check_status()?;
         onlooker.end()?;
-        Ok(seconds)
+        Ok(run)
     }
 
-    fn own_seconds(&self, onlooker: &mut dyn Onlooker) -> Result<(f64, FinishedJob)> {
+    fn own_run(&self, onlooker: &mut dyn Onlooker) -> Result<(Run, FinishedJob)> {
         let job = self.spec.spawn()?;
         job.wait_until_ready(PATIENCE)?;
         onlooker.begin(&job)?;
+        let reading = KernelTime::start(job.rank_pids()?);
         job.go()?;
         let job = job.finish(PATIENCE)?;
-        Ok((job.moving_seconds()?, job))
+        Ok((Run { seconds: job.moving_seconds()?, in_kernel: reading.finish()? }, job))
     }
 
-    fn stopped_seconds(&self, onlooker: &mut dyn Onlooker) -> Result<(f64, FinishedJob)> {
+    fn stopped_run(&self, onlooker: &mut dyn Onlooker) -> Result<(Run, FinishedJob)> {
         let mut job = self.spec.spawn()?;
         let ranks = job.wait_for_ranks(PATIENCE)?;
         let deadline = Instant::now() + PATIENCE;
@@ -160,10 +180,12 @@ impl Workload {
         let stopped = Instant::now();
         signal(&ranks, Signal::STOP)?;
         onlooker.begin(&job)?;
+        let reading = KernelTime::start(ranks.clone());
         signal(&ranks, Signal::CONT)?;
         let standstill = stopped.elapsed();
         let job = job.finish(PATIENCE)?;
-        Ok(((job.elapsed - standstill).as_secs_f64(), job))
+        let seconds = (job.elapsed - standstill).as_secs_f64();
+        Ok((Run { seconds, in_kernel: reading.finish()? }, job))
     }
 }
 
