@@ -74,6 +74,8 @@ struct {
  * It starts above the zero of a new thread.
  */
 volatile __u32 watch_epoch SEC(".data.watch") = 1;
+/* Set by the user side while probes are out: nobody follows what system calls move between processes either. */
+volatile __u32 is_paused SEC(".data.watch") = 0;
 
 /* What is known of a thread between two probes. */
 struct thread {

@@ -154,6 +154,8 @@ static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
 	struct thread *th;
 	struct target *t;
 
+	if (is_paused)
+		return;
 	t = current_target(&th);
 	if (!t || ret <= 0)
 		return;

@@ -49,6 +49,11 @@ impl HitCosts {
         (self.call_ns - self.declined_ns).max(0.0)
     }
 
+    /// Of a system call that is seen: no trap, but a record, and a look at the job's memory that costs about as much.
+    pub fn system_call_ns(&self) -> f64 {
+        2.0 * self.record_ns()
+    }
+
     /// Of a polling call that is followed to its return.
     pub fn refused_ns(&self) -> f64 {
         self.alloc_ns

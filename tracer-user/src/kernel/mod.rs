@@ -137,6 +137,12 @@ impl Tracer {
         attached
     }
 
+    /// While it is paused, movements between processes by system calls leave no records.
+    pub fn pause(&mut self, is_paused: bool) {
+        let data = self.skel.maps.data_watch_data.as_deref_mut().expect("the object has a pause");
+        data.is_paused = u32::from(is_paused);
+    }
+
     /// Takes probes out, and those that share a link with them; gives back which. Returns at once; the
     /// breakpoints are gone a little later.
     pub fn take_out(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {

@@ -143,7 +143,9 @@ impl Keeper {
         let before_ns = self.counted_ns;
         for record in records {
             let probe = record.probe() as usize;
-            if let Some(hits) = self.hits.get_mut(probe).filter(|_| probe != 0) {
+            if probe == 0 {
+                self.counted_ns += self.costs.system_call_ns();
+            } else if let Some(hits) = self.hits.get_mut(probe) {
                 let is_hit = u64::from(kind::is_hit(record.kind()));
                 hits.recent += is_hit;
                 hits.all += is_hit;
@@ -209,6 +211,7 @@ impl Keeper {
             self.pausing.clear();
             self.choose(joining);
         }
+        tracer.pause(true);
         self.out = tracer.take_out(&self.to_take_out());
         self.resting_since = None;
         self.coverage(now_ns, true)
@@ -246,6 +249,7 @@ impl Keeper {
     fn resume(&mut self, tracer: &mut Tracer) -> Coverage {
         let back = self.out.difference(&self.off).copied().collect();
         self.put_in(&back, tracer);
+        tracer.pause(false);
         self.out.retain(|probe| !back.contains(probe));
         self.coverage(monotonic_ns(), false)
     }
