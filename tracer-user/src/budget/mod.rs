@@ -81,15 +81,13 @@ impl HitCosts {
     }
 }
 
+/// By how much the job is held up by what one process has spent, and all of them together, ns.
+///
 /// While a rank is held up by a probe, another may wait for its message, and be held up by probes of its own when that
 /// comes: of a ping-pong, both partners' costs are in the way of each message. So what a process spends counts twice
-/// where there is more than one; and where processes share processors, as often as there are of them on each, because
-/// every hit of one holds up the others.
-pub fn weight_of_hits(processes: usize, cpus: usize) -> f64 {
-    if processes <= 1 {
-        return 1.0;
-    }
-    (processes as f64 / cpus.max(1) as f64).max(2.0)
+/// where there is more than one. Where processes share processors, every hit of one holds up the others there.
+pub fn held_up_ns(own_ns: f64, all_ns: f64, processes: usize, cpus: usize) -> f64 {
+    if processes > 1 { (2.0 * own_ns).max(all_ns / cpus.max(1) as f64) } else { own_ns }
 }
 
 /// Whether probes of a class can be out for a while. What a process's memory looks like must be known all the time, and
@@ -119,11 +117,11 @@ mod tests {
 
     #[test]
     fn hits_count_for_all_that_they_hold_up() {
-        assert_eq!(weight_of_hits(1, 1), 1.0);
-        assert_eq!(weight_of_hits(2, 64), 2.0);
-        assert_eq!(weight_of_hits(64, 64), 2.0);
-        assert_eq!(weight_of_hits(4, 1), 4.0);
-        assert_eq!(weight_of_hits(64, 2), 32.0);
-        assert_eq!(weight_of_hits(4, 0), 4.0);
+        assert_eq!(held_up_ns(5.0, 5.0, 1, 1), 5.0);
+        // Partners on processors of their own; four ranks, and one of 64 alone, that share them.
+        assert_eq!(held_up_ns(5.0, 10.0, 2, 64), 10.0);
+        assert_eq!(held_up_ns(5.0, 20.0, 4, 1), 20.0);
+        assert_eq!(held_up_ns(5.0, 5.0, 64, 2), 10.0);
+        assert_eq!(held_up_ns(0.0, 20.0, 4, 0), 20.0);
     }
 }

@@ -9,7 +9,7 @@ use analyzer::input::Coverage;
 use analyzer::plan::{Plan, ProbeClass};
 use analyzer::wire::{RawRecord, kind};
 
-use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, choose, is_of_heap, weight_of_hits};
+use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, choose, held_up_ns, is_of_heap};
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::kernel::{Counters, SlotCounters, Tracer};
 use crate::sink::BudgetStatus;
@@ -69,8 +69,6 @@ pub(super) struct Keeper {
     polling: BTreeSet<u32>,
     /// Time watched since the last choice.
     watched_ns: u64,
-    /// How much a hit counts beyond what it costs.
-    weight: f64,
     pausing: BTreeSet<u32>,
     out: BTreeSet<u32>,
     off: BTreeSet<u32>,
@@ -107,7 +105,6 @@ impl Keeper {
             refused: 0,
             polling: BTreeSet::new(),
             watched_ns: 0,
-            weight: 1.0,
             pausing: BTreeSet::new(),
             out: BTreeSet::new(),
             off: BTreeSet::new(),
@@ -175,9 +172,10 @@ impl Keeper {
         }
         let own = self.own_cost_ns();
         let slots: Vec<u32> = slots.into_iter().collect();
-        self.weight = weight_of_hits(slots.len(), self.job_cpus);
-        let spent: Vec<(u32, f64)> =
-            slots.into_iter().map(|slot| (slot, own + self.weight * self.spent_ns(slot))).collect();
+        let spent: Vec<(u32, f64)> = slots.into_iter().map(|slot| (slot, self.spent_ns(slot))).collect();
+        let all_ns = spent.iter().map(|(_, ns)| ns).sum();
+        let held_up = |(slot, ns)| (slot, own + held_up_ns(ns, all_ns, spent.len(), self.job_cpus));
+        let spent: Vec<(u32, f64)> = spent.iter().copied().map(held_up).collect();
         self.status.add(elapsed_ns, spent.iter().map(|s| s.1).fold(own, f64::max), self.governor.is_paused());
         self.counted.retain(|slot, _| {
             let there = spent.iter().any(|s| s.0 == *slot);
@@ -291,8 +289,7 @@ impl Keeper {
 
     /// How probes were used since the last choice.
     fn uses(&self, joining: &BTreeSet<u32>) -> Vec<ProbeUse> {
-        // Hits are those of all processes: this is the mean of them.
-        let time_ns = self.watched_ns.max(1) as f64 * self.counted.len().max(1) as f64;
+        let (processes, time_ns) = (self.counted.len().max(1), self.watched_ns.max(1) as f64);
         let heap_probes = self.classes.values().filter(|class| is_of_heap(**class)).count().max(1);
         let declined_ns = self.declined as f64 * self.costs.declined_ns / heap_probes as f64;
         let refused_ns = self.refused as f64 * self.costs.refused_ns() / self.polling.len().max(1) as f64;
@@ -304,7 +301,10 @@ impl Keeper {
                 false if is_of_heap(class) => declined_ns,
                 false => 0.0,
             };
-            let cost_share = self.weight * (hits.recent as f64 * self.costs.of(class) + unseen_ns) / time_ns;
+            // Hits are those of all processes: of one, the mean of them.
+            let all_ns = hits.recent as f64 * self.costs.of(class) + unseen_ns;
+            let cost_share =
+                held_up_ns(all_ns / processes as f64, all_ns, processes, self.job_cpus) / time_ns;
             let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
             ProbeUse { probe, class, cost_share, never_joins }
         };
