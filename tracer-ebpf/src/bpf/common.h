@@ -77,16 +77,16 @@ volatile __u32 watch_epoch SEC(".data.watch") = 1;
 /* Set by the user side while probes are out: nobody follows what system calls move between processes either. */
 volatile __u32 is_paused SEC(".data.watch") = 0;
 
-/* What is known of a thread between two probes. What every hit asks for is first: it fits into one cache line. */
+/* What is known of a thread between two probes. */
 struct thread {
+	struct target target;	/* of its process; old unless watch_epoch is the present one */
+	__u32 watch_epoch;
+	__u32 call_hooked;	/* its return is: the kernel's trampoline is where the return address was */
+	__u64 trampoline;	/* of the process; 0: not known yet */
 	__u64 call_sp;		/* where the return address of its MPI call lies */
 	__u64 call_return;
 	__u32 call_probe;
 	__u32 call_serial;
-	__u32 call_hooked;	/* its return is: the kernel's trampoline is where the return address was */
-	__u32 watch_epoch;
-	struct target target;	/* of its process; old unless watch_epoch is the present one */
-	__u64 trampoline;	/* of the process; 0: not known yet */
 	__u64 alloc_size_bytes;	/* of the allocation it is in */
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
