@@ -1,9 +1,9 @@
 //! What the pipeline keeps of MPI calls that have begun, for whoever looks at a thread that does not come back: the way
-//! from records to [`standstill`](crate::standstill).
+//! from records to [`standstill`](crate::hang).
 
-use crate::calls::CallRow;
+use crate::mpi::calls::CallRow;
 use crate::pipeline::Pipeline;
-use crate::wire::Header;
+use crate::tape::wire::Header;
 
 /// An MPI call of a thread, as it was recorded when it began.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,16 @@
 //! What the pipeline does with calls that fail, and with ranks that end: the way from records to
-//! [`standstill`](crate::standstill).
+//! [`standstill`](crate::hang).
 
-use crate::input::{CallInProgress, CodePlace};
-use crate::mpi::{Builtin, Libraries};
+use crate::errors::deaths::Death;
+use crate::errors::reported::{Errors, Reported, Said};
+use crate::job::last_calls::Begun;
+use crate::job::lifecycle::Part;
+use crate::job::process::Who;
+use crate::mpi::handles::{Builtin, Libraries};
 use crate::pipeline::Pipeline;
-use crate::plan::{Plan, ProbeClass};
-use crate::process::Who;
-use crate::standstill::{Begun, Death, Errors, Part, Reported, Said};
-use crate::wire::Header;
+use crate::tape::input::{CallInProgress, CodePlace};
+use crate::tape::plan::{Plan, ProbeClass};
+use crate::tape::wire::Header;
 
 /// What is kept of failed calls.
 #[derive(Default)]

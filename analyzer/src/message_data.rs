@@ -1,15 +1,15 @@
-//! What the pipeline makes of the content of messages: the way from [`mpi`](crate::mpi) to [`chains`](crate::chains) and back.
+//! What the pipeline makes of the content of messages: the way from [`mpi`](crate::job::messages) to [`chains`](crate::chains) and back.
 //!
 //! Between a send and its receive data is mostly copied by functions that are watched. Where nothing was seen to write into the
 //! receiver's buffer since the receive was posted (code without calls, hardware), the matched pair is the movement.
 //! And where nobody was told whose message a receive got, the copies that were seen tell.
 
 use crate::chains::{Movement, Sent, Side};
-use crate::mpi::{Arrival, Asked, Content, Data};
-use crate::names::Kind;
+use crate::job::messages::{Arrival, Asked, Content, Data};
+use crate::job::names::Kind;
+use crate::job::process::CallId;
+use crate::job::resolve;
 use crate::pipeline::Pipeline;
-use crate::process::CallId;
-use crate::resolve;
 
 impl Pipeline {
     /// Takes what messages have done with memory by the last record.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::reference::Reference;
+use crate::invariants::reference::Reference;
 
 /// Longest context window that can be asked for.
 pub const MAX_CONTEXT_WINDOW: usize = 8;

@@ -6,29 +6,33 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use crate::alerts::AlertBook;
-use crate::calls::{self, Does};
 use crate::chains::Movement;
-use crate::coverage::{Change, Coverage};
-use crate::distribution::{self, Comparison};
+use crate::errors::deaths::Deaths;
 use crate::failures::Failures;
-use crate::finding::{Alert, Report, Verdict};
-use crate::frequent::{Evaluation, FrequentChains};
-use crate::input::{self, Input, Loss, Start, Threads};
-use crate::mpi::{Event, LeftOver, Messages};
-use crate::names::SiteId;
+use crate::findings::alerts::AlertBook;
+use crate::findings::finding::{Alert, Report, Verdict};
+use crate::hang::progress::Watch;
+use crate::invariants::frequent_chains::{Evaluation, FrequentChains};
+use crate::invariants::rank_mix::{self, Comparison};
+use crate::invariants::reference::Reference;
+use crate::job::coverage::{Change, Coverage};
+use crate::job::last_calls::{Begun, CallsSeen};
+use crate::job::locks::Locks;
+use crate::job::messages::{Event, LeftOver, Messages};
+use crate::job::names::SiteId;
+use crate::job::probes::Probes;
+use crate::job::process::CallId;
+use crate::job::request_origins::HandlesMade;
+use crate::job::resolve;
+use crate::job::state::{MapRecord, State};
+use crate::mpi::calls::{self, Does};
 use crate::options::Options;
-use crate::plan::{Plan, Probe, ProbeClass};
-use crate::probes::Probes;
-use crate::process::CallId;
-use crate::reference::Reference;
-use crate::report;
-use crate::resolve;
-use crate::standstill::{Begun, CallsSeen, Deaths, HandlesMade, Locks, Watch};
-use crate::state::{MapRecord, State};
-use crate::symbols::SymbolTable;
+use crate::present::report;
+use crate::present::symbols::SymbolTable;
+use crate::tape::input::{self, Input, Loss, Start, Threads};
+use crate::tape::plan::{Plan, Probe, ProbeClass};
 
-use crate::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
+use crate::tape::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
 
 pub use crate::calls_begun::LastCall;
 
@@ -578,7 +582,7 @@ impl Pipeline {
 
     fn compare_ranks(&self, average_wanted: bool) -> Comparison {
         let limit = self.surest_verdict();
-        let mut comparison = distribution::compare(&self.state, &self.options, average_wanted);
+        let mut comparison = rank_mix::compare(&self.state, &self.options, average_wanted);
         for outlier in &mut comparison.outliers {
             outlier.verdict = outlier.verdict.min(limit);
         }

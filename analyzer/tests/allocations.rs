@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use analyzer::input::{Input, MpiKind};
-use analyzer::mpi::{Event, Messages};
+use analyzer::messages::{Event, Messages};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};

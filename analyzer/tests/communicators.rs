@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use analyzer::input::Input;
-use analyzer::mpi::{Event, MessageId, Messages};
+use analyzer::messages::{Event, MessageId, Messages};
 use common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 
 const NO_INFO: u64 = 0x1c00_0000;

@@ -4,7 +4,7 @@ mod common;
 
 use analyzer::finding::{Evidence, LeftOver, Report, Severity};
 use analyzer::input::Input;
-use analyzer::mpi::LeftWhat;
+use analyzer::messages::LeftWhat;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;

@@ -3,7 +3,7 @@
 mod common;
 
 use analyzer::finding::Report;
-use analyzer::mpi::Event;
+use analyzer::messages::Event;
 use analyzer::names::Kind;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;

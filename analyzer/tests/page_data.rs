@@ -173,7 +173,7 @@ fn a_page_as_json_is_what_it_is_documented_to_be() {
 #[test]
 fn the_verdict_names_who_is_at_fault_and_who_only_waits() {
     let page = page_of(&deadlock(), DEFAULT_CALLS);
-    let who = |whos: &[analyzer::process::Who]| analyzer::words::who_text(whos);
+    let who = |whos: &[analyzer::process::Who]| analyzer::text::who_text(whos);
     assert_eq!((page.verdict.tone, page.verdict.title.as_str()), (Tone::Fault, "Deadlock"));
     assert!(
         page.verdict.text.starts_with("Ranks 0-1 wait for each other: rank 0 in MPI_Recv(count 8, source 1")

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use analyzer::input::{End, Input};
-use analyzer::mpi::Messages;
+use analyzer::messages::Messages;
 use analyzer::options::Options;
 use analyzer::pipeline::{Depth, Pipeline};
 use analyzer::sequencer::Sequencer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use analyzer::neighbours::{self, Mix, Rule};
+use analyzer::knn_outliers::{self, Mix, Rule};
 use analyzer::options::Options as Thresholds;
 use anyhow::Result;
 
@@ -94,8 +94,8 @@ fn comparison(options: Options) -> Table {
         table.row(
             ranks.to_string(),
             vec![
-                Cell::runs(&time(&even, neighbours::MAX_COMPARED), 2),
-                Cell::runs(&time(&odd, neighbours::MAX_COMPARED), 2),
+                Cell::runs(&time(&even, knn_outliers::MAX_COMPARED), 2),
+                Cell::runs(&time(&odd, knn_outliers::MAX_COMPARED), 2),
                 all,
             ],
         );
@@ -112,7 +112,7 @@ fn compare(mixes: &[Mix], max_compared: usize) -> Duration {
         max_compared,
     };
     let begin = std::time::Instant::now();
-    std::hint::black_box(neighbours::far_members(mixes, &rule, max_compared == usize::MAX));
+    std::hint::black_box(knn_outliers::far_members(mixes, &rule, max_compared == usize::MAX));
     begin.elapsed()
 }
 

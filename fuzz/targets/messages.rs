@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use analyzer::input::Input;
-use analyzer::mpi::Event;
+use analyzer::messages::Event;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, Record};

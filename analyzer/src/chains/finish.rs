@@ -1,10 +1,10 @@
 //! The end of chains: which are finished, and what is said of them.
 
+use super::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
 use super::node::{Marks, instance};
 use super::{Chains, NodeId, PathId, Scratch};
-use crate::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
-use crate::names::Names;
-use crate::process::{CallId, WhoId};
+use crate::job::names::Names;
+use crate::job::process::{CallId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
+use super::groups::Groups;
 use super::node::Marks;
 use super::{Chains, Movement, NodeId, Side};
-use crate::groups::Groups;
-use crate::names::Names;
+use crate::job::names::Names;
 
 /// Messages on their way that are held.
 const MOST_HELD: usize = 1 << 16;

@@ -6,10 +6,15 @@
 //! time: age is counted in operations of the job.
 
 mod ages;
+mod extents;
 mod finish;
+pub(crate) mod groups;
+mod live;
 mod messages;
 mod node;
+pub(crate) mod rank_counts;
 mod runs;
+pub(crate) mod time_buckets;
 mod traces;
 mod window;
 
@@ -20,13 +25,13 @@ use runs::Run;
 use traces::Traces;
 use window::Window;
 
-use crate::groups::{FinishedOp, Groups};
-use crate::live::{LiveMap, Loss};
-use crate::memory::SpaceId;
-use crate::names::{BufferId, Kind, Names, Shape, SiteId, id};
+use crate::chains::groups::{FinishedOp, Groups};
+use crate::chains::live::{LiveMap, Loss};
+use crate::job::memory::SpaceId;
+use crate::job::names::{BufferId, Kind, Names, Shape, SiteId, id};
+use crate::job::prefetch::prefetch;
+use crate::job::process::{CallId, WhoId};
 use crate::options::Options;
-use crate::prefetch::prefetch;
-use crate::process::{CallId, WhoId};
 
 pub(crate) use messages::Sent;
 

@@ -3,11 +3,11 @@
 //! Kept in arrays by how often they are looked at: most records touch a few nodes that no
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
+use super::groups::OpInstance;
 use super::{Movement, NodeId, PathId, ThreadId};
-use crate::groups::OpInstance;
-use crate::memory::SpaceId;
-use crate::names::{Names, ShapeId, SymbolId};
-use crate::process::{CallId, WhoId};
+use crate::job::memory::SpaceId;
+use crate::job::names::{Names, ShapeId, SymbolId};
+use crate::job::process::{CallId, WhoId};
 
 /// What may be said of a node, yes or no.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Consecutive copies that are one operation: packs and unpacks, and movements in pieces.
 
+use super::groups::Groups;
 use super::node::Marks;
 use super::{Chains, Movement, NodeId, ThreadId};
-use crate::groups::Groups;
-use crate::memory::SpaceId;
-use crate::names::{Kind, Names, SiteId};
+use crate::job::memory::SpaceId;
+use crate::job::names::{Kind, Names, SiteId};
 
 /// How the copies of one operation lie.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use rustc_hash::FxHashMap;
 
 use super::handles::Libraries;
-use crate::input::MpiKind;
-use crate::wire::FileId;
+use crate::tape::input::MpiKind;
+use crate::tape::wire::FileId;
 
 /// Those of a process.
 #[derive(Debug, Default)]
-pub(super) struct Datatypes {
+pub(crate) struct Datatypes {
     /// By handle.
     objects: FxHashMap<u64, u8>,
 }

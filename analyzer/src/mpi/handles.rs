@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::input::{MpiFacts, MpiKind};
-use crate::plan::{Datatype, Plan, PlannedFile};
-use crate::wire::FileId;
+use crate::tape::input::{MpiFacts, MpiKind};
+use crate::tape::plan::{Datatype, Plan, PlannedFile};
+use crate::tape::wire::FileId;
 
 /// `MPI_COMM_WORLD` of MPICH.
 const MPICH_WORLD: u64 = 0x4400_0000;
@@ -144,6 +144,6 @@ impl Builtin {
 }
 
 /// What MPI_UNDEFINED is, in both libraries.
-pub(super) const UNDEFINED: i32 = -32766;
+pub(crate) const UNDEFINED: i32 = -32766;
 /// What MPI_ANY_TAG is, in both libraries.
-pub(super) const ANY_TAG: i32 = -1;
+pub(crate) const ANY_TAG: i32 = -1;

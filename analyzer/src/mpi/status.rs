@@ -1,10 +1,10 @@
 //! What a status says.
 
-use crate::input::MpiKind;
+use crate::tape::input::MpiKind;
 
 /// The envelope of a message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Status {
+pub(crate) struct Status {
     /// Rank in the communicator.
     pub source: i32,
     pub tag: i32,
@@ -14,7 +14,7 @@ pub(super) struct Status {
 }
 
 /// Size of one, in bytes.
-pub(super) fn size(kind: MpiKind) -> usize {
+pub(crate) fn size(kind: MpiKind) -> usize {
     match kind {
         MpiKind::OpenMpi => 24,
         MpiKind::Mpich => 20,
@@ -22,7 +22,7 @@ pub(super) fn size(kind: MpiKind) -> usize {
 }
 
 /// The status at `index`, from what the program has in memory.
-pub(super) fn read(bytes: &[u8], index: usize, kind: MpiKind) -> Option<Status> {
+pub(crate) fn read(bytes: &[u8], index: usize, kind: MpiKind) -> Option<Status> {
     let start = index.checked_mul(size(kind))?;
     let status = bytes.get(start..start.checked_add(size(kind))?)?;
     let integer = |at: usize| Some(i32::from_ne_bytes(status.get(at..at + 4)?.try_into().ok()?));

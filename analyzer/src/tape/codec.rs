@@ -21,9 +21,9 @@
 
 use rustc_hash::FxHashMap;
 
+use super::input::{Input, Loss};
 use super::varint;
-use crate::input::{Input, Loss};
-use crate::wire::{HEADER_WORDS, MAX_WORDS, RawRecord};
+use super::wire::{HEADER_WORDS, MAX_WORDS, RawRecord};
 
 const TICK: u64 = 0;
 const LOSS: u64 = 1;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::input::{Coverage, End, Input, ProcessFacts, Start, Threads};
-use crate::plan::Plan;
+use super::input::{Coverage, End, Input, ProcessFacts, Start, Threads};
+use super::plan::Plan;
 
 /// A fact on its way to the tape.
 #[derive(Debug, Serialize)]

@@ -30,16 +30,20 @@ mod codec;
 mod fact;
 mod frame;
 mod frames;
+pub mod input;
+pub mod plan;
 mod reader;
+pub mod sequencer;
 mod varint;
+pub mod wire;
 mod writer;
 
 pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSION};
 pub use reader::{Item, ItemRef, Reader, content_bytes, symbols};
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};
 
-use crate::input::{Input, Loss};
-use crate::wire::{RawRecord, kind};
+use crate::tape::input::{Input, Loss};
+use crate::tape::wire::{RawRecord, kind};
 
 /// Why a tape cannot be read (any further).
 #[derive(Debug, thiserror::Error)]

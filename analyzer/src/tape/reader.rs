@@ -8,9 +8,9 @@ use zstd::bulk::Decompressor;
 use super::codec::{Decoder, Step};
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
 use super::frames::{Found, Frames};
+use super::input::{Input, Loss, Symbol};
+use super::wire::RawRecord;
 use super::{Cause, Damage, TapeError, Weight, fact, is_movement};
-use crate::input::{Input, Loss, Symbol};
-use crate::wire::RawRecord;
 
 /// For how many processes losses are told: no node runs more ranks, a hostile tape may name more.
 const MAX_PIDS: usize = 1 << 16;

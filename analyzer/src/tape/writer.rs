@@ -10,7 +10,7 @@ use super::Weight;
 use super::codec::Encoder;
 use super::fact::Fact;
 use super::frame::{self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME};
-use crate::input::{Input, Symbol};
+use super::input::{Input, Symbol};
 
 /// How much is kept by default while nothing can be written: some millions of records.
 pub const DEFAULT_BACKLOG_BYTES: usize = 16 << 20;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::input::{Coverage, Loss};
+use crate::tape::input::{Coverage, Loss};
 
 /// Gaps that are kept; what comes later makes the last one longer.
 const MOST_GAPS: usize = 1000;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::MOST_FRAMES;
-use crate::input::{CodePlace, CommunicatorFacts, MpiFacts, ThreadFacts, ThreadState};
-use crate::names::SiteId;
+use crate::job::names::SiteId;
+use crate::tape::input::{CodePlace, CommunicatorFacts, MpiFacts, ThreadFacts, ThreadState};
 
 /// Communicators that are remembered.
 const MOST_COMMUNICATORS: usize = 256;

@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use crate::input::{CodePlace, Input, ThreadFacts, Threads};
-use crate::mpi::{CallId, Event};
-use crate::names::{Interner, SiteId};
+use crate::job::messages::{CallId, Event};
+use crate::job::names::{Interner, SiteId};
+use crate::job::state::{MapRecord, State};
 use crate::options::Options;
 use crate::pipeline::Pipeline;
-use crate::plan::{Plan, ProbeClass};
-use crate::state::{MapRecord, State};
-use crate::symbols::SymbolTable;
-use crate::wire::{Body, FileId, Header, RawRecord, Record, kind};
+use crate::present::symbols::SymbolTable;
+use crate::tape::input::{CodePlace, Input, ThreadFacts, Threads};
+use crate::tape::plan::{Plan, ProbeClass};
+use crate::tape::wire::{Body, FileId, Header, RawRecord, Record, kind};
 
 pub use gaps::Gap;
 pub(crate) use history::{Call, History, Look, ProcessEnd, called, stack};

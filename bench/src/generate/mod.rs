@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn of_ranks_that_wait_for_requests_every_message_is_followed() {
-        use analyzer::mpi::{Event, Messages};
+        use analyzer::messages::{Event, Messages};
         let job = Job { results: true, ..Job::halo(16, 100_000) };
         let mut messages = Messages::heard();
         let (mut matched, mut completed) = (0, 0);

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::mpi::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
+use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use analyzer::finding::{Finding, Severity, Verdict};
 use analyzer::page::{Group, Page, Role, Tone};
 use analyzer::render::{self, Style};
-use analyzer::words::{duration_text, who_text};
+use analyzer::text::{duration_text, who_text};
 
 use super::escape::html;
 

@@ -1,0 +1,83 @@
+//! Counts of chains by what they are and the rank that they begin in, over time.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use super::time_buckets::Buckets;
+use crate::job::process::WhoId;
+
+/// Most pairs of a key and a rank that are kept.
+const MAX_PAIRS: usize = 1 << 18;
+
+/// Counts of one key in one rank.
+pub(crate) struct RankCount<K> {
+    pub key: K,
+    pub who: WhoId,
+    pub buckets: Buckets,
+}
+
+/// Ranks whose places are found together: neighbours do the same one after the other.
+const BLOCK: usize = 16;
+const NOWHERE: u32 = u32::MAX;
+
+/// Counts of all keys in all ranks.
+pub(crate) struct RankCounts<K> {
+    /// Which block of `places` is a key's in some ranks.
+    blocks: FxHashMap<(K, u32), u32>,
+    /// Where the counts are.
+    places: Vec<[u32; BLOCK]>,
+    counts: Vec<RankCount<K>>,
+}
+
+impl<K: Copy + Eq + Hash> RankCounts<K> {
+    pub fn new() -> Self {
+        Self { blocks: FxHashMap::default(), places: Vec::new(), counts: Vec::new() }
+    }
+
+    /// Counts one. `false`: there is no room for another pair.
+    #[inline]
+    pub fn add(&mut self, key: K, who: WhoId, bucket: usize) -> bool {
+        let known = self.place(key, who);
+        if known == NOWHERE && self.counts.len() >= MAX_PAIRS {
+            return false;
+        }
+        let place = if known == NOWHERE { self.keep(key, who) } else { known };
+        self.counts[place as usize].buckets.add(bucket);
+        true
+    }
+
+    #[inline]
+    fn place(&self, key: K, who: WhoId) -> u32 {
+        let block = self.blocks.get(&(key, who.0 / BLOCK as u32));
+        block.map_or(NOWHERE, |&block| self.places[block as usize][who.index() % BLOCK])
+    }
+
+    fn keep(&mut self, key: K, who: WhoId) -> u32 {
+        let block = *self.blocks.entry((key, who.0 / BLOCK as u32)).or_insert(self.places.len() as u32);
+        if block as usize == self.places.len() {
+            self.places.push([NOWHERE; BLOCK]);
+        }
+        let place = self.counts.len() as u32;
+        self.places[block as usize][who.index() % BLOCK] = place;
+        self.counts.push(RankCount { key, who, buckets: Buckets::default() });
+        place
+    }
+
+    /// All of a key in a rank.
+    pub fn total(&self, key: K, who: WhoId) -> u64 {
+        match self.place(key, who) {
+            NOWHERE => 0,
+            place => self.counts[place as usize].buckets.since(0),
+        }
+    }
+
+    pub fn all(&self) -> &[RankCount<K>] {
+        &self.counts
+    }
+
+    /// Two buckets become one, in all.
+    pub fn halve(&mut self) {
+        self.counts.iter_mut().for_each(|count| count.buckets.halve());
+    }
+}

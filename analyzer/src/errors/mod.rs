@@ -1,0 +1,5 @@
+//! Calls that failed, ranks that ended, and what was left open at the end.
+
+pub(crate) mod deaths;
+pub(crate) mod left_over;
+pub(crate) mod reported;

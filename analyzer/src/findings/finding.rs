@@ -1,0 +1,523 @@
+//! Findings and the report: the form that text, pages and alerts are made from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::messages::LeftWhat;
+use crate::job::names::Kind;
+use crate::job::process::Who;
+use crate::tape::input::{Frame, Start};
+use crate::tape::wire::FileId;
+
+/// Version of the JSON form.
+pub const REPORT_SCHEMA: u32 = 1;
+
+/// Everything that is to be said at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA`].
+    pub schema: u32,
+    /// The session.
+    pub session: Start,
+    /// Why the session ended; `None`: it has not, or not well.
+    pub ended: Option<String>,
+    /// The thresholds as they were used.
+    pub thresholds: Thresholds,
+    /// The most important first.
+    pub findings: Vec<Finding>,
+    /// Counts.
+    pub statistics: crate::findings::statistics::Statistics,
+}
+
+/// Thresholds that depend on the run, as they were used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Uniqueness that a frequent chain must reach.
+    pub uniqueness: u32,
+    /// Chains of groups that reach it.
+    pub chains: u64,
+    /// Whether there were enough of them to say anything about chains.
+    pub warm: bool,
+    /// How many frequent chains there are.
+    pub frequent_groups: u64,
+    /// Abnormality that a violation must exceed.
+    pub abnormality: f64,
+    /// Chains that were lost or may have been changed by losses.
+    pub uncounted: u64,
+    /// Whether not everything was watched, to keep a budget.
+    #[serde(default)]
+    pub sampled: bool,
+    /// Whether frequencies are those of a reference.
+    pub referenced: bool,
+    /// Ranks that were compared with each other.
+    pub compared_ranks: Vec<Who>,
+    /// Their average distance to the k-th nearest neighbour.
+    pub average_distance: f64,
+}
+
+/// Whether a finding would hold without the losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may be a matter of what was lost.
+    Inconclusive,
+    /// It holds for what was watched; to keep a budget not everything was.
+    Sampled,
+    /// It holds whatever was lost.
+    Violated,
+}
+
+/// How sure it is that something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Odd; often a rare but right way of doing things.
+    Notice,
+    /// Broken.
+    Warning,
+}
+
+/// Something that is not like the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The same for the same finding in every run of the same binaries.
+    pub id: String,
+    /// Whether it would hold without the losses.
+    pub verdict: Verdict,
+    /// How sure it is that something is wrong.
+    pub severity: Severity,
+    /// The bug in one sentence.
+    pub summary: String,
+    /// Who is concerned.
+    pub who: Vec<Who>,
+    /// Why.
+    pub evidence: Evidence,
+    /// What to do next.
+    pub next_steps: Vec<String>,
+}
+
+/// Why a finding is one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Evidence {
+    /// A chain that is almost a frequent one.
+    OddChain(Box<OddChain>),
+    /// A rank with another mix of chains than its peers.
+    OddRank(Box<OddRank>),
+    /// Ranks that do not go on.
+    Standstill(Box<Standstill>),
+    /// Messages that nobody received, or requests that nobody came back for.
+    LeftOver(Box<LeftOver>),
+    /// A call that failed, and a program that went on.
+    ErrorReturned(Box<ErrorReturned>),
+}
+
+/// A chain group that is almost a frequent one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OddChain {
+    /// Harmonic mean of similarity and rareness.
+    pub abnormality: f64,
+    /// Share of what either says that both say.
+    pub similarity: f64,
+    /// How much rarer the odd chain is.
+    pub rareness: f64,
+    /// The odd one.
+    pub odd: GroupView,
+    /// The frequent one.
+    pub frequent: GroupView,
+    /// Operations that both have: where they begin in each, and how many.
+    pub common: CommonView,
+    /// What was found around the instances.
+    pub context: ContextView,
+    /// Other frequent chains that it is almost one of: their number of chains, and how abnormal it is.
+    pub others: Vec<OtherView>,
+    /// Instances with addresses.
+    pub examples: Vec<ExampleView>,
+}
+
+/// A further frequent chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OtherView {
+    /// Its operations, in short.
+    pub ops: Vec<OpView>,
+    /// Chains of it.
+    pub chains: u64,
+    /// Abnormality of the odd chain against it.
+    pub abnormality: f64,
+}
+
+/// Where the common part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommonView {
+    /// First common operation of the odd chain, from 0.
+    pub odd_from: u8,
+    /// First common operation of the frequent chain, from 0.
+    pub frequent_from: u8,
+    /// How many operations.
+    pub ops: u8,
+    /// Their uniqueness.
+    pub uniqueness: u32,
+}
+
+/// What was found around the instances of an odd chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContextView {
+    /// Instances where the missing part was found beside them.
+    pub matched: u64,
+    /// Of these, just before the chain.
+    pub matched_before: u64,
+    /// Of these, just after it.
+    pub matched_after: u64,
+    /// Instances whose surroundings are known.
+    pub known: u64,
+    /// The missing operation that would come before the odd chain.
+    pub missing_before: Option<OpView>,
+    /// The missing operation that would come after it.
+    pub missing_after: Option<OpView>,
+}
+
+/// A chain group, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// The same for the same group in every run of the same binaries.
+    pub id: String,
+    /// Chains.
+    pub chains: u64,
+    /// Chains in the reference.
+    pub reference_chains: u64,
+    /// Sum over the operations.
+    pub uniqueness: u32,
+    /// Its operations, in order.
+    pub ops: Vec<OpView>,
+    /// Chains by where they begin.
+    pub by_who: Vec<WhoCount>,
+}
+
+/// A count of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoCount {
+    /// The rank.
+    pub who: Who,
+    /// The count.
+    pub count: u64,
+}
+
+/// An operation, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpView {
+    /// How it moves data.
+    pub kind: Kind,
+    /// Where in code.
+    pub place: Place,
+    /// From where.
+    pub source: BufferView,
+    /// To where.
+    pub destination: BufferView,
+    /// Whether the data goes from one process to another.
+    pub crosses: bool,
+    /// Largest number of pieces seen (counted up to the largest uniqueness of a pack).
+    pub segments: u32,
+    /// What it counts.
+    pub uniqueness: u32,
+    /// Who ran it.
+    pub who: Vec<Who>,
+    /// The MPI calls it ran in.
+    pub calls: Vec<CallView>,
+}
+
+/// An MPI call of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallView {
+    /// MPI function; empty: outside MPI, or not known.
+    pub function: String,
+    /// Where the program calls it.
+    pub place: Place,
+    /// How often.
+    pub count: u64,
+}
+
+/// A buffer, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferView {
+    /// What it is.
+    pub what: BufferKind,
+    /// Name of the segment or path of the file, if it has one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Where it was allocated, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Place>,
+}
+
+/// Sorts of buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferKind {
+    /// A heap block with a known allocation.
+    Heap,
+    /// On the heap, from before the allocations were watched.
+    HeapBeforeAttach,
+    /// A shared segment.
+    Shared,
+    /// Static data.
+    Static,
+    /// A stack.
+    Stack,
+    /// An anonymous mapping.
+    Anonymous,
+    /// In a process that is not watched.
+    NotWatched,
+    /// Not known.
+    Unknown,
+}
+
+/// A place in code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Program, library or system call; empty: not known.
+    pub module: String,
+    /// Its file in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileId>,
+    /// Offset in it.
+    pub offset_bytes: u64,
+    /// Functions there, the innermost first; empty: no symbols (yet).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+}
+
+/// One instance of an odd chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExampleView {
+    /// Whether the missing part was found beside it.
+    pub context_match: bool,
+    /// Its operations.
+    pub ops: Vec<ExampleOp>,
+    /// Operations of the same thread shortly before it whose data nobody read, the latest first.
+    pub before: Vec<ExampleOp>,
+}
+
+/// One operation of an [`ExampleView`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExampleOp {
+    /// Where in code.
+    pub place: Place,
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Who.
+    pub who: Who,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Address in the process that holds the source.
+    pub source: u64,
+    /// Address in the process that holds the destination.
+    pub destination: u64,
+    /// What the destination is.
+    pub destination_buffer: BufferView,
+    /// Bytes.
+    pub len_bytes: u64,
+}
+
+/// Ranks that do not go on, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Standstill {
+    /// What happened.
+    pub fault: Fault,
+    /// Since when none of them has moved, CLOCK_MONOTONIC.
+    pub since_ns: u64,
+    /// Those at fault first.
+    pub ranks: Vec<StuckRank>,
+}
+
+/// Why ranks do not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// A rank died, or ended without MPI_Finalize.
+    Crash,
+    /// Ranks of one communicator are in calls that do not go together.
+    MismatchedCollective,
+    /// A rank waits for a message of one that ended or is about to.
+    MissingMessage,
+    /// A cycle of ranks that wait for each other.
+    Deadlock,
+    /// A message is longer than the buffer for it.
+    Truncated,
+    /// A call that MPI forbids.
+    InvalidCall,
+    /// Others wait for a rank that does nothing, outside of MPI.
+    Outside,
+    /// Others wait for a rank that a signal or a debugger stopped.
+    Stopped,
+}
+
+/// A rank that does not go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StuckRank {
+    /// The rank.
+    pub who: Who,
+    /// Its process.
+    pub pid: u32,
+    /// It is (one of) the cause; else it only waits.
+    pub at_fault: bool,
+    /// What it does.
+    pub state: StuckState,
+    /// How it died: as wait(2) gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u32>,
+    /// The MPI call that it is in, or was in.
+    pub call: Option<StuckCall>,
+    /// What was wrong with the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CallError>,
+    /// Whose message, or data, was too long, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Who>,
+    /// Ranks that it waits for: those that are not where they would have to be.
+    pub waits_for: Vec<Who>,
+    /// Where it is in the code, the innermost place first.
+    pub stack: Vec<Place>,
+}
+
+/// What a rank does that does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StuckState {
+    /// It is in an MPI call.
+    InCall,
+    /// It does nothing, outside of MPI.
+    Outside,
+    /// A signal or a debugger stopped it.
+    Stopped,
+    /// It ended well.
+    Ended,
+    /// It died.
+    Died,
+}
+
+/// An MPI call that does not return, or that failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StuckCall {
+    /// Name as in the standard.
+    pub function: String,
+    /// The arguments that tell what it waits for: name and value, `?` where it is not known.
+    pub arguments: Vec<(String, String)>,
+    /// Where it was called.
+    pub place: Place,
+}
+
+/// What one call of the program left over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOver {
+    /// Messages or requests.
+    pub what: LeftWhat,
+    /// The call that sent or began it.
+    pub function: String,
+    /// Where it was called.
+    pub place: Place,
+    /// How many, of all ranks.
+    pub count: u64,
+    /// Who left how many.
+    pub ranks: Vec<LeftOverRank>,
+}
+
+/// What one rank left over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOverRank {
+    /// The rank.
+    pub who: Who,
+    /// How many.
+    pub count: u64,
+    /// Arguments of the call that were the same for all of them: name and value.
+    pub arguments: Vec<(String, String)>,
+    /// Ranks that they were sent to, if they were sent.
+    pub peers: Vec<Who>,
+}
+
+/// What was wrong with a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallError {
+    /// An error of this class, by its name in the standard.
+    Class(String),
+    /// A code of the program's own.
+    Code(i32),
+    /// It was made before MPI_Init or after MPI_Finalize.
+    OutsideOfMpi,
+    /// It was made after MPI_Finalize.
+    AfterFinalize,
+    /// It was MPI_Abort, with this code.
+    Abort(i32),
+}
+
+/// A call that failed, and a program that went on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReturned {
+    /// The call, with the arguments of the first time.
+    pub call: StuckCall,
+    /// What was wrong with it.
+    pub error: CallError,
+    /// How often it failed so.
+    pub count: u64,
+    /// When it did for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+}
+
+/// What of chains is compared between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComparedBy {
+    /// Where they begin, and for which MPI call.
+    Beginnings,
+    /// All their operations and buffers.
+    WholeChains,
+}
+
+/// A rank with another mix of chains than its peers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OddRank {
+    /// The rank.
+    pub who: Who,
+    /// Distance to its k-th nearest neighbour, 0 to 2.
+    pub distance: f64,
+    /// k.
+    pub nearest: u64,
+    /// Average over the ranks compared.
+    pub average: f64,
+    /// Over the last 1/part of the run.
+    pub part: u64,
+    /// That is from here …
+    pub from_ns: u64,
+    /// … to here, CLOCK_MONOTONIC.
+    pub to_ns: u64,
+    /// Chains of the rank there.
+    pub chains: u64,
+    /// What of the chains was compared.
+    pub compared_by: ComparedBy,
+    /// What it differs by most; of chains that begin alike, the most frequent one.
+    pub group: GroupView,
+    /// Share of such chains in the rank's chains.
+    pub share: f64,
+    /// Average share among the peers.
+    pub peers_share: f64,
+    /// Peers that have such chains at all.
+    pub peers_running: u64,
+    /// The peers.
+    pub peers: Vec<Who>,
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Alert {
+    /// Something new, or something that has become a warning.
+    Raised(Box<Finding>),
+    /// Something that does not hold any more.
+    Withdrawn {
+        /// Of the finding.
+        id: String,
+        /// Why not.
+        reason: String,
+    },
+}

@@ -1,0 +1,5 @@
+//! Findings as data: evidence, stable ids, alerts, statistics.
+
+pub(crate) mod alerts;
+pub mod finding;
+pub mod statistics;

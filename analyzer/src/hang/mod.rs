@@ -1,0 +1,9 @@
+//! Ranks that do not go on: who waits for whom, and who is at fault.
+//!
+//! ```text
+//! threads as they were found, again and again → who has not moved → what each waits for → causes
+//! ```
+
+pub(crate) mod localize;
+pub(crate) mod progress;
+pub(crate) mod view;

@@ -1,0 +1,346 @@
+//! FC-invariants: the frequent chains, and the groups that are almost one.
+
+use rustc_hash::FxHashMap;
+
+use super::scores::{self, Common, Weighted};
+use crate::chains::groups::{ContextSet, Group, GroupId, Groups};
+use crate::findings::finding::{Severity, Verdict};
+use crate::job::names::{ContextId, Names};
+use crate::options::Options;
+
+/// The uniqueness that frequent chains must reach, and the chains of groups that reach it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Threshold {
+    pub uniqueness: u32,
+    pub chains: u64,
+    /// It would be the same whatever the uncounted chains were.
+    certain: bool,
+    /// `chains` if every group that could reach the threshold did, and all uncounted ones too.
+    chains_at_most: u64,
+}
+
+/// A group that is almost a frequent one.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub odd: GroupId,
+    pub frequent: GroupId,
+    pub common: Common,
+    pub similarity: f64,
+    pub rareness: f64,
+    pub abnormality: f64,
+    pub context: ContextMatch,
+    pub verdict: Verdict,
+    pub severity: Severity,
+    /// Further frequent groups that it violates, and by how much.
+    pub others: Vec<(GroupId, f64)>,
+}
+
+/// How often the part of the frequent chain that an odd one lacks was found beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ContextMatch {
+    /// The operation of the frequent chain that would come first, and how often it was there.
+    pub before: Option<ContextId>,
+    pub matched_before: u64,
+    /// The one that would come next, and how often it was there.
+    pub after: Option<ContextId>,
+    pub matched_after: u64,
+    /// Instances where either was there.
+    pub matched: u64,
+    /// Instances whose surroundings are known.
+    pub known: u64,
+}
+
+impl ContextMatch {
+    /// Whether an instance's surroundings have the missing part.
+    pub fn matches(&self, set: &ContextSet) -> bool {
+        self.before.is_some_and(|op| set.has_before(op)) || self.after.is_some_and(|op| set.has_after(op))
+    }
+}
+
+/// What holds now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evaluation {
+    pub threshold: Threshold,
+    pub warm: bool,
+    pub frequent: Vec<GroupId>,
+    /// The most important first.
+    pub violations: Vec<Violation>,
+}
+
+/// What of the groups does not change when only counts do.
+#[derive(Default)]
+pub(crate) struct FrequentChains {
+    shape_version: u64,
+    ops: Vec<Vec<Weighted>>,
+    uniqueness: Vec<u32>,
+    open: Vec<bool>,
+    /// By frequent group: the common part with each group.
+    common: FxHashMap<GroupId, Vec<Common>>,
+}
+
+impl FrequentChains {
+    /// Finds the frequent chains and their violations. `uncounted`: chains that a loss may have changed or hidden.
+    pub fn evaluate(
+        &mut self,
+        groups: &Groups,
+        names: &mut Names,
+        uncounted: u64,
+        options: &Options,
+    ) -> Evaluation {
+        self.refresh(groups, names, options);
+        let against = Against { referenced: options.reference.is_some(), uncounted, options };
+        let threshold = self.threshold(groups, &against);
+        let warm = threshold.chains >= options.warm_up_chains;
+        let frequent = if warm { self.frequent(groups, threshold, &against) } else { Vec::new() };
+        self.common.retain(|id, _| frequent.contains(id));
+        let mut by_odd: Vec<Violation> = Vec::new();
+        for &p in &frequent {
+            self.fill_common(p);
+            for odd in 0..groups.all().len() {
+                let odd = GroupId(odd as u32);
+                if let Some(v) = self.violation(groups, names, odd, p, threshold, &against) {
+                    by_odd.push(v);
+                }
+            }
+        }
+        Evaluation { threshold, warm, frequent, violations: one_per_group(by_odd, groups) }
+    }
+
+    /// Uniqueness of a group.
+    pub fn uniqueness(&self, id: GroupId) -> u32 {
+        self.uniqueness.get(id.index()).copied().unwrap_or(0)
+    }
+
+    /// Uniqueness of each operation of a group.
+    pub fn ops(&self, id: GroupId) -> &[Weighted] {
+        self.ops.get(id.index()).map_or(&[], Vec::as_slice)
+    }
+
+    fn refresh(&mut self, groups: &Groups, names: &Names, options: &Options) {
+        if self.shape_version != groups.shape_version {
+            *self = Self { shape_version: groups.shape_version, ..Self::default() };
+        }
+        for group in &groups.all()[self.ops.len()..] {
+            let weigh =
+                |(&symbol, n): (_, u32)| (symbol, scores::uniqueness(names.symbol_parts(symbol), n, options));
+            let segments = || group.ops.iter().map(|o| o.segments);
+            let ops: Vec<Weighted> = group.symbols.iter().zip(segments()).map(weigh).collect();
+            let open = |(&s, n): (_, u32)| scores::is_open_pack(names.symbol_parts(s), n, options);
+            self.uniqueness.push(ops.iter().map(|o| o.1).sum());
+            self.open.push(group.symbols.iter().zip(segments()).any(open));
+            self.ops.push(ops);
+        }
+    }
+
+    fn threshold(&self, groups: &Groups, against: &Against<'_>) -> Threshold {
+        let o = against.options;
+        let uncounted = against.uncounted_frequent();
+        let count = |least: u32, could: bool| -> u64 {
+            let reaches = |i: usize| self.uniqueness[i] >= least || (could && self.open[i]);
+            let reaching = groups.all().iter().enumerate().filter(|(i, _)| reaches(*i));
+            reaching.map(|(_, g)| against.count(g)).fold(0, u64::saturating_add)
+        };
+        let (uniqueness, certain) = match o.uniqueness_threshold {
+            Some(fixed) => (fixed, true),
+            None => {
+                let usual = count(o.uniqueness_usual, false) as f64;
+                let usual_at_most = count(o.uniqueness_usual, uncounted > 0).saturating_add(uncounted) as f64;
+                let all = count(0, false) as f64;
+                let all_at_most = all + uncounted as f64;
+                let enough = usual >= o.uniqueness_usual_share * all;
+                let certain = if enough {
+                    usual >= o.uniqueness_usual_share * all_at_most
+                } else {
+                    usual_at_most < o.uniqueness_usual_share * all
+                };
+                (if enough { o.uniqueness_usual } else { o.uniqueness_short }, certain || uncounted == 0)
+            }
+        };
+        let least = if certain { uniqueness } else { uniqueness.min(o.uniqueness_short) };
+        let chains_at_most = count(least, uncounted > 0).saturating_add(uncounted);
+        Threshold { uniqueness, chains: count(uniqueness, false), certain, chains_at_most }
+    }
+
+    fn frequent(&self, groups: &Groups, threshold: Threshold, against: &Against<'_>) -> Vec<GroupId> {
+        let o = against.options;
+        let least = o.frequent_share * threshold.chains as f64;
+        let frequent = |(i, g): &(usize, &Group)| {
+            let count = against.count(g);
+            self.uniqueness[*i] >= threshold.uniqueness && count >= o.min_frequent && count as f64 > least
+        };
+        groups.all().iter().enumerate().filter(frequent).map(|(i, _)| GroupId(i as u32)).collect()
+    }
+
+    fn fill_common(&mut self, p: GroupId) {
+        let column = self.common.entry(p).or_default();
+        for odd in &self.ops[column.len()..] {
+            column.push(scores::common(odd, &self.ops[p.index()]));
+        }
+    }
+
+    fn violation(
+        &self,
+        groups: &Groups,
+        names: &mut Names,
+        odd: GroupId,
+        p: GroupId,
+        threshold: Threshold,
+        against: &Against<'_>,
+    ) -> Option<Violation> {
+        let common = self.common[&p][odd.index()];
+        let (c, f) = (groups.get(odd), groups.get(p));
+        if common.len == 0 || odd == p || !against.enough(c.count - cut_by_edges(c, f, common)) {
+            return None;
+        }
+        let similarity = scores::similarity(common.uniqueness, self.uniqueness(odd), self.uniqueness(p));
+        let rareness = scores::rareness(against.count(c), against.count(f));
+        let abnormality = scores::abnormality(similarity, rareness);
+        if abnormality <= against.options.abnormality {
+            return None;
+        }
+        let context = context_match(c, f, common, names);
+        let share = against.options.context_share * context.known as f64;
+        let broken = context.matched > 0 && context.matched as f64 >= share;
+        let sure = self.is_sure(groups, (odd, p), similarity, threshold, against);
+        Some(Violation {
+            odd,
+            frequent: p,
+            common,
+            similarity,
+            rareness,
+            abnormality,
+            context,
+            verdict: if sure { Verdict::Violated } else { Verdict::Inconclusive },
+            severity: if broken { Severity::Warning } else { Severity::Notice },
+            others: Vec::new(),
+        })
+    }
+
+    /// Whether it is a violation whatever the uncounted chains were.
+    fn is_sure(
+        &self,
+        groups: &Groups,
+        (odd, p): (GroupId, GroupId),
+        similarity: f64,
+        threshold: Threshold,
+        against: &Against<'_>,
+    ) -> bool {
+        let o = against.options;
+        if against.uncounted == 0 {
+            return true;
+        }
+        if self.open[odd.index()] || self.open[p.index()] {
+            return false;
+        }
+        let uncounted = against.uncounted_frequent();
+        let (c, f) = (against.count(groups.get(odd)), against.count(groups.get(p)));
+        let reaches = threshold.certain || self.uniqueness(p) >= o.uniqueness_usual;
+        let frequent = f as f64 > o.frequent_share * threshold.chains_at_most as f64;
+        let rareness = scores::rareness(c.saturating_add(uncounted), f);
+        reaches && frequent && scores::abnormality(similarity, rareness) > o.abnormality
+    }
+}
+
+/// What counts are held against.
+struct Against<'a> {
+    referenced: bool,
+    uncounted: u64,
+    options: &'a Options,
+}
+
+impl Against<'_> {
+    /// How frequent a group is.
+    fn count(&self, group: &Group) -> u64 {
+        if self.referenced { group.reference } else { group.count }
+    }
+
+    /// Whether so many instances are worth a word.
+    fn enough(&self, instances: u64) -> bool {
+        instances >= if self.referenced { self.options.min_reference_instances } else { 1 }
+    }
+
+    /// Chains by which frequencies may be wrong: those of a reference are not.
+    fn uncounted_frequent(&self) -> u64 {
+        if self.referenced { 0 } else { self.uncounted }
+    }
+}
+
+/// Instances of a part of the frequent chain that are no more than the frequent chain seen in
+/// part: under way when watching began or ended, or given up by age.
+fn cut_by_edges(odd: &Group, frequent: &Group, common: Common) -> u64 {
+    if usize::from(common.len) != odd.symbols.len() {
+        return 0;
+    }
+    let lacks_begin = common.frequent_from > 0;
+    let lacks_end = usize::from(common.frequent_from + common.len) < frequent.symbols.len();
+    let e = odd.edges;
+    match (lacks_begin, lacks_end) {
+        (true, true) => e.begin_only + e.end_only + e.both,
+        (true, false) => e.begin_only + e.both,
+        (false, true) => e.end_only + e.both,
+        (false, false) => 0,
+    }
+}
+
+/// Looks for the operation of the frequent chain that would come just before (after) the common part,
+/// where the odd chain begins (ends) with it.
+///
+/// Where that operation wrote does not count: a chain breaks because data goes to the wrong place,
+/// and a wrong place often belongs to another buffer. Code site and source say that it is the same
+/// work, and that nobody read what it wrote (or that it read what nobody wrote) says that the chain
+/// was cut here and not elsewhere. Mistakes are on the careful side: an operation that is often left
+/// unread anyway matches by chance only where the odd chain also begins with the rest of the frequent one.
+fn context_match(odd: &Group, frequent: &Group, common: Common, names: &mut Names) -> ContextMatch {
+    let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
+    let len = usize::from(common.len);
+    let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();
+    let after = Some(from + len).filter(|_| odd_from + len == odd.symbols.len());
+    let mut op = |at: Option<usize>| at.and_then(|i| frequent.symbols.get(i)).map(|&s| names.context_of(s));
+    let mut found = ContextMatch { before: op(before), after: op(after), ..ContextMatch::default() };
+    for (set, count) in &odd.contexts {
+        found.known += count;
+        if found.before.is_some_and(|op| set.has_before(op)) {
+            found.matched_before += count;
+        }
+        if found.after.is_some_and(|op| set.has_after(op)) {
+            found.matched_after += count;
+        }
+        if found.matches(set) {
+            found.matched += count;
+        }
+    }
+    found
+}
+
+/// Context match first, then abnormality.
+fn weight(v: &Violation) -> (Severity, f64) {
+    (v.severity, v.abnormality)
+}
+
+fn heavier_first(a: &Violation, b: &Violation) -> std::cmp::Ordering {
+    let ((sa, aa), (sb, ab)) = (weight(a), weight(b));
+    sb.cmp(&sa).then(ab.total_cmp(&aa))
+}
+
+/// Keeps the heaviest violation of each odd group, and orders them.
+fn one_per_group(mut all: Vec<Violation>, groups: &Groups) -> Vec<Violation> {
+    let count = |id: GroupId| groups.get(id).count;
+    all.sort_by(|a, b| {
+        heavier_first(a, b)
+            .then(count(b.odd).cmp(&count(a.odd)))
+            .then(count(b.frequent).cmp(&count(a.frequent)))
+            .then((a.odd, a.frequent).cmp(&(b.odd, b.frequent)))
+    });
+    let mut kept: Vec<Violation> = Vec::new();
+    let mut places: FxHashMap<GroupId, usize> = FxHashMap::default();
+    for v in all {
+        match places.get(&v.odd) {
+            Some(&at) => kept[at].others.push((v.frequent, v.abnormality)),
+            None => {
+                places.insert(v.odd, kept.len());
+                kept.push(v);
+            }
+        }
+    }
+    kept
+}

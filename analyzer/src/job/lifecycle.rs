@@ -1,0 +1,143 @@
+//! Where in its use of MPI a process is: what it may do, and how it should end, depends on that.
+
+use crate::job::last_calls::Begun;
+use crate::mpi::calls::{self, Awaits, Does};
+
+/// What a call is for the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It says nothing.
+    None,
+    /// Only possible between MPI_Init and MPI_Finalize.
+    Use,
+    /// MPI_Init.
+    Init,
+    Finalize,
+    Abort,
+    /// A use that takes or gives back locks on windows.
+    Lock,
+    /// Of a session, which needs none of the two.
+    Session,
+}
+
+impl Part {
+    /// Of a function of the standard.
+    pub fn of(function: &str) -> Self {
+        match function {
+            "MPI_Init" | "MPI_Init_thread" => Self::Init,
+            "MPI_Finalize" => Self::Finalize,
+            "MPI_Abort" => Self::Abort,
+            _ if function.starts_with("MPI_Session_") => Self::Session,
+            _ => match calls::row(function).map(|row| row.does) {
+                // Libraries clean up with these, in MPI_Finalize too.
+                None | Some(Does::Free | Does::FreeCommunicator | Does::FreeGroup) => Self::None,
+                Some(Does::Window(Awaits::Lock)) => Self::Lock,
+                Some(_) => Self::Use,
+            },
+        }
+    }
+}
+
+/// Of one process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MpiLife {
+    uses: bool,
+    finalizes: bool,
+    is_over: bool,
+    aborts: bool,
+    has_sessions: bool,
+    after: Option<(u64, Begun)>,
+}
+
+impl MpiLife {
+    /// A call begins that is not part of another one.
+    #[inline]
+    pub fn call(&mut self, part: Part, time_ns: u64, begun: &Begun) {
+        match part {
+            Part::None => {}
+            Part::Use | Part::Lock if self.is_over => {
+                self.after.get_or_insert((time_ns, *begun));
+            }
+            Part::Use | Part::Lock | Part::Init => self.uses = true,
+            Part::Finalize => self.finalizes = true,
+            Part::Abort => self.aborts = true,
+            Part::Session => self.has_sessions = true,
+        }
+    }
+
+    /// MPI_Finalize returned.
+    pub fn finalized(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Whether MPI_Finalize has returned.
+    pub fn is_over(&self) -> bool {
+        self.is_over && !self.has_sessions
+    }
+
+    /// It ended as if all were well, but not with MPI_Finalize. Only if all its calls were seen.
+    pub fn is_unfinished(&self, status: u32) -> bool {
+        status == 0 && self.uses && !self.finalizes && !self.aborts && !self.has_sessions
+    }
+
+    /// The call, and when, that it was ended for because MPI was over: libraries do not come back from one.
+    pub fn forbidden_call(&self, status: u32) -> Option<(u64, Begun)> {
+        const SIGNAL: u32 = 0x7f;
+        let gave_up = status != 0 && status & SIGNAL == 0;
+        self.after.filter(|_| gave_up && !self.aborts && self.is_over())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXIT_1: u32 = 1 << 8;
+    const KILLED: u32 = 9;
+
+    fn begun() -> Begun {
+        Begun { probe: 1, return_address: 2, arguments: [0; 6] }
+    }
+
+    fn life(functions: &[&str]) -> MpiLife {
+        let mut life = MpiLife::default();
+        for function in functions {
+            life.call(Part::of(function), 5, &begun());
+            if *function == "MPI_Finalize" {
+                life.finalized();
+            }
+        }
+        life
+    }
+
+    #[test]
+    fn whoever_used_mpi_and_did_not_end_it_is_unfinished() {
+        assert!(life(&["MPI_Init"]).is_unfinished(0));
+        assert!(life(&["MPI_Send"]).is_unfinished(0));
+        assert!(!life(&["MPI_Send"]).is_unfinished(EXIT_1));
+        assert!(!life(&["MPI_Send", "MPI_Finalize"]).is_unfinished(0));
+        assert!(!life(&["MPI_Send", "MPI_Abort"]).is_unfinished(0));
+        assert!(!life(&["MPI_Session_init", "MPI_Send"]).is_unfinished(0));
+        assert!(!life(&[]).is_unfinished(0));
+        // What a library does inside MPI_Finalize, if that was not seen.
+        assert!(!life(&["MPI_Comm_free_keyval", "MPI_Info_free"]).is_unfinished(0));
+    }
+
+    #[test]
+    fn a_call_after_the_end_is_told_if_the_library_gave_up_the_process() {
+        let late = ["MPI_Init", "MPI_Finalize", "MPI_Barrier"];
+        assert!(life(&late).forbidden_call(EXIT_1).is_some());
+        assert!(life(&late).forbidden_call(0).is_none());
+        assert!(life(&late).forbidden_call(KILLED).is_none());
+        assert!(life(&["MPI_Barrier", "MPI_Finalize", "MPI_Finalized"]).forbidden_call(EXIT_1).is_none());
+        assert!(life(&["MPI_Session_init", "MPI_Finalize", "MPI_Barrier"]).forbidden_call(EXIT_1).is_none());
+    }
+
+    #[test]
+    fn a_call_while_mpi_ends_is_allowed() {
+        let mut life = MpiLife::default();
+        life.call(Part::Finalize, 1, &begun());
+        life.call(Part::Use, 2, &begun());
+        assert!(life.forbidden_call(EXIT_1).is_none());
+    }
+}

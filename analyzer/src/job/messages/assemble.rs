@@ -1,0 +1,323 @@
+//! From records to calls: what belongs to one call of one thread comes in pieces.
+//!
+//! What a thread needs is used again for its next call: a call costs no allocation.
+
+use rustc_hash::FxHashMap;
+
+use crate::mpi::calls::{Arg, CallRow, Does};
+use crate::tape::wire::{Body, Header, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
+
+/// Threads that are followed.
+const MOST_THREADS: usize = 1 << 16;
+/// Bytes of what one argument points to; the kernel part sends no more.
+const MOST_BYTES: u32 = 8192;
+/// Arguments of a call at most.
+const MOST_ARGUMENTS: usize = 16;
+/// Arguments of a call that point to something, at most; those of an exchange's entry and return count twice.
+const MOST_POINTED: usize = 8;
+/// Bytes of values that a thread keeps room for between its calls.
+const MOST_KEPT: usize = 4096;
+
+/// A call of a thread, as far as it has been seen.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its row in the call table.
+    pub row: &'static CallRow,
+    /// Number of the process with whoever follows it.
+    pub(super) process: usize,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// How many calls of the table the thread had made, with this one.
+    pub number: u32,
+    /// When it began, CLOCK_MONOTONIC; of a poll: when its answer was yes.
+    pub begin_ns: u64,
+    /// Where it returns to, in the process's space.
+    pub return_address: u64,
+    /// Its arguments; those on the stack only if they were recorded.
+    args: [u64; MOST_ARGUMENTS],
+    known_args: usize,
+    values: [Values; MOST_POINTED],
+    known_values: usize,
+    /// Of all values, one after the other.
+    bytes: Vec<u8>,
+    serial: Option<u32>,
+}
+
+/// What an argument points to, or pointed to at the entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Values {
+    argument: u32,
+    at_return: bool,
+    /// All of them there are.
+    total_bytes: u32,
+    /// Where those that came are in the call's bytes …
+    start: u32,
+    /// … and how many of them there are.
+    len: u32,
+}
+
+impl Values {
+    fn is_whole(&self) -> bool {
+        self.len >= self.total_bytes
+    }
+
+    /// Those that came, of all of the call's.
+    fn of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        bytes.get(self.start as usize..)?.get(..self.len as usize)
+    }
+}
+
+impl Call {
+    fn new(row: &'static CallRow, process: usize) -> Self {
+        Self {
+            row,
+            process,
+            pid: 0,
+            tid: 0,
+            number: 0,
+            begin_ns: 0,
+            return_address: 0,
+            args: [0; MOST_ARGUMENTS],
+            known_args: 0,
+            values: [Values::default(); MOST_POINTED],
+            known_values: 0,
+            bytes: Vec::new(),
+            serial: None,
+        }
+    }
+
+    /// Makes it another call.
+    fn begin(
+        &mut self,
+        row: &'static CallRow,
+        h: &Header,
+        number: u32,
+        return_address: u64,
+        args: &[u64; 6],
+    ) {
+        self.row = row;
+        (self.pid, self.tid, self.number) = (h.pid, h.tid, number);
+        (self.begin_ns, self.return_address) = (h.time_ns, return_address);
+        self.args[..6].copy_from_slice(args);
+        self.known_args = 6;
+        self.known_values = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > MOST_KEPT {
+            self.bytes = Vec::new();
+        }
+        self.serial = None;
+    }
+
+    /// An argument, if it was recorded.
+    pub fn word(&self, at: usize) -> Option<u64> {
+        self.args[..self.known_args].get(at).copied()
+    }
+
+    /// The same, as an integer.
+    pub fn integer(&self, at: usize) -> Option<i32> {
+        self.word(at).map(|word| word as i32)
+    }
+
+    /// The same, by what it is.
+    pub(super) fn argument(&self, arg: Arg) -> Option<u64> {
+        self.word(self.row.position(arg)?)
+    }
+
+    /// What an argument points to, whole.
+    pub(super) fn pointed(&self, arg: Arg, at_return: bool) -> Option<&[u8]> {
+        let at = self.row.position(arg)? as u32;
+        let found = self.known().iter().find(|v| v.argument == at && v.at_return == at_return)?;
+        found.of(&self.bytes)?.get(..found.total_bytes as usize)
+    }
+
+    /// Whether an argument's values came, but not all of them.
+    pub(super) fn is_cut(&self, arg: Arg) -> bool {
+        let at = self.row.position(arg).map(|at| at as u32);
+        self.known().iter().any(|v| Some(v.argument) == at && !v.is_whole())
+    }
+
+    fn known(&self) -> &[Values] {
+        &self.values[..self.known_values]
+    }
+
+    /// Pieces come in order, those of one argument after those of another; where one is missing, the rest is left out.
+    fn piece(
+        &mut self,
+        argument: u32,
+        total_bytes: u32,
+        position_bytes: u32,
+        at_return: bool,
+        words: &[u64],
+    ) {
+        let last = self.known_values.checked_sub(1);
+        let goes_on = |v: &Values| v.argument == argument && v.at_return == at_return;
+        let at = match last.filter(|last| goes_on(&self.values[*last])) {
+            Some(last) => last,
+            None if self.known().iter().any(goes_on) || self.known_values == MOST_POINTED => return,
+            None => {
+                let start = self.bytes.len() as u32;
+                self.values[self.known_values] = Values { argument, at_return, total_bytes, start, len: 0 };
+                self.known_values += 1;
+                self.known_values - 1
+            }
+        };
+        let values = &mut self.values[at];
+        if position_bytes == values.len && values.total_bytes <= MOST_BYTES {
+            for word in words {
+                self.bytes.extend_from_slice(&word.to_ne_bytes());
+            }
+            values.len = (self.bytes.len() as u32 - values.start).min(values.total_bytes);
+            self.bytes.truncate((values.start + values.len) as usize);
+        }
+    }
+
+    fn stack(&mut self, total_bytes: u32, words: &[u64]) {
+        let count = (total_bytes / 8) as usize;
+        let at = self.known_args;
+        for (to, word) in self.args[at..].iter_mut().zip(words).take(count.saturating_sub(at - 6)) {
+            *to = *word;
+            self.known_args += 1;
+        }
+    }
+
+    /// Whether more must come before it is known what it does.
+    fn has_more(&self) -> bool {
+        let behind = match self.row.does {
+            Does::Start => {
+                self.pointed(Arg::Request, false).or_else(|| self.pointed(Arg::Requests, false)).is_none()
+            }
+            Does::ReceiveMatched => self.pointed(Arg::Message, false).is_none(),
+            _ => false,
+        };
+        behind || self.row.arguments_used() > self.known_args
+    }
+}
+
+/// What a record makes known.
+pub(super) enum Step {
+    /// The call has begun; all that its entry tells is there.
+    Begun,
+    /// It has returned, with this code; `None`: it was not seen to return.
+    Over(Option<i32>),
+}
+
+/// A thread; `T`: what is kept for its call by whoever follows it.
+struct Thread<T> {
+    calls: u32,
+    call: Call,
+    is_open: bool,
+    begun: bool,
+    kept: T,
+}
+
+/// Puts records together, thread by thread.
+#[derive(Default)]
+pub(super) struct Assembler<T> {
+    threads: FxHashMap<(u32, u32), Thread<T>>,
+}
+
+/// A thread that is not followed.
+#[derive(Debug)]
+pub(super) struct Unknown;
+
+impl<T: Default> Assembler<T> {
+    /// Takes a record; `row`: of its probe's function. Hands on what is known now.
+    pub fn record(
+        &mut self,
+        h: &Header,
+        body: &Body,
+        row: Option<&'static CallRow>,
+        mut step: impl FnMut(&Call, &mut T, Step),
+    ) -> Result<(), Unknown> {
+        let thread = self.threads.get_mut(&(h.pid, h.tid)).ok_or(Unknown)?;
+        match body {
+            Body::Call { return_address, args, nested: false } => {
+                thread.close(None, &mut step);
+                let Some(row) = row else { return Ok(()) };
+                thread.calls = thread.calls.wrapping_add(1);
+                thread.call.begin(row, h, thread.calls, *return_address, args);
+                (thread.is_open, thread.begun) = (true, false);
+                if !thread.call.has_more() {
+                    thread.begin(&mut step);
+                }
+            }
+            Body::Values { serial, argument, total_bytes, position_bytes, at_return, words } => {
+                if *at_return {
+                    thread.begin(&mut step);
+                }
+                let Some(call) = thread.open_call(*serial) else { return Ok(()) };
+                if *argument == STACK_ARGUMENTS && !at_return {
+                    call.stack(*total_bytes, words);
+                } else {
+                    let bytes = total_bytes.saturating_sub(*position_bytes).min(8 * PIECE_WORDS as u32);
+                    let words = &words[..bytes.div_ceil(8) as usize];
+                    call.piece(*argument, *total_bytes, *position_bytes, *at_return, words);
+                }
+                if !call.has_more() {
+                    thread.begin(&mut step);
+                }
+            }
+            Body::Return { serial, code, argument, bytes, word } => {
+                thread.begin(&mut step);
+                let Some(call) = thread.open_call(*serial) else { return Ok(()) };
+                if *argument != NO_ARGUMENT {
+                    call.piece(*argument, *bytes, 0, true, &[*word]);
+                }
+                thread.close(Some(*code), &mut step);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Follows a thread from now on; `process`: see [`Call`]. Says no if there are too many.
+    pub fn admit(&mut self, pid: u32, tid: u32, row: &'static CallRow, process: usize) -> bool {
+        if self.threads.len() >= MOST_THREADS {
+            return false;
+        }
+        let call = Call::new(row, process);
+        self.threads
+            .insert((pid, tid), Thread { calls: 0, call, is_open: false, begun: false, kept: T::default() });
+        true
+    }
+
+    /// Records of a process were lost: what is under way is not known.
+    pub fn forget(&mut self, pid: u32) {
+        let of_process = self.threads.iter_mut().filter(|(key, _)| key.0 == pid);
+        of_process.for_each(|(_, thread)| thread.is_open = false);
+    }
+
+    /// The pid is free for another process.
+    pub fn end(&mut self, pid: u32) {
+        self.threads.retain(|key, _| key.0 != pid);
+    }
+}
+
+impl<T: Default> Thread<T> {
+    fn begin(&mut self, step: &mut impl FnMut(&Call, &mut T, Step)) {
+        if self.is_open && !self.begun {
+            self.begun = true;
+            self.kept = T::default();
+            step(&self.call, &mut self.kept, Step::Begun);
+        }
+    }
+
+    fn close(&mut self, code: Option<i32>, step: &mut impl FnMut(&Call, &mut T, Step)) {
+        self.begin(step);
+        if self.is_open {
+            self.is_open = false;
+            step(&self.call, &mut self.kept, Step::Over(code));
+        }
+    }
+
+    /// The call that a record belongs to.
+    fn open_call(&mut self, serial: u32) -> Option<&mut Call> {
+        if !self.is_open {
+            return None;
+        }
+        let known = *self.call.serial.get_or_insert(serial);
+        (known == serial).then_some(&mut self.call)
+    }
+}

@@ -1,0 +1,234 @@
+//! What calls say of requests: which messages are over, and whose they were.
+
+use std::num::NonZeroU64;
+
+use super::Begun;
+use super::{Follower, MOST_TAKEN, Op, Side, Taken, integers, origin};
+use crate::job::messages::CallId;
+use crate::job::messages::assemble::Call;
+use crate::job::messages::communicators::CommId;
+use crate::job::messages::data::{Arrival, Asked, Data};
+use crate::job::messages::left_over::Origin;
+use crate::job::messages::requests::Request;
+use crate::job::messages::tracker::{Event, MessageId};
+use crate::mpi::calls::{Arg, Which};
+use crate::mpi::status::Status;
+
+impl Follower {
+    pub(super) fn prepared(&mut self, call: &Call, begun: &Begun) {
+        if let Some(handle) = self.handle(call, Arg::NewRequest, true) {
+            let request = Request {
+                tid: call.tid,
+                origin: origin(call),
+                message: begun.ops.first(),
+                received: None,
+                is_active: false,
+                is_persistent: true,
+                is_cancelled: false,
+            };
+            self.requests.add(call.pid, handle, request);
+        }
+    }
+
+    pub(super) fn request(&mut self, call: &Call, id: CallId, begun: &Begun) {
+        let Some(handle) = self.handle(call, Arg::NewRequest, true) else { return };
+        if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
+            let (message, origin) = (begun.ops.first(), origin(call));
+            self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
+            begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
+            return;
+        }
+        let request = Request {
+            tid: call.tid,
+            origin: origin(call),
+            message: begun.ops.first(),
+            received: begun.ops.second().map(Box::new),
+            is_active: true,
+            is_persistent: false,
+            is_cancelled: false,
+        };
+        self.requests.add(call.pid, handle, request);
+    }
+
+    pub(super) fn completion(&mut self, call: &Call, id: CallId, which: Which) {
+        let requests = if which == Which::One { Arg::Request } else { Arg::Requests };
+        if [requests, Arg::Statuses, Arg::Indices].into_iter().any(|arg| call.is_cut(arg)) {
+            return self.to_lose.push(call.pid);
+        }
+        // Which of the requests, and which of the statuses is its own.
+        match which {
+            Which::One => self.request_over(call, id, 0, self.status(call, Arg::Status, 0)),
+            Which::All => {
+                for at in 0..self.handles(call).count() {
+                    self.request_over(call, id, at, self.status(call, Arg::Statuses, at));
+                }
+            }
+            Which::Any => {
+                let index = integers(call.pointed(Arg::Index, true)).next();
+                if let Some(at) = index.and_then(|index| usize::try_from(index).ok()) {
+                    self.request_over(call, id, at, self.status(call, Arg::Status, 0));
+                }
+            }
+            Which::Some => {
+                for (n, at) in integers(call.pointed(Arg::Indices, true)).enumerate() {
+                    let Ok(at) = usize::try_from(at) else { continue };
+                    self.request_over(call, id, at, self.status(call, Arg::Statuses, n));
+                }
+            }
+        }
+    }
+
+    /// One of the requests that a call names is complete.
+    fn request_over(&mut self, call: &Call, by: CallId, at: usize, status: Option<Status>) {
+        let bytes = call.pointed(Arg::Requests, false).or_else(|| call.pointed(Arg::Request, false));
+        let Some((builtin, bytes)) = self.builtin(call).zip(bytes) else { return };
+        let Some(handle) = builtin.handle_at(bytes, at) else { return };
+        if builtin.is_complete_at_once(handle) {
+            return self.requests.complete_at_once(call.pid, handle);
+        }
+        // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
+        // same handle.
+        let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
+        for op in request.messages() {
+            self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
+        }
+    }
+
+    /// A message's buffer is free; of one received from anybody the status says whose it was.
+    pub(super) fn complete(
+        &mut self,
+        op: &Op,
+        status: Option<Status>,
+        is_cancelled: bool,
+        (pid, by): (u32, CallId),
+    ) {
+        let thread = (pid, by.tid);
+        self.tell(Event::Completed { message: op.id, by });
+        if op.sends {
+            return;
+        }
+        let Some((comm, own)) = op.place else { return self.arrived(op, status, thread) };
+        match status {
+            Some(status) if status.cancelled => self.matching.cancel(comm, own, op.side(), &mut self.pairs),
+            // Whether it was, nobody was told.
+            None if is_cancelled => self.matching.lose(comm, own),
+            Some(status) if op.peer.is_none() => {
+                let rank = u32::try_from(status.source).ok();
+                if let Some(source) = rank.and_then(|rank| self.communicators.number(comm, own, rank)) {
+                    let found = (source, status.tag);
+                    self.matching.resolve(comm, own, op.side(), found, &mut self.pairs);
+                }
+            }
+            None if op.peer.is_none()
+                && let Some(content) = op.content =>
+            {
+                let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
+                return self.data.push_back(Data::FromAnybody(asked));
+            }
+            _ => {}
+        }
+        self.end_receive(op, (comm, own), status, thread);
+    }
+
+    fn end_receive(
+        &mut self,
+        op: &Op,
+        (comm, own): (CommId, u32),
+        status: Option<Status>,
+        thread: (u32, u32),
+    ) {
+        self.matched();
+        self.arrived(op, status, thread);
+        self.matching.over(comm, own, op.side());
+    }
+
+    /// What a receive got is in its memory, as this process's thread was told.
+    fn arrived(&mut self, op: &Op, status: Option<Status>, (pid, tid): (u32, u32)) {
+        let Some(number) = self.arriving.remove(&op.id) else { return };
+        let Some(mut content) = op.content else { return };
+        if let Some(status) = status {
+            let Some(bytes) = NonZeroU64::new(status.bytes).filter(|_| !status.cancelled) else { return };
+            content.len_bytes = content.len_bytes.min(bytes);
+        }
+        let return_address = op.origin.return_address;
+        self.data.push_back(Data::Received(Arrival {
+            number: number.get(),
+            pid,
+            tid,
+            content,
+            return_address,
+        }));
+    }
+
+    /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
+    pub fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+        let (comm, own) = asked.place;
+        let source = sender.and_then(|sender| {
+            let source = self.communicators.members(comm)?.iter().position(|rank| *rank == sender)?;
+            u32::try_from(source).ok()
+        });
+        // One who has sent nothing that fits did not send this.
+        if let Some(source) = source.filter(|source| self.matching.has_sent(comm, own, *source, asked.op.tag))
+        {
+            let found = (source, asked.op.tag);
+            self.matching.resolve(comm, own, asked.op.side(), found, &mut self.pairs);
+        }
+        self.end_receive(&asked.op, asked.place, None, (asked.pid, asked.tid));
+    }
+
+    pub(super) fn free(&mut self, call: &Call) {
+        let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        self.requests.complete_at_once(call.pid, handle);
+        let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
+        // Nothing more will be heard of it.
+        for op in request.messages().filter(|_| request.is_active) {
+            match op.place.filter(|_| !op.sends) {
+                Some((comm, own)) if request.is_cancelled => self.matching.lose(comm, own),
+                Some((comm, own)) => self.matching.over(comm, own, op.side()),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a send that is given up was received nevertheless, only its sender is told.
+    pub(super) fn cancel(&mut self, call: &Call) {
+        let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        let Some(request) = self.requests.cancel(call.pid, handle, call.tid) else { return };
+        for op in request.messages().filter(|op| op.sends) {
+            if let Some(((comm, _), to)) = op.place.zip(op.peer) {
+                self.matching.lose(comm, to);
+            }
+        }
+    }
+
+    /// A matched probe takes a message as a receive would that is posted when it returns.
+    pub(super) fn probe(&mut self, call: &Call, id: CallId) {
+        let Some(envelope) = call.row.receives() else { return };
+        let known = call.integer(envelope.peer).zip(call.integer(envelope.tag)).zip(call.word(envelope.comm));
+        let Some(((peer, tag), comm)) = known else { return };
+        let Some((builtin, handle)) = self.builtin(call).zip(self.handle(call, Arg::NewMessage, true)) else {
+            return;
+        };
+        let Some((comm, own)) = self.place(call, comm).filter(|_| peer != builtin.proc_null()) else {
+            return;
+        };
+        let status = self.status(call, Arg::Status, 0);
+        let source = status.map_or(peer, |status| status.source);
+        let tag = status.map_or(tag, |status| status.tag);
+        let rank = u32::try_from(source).ok();
+        let Some(source) = rank.and_then(|rank| self.communicators.number(comm, own, rank)) else {
+            return self.matching.lose(comm, own);
+        };
+        if self.taken.len() >= MOST_TAKEN {
+            return self.matching.lose(comm, own);
+        }
+        let probe = MessageId { call: id, part: 0 };
+        self.probed.insert((call.pid, handle), probe);
+        self.taken.insert(probe, Taken::default());
+        if self.is_complete(call) {
+            let side = Side { id: probe, origin: origin(call), number: None };
+            self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
+            self.matched();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What is left over when ranks end with MPI.
+
+use super::{Follower, Op, Side};
+use crate::job::messages::assemble::Call;
+use crate::job::messages::communicators::CommId;
+use crate::job::messages::left_over::{LeftOver, LeftWhat, Origin};
+use crate::mpi::handles::ANY_TAG;
+
+impl Follower {
+    /// A rank ends with MPI: whatever it has begun and not come back for will stay so.
+    pub(super) fn finalize(&mut self, call: &Call, rank: u32) {
+        if !self.is_complete(call) || self.lost.contains(&rank) || self.ended.contains_key(&rank) {
+            return;
+        }
+        self.ended.insert(rank, self.processes.get(call.process).code.clone());
+        let Some(open) = self.requests.open(call.pid) else { return };
+        let mut left: Vec<(Origin, Option<Op>, u64)> =
+            open.map(|request| (request.origin, request.message, 1)).collect();
+        let at_once = self.requests.open_at_once(call.pid);
+        left.extend(at_once.filter_map(|known| Some((known.origin?, known.message, known.open))));
+        left.sort_by_key(|(_, op, _)| op.map(|op| op.id));
+        for (origin, op, count) in left {
+            let named = |op: &Op| {
+                let named =
+                    |number| op.place.map_or(number, |(comm, _)| self.communicators.rank(comm, number));
+                op.peer.map(named)
+            };
+            let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, named(&op), op.tag));
+            let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
+            arguments.extend(comm.map(|comm| ("comm", comm)));
+            self.left.add((LeftWhat::Request, rank), origin, count, None, arguments);
+        }
+    }
+
+    /// What is left over of ranks that were followed from their beginning to their end with MPI.
+    pub fn left_over(&self) -> Vec<LeftOver> {
+        let is_certain = |rank: &u32| self.ended.contains_key(rank) && !self.lost.contains(rank);
+        let mut sends: Vec<(u32, u32, u32, CommId, i32, Side)> = Vec::new();
+        for (comm, from, number, tag, send) in self.matching.never_received() {
+            let Some(members) = self.communicators.members(comm) else { continue };
+            let Some((from, to)) = members.get(from as usize).zip(members.get(number as usize)) else {
+                continue;
+            };
+            if [from, to].into_iter().all(is_certain) && self.communicators.is_known_to_all(comm) {
+                sends.push((*from, *to, number, comm, tag, send));
+            }
+        }
+        sends.sort_by_key(|(.., send)| send.id);
+        let mut tally = self.left.clone();
+        for (from, to, number, comm, tag, send) in sends {
+            let mut arguments = envelope(true, Some(self.communicators.rank(comm, number)), tag);
+            arguments.push(("comm", self.communicator_name(comm)));
+            tally.add((LeftWhat::Message, from), send.origin, 1, Some(to), arguments);
+        }
+        let mut all = tally.all(|rank, address| self.ended.get(&rank)?.place(address));
+        all.retain(|left| is_certain(&left.rank));
+        all
+    }
+}
+
+/// Arguments of a call that name a message.
+fn envelope(sends: bool, peer: Option<u32>, tag: i32) -> Vec<(&'static str, String)> {
+    let peer = peer.map_or_else(|| "MPI_ANY_SOURCE".to_owned(), |peer| peer.to_string());
+    let tag = if tag == ANY_TAG { "MPI_ANY_TAG".to_owned() } else { tag.to_string() };
+    vec![(if sends { "dest" } else { "source" }, peer), ("tag", tag)]
+}

@@ -1,0 +1,453 @@
+//! From calls to messages: what each call starts and completes, and which send and receive are one message.
+
+mod completion;
+mod ending;
+mod making;
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::job::messages::CallId;
+use crate::job::messages::assemble::{Call, Step};
+use crate::job::messages::code::CodeMap;
+use crate::job::messages::communicators::{CommId, Communicators, Expected, WORLD};
+use crate::job::messages::data::{Content, Data};
+use crate::job::messages::few::Few;
+use crate::job::messages::groups::Groups;
+use crate::job::messages::left_over::{Origin, Tally};
+use crate::job::messages::matching::{Matching, Pair};
+use crate::job::messages::process::Processes;
+use crate::job::messages::requests::Requests;
+use crate::job::messages::tracker::{Event, MessageId};
+use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
+use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
+use crate::mpi::status::{self, Status};
+
+/// Messages that probes took and no receive has got.
+const MOST_TAKEN: usize = 1 << 16;
+/// Receives that have got a message and are not over.
+const MOST_ARRIVING: usize = 1 << 16;
+
+/// A message of one process.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::job::messages) struct Op {
+    id: MessageId,
+    origin: Origin,
+    sends: bool,
+    /// With the process's own number in it; `None`: not known.
+    place: Option<(CommId, u32)>,
+    /// Its number in the communicator, its rank where that is not known; `None`: anybody.
+    peer: Option<u32>,
+    tag: i32,
+    /// Where its content is, if that is followed and known.
+    content: Option<Content>,
+}
+
+/// A send or a receive, as it waits for its other side.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    id: MessageId,
+    origin: Origin,
+    /// What whoever follows data calls it: of a send whose content is known.
+    number: Option<NonZeroU64>,
+}
+
+impl PartialEq for Side {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Op {
+    /// Whether both go the same way.
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.sends, self.peer, self.tag, self.place) == (other.sends, other.peer, other.tag, other.place)
+    }
+
+    fn side(&self) -> Side {
+        Side { id: self.id, origin: self.origin, number: None }
+    }
+}
+
+/// What a thread's call has begun.
+#[derive(Default)]
+pub(super) struct Begun {
+    ops: Few<Op>,
+    communicator: Option<Expected>,
+}
+
+/// A message that a matched probe took.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    send: Option<Side>,
+    receive: Option<MessageId>,
+}
+
+/// What calls of all processes do to each other.
+#[derive(Default)]
+pub(super) struct Follower {
+    pub libraries: Libraries,
+    pub processes: Processes,
+    pub communicators: Communicators,
+    groups: Groups,
+    requests: Requests<Op, Origin>,
+    matching: Matching<Side>,
+    /// By process and handle of the message.
+    probed: FxHashMap<(u32, u64), MessageId>,
+    taken: FxHashMap<MessageId, Taken>,
+    /// Ranks of which something was missed.
+    pub lost: FxHashSet<u32>,
+    /// Processes that were seen to begin with MPI, by rank.
+    begun_by: FxHashMap<u32, u32>,
+    /// Ranks that ended with MPI and were followed to there, with their code.
+    ended: FxHashMap<u32, CodeMap>,
+    left: Tally,
+    /// What was learnt; nothing is noted unless somebody wants to hear it.
+    pub events: Vec<Event>,
+    pub is_heard: bool,
+    /// What messages do with memory; nothing is noted unless somebody follows it.
+    pub data: VecDeque<Data>,
+    pub follows_data: bool,
+    /// Messages whose content is known that were sent.
+    sent: u64,
+    /// Their numbers, by the receives that have got them.
+    arriving: FxHashMap<MessageId, NonZeroU64>,
+    /// Processes of which something is found to be missing.
+    pub to_lose: Vec<u32>,
+    /// Room for pairs.
+    pairs: Vec<Pair<Side>>,
+}
+
+impl Follower {
+    /// A call goes on; `time_ns`: of the record that tells it.
+    pub fn step(&mut self, call: &Call, begun: &mut Begun, step: Step, time_ns: u64) {
+        match step {
+            Step::Begun => self.begin(call, begun),
+            Step::Over(code) => self.over(call, begun, code, time_ns),
+        }
+    }
+
+    /// A process begins with MPI.
+    pub fn begin_process(&mut self, pid: u32) {
+        let Some(process) = self.processes.find_mut(pid) else { return };
+        process.is_complete = true;
+        let Some(rank) = process.rank else { return };
+        // Two that say that they are the same rank are of two jobs: whom others mean by it is not known.
+        let before = self.begun_by.insert(rank, pid);
+        if let Some(other) = before.filter(|other| *other != pid) {
+            self.to_lose.extend([pid, other]);
+            self.give_up(rank);
+        }
+    }
+
+    /// Something of a process was not seen.
+    pub fn lose(&mut self, pid: u32) {
+        self.requests.forget(pid);
+        let Some(process) = self.processes.find_mut(pid) else { return };
+        process.is_complete = false;
+        if let Some(rank) = process.rank {
+            self.give_up(rank);
+        }
+    }
+
+    /// A process has ended.
+    pub fn end_process(&mut self, pid: u32) {
+        self.requests.end(pid);
+        self.processes.remove(pid);
+    }
+
+    /// What a rank does is not known from here on.
+    fn give_up(&mut self, rank: u32) {
+        self.arriving.retain(|receive, _| receive.call.rank != rank);
+        if self.lost.insert(rank) {
+            for (comm, own) in self.communicators.places(rank) {
+                self.matching.lose(comm, own);
+            }
+        }
+        self.communicators.forget(rank);
+        self.groups.forget(rank);
+    }
+
+    fn rank(&self, call: &Call) -> Option<u32> {
+        self.processes.get(call.process).rank
+    }
+
+    fn builtin(&self, call: &Call) -> Option<Builtin> {
+        self.processes.get(call.process).builtin
+    }
+
+    fn is_complete(&self, call: &Call) -> bool {
+        self.processes.get(call.process).is_complete
+    }
+
+    /// A call, if it is known of which rank.
+    pub fn id(&self, call: &Call) -> Option<CallId> {
+        Some(CallId { rank: self.rank(call)?, tid: call.tid, number: call.number })
+    }
+
+    /// The communicator that a process calls so, and its number there.
+    pub fn find_place(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
+        let process = self.processes.find(pid)?;
+        let (rank, builtin) = process.rank.zip(process.builtin)?;
+        if builtin.is_world(handle) {
+            return Some((WORLD, rank));
+        }
+        self.communicators.find(rank, builtin.handle(handle))
+    }
+
+    /// The same, and remembers it.
+    fn place(&mut self, call: &Call, handle: u64) -> Option<(CommId, u32)> {
+        let process = self.processes.get(call.process);
+        let (rank, builtin) = process.rank.zip(process.builtin)?;
+        if builtin.is_world(handle) {
+            return Some((WORLD, rank));
+        }
+        self.communicators.place(rank, builtin.handle(handle))
+    }
+
+    fn begin(&mut self, call: &Call, begun: &mut Begun) {
+        self.processes.get_mut(call.process).meet(&self.libraries);
+        let Some(id) = self.id(call) else { return self.to_lose.push(call.pid) };
+        match call.row.does {
+            Does::Send(_) | Does::Receive | Does::Exchange => self.begin_messages(call, id, begun),
+            Does::Start => self.start(call, id),
+            Does::ReceiveMatched => {
+                let message = self.handle(call, Arg::Message, false);
+                let probe = message.and_then(|handle| self.probed.remove(&(call.pid, handle)));
+                let receive = MessageId { call: id, part: 0 };
+                if let Some(probe) = probe {
+                    self.taken.entry(probe).or_default().receive = Some(receive);
+                    self.hand_over(probe);
+                }
+                let op = Op {
+                    id: receive,
+                    origin: origin(call),
+                    sends: false,
+                    place: None,
+                    peer: None,
+                    tag: ANY_TAG,
+                    content: self.content(call, call.row.received()),
+                };
+                begun.ops = Few::one(op);
+            }
+            Does::MakeCommunicator(making) if making.meeting != Meeting::NewMembers => {
+                begun.communicator = self.begin_communicator(call, id, making.group);
+            }
+            Does::Finalize => self.finalize(call, id.rank),
+            _ => {}
+        }
+    }
+
+    /// Messages that a call is about: what it sends first.
+    fn begin_messages(&mut self, call: &Call, id: CallId, begun: &mut Begun) {
+        let Some(builtin) = self.builtin(call) else { return };
+        let sends = call.row.sends();
+        for (envelope, is_send) in [(sends, true), (call.row.receives(), false)] {
+            let Some(envelope) = envelope else { continue };
+            let part = u32::from(!is_send && sends.is_some());
+            let id = MessageId { call: id, part };
+            if let Some(op) = self.op(call, builtin, id, envelope, is_send) {
+                begun.ops.push(op);
+            }
+        }
+        for op in begun.ops.iter() {
+            if call.row.form != Form::Persistent {
+                self.post(call, op);
+            }
+        }
+    }
+
+    fn op(
+        &mut self,
+        call: &Call,
+        builtin: Builtin,
+        id: MessageId,
+        envelope: Envelope,
+        sends: bool,
+    ) -> Option<Op> {
+        let peer = call.integer(envelope.peer)?;
+        if peer == builtin.proc_null() {
+            return None;
+        }
+        let is_anybody = !sends && peer == builtin.any_source();
+        let rank = if is_anybody { None } else { Some(u32::try_from(peer).ok()?) };
+        let place = self.place(call, call.word(envelope.comm)?);
+        let named = place.zip(rank);
+        let number = named.and_then(|((comm, own), rank)| self.communicators.number(comm, own, rank));
+        // Nobody is called so there.
+        let place = place.filter(|_| number.is_some() == rank.is_some());
+        let peer = number.or(rank);
+        let content = self.content(call, if sends { call.row.sent() } else { call.row.received() });
+        Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)?, content })
+    }
+
+    /// Where the content of a message is, if it is in one piece.
+    fn content(&self, call: &Call, at: Option<calls::Content>) -> Option<Content> {
+        let at = at.filter(|_| self.follows_data)?;
+        let process = self.processes.get(call.process);
+        let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, call.word(at.datatype)?)?;
+        let len_bytes = u64::try_from(call.integer(at.count)?).ok()?.checked_mul(size_bytes)?;
+        let addr = call.word(at.buffer)?;
+        Some(Content { addr, len_bytes: NonZeroU64::new(len_bytes)?, since_ns: call.begin_ns })
+    }
+
+    fn start(&mut self, call: &Call, id: CallId) {
+        for (part, handle) in (0..).zip(self.handles(call)) {
+            let request = self.requests.startable(call.pid, handle, call.tid);
+            let Some(request) = request.filter(|request| request.is_persistent) else { continue };
+            request.is_active = true;
+            request.tid = call.tid;
+            let Some(op) = &mut request.message else { continue };
+            op.id = MessageId { call: id, part };
+            op.content = op.content.map(|content| Content { since_ns: call.begin_ns, ..content });
+            let op = *op;
+            self.post(call, &op);
+        }
+    }
+
+    /// Puts a message into the order of those of its rank.
+    fn post(&mut self, call: &Call, op: &Op) {
+        if !self.is_complete(call) {
+            return self.give_up(op.id.call.rank);
+        }
+        let Some((comm, own)) = op.place else { return };
+        match (op.sends, op.peer) {
+            (true, Some(to)) if !self.is_lost(comm, to) => {
+                let side = Side { number: self.sent(call, op), ..op.side() };
+                self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
+            }
+            (true, _) => {}
+            (false, source) => {
+                self.matching.receive(comm, own, source, op.tag, op.side(), &mut self.pairs);
+            }
+        }
+        self.matched();
+    }
+
+    /// The number of a message whose content is known.
+    fn sent(&mut self, call: &Call, op: &Op) -> Option<NonZeroU64> {
+        let content = op.content?;
+        self.sent += 1;
+        self.data.push_back(Data::Sent { number: self.sent, pid: call.pid, content });
+        NonZeroU64::new(self.sent)
+    }
+
+    fn is_lost(&self, comm: CommId, rank: u32) -> bool {
+        if self.lost.is_empty() {
+            return false;
+        }
+        let member = self.communicators.members(comm).and_then(|members| members.get(rank as usize));
+        member.is_none_or(|rank| self.lost.contains(rank))
+    }
+
+    /// Tells of the pairs that have become certain.
+    fn matched(&mut self) {
+        let mut pairs = std::mem::take(&mut self.pairs);
+        for (send, receive) in pairs.drain(..) {
+            match self.taken.get_mut(&receive.id) {
+                Some(taken) => {
+                    taken.send = Some(send);
+                    self.hand_over(receive.id);
+                }
+                None => self.pair(send, receive.id),
+            }
+        }
+        self.pairs = pairs;
+    }
+
+    fn pair(&mut self, send: Side, receive: MessageId) {
+        self.tell(Event::Matched { send: send.id, receive });
+        if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
+            self.arriving.insert(receive, number);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.is_heard {
+            self.events.push(event);
+        }
+    }
+
+    /// A message that a probe took goes to the receive that was given it.
+    fn hand_over(&mut self, probe: MessageId) {
+        if let Some(Taken { send: Some(send), receive: Some(receive) }) = self.taken.get(&probe).copied() {
+            self.pair(send, receive);
+            self.taken.remove(&probe);
+        }
+    }
+
+    fn over(&mut self, call: &Call, begun: &Begun, code: Option<i32>, time_ns: u64) {
+        let Some(id) = self.id(call) else { return };
+        match code {
+            Some(0) => self.returned(call, id, begun),
+            // What a call that failed has done is not known.
+            Some(_) => self.to_lose.push(call.pid),
+            None => self.not_returned(call),
+        }
+        if self.is_heard {
+            let place = call.argument(Arg::Comm).and_then(|comm| self.place(call, comm));
+            let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
+            let members = place.and_then(named);
+            let end_ns = code.map(|_| time_ns);
+            self.events.push(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
+        }
+    }
+
+    /// A thread made another call, and the end of this one was not seen.
+    fn not_returned(&mut self, call: &Call) {
+        if matches!(call.row.does, Does::Complete { .. } | Does::Start | Does::Free | Does::Cancel) {
+            self.requests.forget(call.pid);
+        }
+    }
+
+    fn returned(&mut self, call: &Call, id: CallId, begun: &Begun) {
+        match (call.row.does, call.row.form) {
+            (Does::Complete { which, .. }, _) => self.completion(call, id, which),
+            (Does::ProbeMatched, _) => self.probe(call, id),
+            (Does::Free, _) => self.free(call),
+            (Does::Cancel, _) => self.cancel(call),
+            (Does::MakeCommunicator(making), _) => self.communicator(call, id.rank, making, begun),
+            (Does::FreeCommunicator, _) => self.free_communicator(call, id.rank),
+            (Does::MakeGroup(how), _) => self.make_group(call, id.rank, how),
+            (Does::FreeGroup, _) => {
+                if let Some(handle) = self.handle(call, Arg::OldGroup, false) {
+                    self.groups.free(id.rank, handle);
+                }
+            }
+            (Does::Partitioned, _) | (_, Form::Persistent) => self.prepared(call, begun),
+            (_, Form::Blocking) => {
+                let status = self.status(call, Arg::Status, 0);
+                begun
+                    .ops
+                    .iter()
+                    .for_each(|op| self.complete(op, status.filter(|_| !op.sends), false, (call.pid, id)));
+            }
+            (_, Form::Nonblocking) => self.request(call, id, begun),
+        }
+    }
+
+    fn handle(&self, call: &Call, arg: Arg, at_return: bool) -> Option<u64> {
+        self.builtin(call)?.handles(call.pointed(arg, at_return)?).next()
+    }
+
+    /// Handles of the requests that a call names, as they were at its entry.
+    fn handles<'c>(&self, call: &'c Call) -> impl Iterator<Item = u64> + use<'c> {
+        let bytes = call.pointed(Arg::Requests, false).or_else(|| call.pointed(Arg::Request, false));
+        self.builtin(call).zip(bytes).into_iter().flat_map(|(builtin, bytes)| builtin.handles(bytes))
+    }
+
+    fn status(&self, call: &Call, arg: Arg, index: usize) -> Option<Status> {
+        status::read(call.pointed(arg, true)?, index, self.builtin(call)?.kind)
+    }
+}
+
+fn origin(call: &Call) -> Origin {
+    Origin { row: call.row, return_address: call.return_address }
+}
+
+fn integers(bytes: Option<&[u8]>) -> impl Iterator<Item = i32> {
+    let (chunks, _) = bytes.unwrap_or_default().as_chunks::<4>();
+    chunks.iter().map(|chunk| i32::from_le_bytes(*chunk))
+}

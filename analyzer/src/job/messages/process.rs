@@ -1,0 +1,102 @@
+//! Processes of the job, as far as their MPI calls need them.
+
+use rustc_hash::FxHashMap;
+
+use super::code::CodeMap;
+use crate::mpi::datatypes::Datatypes;
+use crate::mpi::handles::{Builtin, Libraries};
+use crate::tape::input::ProcessFacts;
+
+/// One of them.
+#[derive(Default)]
+pub(super) struct Process {
+    pub rank: Option<u32>,
+    /// When that was found out, CLOCK_MONOTONIC.
+    pub facts_time_ns: u64,
+    /// Inode of its pid namespace.
+    pub pid_namespace: u64,
+    pub code: CodeMap,
+    pub builtin: Option<Builtin>,
+    pub datatypes: Datatypes,
+    /// It was seen to begin with MPI, and nothing of it was missed since.
+    pub is_complete: bool,
+}
+
+/// All of them, by numbers that are given out again.
+#[derive(Default)]
+pub(super) struct Processes {
+    all: Vec<Process>,
+    by_pid: FxHashMap<u32, usize>,
+    free: Vec<usize>,
+}
+
+impl Process {
+    /// Takes what is known of it.
+    pub fn learn(&mut self, facts: &ProcessFacts, libraries: &Libraries) {
+        self.rank = facts.rank;
+        self.facts_time_ns = facts.time_ns;
+        self.pid_namespace = facts.pid_namespace;
+        self.code = CodeMap::default();
+        let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
+        code.for_each(|m| self.code.add(m.start, m.end, m.file, m.offset_bytes));
+        self.look_up(libraries);
+    }
+
+    /// Looks for its library, if that is not known yet.
+    pub fn meet(&mut self, libraries: &Libraries) {
+        if self.builtin.is_none() {
+            self.look_up(libraries);
+        }
+    }
+
+    fn look_up(&mut self, libraries: &Libraries) {
+        if let Some(builtin) = libraries.builtin(|file| self.code.start_of(file)) {
+            self.builtin = Some(builtin);
+            self.datatypes = Datatypes::new(libraries, |file| self.code.start_of(file));
+        }
+    }
+}
+
+impl Processes {
+    pub fn find(&self, pid: u32) -> Option<&Process> {
+        Some(&self.all[*self.by_pid.get(&pid)?])
+    }
+
+    pub fn find_mut(&mut self, pid: u32) -> Option<&mut Process> {
+        Some(&mut self.all[*self.by_pid.get(&pid)?])
+    }
+
+    /// Its number; a new one is made if there is none.
+    pub fn number(&mut self, pid: u32) -> usize {
+        if let Some(&number) = self.by_pid.get(&pid) {
+            return number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Process::default());
+            self.all.len() - 1
+        });
+        self.by_pid.insert(pid, number);
+        number
+    }
+
+    pub fn get(&self, number: usize) -> &Process {
+        &self.all[number]
+    }
+
+    pub fn get_mut(&mut self, number: usize) -> &mut Process {
+        &mut self.all[number]
+    }
+
+    /// It has ended.
+    pub fn remove(&mut self, pid: u32) {
+        if let Some(number) = self.by_pid.remove(&pid) {
+            self.all[number] = Process::default();
+            self.free.push(number);
+        }
+    }
+
+    /// Those that have not ended.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.by_pid.keys().copied()
+    }
+}

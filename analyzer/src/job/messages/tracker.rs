@@ -1,0 +1,429 @@
+//! From inputs to what is known of messages.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::CallId;
+use super::assemble::{Assembler, Call};
+use super::data::{Asked, Data};
+use super::follow::{Begun, Follower};
+use super::left_over::LeftOver;
+use crate::mpi::calls::{self, CallRow, Does};
+use crate::mpi::handles::ANY_TAG;
+use crate::tape::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
+use crate::tape::plan::{Plan, ProbeClass};
+use crate::tape::wire::{Body, FileId, Header, RawRecord, Record};
+
+/// Inputs that wait for a process to be known.
+const MOST_HELD: usize = 1 << 18;
+/// Probes of a session at most.
+const MOST_PROBES: u32 = 1 << 20;
+
+/// One message, as one side has it: the call that started it, and which of that call's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct MessageId {
+    /// The call.
+    pub call: CallId,
+    /// From 0: the position in MPI_Startall; 1 for what MPI_Sendrecv receives.
+    pub part: u32,
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.call, self.part)
+    }
+}
+
+/// What was learnt.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A call is over; `end_ns`: if it was seen to return.
+    Call {
+        /// Which.
+        id: CallId,
+        /// All of it.
+        call: Box<Call>,
+        /// CLOCK_MONOTONIC.
+        end_ns: Option<u64>,
+        /// Members of the communicator that it names, as ranks of MPI_COMM_WORLD by their ranks in it; of an
+        /// intercommunicator, of the other group.
+        members: Option<Vec<u32>>,
+    },
+    /// A send and the receive that got it.
+    Matched {
+        /// The send.
+        send: MessageId,
+        /// The receive.
+        receive: MessageId,
+    },
+    /// The user's buffer is the user's again.
+    Completed {
+        /// Of this message.
+        message: MessageId,
+        /// As this call said.
+        by: CallId,
+    },
+}
+
+/// What a probe of an MPI call watches.
+#[derive(Clone, Copy, Debug, Default)]
+enum Watched {
+    /// Nothing that is followed.
+    #[default]
+    Nothing,
+    /// A process begins with MPI.
+    Beginning,
+    /// A call that has no part in communication.
+    Other,
+    /// One that has.
+    Call(&'static CallRow),
+}
+
+/// Follows calls and messages of a job. Feed it all inputs, in order.
+#[derive(Default)]
+pub struct Messages {
+    /// By number of the probe.
+    probes: Vec<Watched>,
+    /// Calls are watched without their returns: what they complete is not known.
+    sees_no_returns: bool,
+    paths: FxHashMap<FileId, String>,
+    assembler: Assembler<Begun>,
+    follower: Follower,
+    /// Processes that call, and nobody has said yet who they are.
+    awaited: FxHashSet<u32>,
+    /// What came meanwhile.
+    held: VecDeque<Input>,
+    /// Nobody ever said who they are.
+    strangers: FxHashSet<u32>,
+}
+
+impl Messages {
+    /// Notes events, for [`Messages::take_events`].
+    pub fn heard() -> Self {
+        let mut messages = Self::default();
+        messages.follower.is_heard = true;
+        messages
+    }
+
+    /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
+    pub(crate) fn follow_data(&mut self) {
+        self.follower.follows_data = true;
+    }
+
+    /// What messages have done with memory by the last input, the oldest first. Of inputs that had to wait nothing is
+    /// told: memory is not what it was.
+    pub(crate) fn next_data(&mut self) -> Option<Data> {
+        self.follower.data.pop_front()
+    }
+
+    /// Who sent what was received from anybody: a rank of MPI_COMM_WORLD, if it is known.
+    pub(crate) fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+        self.follower.answer(asked, sender);
+        self.lose_found();
+    }
+
+    /// Takes the next input.
+    pub fn push(&mut self, input: &Input) {
+        match input {
+            Input::Record(raw) => self.push_record(raw),
+            Input::Process(facts) => {
+                self.learn(facts);
+                if self.awaited.remove(&facts.pid) {
+                    self.go_on();
+                }
+            }
+            Input::Plan(plan) => self.plan(plan),
+            Input::End(_) => self.give_up_waiting(),
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.awaited.is_empty() => {
+                self.take(input);
+            }
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone()),
+            _ => {}
+        }
+    }
+
+    /// Takes a record: the same as [`Input::Record`], without a copy of it.
+    pub fn push_record(&mut self, raw: &RawRecord) {
+        if let Ok(record) = Record::decode(raw) {
+            self.record(raw, &record);
+        }
+    }
+
+    /// The same; `record`: what it says.
+    #[inline]
+    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record) {
+        if !is_of_interest(record) {
+        } else if self.awaited.is_empty() {
+            self.take_record(raw, record);
+        } else {
+            self.hold(Input::Record(*raw));
+        }
+    }
+
+    /// Until it is known who somebody is who calls, nothing goes on: what others do may be for that rank.
+    fn hold(&mut self, input: Input) {
+        self.held.push_back(input);
+        if self.held.len() > MOST_HELD {
+            self.give_up_waiting();
+        }
+    }
+
+    fn give_up_waiting(&mut self) {
+        while !self.held.is_empty() {
+            self.strangers.extend(std::mem::take(&mut self.awaited));
+            self.go_on();
+        }
+    }
+
+    fn go_on(&mut self) {
+        while self.awaited.is_empty()
+            && let Some(input) = self.held.pop_front()
+        {
+            self.take(&input);
+            self.forget_data();
+        }
+    }
+
+    fn forget_data(&mut self) {
+        while let Some(data) = self.next_data() {
+            if let Data::FromAnybody(asked) = data {
+                self.answer(&asked, None);
+            }
+        }
+    }
+
+    fn take(&mut self, input: &Input) {
+        match input {
+            Input::Record(raw) => {
+                if let Ok(record) = Record::decode(raw) {
+                    self.take_record(raw, &record);
+                }
+            }
+            Input::LateRecord(raw) => self.lose(raw.pid()),
+            Input::Loss(loss) => self.lose(loss.pid),
+            Input::Coverage(coverage) if self.hides_calls(coverage) => self.lose_all(),
+            _ => {}
+        }
+    }
+
+    fn hides_calls(&self, coverage: &Coverage) -> bool {
+        coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), Watched::Nothing))
+    }
+
+    /// What was learnt since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.follower.events)
+    }
+
+    /// Ranks of which not everything was seen: nothing is said of what they received.
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.follower.lost.iter().copied()
+    }
+
+    /// What is left over of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both
+    /// sides left behind, and requests. What is not certain is not told.
+    pub fn left_over(&self) -> Vec<LeftOver> {
+        let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
+        if is_certain { self.follower.left_over() } else { Vec::new() }
+    }
+
+    /// Where a call returns to.
+    pub fn site(&self, call: &Call) -> Option<CodePlace> {
+        self.follower.processes.find(call.pid)?.code.place(call.return_address)
+    }
+
+    /// The path of a file, as the job sees it.
+    pub fn path(&self, file: FileId) -> Option<&str> {
+        self.paths.get(&file).map(String::as_str)
+    }
+
+    /// Names and values of the arguments worth showing.
+    pub fn shown(&self, call: &Call) -> Vec<(&'static str, String)> {
+        let Some(builtin) = self.follower.processes.find(call.pid).and_then(|process| process.builtin) else {
+            return Vec::new();
+        };
+        let value = |at: usize, name: &str| match (name, call.integer(at)) {
+            (_, None) => "?".to_owned(),
+            ("comm", _) => self.communicator_text(call.pid, call.word(at).unwrap_or_default()),
+            ("win", _) => format!("{:#x}", builtin.handle(call.word(at).unwrap_or_default())),
+            ("source", Some(rank)) if rank == builtin.any_source() => "MPI_ANY_SOURCE".to_owned(),
+            ("source" | "dest", Some(rank)) if rank == builtin.proc_null() => "MPI_PROC_NULL".to_owned(),
+            ("tag" | "recvtag", Some(ANY_TAG)) => "MPI_ANY_TAG".to_owned(),
+            (_, Some(number)) => number.to_string(),
+        };
+        call.row.shown().map(|(at, name)| (name, value(at, name))).collect()
+    }
+
+    fn communicator_text(&self, pid: u32, handle: u64) -> String {
+        match self.follower.find_place(pid, handle) {
+            Some((comm, _)) => self.follower.communicator_name(comm),
+            None => format!("{handle:#x}"),
+        }
+    }
+
+    /// Processes that called, of which it was never known which rank they are.
+    pub fn strangers(&self) -> usize {
+        self.strangers.len()
+    }
+
+    /// How the library of a process calls things, if that is known.
+    pub(crate) fn library(&self, pid: u32) -> Option<MpiFacts> {
+        self.follower.processes.find(pid)?.builtin.map(|builtin| builtin.facts())
+    }
+
+    fn learn(&mut self, facts: &ProcessFacts) {
+        if let Some(size) = facts.size {
+            self.follower.communicators.world_has(size);
+        }
+        let number = self.follower.processes.number(facts.pid);
+        self.follower.processes.get_mut(number).learn(facts, &self.follower.libraries);
+    }
+
+    fn plan(&mut self, plan: &Plan) {
+        self.follower.libraries.learn(plan);
+        self.paths.extend(plan.files.iter().map(|file| (file.id, file.path.clone())));
+        for probe in plan.probes.iter().filter(|probe| probe.id < MOST_PROBES) {
+            let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
+            let at = probe.id as usize;
+            if at >= self.probes.len() {
+                self.probes.resize(at + 1, Watched::Nothing);
+            }
+            self.probes[at] = match (probe.function.as_str(), calls::row(&probe.function)) {
+                _ if !is_call => Watched::Nothing,
+                ("MPI_Init" | "MPI_Init_thread", _) => Watched::Beginning,
+                (_, Some(row)) => Watched::Call(row),
+                (_, None) => Watched::Other,
+            };
+            if let Watched::Call(row) = self.probes[at] {
+                self.sees_no_returns |= probe.class == ProbeClass::Call && needs_return(row);
+            }
+        }
+        let left_out = plan.left_out.iter().filter_map(|left_out| calls::row(&left_out.what));
+        self.sees_no_returns |= left_out.into_iter().any(needs_return);
+    }
+
+    fn watched(&self, probe: u32) -> Watched {
+        self.probes.get(probe as usize).copied().unwrap_or_default()
+    }
+
+    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record) {
+        match *body {
+            Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
+                self.call_record(raw, header, body);
+            }
+            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
+                if !self.is_known_at(header) =>
+            {
+                let number = self.follower.processes.number(header.pid);
+                let code = &mut self.follower.processes.get_mut(number).code;
+                code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
+            }
+            Body::Exec if !self.is_known_at(header) => {
+                self.end(header.pid);
+                self.follower.processes.number(header.pid);
+            }
+            Body::Exit { .. } => self.end(header.pid),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, pid: u32) {
+        self.assembler.end(pid);
+        self.follower.end_process(pid);
+    }
+
+    /// What was found out about a process later holds already.
+    fn is_known_at(&self, header: &Header) -> bool {
+        self.follower.processes.find(header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
+    }
+
+    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
+        let row = match self.watched(header.probe) {
+            Watched::Nothing => return,
+            Watched::Beginning | Watched::Other => None,
+            Watched::Call(row) => Some(row),
+        };
+        if self.assemble(header, body, row) {
+            return self.lose_found();
+        }
+        if !self.is_known(header.pid) {
+            self.awaited.insert(header.pid);
+            // It is the next one, even if it had been held before.
+            return self.held.push_front(Input::Record(*raw));
+        }
+        if !matches!(body, Body::Call { nested: false, .. }) {
+            return;
+        }
+        if matches!(self.watched(header.probe), Watched::Beginning) {
+            self.follower.begin_process(header.pid);
+        } else if let Some(row) = row {
+            let process = self.follower.processes.number(header.pid);
+            if self.assembler.admit(header.pid, header.tid, row, process) {
+                self.assemble(header, body, Some(row));
+            } else {
+                self.lose(header.pid);
+            }
+        }
+        self.lose_found();
+    }
+
+    /// Says whether the thread is followed.
+    fn assemble(&mut self, header: &Header, body: &Body, row: Option<&'static CallRow>) -> bool {
+        let follower = &mut self.follower;
+        let done = self.assembler.record(header, body, row, |call, begun, step| {
+            follower.step(call, begun, step, header.time_ns);
+        });
+        done.is_ok()
+    }
+
+    /// Whether it is known who a process is, or never will be.
+    fn is_known(&self, pid: u32) -> bool {
+        self.follower.processes.find(pid).is_some_and(|process| process.rank.is_some())
+            || self.strangers.contains(&pid)
+    }
+
+    fn lose_found(&mut self) {
+        while let Some(pid) = self.follower.to_lose.pop() {
+            self.lose(pid);
+        }
+    }
+
+    /// Something of a process was not seen. One that is not known may stand for any: those that start share a ring.
+    fn lose(&mut self, pid: u32) {
+        if self.follower.processes.find(pid).is_some_and(|process| process.rank.is_some()) {
+            self.lose_one(pid);
+        } else {
+            self.lose_all();
+        }
+    }
+
+    fn lose_all(&mut self) {
+        let all: Vec<u32> = self.follower.processes.pids().collect();
+        all.into_iter().for_each(|pid| self.lose_one(pid));
+    }
+
+    fn lose_one(&mut self, pid: u32) {
+        self.assembler.forget(pid);
+        self.follower.lose(pid);
+    }
+}
+
+/// Most records are of copies and heap blocks, which say nothing of calls.
+fn is_of_interest(record: &Record) -> bool {
+    matches!(
+        record.body,
+        Body::Call { .. }
+            | Body::Values { .. }
+            | Body::Return { .. }
+            | Body::Map { .. }
+            | Body::Exec
+            | Body::Exit { .. }
+    )
+}
+
+/// Whether what a call does to requests and messages is known only when it returns.
+fn needs_return(row: &CallRow) -> bool {
+    !matches!(row.does, Does::Collective | Does::Window(_) | Does::Finalize)
+}

@@ -1,0 +1,127 @@
+//! The probes of all plans so far, and what is counted by MPI function.
+
+use super::names::{Interner, Names, SiteId, SiteName};
+use super::process::CallId;
+use crate::job::lifecycle::Part;
+use crate::mpi::calls::{self, CallRow};
+use crate::tape::plan::{Probe, ProbeClass};
+use crate::tape::wire::FileId;
+
+/// Highest probe id that is known by number.
+const MAX_PROBE_ID: u32 = 1 << 20;
+
+/// What is kept of a probe.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeInfo {
+    pub id: u32,
+    pub class: ProbeClass,
+    pub function: String,
+    /// Of an MPI call, in the call table.
+    pub row: Option<&'static CallRow>,
+    /// What the call is for the life of its process.
+    pub part: Part,
+    pub file: FileId,
+    pub site_offset_bytes: u64,
+    pub site: SiteId,
+}
+
+/// Counts of an MPI function; slot 0: outside MPI or not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallCounts {
+    pub calls: u64,
+    pub movements: u64,
+    pub bytes: u64,
+}
+
+/// Whether a record of the probe says that a call begins.
+fn is_entry(class: ProbeClass) -> bool {
+    matches!(class, ProbeClass::Call | ProbeClass::CallResults)
+}
+
+/// All probes, by slot; slot 0 is the unknown one.
+pub(crate) struct Probes {
+    slots: Vec<u32>,
+    infos: Vec<Option<ProbeInfo>>,
+    calls: Interner<(u32, SiteId)>,
+    call_counts: Vec<CallCounts>,
+    pub readv: SiteId,
+    pub writev: SiteId,
+}
+
+impl Probes {
+    pub fn new(names: &mut Names) -> Self {
+        let mut kernel = |call: &str| names.named_site(&SiteName::Kernel { call: call.to_owned() });
+        Self {
+            slots: Vec::new(),
+            infos: vec![None],
+            calls: Interner::new((0, SiteId(0))),
+            call_counts: vec![CallCounts::default()],
+            readv: kernel("process_vm_readv"),
+            writev: kernel("process_vm_writev"),
+        }
+    }
+
+    /// A probe of a plan. One that is planned again keeps its slot.
+    pub fn add(&mut self, probe: &Probe, names: &mut Names) {
+        if probe.id == 0 || probe.id > MAX_PROBE_ID {
+            return;
+        }
+        let id = probe.id as usize;
+        if id >= self.slots.len() {
+            self.slots.resize(id + 1, 0);
+        }
+        let info = ProbeInfo {
+            id: probe.id,
+            class: probe.class,
+            function: probe.function.clone(),
+            row: calls::row(&probe.function),
+            part: if is_entry(probe.class) { Part::of(&probe.function) } else { Part::None },
+            file: probe.file,
+            site_offset_bytes: probe.site_offset_bytes,
+            site: names.site(probe.file, probe.site_offset_bytes),
+        };
+        if self.slots[id] == 0 {
+            self.slots[id] = self.infos.len() as u32;
+            self.infos.push(None);
+            self.call_counts.push(CallCounts::default());
+        }
+        let slot = self.slots[id] as usize;
+        self.infos[slot] = Some(info);
+    }
+
+    /// Slot of a probe id; 0: it is in no plan.
+    pub fn slot(&self, id: u32) -> usize {
+        self.slots.get(id as usize).copied().unwrap_or(0) as usize
+    }
+
+    pub fn get(&self, slot: usize) -> Option<&ProbeInfo> {
+        self.infos.get(slot)?.as_ref()
+    }
+
+    /// Probes with their slots, in order of id.
+    pub fn all(&self) -> impl Iterator<Item = (usize, &ProbeInfo)> {
+        self.slots.iter().filter(|s| **s != 0).filter_map(|&s| Some((s as usize, self.get(s as usize)?)))
+    }
+
+    /// An MPI call at a place of the program.
+    pub fn call(&mut self, probe: u32, site: SiteId) -> CallId {
+        CallId(self.calls.intern(&(probe, site)))
+    }
+
+    /// Function and call site.
+    pub fn call_parts(&self, call: CallId) -> (String, SiteId) {
+        if !call.is_some() {
+            return (String::new(), SiteId(0));
+        }
+        let (probe, site) = *self.calls.get(call.0);
+        (self.get(self.slot(probe)).map_or_else(String::new, |p| p.function.clone()), site)
+    }
+
+    pub fn call_counts(&mut self, slot: usize) -> &mut CallCounts {
+        &mut self.call_counts[slot]
+    }
+
+    pub fn all_call_counts(&self) -> &[CallCounts] {
+        &self.call_counts
+    }
+}

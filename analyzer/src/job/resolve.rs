@@ -1,0 +1,99 @@
+//! From a record's addresses to spaces and names.
+
+use super::memory::{Location, Memory, SpaceId};
+use super::names::{BufferId, Kind, NOT_WATCHED, SiteId};
+use super::probes::Probes;
+use super::process::{CallId, Remote};
+use super::state::State;
+use crate::chains::{Movement, Side};
+use crate::tape::wire::{Body, Record};
+
+/// The movement that a record tells of; `None` if it moves nothing.
+#[inline(always)]
+pub(crate) fn movement(
+    state: &mut State,
+    probes: &Probes,
+    process: usize,
+    record: &Record,
+    slot: usize,
+    call: CallId,
+) -> Option<Movement> {
+    let mut site = probes.get(slot).map_or(SiteId(0), |p| p.site);
+    let memory = &mut state.processes.get_mut(process).memory;
+    let (kind, source, destination, bytes);
+    let (mut pieces, mut remote) = (1, None);
+    match record.body {
+        Body::Copy { dst, src, len_bytes, .. } => {
+            (kind, bytes) = (Kind::Copy, len_bytes);
+            (source, destination) = (own(memory, src, bytes), own(memory, dst, bytes));
+        }
+        Body::Pack { dst, src, len_bytes, segments, unpack, .. } => {
+            (kind, bytes) = (if unpack { Kind::Unpack } else { Kind::Pack }, len_bytes);
+            let (from, to) = (own(memory, src, bytes), own(memory, dst, bytes));
+            // The other side is in pieces: its exact bytes are not known, and a range
+            // around them would link what is not connected.
+            (source, destination) = if unpack { (from, named(to)) } else { (named(from), to) };
+            pieces = if segments == 0 { 2 } else { segments.min(u64::from(u32::MAX)) as u32 };
+        }
+        Body::Cross { local, remote: addr, len_bytes, remote_pid, write, .. } => {
+            (kind, bytes) = (if write { Kind::CrossWrite } else { Kind::CrossRead }, len_bytes);
+            let own = own(memory, local, bytes);
+            let (other, number) = other(state, process, remote_pid, addr, bytes);
+            (source, destination) = if write { (own, other) } else { (other, own) };
+            remote = Some(number);
+            if probes.get(slot).is_none() {
+                site = if write { probes.writev } else { probes.readv };
+            }
+        }
+        _ => return None,
+    }
+    if bytes == 0 {
+        return None;
+    }
+    let h = &record.header;
+    Some(Movement {
+        thread: state.thread(process, h.tid),
+        process: process as u32,
+        pid: h.pid,
+        tid: h.tid,
+        who: state.processes.get(process).who,
+        time_ns: h.time_ns,
+        site,
+        kind,
+        source,
+        destination,
+        len_bytes: bytes,
+        segments: pieces,
+        remote,
+        call,
+    })
+}
+
+#[inline(always)]
+pub(crate) fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
+    let found = memory.find(addr);
+    side(addr, found.buffer, found.at, bytes)
+}
+
+#[inline(always)]
+fn side(addr: u64, buffer: BufferId, at: Location, bytes: u64) -> Side {
+    let end = at.offset.saturating_add(bytes.min(at.limit_bytes));
+    Side { addr, buffer, space: at.space, start: at.offset, end }
+}
+
+fn named(side: Side) -> Side {
+    Side { space: SpaceId::NONE, start: 0, end: 0, ..side }
+}
+
+/// A place in another process, and a number for that process that is no watched one's if it is not.
+fn other(state: &mut State, caller: usize, pid: u32, addr: u64, bytes: u64) -> (Side, u32) {
+    match state.remote(caller, pid) {
+        Remote::Watched(process) => {
+            (own(&mut state.processes.get_mut(process).memory, addr, bytes), process as u32)
+        }
+        Remote::Stranger(space) => {
+            let at = Location { space, offset: addr, limit_bytes: u64::MAX - addr };
+            (side(addr, NOT_WATCHED, at, bytes), u32::MAX - space.0)
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Standstills in words.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::text::{capitalized, place_text, times, who_text};
+use crate::findings::finding::{
+    CallError, ErrorReturned, Fault, Place, Standstill, StuckCall, StuckRank, StuckState,
+};
+use crate::job::process::Who;
+use crate::mpi::calls::{self, CallRow, Waiting};
+
+/// Ranks told one by one in a sentence.
+const MOST_TOLD: usize = 3;
+/// Frames of a stack shown with each rank.
+const MOST_FRAMES: usize = 12;
+
+/// Name of a fault, for identifiers.
+pub(crate) fn fault_name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "crash",
+        Fault::MismatchedCollective => "mismatched-collective",
+        Fault::MissingMessage => "missing-message",
+        Fault::Deadlock => "deadlock",
+        Fault::Truncated => "truncated",
+        Fault::InvalidCall => "invalid-call",
+        Fault::Outside => "outside",
+        Fault::Stopped => "stopped",
+    }
+}
+
+/// A fault as a heading.
+pub(crate) fn fault_title(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "Crash",
+        Fault::MismatchedCollective => "Calls that do not go together",
+        Fault::MissingMessage => "A message is missing",
+        Fault::Deadlock => "Deadlock",
+        Fault::Truncated => "A message is longer than the buffer for it",
+        Fault::InvalidCall => "Invalid call",
+        Fault::Outside => "Ranks wait for one that does nothing",
+        Fault::Stopped => "Ranks wait for one that is stopped",
+    }
+}
+
+/// The fault in one sentence, and what to do next.
+pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
+    let at_fault = || standstill.ranks.iter().filter(|rank| rank.at_fault);
+    let named = who_text(&at_fault().map(|rank| rank.who).collect::<Vec<_>>());
+    let waiting: Vec<&StuckRank> = standstill.ranks.iter().filter(|rank| !rank.at_fault).collect();
+    let others = who_text(&waiting.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let summary = match standstill.fault {
+        Fault::Deadlock if at_fault().count() == 1 => {
+            format!("Deadlock: {named} waits for itself: {}.", each(at_fault()))
+        }
+        Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
+        Fault::MissingMessage => missing(standstill),
+        Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
+            if at_fault().any(|rank| rank.error.is_some()) =>
+        {
+            failed(standstill)
+        }
+        Fault::MismatchedCollective => {
+            let party = waiting.iter().find(|rank| rank.call.is_some());
+            let met =
+                party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
+            format!("Calls that do not go together: {}{met}.", each(at_fault()))
+        }
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(standstill, &named, &waiting),
+        Fault::Outside => {
+            let where_ =
+                at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
+            format!("{} wait for {named}, which does nothing{where_}.", capitalized(&others))
+        }
+        Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
+    };
+    (summary, next_steps(standstill, &named))
+}
+
+fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String {
+    let first = standstill.ranks.iter().find(|rank| rank.at_fault);
+    let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    // Nobody else is told of that ended with status 0 and is at fault.
+    let without = if first.and_then(|rank| rank.status) == Some(0) { ", without MPI_Finalize" } else { "" };
+    let place = first.and_then(|rank| rank.stack.first());
+    let where_ = place.map_or_else(String::new, |place| format!(" at {}", place_text(place)));
+    let (died, wait): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        others.iter().partition(|rank| rank.state == StuckState::Died);
+    let who = |ranks: Vec<&StuckRank>| who_text(&ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let after = if died.is_empty() { String::new() } else { format!("; {} ended after that", who(died)) };
+    let held_up = if wait.is_empty() { String::new() } else { format!("; {} wait for it", who(wait)) };
+    format!("{} {how}{without}{where_}{after}{held_up}.", capitalized(named))
+}
+
+/// Calls that failed and ended their ranks.
+fn failed(standstill: &Standstill) -> String {
+    let (failed, others): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        standstill.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
+    let told = failed.iter().take(MOST_TOLD).map(|rank| {
+        let error = rank.error.as_ref().map_or_else(String::new, error_text);
+        format!("{} in {}, {error}", who_text(&[rank.who]), doing(rank))
+    });
+    let mut calls: Vec<String> = told.collect();
+    if failed.len() > MOST_TOLD {
+        calls.push(format!("and {} more", failed.len() - MOST_TOLD));
+    }
+    let senders: BTreeSet<Who> = failed.iter().filter_map(|rank| rank.sender).collect();
+    let senders: Vec<Who> = senders.into_iter().collect();
+    let from = match standstill.fault {
+        _ if senders.is_empty() => String::new(),
+        Fault::MismatchedCollective => format!("; the data came from {}", who_text(&senders)),
+        _ => format!("; {} sent it", who_text(&senders)),
+    };
+    let how = failed.first().and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    let it = if failed.len() == 1 { "it" } else { "they" };
+    let whos: Vec<Who> = others.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who).collect();
+    let after =
+        if whos.is_empty() { String::new() } else { format!("; {} ended after that", who_text(&whos)) };
+    format!("{}: {}{from}; {it} {how}{after}.", fault_title(standstill.fault), calls.join("; "))
+}
+
+/// What was wrong with a call, as a part of a sentence about it.
+fn error_text(error: &CallError) -> String {
+    match error {
+        CallError::Class(name) => format!("which reported {name}"),
+        CallError::Code(code) => format!("which reported error {code}"),
+        CallError::OutsideOfMpi => "before MPI_Init or after MPI_Finalize".to_owned(),
+        CallError::AfterFinalize => "after MPI_Finalize".to_owned(),
+        CallError::Abort(code) => format!("with error code {code}"),
+    }
+}
+
+/// A call that failed, and a program that went on.
+pub(crate) fn say_returned(returned: &ErrorReturned, who: &[Who]) -> (String, Vec<String>) {
+    let summary = format!(
+        "A call failed {} and the program went on: {} in {}, {}.",
+        times(returned.count),
+        who_text(who),
+        call_at(&returned.call),
+        error_text(&returned.error)
+    );
+    let next = "If this error is not expected there, look at the arguments of the call; else there is nothing to do.";
+    (summary, vec![next.to_owned()])
+}
+
+/// From a status of wait(2).
+fn status_text(status: u32) -> String {
+    let name = |signal: u32| match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        _ => "",
+    };
+    match (status & 0x7f, status >> 8 & 0xff) {
+        (0, code) => format!("ended with status {code}"),
+        (signal, _) if name(signal).is_empty() => format!("was killed by signal {signal}"),
+        (signal, _) => format!("was killed by {}", name(signal)),
+    }
+}
+
+fn missing(standstill: &Standstill) -> String {
+    let gathers = |call: &StuckCall| {
+        let waiting = calls::row(&call.function).and_then(CallRow::waiting);
+        matches!(waiting, Some(Waiting::Collective(_) | Waiting::Finalize))
+    };
+    let is_over =
+        |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(gathers);
+    let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
+        standstill.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
+    let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let verb = if over.len() == 1 { "is" } else { "are" };
+    let how = match over.first() {
+        None => String::new(),
+        Some(rank) if rank.state == StuckState::Ended => format!(", but {partner} ended"),
+        Some(rank) => format!(", but {partner} {verb} in {}", doing(rank)),
+    };
+    format!("A message is missing: {}{how}.", each(waiting.into_iter()))
+}
+
+/// `rank 0 in MPI_Recv(source 1, tag 0) called at main (a.c:7), rank 1 in …`
+fn each<'a>(ranks: impl Iterator<Item = &'a StuckRank>) -> String {
+    let ranks: Vec<&StuckRank> = ranks.collect();
+    let told = ranks.iter().take(MOST_TOLD);
+    let mut text: Vec<String> =
+        told.map(|rank| format!("{} in {}", who_text(&[rank.who]), doing(rank))).collect();
+    if ranks.len() > MOST_TOLD {
+        text.push(format!("and {} more", ranks.len() - MOST_TOLD));
+    }
+    text.join(", ")
+}
+
+fn doing(rank: &StuckRank) -> String {
+    match &rank.call {
+        Some(call) => call_at(call),
+        None => own_place(rank),
+    }
+}
+
+/// Whether it only asks.
+pub(crate) fn polls(call: &StuckCall) -> bool {
+    calls::row(&call.function).is_some_and(CallRow::polls)
+}
+
+fn call_at(call: &StuckCall) -> String {
+    let mut name = if call.function.is_empty() { "an MPI call".to_owned() } else { call_text(call) };
+    if polls(call) {
+        name.push_str(" again and again");
+    }
+    // Of a call whose beginning was not seen only the name is known.
+    if call.place.module.is_empty() { name } else { format!("{name} called at {}", place_text(&call.place)) }
+}
+
+fn call_text(call: &StuckCall) -> String {
+    if call.arguments.is_empty() {
+        return call.function.clone();
+    }
+    let arguments: Vec<String> =
+        call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{}({})", call.function, arguments.join(", "))
+}
+
+/// The innermost place that has a source line, else the innermost one.
+pub(crate) fn innermost_place(rank: &StuckRank) -> Option<&Place> {
+    let has_line = |place: &&Place| place.frames.first().is_some_and(|frame| frame.line.is_some());
+    rank.stack.iter().find(has_line).or(rank.stack.first())
+}
+
+fn own_place(rank: &StuckRank) -> String {
+    innermost_place(rank).map_or_else(|| "an unknown place".to_owned(), place_text)
+}
+
+fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
+    let is_error = |error: &CallError| standstill.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
+    let calls = || standstill.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let is_in = |function: &str| calls().any(|call| call.function.starts_with(function));
+    match standstill.fault {
+        Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
+            vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
+        }
+        Fault::InvalidCall if is_error(&CallError::OutsideOfMpi) => {
+            vec!["Make all MPI calls between MPI_Init and MPI_Finalize.".into()]
+        }
+        Fault::MismatchedCollective if standstill.ranks.iter().any(|rank| rank.error.is_some()) => vec![
+            "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
+        ],
+        Fault::Deadlock if is_in("MPI_Win_lock") => {
+            vec!["Give a lock back with MPI_Win_unlock before waiting for ranks that want it.".into()]
+        }
+        Fault::Deadlock => vec![format!(
+            "Change the order of these calls in one of {named}, or use MPI_Sendrecv or nonblocking calls."
+        )],
+        Fault::MissingMessage => vec![
+            "Compare the partner's sends with what is waited for here: source, tag, communicator, and how often.".into(),
+        ],
+        Fault::MismatchedCollective => vec![
+            format!("Look at the branch by which {named} came to another call than the rest."),
+            "All ranks of a communicator must make the same collective calls in the same order, with the same root.".into(),
+        ],
+        Fault::Truncated => vec![
+            "Compare what is sent with the room that the receiver gives: count and datatype on both sides.".into(),
+            "MPI_Probe and MPI_Get_count tell how long a message is before it is received.".into(),
+        ],
+        Fault::InvalidCall => vec![format!("Look at where {named} has the arguments of this call from.")],
+        Fault::Crash if is_in("MPI_Abort") => {
+            vec![format!("{} gave up there: what it met is in the conditions before that call.", capitalized(named))]
+        }
+        Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
+        Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
+        Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
+    }
+}
+
+/// All ranks with their calls and stacks.
+pub(crate) fn render(out: &mut String, standstill: &Standstill) {
+    for rank in &standstill.ranks {
+        let role = if rank.at_fault { "at fault" } else { "waits" };
+        let waits_for = if rank.waits_for.is_empty() {
+            String::new()
+        } else {
+            format!("; waits for {}", who_text(&rank.waits_for))
+        };
+        let _ = writeln!(
+            out,
+            "   {} (process {}), {role}: {}{waits_for}",
+            who_text(&[rank.who]),
+            rank.pid,
+            state_text(rank)
+        );
+        if !rank.at_fault {
+            continue;
+        }
+        for place in rank.stack.iter().take(MOST_FRAMES) {
+            let _ = writeln!(out, "       {}", place_text(place));
+        }
+        if rank.stack.len() > MOST_FRAMES {
+            let _ = writeln!(out, "       … and {} more", rank.stack.len() - MOST_FRAMES);
+        }
+    }
+}
+
+/// What it does, in words.
+pub(crate) fn state_text(rank: &StuckRank) -> String {
+    match rank.state {
+        StuckState::InCall => format!("in {}", doing(rank)),
+        StuckState::Outside => format!("does nothing at {}", own_place(rank)),
+        StuckState::Stopped => format!("stopped at {}", own_place(rank)),
+        StuckState::Ended => "ended".to_owned(),
+        StuckState::Died => {
+            let how = rank.status.map_or_else(|| "died".to_owned(), status_text);
+            match &rank.error {
+                Some(error) => format!("{how} in {}, {}", doing(rank), error_text(error)),
+                None => how,
+            }
+        }
+    }
+}

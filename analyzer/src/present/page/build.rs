@@ -1,0 +1,395 @@
+//! Makes a page: rows from processes, events from what was kept of them.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::lasts::{Last, told, untold};
+use super::sorts::sort_of;
+use super::{
+    Event, EventKind, Function, NamedPlace, PAGE_SCHEMA, Page, Row, RowGap, Timeline, arguments, groups,
+    verdict,
+};
+use crate::findings::finding::{Place, Report, StuckState};
+use crate::job::messages::CallId;
+use crate::job::names::{Names, SiteId};
+use crate::job::process::{Process, Who};
+use crate::present::hang::{innermost_place, state_text};
+use crate::present::render;
+use crate::present::symbols::SymbolTable;
+use crate::present::text::{self, capitalized, place_text, who_text};
+use crate::tape::input::CodePlace;
+use crate::tape::wire::FileId;
+use crate::timeline::{Call, Collector, Gap, History};
+
+/// See [`Page::new`].
+pub(super) fn page(report: Report, mut collector: Collector, names: &SymbolTable) -> Page {
+    collector.settle();
+    let (timeline, lasts) = Builder::new(&collector, names).timeline(&report);
+    Page {
+        schema: PAGE_SCHEMA,
+        verdict: verdict::of(&report),
+        basis: render::basis(&report.thresholds, &report.statistics).lines().map(str::to_owned).collect(),
+        groups: groups::of(&timeline, &lasts),
+        timeline,
+        report,
+    }
+}
+
+/// Gives places their names.
+pub(super) struct Places<'a> {
+    files: &'a Names,
+    table: &'a SymbolTable,
+    numbers: FxHashMap<(Option<FileId>, String, u64), u32>,
+    all: Vec<NamedPlace>,
+}
+
+impl Places<'_> {
+    /// A place in a file.
+    pub fn at(&self, place: CodePlace) -> Place {
+        let module = self.files.path(place.file);
+        self.named(Place {
+            module,
+            file: Some(place.file),
+            offset_bytes: place.offset_bytes,
+            frames: Vec::new(),
+        })
+    }
+
+    fn of_site(&self, site: SiteId) -> Place {
+        let file = self.files.site_file(site).map(|(file, _)| file);
+        self.named(Place { file, ..text::place(self.files.site_name(site)) })
+    }
+
+    fn named(&self, mut place: Place) -> Place {
+        if let Some(frames) = place.file.and_then(|file| self.table.get(file, place.offset_bytes)) {
+            place.frames = frames.to_vec();
+        }
+        place
+    }
+
+    /// Its position in the list; none if it is not known at all.
+    fn number(&mut self, place: &Place) -> Option<u32> {
+        if place.module.is_empty() {
+            return None;
+        }
+        let key = (place.file, place.module.clone(), place.offset_bytes);
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(next);
+        if number == next {
+            self.all.push(NamedPlace { text: place_text(place), place: place.clone() });
+        }
+        Some(number)
+    }
+}
+
+/// A process that has a row.
+struct Known<'a> {
+    who: Who,
+    pid: Option<u32>,
+    index: Option<usize>,
+    history: Option<&'a History>,
+    last: Option<Last>,
+}
+
+struct Builder<'a> {
+    collector: &'a Collector,
+    places: Places<'a>,
+    functions: Vec<Function>,
+    function_numbers: FxHashMap<String, u32>,
+    /// Events of calls that messages know.
+    by_call: FxHashMap<CallId, u32>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(collector: &'a Collector, table: &'a SymbolTable) -> Self {
+        let places =
+            Places { files: &collector.state.names, table, numbers: FxHashMap::default(), all: Vec::new() };
+        Self {
+            collector,
+            places,
+            functions: Vec::new(),
+            function_numbers: FxHashMap::default(),
+            by_call: FxHashMap::default(),
+        }
+    }
+
+    /// The timeline, and what each of its rows came to.
+    fn timeline(mut self, report: &Report) -> (Timeline, Vec<Option<Last>>) {
+        let known = self.known(report);
+        let row_of: FxHashMap<Who, u32> = (0..).zip(&known).map(|(row, known)| (known.who, row)).collect();
+        let row_of_process: FxHashMap<usize, u32> =
+            (0..).zip(&known).filter_map(|(row, known)| Some((known.index?, row))).collect();
+        let (mut rows, mut events): (Vec<Row>, Vec<Event>) = (Vec::new(), Vec::new());
+        for known in &known {
+            let first_event = events.len() as u32;
+            events.extend(self.events(rows.len() as u32, known));
+            self.remember_calls(known, first_event, &events[first_event as usize..]);
+            let last = known.last.as_ref();
+            rows.push(Row {
+                who: known.who,
+                name: capitalized(&who_text(&[known.who])),
+                pid: known.pid,
+                role: last.and_then(|last| last.role),
+                waits_for: last.map_or_else(Vec::new, |last| {
+                    last.rank.waits_for.iter().filter_map(|who| row_of.get(who).copied()).collect()
+                }),
+                first_event,
+                events: events.len() as u32 - first_event,
+                given_up: known.history.map_or(0, |history| history.given_up),
+            });
+        }
+        self.link_messages(&mut events);
+        let timeline = Timeline {
+            begin_ns: self.collector.begin_ns(),
+            end_ns: self.since_begin(self.collector.end_ns()),
+            given_up: rows.iter().map(|row| row.given_up).sum(),
+            gaps: self.gaps(&row_of_process),
+            rows,
+            events,
+            functions: self.functions,
+            places: self.places.all,
+        };
+        (timeline, known.into_iter().map(|known| known.last).collect())
+    }
+
+    /// Which events of a row are calls that messages know. `events`: all of the row, in order of time.
+    fn remember_calls(&mut self, known: &Known<'_>, first_event: u32, events: &[Event]) {
+        let (Who::Rank(rank), Some(history)) = (known.who, known.history) else { return };
+        for (tid, call) in history.calls().filter(|(_, call)| call.number > 0) {
+            let begin_ns = self.since_begin(call.begin_ns);
+            let from = events.partition_point(|event| event.begin_ns < begin_ns);
+            let at_that_time = events[from..].iter().take_while(|event| event.begin_ns == begin_ns);
+            if let Some(at) =
+                at_that_time.enumerate().find_map(|(at, event)| (event.tid == tid).then_some(at))
+            {
+                let id = CallId { rank, tid, number: call.number };
+                self.by_call.insert(id, first_event + (from + at) as u32);
+            }
+        }
+    }
+
+    /// Leads from sends to receives and back.
+    fn link_messages(&self, events: &mut [Event]) {
+        for (send, receive) in self.collector.matched() {
+            if let (Some(&from), Some(&to)) = (self.by_call.get(send), self.by_call.get(receive)) {
+                events[from as usize].sent_to.push(to);
+                events[to as usize].got_from.push(from);
+            }
+        }
+    }
+
+    fn since_begin(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_sub(self.collector.begin_ns())
+    }
+
+    fn gaps(&self, row_of_process: &FxHashMap<usize, u32>) -> Vec<RowGap> {
+        let relative = |gap: Gap| Gap {
+            begin_ns: self.since_begin(gap.begin_ns),
+            end_ns: self.since_begin(gap.end_ns),
+            ..gap
+        };
+        let of_row = |(process, gap): (Option<usize>, Gap)| match process {
+            None => Some(RowGap { row: None, gap: relative(gap) }),
+            Some(index) => Some(RowGap { row: Some(*row_of_process.get(&index)?), gap: relative(gap) }),
+        };
+        self.collector.gaps().into_iter().filter_map(of_row).collect()
+    }
+
+    /// Who has a row: ranks, whatever else called MPI, and whoever is waited for; in order.
+    fn known(&mut self, report: &Report) -> Vec<Known<'a>> {
+        let mut told = told(report);
+        let mut known = Vec::new();
+        for (index, process) in self.collector.state.processes.all().iter().enumerate() {
+            known.extend(self.process(index, process, &mut told));
+        }
+        known.extend(told.into_iter().map(|((who, pid), last)| Known {
+            who,
+            pid: (pid != 0).then_some(pid),
+            index: None,
+            history: None,
+            last: Some(last),
+        }));
+        self.drop_empty_doubles(&mut known);
+        let waited_for: Vec<Who> =
+            known.iter().filter_map(|k| k.last.as_ref()).flat_map(|l| l.rank.waits_for.clone()).collect();
+        for who in waited_for {
+            if known.iter().all(|known| known.who != who) {
+                known.push(Known { who, pid: None, index: None, history: None, last: None });
+            }
+        }
+        known.sort_by_key(|known| (known.who, known.pid));
+        known
+    }
+
+    fn process(
+        &mut self,
+        index: usize,
+        process: &Process,
+        told: &mut BTreeMap<(Who, u32), Last>,
+    ) -> Option<Known<'a>> {
+        let history = self.collector.history_of(index);
+        let has_calls = history.is_some_and(|history| history.calls().next().is_some());
+        if process.rank.is_none() && !has_calls {
+            return None;
+        }
+        let who = process.rank.map_or(Who::Pid(process.pid), Who::Rank);
+        let mut last = told.remove(&(who, process.pid));
+        if let (Some(last), Some(look)) = (&mut last, history.and_then(History::last_look)) {
+            (last.since_ns, last.tid) = (look.since_ns, look.thread.tid);
+        }
+        if let (Some(last), Some(end)) = (&mut last, history.and_then(|history| history.end)) {
+            last.since_ns = end.time_ns;
+        }
+        let last = last.or_else(|| untold(process, who, history?, &mut self.places));
+        Some(Known { who, pid: Some(process.pid), index: Some(index), history, last })
+    }
+
+    /// What carries a rank's environment but never called MPI is of no interest where another process is that rank.
+    fn drop_empty_doubles(&self, known: &mut Vec<Known<'a>>) {
+        let is_empty = |known: &Known<'_>| {
+            let has_calls = known.history.is_some_and(|history| history.calls().next().is_some());
+            !has_calls && known.last.as_ref().is_none_or(|last| last.role.is_none())
+        };
+        let mut by_who: FxHashMap<Who, (usize, usize)> = FxHashMap::default();
+        for known in known.iter() {
+            let counts = by_who.entry(known.who).or_default();
+            if is_empty(known) { counts.1 += 1 } else { counts.0 += 1 }
+        }
+        known.retain(|known| {
+            let counts = by_who.entry(known.who).or_default();
+            if !is_empty(known) {
+                return true;
+            }
+            counts.1 -= 1;
+            counts.0 == 0 && counts.1 == 0
+        });
+    }
+
+    /// Events of a row, in order of time.
+    fn events(&mut self, row: u32, known: &Known<'_>) -> Vec<Event> {
+        let mut calls: Vec<(u32, Call)> = known
+            .history
+            .iter()
+            .flat_map(|history| history.calls())
+            .map(|(tid, call)| (tid, *call))
+            .collect();
+        calls.sort_by_key(|(_, call)| call.begin_ns);
+        let last = known.last.as_ref().map(|last| {
+            let same = known.index.and_then(|index| self.call_of(index, last, &calls));
+            let entry = same.map(|at| calls.remove(at));
+            self.last_event(row, last, entry)
+        });
+        let history = known.history;
+        let mut events: Vec<Event> =
+            calls.iter().filter_map(|(tid, call)| Some(self.call_event(row, *tid, call, history?))).collect();
+        if let Some(last) = last {
+            let before =
+                events.iter().rposition(|event| event.tid == last.tid && event.begin_ns <= last.begin_ns);
+            let before = before.or_else(|| events.iter().rposition(|event| event.begin_ns <= last.begin_ns));
+            if let Some(at) = before {
+                events[at].is_before_last = true;
+            }
+            events.push(last);
+            events.sort_by_key(|event| event.begin_ns);
+        }
+        events
+    }
+
+    /// The recorded call that a process was found in: the last one of its thread, if nothing was missed since.
+    fn call_of(&self, index: usize, last: &Last, calls: &[(u32, Call)]) -> Option<usize> {
+        let found = last
+            .rank
+            .call
+            .as_ref()
+            .filter(|_| matches!(last.rank.state, StuckState::InCall | StuckState::Stopped))?;
+        let at = calls.iter().rposition(|(tid, _)| *tid == last.tid)?;
+        let call = &calls[at].1;
+        let missed = |&(of, gap): &(Option<usize>, Gap)| {
+            of.is_none_or(|of| of == index) && gap.end_ns >= call.begin_ns
+        };
+        let site = self.collector.state.names.site_file(call.site);
+        let is_it = self.collector.function(call.function) == found.function
+            && call.begin_ns <= last.since_ns
+            && site.is_some()
+            && site == found.place.file.map(|file| (file, found.place.offset_bytes))
+            && !self.collector.gaps().iter().any(missed);
+        is_it.then_some(at)
+    }
+
+    fn last_event(&mut self, row: u32, last: &Last, entry: Option<(u32, Call)>) -> Event {
+        let rank = &last.rank;
+        let kind = EventKind::from(rank.state);
+        let is_death = matches!(kind, EventKind::Ended | EventKind::Died);
+        let own = rank.call.as_ref().map(|call| &call.place).or_else(|| innermost_place(rank));
+        Event {
+            tid: entry.map_or(last.tid, |(tid, _)| tid),
+            began_earlier: entry.is_none() && !is_death,
+            function: rank.call.as_ref().map(|call| self.function(&call.function)),
+            arguments: rank.call.as_ref().map_or_else(Vec::new, |call| call.arguments.clone()),
+            place: own.and_then(|place| self.places.number(place)),
+            stack: rank.stack.iter().filter_map(|place| self.places.number(place)).collect(),
+            reason: reason(last),
+            role: last.role,
+            is_last: true,
+            ..self.event(row, kind, entry.map_or(last.since_ns, |(_, call)| call.begin_ns))
+        }
+    }
+
+    fn call_event(&mut self, row: u32, tid: u32, call: &Call, history: &History) -> Event {
+        let collector = self.collector;
+        let function = collector.function(call.function);
+        let arguments = call.arguments.map(|arguments| arguments::shown(function, &arguments, history));
+        let place = self.places.of_site(call.site);
+        Event {
+            tid,
+            end_ns: call.end_ns.map(|end_ns| self.since_begin(end_ns)),
+            function: Some(self.function(function)),
+            arguments: arguments.unwrap_or_default(),
+            place: self.places.number(&place),
+            ..self.event(row, EventKind::Call, call.begin_ns)
+        }
+    }
+
+    /// One of which no more is known.
+    fn event(&self, row: u32, kind: EventKind, begin_ns: u64) -> Event {
+        Event {
+            row,
+            tid: 0,
+            kind,
+            begin_ns: self.since_begin(begin_ns),
+            end_ns: None,
+            began_earlier: false,
+            function: None,
+            arguments: Vec::new(),
+            place: None,
+            stack: Vec::new(),
+            reason: String::new(),
+            role: None,
+            is_last: false,
+            is_before_last: false,
+            sent_to: Vec::new(),
+            got_from: Vec::new(),
+        }
+    }
+
+    fn function(&mut self, name: &str) -> u32 {
+        if let Some(&number) = self.function_numbers.get(name) {
+            return number;
+        }
+        let number = self.functions.len() as u32;
+        self.function_numbers.insert(name.to_owned(), number);
+        self.functions.push(Function { name: name.to_owned(), sort: sort_of(name) });
+        number
+    }
+}
+
+/// How it ended, and what that means. What it was in stands beside it.
+fn reason(last: &Last) -> String {
+    match last.rank.state {
+        StuckState::Ended | StuckState::Died => {
+            format!("{}. {}", capitalized(&state_text(&last.rank)), last.reason).trim().to_owned()
+        }
+        _ => last.reason.clone(),
+    }
+}

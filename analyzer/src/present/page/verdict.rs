@@ -1,0 +1,85 @@
+//! The most important of a report in a few words.
+
+use super::{Tone, Verdict};
+use crate::errors::left_over;
+use crate::findings::finding::{self, Evidence, Finding, Report, Severity};
+use crate::job::process::Who;
+use crate::present::hang::fault_title;
+use crate::present::text::{capitalized, counted, duration_text, who_text};
+
+/// The verdict of a report.
+pub(super) fn of(report: &Report) -> Verdict {
+    let is_standstill = |finding: &&Finding| matches!(finding.evidence, Evidence::Standstill(_));
+    let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
+    let first = report
+        .findings
+        .iter()
+        .find(|finding| is_standstill(finding))
+        .or_else(|| report.findings.iter().find(is_warning));
+    match first {
+        Some(first) => of_finding(first, report),
+        None => without_finding(report),
+    }
+}
+
+fn of_finding(first: &Finding, report: &Report) -> Verdict {
+    let sure = first.severity == Severity::Warning && first.verdict != finding::Verdict::Inconclusive;
+    let (title, affected) = match &first.evidence {
+        Evidence::Standstill(standstill) => {
+            let affected = standstill.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
+            (fault_title(standstill.fault).to_owned(), affected.collect())
+        }
+        Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
+        Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
+        Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
+        Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),
+    };
+    let more = report.findings.len() - 1;
+    let more = if more == 0 { String::new() } else { format!(" {} below.", counted(more, "more finding")) };
+    Verdict {
+        tone: if sure { Tone::Fault } else { Tone::Suspicion },
+        title: capitalized(&title),
+        text: format!("{}{more}", capitalized(without_title(&first.summary, &title))),
+        at_fault: first.who.clone(),
+        affected,
+    }
+}
+
+/// The title stands above it.
+fn without_title<'a>(summary: &'a str, title: &str) -> &'a str {
+    summary.strip_prefix(title).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(summary)
+}
+
+fn without_finding(report: &Report) -> Verdict {
+    let s = &report.statistics;
+    let ranks: Vec<Who> = s.processes.iter().filter_map(|process| process.rank).map(Who::Rank).collect();
+    let calls: u64 = s.processes.iter().map(|process| process.mpi_calls).sum();
+    let watched = if ranks.is_empty() {
+        "No rank was seen".to_owned()
+    } else {
+        format!("{} were watched", capitalized(&who_text(&ranks)))
+    };
+    let odd = match report.findings.len() {
+        0 => String::new(),
+        n => format!(
+            " {} below: often a rarely used, but right, way of going about it.",
+            counted(n, "odd thing")
+        ),
+    };
+    let (tone, lost) = if report.thresholds.uncounted > 0 {
+        (Tone::Suspicion, " Records were lost, so something may have been missed.")
+    } else {
+        (Tone::Fine, "")
+    };
+    Verdict {
+        tone,
+        title: "No fault found".to_owned(),
+        text: format!(
+            "{watched} for {}: {calls} MPI calls and {} movements of data.{lost}{odd}",
+            duration_text(s.duration_ns),
+            s.movements
+        ),
+        at_fault: Vec::new(),
+        affected: Vec::new(),
+    }
+}

@@ -1,0 +1,593 @@
+//! From counted groups to findings and reports.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::text;
+use crate::chains::groups::{Example, GroupId, OpInstance};
+use crate::errors::deaths::Death;
+use crate::errors::left_over;
+use crate::errors::reported::Survived;
+use crate::findings::finding::*;
+use crate::findings::statistics::*;
+use crate::hang::view::RankState;
+use crate::invariants::frequent_chains::{Evaluation, Violation};
+use crate::invariants::rank_mix::{Comparison, Outlier};
+use crate::invariants::scores::rounded;
+use crate::job::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
+use crate::job::process::{KINDS, Process, Who, WhoId};
+use crate::pipeline::Pipeline;
+use crate::tape::input::{CallInProgress, CodePlace};
+
+/// Groups listed in the statistics.
+const TOP_GROUPS: usize = 20;
+/// Ranks that the name of a finding has.
+const MOST_NAMED: usize = 8;
+/// Other frequent chains listed with a finding.
+const MAX_OTHERS: usize = 5;
+
+/// Names of `enum dms_kind`, by number.
+const KIND_NAMES: [&str; KINDS] = [
+    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
+    "exit", "values", "return", "made",
+];
+
+/// All that is to be said.
+pub(crate) fn report(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Report {
+    Report {
+        schema: REPORT_SCHEMA,
+        session: p.start.clone(),
+        ended: p.ended.clone(),
+        thresholds: thresholds(p, evaluation, comparison),
+        findings: findings(p, evaluation, comparison),
+        statistics: statistics(p),
+    }
+}
+
+/// The findings, the most important first.
+pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Vec<Finding> {
+    let views = Views { p };
+    let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
+    let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
+    let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
+    let died = origin.map(|(first, rest)| views.death(&first, &rest));
+    let standstills = crate::hang::view::standstills(&rank_states(p));
+    // A death is told once, whether or not anybody waits for the dead.
+    let is_told = |s: &&crate::hang::view::Standstill| {
+        (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash
+    };
+    let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
+    let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
+    let left = left.into_iter().map(|left| {
+        finding(
+            left.id,
+            Verdict::Violated,
+            left.severity,
+            left.who,
+            Evidence::LeftOver(Box::new(left.evidence)),
+        )
+    });
+    let returned = p.failures.errors.survived().map(|error| views.error_returned(error));
+    let mut findings: Vec<Finding> =
+        died.iter().cloned().chain(stuck).chain(returned).chain(left).chain(chains).chain(ranks).collect();
+    // Stable: within a severity and verdict the order of the checks stays.
+    findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
+    findings
+}
+
+fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Thresholds {
+    Thresholds {
+        uniqueness: evaluation.threshold.uniqueness,
+        chains: evaluation.threshold.chains,
+        warm: evaluation.warm,
+        frequent_groups: evaluation.frequent.len() as u64,
+        abnormality: p.options.abnormality,
+        uncounted: p.uncounted(),
+        sampled: p.coverage.sampled,
+        referenced: p.options.reference.is_some(),
+        compared_ranks: whos(p, comparison.compared.iter().copied()),
+        average_distance: rounded(comparison.average),
+    }
+}
+
+fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
+    let mut whos: Vec<Who> = ids.map(|id| p.state.processes.who(id)).collect();
+    whos.sort_unstable();
+    whos.dedup();
+    whos
+}
+
+/// Every rank of the job. Of one that was never watched nothing is known.
+fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
+    /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
+    const MOST_RANKS: u32 = 1 << 17;
+    let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
+    let mut size = 0;
+    for process in p.state.processes.all() {
+        let Some(rank) = process.rank else { continue };
+        size = size.max(process.size.unwrap_or(0).min(MOST_RANKS));
+        let state = RankState {
+            pid: process.pid,
+            still: if process.alive {
+                p.standstill.still(process.pid, process.moved_ns, p.state.groups.timeline.now_ns())
+            } else {
+                None
+            },
+            ended: process
+                .exit_status
+                .filter(|_| !process.alive)
+                .map(|status| status == 0 && !p.deaths.is_among(process.pid)),
+            locks: p.locks.of(process.pid),
+        };
+        match ranks.entry(rank) {
+            // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
+            Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
+                known.insert(RankState::default());
+            }
+            Entry::Occupied(mut ended) => {
+                ended.insert(state);
+            }
+            Entry::Vacant(free) => {
+                free.insert(state);
+            }
+        }
+    }
+    // Where nobody stands still there is nothing to decide, however many ranks there are.
+    if ranks.values().any(|rank| rank.still.is_some()) {
+        for rank in 0..size {
+            ranks.entry(rank).or_default();
+        }
+    }
+    ranks
+}
+
+/// Makes views of what is interned.
+struct Views<'a> {
+    p: &'a Pipeline,
+}
+
+impl Views<'_> {
+    fn odd_chain(&self, v: &Violation) -> Finding {
+        let odd = self.group(v.odd);
+        let frequent = self.group(v.frequent);
+        let group = self.p.state.groups.get(v.odd);
+        let mut examples: Vec<ExampleView> = group.examples.iter().map(|e| self.example(e, v)).collect();
+        examples.sort_by_key(|e| !e.context_match);
+        let evidence = OddChain {
+            abnormality: rounded(v.abnormality),
+            similarity: rounded(v.similarity),
+            rareness: rounded(v.rareness),
+            common: CommonView {
+                odd_from: v.common.odd_from,
+                frequent_from: v.common.frequent_from,
+                ops: v.common.len,
+                uniqueness: v.common.uniqueness,
+            },
+            context: self.context(v, &frequent),
+            others: v.others.iter().take(MAX_OTHERS).map(|o| self.other(o)).collect(),
+            examples,
+            odd,
+            frequent,
+        };
+        let who = evidence.odd.ops.iter().flat_map(|op| op.who.iter().copied());
+        let id = format!("chain-{}-{}", evidence.odd.id, evidence.frequent.id);
+        finding(id, v.verdict, v.severity, who.collect(), Evidence::OddChain(Box::new(evidence)))
+    }
+
+    fn odd_rank(&self, o: &Outlier) -> Finding {
+        let who = self.p.state.processes.who(o.who);
+        let evidence = OddRank {
+            who,
+            distance: rounded(o.distance),
+            nearest: o.nearest as u64,
+            average: rounded(o.average),
+            part: o.part as u64,
+            from_ns: o.from_ns,
+            to_ns: o.to_ns,
+            chains: o.chains,
+            compared_by: o.compared_by,
+            group: self.group(o.group),
+            share: rounded(o.share),
+            peers_share: rounded(o.peers_share),
+            peers_running: o.peers_running as u64,
+            peers: whos(self.p, o.peers.iter().copied()),
+        };
+        let id = match who {
+            Who::Rank(rank) => format!("rank-{rank}"),
+            Who::Pid(pid) => format!("process-{pid}"),
+        };
+        let id = format!("{id}-{}", evidence.group.id);
+        finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
+    }
+
+    fn standstill(&self, s: &crate::hang::view::Standstill) -> Finding {
+        let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
+        let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
+        let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
+        let severity = match s.fault {
+            Fault::Outside | Fault::Stopped => Severity::Notice,
+            // Who asks again and again may stop asking.
+            _ if ranks.iter().filter_map(|rank| rank.call.as_ref()).any(crate::present::hang::polls) => {
+                Severity::Notice
+            }
+            _ => Severity::Warning,
+        };
+        let id = format!("standstill-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
+        let who = at_fault().map(Who::Rank).collect();
+        let evidence = Standstill { fault: s.fault, since_ns: s.since_ns, ranks };
+        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+    }
+
+    /// A rank that ended by a signal, or in a call that failed, is broken; one that says itself that something went wrong,
+    /// or ends early, may have its reasons.
+    fn death(&self, origin: &[&Death], rest: &[&Death]) -> Finding {
+        let first = origin[0];
+        let fault = first.reported.as_ref().map_or(Fault::Crash, |reported| reported.fault);
+        let is_broken =
+            first.reported.as_ref().map_or(first.signal().is_some(), |reported| !reported.is_intended());
+        let severity = if is_broken { Severity::Warning } else { Severity::Notice };
+        let senders: BTreeSet<u32> =
+            origin.iter().filter_map(|death| death.reported.as_ref()?.sender).collect();
+        let died: Vec<Who> = origin.iter().map(|death| Who::Rank(death.rank)).collect();
+        let who = died.iter().copied().chain(senders.iter().map(|&rank| Who::Rank(rank))).collect();
+        let at_fault = origin.iter().map(|death| self.dead(death, true));
+        let (of_senders, rest): (Vec<&Death>, Vec<&Death>) =
+            rest.iter().partition(|death| senders.contains(&death.rank));
+        let of_senders = of_senders.into_iter().map(|death| self.dead(death, true));
+        let after = rest.into_iter().map(|death| self.dead(death, false));
+        let ranks = at_fault.chain(of_senders).chain(after).collect();
+        let evidence = Standstill { fault, since_ns: first.time_ns, ranks };
+        let id = format!("{}-{}", crate::present::hang::fault_name(fault), first.rank);
+        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+    }
+
+    fn dead(&self, death: &Death, at_fault: bool) -> StuckRank {
+        let reported = death.reported.as_ref();
+        StuckRank {
+            who: Who::Rank(death.rank),
+            pid: death.pid,
+            at_fault,
+            state: StuckState::Died,
+            status: Some(death.status),
+            call: reported.map(|reported| self.called(&reported.call)),
+            error: reported.map(|reported| reported.error.clone()),
+            sender: reported.and_then(|reported| reported.sender).map(Who::Rank),
+            waits_for: Vec::new(),
+            stack: death.place.iter().map(|&place| self.code_place(place, 0)).collect(),
+        }
+    }
+
+    /// What programs are told and go on after may be what they wanted to know.
+    fn error_returned(&self, survived: &Survived) -> Finding {
+        let call = self.called(&survived.first.call);
+        let id = format!("error-{}-{}", call.function, place_hash(&call.place, &survived.first.error));
+        let evidence = ErrorReturned {
+            call,
+            error: survived.first.error.clone(),
+            count: survived.count,
+            first_ns: survived.first.time_ns,
+        };
+        let who = survived.who.iter().copied().collect();
+        finding(id, Verdict::Violated, Severity::Notice, who, Evidence::ErrorReturned(Box::new(evidence)))
+    }
+
+    /// What a call returns to lies behind it.
+    fn called(&self, call: &CallInProgress) -> StuckCall {
+        StuckCall {
+            function: call.function.clone(),
+            arguments: owned(&crate::hang::view::shown(call)),
+            place: call.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
+        }
+    }
+
+    fn stuck_rank(&self, rank: &crate::hang::view::StuckRank) -> StuckRank {
+        let thread = rank.thread.as_ref();
+        let call = thread.and_then(|thread| thread.call.as_ref());
+        let state = match (rank.ended, rank.stopped, call) {
+            (Some(true), ..) => StuckState::Ended,
+            (Some(false), ..) => StuckState::Died,
+            (None, true, _) => StuckState::Stopped,
+            (None, false, Some(_)) => StuckState::InCall,
+            (None, false, None) => StuckState::Outside,
+        };
+        // What a call returns to lies behind it.
+        let called = |place: CodePlace| self.code_place(place, 1);
+        StuckRank {
+            who: Who::Rank(rank.rank),
+            pid: rank.pid,
+            at_fault: rank.at_fault,
+            state,
+            status: None,
+            call: call.map(|call| StuckCall {
+                function: call.function.clone(),
+                arguments: owned(&rank.arguments),
+                place: call.site.map_or_else(Place::default, called),
+            }),
+            error: None,
+            sender: None,
+            waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
+            stack: thread.map_or_else(Vec::new, |thread| {
+                let behind = |at: usize| u64::from(at > 0);
+                thread
+                    .frames
+                    .iter()
+                    .enumerate()
+                    .map(|(at, &place)| self.code_place(place, behind(at)))
+                    .collect()
+            }),
+        }
+    }
+
+    fn code_place(&self, place: CodePlace, behind: u64) -> Place {
+        Place {
+            module: self.p.state.names.path(place.file),
+            file: Some(place.file),
+            offset_bytes: place.offset_bytes.saturating_sub(behind),
+            frames: Vec::new(),
+        }
+    }
+
+    fn context(&self, v: &Violation, frequent: &GroupView) -> ContextView {
+        let from = usize::from(v.common.frequent_from);
+        let to = from + usize::from(v.common.len);
+        let missing = |there: Option<ContextId>, at: Option<usize>| {
+            there.and(at).and_then(|i| frequent.ops.get(i)).cloned()
+        };
+        ContextView {
+            matched: v.context.matched,
+            matched_before: v.context.matched_before,
+            matched_after: v.context.matched_after,
+            known: v.context.known,
+            missing_before: missing(v.context.before, from.checked_sub(1)),
+            missing_after: missing(v.context.after, Some(to)),
+        }
+    }
+
+    fn other(&self, &(id, abnormality): &(GroupId, f64)) -> OtherView {
+        let view = self.group(id);
+        let chains = if self.p.options.reference.is_some() { view.reference_chains } else { view.chains };
+        OtherView { ops: view.ops, chains, abnormality: rounded(abnormality) }
+    }
+
+    fn example(&self, example: &Example, v: &Violation) -> ExampleView {
+        ExampleView {
+            context_match: example.context.is_some_and(|set| v.context.matches(&set)),
+            ops: example.ops.iter().map(|op| self.example_op(op)).collect(),
+            before: example.before.iter().map(|op| self.example_op(op)).collect(),
+        }
+    }
+
+    fn example_op(&self, op: &OpInstance) -> ExampleOp {
+        ExampleOp {
+            place: self.place(self.p.state.names.context_site(op.context)),
+            time_ns: op.time_ns,
+            who: self.p.state.processes.who(op.who),
+            pid: op.pid,
+            tid: op.tid,
+            source: op.source,
+            destination: op.destination,
+            destination_buffer: self.buffer(op.destination_buffer),
+            len_bytes: op.len_bytes,
+        }
+    }
+
+    fn group(&self, id: GroupId) -> GroupView {
+        let group = self.p.state.groups.get(id);
+        let weights = self.p.frequent.ops(id);
+        let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
+        let mut by_who: Vec<WhoCount> = Vec::new();
+        for &who in &group.ops[0].who().collect::<Vec<_>>() {
+            let count = self.p.state.groups.by_group.total(id, who);
+            by_who.push(WhoCount { who: self.p.state.processes.who(who), count });
+        }
+        by_who.sort_by_key(|c| c.who);
+        GroupView {
+            id: self.group_hash(id),
+            chains: group.count,
+            reference_chains: group.reference,
+            uniqueness: self.p.frequent.uniqueness(id),
+            ops: ops.collect(),
+            by_who,
+        }
+    }
+
+    /// Depends on names only, so that it is the same in every run of the same binaries.
+    fn group_hash(&self, id: GroupId) -> String {
+        let symbols = self.p.state.groups.get(id).symbols.iter();
+        hash(symbols.map(|&symbol| format!("{:?}", self.p.state.names.op_name(symbol))))
+    }
+
+    fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
+        let group = self.p.state.groups.get(id);
+        let (symbol, counts) = (self.p.state.names.symbol_parts(group.symbols[at]), &group.ops[at]);
+        let mut calls: Vec<CallView> =
+            counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
+        calls.sort_by_key(|call| std::cmp::Reverse(call.count));
+        OpView {
+            kind: symbol.kind,
+            place: self.place(symbol.site),
+            source: self.buffer(symbol.source),
+            destination: self.buffer(symbol.destination),
+            crosses: symbol.crosses,
+            segments: counts.segments,
+            uniqueness,
+            who: whos(self.p, counts.who()),
+            calls,
+        }
+    }
+
+    fn call(&self, call: crate::job::process::CallId, count: u64) -> CallView {
+        let (function, site) = self.p.probes.call_parts(call);
+        CallView { function, place: self.place(site), count }
+    }
+
+    fn place(&self, id: SiteId) -> Place {
+        let names = &self.p.state.names;
+        let mut place = text::place(names.site_name(id));
+        place.file = names.site_file(id).map(|(file, _)| file);
+        place
+    }
+
+    fn buffer(&self, id: BufferId) -> BufferView {
+        let view = |what| BufferView { what, name: String::new(), allocated: None };
+        match self.p.state.names.buffer_name(id) {
+            BufferName::Heap { site } => {
+                BufferView { allocated: Some(self.named_place(site)), ..view(BufferKind::Heap) }
+            }
+            BufferName::Shared { name } => BufferView { name: name.clone(), ..view(BufferKind::Shared) },
+            BufferName::Static { module } => BufferView { name: module.clone(), ..view(BufferKind::Static) },
+            BufferName::HeapBeforeAttach => view(BufferKind::HeapBeforeAttach),
+            BufferName::Stack => view(BufferKind::Stack),
+            BufferName::Anonymous => view(BufferKind::Anonymous),
+            BufferName::NotWatched => view(BufferKind::NotWatched),
+            BufferName::Unknown => view(BufferKind::Unknown),
+        }
+    }
+
+    fn named_place(&self, site: &SiteName) -> Place {
+        let id = self.p.state.names.find_site(site);
+        id.map_or_else(|| text::place(site), |id| self.place(id))
+    }
+}
+
+fn owned(arguments: &[(&str, String)]) -> Vec<(String, String)> {
+    arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+fn place_hash(place: &Place, error: &CallError) -> String {
+    hash([place.module.clone(), place.offset_bytes.to_string(), format!("{error:?}")].into_iter())
+}
+
+fn hash(names: impl Iterator<Item = String>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for name in names {
+        for byte in name.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    format!("{:08x}", (hash ^ hash >> 32) as u32)
+}
+
+fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evidence: Evidence) -> Finding {
+    let mut who = who;
+    who.sort_unstable();
+    who.dedup();
+    let mut finding =
+        Finding { id, verdict, severity, summary: String::new(), who, evidence, next_steps: Vec::new() };
+    text::say(&mut finding);
+    finding
+}
+
+fn statistics(p: &Pipeline) -> Statistics {
+    let (t, state) = (&p.totals, &p.state);
+    let all = state.processes.all();
+    let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
+    let timeline = &state.groups.timeline;
+    let now_ns = timeline.now_ns();
+    let duration_ns = now_ns - timeline.begin_ns().unwrap_or(now_ns).min(now_ns);
+    Statistics {
+        duration_ns,
+        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(now_ns)),
+        pauses: p.coverage.pauses,
+        probes_off: p.coverage.off.clone(),
+        records: t.records,
+        bad_records: t.bad_records,
+        unplanned_records: t.unplanned_records,
+        unseen_messages: t.unseen_messages,
+        late_records: t.late_records,
+        lost_movements: t.lost_movements,
+        lost_state: t.lost_state,
+        movements: sum(|p| p.movements),
+        empty_movements: sum(|p| p.counts.empty_movements),
+        bytes: sum(|p| p.bytes),
+        operations: state.chains.ops(),
+        chains: state.groups.chains,
+        inconclusive_chains: state.chains.counts.inconclusive,
+        chains_not_kept: state.groups.not_kept,
+        groups: state.groups.all().iter().filter(|g| g.count > 0).count() as u64,
+        pending_operations: state.chains.counts.pending_nodes,
+        memory_not_kept: sum(|p| p.memory.refused),
+        processes: processes(p),
+        probes: probes(p),
+        calls: calls(p),
+        top_groups: top_groups(p),
+    }
+}
+
+fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
+    let kinds = |index: usize| {
+        let counts = p.state.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = counts.filter(|(count, _)| *count > 0);
+        counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
+    };
+    let view = |(index, process): (usize, &Process)| ProcessStatistics {
+        rank: process.rank,
+        pid: process.pid,
+        exe: process.exe.clone(),
+        alive: process.alive,
+        records: kinds(index),
+        movements: process.movements,
+        bytes: process.bytes,
+        mpi_calls: process.counts.calls,
+        lost_movements: process.counts.lost_movements,
+        lost_state: process.counts.lost_state,
+        late_records: process.counts.late,
+        live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
+    };
+    let mut processes: Vec<_> = p.state.processes.all().iter().enumerate().map(view).collect();
+    processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
+    processes
+}
+
+fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
+    let views = Views { p };
+    let view = |(slot, info): (usize, &crate::job::probes::ProbeInfo)| {
+        let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
+        for (index, process) in p.state.processes.all().iter().enumerate() {
+            let hits = p.state.processes.hits(index, slot);
+            if hits > 0 {
+                *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
+            }
+        }
+        let place =
+            Place { file: Some(info.file), offset_bytes: info.site_offset_bytes, ..views.place(info.site) };
+        ProbeStatistics {
+            probe: info.id,
+            class: info.class,
+            function: info.function.clone(),
+            place,
+            hits: by_who.values().sum(),
+            by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
+        }
+    };
+    p.probes.all().map(view).filter(|s| s.hits > 0).collect()
+}
+
+fn calls(p: &Pipeline) -> Vec<CallStatistics> {
+    let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
+    for (slot, counts) in p.probes.all_call_counts().iter().enumerate() {
+        if counts.calls == 0 && counts.movements == 0 {
+            continue;
+        }
+        let function = p.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
+        let all = by_function.entry(function.clone()).or_insert(CallStatistics {
+            function,
+            calls: 0,
+            movements: 0,
+            bytes: 0,
+        });
+        all.calls += counts.calls;
+        all.movements += counts.movements;
+        all.bytes = all.bytes.saturating_add(counts.bytes);
+    }
+    by_function.into_values().collect()
+}
+
+fn top_groups(p: &Pipeline) -> Vec<GroupView> {
+    let groups = p.state.groups.all();
+    let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
+    ids.retain(|id| groups[id.index()].count > 0);
+    ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));
+    let views = Views { p };
+    ids.into_iter().take(TOP_GROUPS).map(|id| views.group(id)).collect()
+}

@@ -1,0 +1,141 @@
+//! Names of code places. Only for people's eyes: no decision looks at them.
+
+use rustc_hash::FxHashMap;
+
+use super::text;
+use crate::findings::finding::{Alert, Evidence, Finding, GroupView, OpView, Place, Report};
+use crate::tape::input::{Frame, Symbol};
+use crate::tape::wire::FileId;
+
+/// Most names kept.
+const MAX_SYMBOLS: usize = 1 << 20;
+
+/// Functions, files and lines by place.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolTable {
+    frames: FxHashMap<(FileId, u64), Vec<Frame>>,
+}
+
+impl SymbolTable {
+    /// Learns names.
+    pub fn extend(&mut self, symbols: &[Symbol]) {
+        for symbol in symbols {
+            if self.frames.len() < MAX_SYMBOLS {
+                self.frames.insert((symbol.file, symbol.offset_bytes), symbol.frames.clone());
+            }
+        }
+    }
+
+    /// The functions at a place; an empty list: it was looked up and has none.
+    pub fn get(&self, file: FileId, offset_bytes: u64) -> Option<&[Frame]> {
+        self.frames.get(&(file, offset_bytes)).map(Vec::as_slice)
+    }
+
+    /// Places without names among those that `visit` goes through, in order.
+    fn wanted(&self, visit: impl FnOnce(&mut dyn FnMut(&mut Place))) -> Vec<(FileId, u64)> {
+        let mut wanted = Vec::new();
+        visit(&mut |place| {
+            if let Some(file) = place.file
+                && self.get(file, place.offset_bytes).is_none()
+            {
+                wanted.push((file, place.offset_bytes));
+            }
+        });
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    }
+
+    fn fill(&self, place: &mut Place) {
+        if let Some(frames) = place.file.and_then(|file| self.get(file, place.offset_bytes)) {
+            place.frames = frames.to_vec();
+        }
+    }
+}
+
+impl Report {
+    /// Gives code places their names, and says again in words what now has better ones.
+    pub fn symbolize(&mut self, table: &SymbolTable) {
+        self.each_place(&mut |place| table.fill(place));
+        self.findings.iter_mut().for_each(text::say);
+    }
+
+    /// Code places that have no names yet, in order.
+    pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
+        table.wanted(|f| self.each_place(f))
+    }
+
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        for finding in &mut self.findings {
+            finding.each_place(f);
+        }
+        self.statistics.probes.iter_mut().for_each(|p| f(&mut p.place));
+        self.statistics.top_groups.iter_mut().for_each(|g| g.each_place(f));
+    }
+}
+
+impl Alert {
+    /// Gives code places their names.
+    pub fn symbolize(&mut self, table: &SymbolTable) {
+        if let Self::Raised(finding) = self {
+            finding.symbolize(table);
+        }
+    }
+
+    /// Code places that have no names yet, in order.
+    pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
+        match self {
+            Self::Raised(finding) => table.wanted(|f| finding.each_place(f)),
+            Self::Withdrawn { .. } => Vec::new(),
+        }
+    }
+}
+
+impl Finding {
+    /// The same for a finding of its own, as alerts carry them.
+    pub fn symbolize(&mut self, table: &SymbolTable) {
+        self.each_place(&mut |place| table.fill(place));
+        text::say(self);
+    }
+
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        match &mut self.evidence {
+            Evidence::OddRank(rank) => rank.group.each_place(f),
+            Evidence::Standstill(standstill) => {
+                for rank in &mut standstill.ranks {
+                    rank.call.iter_mut().for_each(|call| f(&mut call.place));
+                    rank.stack.iter_mut().for_each(&mut *f);
+                }
+            }
+            Evidence::LeftOver(left) => f(&mut left.place),
+            Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
+            Evidence::OddChain(chain) => {
+                chain.odd.each_place(f);
+                chain.frequent.each_place(f);
+                let others = chain.others.iter_mut().flat_map(|o| &mut o.ops);
+                let context = chain.context.missing_before.iter_mut().chain(&mut chain.context.missing_after);
+                others.chain(context).for_each(|op| op.each_place(f));
+                let examples = chain.examples.iter_mut().flat_map(|e| e.ops.iter_mut().chain(&mut e.before));
+                for op in examples {
+                    f(&mut op.place);
+                    op.destination_buffer.allocated.iter_mut().for_each(&mut *f);
+                }
+            }
+        }
+    }
+}
+
+impl GroupView {
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        self.ops.iter_mut().for_each(|op| op.each_place(f));
+    }
+}
+
+impl OpView {
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        f(&mut self.place);
+        self.source.allocated.iter_mut().for_each(&mut *f);
+        self.destination.allocated.iter_mut().for_each(&mut *f);
+        self.calls.iter_mut().for_each(|call| f(&mut call.place));
+    }
+}

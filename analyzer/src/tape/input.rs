@@ -1,0 +1,312 @@
+//! Everything that is not deterministic, in the order in which the pipeline sees it.
+//! A live session feeds these to the pipeline and to the tape; a tape gives them back.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Plan, Probe};
+use super::wire::{FileId, RawRecord};
+
+/// One step of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The first one.
+    Start(Box<Start>),
+    /// What is known of a process: when it is first watched, and again after exec.
+    Process(Box<ProcessFacts>),
+    /// Probes that are attached from here on (more may follow when libraries are loaded).
+    Plan(Box<Plan>),
+    /// One record of a ring, in the sequencer's order.
+    Record(RawRecord),
+    /// The same, but it came after later records had been given out (see `sequencer`).
+    LateRecord(RawRecord),
+    /// Records that did not fit into a ring.
+    Loss(Loss),
+    /// What is watched from here on, when that changes to keep a budget.
+    Coverage(Box<Coverage>),
+    /// What threads were doing, looked at because their processes had been quiet.
+    Threads(Box<Threads>),
+    /// The clock, a few times a second.
+    Tick {
+        /// CLOCK_MONOTONIC.
+        time_ns: u64,
+    },
+    /// Names of code places. Not part of any decision: only for people's eyes.
+    Symbols(Vec<Symbol>),
+    /// The last one of a session that ended well.
+    End(End),
+}
+
+/// How a session began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Version of dmscope that recorded.
+    pub dmscope_version: String,
+    /// Node name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CLOCK_MONOTONIC at the start.
+    pub time_ns: u64,
+    /// Wall clock at the start, seconds since 1970.
+    pub wall_clock_s: u64,
+    /// The job watched, for people: launcher's command line.
+    pub job: String,
+    /// Whether the job was started under dmscope (true) or attached to (false).
+    pub launched: bool,
+    /// Smaller heap blocks count only if the program or a messaging library asked for them. The
+    /// kernel part may have recorded more while it did not know yet whose code is where.
+    #[serde(default)]
+    pub alloc_min_bytes: u64,
+}
+
+/// What `/proc` says of one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessFacts {
+    /// In the initial pid namespace.
+    pub pid: u32,
+    /// As the process itself and its siblings see it (same as `pid` outside containers).
+    pub namespace_pid: u32,
+    /// Inode of its pid namespace: `namespace_pid` is unique within it.
+    pub pid_namespace: u64,
+    /// Rank in MPI_COMM_WORLD, from the environment.
+    pub rank: Option<u32>,
+    /// Size of MPI_COMM_WORLD, from the environment.
+    pub size: Option<u32>,
+    /// Path of the program.
+    pub exe: String,
+    /// Mappings, in order of address.
+    pub mappings: Vec<Mapping>,
+    /// CLOCK_MONOTONIC when they were read: older records are from before.
+    pub time_ns: u64,
+}
+
+/// Values that MPI libraries give to what the standard only names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiFacts {
+    /// The kind of library.
+    pub kind: MpiKind,
+    /// The handle of MPI_COMM_WORLD in this process.
+    pub comm_world: Option<u64>,
+}
+
+/// Kinds of MPI libraries: those that are built alike have the same values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MpiKind {
+    /// Open MPI and what is made from it: handles are pointers.
+    OpenMpi,
+    /// MPICH and what is made from it: handles are numbers.
+    Mpich,
+}
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Where `start` is in the file.
+    pub offset_bytes: u64,
+    /// The file; inode 0: none.
+    pub file: FileId,
+    /// Mapped MAP_SHARED: other processes see what is written here.
+    pub shared: bool,
+    /// Executable.
+    pub exec: bool,
+    /// Name as in `/proc/PID/maps` (path, `[heap]`, `[stack]`, empty).
+    pub name: String,
+}
+
+/// Records of one process that were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The process.
+    pub pid: u32,
+    /// They were lost after this, CLOCK_MONOTONIC …
+    pub from_ns: u64,
+    /// … and before this.
+    pub to_ns: u64,
+    /// Lost records of copies and calls.
+    pub movements: u64,
+    /// Lost records of allocations, mappings and process life: what the process's memory
+    /// looks like is not known from here on.
+    pub state: u64,
+}
+
+/// What threads were doing at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Threads {
+    /// CLOCK_MONOTONIC before the first was looked at.
+    pub time_ns: u64,
+    /// All threads of the processes that were looked at.
+    pub threads: Vec<ThreadFacts>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadFacts {
+    /// Its process.
+    pub pid: u32,
+    /// Itself; the first thread has the number of the process.
+    pub tid: u32,
+    /// Whether it runs.
+    pub state: ThreadState,
+    /// Processor time since it began.
+    pub ran_ns: u64,
+    /// The outermost MPI call that it is in.
+    pub call: Option<CallInProgress>,
+    /// Where it is in the code, the innermost place first; where calls return to, but for the first.
+    pub frames: Vec<CodePlace>,
+    /// Why there are no more frames, unless the last one is where the thread began.
+    pub cut: Option<String>,
+}
+
+/// Whether a thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadState {
+    /// It runs or could.
+    #[default]
+    Running,
+    /// It sleeps in the kernel.
+    Sleeping,
+    /// A signal stopped it.
+    Stopped,
+    /// A debugger stopped it.
+    Traced,
+    /// It is about to be gone.
+    Ending,
+}
+
+/// A place in a file's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CodePlace {
+    /// The file.
+    pub file: FileId,
+    /// Offset in it.
+    pub offset_bytes: u64,
+}
+
+/// An MPI call that has not returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInProgress {
+    /// Name as in the standard.
+    pub function: String,
+    /// How the library calls things, if that is known.
+    pub mpi: Option<MpiFacts>,
+    /// Where it returns to.
+    pub site: Option<CodePlace>,
+    /// Address where its return address lies: another one, another call.
+    pub return_slot: u64,
+    /// Its arguments, as far as they could be recovered; of integers only the lower 32 bits count. Where the window that
+    /// MPI_Win_free gives back is passed by its address, the handle that lies there.
+    pub arguments: Vec<Option<u64>>,
+    /// What it waits for, where the arguments do not say it themselves: for each request.
+    #[serde(default)]
+    pub requests: Vec<PendingRequest>,
+    /// Communicators, at least those that are named, as far as the library's memory tells.
+    #[serde(default)]
+    pub communicators: Vec<CommunicatorFacts>,
+}
+
+/// A communicator, a window, or a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommunicatorFacts {
+    /// Its handle in this process.
+    pub handle: u64,
+    /// What the library tells its messages apart by: the same in all its members; communicators
+    /// without a common member may share it. [`CommunicatorFacts::WINDOW`]: a window, it is not known which;
+    /// [`CommunicatorFacts::GROUP`]: a group.
+    pub context_id: u32,
+    /// Its members, by their ranks in it, as ranks of MPI_COMM_WORLD.
+    pub members: Vec<u32>,
+}
+
+impl CommunicatorFacts {
+    /// No communicator's `context_id`.
+    pub const WINDOW: u32 = u32::MAX;
+    /// The same: of a group.
+    pub const GROUP: u32 = u32::MAX - 1;
+}
+
+/// A request that a call waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRequest {
+    /// Its handle.
+    pub handle: u64,
+    /// Whether it is done, if the library's memory tells it.
+    #[serde(default)]
+    pub complete: Option<bool>,
+    /// The message, if the library's memory tells it.
+    pub message: Option<PendingMessage>,
+    /// What started it, if that was recorded.
+    #[serde(default)]
+    pub started: Option<StartedCall>,
+}
+
+/// A call that started something which is not over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedCall {
+    /// Name as in the standard.
+    pub function: String,
+    /// Its first arguments.
+    pub arguments: Vec<u64>,
+}
+
+/// A message that a request stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingMessage {
+    /// Sent, not received.
+    pub sends: bool,
+    /// Rank of the peer in the communicator, as the library has it.
+    pub peer: i32,
+    /// Its tag.
+    pub tag: i32,
+    /// Handle of the communicator.
+    pub comm: u64,
+}
+
+/// How much is watched, from a time on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// CLOCK_MONOTONIC. At a pause: before the first probe is taken out; else when all are in place.
+    pub time_ns: u64,
+    /// Movements and calls are not watched: what is recorded of them is a part only, and tells nothing.
+    pub paused: bool,
+    /// Probes (by id) that are out until told otherwise, pause or not.
+    pub off: Vec<u32>,
+}
+
+/// The name of a place in code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symbol {
+    /// The file that holds the code.
+    pub file: FileId,
+    /// Offset in that file.
+    pub offset_bytes: u64,
+    /// Function, demangled; innermost inlined function first.
+    pub frames: Vec<Frame>,
+}
+
+/// One function of a [`Symbol`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Function name.
+    pub function: String,
+    /// Source file, if there is debug information.
+    pub source: Option<String>,
+    /// Line in it.
+    pub line: Option<u32>,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// For people: job ended, interrupted, duration over, …
+    pub reason: String,
+    /// What was tried and did not attach.
+    pub failed_probes: Vec<Probe>,
+}

@@ -1,0 +1,189 @@
+//! The probe plan: which places of which files are watched, and why there.
+
+use serde::{Deserialize, Serialize};
+
+use super::input::MpiKind;
+use super::wire::FileId;
+
+/// Probes by file, and what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Files that the probes and code addresses belong to.
+    pub files: Vec<PlannedFile>,
+    /// What is watched.
+    pub probes: Vec<Probe>,
+    /// What is not, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A program or library.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFile {
+    /// Who it is.
+    pub id: FileId,
+    /// Path as the job sees it.
+    pub path: String,
+    /// Hexadecimal GNU build id, if it has one.
+    pub build_id: Option<String>,
+    /// Why its copies are watched (or none are).
+    pub role: String,
+    /// Heap blocks that its code asks for are the program's own, and followed whatever their size.
+    #[serde(default)]
+    pub own: bool,
+    /// Objects of an MPI library that are in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<MpiObjects>,
+    /// Datatypes of an MPI library that are in it, if their addresses are handles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub datatypes: Vec<Datatype>,
+}
+
+/// Objects of an MPI library whose addresses are handles. A program may have copies of its own, which
+/// count then. Each is given as the distance from where the file's first byte would be if all of it were
+/// mapped as its code is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiObjects {
+    /// The kind of library.
+    pub kind: MpiKind,
+    /// MPI_COMM_WORLD.
+    pub comm_world: Option<u64>,
+    /// The request of what was complete at once.
+    pub complete_request: Option<u64>,
+}
+
+/// A datatype that MPI has from the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datatype {
+    /// Its object, given as those of [`MpiObjects`].
+    pub object: u64,
+    /// Of one element.
+    pub size_bytes: u8,
+}
+
+/// One place that is watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// What records call it; unique in a session, from 1.
+    pub id: u32,
+    /// The file it is in.
+    pub file: FileId,
+    /// Offset of the probed instruction in the file.
+    pub offset_bytes: u64,
+    /// Offset that names the place for people: the call instruction of a copy, the function's start of a call.
+    pub site_offset_bytes: u64,
+    /// What it watches.
+    pub class: ProbeClass,
+    /// Function of the library that it watches (`memcpy`, `MPI_Send`, `malloc`, …).
+    pub function: String,
+    /// How the kernel runs the displaced instruction.
+    pub place: Place,
+    /// Bytes pushed onto the stack between the function's entry and the place:
+    /// the return address is at rsp + this (entry probes).
+    pub stack_bytes: u32,
+    /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
+    /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, and 32 if
+    /// handles are half a word. PollReturn: which argument (from 0) points to the
+    /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what. Else 0.
+    #[serde(default)]
+    pub argument: u64,
+    /// What its arguments point to that is recorded as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+    /// Why here.
+    pub reason: String,
+}
+
+/// What is recorded of an MPI call besides its arguments in registers, and that it returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Results {
+    /// What is read.
+    pub reads: Vec<Read>,
+    /// How many arguments on the stack.
+    pub stack_arguments: u32,
+    /// Which argument (from 0) points to the answer of a polling call: nothing is recorded if it is no.
+    pub answer: Option<u8>,
+}
+
+/// Something that an argument points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Read {
+    /// Which argument, from 0.
+    pub argument: u8,
+    /// At the return, not at the entry.
+    pub at_return: bool,
+    /// Size of one element.
+    pub element_bytes: u8,
+    /// How many there are.
+    pub count: ReadCount,
+}
+
+/// How many elements are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadCount {
+    /// One.
+    One,
+    /// So many as the argument says.
+    Argument(u8),
+    /// So many as is written where the argument points to.
+    Behind(u8),
+}
+
+/// What a probe watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeClass {
+    /// Call site (or cheap place) of memcpy and its like.
+    Copy,
+    /// Entry of a function that packs a derived datatype.
+    Pack,
+    /// Entry of a function that unpacks one.
+    Unpack,
+    /// MPI entry point.
+    Call,
+    /// MPI entry point, with results: entry and return.
+    CallResults,
+    /// Place that a polling call reaches only when its answer is yes.
+    PollSuccess,
+    /// Polling call without such a place: entry and return, the flag is read by the kernel part.
+    PollReturn,
+    /// Entry and return of malloc and its like.
+    Alloc,
+    /// Entry of free.
+    Free,
+    /// Entry and return of the function that MPI calls report their errors through.
+    Error,
+}
+
+/// How the kernel runs the instruction under a probe: what a hit costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A five-byte nop (newer kernels turn the trap into a system call).
+    Nop5,
+    /// Any other nop.
+    Nop,
+    /// `push`.
+    Push,
+    /// `call rel32`.
+    Call,
+    /// `jmp rel`.
+    Jump,
+    /// A conditional jump.
+    ConditionalJump,
+    /// Run out of line, one step: about sixteen times as dear.
+    SingleStep,
+}
+
+/// Something that is not watched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The file it is in.
+    pub file: FileId,
+    /// Where, if it is one place.
+    pub offset_bytes: Option<u64>,
+    /// What it is.
+    pub what: String,
+    /// Why it is left out.
+    pub reason: String,
+}
