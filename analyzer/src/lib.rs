@@ -33,13 +33,11 @@ mod present;
 
 pub mod pipeline;
 
-mod calls_begun;
-mod failures;
-mod message_data;
 
 pub use findings::{finding, statistics};
-pub use invariants::{knn_outliers, reference};
-pub use job::{messages, names, process};
+pub use invariants::knn_outliers;
+pub use options::reference;
+pub use job::{messages, names, process, symbols};
 pub use mpi::calls;
-pub use present::{page, render, symbols, text};
+pub use present::{page, render, text};
 pub use tape::{input, plan, sequencer, wire};

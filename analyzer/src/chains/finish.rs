@@ -3,19 +3,19 @@
 use super::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
 use super::node::{Marks, instance};
 use super::{Chains, NodeId, PathId, Scratch};
-use crate::job::names::Names;
+use crate::chains::op_names::OpNames;
 use crate::job::process::{CallId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
-    pub(super) fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn die(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         self.ages.forget(self.nodes[node.index()].op);
         self.release(node, names, groups);
     }
 
     /// One thing less keeps a node, if there is one, from being finished.
     #[inline(always)]
-    pub(super) fn release(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn release(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let mut node = node;
         while node.is_some() {
             let n = &mut self.nodes[node.index()];
@@ -34,7 +34,7 @@ impl Chains {
     }
 
     /// Hands the chain that ends in a node to the groups.
-    fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn emit(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let end = &self.nodes[leaf.index()];
         let (root_id, end_edge) = (end.root, end.marks.has(Marks::END_EDGE));
         let root = &self.nodes[root_id.index()];
@@ -73,7 +73,7 @@ impl Chains {
     }
 
     /// The chain in `scratch.path`, for people.
-    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &Names) -> Example {
+    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &OpNames) -> Example {
         let instance = |n: NodeId| instance(&self.nodes[n.index()], &self.details[n.index()], names);
         let unread = |n: &NodeId| self.traces.unread(*n).is_some();
         Example {
@@ -84,7 +84,7 @@ impl Chains {
     }
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
-    fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
+    fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) -> PathId {
         const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
         let len = usize::from(self.nodes[leaf.index()].depth);

@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 use super::PathId;
 use super::rank_counts::RankCounts;
 use super::time_buckets::Timeline;
-use crate::job::names::{BufferId, ContextId, SiteId, SymbolId, id};
+use crate::chains::op_names::{ContextId, SymbolId};
+use crate::job::names::{BufferId, SiteId, id};
 use crate::job::process::{CallId, WhoId};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 

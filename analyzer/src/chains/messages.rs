@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use super::groups::Groups;
 use super::node::Marks;
-use super::{Chains, Movement, NodeId, Side};
-use crate::job::names::Names;
+use crate::job::movement::{Movement, Side};
+use super::{Chains, NodeId};
+use crate::chains::op_names::OpNames;
 
 /// Messages on their way that are held.
 const MOST_HELD: usize = 1 << 16;
@@ -53,7 +54,7 @@ impl Held {
 
 impl Chains {
     /// A message is sent. Where numbers are left out, nothing is known of those before.
-    pub fn hold(&mut self, number: u64, process: u32, source: Side, names: &mut Names, groups: &mut Groups) {
+    pub fn hold(&mut self, number: u64, process: u32, source: Side, names: &mut OpNames, groups: &mut Groups) {
         self.forget_messages_before(self.ops.saturating_sub(self.max_age_ops), names, groups);
         let writer = self.main_writer(&source);
         if let Some(node) = self.nodes.get_mut(writer.index()) {
@@ -68,7 +69,7 @@ impl Chains {
 
     /// A message has arrived at a place that nothing was seen to write: it is a movement of its own.
     #[inline(never)]
-    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut Names, groups: &mut Groups) {
+    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
         self.expire(names, groups);
         self.end_run(m.thread);
         if sent.writer.is_some() {
@@ -91,7 +92,7 @@ impl Chains {
     }
 
     /// Nobody asks for a message any more.
-    pub fn drop_sent(&mut self, sent: Sent, names: &mut Names, groups: &mut Groups) {
+    pub fn drop_sent(&mut self, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
         self.let_go(sent.writer, names, groups);
     }
 
@@ -117,11 +118,11 @@ impl Chains {
     }
 
     /// Messages that are on their way are not followed any further.
-    pub(super) fn forget_messages(&mut self, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn forget_messages(&mut self, names: &mut OpNames, groups: &mut Groups) {
         self.forget_messages_before(u64::MAX, names, groups);
     }
 
-    fn forget_messages_before(&mut self, op: u64, names: &mut Names, groups: &mut Groups) {
+    fn forget_messages_before(&mut self, op: u64, names: &mut OpNames, groups: &mut Groups) {
         while let Some(gone) = self.held.pop_before(op) {
             if let Some(sent) = gone {
                 self.let_go(sent.writer, names, groups);
@@ -130,7 +131,7 @@ impl Chains {
     }
 
     #[inline(never)]
-    fn let_go(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn let_go(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         self.release(node, names, groups);
     }
 

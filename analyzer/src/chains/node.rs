@@ -4,9 +4,11 @@
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
 use super::groups::OpInstance;
-use super::{Movement, NodeId, PathId, ThreadId};
+use crate::job::movement::{Movement, ThreadId};
+use super::{NodeId, PathId};
 use crate::job::memory::SpaceId;
-use crate::job::names::{Names, ShapeId, SymbolId};
+use crate::chains::op_names::{ShapeId, SymbolId};
+use crate::chains::op_names::OpNames;
 use crate::job::process::{CallId, WhoId};
 
 /// What may be said of a node, yes or no.
@@ -66,7 +68,7 @@ const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
     #[inline]
-    pub fn symbol(&self, names: &mut Names) -> SymbolId {
+    pub fn symbol(&self, names: &mut OpNames) -> SymbolId {
         names.shape_symbol(self.shape, self.segments >= 2, self.marks.has(Marks::CROSSES))
     }
 }
@@ -117,7 +119,7 @@ impl Details {
 }
 
 /// All that is known of an operation, as groups take it.
-pub fn instance(node: &Node, details: &Details, names: &Names) -> OpInstance {
+pub fn instance(node: &Node, details: &Details, names: &OpNames) -> OpInstance {
     OpInstance {
         context: names.shape_context(node.shape),
         who: node.who,

@@ -2,9 +2,11 @@
 
 use super::groups::Groups;
 use super::node::Marks;
-use super::{Chains, Movement, NodeId, ThreadId};
+use crate::job::movement::{Movement, ThreadId};
+use super::{Chains, NodeId};
 use crate::job::memory::SpaceId;
-use crate::job::names::{Kind, Names, SiteId};
+use crate::chains::op_names::OpNames;
+use crate::job::names::{Kind, SiteId};
 
 /// How the copies of one operation lie.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,7 @@ impl Chains {
         &mut self,
         m: &Movement,
         writer: NodeId,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) -> bool {
         match &self.threads[m.thread.index()].run {
@@ -83,7 +85,7 @@ impl Chains {
         run: Run,
         m: &Movement,
         writer: NodeId,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) -> bool {
         let Some(layout) = self.continued_layout(&run, m, writer) else { return false };

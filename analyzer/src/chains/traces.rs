@@ -6,7 +6,7 @@
 
 use super::NodeId;
 use super::window::Window;
-use crate::job::names::ContextId;
+use crate::chains::op_names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;
 
 /// What the neighbours of a node ask for: so small that a cache holds it for all nodes.

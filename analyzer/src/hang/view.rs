@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
 use super::progress::Seen;
 use crate::findings::finding::Fault;
-use crate::job::locks::HeldLock;
+use crate::hang::locks::HeldLock;
 use crate::mpi::calls::{self, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::tape::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{Memory, SpaceId};
 use super::names::{Interner, SiteId, id};
-use crate::chains::ThreadId;
+use crate::job::movement::ThreadId;
 use crate::job::lifecycle::MpiLife;
 use crate::tape::input::ProcessFacts;
 

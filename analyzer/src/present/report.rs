@@ -1,6 +1,5 @@
 //! From counted groups to findings and reports.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::text;
@@ -8,15 +7,18 @@ use crate::chains::groups::{Example, GroupId, OpInstance};
 use crate::errors::deaths::Death;
 use crate::errors::left_over;
 use crate::errors::reported::Survived;
+use crate::errors::error_analysis::ErrorAnalysis;
 use crate::findings::finding::*;
+use crate::hang::hang_analysis::HangAnalysis;
+use crate::invariants::chain_analysis::ChainAnalysis;
+use crate::job::Job;
 use crate::findings::statistics::*;
-use crate::hang::view::RankState;
 use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
-use crate::job::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
+use crate::chains::op_names::ContextId;
+use crate::job::names::{BufferId, BufferName, SiteId, SiteName};
 use crate::job::process::{KINDS, Process, Who, WhoId};
-use crate::pipeline::Pipeline;
 use crate::tape::input::{CallInProgress, CodePlace};
 
 /// Groups listed in the statistics.
@@ -32,32 +34,42 @@ const KIND_NAMES: [&str; KINDS] = [
     "exit", "values", "return", "made",
 ];
 
+/// What findings are made from.
+pub(crate) struct Sources<'a> {
+    pub job: &'a Job,
+    pub chains: &'a ChainAnalysis,
+    pub errors: &'a ErrorAnalysis,
+    pub hang: &'a HangAnalysis,
+    pub evaluation: &'a Evaluation,
+    pub comparison: &'a Comparison,
+}
+
 /// All that is to be said.
-pub(crate) fn report(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Report {
+pub(crate) fn report(p: &Sources<'_>) -> Report {
     Report {
         schema: REPORT_SCHEMA,
-        session: p.start.clone(),
-        ended: p.ended.clone(),
-        thresholds: thresholds(p, evaluation, comparison),
-        findings: findings(p, evaluation, comparison),
+        session: p.job.start.clone(),
+        ended: p.job.ended.clone(),
+        thresholds: thresholds(p),
+        findings: findings(p),
         statistics: statistics(p),
     }
 }
 
 /// The findings, the most important first.
-pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Vec<Finding> {
+pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let views = Views { p };
-    let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
-    let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
-    let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
+    let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
+    let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
+    let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let standstills = crate::hang::view::standstills(&rank_states(p));
+    let standstills = crate::hang::view::standstills(&p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid)));
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&crate::hang::view::Standstill| {
-        (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash
+        (died.is_some() || p.errors.is_origin_open(p.job)) && s.fault == Fault::Crash
     };
     let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
-    let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
+    let left = left_over::findings(&p.errors.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
         finding(
             left.id,
@@ -67,7 +79,7 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
             Evidence::LeftOver(Box::new(left.evidence)),
         )
     });
-    let returned = p.failures.errors.survived().map(|error| views.error_returned(error));
+    let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
     let mut findings: Vec<Finding> =
         died.iter().cloned().chain(stuck).chain(returned).chain(left).chain(chains).chain(ranks).collect();
     // Stable: within a severity and verdict the order of the checks stays.
@@ -75,82 +87,38 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     findings
 }
 
-fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Thresholds {
+fn thresholds(p: &Sources<'_>) -> Thresholds {
     Thresholds {
-        uniqueness: evaluation.threshold.uniqueness,
-        chains: evaluation.threshold.chains,
-        warm: evaluation.warm,
-        frequent_groups: evaluation.frequent.len() as u64,
-        abnormality: p.options.abnormality,
-        uncounted: p.uncounted(),
-        sampled: p.coverage.sampled,
-        referenced: p.options.reference.is_some(),
-        compared_ranks: whos(p, comparison.compared.iter().copied()),
-        average_distance: rounded(comparison.average),
+        uniqueness: p.evaluation.threshold.uniqueness,
+        chains: p.evaluation.threshold.chains,
+        warm: p.evaluation.warm,
+        frequent_groups: p.evaluation.frequent.len() as u64,
+        abnormality: p.chains.options.abnormality,
+        uncounted: p.chains.uncounted(p.job),
+        sampled: p.job.coverage.sampled,
+        referenced: p.chains.options.reference.is_some(),
+        compared_ranks: whos(p, p.comparison.compared.iter().copied()),
+        average_distance: rounded(p.comparison.average),
     }
 }
 
-fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
-    let mut whos: Vec<Who> = ids.map(|id| p.state.processes.who(id)).collect();
+fn whos(p: &Sources<'_>, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
+    let mut whos: Vec<Who> = ids.map(|id| p.job.processes.who(id)).collect();
     whos.sort_unstable();
     whos.dedup();
     whos
 }
 
-/// Every rank of the job. Of one that was never watched nothing is known.
-fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
-    /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
-    const MOST_RANKS: u32 = 1 << 17;
-    let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
-    let mut size = 0;
-    for process in p.state.processes.all() {
-        let Some(rank) = process.rank else { continue };
-        size = size.max(process.size.unwrap_or(0).min(MOST_RANKS));
-        let state = RankState {
-            pid: process.pid,
-            still: if process.alive {
-                p.standstill.still(process.pid, process.moved_ns, p.state.groups.timeline.now_ns())
-            } else {
-                None
-            },
-            ended: process
-                .exit_status
-                .filter(|_| !process.alive)
-                .map(|status| status == 0 && !p.deaths.is_among(process.pid)),
-            locks: p.locks.of(process.pid),
-        };
-        match ranks.entry(rank) {
-            // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
-            Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
-                known.insert(RankState::default());
-            }
-            Entry::Occupied(mut ended) => {
-                ended.insert(state);
-            }
-            Entry::Vacant(free) => {
-                free.insert(state);
-            }
-        }
-    }
-    // Where nobody stands still there is nothing to decide, however many ranks there are.
-    if ranks.values().any(|rank| rank.still.is_some()) {
-        for rank in 0..size {
-            ranks.entry(rank).or_default();
-        }
-    }
-    ranks
-}
-
 /// Makes views of what is interned.
 struct Views<'a> {
-    p: &'a Pipeline,
+    p: &'a Sources<'a>,
 }
 
 impl Views<'_> {
     fn odd_chain(&self, v: &Violation) -> Finding {
         let odd = self.group(v.odd);
         let frequent = self.group(v.frequent);
-        let group = self.p.state.groups.get(v.odd);
+        let group = self.p.chains.groups.get(v.odd);
         let mut examples: Vec<ExampleView> = group.examples.iter().map(|e| self.example(e, v)).collect();
         examples.sort_by_key(|e| !e.context_match);
         let evidence = OddChain {
@@ -175,7 +143,7 @@ impl Views<'_> {
     }
 
     fn odd_rank(&self, o: &Outlier) -> Finding {
-        let who = self.p.state.processes.who(o.who);
+        let who = self.p.job.processes.who(o.who);
         let evidence = OddRank {
             who,
             distance: rounded(o.distance),
@@ -320,7 +288,7 @@ impl Views<'_> {
 
     fn code_place(&self, place: CodePlace, behind: u64) -> Place {
         Place {
-            module: self.p.state.names.path(place.file),
+            module: self.p.job.names.path(place.file),
             file: Some(place.file),
             offset_bytes: place.offset_bytes.saturating_sub(behind),
             frames: Vec::new(),
@@ -345,7 +313,7 @@ impl Views<'_> {
 
     fn other(&self, &(id, abnormality): &(GroupId, f64)) -> OtherView {
         let view = self.group(id);
-        let chains = if self.p.options.reference.is_some() { view.reference_chains } else { view.chains };
+        let chains = if self.p.chains.options.reference.is_some() { view.reference_chains } else { view.chains };
         OtherView { ops: view.ops, chains, abnormality: rounded(abnormality) }
     }
 
@@ -359,9 +327,9 @@ impl Views<'_> {
 
     fn example_op(&self, op: &OpInstance) -> ExampleOp {
         ExampleOp {
-            place: self.place(self.p.state.names.context_site(op.context)),
+            place: self.place(self.p.chains.ops.context_site(op.context)),
             time_ns: op.time_ns,
-            who: self.p.state.processes.who(op.who),
+            who: self.p.job.processes.who(op.who),
             pid: op.pid,
             tid: op.tid,
             source: op.source,
@@ -372,20 +340,20 @@ impl Views<'_> {
     }
 
     fn group(&self, id: GroupId) -> GroupView {
-        let group = self.p.state.groups.get(id);
-        let weights = self.p.frequent.ops(id);
+        let group = self.p.chains.groups.get(id);
+        let weights = self.p.chains.frequent.ops(id);
         let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
         let mut by_who: Vec<WhoCount> = Vec::new();
         for &who in &group.ops[0].who().collect::<Vec<_>>() {
-            let count = self.p.state.groups.by_group.total(id, who);
-            by_who.push(WhoCount { who: self.p.state.processes.who(who), count });
+            let count = self.p.chains.groups.by_group.total(id, who);
+            by_who.push(WhoCount { who: self.p.job.processes.who(who), count });
         }
         by_who.sort_by_key(|c| c.who);
         GroupView {
             id: self.group_hash(id),
             chains: group.count,
             reference_chains: group.reference,
-            uniqueness: self.p.frequent.uniqueness(id),
+            uniqueness: self.p.chains.frequent.uniqueness(id),
             ops: ops.collect(),
             by_who,
         }
@@ -393,13 +361,13 @@ impl Views<'_> {
 
     /// Depends on names only, so that it is the same in every run of the same binaries.
     fn group_hash(&self, id: GroupId) -> String {
-        let symbols = self.p.state.groups.get(id).symbols.iter();
-        hash(symbols.map(|&symbol| format!("{:?}", self.p.state.names.op_name(symbol))))
+        let symbols = self.p.chains.groups.get(id).symbols.iter();
+        hash(symbols.map(|&symbol| format!("{:?}", self.p.chains.ops.op_name(symbol, &self.p.job.names))))
     }
 
     fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
-        let group = self.p.state.groups.get(id);
-        let (symbol, counts) = (self.p.state.names.symbol_parts(group.symbols[at]), &group.ops[at]);
+        let group = self.p.chains.groups.get(id);
+        let (symbol, counts) = (self.p.chains.ops.symbol_parts(group.symbols[at]), &group.ops[at]);
         let mut calls: Vec<CallView> =
             counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.count));
@@ -417,12 +385,12 @@ impl Views<'_> {
     }
 
     fn call(&self, call: crate::job::process::CallId, count: u64) -> CallView {
-        let (function, site) = self.p.probes.call_parts(call);
+        let (function, site) = self.p.job.probes.call_parts(call);
         CallView { function, place: self.place(site), count }
     }
 
     fn place(&self, id: SiteId) -> Place {
-        let names = &self.p.state.names;
+        let names = &self.p.job.names;
         let mut place = text::place(names.site_name(id));
         place.file = names.site_file(id).map(|(file, _)| file);
         place
@@ -430,7 +398,7 @@ impl Views<'_> {
 
     fn buffer(&self, id: BufferId) -> BufferView {
         let view = |what| BufferView { what, name: String::new(), allocated: None };
-        match self.p.state.names.buffer_name(id) {
+        match self.p.job.names.buffer_name(id) {
             BufferName::Heap { site } => {
                 BufferView { allocated: Some(self.named_place(site)), ..view(BufferKind::Heap) }
             }
@@ -445,7 +413,7 @@ impl Views<'_> {
     }
 
     fn named_place(&self, site: &SiteName) -> Place {
-        let id = self.p.state.names.find_site(site);
+        let id = self.p.job.names.find_site(site);
         id.map_or_else(|| text::place(site), |id| self.place(id))
     }
 }
@@ -478,18 +446,16 @@ fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evid
     finding
 }
 
-fn statistics(p: &Pipeline) -> Statistics {
-    let (t, state) = (&p.totals, &p.state);
-    let all = state.processes.all();
+fn statistics(p: &Sources<'_>) -> Statistics {
+    let (t, all) = (&p.job.totals, p.job.processes.all());
     let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
-    let timeline = &state.groups.timeline;
-    let now_ns = timeline.now_ns();
-    let duration_ns = now_ns - timeline.begin_ns().unwrap_or(now_ns).min(now_ns);
+    let now_ns = p.job.now_ns();
+    let duration_ns = now_ns - p.job.begin_ns().unwrap_or(now_ns).min(now_ns);
     Statistics {
         duration_ns,
-        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(now_ns)),
-        pauses: p.coverage.pauses,
-        probes_off: p.coverage.off.clone(),
+        watched_ns: duration_ns.saturating_sub(p.job.coverage.paused_ns(now_ns)),
+        pauses: p.job.coverage.pauses,
+        probes_off: p.job.coverage.off.clone(),
         records: t.records,
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,
@@ -500,12 +466,12 @@ fn statistics(p: &Pipeline) -> Statistics {
         movements: sum(|p| p.movements),
         empty_movements: sum(|p| p.counts.empty_movements),
         bytes: sum(|p| p.bytes),
-        operations: state.chains.ops(),
-        chains: state.groups.chains,
-        inconclusive_chains: state.chains.counts.inconclusive,
-        chains_not_kept: state.groups.not_kept,
-        groups: state.groups.all().iter().filter(|g| g.count > 0).count() as u64,
-        pending_operations: state.chains.counts.pending_nodes,
+        operations: p.chains.chains.ops(),
+        chains: p.chains.groups.chains,
+        inconclusive_chains: p.chains.chains.counts.inconclusive,
+        chains_not_kept: p.chains.groups.not_kept,
+        groups: p.chains.groups.all().iter().filter(|g| g.count > 0).count() as u64,
+        pending_operations: p.chains.chains.counts.pending_nodes,
         memory_not_kept: sum(|p| p.memory.refused),
         processes: processes(p),
         probes: probes(p),
@@ -514,9 +480,9 @@ fn statistics(p: &Pipeline) -> Statistics {
     }
 }
 
-fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
+fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
     let kinds = |index: usize| {
-        let counts = p.state.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = p.job.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
         let counts = counts.filter(|(count, _)| *count > 0);
         counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
     };
@@ -532,21 +498,21 @@ fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
         lost_movements: process.counts.lost_movements,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
-        live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
+        live_buffers: p.chains.chains.live_ranges(process.memory.private()) as u64,
     };
-    let mut processes: Vec<_> = p.state.processes.all().iter().enumerate().map(view).collect();
+    let mut processes: Vec<_> = p.job.processes.all().iter().enumerate().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
     processes
 }
 
-fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
+fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
     let views = Views { p };
     let view = |(slot, info): (usize, &crate::job::probes::ProbeInfo)| {
         let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
-        for (index, process) in p.state.processes.all().iter().enumerate() {
-            let hits = p.state.processes.hits(index, slot);
+        for (index, process) in p.job.processes.all().iter().enumerate() {
+            let hits = p.job.processes.hits(index, slot);
             if hits > 0 {
-                *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
+                *by_who.entry(p.job.processes.who(process.who)).or_default() += hits;
             }
         }
         let place =
@@ -560,16 +526,16 @@ fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
             by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
         }
     };
-    p.probes.all().map(view).filter(|s| s.hits > 0).collect()
+    p.job.probes.all().map(view).filter(|s| s.hits > 0).collect()
 }
 
-fn calls(p: &Pipeline) -> Vec<CallStatistics> {
+fn calls(p: &Sources<'_>) -> Vec<CallStatistics> {
     let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
-    for (slot, counts) in p.probes.all_call_counts().iter().enumerate() {
+    for (slot, counts) in p.job.probes.all_call_counts().iter().enumerate() {
         if counts.calls == 0 && counts.movements == 0 {
             continue;
         }
-        let function = p.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
+        let function = p.job.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
         let all = by_function.entry(function.clone()).or_insert(CallStatistics {
             function,
             calls: 0,
@@ -583,8 +549,8 @@ fn calls(p: &Pipeline) -> Vec<CallStatistics> {
     by_function.into_values().collect()
 }
 
-fn top_groups(p: &Pipeline) -> Vec<GroupView> {
-    let groups = p.state.groups.all();
+fn top_groups(p: &Sources<'_>) -> Vec<GroupView> {
+    let groups = p.chains.groups.all();
     let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
     ids.retain(|id| groups[id.index()].count > 0);
     ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::CallId;
 use super::assemble::{Assembler, Call};
@@ -12,9 +12,10 @@ use super::follow::{Begun, Follower};
 use super::left_over::LeftOver;
 use crate::mpi::calls::{self, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
-use crate::tape::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
+use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
-use crate::tape::wire::{Body, FileId, Header, RawRecord, Record};
+use crate::job::process::Processes;
+use crate::tape::wire::{Body, Header, RawRecord, Record};
 
 /// Inputs that wait for a process to be known.
 const MOST_HELD: usize = 1 << 18;
@@ -88,7 +89,6 @@ pub struct Messages {
     probes: Vec<Watched>,
     /// Calls are watched without their returns: what they complete is not known.
     sees_no_returns: bool,
-    paths: FxHashMap<FileId, String>,
     assembler: Assembler<Begun>,
     follower: Follower,
     /// Processes that call, and nobody has said yet who they are.
@@ -100,11 +100,9 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Notes events, for [`Messages::take_events`].
-    pub fn heard() -> Self {
-        let mut messages = Self::default();
-        messages.follower.is_heard = true;
-        messages
+    /// Notes events from here on, for [`Messages::next_event`].
+    pub(crate) fn tell_events(&mut self) {
+        self.follower.is_heard = true;
     }
 
     /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
@@ -125,63 +123,55 @@ impl Messages {
     }
 
     /// Takes the next input.
-    pub fn push(&mut self, input: &Input) {
+    pub(crate) fn push(&mut self, input: &Input, job: &Processes) {
         match input {
-            Input::Record(raw) => self.push_record(raw),
             Input::Process(facts) => {
-                self.learn(facts);
+                self.learn(facts, job);
                 if self.awaited.remove(&facts.pid) {
-                    self.go_on();
+                    self.go_on(job);
                 }
             }
             Input::Plan(plan) => self.plan(plan),
-            Input::End(_) => self.give_up_waiting(),
+            Input::End(_) => self.give_up_waiting(job),
             Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.awaited.is_empty() => {
-                self.take(input);
+                self.take(input, job);
             }
-            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone()),
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone(), job),
             _ => {}
         }
     }
 
-    /// Takes a record: the same as [`Input::Record`], without a copy of it.
-    pub fn push_record(&mut self, raw: &RawRecord) {
-        if let Ok(record) = Record::decode(raw) {
-            self.record(raw, &record);
-        }
-    }
-
-    /// The same; `record`: what it says.
+    /// Takes a record; `record`: what it says.
     #[inline]
-    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record) {
+    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record, job: &Processes) {
         if !is_of_interest(record) {
         } else if self.awaited.is_empty() {
-            self.take_record(raw, record);
+            self.take_record(raw, record, job);
         } else {
-            self.hold(Input::Record(*raw));
+            self.hold(Input::Record(*raw), job);
         }
     }
 
     /// Until it is known who somebody is who calls, nothing goes on: what others do may be for that rank.
-    fn hold(&mut self, input: Input) {
+    fn hold(&mut self, input: Input, job: &Processes) {
         self.held.push_back(input);
         if self.held.len() > MOST_HELD {
-            self.give_up_waiting();
+            self.give_up_waiting(job);
         }
     }
 
-    fn give_up_waiting(&mut self) {
+    fn give_up_waiting(&mut self, job: &Processes) {
         while !self.held.is_empty() {
             self.strangers.extend(std::mem::take(&mut self.awaited));
-            self.go_on();
+            self.go_on(job);
         }
     }
 
-    fn go_on(&mut self) {
+    fn go_on(&mut self, job: &Processes) {
         while self.awaited.is_empty()
             && let Some(input) = self.held.pop_front()
         {
-            self.take(&input);
+            self.take(&input, job);
             self.forget_data();
         }
     }
@@ -194,11 +184,11 @@ impl Messages {
         }
     }
 
-    fn take(&mut self, input: &Input) {
+    fn take(&mut self, input: &Input, job: &Processes) {
         match input {
             Input::Record(raw) => {
                 if let Ok(record) = Record::decode(raw) {
-                    self.take_record(raw, &record);
+                    self.take_record(raw, &record, job);
                 }
             }
             Input::LateRecord(raw) => self.lose(raw.pid()),
@@ -212,9 +202,9 @@ impl Messages {
         coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), Watched::Nothing))
     }
 
-    /// What was learnt since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.follower.events)
+    /// What was learnt by the last input, the oldest first.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.follower.events.pop_front()
     }
 
     /// Ranks of which not everything was seen: nothing is said of what they received.
@@ -227,16 +217,6 @@ impl Messages {
     pub fn left_over(&self) -> Vec<LeftOver> {
         let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
         if is_certain { self.follower.left_over() } else { Vec::new() }
-    }
-
-    /// Where a call returns to.
-    pub fn site(&self, call: &Call) -> Option<CodePlace> {
-        self.follower.processes.find(call.pid)?.code.place(call.return_address)
-    }
-
-    /// The path of a file, as the job sees it.
-    pub fn path(&self, file: FileId) -> Option<&str> {
-        self.paths.get(&file).map(String::as_str)
     }
 
     /// Names and values of the arguments worth showing.
@@ -273,17 +253,25 @@ impl Messages {
         self.follower.processes.find(pid)?.builtin.map(|builtin| builtin.facts())
     }
 
-    fn learn(&mut self, facts: &ProcessFacts) {
+    fn learn(&mut self, facts: &ProcessFacts, job: &Processes) {
         if let Some(size) = facts.size {
             self.follower.communicators.world_has(size);
         }
         let number = self.follower.processes.number(facts.pid);
-        self.follower.processes.get_mut(number).learn(facts, &self.follower.libraries);
+        self.follower.processes.get_mut(number).learn(facts);
+        self.look_up_library(facts.pid, job);
+    }
+
+    /// Looks for the library of a process.
+    fn look_up_library(&mut self, pid: u32, job: &Processes) {
+        let Some(memory) = job.find(pid).map(|index| &job.get(index).memory) else { return };
+        if let Some(process) = self.follower.processes.find_mut(pid) {
+            process.look_up(&self.follower.libraries, |file| memory.code_start(file));
+        }
     }
 
     fn plan(&mut self, plan: &Plan) {
         self.follower.libraries.learn(plan);
-        self.paths.extend(plan.files.iter().map(|file| (file.id, file.path.clone())));
         for probe in plan.probes.iter().filter(|probe| probe.id < MOST_PROBES) {
             let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
             let at = probe.id as usize;
@@ -308,17 +296,10 @@ impl Messages {
         self.probes.get(probe as usize).copied().unwrap_or_default()
     }
 
-    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record) {
+    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record, job: &Processes) {
         match *body {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
-                self.call_record(raw, header, body);
-            }
-            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
-                if !self.is_known_at(header) =>
-            {
-                let number = self.follower.processes.number(header.pid);
-                let code = &mut self.follower.processes.get_mut(number).code;
-                code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
+                self.call_record(raw, header, body, job);
             }
             Body::Exec if !self.is_known_at(header) => {
                 self.end(header.pid);
@@ -339,13 +320,14 @@ impl Messages {
         self.follower.processes.find(header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
     }
 
-    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
+    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body, job: &Processes) {
         let row = match self.watched(header.probe) {
             Watched::Nothing => return,
             Watched::Beginning | Watched::Other => None,
             Watched::Call(row) => Some(row),
         };
         if self.assemble(header, body, row) {
+            self.keep_code_of_ended(job);
             return self.lose_found();
         }
         if !self.is_known(header.pid) {
@@ -360,13 +342,26 @@ impl Messages {
             self.follower.begin_process(header.pid);
         } else if let Some(row) = row {
             let process = self.follower.processes.number(header.pid);
+            if self.follower.processes.get(process).builtin.is_none() {
+                self.look_up_library(header.pid, job);
+            }
             if self.assembler.admit(header.pid, header.tid, row, process) {
                 self.assemble(header, body, Some(row));
+                self.keep_code_of_ended(job);
             } else {
                 self.lose(header.pid);
             }
         }
         self.lose_found();
+    }
+
+    /// Where the code of ranks is that have just ended with MPI: later it may not be known.
+    fn keep_code_of_ended(&mut self, job: &Processes) {
+        while let Some((rank, pid)) = self.follower.ending.pop() {
+            if let Some(index) = job.find(pid) {
+                self.follower.ended.insert(rank, job.get(index).memory.code());
+            }
+        }
     }
 
     /// Says whether the thread is followed.
@@ -417,7 +412,6 @@ fn is_of_interest(record: &Record) -> bool {
         Body::Call { .. }
             | Body::Values { .. }
             | Body::Return { .. }
-            | Body::Map { .. }
             | Body::Exec
             | Body::Exit { .. }
     )

@@ -9,9 +9,9 @@ use std::num::NonZeroU64;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::job::memory::CodeMap;
 use crate::job::messages::CallId;
 use crate::job::messages::assemble::{Call, Step};
-use crate::job::messages::code::CodeMap;
 use crate::job::messages::communicators::{CommId, Communicators, Expected, WORLD};
 use crate::job::messages::data::{Content, Data};
 use crate::job::messages::few::Few;
@@ -102,10 +102,12 @@ pub(super) struct Follower {
     /// Processes that were seen to begin with MPI, by rank.
     begun_by: FxHashMap<u32, u32>,
     /// Ranks that ended with MPI and were followed to there, with their code.
-    ended: FxHashMap<u32, CodeMap>,
+    pub ended: FxHashMap<u32, CodeMap>,
+    /// Those that have just done so, with their processes: their code is not kept yet.
+    pub ending: Vec<(u32, u32)>,
     left: Tally,
     /// What was learnt; nothing is noted unless somebody wants to hear it.
-    pub events: Vec<Event>,
+    pub events: VecDeque<Event>,
     pub is_heard: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
@@ -208,7 +210,6 @@ impl Follower {
     }
 
     fn begin(&mut self, call: &Call, begun: &mut Begun) {
-        self.processes.get_mut(call.process).meet(&self.libraries);
         let Some(id) = self.id(call) else { return self.to_lose.push(call.pid) };
         match call.row.does {
             Does::Send(_) | Does::Receive | Does::Exchange => self.begin_messages(call, id, begun),
@@ -366,7 +367,7 @@ impl Follower {
 
     fn tell(&mut self, event: Event) {
         if self.is_heard {
-            self.events.push(event);
+            self.events.push_back(event);
         }
     }
 
@@ -391,7 +392,7 @@ impl Follower {
             let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
             let members = place.and_then(named);
             let end_ns = code.map(|_| time_ns);
-            self.events.push(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
+            self.events.push_back(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
         }
     }
 
