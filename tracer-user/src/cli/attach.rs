@@ -82,7 +82,6 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
         kernel: KernelSettings {
             ring_bytes: watch.ring_size,
             alloc_min_bytes: watch.alloc_size,
-            removable: false,
             without: Features { sessions: watch.without.contains(&Feature::Sessions) },
         },
         plan: PlanOptions {

@@ -7,12 +7,12 @@ use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Mes
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::tape::{self, ItemRef, Reader};
-use anyhow::{Context, Result};
+use analyzer::wire::RawRecord;
+use anyhow::Result;
 use serde::Serialize;
 
-use super::analyze::open;
 use super::args::CallsArgs;
+use super::replay::{Consumer, names, replay};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -22,38 +22,66 @@ const SCHEMA: u32 = 1;
 /// # Errors
 /// The file is no tape, or cannot be read; standard output cannot be written.
 pub fn calls(args: &CallsArgs) -> Result<()> {
-    let of_tape = || args.tape.display().to_string();
-    let mut names = SymbolTable::default();
-    names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
-    let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
-    let mut pipeline = Pipeline::heard(Options::default());
-    let mut printer = Printer {
-        out: BufWriter::new(stdout().lock()),
-        json: args.json,
-        names,
-        begin_ns: 0,
-        ranks: &args.ranks,
+    let mut listing = Listing {
+        pipeline: Pipeline::heard(Options::default()),
+        printer: Printer {
+            out: BufWriter::new(stdout().lock()),
+            json: args.json,
+            names: names(&args.tape)?,
+            begin_ns: 0,
+            ranks: &args.ranks,
+        },
     };
-    if args.json {
-        serde_json::to_writer(&mut printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
-        writeln!(printer.out)?;
-    }
-    while let Some(item) = reader.next_ref() {
-        match item.with_context(of_tape)? {
-            ItemRef::Record(record) => pipeline.push_record(record),
-            ItemRef::Damage(damage) => eprintln!("dmscope: {}: {damage}", args.tape.display()),
-            ItemRef::Input(input) => {
-                if let Input::Start(start) = &*input {
-                    printer.begin_ns = start.time_ns;
-                }
-                pipeline.push(&input);
-            }
+    listing.begin()?;
+    replay(&args.tape, &mut listing)?;
+    listing.end()
+}
+
+/// Lists what the pipeline hears of calls and messages.
+struct Listing<'a, W: Write> {
+    pipeline: Pipeline,
+    printer: Printer<'a, W>,
+}
+
+impl<W: Write> Listing<'_, W> {
+    fn begin(&mut self) -> Result<()> {
+        if self.printer.json {
+            serde_json::to_writer(&mut self.printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
+            writeln!(self.printer.out)?;
         }
-        for event in pipeline.take_events() {
-            printer.event(pipeline.messages(), &event)?;
-        }
+        Ok(())
     }
-    printer.end(pipeline.messages())
+
+    fn list(&mut self) -> Result<()> {
+        for event in self.pipeline.take_events() {
+            self.printer.event(self.pipeline.messages(), &event)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.printer.end(self.pipeline.messages())
+    }
+}
+
+impl<W: Write> Consumer for Listing<'_, W> {
+    fn push(&mut self, input: &Input) -> Result<()> {
+        if let Input::Start(start) = input {
+            self.printer.begin_ns = start.time_ns;
+        }
+        self.pipeline.push(input);
+        self.list()
+    }
+
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
+        self.pipeline.push_record(record);
+        self.list()
+    }
+
+    fn damage(&mut self, message: &str) {
+        // Standard output is the list's.
+        eprintln!("dmscope: {message}");
+    }
 }
 
 struct Printer<'a, W: Write> {
@@ -242,5 +270,31 @@ impl<W: Write> Printer<'_, W> {
         }
         self.out.flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::testing::replay_inputs;
+    use super::*;
+
+    fn listed(cut: bool) -> String {
+        let printer = Printer {
+            out: Vec::new(),
+            json: false,
+            names: SymbolTable::default(),
+            begin_ns: 0,
+            ranks: &None,
+        };
+        let mut listing = Listing { pipeline: Pipeline::heard(Options::default()), printer };
+        replay_inputs(cut, &mut listing);
+        listing.end().expect("memory has room");
+        String::from_utf8(listing.printer.out).expect("text")
+    }
+
+    #[test]
+    fn what_was_held_back_is_listed_at_the_end_of_a_cut_tape_too() {
+        assert!(listed(false).contains("rank 0 call 1  MPI_Barrier"), "{}", listed(false));
+        assert_eq!(listed(true), listed(false));
     }
 }
