@@ -33,11 +33,10 @@ mod present;
 
 pub mod pipeline;
 
-
 pub use findings::{finding, statistics};
 pub use invariants::knn_outliers;
-pub use options::reference;
 pub use job::{messages, names, process, symbols};
 pub use mpi::calls;
+pub use options::reference;
 pub use present::{page, render, text};
 pub use tape::{input, plan, sequencer, wire};

@@ -233,8 +233,16 @@ impl Pipeline {
         report::report(&Sources { evaluation: &evaluation, comparison: &comparison, ..self.sources() })
     }
 
-    /// What a page shows of a report; nothing unless made by [`Pipeline::with_timeline`].
-    pub fn page(&mut self, report: Report, names: &SymbolTable) -> Option<Page> {
+    /// What a page shows of a report, with names that came with the inputs; nothing unless made by
+    /// [`Pipeline::with_timeline`].
+    pub fn page(&mut self, report: Report) -> Option<Page> {
+        let timeline = self.timeline.as_mut()?;
+        timeline.settle();
+        Some(Page::new(report, &self.job, timeline, &self.job.symbols))
+    }
+
+    /// The same with other names.
+    pub fn page_with(&mut self, report: Report, names: &SymbolTable) -> Option<Page> {
         let timeline = self.timeline.as_mut()?;
         timeline.settle();
         Some(Page::new(report, &self.job, timeline, names))

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::PathId;
 use super::rank_counts::RankCounts;
-use super::time_buckets::Timeline;
+use super::time_buckets::TimeAxis;
 use crate::chains::op_names::{ContextId, SymbolId};
 use crate::job::names::{BufferId, SiteId, id};
 use crate::job::process::{CallId, WhoId};
@@ -195,7 +195,7 @@ pub(crate) struct Groups {
     groups: Vec<Group>,
     pub by_group: RankCounts<GroupId>,
     pub by_work: RankCounts<Work>,
-    pub timeline: Timeline,
+    pub axis: TimeAxis,
     pack_uniqueness_max: u32,
     /// Chains in groups.
     pub chains: u64,
@@ -214,7 +214,7 @@ impl Groups {
             groups: Vec::new(),
             by_group: RankCounts::new(),
             by_work: RankCounts::new(),
-            timeline: Timeline::default(),
+            axis: TimeAxis::default(),
             pack_uniqueness_max: options.pack_uniqueness_max,
             chains: 0,
             not_kept: 0,
@@ -225,7 +225,7 @@ impl Groups {
     /// The clock goes on.
     #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) {
-        let halvings = self.timeline.advance(time_ns);
+        let halvings = self.axis.advance(time_ns);
         for _ in 0..halvings {
             self.by_group.halve();
             self.by_work.halve();
@@ -234,7 +234,7 @@ impl Groups {
 
     /// Counts over this stretch of time are not complete.
     pub fn touch(&mut self, from_ns: u64, to_ns: u64) {
-        self.timeline.touch(from_ns, to_ns);
+        self.axis.touch(from_ns, to_ns);
     }
 
     /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
@@ -346,10 +346,10 @@ impl Groups {
     }
 
     fn distribute(&mut self, group: GroupId, chain: &Finished<'_>) {
-        let (who, bucket) = (chain.ops[0].who, self.timeline.bucket(chain.time_ns));
+        let (who, bucket) = (chain.ops[0].who, self.axis.bucket(chain.time_ns));
         let has_room = self.by_group.add(group, who, bucket) & self.by_work.add(chain.work, who, bucket);
         if !has_room {
-            self.timeline.touch(chain.time_ns, chain.time_ns);
+            self.axis.touch(chain.time_ns, chain.time_ns);
         }
     }
 }

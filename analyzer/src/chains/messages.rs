@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use super::groups::Groups;
 use super::node::Marks;
-use crate::job::movement::{Movement, Side};
 use super::{Chains, NodeId};
 use crate::chains::op_names::OpNames;
+use crate::job::movement::{Movement, Side};
 
 /// Messages on their way that are held.
 const MOST_HELD: usize = 1 << 16;
@@ -54,7 +54,14 @@ impl Held {
 
 impl Chains {
     /// A message is sent. Where numbers are left out, nothing is known of those before.
-    pub fn hold(&mut self, number: u64, process: u32, source: Side, names: &mut OpNames, groups: &mut Groups) {
+    pub fn hold(
+        &mut self,
+        number: u64,
+        process: u32,
+        source: Side,
+        names: &mut OpNames,
+        groups: &mut Groups,
+    ) {
         self.forget_messages_before(self.ops.saturating_sub(self.max_age_ops), names, groups);
         let writer = self.main_writer(&source);
         if let Some(node) = self.nodes.get_mut(writer.index()) {

@@ -29,12 +29,12 @@ use window::Window;
 
 use crate::chains::groups::{FinishedOp, Groups};
 use crate::chains::live::{LiveMap, Loss};
-use crate::job::memory::SpaceId;
-use crate::chains::op_names::Shape;
 use crate::chains::op_names::OpNames;
+use crate::chains::op_names::Shape;
+use crate::chains::prefetch::prefetch;
+use crate::job::memory::SpaceId;
 use crate::job::movement::{Movement, Side, ThreadId};
 use crate::job::names::{Kind, id};
-use crate::chains::prefetch::prefetch;
 use crate::options::Options;
 
 id!(/// An operation of a chain that is not finished.

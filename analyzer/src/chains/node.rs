@@ -4,11 +4,11 @@
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
 use super::groups::OpInstance;
-use crate::job::movement::{Movement, ThreadId};
 use super::{NodeId, PathId};
-use crate::job::memory::SpaceId;
-use crate::chains::op_names::{ShapeId, SymbolId};
 use crate::chains::op_names::OpNames;
+use crate::chains::op_names::{ShapeId, SymbolId};
+use crate::job::memory::SpaceId;
+use crate::job::movement::{Movement, ThreadId};
 use crate::job::process::{CallId, WhoId};
 
 /// What may be said of a node, yes or no.

@@ -2,10 +2,10 @@
 
 use super::groups::Groups;
 use super::node::Marks;
-use crate::job::movement::{Movement, ThreadId};
 use super::{Chains, NodeId};
-use crate::job::memory::SpaceId;
 use crate::chains::op_names::OpNames;
+use crate::job::memory::SpaceId;
+use crate::job::movement::{Movement, ThreadId};
 use crate::job::names::{Kind, SiteId};
 
 /// How the copies of one operation lie.

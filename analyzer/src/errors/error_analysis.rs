@@ -60,7 +60,9 @@ impl ErrorAnalysis {
 
     fn report(&mut self, job: &Job, report: &ErrorReport) {
         let probe = job.probes.get(report.slot).filter(|probe| probe.class == ProbeClass::Error);
-        let Some(said) = probe.and_then(|probe| Said::read(&probe.function, &report.arguments)) else { return };
+        let Some(said) = probe.and_then(|probe| Said::read(&probe.function, &report.arguments)) else {
+            return;
+        };
         let last = job.last_call(report.pid, report.tid);
         let begun =
             last.filter(|last| last.return_address == report.return_address && report.return_address != 0);

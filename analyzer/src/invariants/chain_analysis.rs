@@ -130,7 +130,7 @@ impl ChainAnalysis {
         self.chains.lose(forever);
         self.groups.touch(from_ns, to_ns);
         if forever {
-            self.groups.timeline.touch_from(from_ns);
+            self.groups.axis.touch_from(from_ns);
         }
     }
 
@@ -155,8 +155,7 @@ impl ChainAnalysis {
                 if !is_unseen || job.coverage.is_paused() {
                     return self.chains.drop_sent(sent, &mut self.ops, &mut self.groups);
                 }
-                let m =
-                    job.message_movement(arrived, (sent.process, sent.source), destination, time_ns);
+                let m = job.message_movement(arrived, (sent.process, sent.source), destination, time_ns);
                 self.chains.make_room(job.space_counts());
                 self.chains.arrive(&m, sent, &mut self.ops, &mut self.groups);
             }
@@ -174,7 +173,7 @@ impl ChainAnalysis {
     /// anything may be another than before.
     pub fn evaluate(&mut self, job: &Job, at_end: bool) -> bool {
         let now = Evaluated { chains: self.groups.chains, uncounted: self.uncounted(job) };
-        let compare = Compared { evaluated: now, used: self.groups.timeline.used() };
+        let compare = Compared { evaluated: now, used: self.groups.axis.used() };
         let chains_due = self.evaluated != Some(now);
         let ranks_due = self.compared != Some(compare) && (at_end || self.is_comparison_due(compare));
         if chains_due {

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
 use crate::chains::groups::{ContextSet, Group, GroupId, Groups};
-use crate::findings::finding::{Severity, Verdict};
 use crate::chains::op_names::{ContextId, OpNames};
+use crate::findings::finding::{Severity, Verdict};
 use crate::options::Options;
 
 /// The uniqueness that frequent chains must reach, and the chains of groups that reach it.

@@ -9,9 +9,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::knn_outliers::{self, Average, Far, Mix, Rule};
 use crate::chains::groups::{GroupId, Groups, Work};
+use crate::chains::op_names::OpNames;
 use crate::chains::rank_counts::{RankCount, RankCounts};
 use crate::findings::finding::{ComparedBy, Severity, Verdict};
-use crate::chains::op_names::OpNames;
 use crate::job::Job;
 use crate::job::process::{CallId, Processes, Who, WhoId};
 use crate::options::Options;
@@ -142,7 +142,7 @@ struct Comparer<'a, K> {
 
 impl<K: Column> Comparer<'_, K> {
     fn compare(&self) -> Comparison {
-        let used = self.run.groups.timeline.used();
+        let used = self.run.groups.axis.used();
         let whos = candidates(self.run.groups, &self.run.job.processes, self.options);
         let rows: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
         let mut comparison = Comparison::default();
@@ -210,7 +210,7 @@ impl<K: Column> Comparer<'_, K> {
     }
 
     fn outlier(&self, table: &Table<K>, far: Far, average: Average, k: usize) -> Option<Outlier> {
-        let timeline = &self.run.groups.timeline;
+        let axis = &self.run.groups.axis;
         let (who, mix) = (table.members[far.member], &table.mixes[far.member]);
         let column = top_column(mix, &table.mixes[far.neighbour]);
         let key = table.columns[column as usize];
@@ -224,8 +224,8 @@ impl<K: Column> Comparer<'_, K> {
             average: average.value(),
             nearest: k,
             part: table.part,
-            from_ns: timeline.bucket_begin_ns(table.from),
-            to_ns: timeline.now_ns(),
+            from_ns: axis.bucket_begin_ns(table.from),
+            to_ns: axis.now_ns(),
             chains: mix.total,
             compared_by: ComparedBy::WholeChains,
             group: GroupId::NONE,
@@ -233,11 +233,7 @@ impl<K: Column> Comparer<'_, K> {
             peers_share: peers().map(|(_, mix)| mix.share(column)).sum::<f64>() / peers_count as f64,
             peers: peers().map(|peer| *peer.0).collect(),
             peers_running: peers().filter(|peer| doing.contains(peer.0)).count(),
-            verdict: if timeline.is_touched_from(table.from) {
-                Verdict::Inconclusive
-            } else {
-                Verdict::Violated
-            },
+            verdict: if axis.is_touched_from(table.from) { Verdict::Inconclusive } else { Verdict::Violated },
             severity: Severity::Notice,
         };
         key.describe(self.run, outlier, table.from)

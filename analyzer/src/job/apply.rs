@@ -119,7 +119,11 @@ impl Job {
         let process = self.process(loss.pid);
         // Processes that start share a ring: whose records were lost is known of ranks only.
         let is_rank = self.processes.get(process).rank.is_some();
-        if is_rank { self.forget_calls(loss.pid) } else { self.forget_all_calls() }
+        if is_rank {
+            self.forget_calls(loss.pid)
+        } else {
+            self.forget_all_calls()
+        }
         let counts = &mut self.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
         counts.lost_state = counts.lost_state.saturating_add(loss.state);

@@ -269,7 +269,6 @@ impl Names {
     pub fn buffer_name(&self, id: BufferId) -> &BufferName {
         self.buffers.get(id.0)
     }
-
 }
 
 /// A segment's name with what differs between ranks and runs replaced by `*`.

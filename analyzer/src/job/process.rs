@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::{Memory, SpaceId};
 use super::names::{Interner, SiteId, id};
-use crate::job::movement::ThreadId;
 use crate::job::lifecycle::MpiLife;
+use crate::job::movement::ThreadId;
 use crate::tape::input::ProcessFacts;
 
 id!(/// A rank, or a process without one.

@@ -1,10 +1,10 @@
 //! From a record's addresses to spaces and names.
 
+use super::Job;
 use super::memory::{Location, Memory, SpaceId};
+use super::movement::{Movement, Side};
 use super::names::{BufferId, Kind, NOT_WATCHED, SiteId};
 use super::process::{CallId, Remote};
-use super::Job;
-use super::movement::{Movement, Side};
 use crate::tape::wire::{Body, Record};
 
 /// The movement that a record tells of; `None` if it moves nothing.

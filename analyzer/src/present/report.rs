@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::text;
 use crate::chains::groups::{Example, GroupId, OpInstance};
+use crate::chains::op_names::ContextId;
 use crate::errors::deaths::Death;
+use crate::errors::error_analysis::ErrorAnalysis;
 use crate::errors::left_over;
 use crate::errors::reported::Survived;
-use crate::errors::error_analysis::ErrorAnalysis;
 use crate::findings::finding::*;
+use crate::findings::statistics::*;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
-use crate::job::Job;
-use crate::findings::statistics::*;
 use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
-use crate::chains::op_names::ContextId;
+use crate::job::Job;
 use crate::job::names::{BufferId, BufferName, SiteId, SiteName};
 use crate::job::process::{KINDS, Process, Who, WhoId};
 use crate::tape::input::{CallInProgress, CodePlace};
@@ -63,7 +63,8 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let standstills = crate::hang::view::standstills(&p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid)));
+    let standstills =
+        crate::hang::view::standstills(&p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid)));
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&crate::hang::view::Standstill| {
         (died.is_some() || p.errors.is_origin_open(p.job)) && s.fault == Fault::Crash
@@ -313,7 +314,8 @@ impl Views<'_> {
 
     fn other(&self, &(id, abnormality): &(GroupId, f64)) -> OtherView {
         let view = self.group(id);
-        let chains = if self.p.chains.options.reference.is_some() { view.reference_chains } else { view.chains };
+        let chains =
+            if self.p.chains.options.reference.is_some() { view.reference_chains } else { view.chains };
         OtherView { ops: view.ops, chains, abnormality: rounded(abnormality) }
     }
 

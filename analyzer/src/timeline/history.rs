@@ -29,15 +29,7 @@ pub(crate) struct Call {
 impl Call {
     /// One that only its time is known of.
     pub fn at(begin_ns: u64) -> Self {
-        Self {
-            begin_ns,
-            end_ns: None,
-            slot: 0,
-            place: None,
-            return_address: 0,
-            arguments: None,
-            number: 0,
-        }
+        Self { begin_ns, end_ns: None, slot: 0, place: None, return_address: 0, arguments: None, number: 0 }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
+use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
@@ -23,7 +23,7 @@ const SCHEMA: u32 = 1;
 /// The file is no tape, or cannot be read; standard output cannot be written.
 pub fn calls(args: &CallsArgs) -> Result<()> {
     let mut listing = Listing {
-        pipeline: Pipeline::heard(Options::default()),
+        pipeline: Pipeline::with_events(Options::default()),
         printer: Printer {
             out: BufWriter::new(stdout().lock()),
             json: args.json,
@@ -54,13 +54,13 @@ impl<W: Write> Listing<'_, W> {
 
     fn list(&mut self) -> Result<()> {
         for event in self.pipeline.take_events() {
-            self.printer.event(self.pipeline.messages(), &event)?;
+            self.printer.event(&self.pipeline, &event)?;
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
-        self.printer.end(self.pipeline.messages())
+        self.printer.end(&self.pipeline)
     }
 }
 
@@ -115,10 +115,10 @@ impl<W: Write> Printer<'_, W> {
         self.ranks.as_ref().is_none_or(|list| list.0.contains(&rank))
     }
 
-    fn event(&mut self, messages: &Messages, event: &Event) -> Result<()> {
+    fn event(&mut self, pipeline: &Pipeline, event: &Event) -> Result<()> {
         match event {
             Event::Call { id, call, end_ns, members } if self.wants(id.rank) => {
-                self.call(messages, *id, call, *end_ns, members.as_deref())?;
+                self.call(pipeline, *id, call, *end_ns, members.as_deref())?;
             }
             Event::Matched { send, receive }
                 if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
@@ -137,7 +137,7 @@ impl<W: Write> Printer<'_, W> {
 
     fn call(
         &mut self,
-        messages: &Messages,
+        pipeline: &Pipeline,
         id: CallId,
         call: &Call,
         end_ns: Option<u64>,
@@ -145,8 +145,8 @@ impl<W: Write> Printer<'_, W> {
     ) -> Result<()> {
         let begin_ns = call.begin_ns.saturating_sub(self.begin_ns);
         let duration_ns = end_ns.map(|end| end.saturating_sub(call.begin_ns));
-        let arguments = messages.shown(call);
-        let at = messages.site(call).map(|place| self.place(messages, place));
+        let arguments = pipeline.messages().shown(call);
+        let at = pipeline.call_place(call).map(|place| self.place(pipeline, place));
         if self.json {
             let arguments =
                 arguments.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -189,11 +189,11 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn left_over(&mut self, messages: &Messages, left: &LeftOver) -> Result<()> {
+    fn left_over(&mut self, pipeline: &Pipeline, left: &LeftOver) -> Result<()> {
         if !self.wants(left.rank) && !left.peers.iter().any(|rank| self.wants(*rank)) {
             return Ok(());
         }
-        let at = left.site.map(|place| self.place(messages, place));
+        let at = left.site.map(|place| self.place(pipeline, place));
         if self.json {
             let arguments: serde_json::Map<String, serde_json::Value> = left
                 .arguments
@@ -226,25 +226,24 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn place(&self, messages: &Messages, place: CodePlace) -> String {
+    fn place(&self, pipeline: &Pipeline, place: CodePlace) -> String {
         let named = self.names.get(place.file, place.offset_bytes).and_then(<[_]>::first);
         match named {
             Some(frame) => match (&frame.source, frame.line) {
                 (Some(source), Some(line)) => format!("{} ({source}:{line})", frame.function),
                 _ => frame.function.clone(),
             },
-            None => match messages.path(place.file) {
-                Some(path) => {
-                    format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), place.offset_bytes)
-                }
-                None => format!("+{:#x}", place.offset_bytes),
-            },
+            None => {
+                let path = pipeline.path(place.file);
+                format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(&path), place.offset_bytes)
+            }
         }
     }
 
-    fn end(&mut self, messages: &Messages) -> Result<()> {
+    fn end(&mut self, pipeline: &Pipeline) -> Result<()> {
+        let messages = pipeline.messages();
         for left in messages.left_over() {
-            self.left_over(messages, &left)?;
+            self.left_over(pipeline, &left)?;
         }
         let mut lost: Vec<u32> = messages.lost().collect();
         lost.sort_unstable();
@@ -286,7 +285,7 @@ mod tests {
             begin_ns: 0,
             ranks: &None,
         };
-        let mut listing = Listing { pipeline: Pipeline::heard(Options::default()), printer };
+        let mut listing = Listing { pipeline: Pipeline::with_events(Options::default()), printer };
         replay_inputs(cut, &mut listing);
         listing.end().expect("memory has room");
         String::from_utf8(listing.printer.out).expect("text")

@@ -11,7 +11,6 @@ use analyzer::options::Options;
 use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::timeline::Collector;
 use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result};
 
@@ -87,7 +86,6 @@ fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
 /// Takes the inputs of a tape for a page.
 struct PageMaker<'s> {
     pipeline: Pipeline,
-    collector: Collector,
     /// Where files were, each with its build id if it has one.
     files: HashMap<FileId, (PathBuf, Option<String>)>,
     sink: &'s mut dyn Sink,
@@ -96,8 +94,7 @@ struct PageMaker<'s> {
 impl<'s> PageMaker<'s> {
     /// `calls`: how many are on the timeline.
     fn new(options: Options, calls: usize, sink: &'s mut dyn Sink) -> Self {
-        let (pipeline, collector) = (Pipeline::heard(options), Collector::new(calls));
-        Self { pipeline, collector, files: HashMap::new(), sink }
+        Self { pipeline: Pipeline::with_timeline(options, calls), files: HashMap::new(), sink }
     }
 }
 
@@ -108,7 +105,6 @@ impl Consumer for PageMaker<'_> {
             self.files.extend(known);
         }
         self.pipeline.push(input);
-        self.collector.push(input, &mut self.pipeline);
         // The page has what was found in the end.
         self.pipeline.take_alerts();
         Ok(())
@@ -116,7 +112,6 @@ impl Consumer for PageMaker<'_> {
 
     fn push_record(&mut self, record: &RawRecord) -> Result<()> {
         self.pipeline.push_record(record);
-        self.collector.push_record(record, &mut self.pipeline);
         Ok(())
     }
 
@@ -139,12 +134,13 @@ fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
     }
     name_the_rest(&mut names, &maker);
     let outcome = Outcome::of_report(&report);
-    Ok((Page::new(report, maker.collector, &names), outcome))
+    let page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
+    Ok((page, outcome))
 }
 
 /// A tape has the names that its findings need. Others are looked up where the very same files are still there.
 fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>) {
-    let wanted = maker.collector.wanted_symbols(names);
+    let wanted = maker.pipeline.wanted_by_timeline(names);
     let needed = |id: &FileId| wanted.iter().any(|(file, _)| file == id);
     let mut symbols = Symbols::default();
     symbols.know(
@@ -168,7 +164,7 @@ mod tests {
         let mut maker = PageMaker::new(Options::default(), 100, &mut sink);
         replay_inputs(cut, &mut maker);
         let report = maker.pipeline.report();
-        Page::new(report, maker.collector, &SymbolTable::default())
+        maker.pipeline.page_with(report, &SymbolTable::default()).expect("a timeline was asked for")
     }
 
     #[test]

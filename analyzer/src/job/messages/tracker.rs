@@ -10,11 +10,11 @@ use super::assemble::{Assembler, Call};
 use super::data::{Asked, Data};
 use super::follow::{Begun, Follower};
 use super::left_over::LeftOver;
+use crate::job::process::Processes;
 use crate::mpi::calls::{self, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
-use crate::job::process::Processes;
 use crate::tape::wire::{Body, Header, RawRecord, Record};
 
 /// Inputs that wait for a process to be known.
@@ -409,11 +409,7 @@ impl Messages {
 fn is_of_interest(record: &Record) -> bool {
     matches!(
         record.body,
-        Body::Call { .. }
-            | Body::Values { .. }
-            | Body::Return { .. }
-            | Body::Exec
-            | Body::Exit { .. }
+        Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Exec | Body::Exit { .. }
     )
 }
 

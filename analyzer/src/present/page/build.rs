@@ -11,13 +11,13 @@ use super::{
     verdict,
 };
 use crate::findings::finding::{Place, Report, StuckState};
-use crate::job::messages::CallId;
 use crate::job::Job;
+use crate::job::messages::CallId;
 use crate::job::names::Names;
 use crate::job::process::{Process, Who};
+use crate::job::symbols::SymbolTable;
 use crate::present::hang::{innermost_place, state_text};
 use crate::present::render;
-use crate::job::symbols::SymbolTable;
 use crate::present::text::{capitalized, place_text, who_text};
 use crate::tape::input::CodePlace;
 use crate::tape::wire::FileId;
@@ -99,8 +99,7 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(job: &'a Job, calls: &'a TimelineAnalysis, table: &'a SymbolTable) -> Self {
-        let places =
-            Places { files: &job.names, table, numbers: FxHashMap::default(), all: Vec::new() };
+        let places = Places { files: &job.names, table, numbers: FxHashMap::default(), all: Vec::new() };
         Self {
             job,
             calls,
