@@ -2,4 +2,5 @@
 
 pub(crate) mod alerts;
 pub mod finding;
+pub(crate) mod ids;
 pub mod statistics;

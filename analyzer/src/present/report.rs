@@ -10,6 +10,7 @@ use crate::errors::error_analysis::ErrorAnalysis;
 use crate::errors::left_over;
 use crate::errors::reported::Survived;
 use crate::findings::finding::*;
+use crate::findings::ids;
 use crate::findings::statistics::*;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
@@ -17,14 +18,12 @@ use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
 use crate::job::Job;
-use crate::job::names::{BufferId, BufferName, SiteId, SiteName};
+use crate::job::names::{BufferId, BufferName, OpName, SiteId, SiteName};
 use crate::job::process::{KINDS, Process, Who, WhoId};
 use crate::tape::input::{CallInProgress, CodePlace};
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
-/// Ranks that the name of a finding has.
-const MOST_NAMED: usize = 8;
 /// Other frequent chains listed with a finding.
 const MAX_OTHERS: usize = 5;
 
@@ -139,7 +138,7 @@ impl Views<'_> {
             frequent,
         };
         let who = evidence.odd.ops.iter().flat_map(|op| op.who.iter().copied());
-        let id = format!("chain-{}-{}", evidence.odd.id, evidence.frequent.id);
+        let id = ids::odd_chain(&evidence.odd.id, &evidence.frequent.id);
         finding(id, v.verdict, v.severity, who.collect(), Evidence::OddChain(Box::new(evidence)))
     }
 
@@ -161,18 +160,13 @@ impl Views<'_> {
             peers_running: o.peers_running as u64,
             peers: whos(self.p, o.peers.iter().copied()),
         };
-        let id = match who {
-            Who::Rank(rank) => format!("rank-{rank}"),
-            Who::Pid(pid) => format!("process-{pid}"),
-        };
-        let id = format!("{id}-{}", evidence.group.id);
+        let id = ids::odd_rank(who, &evidence.group.id);
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
     }
 
     fn standstill(&self, s: &crate::hang::view::Standstill) -> Finding {
         let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
-        let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
             // Who asks again and again may stop asking.
@@ -181,7 +175,7 @@ impl Views<'_> {
             }
             _ => Severity::Warning,
         };
-        let id = format!("standstill-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
+        let id = ids::hang(s.fault, at_fault());
         let who = at_fault().map(Who::Rank).collect();
         let evidence = Standstill { fault: s.fault, since_ns: s.since_ns, ranks };
         finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
@@ -206,7 +200,7 @@ impl Views<'_> {
         let after = rest.into_iter().map(|death| self.dead(death, false));
         let ranks = at_fault.chain(of_senders).chain(after).collect();
         let evidence = Standstill { fault, since_ns: first.time_ns, ranks };
-        let id = format!("{}-{}", crate::present::hang::fault_name(fault), first.rank);
+        let id = ids::death(fault, first.rank);
         finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
     }
 
@@ -229,7 +223,7 @@ impl Views<'_> {
     /// What programs are told and go on after may be what they wanted to know.
     fn error_returned(&self, survived: &Survived) -> Finding {
         let call = self.called(&survived.first.call);
-        let id = format!("error-{}-{}", call.function, place_hash(&call.place, &survived.first.error));
+        let id = ids::error(&call.function, &call.place, &survived.first.error);
         let evidence = ErrorReturned {
             call,
             error: survived.first.error.clone(),
@@ -364,7 +358,9 @@ impl Views<'_> {
     /// Depends on names only, so that it is the same in every run of the same binaries.
     fn group_hash(&self, id: GroupId) -> String {
         let symbols = self.p.chains.groups.get(id).symbols.iter();
-        hash(symbols.map(|&symbol| format!("{:?}", self.p.chains.ops.op_name(symbol, &self.p.job.names))))
+        let names: Vec<OpName> =
+            symbols.map(|&symbol| self.p.chains.ops.op_name(symbol, &self.p.job.names)).collect();
+        ids::group(names.iter())
     }
 
     fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
@@ -422,20 +418,6 @@ impl Views<'_> {
 
 fn owned(arguments: &[(&str, String)]) -> Vec<(String, String)> {
     arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-}
-
-fn place_hash(place: &Place, error: &CallError) -> String {
-    hash([place.module.clone(), place.offset_bytes.to_string(), format!("{error:?}")].into_iter())
-}
-
-fn hash(names: impl Iterator<Item = String>) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for name in names {
-        for byte in name.bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    format!("{:08x}", (hash ^ hash >> 32) as u32)
 }
 
 fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evidence: Evidence) -> Finding {
