@@ -27,7 +27,7 @@ pub fn groups(tree: &CrateTree) -> Vec<Vec<usize>> {
 /// One message for each group: its size, and a shortest circle through its first file.
 pub fn circles(tree: &CrateTree) -> Vec<String> {
     let graph = graph(tree);
-    let path = |file: usize| tree.files[file].path.as_str();
+    let path = |file: usize| tree.path(file);
     let text = |group: Vec<usize>| {
         let steps: Vec<String> = shortest_circle(&graph, group[0])
             .iter()
@@ -141,6 +141,16 @@ mod tests {
             ("a/c.rs", "pub struct A;"),
         ]);
         assert!(groups(&apart).is_empty());
+    }
+
+    #[test]
+    fn to_name_a_module_on_the_way_to_another_is_no_use_of_its_file() {
+        let tree = made_up(&[
+            ("a/mod.rs", "pub mod b; use crate::c::C; fn f(_: C) {}"),
+            ("a/b.rs", "pub fn g() {}"),
+            ("c.rs", "use crate::a; pub struct C; fn h() { a::b::g() }"),
+        ]);
+        assert!(circles(&tree).is_empty());
     }
 
     #[test]

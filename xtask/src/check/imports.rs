@@ -18,6 +18,8 @@ pub struct CrateTree {
     /// ScannedFile of each module, by the module's path.
     modules: HashMap<Vec<String>, usize>,
     macros: HashMap<String, usize>,
+    /// What comes before the paths of files in messages.
+    prefix: String,
     /// Name by which the crate's own binary knows its library.
     library: String,
 }
@@ -60,8 +62,8 @@ impl ScannedFile {
 }
 
 impl CrateTree {
-    /// Scans the files of a crate's `src`.
-    pub fn new(sources: &[SourceFile], library: &str) -> Self {
+    /// Scans the files of a crate's `src`; `prefix` is where that is.
+    pub fn new(sources: &[SourceFile], library: &str, prefix: &str) -> Self {
         let scans: BTreeMap<&str, Scan> =
             sources.iter().map(|(path, text)| (path.as_str(), scan(text))).collect();
         let for_tests = modules_for_tests(&scans);
@@ -73,10 +75,20 @@ impl CrateTree {
                 files.push(ScannedFile { path: path.to_owned(), module, scan });
             }
         }
-        let mut tree =
-            Self { files, modules: HashMap::new(), macros: HashMap::new(), library: library.to_owned() };
+        let mut tree = Self {
+            files,
+            modules: HashMap::new(),
+            macros: HashMap::new(),
+            prefix: prefix.to_owned(),
+            library: library.to_owned(),
+        };
         tree.list_modules();
         tree
+    }
+
+    /// A file's path as messages tell it.
+    pub fn path(&self, file: usize) -> String {
+        format!("{}{}", self.prefix, self.files[file].path)
     }
 
     fn list_modules(&mut self) {
@@ -247,7 +259,7 @@ fn modules_for_tests(scans: &BTreeMap<&str, Scan>) -> HashSet<Vec<String>> {
 pub fn made_up(sources: &[(&str, &str)]) -> CrateTree {
     let sources: Vec<SourceFile> =
         sources.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-    CrateTree::new(&sources, "made_up")
+    CrateTree::new(&sources, "made_up", "")
 }
 
 #[cfg(test)]
@@ -331,7 +343,7 @@ mod tests {
         let found = uses(&[
             ("lib.rs", "pub mod a;"),
             ("a.rs", "pub fn f() {}"),
-            ("main.rs", "use made_up::a; fn main() { a::f() }"),
+            ("main.rs", "fn main() { made_up::a::f() }"),
         ]);
         assert_eq!(found, ["main.rs:1 a::f a.rs"]);
     }

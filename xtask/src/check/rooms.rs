@@ -20,7 +20,7 @@ pub fn against_order(tree: &CrateTree, order: &[&str]) -> Vec<String> {
         if used_place > user_place && told.insert((import.from, import.line, import.to)) {
             found.push(format!(
                 "{}:{} uses `crate::{}` ({}): `{user_room}` comes before `{used_room}`, and may only use what comes before itself",
-                user.path, import.line, import.path, used.path
+                tree.path(import.from), import.line, import.path, tree.path(import.to)
             ));
         }
     }

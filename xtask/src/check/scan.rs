@@ -466,6 +466,14 @@ mod tests {
     }
 
     #[test]
+    fn an_item_for_tests_ends_where_it_ends() {
+        let all_of_it = scan(
+            "#[cfg(test)] fn a<B, C>() { crate::d::e() }\n#[cfg(test)] use crate::{f::G};\n#[cfg(test)] struct H(u8, crate::i::J);",
+        );
+        assert_eq!((all_of_it.paths.len(), all_of_it.code_lines), (0, 0));
+    }
+
+    #[test]
     fn types_are_those_of_modules_not_of_functions_or_traits() {
         let found = scan(
             "struct A; enum B {} trait C { type D; } impl C for A { type D = u8; } type E = u8; union F { a: u8 }\n\

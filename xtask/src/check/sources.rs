@@ -149,8 +149,8 @@ fn outcomes(root: &Path) -> Result<Vec<RuleOutcome>> {
             all.push(outcome("too many rooms", rules.held.rooms, rooms::too_many(&tree)));
         }
         all.push(outcome("circles of files", rules.held.circles, circles::circles(&tree)));
-        for file in &tree.files {
-            types.add(&format!("{}/src/{}", rules.folder, file.path), &file.scan, rules.held.types);
+        for (index, file) in tree.files.iter().enumerate() {
+            types.add(&tree.path(index), &file.scan, rules.held.types);
         }
     }
     for is_held in [true, false] {
@@ -166,7 +166,7 @@ fn tree(root: &Path, rules: &CrateRules) -> Result<CrateTree> {
     let mut sources = Vec::new();
     collect(&folder, "", &mut sources)?;
     sources.sort();
-    Ok(CrateTree::new(&sources, rules.library))
+    Ok(CrateTree::new(&sources, rules.library, &format!("{}/src/", rules.folder)))
 }
 
 fn collect(folder: &Path, below: &str, sources: &mut Vec<SourceFile>) -> Result<()> {

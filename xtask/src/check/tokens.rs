@@ -196,6 +196,11 @@ mod tests {
     }
 
     #[test]
+    fn a_raw_string_ends_at_its_quote_whatever_is_before_it() {
+        assert_eq!(texts(r##"r"\" a r#"\"# b"##), ["\"", "a", "\"", "b"]);
+    }
+
+    #[test]
     fn paths_keep_their_separators_and_raw_words_lose_their_mark() {
         assert_eq!(texts("crate::r#type::<T>"), ["crate", "::", "type", "::", "<", "T", ">"]);
     }
