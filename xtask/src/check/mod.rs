@@ -1,6 +1,7 @@
 //! `cargo xtask check`: format, lints, and the rules of the workspace that no other tool knows.
 
 mod circles;
+mod documents;
 mod imports;
 mod rooms;
 mod scan;
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 pub fn run() -> Result<()> {
     dependency_rule()?;
     project_files::check()?;
+    documents::check()?;
     sources::check(sources::Detail::Counts)?;
     run_command(cargo().args(["fmt", "--all", "--check"]))?;
     run_command(cargo().args([
