@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::errors::error_analysis::ErrorAnalysis;
 use crate::findings::alerts::AlertBook;
-use crate::findings::finding::{Alert, Report};
+use crate::findings::finding::Alert;
+use crate::findings::report::Report;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::Job;

@@ -80,7 +80,7 @@ proptest! {
         let page = pipeline.page_with(report.clone(), &SymbolTable::default()).expect("a timeline was asked for");
         serde_json::to_string(&page).expect("a page has a JSON form");
         render::report(&report, Style::default());
-        render::statistics(&report.statistics, Style { colour: true });
+        render::statistics(&report.statistics, Style { colour: true, all: true });
         serde_json::to_string(&report).expect("a report has a JSON form");
     }
 

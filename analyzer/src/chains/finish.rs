@@ -1,10 +1,11 @@
 //! The end of chains: which are finished, and what is said of them.
 
 use super::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
+use super::ids::{NodeId, PathId};
 use super::node::{Marks, instance};
-use super::{Chains, NodeId, PathId, Scratch};
+use super::{Chains, Scratch};
 use crate::chains::op_names::OpNames;
-use crate::job::process::{CallId, WhoId};
+use crate::job::ids::{CallSiteId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
@@ -85,7 +86,7 @@ impl Chains {
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
     fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) -> PathId {
-        const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallId::NONE, segments: 0 };
+        const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallSiteId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
         let len = usize::from(self.nodes[leaf.index()].depth);
         chain.clear();

@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::PathId;
+use super::ids::PathId;
 use super::rank_counts::RankCounts;
 use super::time_buckets::TimeAxis;
 use crate::chains::op_names::{ContextId, SymbolId};
+use crate::job::ids::{CallSiteId, WhoId};
 use crate::job::names::{BufferId, SiteId, id};
-use crate::job::process::{CallId, WhoId};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 
 id!(/// A chain group.
@@ -109,7 +109,7 @@ fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedOp {
     pub who: WhoId,
-    pub call: CallId,
+    pub call: CallSiteId,
     pub segments: u32,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct FinishedOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Work {
     pub site: SiteId,
-    pub call: CallId,
+    pub call: CallSiteId,
 }
 
 /// A chain that will not grow any more.
@@ -149,7 +149,7 @@ pub(crate) struct OpCounts {
     /// Ranks that ran it.
     pub who: Vec<u64>,
     /// MPI calls that it ran in.
-    pub calls: Vec<(CallId, u64)>,
+    pub calls: Vec<(CallSiteId, u64)>,
     pub calls_not_kept: u64,
 }
 

@@ -9,21 +9,25 @@ mod ages;
 mod extents;
 mod finish;
 pub(crate) mod groups;
+mod held;
+mod ids;
 mod live;
 mod messages;
 mod node;
 pub(crate) mod op_names;
 mod prefetch;
 pub(crate) mod rank_counts;
+mod run;
 mod runs;
 pub(crate) mod time_buckets;
 mod traces;
 mod window;
 
 use ages::Ages;
-use messages::Held;
+use held::Held;
+use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
-use runs::Run;
+use run::Run;
 use traces::Traces;
 use window::Window;
 
@@ -32,15 +36,11 @@ use crate::chains::live::{LiveMap, Loss};
 use crate::chains::op_names::OpNames;
 use crate::chains::op_names::Shape;
 use crate::chains::prefetch::prefetch;
-use crate::job::memory::SpaceId;
-use crate::job::movement::{Movement, Side, ThreadId};
-use crate::job::names::{Kind, id};
+use crate::job::ids::SpaceId;
+use crate::job::ids::ThreadId;
+use crate::job::movement::{Movement, Side};
+use crate::job::names::Kind;
 use crate::options::Options;
-
-id!(/// An operation of a chain that is not finished.
-    NodeId);
-id!(/// A chain's operations so far: a node of the trie of groups.
-    PathId);
 
 #[derive(Default)]
 #[repr(align(64))]

@@ -4,12 +4,13 @@
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
 use super::groups::OpInstance;
-use super::{NodeId, PathId};
+use super::ids::{NodeId, PathId};
 use crate::chains::op_names::OpNames;
 use crate::chains::op_names::{ShapeId, SymbolId};
-use crate::job::memory::SpaceId;
-use crate::job::movement::{Movement, ThreadId};
-use crate::job::process::{CallId, WhoId};
+use crate::job::ids::SpaceId;
+use crate::job::ids::ThreadId;
+use crate::job::ids::{CallSiteId, WhoId};
+use crate::job::movement::Movement;
 
 /// What may be said of a node, yes or no.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub struct Node {
     pub segments: u32,
     pub process: u32,
     pub who: WhoId,
-    pub call: CallId,
+    pub call: CallSiteId,
     pub shape: ShapeId,
     pub path: PathId,
     pub depth: u8,

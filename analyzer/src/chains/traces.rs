@@ -4,7 +4,7 @@
 //! operation is among the last of its thread, what is behind it is known from the thread, which is at
 //! hand, and not from the nodes, which no cache may hold any more; a node is told when it leaves.
 
-use super::NodeId;
+use super::ids::NodeId;
 use super::window::Window;
 use crate::chains::op_names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;

@@ -1,6 +1,6 @@
 //! The last operations of a thread.
 
-use super::NodeId;
+use super::ids::NodeId;
 use crate::chains::op_names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;
 

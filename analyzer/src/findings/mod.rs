@@ -3,4 +3,5 @@
 pub(crate) mod alerts;
 pub mod finding;
 pub(crate) mod ids;
+pub mod report;
 pub mod statistics;

@@ -8,9 +8,9 @@ use crate::findings::finding::Fault;
 use crate::hang::locks::HeldLock;
 use crate::mpi::calls::{self, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::tape::input::{
-    CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,
-    ThreadFacts,
+    CallInProgress, CommunicatorFacts, MpiFacts, PendingMessage, PendingRequest, StartedCall, ThreadFacts,
 };
+use crate::tape::plan::MpiKind;
 
 /// What is known of one rank.
 #[derive(Default)]

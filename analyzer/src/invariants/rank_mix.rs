@@ -13,7 +13,8 @@ use crate::chains::op_names::OpNames;
 use crate::chains::rank_counts::{RankCount, RankCounts};
 use crate::findings::finding::{ComparedBy, Severity, Verdict};
 use crate::job::Job;
-use crate::job::process::{CallId, Processes, Who, WhoId};
+use crate::job::ids::{CallSiteId, WhoId};
+use crate::job::process::{Processes, Who};
 use crate::options::Options;
 
 /// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
@@ -112,7 +113,7 @@ impl Work {
     /// Where the call is not known, only a place in the program or its messaging library tells work apart.
     fn tells_work(self, run: Run<'_>) -> bool {
         let file = run.job.names.site_file(self.site);
-        self.call != CallId::NONE || file.is_some_and(|(file, _)| run.job.own_files.contains(&file))
+        self.call != CallSiteId::NONE || file.is_some_and(|(file, _)| run.job.own_files.contains(&file))
     }
 
     /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.

@@ -2,8 +2,9 @@
 
 use super::Job;
 use super::event::MemoryChange;
+use super::ids::SpaceId;
 use super::lifecycle::MpiLife;
-use super::memory::{Memory, NewRegion, SpaceId};
+use super::memory::{Memory, NewRegion};
 use crate::tape::input::{Mapping, ProcessFacts};
 use crate::tape::wire::FileId;
 

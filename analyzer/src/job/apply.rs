@@ -4,10 +4,10 @@ use super::Job;
 use super::address_spaces::MapRecord;
 use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
+use super::ids::CallSiteId;
 use super::last_calls::Begun;
 use super::lifecycle::Part;
 use super::movement::Movement;
-use super::process::CallId;
 use super::resolve;
 use crate::mpi::calls::{self, CallRow, Does};
 use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
@@ -230,15 +230,15 @@ impl Job {
     }
 
     #[inline(always)]
-    fn call(&mut self, process: usize, context: CallContext) -> CallId {
+    fn call(&mut self, process: usize, context: CallContext) -> CallSiteId {
         let CallContext { return_address, probe, .. } = context;
         let recent = self.processes.get(process).recent_call(return_address, probe);
         if recent.is_some() { recent } else { self.other_call(process, context) }
     }
 
-    fn other_call(&mut self, process: usize, context: CallContext) -> CallId {
+    fn other_call(&mut self, process: usize, context: CallContext) -> CallSiteId {
         if context == CallContext::default() {
-            return CallId::NONE;
+            return CallSiteId::NONE;
         }
         let (return_address, probe) = (context.return_address, context.probe);
         let site = self.site_of(process, return_address);

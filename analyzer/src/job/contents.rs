@@ -94,7 +94,7 @@ impl Job {
             len_bytes,
             segments: 1,
             remote: Some(sender),
-            call: super::process::CallId::NONE,
+            call: super::ids::CallSiteId::NONE,
         };
         self.count_movement(process, 0, &m);
         self.totals.unseen_messages += 1;

@@ -1,9 +1,9 @@
 //! What inputs mean for the job: all that analyses hear of.
 
+use super::ids::SpaceId;
+use super::ids::ThreadId;
 use super::lifecycle::MpiLife;
-use super::memory::SpaceId;
 use super::messages;
-use super::movement::ThreadId;
 use super::process::Who;
 use crate::job::last_calls::Begun;
 use crate::tape::input::{CallInProgress, CodePlace, Loss, Threads};

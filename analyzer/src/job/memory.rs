@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, id, segment_pattern};
+use super::ids::SpaceId;
+use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, segment_pattern};
 use super::places::{Found, Place, PlaceCache};
 use crate::tape::input::CodePlace;
 use crate::tape::wire::FileId;
-
-id!(/// An address space: private to a process, or a file that processes share.
-    SpaceId);
 
 /// Most mappings of a process: twice what Linux allows by default.
 const MAX_REGIONS: usize = 1 << 17;
@@ -43,15 +41,6 @@ pub(crate) struct NewRegion<'a> {
     pub space: SpaceId,
     /// As in `/proc/PID/maps`; `None`: take the file's name.
     pub name: Option<&'a str>,
-}
-
-/// Where an address is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub space: SpaceId,
-    pub offset: u64,
-    /// Bytes from here on that are in this space.
-    pub limit_bytes: u64,
 }
 
 #[derive(Clone, Copy)]

@@ -1,11 +1,7 @@
 //! Data movements with their places resolved.
 
-use super::memory::SpaceId;
-use super::names::{BufferId, Kind, SiteId, id};
-use super::process::{CallId, WhoId};
-
-id!(/// A thread of a watched process.
-    ThreadId);
+use super::ids::{CallSiteId, SpaceId, ThreadId, WhoId};
+use super::names::{BufferId, Kind, SiteId};
 
 /// One side of a movement.
 #[derive(Clone, Copy, Debug)]
@@ -37,5 +33,5 @@ pub(crate) struct Movement {
     pub segments: u32,
     /// The other process of a cross-memory operation.
     pub remote: Option<u32>,
-    pub call: CallId,
+    pub call: CallSiteId,
 }

@@ -1,10 +1,13 @@
 //! From a record's addresses to spaces and names.
 
 use super::Job;
-use super::memory::{Location, Memory, SpaceId};
+use super::ids::CallSiteId;
+use super::ids::SpaceId;
+use super::memory::Memory;
 use super::movement::{Movement, Side};
 use super::names::{BufferId, Kind, NOT_WATCHED, SiteId};
-use super::process::{CallId, Remote};
+use super::places::Location;
+use super::process::Remote;
 use crate::tape::wire::{Body, Record};
 
 /// The movement that a record tells of; `None` if it moves nothing.
@@ -14,7 +17,7 @@ pub(crate) fn movement(
     process: usize,
     record: &Record,
     slot: usize,
-    call: CallId,
+    call: CallSiteId,
 ) -> Option<Movement> {
     let mut site = job.probes.get(slot).map_or(SiteId(0), |p| p.site);
     let memory = &mut job.processes.get_mut(process).memory;

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::memory::SpaceId;
-use super::movement::ThreadId;
+use super::ids::SpaceId;
+use super::ids::ThreadId;
 use crate::tape::wire::FileId;
 
 /// Numbers that are given out again.

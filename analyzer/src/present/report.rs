@@ -11,6 +11,7 @@ use crate::errors::left_over;
 use crate::errors::reported::Survived;
 use crate::findings::finding::*;
 use crate::findings::ids;
+use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
 use crate::findings::statistics::*;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
@@ -18,8 +19,9 @@ use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
 use crate::job::Job;
+use crate::job::ids::WhoId;
 use crate::job::names::{BufferId, BufferName, OpName, SiteId, SiteName};
-use crate::job::process::{KINDS, Process, Who, WhoId};
+use crate::job::process::{KINDS, Process, Who};
 use crate::tape::input::{CallInProgress, CodePlace};
 
 /// Groups listed in the statistics.
@@ -382,7 +384,7 @@ impl Views<'_> {
         }
     }
 
-    fn call(&self, call: crate::job::process::CallId, count: u64) -> CallView {
+    fn call(&self, call: crate::job::ids::CallSiteId, count: u64) -> CallView {
         let (function, site) = self.p.job.probes.call_parts(call);
         CallView { function, place: self.place(site), count }
     }

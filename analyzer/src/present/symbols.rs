@@ -1,7 +1,8 @@
 //! Code places of reports and alerts are given their names.
 
 use super::text;
-use crate::findings::finding::{Alert, Evidence, Finding, GroupView, OpView, Place, Report};
+use crate::findings::finding::{Alert, Evidence, Finding, GroupView, OpView, Place};
+use crate::findings::report::Report;
 use crate::job::symbols::SymbolTable;
 use crate::tape::wire::FileId;
 

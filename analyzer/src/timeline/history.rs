@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::MOST_FRAMES;
 use crate::tape::input::{CodePlace, CommunicatorFacts, MpiFacts, ThreadFacts, ThreadState};
 
+/// Frames of a stack that are named.
+pub(crate) const MOST_FRAMES: usize = 12;
 /// Communicators that are remembered.
 const MOST_COMMUNICATORS: usize = 256;
 

@@ -29,8 +29,6 @@ pub const DEFAULT_CALLS: usize = 20_000;
 const LEAST_CALLS: usize = 2;
 /// Threads whose calls are kept.
 const MOST_THREADS: usize = 1 << 16;
-/// Frames of a stack that are named.
-pub(crate) const MOST_FRAMES: usize = 12;
 
 /// Gathers what a page shows; see the [module](self).
 pub(crate) struct TimelineAnalysis {

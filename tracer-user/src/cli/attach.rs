@@ -32,7 +32,7 @@ pub fn attach(args: &AttachArgs) -> Result<Outcome> {
 pub(super) fn sink(job: &str, output: &OutputArgs) -> Result<Box<dyn Sink>> {
     Ok(match &output.output {
         None if !output.json && !output.quiet && stdout().is_terminal() => {
-            Box::new(LiveSink::new(job.to_owned(), output.statistics))
+            Box::new(LiveSink::new(job.to_owned(), output.statistics, output.all))
         }
         None => plain(stdout(), stdout().is_terminal(), output),
         Some(path) => plain(create(path)?, false, output),
@@ -62,7 +62,7 @@ pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArg
     if output.json {
         Box::new(JsonSink::new(out, output.quiet))
     } else {
-        Box::new(TextSink::new(out, Style { colour }, output.quiet, output.statistics))
+        Box::new(TextSink::new(out, Style { colour, all: output.all }, output.quiet, output.statistics))
     }
 }
 

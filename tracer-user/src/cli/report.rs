@@ -70,7 +70,7 @@ impl Output {
 }
 
 fn printed(args: &ReportArgs) -> OutputArgs {
-    OutputArgs { json: false, quiet: args.quiet, statistics: false, output: None }
+    OutputArgs { json: false, quiet: args.quiet, statistics: false, all: args.all, output: None }
 }
 
 fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {

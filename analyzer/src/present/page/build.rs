@@ -10,7 +10,8 @@ use super::{
     Event, EventKind, Function, NamedPlace, PAGE_SCHEMA, Page, Row, RowGap, Timeline, arguments, groups,
     verdict,
 };
-use crate::findings::finding::{Place, Report, StuckState};
+use crate::findings::finding::{Place, StuckState};
+use crate::findings::report::Report;
 use crate::job::Job;
 use crate::job::messages::CallId;
 use crate::job::names::Names;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::arguments::owned;
 use super::{Role, build::Places};
-use crate::findings::finding::{
-    Evidence, Fault, Place, Report, Standstill, StuckCall, StuckRank, StuckState,
-};
+use crate::findings::finding::{Evidence, Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
+use crate::findings::report::Report;
 use crate::job::process::{Process, Who};
 use crate::present::hang::fault_title;
 use crate::present::text::{duration_text, who_text};

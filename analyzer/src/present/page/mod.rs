@@ -15,7 +15,8 @@ mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-use crate::findings::finding::{Place, Report, StuckState};
+use crate::findings::finding::{Place, StuckState};
+use crate::findings::report::Report;
 use crate::job::Job;
 use crate::job::process::Who;
 use crate::job::symbols::SymbolTable;
