@@ -367,6 +367,7 @@ pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::places::Location;
 
     const LIBRARY: FileId = FileId { dev: 1, inode: 5 };
     const SEGMENT: SpaceId = SpaceId(7);
