@@ -1,5 +1,5 @@
 //! What the pipeline keeps of MPI calls that have begun, for whoever looks at a thread that does not come back: the way
-//! from records to [`standstill`](crate::hang).
+//! from records to [`hang`](crate::hang).
 
 use crate::mpi::calls::CallRow;
 use crate::pipeline::Pipeline;

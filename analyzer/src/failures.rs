@@ -1,5 +1,5 @@
 //! What the pipeline does with calls that fail, and with ranks that end: the way from records to
-//! [`standstill`](crate::hang).
+//! [`hang`](crate::hang).
 
 use crate::errors::deaths::Death;
 use crate::errors::reported::{Errors, Reported, Said};

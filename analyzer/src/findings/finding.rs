@@ -104,7 +104,7 @@ pub enum Evidence {
     /// A rank with another mix of chains than its peers.
     OddRank(Box<OddRank>),
     /// Ranks that do not go on.
-    Standstill(Box<Standstill>),
+    Hang(Box<Hang>),
     /// Messages that nobody received, or requests that nobody came back for.
     LeftOver(Box<LeftOver>),
     /// A call that failed, and a program that went on.
@@ -321,7 +321,7 @@ pub struct ExampleOp {
 
 /// Ranks that do not go on, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Standstill {
+pub struct Hang {
     /// What happened.
     pub fault: Fault,
     /// Since when none of them has moved, CLOCK_MONOTONIC.

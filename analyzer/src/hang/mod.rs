@@ -7,3 +7,4 @@
 pub(crate) mod localize;
 pub(crate) mod progress;
 pub(crate) mod view;
+pub(crate) mod wait_for;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
-use super::progress::Seen;
+use super::localize::Cause;
+use super::progress::Observation;
+use super::wait_for::{CollectiveOp, Dependency, Job, Message, Rank, RankActivity};
 use crate::findings::finding::Fault;
 use crate::job::locks::HeldLock;
 use crate::mpi::calls::{self, Awaits, CallRow, Collective, Envelope, Waiting};
@@ -17,7 +18,7 @@ use crate::tape::input::{
 pub(crate) struct RankState<'a> {
     pub pid: u32,
     /// How it has been found for long enough, and since when.
-    pub still: Option<(&'a Seen, u64)>,
+    pub still: Option<(&'a Observation, u64)>,
     /// It ended: well or not.
     pub ended: Option<bool>,
     /// Locks that it has asked for and not given back.
@@ -25,7 +26,7 @@ pub(crate) struct RankState<'a> {
 }
 
 /// A cause, with what was found of the ranks.
-pub(crate) struct Standstill {
+pub(crate) struct Hang {
     pub fault: Fault,
     pub ranks: Vec<StuckRank>,
     /// Since when the last of them has not moved.
@@ -76,16 +77,16 @@ impl Communicators {
 }
 
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
+pub(crate) fn hangs(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Hang> {
     let communicators = Communicators::of(ranks);
-    let doing: BTreeMap<Rank, Doing> =
-        ranks.keys().map(|rank| (*rank, doing(*rank, ranks, &communicators))).collect();
-    let members = communicators.members(doing.keys().copied().collect());
-    let job = Job { doing: &doing, members: &members };
-    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
+    let activities: BTreeMap<Rank, RankActivity> =
+        ranks.keys().map(|rank| (*rank, activity(*rank, ranks, &communicators))).collect();
+    let members = communicators.members(activities.keys().copied().collect());
+    let job = Job { activities: &activities, members: &members };
+    job.causes().iter().map(|cause| hang(cause, &job, ranks)).collect()
 }
 
-fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Standstill {
+fn hang(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Hang {
     let all = cause.at_fault.iter().chain(&cause.held_up);
     let stuck: Vec<StuckRank> = all
         .filter_map(|&rank| {
@@ -100,26 +101,28 @@ fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>
                 thread,
                 waits_for: job.waits_for(rank),
                 ended: state.ended,
-                stopped: matches!(state.still, Some((Seen::Stopped(_), _))),
+                stopped: matches!(state.still, Some((Observation::Stopped(_), _))),
             })
         })
         .collect();
     let since_ns =
         |rank: &StuckRank| ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1);
-    Standstill { fault: cause.fault, since_ns: stuck.iter().map(since_ns).max().unwrap_or(0), ranks: stuck }
+    Hang { fault: cause.fault, since_ns: stuck.iter().map(since_ns).max().unwrap_or(0), ranks: stuck }
 }
 
-fn thread(seen: &Seen) -> Option<&ThreadFacts> {
+fn thread(seen: &Observation) -> Option<&ThreadFacts> {
     match seen {
-        Seen::Moves => None,
-        Seen::InCall(thread) | Seen::Outside(thread) | Seen::Stopped(thread) => Some(thread),
+        Observation::Moves => None,
+        Observation::InCall(thread) | Observation::Outside(thread) | Observation::Stopped(thread) => {
+            Some(thread)
+        }
     }
 }
 
 /// The call that a rank has not moved from.
 fn call_of<'a>(state: &RankState<'a>) -> Option<&'a CallInProgress> {
     match state.still {
-        Some((Seen::InCall(thread), _)) => thread.call.as_ref(),
+        Some((Observation::InCall(thread), _)) => thread.call.as_ref(),
         _ => None,
     }
 }
@@ -141,18 +144,23 @@ fn holders(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>) -> BTreeSet<Rank> 
     others.map(|(other, _)| *other).collect()
 }
 
-fn doing(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>, communicators: &Communicators) -> Doing {
+fn activity(
+    rank: Rank,
+    ranks: &BTreeMap<Rank, RankState<'_>>,
+    communicators: &Communicators,
+) -> RankActivity {
     let state = &ranks[&rank];
     if let Some(well) = state.ended {
-        return Doing::Ended { well };
+        return RankActivity::Ended { well };
     }
     match state.still {
-        None | Some((Seen::Moves, _)) => Doing::Moves,
-        Some((Seen::Outside(_), _)) => Doing::Outside,
-        Some((Seen::Stopped(_), _)) => Doing::Stopped,
-        Some((Seen::InCall(thread), _)) => {
+        None | Some((Observation::Moves, _)) => RankActivity::Moves,
+        Some((Observation::Outside(_), _)) => RankActivity::Outside,
+        Some((Observation::Stopped(_), _)) => RankActivity::Stopped,
+        Some((Observation::InCall(thread), _)) => {
             let call = thread.call.as_ref();
-            call.and_then(|call| waits(call, communicators, &|| holders(rank, ranks))).unwrap_or(Doing::Moves)
+            call.and_then(|call| waits(call, communicators, &|| holders(rank, ranks)))
+                .unwrap_or(RankActivity::Moves)
         }
     }
 }
@@ -163,38 +171,44 @@ fn waits(
     call: &CallInProgress,
     communicators: &Communicators,
     holders: &dyn Fn() -> BTreeSet<Rank>,
-) -> Option<Doing> {
+) -> Option<RankActivity> {
     let mpi = call.mpi?;
     let row = calls::row(&call.function)?;
     let reader = Reader { arguments: &call.arguments, known: &call.communicators, mpi, communicators };
-    let all = |needs| Some(Doing::Waits { needs, any: false });
+    let all = |dependencies| Some(RankActivity::Waits { dependencies, any: false });
     // Who only asks would have gone on by now: see `watch`.
     match row.awaits()? {
-        Waiting::Send(envelope) => all(vec![Need::Send(reader.sent(envelope)?)]),
-        Waiting::Receive(envelope) => all(vec![Need::Receive(reader.received(envelope)?)]),
+        Waiting::Send(envelope) => all(vec![Dependency::Send(reader.sent(envelope)?)]),
+        Waiting::Receive(envelope) => all(vec![Dependency::Receive(reader.received(envelope)?)]),
         Waiting::Exchange { send, receive } => {
-            let sent = reader.sent(send).map(Need::Send);
-            let received = reader.received(receive).map(Need::Receive);
+            let sent = reader.sent(send).map(Dependency::Send);
+            let received = reader.received(receive).map(Dependency::Receive);
             // One side with nobody is no side.
             let nobody = |envelope: Envelope| reader.integer(envelope.peer) == Some(reader.proc_null());
-            let sides: Vec<Need> = sent.into_iter().chain(received).collect();
+            let sides: Vec<Dependency> = sent.into_iter().chain(received).collect();
             let known = sides.len() + usize::from(nobody(send)) + usize::from(nobody(receive));
             // One of the two may be over: which is not known, so either side may release it.
-            if sides.is_empty() || known < 2 { None } else { Some(Doing::Waits { needs: sides, any: true }) }
+            if sides.is_empty() || known < 2 {
+                None
+            } else {
+                Some(RankActivity::Waits { dependencies: sides, any: true })
+            }
         }
         Waiting::Requests { all, .. } => reader.requested(&call.requests, all),
-        Waiting::Collective(collective) => all(vec![Need::Collective(reader.gathering(row, collective)?)]),
-        Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
+        Waiting::Collective(collective) => {
+            all(vec![Dependency::Collective(reader.collective(row, collective)?)])
+        }
+        Waiting::Finalize => all(vec![Dependency::Collective(CollectiveOp::finalize(WORLD))]),
         Waiting::Window { win, group, awaits } => {
             let (comm, _) = reader.communicator(reader.word(win)?)?;
-            let epoch_of = |peer| Need::Receive(Message { peer, tag: None, comm });
+            let epoch_of = |peer| Dependency::Receive(Message { peer, tag: None, comm });
             match (awaits, group.and_then(|at| reader.group(at))) {
-                (Awaits::Lock, _) => all(vec![Need::Lock { comm, holders: holders() }]),
+                (Awaits::Lock, _) => all(vec![Dependency::Lock { comm, holders: holders() }]),
                 (Awaits::Epoch, None) => all(vec![epoch_of(None)]),
                 // All of them are to open theirs; who has done so already is not known.
                 (Awaits::Epoch, Some(group)) => {
-                    let needs = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
-                    Some(Doing::Waits { needs, any: true })
+                    let dependencies = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
+                    Some(RankActivity::Waits { dependencies, any: true })
                 }
             }
         }
@@ -277,29 +291,31 @@ impl Reader<'_> {
         Some(Message { peer, tag: (tag != ANY_TAG).then_some(tag), comm })
     }
 
-    fn gathering(&self, row: &CallRow, collective: Collective) -> Option<Gathering> {
+    fn collective(&self, row: &CallRow, collective: Collective) -> Option<CollectiveOp> {
         let Collective { comm, root, op } = collective;
-        Some(Gathering {
+        Some(CollectiveOp {
             function: row.name.clone(),
             comm: self.communicator(self.word(comm)?)?.0,
             root: root.and_then(|at| self.integer(at)),
             op: op.and_then(|at| self.word(at)).filter(|_| self.mpi.kind == MpiKind::Mpich),
+            arrived: None,
         })
     }
 
     /// A request that nothing is known of may be anything, so that for all of them nothing can be said. If some may
     /// be done already, it is not known which of them are waited for: then any of them may be the last one.
-    fn requested(&self, requests: &[PendingRequest], all: bool) -> Option<Doing> {
+    fn requested(&self, requests: &[PendingRequest], all: bool) -> Option<RankActivity> {
         let pending: Vec<&PendingRequest> = requests.iter().filter(|r| r.complete != Some(true)).collect();
         if pending.is_empty() {
             return None;
         }
-        let needs: Option<Vec<Need>> = pending.iter().map(|request| self.need(request)).collect();
+        let dependencies: Option<Vec<Dependency>> =
+            pending.iter().map(|request| self.dependency(request)).collect();
         let all_wait = pending.len() == 1 || pending.iter().all(|request| request.complete.is_some());
-        needs.map(|needs| Doing::Waits { needs, any: !(all && all_wait) })
+        dependencies.map(|dependencies| RankActivity::Waits { dependencies, any: !(all && all_wait) })
     }
 
-    fn need(&self, request: &PendingRequest) -> Option<Need> {
+    fn dependency(&self, request: &PendingRequest) -> Option<Dependency> {
         match (&request.message, &request.started) {
             (Some(message), _) => self.message(message),
             (None, Some(started)) => self.started(started),
@@ -307,25 +323,25 @@ impl Reader<'_> {
         }
     }
 
-    fn message(&self, message: &PendingMessage) -> Option<Need> {
+    fn message(&self, message: &PendingMessage) -> Option<Dependency> {
         let PendingMessage { sends, peer, tag, comm } = *message;
         if sends {
-            self.send(peer, tag, comm).map(Need::Send)
+            self.send(peer, tag, comm).map(Dependency::Send)
         } else {
-            self.receive(peer, tag, comm).map(Need::Receive)
+            self.receive(peer, tag, comm).map(Dependency::Receive)
         }
     }
 
     /// What a request stands for, by the call that made it.
-    fn started(&self, started: &StartedCall) -> Option<Need> {
+    fn started(&self, started: &StartedCall) -> Option<Dependency> {
         let row = calls::row(&started.function)?;
         let arguments: Vec<Option<u64>> = started.arguments.iter().copied().map(Some).collect();
         let reader = Reader { arguments: &arguments, ..*self };
         match (row.sends(), row.receives()) {
-            (Some(envelope), None) => reader.sent(envelope).map(Need::Send),
-            (None, Some(envelope)) => reader.received(envelope).map(Need::Receive),
+            (Some(envelope), None) => reader.sent(envelope).map(Dependency::Send),
+            (None, Some(envelope)) => reader.received(envelope).map(Dependency::Receive),
             (Some(_), Some(_)) => None,
-            (None, None) => reader.gathering(row, row.collective()?).map(Need::Collective),
+            (None, None) => reader.collective(row, row.collective()?).map(Dependency::Collective),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Standstills in words.
+//! Hangs in words.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::text::{capitalized, place_text, times, who_text};
 use crate::findings::finding::{
-    CallError, ErrorReturned, Fault, Place, Standstill, StuckCall, StuckRank, StuckState,
+    CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState,
 };
 use crate::job::process::Who;
 use crate::mpi::calls::{self, CallRow, Waiting};
@@ -44,21 +44,21 @@ pub(crate) fn fault_title(fault: Fault) -> &'static str {
 }
 
 /// The fault in one sentence, and what to do next.
-pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
-    let at_fault = || standstill.ranks.iter().filter(|rank| rank.at_fault);
+pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
+    let at_fault = || hang.ranks.iter().filter(|rank| rank.at_fault);
     let named = who_text(&at_fault().map(|rank| rank.who).collect::<Vec<_>>());
-    let waiting: Vec<&StuckRank> = standstill.ranks.iter().filter(|rank| !rank.at_fault).collect();
+    let waiting: Vec<&StuckRank> = hang.ranks.iter().filter(|rank| !rank.at_fault).collect();
     let others = who_text(&waiting.iter().map(|rank| rank.who).collect::<Vec<_>>());
-    let summary = match standstill.fault {
+    let summary = match hang.fault {
         Fault::Deadlock if at_fault().count() == 1 => {
             format!("Deadlock: {named} waits for itself: {}.", each(at_fault()))
         }
         Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
-        Fault::MissingMessage => missing(standstill),
+        Fault::MissingMessage => missing(hang),
         Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
             if at_fault().any(|rank| rank.error.is_some()) =>
         {
-            failed(standstill)
+            failed(hang)
         }
         Fault::MismatchedCollective => {
             let party = waiting.iter().find(|rank| rank.call.is_some());
@@ -66,7 +66,7 @@ pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
                 party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
             format!("Calls that do not go together: {}{met}.", each(at_fault()))
         }
-        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(standstill, &named, &waiting),
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(hang, &named, &waiting),
         Fault::Outside => {
             let where_ =
                 at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
@@ -74,11 +74,11 @@ pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
         }
         Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
     };
-    (summary, next_steps(standstill, &named))
+    (summary, next_steps(hang, &named))
 }
 
-fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String {
-    let first = standstill.ranks.iter().find(|rank| rank.at_fault);
+fn crash(hang: &Hang, named: &str, others: &[&StuckRank]) -> String {
+    let first = hang.ranks.iter().find(|rank| rank.at_fault);
     let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
     // Nobody else is told of that ended with status 0 and is at fault.
     let without = if first.and_then(|rank| rank.status) == Some(0) { ", without MPI_Finalize" } else { "" };
@@ -93,9 +93,9 @@ fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String 
 }
 
 /// Calls that failed and ended their ranks.
-fn failed(standstill: &Standstill) -> String {
+fn failed(hang: &Hang) -> String {
     let (failed, others): (Vec<&StuckRank>, Vec<&StuckRank>) =
-        standstill.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
+        hang.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
     let told = failed.iter().take(MOST_TOLD).map(|rank| {
         let error = rank.error.as_ref().map_or_else(String::new, error_text);
         format!("{} in {}, {error}", who_text(&[rank.who]), doing(rank))
@@ -106,7 +106,7 @@ fn failed(standstill: &Standstill) -> String {
     }
     let senders: BTreeSet<Who> = failed.iter().filter_map(|rank| rank.sender).collect();
     let senders: Vec<Who> = senders.into_iter().collect();
-    let from = match standstill.fault {
+    let from = match hang.fault {
         _ if senders.is_empty() => String::new(),
         Fault::MismatchedCollective => format!("; the data came from {}", who_text(&senders)),
         _ => format!("; {} sent it", who_text(&senders)),
@@ -116,7 +116,7 @@ fn failed(standstill: &Standstill) -> String {
     let whos: Vec<Who> = others.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who).collect();
     let after =
         if whos.is_empty() { String::new() } else { format!("; {} ended after that", who_text(&whos)) };
-    format!("{}: {}{from}; {it} {how}{after}.", fault_title(standstill.fault), calls.join("; "))
+    format!("{}: {}{from}; {it} {how}{after}.", fault_title(hang.fault), calls.join("; "))
 }
 
 /// What was wrong with a call, as a part of a sentence about it.
@@ -162,7 +162,7 @@ fn status_text(status: u32) -> String {
     }
 }
 
-fn missing(standstill: &Standstill) -> String {
+fn missing(hang: &Hang) -> String {
     let gathers = |call: &StuckCall| {
         let waiting = calls::row(&call.function).and_then(CallRow::waiting);
         matches!(waiting, Some(Waiting::Collective(_) | Waiting::Finalize))
@@ -170,7 +170,7 @@ fn missing(standstill: &Standstill) -> String {
     let is_over =
         |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(gathers);
     let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
-        standstill.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
+        hang.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
     let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
     let verb = if over.len() == 1 { "is" } else { "are" };
     let how = match over.first() {
@@ -233,18 +233,18 @@ fn own_place(rank: &StuckRank) -> String {
     innermost_place(rank).map_or_else(|| "an unknown place".to_owned(), place_text)
 }
 
-fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
-    let is_error = |error: &CallError| standstill.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
-    let calls = || standstill.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
+    let is_error = |error: &CallError| hang.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
+    let calls = || hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
     let is_in = |function: &str| calls().any(|call| call.function.starts_with(function));
-    match standstill.fault {
+    match hang.fault {
         Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
             vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
         }
         Fault::InvalidCall if is_error(&CallError::OutsideOfMpi) => {
             vec!["Make all MPI calls between MPI_Init and MPI_Finalize.".into()]
         }
-        Fault::MismatchedCollective if standstill.ranks.iter().any(|rank| rank.error.is_some()) => vec![
+        Fault::MismatchedCollective if hang.ranks.iter().any(|rank| rank.error.is_some()) => vec![
             "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
         ],
         Fault::Deadlock if is_in("MPI_Win_lock") => {
@@ -275,8 +275,8 @@ fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
 }
 
 /// All ranks with their calls and stacks.
-pub(crate) fn render(out: &mut String, standstill: &Standstill) {
-    for rank in &standstill.ranks {
+pub(crate) fn render(out: &mut String, hang: &Hang) {
+    for rank in &hang.ranks {
         let role = if rank.at_fault { "at fault" } else { "waits" };
         let waits_for = if rank.waits_for.is_empty() {
             String::new()

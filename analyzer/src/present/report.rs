@@ -51,12 +51,11 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let standstills = crate::hang::view::standstills(&rank_states(p));
+    let hangs = crate::hang::view::hangs(&rank_states(p));
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told = |s: &&crate::hang::view::Standstill| {
-        (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash
-    };
-    let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
+    let is_told =
+        |s: &&crate::hang::view::Hang| (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash;
+    let stuck = hangs.iter().filter(|s| !is_told(s)).map(|s| views.hang(s));
     let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
         finding(
@@ -200,7 +199,7 @@ impl Views<'_> {
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
     }
 
-    fn standstill(&self, s: &crate::hang::view::Standstill) -> Finding {
+    fn hang(&self, s: &crate::hang::view::Hang) -> Finding {
         let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
         let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
@@ -212,10 +211,10 @@ impl Views<'_> {
             }
             _ => Severity::Warning,
         };
-        let id = format!("standstill-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
+        let id = format!("hang-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
         let who = at_fault().map(Who::Rank).collect();
-        let evidence = Standstill { fault: s.fault, since_ns: s.since_ns, ranks };
-        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+        let evidence = Hang { fault: s.fault, since_ns: s.since_ns, ranks };
+        finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
     /// A rank that ended by a signal, or in a call that failed, is broken; one that says itself that something went wrong,
@@ -236,9 +235,9 @@ impl Views<'_> {
         let of_senders = of_senders.into_iter().map(|death| self.dead(death, true));
         let after = rest.into_iter().map(|death| self.dead(death, false));
         let ranks = at_fault.chain(of_senders).chain(after).collect();
-        let evidence = Standstill { fault, since_ns: first.time_ns, ranks };
+        let evidence = Hang { fault, since_ns: first.time_ns, ranks };
         let id = format!("{}-{}", crate::present::hang::fault_name(fault), first.rank);
-        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+        finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
     fn dead(&self, death: &Death, at_fault: bool) -> StuckRank {

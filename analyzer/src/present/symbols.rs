@@ -101,8 +101,8 @@ impl Finding {
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
         match &mut self.evidence {
             Evidence::OddRank(rank) => rank.group.each_place(f),
-            Evidence::Standstill(standstill) => {
-                for rank in &mut standstill.ranks {
+            Evidence::Hang(hang) => {
+                for rank in &mut hang.ranks {
                     rank.call.iter_mut().for_each(|call| f(&mut call.place));
                     rank.stack.iter_mut().for_each(&mut *f);
                 }

@@ -100,7 +100,7 @@ fn faults(report: &Report) -> Vec<(Fault, Severity, Vec<u32>)> {
             .collect()
     };
     let fault = |finding: &Finding| match &finding.evidence {
-        Evidence::Standstill(standstill) => Some((standstill.fault, finding.severity, ranks(finding))),
+        Evidence::Hang(hang) => Some((hang.fault, finding.severity, ranks(finding))),
         _ => None,
     };
     report.findings.iter().filter_map(fault).collect()
@@ -112,8 +112,8 @@ fn a_deadlock_is_found_after_a_few_looks_and_not_before() {
     assert_eq!(faults(&run(&looked_at(&ranks, 2))), []);
     let report = run(&looked_at(&ranks, 4));
     assert_eq!(faults(&report), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
-    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
-    let call = standstill.ranks[0].call.as_ref().expect("it is in a call");
+    let Evidence::Hang(hang) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    let call = hang.ranks[0].call.as_ref().expect("it is in a call");
     assert_eq!(call.function, "MPI_Recv");
     let shown: Vec<String> = call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
     assert_eq!(shown, ["count 1", "source 1", "tag 0", "comm MPI_COMM_WORLD"]);
@@ -211,8 +211,8 @@ fn a_rank_that_died_is_named_as_the_cause() {
     inputs.extend(t.inputs);
     let report = run(&inputs);
     assert_eq!(faults(&report), [(Fault::Crash, Severity::Warning, vec![0])]);
-    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
-    assert_eq!(standstill.ranks[0].state, StuckState::Died);
+    let Evidence::Hang(hang) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    assert_eq!(hang.ranks[0].state, StuckState::Died);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn what_a_target_lies_about_does_no_harm() {
 }
 
 #[test]
-fn a_tape_gives_the_same_standstill() {
+fn a_tape_gives_the_same_hang() {
     let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 5);
     inputs.insert(1, Input::Process(Box::new(facts(0, 2, S))));
     let mut writer = Writer::new(Vec::new());
