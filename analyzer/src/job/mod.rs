@@ -1,5 +1,6 @@
 //! What is known of the job: processes, memory, names, probes, calls in progress, requests, communicators, messages.
 
+pub(crate) mod collectives;
 pub(crate) mod coverage;
 pub(crate) mod last_calls;
 pub(crate) mod lifecycle;
