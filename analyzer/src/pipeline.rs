@@ -18,14 +18,14 @@ use crate::invariants::reference::Reference;
 use crate::job::coverage::{Change, Coverage};
 use crate::job::last_calls::{Begun, CallsSeen};
 use crate::job::locks::Locks;
-use crate::job::messages::{Event, LeftOver, Messages};
+use crate::job::messages::{Event, LeftOver, Messages, is_collective};
 use crate::job::names::SiteId;
 use crate::job::probes::Probes;
 use crate::job::process::CallId;
 use crate::job::request_origins::HandlesMade;
 use crate::job::resolve;
 use crate::job::state::{MapRecord, State};
-use crate::mpi::calls::{self, Does};
+use crate::mpi::calls::{self, CallRow};
 use crate::options::Options;
 use crate::present::report;
 use crate::present::symbols::SymbolTable;
@@ -93,10 +93,15 @@ pub struct Pipeline {
     pub(crate) stirred: bool,
 }
 
-/// Whether results of calls are recorded. The return of MPI_Finalize always is.
+/// Whether results of calls are recorded. Those of MPI_Finalize, and of calls that make communicators, always are.
 fn records_results(probe: &Probe) -> bool {
-    let is_the_end = calls::row(&probe.function).is_some_and(|row| row.does == Does::Finalize);
-    probe.class == ProbeClass::CallResults && !is_the_end
+    let always = calls::row(&probe.function).is_some_and(CallRow::always_returns);
+    probe.class == ProbeClass::CallResults && !always
+}
+
+fn watches_collectives(probe: &Probe) -> bool {
+    let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
+    is_call && calls::row(&probe.function).is_some_and(is_collective)
 }
 
 /// What the last evaluation saw.
@@ -230,7 +235,11 @@ impl Pipeline {
                 let has_results = plan.probes.iter().any(records_results);
                 if has_results && self.depth == Depth::Findings {
                     self.follows_messages = true;
+                    self.messages.follow_partly(false);
                     self.messages.follow_data();
+                } else if !self.follows_messages && plan.probes.iter().any(watches_collectives) {
+                    self.follows_messages = self.depth == Depth::Findings;
+                    self.messages.follow_partly(true);
                 }
                 self.messages.push(input);
             }
@@ -556,11 +565,13 @@ impl Pipeline {
             self.comparison = self.compare_ranks(false);
             self.compared = Some(compare);
         }
+        let now_ns = self.state.groups.timeline.now_ns();
+        self.stirred |= self.messages.take_mismatched();
         if chains_due || ranks_due || at_end || std::mem::take(&mut self.stirred) {
             let findings = report::findings(self, &self.evaluation, &self.comparison);
             self.alerts.update(findings, at_end);
             // What is open now is not for long.
-            self.stirred |= self.is_origin_open();
+            self.stirred |= self.is_origin_open() || self.messages.collectives().is_open(now_ns);
         }
     }
 

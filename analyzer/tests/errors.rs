@@ -128,7 +128,7 @@ fn a_truncated_message_names_receiver_and_sender_although_the_receiver_is_killed
     assert_eq!((call.function.as_str(), call.place.offset_bytes), ("MPI_Recv", 0x5000 + 7 * 16 - 1));
     assert_eq!(
         report.findings[0].summary,
-        "A message is longer than the buffer for it: rank 1 in MPI_Recv(count 8, source 0, tag 1, comm \
+        "Message truncation (MPI_ERR_TRUNCATE): rank 1 in MPI_Recv(count 8, source 0, tag 1, comm \
          MPI_COMM_WORLD) called at job+0x506f, which reported MPI_ERR_TRUNCATE; rank 0 sent it; it was killed by \
          SIGKILL; rank 2 ended after that."
     );

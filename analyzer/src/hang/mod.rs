@@ -6,5 +6,6 @@
 
 pub(crate) mod localize;
 pub(crate) mod progress;
+pub(crate) mod unknown;
 pub(crate) mod view;
 pub(crate) mod wait_for;

@@ -37,9 +37,42 @@ pub(crate) struct Signature {
     pub bytes: Option<u64>,
 }
 
+/// A reduction operation by its number; of Open MPI only that is known.
+fn op_name(op: i64) -> String {
+    const MPICH_FIRST: i64 = 0x5800_0001;
+    const MPICH: [&str; 14] = [
+        "MPI_MAX",
+        "MPI_MIN",
+        "MPI_SUM",
+        "MPI_PROD",
+        "MPI_LAND",
+        "MPI_BAND",
+        "MPI_LOR",
+        "MPI_BOR",
+        "MPI_LXOR",
+        "MPI_BXOR",
+        "MPI_MINLOC",
+        "MPI_MAXLOC",
+        "MPI_REPLACE",
+        "MPI_NO_OP",
+    ];
+    let name = usize::try_from(op - MPICH_FIRST).ok().and_then(|at| MPICH.get(at));
+    name.map_or_else(|| format!("{op:#x}"), |name| (*name).to_owned())
+}
+
 impl Signature {
     pub fn of(row: &'static CallRow) -> Self {
         Self { row, starts: false, root: None, op: None, count: None, bytes: None }
+    }
+
+    /// What of it must be the same everywhere: names and values.
+    pub fn shown(&self) -> Vec<(String, String)> {
+        let root = self.root.map(|root| ("root", root.to_string()));
+        let count = self.count.map(|count| ("count", count.to_string()));
+        let bytes = self.bytes.map(|bytes| ("bytes", bytes.to_string()));
+        let op = self.op.map(|op| ("op", op_name(op)));
+        let all = root.into_iter().chain(count).chain(bytes).chain(op);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// What is not known of one is as in the other.
@@ -165,6 +198,8 @@ pub(crate) struct Collectives {
     /// Ranks of which not everything was seen.
     lost: FxHashSet<u32>,
     mismatches: Vec<Mismatch>,
+    /// One was found, or has changed.
+    has_news: bool,
     /// Room for slots.
     pool: Vec<Slot>,
     entries: usize,
@@ -280,7 +315,7 @@ impl Collectives {
         place: impl Fn(u32, u64) -> Option<CodePlace>,
         name: impl FnOnce() -> String,
     ) -> Option<u64> {
-        let Self { all, lost, mismatches, pool, entries } = self;
+        let Self { all, lost, mismatches, has_news, pool, entries } = self;
         let sequence = all.entry(comm).or_insert_with(|| Sequence::of(members, lost));
         let own = own as usize;
         let member = sequence.members.get_mut(own)?;
@@ -293,6 +328,7 @@ impl Collectives {
         if let Some(mismatch) = sequence.mismatch.and_then(|at| mismatches.get_mut(at)) {
             if mismatch.number == position + 1 {
                 mismatch.join(sequence.ranks[own], entry, &place);
+                *has_news = true;
             }
             return Some(position);
         }
@@ -312,6 +348,7 @@ impl Collectives {
         let (number, first_ns) = (position + 1, entry.time_ns);
         let mismatch = Mismatch { comm, name: name(), number, calls: calls.collect(), expected, first_ns };
         sequence.mismatch = Some(mismatches.len());
+        *has_news = true;
         if mismatches.len() < MOST_MISMATCHES {
             mismatches.push(mismatch);
         }
@@ -332,14 +369,6 @@ impl Collectives {
         }
     }
 
-    /// What a rank does on one communicator is not known from here on.
-    pub fn lose_on(&mut self, comm: u32, own: u32) {
-        if let Some(sequence) = self.all.get_mut(&comm) {
-            sequence.lose(own as usize);
-            sequence.drop_whole(&mut self.pool, &mut self.entries);
-        }
-    }
-
     /// All members have given a communicator back.
     pub fn remove(&mut self, comm: u32) {
         if let Some(mut sequence) = self.all.remove(&comm) {
@@ -350,6 +379,16 @@ impl Collectives {
     /// Where members of a communicator differed: the first position of each.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
+    }
+
+    /// Whether one was found, or has changed, since the last call.
+    pub fn take_mismatched(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether one may still change.
+    pub fn is_open(&self, now_ns: u64) -> bool {
+        self.mismatches.iter().any(|mismatch| mismatch.is_open(now_ns))
     }
 
     /// The position of a rank's last call on a communicator, if that was this function.

@@ -10,10 +10,11 @@ use crate::errors::left_over;
 use crate::errors::reported::Survived;
 use crate::findings::finding::*;
 use crate::findings::statistics::*;
-use crate::hang::view::RankState;
+use crate::hang::view::{JobView, RankState};
 use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
+use crate::job::collectives::Mismatch;
 use crate::job::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
 use crate::job::process::{KINDS, Process, Who, WhoId};
 use crate::pipeline::Pipeline;
@@ -51,11 +52,18 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
     let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let hangs = crate::hang::view::hangs(&rank_states(p));
+    let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told =
-        |s: &&crate::hang::view::Hang| (died.is_some() || p.is_origin_open()) && s.fault == Fault::Crash;
-    let stuck = hangs.iter().filter(|s| !is_told(s)).map(|s| views.hang(s));
+    let is_told = |s: &&crate::hang::view::Hang| {
+        (died.is_some() || p.is_origin_open()) && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
+    };
+    let mismatches: Vec<&Mismatch> =
+        p.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
+    let of_mismatch = |s: &crate::hang::view::Hang| mismatches.iter().position(|m| is_hang_of(s, m));
+    let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
+        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
+    });
+    let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
     let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
         finding(
@@ -67,11 +75,42 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
         )
     });
     let returned = p.failures.errors.survived().map(|error| views.error_returned(error));
-    let mut findings: Vec<Finding> =
-        died.iter().cloned().chain(stuck).chain(returned).chain(left).chain(chains).chain(ranks).collect();
+    let mut findings: Vec<Finding> = died
+        .iter()
+        .cloned()
+        .chain(mismatched)
+        .chain(stuck)
+        .chain(returned)
+        .chain(left)
+        .chain(chains)
+        .chain(ranks)
+        .collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
     findings
+}
+
+/// Why ranks do not go on.
+fn hangs(p: &Pipeline) -> Vec<crate::hang::view::Hang> {
+    let now_ns = p.state.groups.timeline.now_ns();
+    crate::hang::view::hangs(&JobView { ranks: rank_states(p), messages: &p.messages, now_ns })
+}
+
+/// Who is in the minority may still change.
+fn is_open(p: &Pipeline, mismatch: &Mismatch) -> bool {
+    p.ended.is_none() && mismatch.is_open(p.state.groups.timeline.now_ns())
+}
+
+/// Whether ranks hang in calls that are known not to match.
+fn is_hang_of(hang: &crate::hang::view::Hang, mismatch: &Mismatch) -> bool {
+    let is_in = |rank: &crate::hang::view::StuckRank| {
+        let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
+        let known = mismatch.calls.iter().find(|call| call.rank == rank.rank);
+        call.zip(known).is_some_and(|(call, known)| {
+            call.function == known.signature.row.name && call.site == known.place
+        })
+    };
+    matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) && hang.ranks.iter().any(is_in)
 }
 
 fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Thresholds {
@@ -199,21 +238,102 @@ impl Views<'_> {
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
     }
 
+    /// Calls that do not match; `hang`: if ranks hang in them.
+    fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::view::Hang>) -> Finding {
+        let (most, is_tie) = found.majority();
+        let ranks = found.calls.iter().map(|call| MismatchedRank {
+            who: Who::Rank(call.rank),
+            at_fault: call.group != most,
+            group: call.group as u64,
+            call: StuckCall {
+                function: call.signature.row.name.clone(),
+                arguments: call.signature.shown(),
+                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+            },
+        });
+        let ranks: Vec<MismatchedRank> = ranks.collect();
+        let wrong: BTreeSet<Who> = ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
+        let hang = hang.map(|hang| {
+            let mut hang = self.hang_evidence(hang);
+            hang.fault = Fault::MismatchedCollective;
+            hang.ranks.iter_mut().for_each(|rank| rank.at_fault = wrong.contains(&rank.who));
+            hang.ranks.sort_by_key(|rank| (!rank.at_fault, rank.who));
+            hang
+        });
+        let who =
+            if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
+        let id = format!("collective-mismatch-{}-{}", found.comm, found.number);
+        let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
+        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
+        finding(
+            id,
+            Verdict::Violated,
+            Severity::Warning,
+            who,
+            Evidence::CollectiveMismatch(Box::new(evidence)),
+        )
+    }
+
+    fn hang_evidence(&self, s: &crate::hang::view::Hang) -> Hang {
+        let who = |ranks: &[u32]| ranks.iter().map(|rank| Who::Rank(*rank)).collect();
+        let groups = s.groups.iter().map(|group| HangGroup {
+            ranks: who(&group.ranks),
+            call: StuckCall {
+                function: group.function.clone(),
+                arguments: owned(&group.arguments),
+                place: group.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
+            },
+            pending: group.pending.clone(),
+        });
+        let collectives = s.collectives.iter().map(|counts| CollectiveCounts {
+            comm: counts.comm.clone(),
+            entered: counts
+                .entered
+                .iter()
+                .map(|entered| WhoCount { who: Who::Rank(entered.rank), count: entered.count })
+                .collect(),
+            differ_at: counts.differ_at,
+        });
+        Hang {
+            fault: s.fault,
+            since_ns: s.since_ns,
+            ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
+            groups: groups.collect(),
+            unknown: s.unknown.clone(),
+            collectives: collectives.collect(),
+        }
+    }
+
     fn hang(&self, s: &crate::hang::view::Hang) -> Finding {
-        let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
+        let evidence = self.hang_evidence(s);
+        if s.fault == Fault::UnknownHang {
+            let who = evidence.ranks.iter().map(|rank| rank.who).collect();
+            let evidence = Evidence::Hang(Box::new(evidence));
+            return finding(
+                "hang-unknown".to_owned(),
+                Verdict::Inconclusive,
+                Severity::Notice,
+                who,
+                evidence,
+            );
+        }
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
         let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
             // Who asks again and again may stop asking.
-            _ if ranks.iter().filter_map(|rank| rank.call.as_ref()).any(crate::present::hang::polls) => {
+            _ if evidence
+                .ranks
+                .iter()
+                .filter_map(|rank| rank.call.as_ref())
+                .any(crate::present::hang::polls) =>
+            {
                 Severity::Notice
             }
             _ => Severity::Warning,
         };
         let id = format!("hang-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
         let who = at_fault().map(Who::Rank).collect();
-        let evidence = Hang { fault: s.fault, since_ns: s.since_ns, ranks };
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
@@ -235,7 +355,14 @@ impl Views<'_> {
         let of_senders = of_senders.into_iter().map(|death| self.dead(death, true));
         let after = rest.into_iter().map(|death| self.dead(death, false));
         let ranks = at_fault.chain(of_senders).chain(after).collect();
-        let evidence = Hang { fault, since_ns: first.time_ns, ranks };
+        let evidence = Hang {
+            fault,
+            since_ns: first.time_ns,
+            ranks,
+            groups: Vec::new(),
+            unknown: Vec::new(),
+            collectives: Vec::new(),
+        };
         let id = format!("{}-{}", crate::present::hang::fault_name(fault), first.rank);
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::text;
-use crate::findings::finding::{Alert, Evidence, Finding, GroupView, OpView, Place, Report};
+use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place, Report};
 use crate::tape::input::{Frame, Symbol};
 use crate::tape::wire::FileId;
 
@@ -101,11 +101,10 @@ impl Finding {
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
         match &mut self.evidence {
             Evidence::OddRank(rank) => rank.group.each_place(f),
-            Evidence::Hang(hang) => {
-                for rank in &mut hang.ranks {
-                    rank.call.iter_mut().for_each(|call| f(&mut call.place));
-                    rank.stack.iter_mut().for_each(&mut *f);
-                }
+            Evidence::Hang(hang) => hang.each_place(f),
+            Evidence::CollectiveMismatch(mismatch) => {
+                mismatch.ranks.iter_mut().for_each(|rank| f(&mut rank.call.place));
+                mismatch.hang.iter_mut().for_each(|hang| hang.each_place(f));
             }
             Evidence::LeftOver(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
@@ -122,6 +121,16 @@ impl Finding {
                 }
             }
         }
+    }
+}
+
+impl Hang {
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        for rank in &mut self.ranks {
+            rank.call.iter_mut().for_each(|call| f(&mut call.place));
+            rank.stack.iter_mut().for_each(&mut *f);
+        }
+        self.groups.iter_mut().for_each(|group| f(&mut group.call.place));
     }
 }
 

@@ -1,16 +1,18 @@
 //! From inputs to what is known of messages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::CallId;
 use super::assemble::{Assembler, Call};
+use super::communicators::CommId;
 use super::data::{Asked, Data};
-use super::follow::{Begun, Follower};
+use super::follow::{Begun, CollectiveCall, Follower, KnownRequest, is_collective};
 use super::left_over::LeftOver;
-use crate::mpi::calls::{self, CallRow, Does};
+use crate::job::collectives::Collectives;
+use crate::mpi::calls::{self, Arg, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
@@ -97,6 +99,8 @@ pub struct Messages {
     held: VecDeque<Input>,
     /// Nobody ever said who they are.
     strangers: FxHashSet<u32>,
+    /// Only communicators and collective calls are followed: of other calls no results are recorded.
+    is_partial: bool,
 }
 
 impl Messages {
@@ -105,6 +109,11 @@ impl Messages {
         let mut messages = Self::default();
         messages.follower.is_heard = true;
         messages
+    }
+
+    /// Follows only communicators and collective calls.
+    pub(crate) fn follow_partly(&mut self, is_partial: bool) {
+        self.is_partial = is_partial;
     }
 
     /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
@@ -154,11 +163,31 @@ impl Messages {
     /// The same; `record`: what it says.
     #[inline]
     pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record) {
-        if !is_of_interest(record) {
+        if !is_of_interest(record) || self.is_partial && !self.is_of_collectives(record) {
         } else if self.awaited.is_empty() {
             self.take_record(raw, record);
         } else {
             self.hold(Input::Record(*raw));
+        }
+    }
+
+    /// Whether a record says anything of communicators and collective calls.
+    fn is_of_collectives(&self, record: &Record) -> bool {
+        match record.body {
+            Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Made { .. } => {
+                match self.watched(record.header.probe) {
+                    Watched::Beginning => true,
+                    Watched::Call(row) => {
+                        let makes = matches!(
+                            row.does,
+                            Does::MakeCommunicator(_) | Does::MakeGroup(_) | Does::FreeGroup
+                        );
+                        makes || is_collective(row)
+                    }
+                    Watched::Nothing | Watched::Other => false,
+                }
+            }
+            _ => true,
         }
     }
 
@@ -227,6 +256,52 @@ impl Messages {
     pub fn left_over(&self) -> Vec<LeftOver> {
         let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
         if is_certain { self.follower.left_over() } else { Vec::new() }
+    }
+
+    /// Collective calls of all ranks.
+    pub(crate) fn collectives(&self) -> &Collectives {
+        &self.follower.collectives
+    }
+
+    /// Whether another mismatch was found since the last call.
+    pub(crate) fn take_mismatched(&mut self) -> bool {
+        self.follower.collectives.take_mismatched()
+    }
+
+    /// The communicator that a process calls so, and its number there.
+    pub(crate) fn communicator_of(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
+        self.follower.find_place(pid, handle)
+    }
+
+    /// Members of a communicator, as ranks of MPI_COMM_WORLD: all of them.
+    pub(crate) fn members_of(&self, comm: CommId) -> Option<&[u32]> {
+        self.follower.communicators.members(comm)
+    }
+
+    /// The same, by the ranks that a member names.
+    pub(crate) fn peers_of(&self, comm: CommId, own: u32) -> Option<&[u32]> {
+        Some(self.follower.communicators.membership(comm)?.remote(own))
+    }
+
+    /// What a communicator is called.
+    pub(crate) fn name_of(&self, comm: CommId) -> String {
+        self.follower.communicator_name(comm)
+    }
+
+    /// What a request of a process stands for, if results of calls were recorded.
+    pub(crate) fn request_of(&self, pid: u32, handle: u64) -> Option<KnownRequest> {
+        self.follower.request_of(pid, handle)
+    }
+
+    /// The collective call that a request stands for which this kind of call made.
+    pub(crate) fn collective_of(&self, pid: u32, handle: u64, row: &CallRow) -> Option<CollectiveCall> {
+        self.follower.collective_of(pid, handle, row)
+    }
+
+    /// Members that have started a collective call; `None`: that is not known of all.
+    pub(crate) fn arrivals(&self, call: CollectiveCall) -> Option<BTreeSet<u32>> {
+        let is_followed = |rank| self.follower.is_followed(rank);
+        self.follower.collectives.arrivals(call.comm.0, call.position, is_followed)
     }
 
     /// Where a call returns to.
@@ -313,6 +388,7 @@ impl Messages {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
                 self.call_record(raw, header, body);
             }
+            Body::Made { handle } => self.made(header, handle),
             Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
                 if !self.is_known_at(header) =>
             {
@@ -339,12 +415,40 @@ impl Messages {
         self.follower.processes.find(header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
     }
 
+    /// A thread's last call has stored a handle.
+    fn made(&mut self, header: &Header, handle: u64) {
+        let Watched::Call(row) = self.watched(header.probe) else { return };
+        let Self { assembler, follower, .. } = self;
+        let last = assembler.last(header.pid, header.tid);
+        if let Some((call, begun)) = last.filter(|(call, _)| std::ptr::eq(call.row, row)) {
+            follower.made_by_entry(call, begun, handle);
+        }
+    }
+
+    /// A library above MPI calls, or MPI itself does: a word left over on the stack may make one look like the other.
+    fn nested(&mut self, header: &Header, row: &CallRow, return_address: u64, args: &[u64; 6]) {
+        let Some(process) = self.follower.processes.find(header.pid) else { return };
+        let Some(rank) = process.rank else { return };
+        let is_of_library =
+            process.code.place(return_address).is_some_and(|at| self.follower.libraries.is_library(at.file));
+        let comm = row.position(Arg::Comm).and_then(|at| args.get(at).copied());
+        let is_unknown = comm.is_some_and(|comm| self.follower.find_place(header.pid, comm).is_none());
+        if !is_of_library && !is_unknown {
+            self.follower.collectives.lose(rank);
+        }
+    }
+
     fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
         let row = match self.watched(header.probe) {
             Watched::Nothing => return,
             Watched::Beginning | Watched::Other => None,
             Watched::Call(row) => Some(row),
         };
+        if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
+            && is_collective(row)
+        {
+            return self.nested(header, row, *return_address, args);
+        }
         if self.assemble(header, body, row) {
             return self.lose_found();
         }
@@ -417,6 +521,7 @@ fn is_of_interest(record: &Record) -> bool {
         Body::Call { .. }
             | Body::Values { .. }
             | Body::Return { .. }
+            | Body::Made { .. }
             | Body::Map { .. }
             | Body::Exec
             | Body::Exit { .. }

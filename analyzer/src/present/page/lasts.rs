@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::arguments::owned;
 use super::{Role, build::Places};
-use crate::findings::finding::{Evidence, Fault, Hang, Place, Report, StuckCall, StuckRank, StuckState};
+use crate::findings::finding::{Fault, Hang, Place, Report, StuckCall, StuckRank, StuckState};
 use crate::job::process::{Process, Who};
-use crate::present::hang::fault_title;
+use crate::present::hang::title;
 use crate::present::text::{duration_text, who_text};
 use crate::timeline::{History, Look, ProcessEnd, called, stack};
 
@@ -25,7 +25,7 @@ pub(super) struct Last {
 pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
     let mut all: BTreeMap<(Who, u32), Last> = BTreeMap::new();
     for finding in &report.findings {
-        let Evidence::Hang(hang) = &finding.evidence else { continue };
+        let Some(hang) = finding.hang() else { continue };
         for rank in &hang.ranks {
             let new = last_of(rank, hang);
             match all.get_mut(&(rank.who, rank.pid)) {
@@ -60,15 +60,21 @@ fn reason(rank: &StuckRank, hang: &Hang) -> String {
     let (culprit, one) = (who_text(&at_fault), at_fault.len() == 1);
     match hang.fault {
         _ if rank.at_fault => {
-            format!("At fault: {} ({culprit}).", fault_title(hang.fault).to_lowercase())
+            format!("At fault: {} ({culprit}).", uncapitalized(&title(hang)))
         }
         Fault::Crash | Fault::Truncated | Fault::InvalidCall | Fault::MismatchedCollective
             if rank.state == StuckState::Died =>
         {
             format!("It ended after {culprit}, most likely because of that.")
         }
+        Fault::UnknownHang => "It has not moved for long; why is not known.".to_owned(),
         _ => format!("It only waits: {culprit} {} at fault.", if one { "is" } else { "are" }),
     }
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// What a process came to that no finding tells of.

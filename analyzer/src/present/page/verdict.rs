@@ -4,12 +4,13 @@ use super::{Tone, Verdict};
 use crate::errors::left_over;
 use crate::findings::finding::{self, Evidence, Finding, Report, Severity};
 use crate::job::process::Who;
-use crate::present::hang::fault_title;
+use crate::present::hang::title;
+use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text};
 
 /// The verdict of a report.
 pub(super) fn of(report: &Report) -> Verdict {
-    let is_hang = |finding: &&Finding| matches!(finding.evidence, Evidence::Hang(_));
+    let is_hang = |finding: &&Finding| finding.hang().is_some();
     let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
     let first = report
         .findings
@@ -27,7 +28,11 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
     let (title, affected) = match &first.evidence {
         Evidence::Hang(hang) => {
             let affected = hang.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
-            (fault_title(hang.fault).to_owned(), affected.collect())
+            (title(hang), affected.collect())
+        }
+        Evidence::CollectiveMismatch(found) => {
+            let affected = found.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
+            (mismatch::title(found), affected.collect())
         }
         Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
