@@ -2,7 +2,7 @@
 
 mod common;
 
-use analyzer::finding::{CallError, Evidence, Fault, Finding, Report, Severity, Standstill};
+use analyzer::finding::{CallError, Evidence, Fault, Finding, Hang, Report, Severity};
 use analyzer::input::{Coverage, Input, MpiKind};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -94,15 +94,15 @@ fn run(inputs: &[Input]) -> Report {
     pipeline.report()
 }
 
-fn standstill(finding: &Finding) -> &Standstill {
+fn hang(finding: &Finding) -> &Hang {
     match &finding.evidence {
-        Evidence::Standstill(standstill) => standstill,
+        Evidence::Hang(hang) => hang,
         other => panic!("{other:#?}"),
     }
 }
 
 fn told(report: &Report) -> Vec<(Fault, Severity, Vec<Who>)> {
-    let told = |finding: &Finding| (standstill(finding).fault, finding.severity, finding.who.clone());
+    let told = |finding: &Finding| (hang(finding).fault, finding.severity, finding.who.clone());
     report.findings.iter().map(told).collect()
 }
 
@@ -122,13 +122,13 @@ fn a_truncated_message_names_receiver_and_sender_although_the_receiver_is_killed
     [0, 2, 1].iter().for_each(|&rank| job.exit(rank, SIGKILL));
     let report = job.report();
     assert_eq!(told(&report), [(Fault::Truncated, Severity::Warning, ranks(&[0, 1]))]);
-    let first = &standstill(&report.findings[0]).ranks[0];
+    let first = &hang(&report.findings[0]).ranks[0];
     assert_eq!((first.who, &first.error), (Who::Rank(1), &Some(class("MPI_ERR_TRUNCATE"))));
     let call = first.call.as_ref().expect("it was seen");
     assert_eq!((call.function.as_str(), call.place.offset_bytes), ("MPI_Recv", 0x5000 + 7 * 16 - 1));
     assert_eq!(
         report.findings[0].summary,
-        "A message is longer than the buffer for it: rank 1 in MPI_Recv(count 8, source 0, tag 1, comm \
+        "Message truncation (MPI_ERR_TRUNCATE): rank 1 in MPI_Recv(count 8, source 0, tag 1, comm \
          MPI_COMM_WORLD) called at job+0x506f, which reported MPI_ERR_TRUNCATE; rank 0 sent it; it was killed by \
          SIGKILL; rank 2 ended after that."
     );
@@ -194,7 +194,7 @@ fn of_a_call_that_was_not_seen_to_begin_only_the_name_is_told() {
     job.exit(1, EXIT_1);
     let report = job.report();
     assert_eq!(told(&report), [(Fault::Truncated, Severity::Warning, ranks(&[1]))]);
-    let call = standstill(&report.findings[0]).ranks[0].call.clone().expect("its name is known");
+    let call = hang(&report.findings[0]).ranks[0].call.clone().expect("its name is known");
     assert_eq!((call.function.as_str(), call.place.module.as_str()), ("MPI_Test", ""));
 }
 
@@ -240,7 +240,7 @@ fn a_rank_that_crashes_after_an_error_that_it_went_on_after_has_crashed() {
 
 fn told_of_deaths(report: &Report) -> Vec<Fault> {
     let fault = |finding: &Finding| match &finding.evidence {
-        Evidence::Standstill(standstill) => Some(standstill.fault),
+        Evidence::Hang(hang) => Some(hang.fault),
         _ => None,
     };
     report.findings.iter().filter_map(fault).collect()

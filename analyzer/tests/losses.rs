@@ -83,7 +83,7 @@ proptest! {
                     let pair = (key(&chain.odd.ops), key(&chain.frequent.ops));
                     prop_assert!(all.contains(&pair), "{finding:#?}");
                 }
-                Evidence::Standstill(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
+                Evidence::Hang(_) | Evidence::CollectiveMismatch(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
                 Evidence::LeftOver(_) => prop_assert!(false, "nobody recorded results: {finding:#?}"),
                 Evidence::ErrorReturned(_) => prop_assert!(false, "no call failed: {finding:#?}"),
                 Evidence::OddRank(rank) => {

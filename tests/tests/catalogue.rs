@@ -84,7 +84,7 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
             dmscope = attach()?;
         }
     }
-    let finding = dmscope.wait_for_alert(|finding| finding["evidence"]["kind"] == "standstill")?;
+    let finding = dmscope.wait_for_alert(|finding| finding["evidence"]["kind"] == "hang")?;
     let seconds = begin.elapsed().as_secs_f64();
     dmscope.interrupt();
     dmscope.finish()?;
@@ -217,7 +217,7 @@ fn is_told(case: &Case, library: MpiLibrary) -> bool {
     !NOT_TOLD.iter().any(listed)
 }
 
-/// Cases that hang or die: those that a standstill or a death is told of.
+/// Cases that hang or die: those that a hang or a death is told of.
 fn told_cases() -> impl Iterator<Item = &'static Case> {
     CASES
         .iter()

@@ -1,4 +1,4 @@
-//! Jobs that do not hang: no standstill is told of, however long their ranks wait for each other.
+//! Jobs that do not hang: no hang is told of, however long their ranks wait for each other.
 //!
 //! `DMSCOPE_TEST_CATALOGUE=right` takes all cases of the catalogue that come to an end and the right twins of all, not a few; a
 //! name takes those of that program, or with that argument;
@@ -51,15 +51,15 @@ impl fmt::Display for Subject {
 /// What was said of a job.
 #[derive(Default)]
 struct Told {
-    standstills: Vec<String>,
+    hangs: Vec<String>,
     /// Other warnings and notices.
     others: Vec<String>,
     /// MPI calls that ranks were found in when they were looked at.
     found_in: BTreeSet<String>,
 }
 
-fn is_standstill(finding: &Value) -> bool {
-    finding["evidence"]["kind"] == "standstill"
+fn is_hang(finding: &Value) -> bool {
+    finding["evidence"]["kind"] == "hang"
 }
 
 fn summary(finding: &Value) -> String {
@@ -90,13 +90,13 @@ fn watch(subject: &Subject) -> Result<Told> {
     let raised = session.events_of("alert").into_iter().map(|alert| &alert["alert"]["raised"]);
     let reported = session.report()?["findings"].as_array().context("a report without findings")?;
     let found_in = calls_looked_at(&tape)?;
-    let mut standstills: Vec<String> =
-        raised.chain(reported).filter(|finding| is_standstill(finding)).map(summary).collect();
-    if !standstills.is_empty() {
-        standstills.push(directory.keep().join("x.dmt").display().to_string());
+    let mut hangs: Vec<String> =
+        raised.chain(reported).filter(|finding| is_hang(finding)).map(summary).collect();
+    if !hangs.is_empty() {
+        hangs.push(directory.keep().join("x.dmt").display().to_string());
     }
-    let others = reported.iter().filter(|finding| !is_standstill(finding)).map(said).collect();
-    Ok(Told { standstills, others, found_in })
+    let others = reported.iter().filter(|finding| !is_hang(finding)).map(said).collect();
+    Ok(Told { hangs, others, found_in })
 }
 
 fn said(finding: &Value) -> String {
@@ -147,7 +147,7 @@ fn watch_all(subjects: &[Subject]) -> Result<Vec<(Subject, Told)>> {
             let Some(subject) = waiting.lock().expect("subjects").next() else { return Ok(()) };
             let told = watch(subject).with_context(|| subject.to_string())?;
             let found_in = told.found_in.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            eprintln!("{subject}: waited in {found_in:?}; {:?}; {:?}", told.standstills, told.others);
+            eprintln!("{subject}: waited in {found_in:?}; {:?}; {:?}", told.hangs, told.others);
             done.lock().expect("what was told").push((subject.clone(), told));
         }
     };
@@ -159,12 +159,12 @@ fn watch_all(subjects: &[Subject]) -> Result<Vec<(Subject, Told)>> {
     Ok(done.into_inner().expect("what was told"))
 }
 
-/// Fails if any standstill was told of, or if no rank was ever found waiting although some were held: then nothing was shown.
+/// Fails if any hang was told of, or if no rank was ever found waiting although some were held: then nothing was shown.
 fn check(all: &[(Subject, Told)]) -> Result<()> {
     let wrong: Vec<String> = all
         .iter()
-        .filter(|(_, told)| !told.standstills.is_empty())
-        .map(|(subject, told)| format!("{subject}: {:?}", told.standstills))
+        .filter(|(_, told)| !told.hangs.is_empty())
+        .map(|(subject, told)| format!("{subject}: {:?}", told.hangs))
         .collect();
     let held = all.iter().filter(|(subject, _)| subject.held_by != HeldBy::Nobody);
     let found = held.clone().filter(|(_, told)| !told.found_in.is_empty()).count();
@@ -176,7 +176,7 @@ fn check(all: &[(Subject, Told)]) -> Result<()> {
     );
     ensure!(
         wrong.is_empty(),
-        "of {} of {} jobs a standstill is told:\n{}",
+        "of {} of {} jobs a hang is told:\n{}",
         wrong.len(),
         all.len(),
         wrong.join("\n")
@@ -233,7 +233,7 @@ fn twins(held_by: HeldBy, more: &[&'static str]) -> Vec<Subject> {
 }
 
 #[test]
-fn cases_that_come_to_an_end_are_no_standstill() -> Result<()> {
+fn cases_that_come_to_an_end_are_no_hang() -> Result<()> {
     let ends = |case: &&Case| matches!(case.ends, Ends::EndsWell | Ends::EndsWrong);
     let cases = CASES.iter().filter(ends);
     let cases =

@@ -440,7 +440,7 @@ fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
         ensure!(live::processes::is_alive(pid), "rank process {pid} is gone");
     }
     let page: Page = serde_json::from_str(&fs::read_to_string(&json)?)?;
-    ensure!(page.verdict.title == "Calls that do not go together", "{:?}", page.verdict);
+    ensure!(page.verdict.title == "Collective mismatch on MPI_COMM_WORLD", "{:?}", page.verdict);
     let lasts: Vec<_> = page.timeline.events.iter().filter(|event| event.is_last).collect();
     ensure!(lasts.len() == 3 && lasts.iter().all(|event| !event.began_earlier), "{lasts:?}");
     let called_at = lasts[1].place.map(|at| page.timeline.places[at as usize].text.as_str());
@@ -450,6 +450,6 @@ fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
     );
     let before = page.timeline.events.iter().filter(|event| event.is_before_last).count();
     ensure!(before == 3, "{before} events before the last ones");
-    ensure!(fs::read_to_string(&html)?.contains("<h1>Calls that do not go together</h1>"));
+    ensure!(fs::read_to_string(&html)?.contains("<h1>Collective mismatch on MPI_COMM_WORLD</h1>"));
     Ok(())
 }

@@ -62,8 +62,8 @@ fn severity(what: LeftWhat) -> Severity {
 /// As a heading.
 pub(crate) fn title(what: LeftWhat) -> &'static str {
     match what {
-        LeftWhat::Message => "Never received",
-        LeftWhat::Request => "Never completed",
+        LeftWhat::Message => "Unmatched send at MPI_Finalize",
+        LeftWhat::Request => "Request leak",
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
         let (summary, _) = say(&all[0].evidence);
         assert_eq!(
             summary,
-            "Never received: 3 messages that ranks 0, 3 sent to ranks 1, 4 by MPI_Send(tag 7) called at app+0x10."
+            "Unmatched send at MPI_Finalize: 3 messages that ranks 0, 3 sent to ranks 1, 4 by MPI_Send(tag 7) called at app+0x10."
         );
         let mut text = String::new();
         render(&mut text, &all[0].evidence);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Alert, Finding, Severity, Verdict};
+use super::finding::{Alert, Finding, Severity};
 
 /// A finding is taken back when it has been missing from so many evaluations in a row: one that
 /// is near a threshold must not come and go.
@@ -28,7 +28,7 @@ impl AlertBook {
         let mut holds = BTreeSet::new();
         for finding in findings {
             let known = self.raised.get(&finding.id).map(|raised| raised.severity);
-            if finding.verdict == Verdict::Inconclusive {
+            if !finding.is_told() {
                 if known.is_some() {
                     self.withdraw(&finding.id, "records were lost: it may be a matter of what is missing");
                 }

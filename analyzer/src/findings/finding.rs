@@ -58,7 +58,8 @@ impl Finding {
 
     /// Whether whoever watches should be told at once.
     pub fn is_urgent(&self) -> bool {
-        self.severity == Severity::Warning || matches!(self.evidence, Evidence::Standstill(_))
+        self.severity == Severity::Warning
+            || matches!(self.evidence, Evidence::Hang(_) | Evidence::CollectiveMismatch(_))
     }
 }
 
@@ -71,7 +72,9 @@ pub enum Evidence {
     /// A rank with another mix of chains than its peers.
     OddRank(Box<OddRank>),
     /// Ranks that do not go on.
-    Standstill(Box<Standstill>),
+    Hang(Box<Hang>),
+    /// Ranks made different collective calls on a communicator.
+    CollectiveMismatch(Box<CollectiveMismatch>),
     /// Messages that nobody received, or requests that nobody came back for.
     LeftOver(Box<LeftOver>),
     /// A call that failed, and a program that went on.
@@ -288,13 +291,94 @@ pub struct ExampleOp {
 
 /// Ranks that do not go on, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Standstill {
+pub struct Hang {
     /// What happened.
     pub fault: Fault,
     /// Since when none of them has moved, CLOCK_MONOTONIC.
     pub since_ns: u64,
     /// Those at fault first.
     pub ranks: Vec<StuckRank>,
+    /// Where the cause is not known: ranks that are in the same call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<HangGroup>,
+    /// The same: what could not be found out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// Collective calls on the communicators that the ranks wait in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveCounts>,
+}
+
+/// Ranks that are in the same call, called at the same place, on the same communicator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HangGroup {
+    /// The ranks.
+    pub ranks: Vec<Who>,
+    /// The call, with the arguments that are the same for all of them.
+    pub call: StuckCall,
+    /// What their requests stand for.
+    pub pending: Vec<String>,
+}
+
+/// How many collective calls ranks have made on a communicator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectiveCounts {
+    /// The communicator.
+    pub comm: String,
+    /// Each member that was followed, with the one that it may be in.
+    pub entered: Vec<WhoCount>,
+    /// Which one is the first that members differ in, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differ_at: Option<u64>,
+}
+
+/// Ranks made different collective calls on a communicator, whether or not the library survived it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveMismatch {
+    /// The communicator.
+    pub comm: String,
+    /// Which of the collective calls on it differs, from 1: the first.
+    pub position: u64,
+    /// As many ranks made another call: who is wrong cannot be told, and the rank with the lowest number is not named.
+    pub is_tie: bool,
+    /// When it was seen, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// What each rank called there.
+    pub ranks: Vec<MismatchedRank>,
+    /// The job hangs in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hang: Option<Hang>,
+}
+
+/// A rank's collective call at the position where ranks differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MismatchedRank {
+    /// The rank.
+    pub who: Who,
+    /// It is not with the most.
+    pub at_fault: bool,
+    /// Ranks whose calls match have the same.
+    pub group: u64,
+    /// Its call, with the arguments that must be the same everywhere.
+    pub call: StuckCall,
+}
+
+impl Finding {
+    /// The hang that it is about, if it is about one.
+    pub fn hang(&self) -> Option<&Hang> {
+        match &self.evidence {
+            Evidence::Hang(hang) => Some(hang),
+            Evidence::CollectiveMismatch(mismatch) => mismatch.hang.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody is to be told of it when it is found. Of what a loss may have caused nobody is; that ranks do not
+    /// move is certain, though why is not.
+    pub(crate) fn is_told(&self) -> bool {
+        let is_hang = matches!(&self.evidence, Evidence::Hang(hang) if hang.fault == Fault::UnknownHang);
+        self.verdict != Verdict::Inconclusive || is_hang
+    }
 }
 
 /// Why ranks do not go on.
@@ -317,6 +401,8 @@ pub enum Fault {
     Outside,
     /// Others wait for a rank that a signal or a debugger stopped.
     Stopped,
+    /// All ranks are inside MPI and none of them moves; why is not known.
+    UnknownHang,
 }
 
 /// A rank that does not go on.

@@ -32,7 +32,15 @@ pub(crate) fn odd_rank(who: Who, group: &str) -> String {
 /// Of ranks that do not go on; `at_fault`: in order.
 pub(crate) fn hang(fault: Fault, at_fault: impl Iterator<Item = u32>) -> String {
     let named: Vec<String> = at_fault.take(MOST_NAMED).map(|rank| rank.to_string()).collect();
-    format!("standstill-{}-{}", fault_name(fault), named.join("-"))
+    if named.is_empty() {
+        return format!("hang-{}", fault_name(fault));
+    }
+    format!("hang-{}-{}", fault_name(fault), named.join("-"))
+}
+
+/// Of collective calls that do not match: `position`: the how manieth of the communicator they are.
+pub(crate) fn collective_mismatch(comm: &str, position: u64) -> String {
+    format!("collective-mismatch-{comm}-{position}")
 }
 
 /// Of the first rank that died.
@@ -65,6 +73,7 @@ fn fault_name(fault: Fault) -> &'static str {
         Fault::InvalidCall => "invalid-call",
         Fault::Outside => "outside",
         Fault::Stopped => "stopped",
+        Fault::UnknownHang => "unknown",
     }
 }
 
@@ -181,11 +190,13 @@ mod tests {
 
     #[test]
     fn ids_of_hangs_deaths_and_errors_stay_what_they_were() {
-        assert_eq!(hang(Fault::Deadlock, 0..20), "standstill-deadlock-0-1-2-3-4-5-6-7");
-        assert_eq!(hang(Fault::MismatchedCollective, 2..3), "standstill-mismatched-collective-2");
-        assert_eq!(hang(Fault::MissingMessage, 2..3), "standstill-missing-message-2");
-        assert_eq!(hang(Fault::Outside, 2..3), "standstill-outside-2");
-        assert_eq!(hang(Fault::Stopped, 2..3), "standstill-stopped-2");
+        assert_eq!(hang(Fault::Deadlock, 0..20), "hang-deadlock-0-1-2-3-4-5-6-7");
+        assert_eq!(hang(Fault::MismatchedCollective, 2..3), "hang-mismatched-collective-2");
+        assert_eq!(hang(Fault::MissingMessage, 2..3), "hang-missing-message-2");
+        assert_eq!(hang(Fault::Outside, 2..3), "hang-outside-2");
+        assert_eq!(hang(Fault::Stopped, 2..3), "hang-stopped-2");
+        assert_eq!(hang(Fault::UnknownHang, 0..0), "hang-unknown");
+        assert_eq!(collective_mismatch("0", 7), "collective-mismatch-0-7");
         assert_eq!(death(Fault::Crash, 4), "crash-4");
         assert_eq!(death(Fault::Truncated, 4), "truncated-4");
         assert_eq!(death(Fault::InvalidCall, 4), "invalid-call-4");

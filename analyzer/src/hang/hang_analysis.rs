@@ -64,9 +64,10 @@ impl HangAnalysis {
         }
     }
 
-    /// Whether something has changed that findings may depend on.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    /// Whether something has changed that findings may depend on. What is open now is not for long.
+    pub fn take_changed(&mut self, job: &Job) -> bool {
+        let is_open = job.messages.collectives().is_open(job.now_ns());
+        std::mem::replace(&mut self.changed, is_open)
     }
 
     /// Every rank of the job. Of one that was never watched nothing is known. `ended_badly`: of a process that is gone.

@@ -8,4 +8,6 @@ pub(crate) mod hang_analysis;
 pub(crate) mod localize;
 pub(crate) mod locks;
 pub(crate) mod progress;
+pub(crate) mod unknown;
 pub(crate) mod view;
+pub(crate) mod wait_for;

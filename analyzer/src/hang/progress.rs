@@ -28,7 +28,7 @@ const MOST_IDLE_NS: u64 = 20_000_000;
 
 /// How a process was found, again and again.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     /// Its threads do something, or it is not clear what.
     Moves,
     /// In the same MPI call.
@@ -41,7 +41,7 @@ pub(crate) enum Seen {
 
 /// What was found at the last look.
 struct Place {
-    seen: Seen,
+    seen: Observation,
     since_ns: u64,
     looks: u32,
     /// Looks that found it elsewhere.
@@ -77,13 +77,13 @@ impl Watch {
         {
             let ran = ran_ns.saturating_sub(place.ran_ns);
             let had_a_chance = match &seen {
-                Seen::InCall(thread) if thread.state == ThreadState::Running => ran >= LEAST_POLLED_NS,
-                Seen::Outside(_) => ran <= MOST_IDLE_NS,
+                Observation::InCall(thread) if thread.state == ThreadState::Running => ran >= LEAST_POLLED_NS,
+                Observation::Outside(_) => ran <= MOST_IDLE_NS,
                 _ => true,
             };
             if had_a_chance {
                 place.looks += 1;
-            } else if matches!(seen, Seen::Outside(_)) {
+            } else if matches!(seen, Observation::Outside(_)) {
                 (place.looks, place.since_ns) = (0, now_ns);
             }
             (place.ran_ns, place.last_look_ns, place.seen) = (ran_ns, now_ns, seen);
@@ -91,7 +91,7 @@ impl Watch {
         }
         // Between two calls that only ask a thread is in the program's own code for a moment.
         if let Some(place) = self.places.get_mut(&pid)
-            && seen == Seen::Moves
+            && seen == Observation::Moves
             && polls(&place.seen)
             && moved_ns <= place.since_ns
             && (place.misses + 1) * LOOKS_A_MISS <= place.looks
@@ -115,16 +115,16 @@ impl Watch {
     }
 
     /// How a process has been found for long enough, and since when, if it has not done anything since.
-    pub fn still(&self, pid: u32, moved_ns: u64, now_ns: u64) -> Option<(&Seen, u64)> {
+    pub fn still(&self, pid: u32, moved_ns: u64, now_ns: u64) -> Option<(&Observation, u64)> {
         let place = self.places.get(&pid)?;
         if moved_ns > place.since_ns || now_ns.saturating_sub(place.last_look_ns) > STALE_NS {
             return None;
         }
         let (least_looks, least_ns) = match place.seen {
-            Seen::Moves => return None,
-            Seen::InCall(_) if polls(&place.seen) => (POLLING_LOOKS, LEAST_POLLING_NS),
-            Seen::InCall(_) => (LOOKS, LEAST_NS),
-            Seen::Outside(_) | Seen::Stopped(_) => (LOOKS, LEAST_OUTSIDE_NS),
+            Observation::Moves => return None,
+            Observation::InCall(_) if polls(&place.seen) => (POLLING_LOOKS, LEAST_POLLING_NS),
+            Observation::InCall(_) => (LOOKS, LEAST_NS),
+            Observation::Outside(_) | Observation::Stopped(_) => (LOOKS, LEAST_OUTSIDE_NS),
         };
         let long = place.last_look_ns.saturating_sub(place.since_ns) >= least_ns;
         (place.looks >= least_looks && long).then_some((&place.seen, place.since_ns))
@@ -133,7 +133,7 @@ impl Watch {
 
 /// What a process does, from what its threads do: it moves if any may. `None`: this look tells nothing,
 /// because the stack of a thread that runs could not be followed.
-fn seen(threads: &[&ThreadFacts]) -> Option<Seen> {
+fn seen(threads: &[&ThreadFacts]) -> Option<Observation> {
     let in_call = threads.iter().find(|thread| thread.call.is_some());
     let first = threads.iter().find(|thread| thread.tid == thread.pid).or(threads.first());
     let first = first?;
@@ -141,34 +141,34 @@ fn seen(threads: &[&ThreadFacts]) -> Option<Seen> {
         return None;
     }
     if threads.iter().any(|thread| matches!(thread.state, ThreadState::Stopped | ThreadState::Traced)) {
-        return Some(Seen::Stopped(Box::new((*in_call.unwrap_or(first)).clone())));
+        return Some(Observation::Stopped(Box::new((*in_call.unwrap_or(first)).clone())));
     }
     let others_run = |chosen: &ThreadFacts| {
         threads.iter().any(|t| t.tid != chosen.tid && t.call.is_none() && t.state == ThreadState::Running)
     };
     Some(match in_call {
-        Some(thread) if !others_run(thread) => Seen::InCall(Box::new((*thread).clone())),
-        Some(_) => Seen::Moves,
+        Some(thread) if !others_run(thread) => Observation::InCall(Box::new((*thread).clone())),
+        Some(_) => Observation::Moves,
         None if threads.iter().all(|t| t.state == ThreadState::Sleeping) => {
-            Seen::Outside(Box::new((*first).clone()))
+            Observation::Outside(Box::new((*first).clone()))
         }
-        None => Seen::Moves,
+        None => Observation::Moves,
     })
 }
 
-fn is_same(a: &Seen, b: &Seen) -> bool {
+fn is_same(a: &Observation, b: &Observation) -> bool {
     match (a, b) {
         // A polling library is somewhere else inside at each look.
-        (Seen::InCall(a), Seen::InCall(b)) => a.tid == b.tid && same_call(a, b),
-        (Seen::Outside(a), Seen::Outside(b)) => a.frames == b.frames,
-        (Seen::Stopped(_), Seen::Stopped(_)) => true,
+        (Observation::InCall(a), Observation::InCall(b)) => a.tid == b.tid && same_call(a, b),
+        (Observation::Outside(a), Observation::Outside(b)) => a.frames == b.frames,
+        (Observation::Stopped(_), Observation::Stopped(_)) => true,
         _ => false,
     }
 }
 
 /// Whether the call that it is in only asks.
-fn polls(seen: &Seen) -> bool {
-    let Seen::InCall(thread) = seen else { return false };
+fn polls(seen: &Observation) -> bool {
+    let Observation::InCall(thread) = seen else { return false };
     let row = thread.call.as_ref().and_then(|call| calls::row(&call.function));
     row.is_some_and(CallRow::polls)
 }

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::localize::{Cause, Doing, Gathering, Job, Message, Need, Rank};
-use super::progress::Seen;
+use super::localize::Cause;
+use super::progress::Observation;
+use super::unknown::{self, Group};
+use super::wait_for::{CollectiveOp, Dependency, Job, Message, Rank, RankActivity};
 use crate::findings::finding::Fault;
 use crate::hang::locks::HeldLock;
-use crate::mpi::calls::{self, Awaits, CallRow, Collective, Envelope, Waiting};
+use crate::job::collectives::Entered;
+use crate::job::messages::{CollectiveCall, CommId, KnownRequest, Messages};
+use crate::mpi::calls::{self, Arg, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::tape::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, PendingMessage, PendingRequest, StartedCall, ThreadFacts,
 };
@@ -17,19 +21,42 @@ use crate::tape::plan::MpiKind;
 pub(crate) struct RankState<'a> {
     pub pid: u32,
     /// How it has been found for long enough, and since when.
-    pub still: Option<(&'a Seen, u64)>,
+    pub still: Option<(&'a Observation, u64)>,
     /// It ended: well or not.
     pub ended: Option<bool>,
     /// Locks that it has asked for and not given back.
     pub locks: &'a [HeldLock],
 }
 
+/// What is known of a job's ranks.
+pub(crate) struct JobView<'a> {
+    pub ranks: BTreeMap<Rank, RankState<'a>>,
+    /// Communicators, requests and collective calls, as far as calls were recorded.
+    pub messages: &'a Messages,
+    /// CLOCK_MONOTONIC.
+    pub now_ns: u64,
+}
+
 /// A cause, with what was found of the ranks.
-pub(crate) struct Standstill {
+pub(crate) struct Hang {
     pub fault: Fault,
     pub ranks: Vec<StuckRank>,
     /// Since when the last of them has not moved.
     pub since_ns: u64,
+    /// Where no cause is known: ranks that are in the same call.
+    pub groups: Vec<Group>,
+    /// … and what could not be found out.
+    pub unknown: Vec<String>,
+    /// Collective calls on the communicators that have to do with it.
+    pub collectives: Vec<CallCounts>,
+}
+
+/// How many collective calls ranks have made on a communicator.
+pub(crate) struct CallCounts {
+    pub comm: String,
+    pub entered: Vec<Entered>,
+    /// The number of the first one that differs.
+    pub differ_at: Option<u64>,
 }
 
 /// A rank that does not go on.
@@ -50,76 +77,158 @@ const MOST_SHOWN: usize = 4;
 /// MPI_COMM_WORLD, whatever its handle.
 const WORLD: u64 = 0;
 
+/// Numbers from here on are those that calls told of.
+const FOLLOWED: u64 = 1 << 32;
+/// Communicators whose collective calls are shown with a hang.
+const MOST_COMMUNICATORS: usize = 8;
+
+fn number_of(comm: CommId) -> u64 {
+    if comm.0 == 0 { WORLD } else { FOLLOWED | u64::from(comm.0) }
+}
+
+fn followed(number: u64) -> Option<CommId> {
+    (number == WORLD || number >= FOLLOWED).then_some(CommId(number as u32))
+}
+
 /// Communicators of all ranks: those that are the same have the same number.
 #[derive(Default)]
 struct Communicators {
-    /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD.
+    /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD. Those that calls told of as well have the
+    /// number that they have there.
     numbers: BTreeMap<(u32, Vec<Rank>), u64>,
 }
 
 impl Communicators {
-    fn of(ranks: &BTreeMap<Rank, RankState<'_>>) -> Self {
+    fn of(job: &JobView<'_>) -> Self {
         let mut all = Self::default();
-        let calls = ranks.values().filter_map(|state| thread(state.still?.0)?.call.as_ref());
-        for facts in calls.flat_map(|call| &call.communicators) {
-            let next = all.numbers.len() as u64 + 1;
-            all.numbers.entry((facts.context_id, facts.members.clone())).or_insert(next);
+        let calls = || {
+            let call = |state: &RankState<'_>| thread(state.still?.0)?.call.clone();
+            job.ranks.values().filter_map(move |state| Some((state.pid, call(state)?)))
+        };
+        let facts = || calls().flat_map(|(pid, call)| call.communicators.into_iter().map(move |f| (pid, f)));
+        for (pid, facts) in facts().filter(|(_, facts)| facts.context_id < CommunicatorFacts::GROUP) {
+            if let Some((comm, _)) = job.messages.communicator_of(pid, facts.handle) {
+                all.numbers.insert((facts.context_id, facts.members), number_of(comm));
+            }
+        }
+        for (next, (_, facts)) in (1..).zip(facts()) {
+            all.numbers.entry((facts.context_id, facts.members)).or_insert(next);
         }
         all
     }
 
     /// Members of each, as ranks of MPI_COMM_WORLD.
-    fn members(&self, world: Vec<Rank>) -> BTreeMap<u64, Vec<Rank>> {
-        let others = self.numbers.iter().map(|((_, members), &number)| (number, members.clone()));
-        std::iter::once((WORLD, world)).chain(others).collect()
+    fn members(
+        &self,
+        job: &JobView<'_>,
+        activities: &BTreeMap<Rank, RankActivity>,
+    ) -> BTreeMap<u64, Vec<Rank>> {
+        let mut members: BTreeMap<u64, Vec<Rank>> =
+            self.numbers.iter().map(|((_, members), &number)| (number, members.clone())).collect();
+        for number in activities.values().flat_map(communicators_of) {
+            if let Some(all) = followed(number).and_then(|comm| job.messages.members_of(comm)) {
+                members.insert(number, all.to_vec());
+            }
+        }
+        members.insert(WORLD, activities.keys().copied().collect());
+        members
     }
 }
 
-/// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn standstills(ranks: &BTreeMap<Rank, RankState<'_>>) -> Vec<Standstill> {
-    let communicators = Communicators::of(ranks);
-    let doing: BTreeMap<Rank, Doing> =
-        ranks.keys().map(|rank| (*rank, doing(*rank, ranks, &communicators))).collect();
-    let members = communicators.members(doing.keys().copied().collect());
-    let job = Job { doing: &doing, members: &members };
-    job.causes().iter().map(|cause| standstill(cause, &job, ranks)).collect()
+/// Numbers of the communicators that a rank waits in.
+fn communicators_of(activity: &RankActivity) -> impl Iterator<Item = u64> {
+    let dependencies = match activity {
+        RankActivity::Waits { dependencies, .. } => dependencies.as_slice(),
+        _ => &[],
+    };
+    dependencies.iter().map(|dependency| match dependency {
+        Dependency::Send(message) | Dependency::Receive(message) => message.comm,
+        Dependency::Collective(collective) => collective.comm,
+        Dependency::Lock { comm, .. } => *comm,
+    })
 }
 
-fn standstill(cause: &Cause, job: &Job<'_>, ranks: &BTreeMap<Rank, RankState<'_>>) -> Standstill {
+/// Why ranks do not go on. Ranks that nothing is known of may always move.
+pub(crate) fn hangs(view: &JobView<'_>) -> Vec<Hang> {
+    let communicators = Communicators::of(view);
+    let activities: BTreeMap<Rank, RankActivity> =
+        view.ranks.keys().map(|rank| (*rank, activity(*rank, view, &communicators))).collect();
+    let members = communicators.members(view, &activities);
+    let job = Job { activities: &activities, members: &members };
+    let causes = job.causes();
+    if causes.is_empty() {
+        return unknown::hang(view).into_iter().map(|hang| with_counts(hang, &activities, view)).collect();
+    }
+    let hangs = causes.iter().map(|cause| hang(cause, &job, view));
+    hangs.map(|hang| with_counts(hang, &activities, view)).collect()
+}
+
+fn hang(cause: &Cause, job: &Job<'_>, view: &JobView<'_>) -> Hang {
     let all = cause.at_fault.iter().chain(&cause.held_up);
     let stuck: Vec<StuckRank> = all
         .filter_map(|&rank| {
-            let state = ranks.get(&rank)?;
-            let thread = state.still.and_then(|(seen, _)| thread(seen)).cloned();
-            let arguments = thread.as_ref().and_then(|t| t.call.as_ref()).map(shown);
-            Some(StuckRank {
-                rank,
-                pid: state.pid,
-                at_fault: cause.at_fault.contains(&rank),
-                arguments: arguments.unwrap_or_default(),
-                thread,
-                waits_for: job.waits_for(rank),
-                ended: state.ended,
-                stopped: matches!(state.still, Some((Seen::Stopped(_), _))),
-            })
+            let at_fault = cause.at_fault.contains(&rank);
+            Some(StuckRank { at_fault, waits_for: job.waits_for(rank), ..stuck_rank(rank, view)? })
         })
         .collect();
-    let since_ns =
-        |rank: &StuckRank| ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1);
-    Standstill { fault: cause.fault, since_ns: stuck.iter().map(since_ns).max().unwrap_or(0), ranks: stuck }
+    Hang::of(cause.fault, stuck, view)
 }
 
-fn thread(seen: &Seen) -> Option<&ThreadFacts> {
+/// How a rank was found.
+pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<StuckRank> {
+    let state = view.ranks.get(&rank)?;
+    let thread = state.still.and_then(|(seen, _)| thread(seen)).cloned();
+    let call = thread.as_ref().and_then(|thread| thread.call.as_ref());
+    let arguments = call.map(|call| shown_of(call, Some((state.pid, view.messages))));
+    Some(StuckRank {
+        rank,
+        pid: state.pid,
+        at_fault: false,
+        arguments: arguments.unwrap_or_default(),
+        thread,
+        waits_for: BTreeSet::new(),
+        ended: state.ended,
+        stopped: matches!(state.still, Some((Observation::Stopped(_), _))),
+    })
+}
+
+impl Hang {
+    pub(super) fn of(fault: Fault, ranks: Vec<StuckRank>, view: &JobView<'_>) -> Self {
+        let since_ns = |rank: &StuckRank| {
+            view.ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1)
+        };
+        let since_ns = ranks.iter().map(since_ns).max().unwrap_or(0);
+        Self { fault, since_ns, ranks, groups: Vec::new(), unknown: Vec::new(), collectives: Vec::new() }
+    }
+}
+
+/// Adds how far ranks have come on the communicators that they wait in.
+fn with_counts(mut hang: Hang, activities: &BTreeMap<Rank, RankActivity>, view: &JobView<'_>) -> Hang {
+    let waiting = hang.ranks.iter().filter_map(|rank| activities.get(&rank.rank));
+    let numbers: BTreeSet<u64> = waiting.flat_map(communicators_of).collect();
+    let counts = numbers.into_iter().filter_map(followed).filter_map(|comm| {
+        let entered = view.messages.collectives().entered(comm.0);
+        let differ_at = view.messages.collectives().differ_at(comm.0);
+        let comm = view.messages.name_of(comm);
+        (!entered.is_empty()).then_some(CallCounts { comm, entered, differ_at })
+    });
+    hang.collectives = counts.take(MOST_COMMUNICATORS).collect();
+    hang
+}
+
+fn thread(seen: &Observation) -> Option<&ThreadFacts> {
     match seen {
-        Seen::Moves => None,
-        Seen::InCall(thread) | Seen::Outside(thread) | Seen::Stopped(thread) => Some(thread),
+        Observation::Moves => None,
+        Observation::InCall(thread) | Observation::Outside(thread) | Observation::Stopped(thread) => {
+            Some(thread)
+        }
     }
 }
 
 /// The call that a rank has not moved from.
-fn call_of<'a>(state: &RankState<'a>) -> Option<&'a CallInProgress> {
+pub(super) fn call_of<'a>(state: &RankState<'a>) -> Option<&'a CallInProgress> {
     match state.still {
-        Some((Seen::InCall(thread), _)) => thread.call.as_ref(),
+        Some((Observation::InCall(thread), _)) => thread.call.as_ref(),
         _ => None,
     }
 }
@@ -141,18 +250,22 @@ fn holders(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>) -> BTreeSet<Rank> 
     others.map(|(other, _)| *other).collect()
 }
 
-fn doing(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>, communicators: &Communicators) -> Doing {
-    let state = &ranks[&rank];
+fn activity(rank: Rank, view: &JobView<'_>, communicators: &Communicators) -> RankActivity {
+    let state = &view.ranks[&rank];
     if let Some(well) = state.ended {
-        return Doing::Ended { well };
+        return RankActivity::Ended { well };
     }
     match state.still {
-        None | Some((Seen::Moves, _)) => Doing::Moves,
-        Some((Seen::Outside(_), _)) => Doing::Outside,
-        Some((Seen::Stopped(_), _)) => Doing::Stopped,
-        Some((Seen::InCall(thread), _)) => {
+        None | Some((Observation::Moves, _)) => RankActivity::Moves,
+        Some((Observation::Outside(_), _)) => RankActivity::Outside,
+        Some((Observation::Stopped(_), _)) => RankActivity::Stopped,
+        Some((Observation::InCall(thread), _)) => {
             let call = thread.call.as_ref();
-            call.and_then(|call| waits(call, communicators, &|| holders(rank, ranks))).unwrap_or(Doing::Moves)
+            let reader =
+                call.and_then(|call| Reader::of(call, state.pid, Some(view.messages), communicators));
+            call.zip(reader)
+                .and_then(|(call, reader)| waits(call, &reader, &|| holders(rank, &view.ranks)))
+                .unwrap_or(RankActivity::Moves)
         }
     }
 }
@@ -161,40 +274,45 @@ fn doing(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>, communicators: &Comm
 /// `holders`: of locks that are in the way, if it asks for one.
 fn waits(
     call: &CallInProgress,
-    communicators: &Communicators,
+    reader: &Reader<'_>,
     holders: &dyn Fn() -> BTreeSet<Rank>,
-) -> Option<Doing> {
-    let mpi = call.mpi?;
+) -> Option<RankActivity> {
     let row = calls::row(&call.function)?;
-    let reader = Reader { arguments: &call.arguments, known: &call.communicators, mpi, communicators };
-    let all = |needs| Some(Doing::Waits { needs, any: false });
+    let all = |dependencies| Some(RankActivity::Waits { dependencies, any: false });
     // Who only asks would have gone on by now: see `watch`.
     match row.awaits()? {
-        Waiting::Send(envelope) => all(vec![Need::Send(reader.sent(envelope)?)]),
-        Waiting::Receive(envelope) => all(vec![Need::Receive(reader.received(envelope)?)]),
+        Waiting::Send(envelope) => all(vec![Dependency::Send(reader.sent(envelope)?)]),
+        Waiting::Receive(envelope) => all(vec![Dependency::Receive(reader.received(envelope)?)]),
         Waiting::Exchange { send, receive } => {
-            let sent = reader.sent(send).map(Need::Send);
-            let received = reader.received(receive).map(Need::Receive);
+            let sent = reader.sent(send).map(Dependency::Send);
+            let received = reader.received(receive).map(Dependency::Receive);
             // One side with nobody is no side.
             let nobody = |envelope: Envelope| reader.integer(envelope.peer) == Some(reader.proc_null());
-            let sides: Vec<Need> = sent.into_iter().chain(received).collect();
+            let sides: Vec<Dependency> = sent.into_iter().chain(received).collect();
             let known = sides.len() + usize::from(nobody(send)) + usize::from(nobody(receive));
             // One of the two may be over: which is not known, so either side may release it.
-            if sides.is_empty() || known < 2 { None } else { Some(Doing::Waits { needs: sides, any: true }) }
+            if sides.is_empty() || known < 2 {
+                None
+            } else {
+                Some(RankActivity::Waits { dependencies: sides, any: true })
+            }
         }
         Waiting::Requests { all, .. } => reader.requested(&call.requests, all),
-        Waiting::Collective(collective) => all(vec![Need::Collective(reader.gathering(row, collective)?)]),
-        Waiting::Finalize => all(vec![Need::Collective(Gathering::at_the_end(WORLD))]),
+        Waiting::Collective(collective) => {
+            let now = reader.position_of_last(row, collective);
+            all(vec![Dependency::Collective(reader.collective(row, collective, now)?)])
+        }
+        Waiting::Finalize => all(vec![Dependency::Collective(CollectiveOp::finalize(WORLD))]),
         Waiting::Window { win, group, awaits } => {
             let (comm, _) = reader.communicator(reader.word(win)?)?;
-            let epoch_of = |peer| Need::Receive(Message { peer, tag: None, comm });
+            let epoch_of = |peer| Dependency::Receive(Message { peer, tag: None, comm });
             match (awaits, group.and_then(|at| reader.group(at))) {
-                (Awaits::Lock, _) => all(vec![Need::Lock { comm, holders: holders() }]),
+                (Awaits::Lock, _) => all(vec![Dependency::Lock { comm, holders: holders() }]),
                 (Awaits::Epoch, None) => all(vec![epoch_of(None)]),
                 // All of them are to open theirs; who has done so already is not known.
                 (Awaits::Epoch, Some(group)) => {
-                    let needs = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
-                    Some(Doing::Waits { needs, any: true })
+                    let dependencies = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
+                    Some(RankActivity::Waits { dependencies, any: true })
                 }
             }
         }
@@ -202,14 +320,28 @@ fn waits(
 }
 
 /// Reads arguments as the library means them.
-struct Reader<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
     arguments: &'a [Option<u64>],
     known: &'a [CommunicatorFacts],
     mpi: MpiFacts,
     communicators: &'a Communicators,
+    pid: u32,
+    messages: Option<&'a Messages>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn of(
+        call: &'a CallInProgress,
+        pid: u32,
+        messages: Option<&'a Messages>,
+        communicators: &'a Communicators,
+    ) -> Option<Self> {
+        let mpi = call.mpi.or_else(|| messages?.library(pid))?;
+        let (arguments, known) = (&call.arguments, &call.communicators);
+        Some(Self { arguments, known, mpi, communicators, pid, messages })
+    }
+
     fn word(&self, at: usize) -> Option<u64> {
         self.arguments.get(at).copied().flatten()
     }
@@ -232,18 +364,45 @@ impl Reader<'_> {
         }
     }
 
-    /// The communicator of a handle: its number, and its members if it is not MPI_COMM_WORLD.
-    fn communicator(&self, handle: u64) -> Option<(u64, Option<&[Rank]>)> {
-        let handle = match self.mpi.kind {
-            MpiKind::OpenMpi => handle,
-            MpiKind::Mpich => handle & u64::from(u32::MAX),
-        };
-        if Some(handle) == self.mpi.comm_world {
+    fn handle(&self, word: u64) -> u64 {
+        match self.mpi.kind {
+            MpiKind::OpenMpi => word,
+            MpiKind::Mpich => word & u64::from(u32::MAX),
+        }
+    }
+
+    fn is_world(&self, word: u64) -> bool {
+        Some(self.handle(word)) == self.mpi.comm_world
+    }
+
+    /// The communicator of a handle: its number, and, if it is not MPI_COMM_WORLD, its members by the ranks that are named in
+    /// it. Calls that made it tell who is in it, else the library's memory.
+    fn communicator(&self, handle: u64) -> Option<(u64, Option<&'a [Rank]>)> {
+        let handle = self.handle(handle);
+        if self.is_world(handle) {
             return Some((WORLD, None));
+        }
+        if let Some(messages) = self.messages
+            && let Some((comm, own)) = messages.communicator_of(self.pid, handle)
+            && let Some(peers) = messages.peers_of(comm, own)
+        {
+            return Some((number_of(comm), Some(peers)));
         }
         let facts = self.known.iter().find(|facts| facts.handle == handle)?;
         let key = (facts.context_id, facts.members.clone());
         self.communicators.numbers.get(&key).map(|&number| (number, Some(facts.members.as_slice())))
+    }
+
+    /// What a communicator is called that calls told of.
+    fn name(&self, handle: u64) -> Option<String> {
+        let (comm, _) = self.messages?.communicator_of(self.pid, self.handle(handle))?;
+        Some(self.messages?.name_of(comm))
+    }
+
+    /// Whether it is known which communicator a call's argument names; `None`: it names none.
+    pub(super) fn knows_communicator(&self, row: &CallRow) -> Option<bool> {
+        let at = row.position(Arg::Comm)?;
+        Some(self.word(at).is_some_and(|handle| self.communicator(handle).is_some()))
     }
 
     /// Members of a group, if it has some.
@@ -277,55 +436,114 @@ impl Reader<'_> {
         Some(Message { peer, tag: (tag != ANY_TAG).then_some(tag), comm })
     }
 
-    fn gathering(&self, row: &CallRow, collective: Collective) -> Option<Gathering> {
+    fn collective(
+        &self,
+        row: &CallRow,
+        collective: Collective,
+        call: Option<CollectiveCall>,
+    ) -> Option<CollectiveOp> {
         let Collective { comm, root, op } = collective;
-        Some(Gathering {
+        let number = match call {
+            Some(call) => number_of(call.comm),
+            None => self.communicator(self.word(comm)?)?.0,
+        };
+        Some(CollectiveOp {
             function: row.name.clone(),
-            comm: self.communicator(self.word(comm)?)?.0,
+            comm: number,
             root: root.and_then(|at| self.integer(at)),
             op: op.and_then(|at| self.word(at)).filter(|_| self.mpi.kind == MpiKind::Mpich),
+            arrived: self.arrivals(call),
         })
     }
 
-    /// A request that nothing is known of may be anything, so that for all of them nothing can be said. If some may
-    /// be done already, it is not known which of them are waited for: then any of them may be the last one.
-    fn requested(&self, requests: &[PendingRequest], all: bool) -> Option<Doing> {
+    /// Who has started a call already, if that is known.
+    fn arrivals(&self, call: Option<CollectiveCall>) -> Option<BTreeSet<Rank>> {
+        self.messages?.arrivals(call?)
+    }
+
+    /// Which of the rank's collective calls on its communicator the one is that it is in.
+    fn position_of_last(&self, row: &CallRow, collective: Collective) -> Option<CollectiveCall> {
+        let messages = self.messages?;
+        let (comm, own) = messages.communicator_of(self.pid, self.word(collective.comm)?)?;
+        let rank = *messages.members_of(comm)?.get(own as usize)?;
+        let position = messages.collectives().last_position(comm.0, rank, row)?;
+        Some(CollectiveCall { comm, position })
+    }
+
+    /// Of those that are certainly not done, each is waited for by who waits for all; what is not known besides does not
+    /// matter then. Else a request that nothing is known of may be anything, so that nothing can be said; and if some may be
+    /// done already, any of them may be the last one.
+    fn requested(&self, requests: &[PendingRequest], all: bool) -> Option<RankActivity> {
         let pending: Vec<&PendingRequest> = requests.iter().filter(|r| r.complete != Some(true)).collect();
-        if pending.is_empty() {
-            return None;
+        let is_certain = |request: &&&PendingRequest| pending.len() == 1 || request.complete == Some(false);
+        let certain: Vec<Dependency> = pending
+            .iter()
+            .filter(is_certain)
+            .filter_map(|request| self.dependency(request))
+            .flatten()
+            .collect();
+        if all && !certain.is_empty() {
+            return Some(RankActivity::Waits { dependencies: certain, any: false });
         }
-        let needs: Option<Vec<Need>> = pending.iter().map(|request| self.need(request)).collect();
-        let all_wait = pending.len() == 1 || pending.iter().all(|request| request.complete.is_some());
-        needs.map(|needs| Doing::Waits { needs, any: !(all && all_wait) })
+        let dependencies: Option<Vec<Vec<Dependency>>> =
+            pending.iter().map(|request| self.dependency(request)).collect();
+        let dependencies = dependencies?.concat();
+        (!dependencies.is_empty()).then_some(RankActivity::Waits { dependencies, any: true })
     }
 
-    fn need(&self, request: &PendingRequest) -> Option<Need> {
-        match (&request.message, &request.started) {
-            (Some(message), _) => self.message(message),
-            (None, Some(started)) => self.started(started),
-            (None, None) => None,
+    /// What a request stands for: mostly one thing.
+    pub(super) fn dependency(&self, request: &PendingRequest) -> Option<Vec<Dependency>> {
+        if let Some(message) = &request.message {
+            return Some(vec![self.message(message)?]);
         }
+        let known = self.messages.and_then(|messages| messages.request_of(self.pid, request.handle));
+        if let Some(known) = known {
+            return self.followed(known);
+        }
+        let started = request.started.as_ref()?;
+        Some(vec![self.started(started, request.handle)?])
     }
 
-    fn message(&self, message: &PendingMessage) -> Option<Need> {
+    fn followed(&self, request: KnownRequest) -> Option<Vec<Dependency>> {
+        Some(match request {
+            KnownRequest::Messages { first, second, .. } => {
+                let dependency = |message: crate::job::messages::KnownMessage| {
+                    let of = Message { peer: message.peer, tag: message.tag, comm: number_of(message.comm) };
+                    if message.sends { Dependency::Send(of) } else { Dependency::Receive(of) }
+                };
+                std::iter::once(first).chain(second).map(dependency).collect()
+            }
+            KnownRequest::Collective { by, call: Some(call) } => {
+                let (function, comm) = (by.name.clone(), number_of(call.comm));
+                let arrived = self.arrivals(Some(call));
+                vec![Dependency::Collective(CollectiveOp { function, comm, arrived, root: None, op: None })]
+            }
+            KnownRequest::Collective { call: None, .. } => return None,
+        })
+    }
+
+    fn message(&self, message: &PendingMessage) -> Option<Dependency> {
         let PendingMessage { sends, peer, tag, comm } = *message;
         if sends {
-            self.send(peer, tag, comm).map(Need::Send)
+            self.send(peer, tag, comm).map(Dependency::Send)
         } else {
-            self.receive(peer, tag, comm).map(Need::Receive)
+            self.receive(peer, tag, comm).map(Dependency::Receive)
         }
     }
 
     /// What a request stands for, by the call that made it.
-    fn started(&self, started: &StartedCall) -> Option<Need> {
+    fn started(&self, started: &StartedCall, handle: u64) -> Option<Dependency> {
         let row = calls::row(&started.function)?;
         let arguments: Vec<Option<u64>> = started.arguments.iter().copied().map(Some).collect();
         let reader = Reader { arguments: &arguments, ..*self };
         match (row.sends(), row.receives()) {
-            (Some(envelope), None) => reader.sent(envelope).map(Need::Send),
-            (None, Some(envelope)) => reader.received(envelope).map(Need::Receive),
+            (Some(envelope), None) => reader.sent(envelope).map(Dependency::Send),
+            (None, Some(envelope)) => reader.received(envelope).map(Dependency::Receive),
             (Some(_), Some(_)) => None,
-            (None, None) => reader.gathering(row, row.collective()?).map(Need::Collective),
+            (None, None) => {
+                let call = self.messages.and_then(|messages| messages.collective_of(self.pid, handle, row));
+                reader.collective(row, row.collective()?, call).map(Dependency::Collective)
+            }
         }
     }
 }
@@ -348,17 +566,22 @@ fn communicator_text(call: &CallInProgress, handle: u64) -> String {
 
 /// The arguments of a call as people write them.
 pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
-    let Some((row, mpi)) = calls::row(&call.function).zip(call.mpi) else { return Vec::new() };
-    let reader = Reader {
-        arguments: &call.arguments,
-        known: &call.communicators,
-        mpi,
-        communicators: &Communicators::default(),
-    };
+    shown_of(call, None)
+}
+
+/// The same; `process`: whose call it is, with what is known of its communicators and requests.
+pub(super) fn shown_of(
+    call: &CallInProgress,
+    process: Option<(u32, &Messages)>,
+) -> Vec<(&'static str, String)> {
+    let none = Communicators::default();
+    let (pid, messages) = process.unzip();
+    let reader = Reader::of(call, pid.unwrap_or_default(), messages, &none);
+    let Some((row, reader)) = calls::row(&call.function).zip(reader) else { return Vec::new() };
     let value = |at: usize, name: &str| match (name, reader.integer(at)) {
         ("comm", _) => match reader.word(at) {
-            Some(handle) if reader.communicator(handle).is_some() => "MPI_COMM_WORLD".to_owned(),
-            Some(handle) => communicator_text(call, handle),
+            Some(handle) if reader.is_world(handle) => "MPI_COMM_WORLD".to_owned(),
+            Some(handle) => reader.name(handle).unwrap_or_else(|| communicator_text(call, handle)),
             None => "?".to_owned(),
         },
         ("win", _) => reader.word(at).map_or("?".to_owned(), |handle| communicator_text(call, handle)),
@@ -369,21 +592,53 @@ pub(crate) fn shown(call: &CallInProgress) -> Vec<(&'static str, String)> {
         (_, Some(number)) => number.to_string(),
     };
     let pending = call.requests.iter().filter(|request| request.complete != Some(true)).take(MOST_SHOWN);
-    let requests = pending.filter_map(|request| Some(("request", request_text(call, request)?)));
+    let requests = pending.filter_map(|request| Some(("request", request_text(call, request, process)?)));
     row.shown().map(|(at, name)| (name, value(at, name))).chain(requests).collect()
 }
 
 /// What a request stands for.
-fn request_text(call: &CallInProgress, request: &PendingRequest) -> Option<String> {
+pub(super) fn request_text(
+    call: &CallInProgress,
+    request: &PendingRequest,
+    process: Option<(u32, &Messages)>,
+) -> Option<String> {
     if let Some(started) = &request.started {
         let arguments = started.arguments.iter().copied().map(Some).collect();
         let (function, requests) = (started.function.clone(), Vec::new());
         let started = CallInProgress { function, arguments, requests, ..call.clone() };
         let values: Vec<String> =
-            shown(&started).iter().map(|(name, value)| format!("{name} {value}")).collect();
+            shown_of(&started, process).iter().map(|(name, value)| format!("{name} {value}")).collect();
         return Some(format!("{}({})", started.function, values.join(", ")));
     }
-    let message = request.message?;
-    let direction = if message.sends { "send to" } else { "receive from" };
-    Some(format!("{direction} {} with tag {}", message.peer, message.tag))
+    if let Some(message) = request.message {
+        let direction = if message.sends { "send to" } else { "receive from" };
+        return Some(format!("{direction} {} with tag {}", message.peer, message.tag));
+    }
+    let (pid, messages) = process?;
+    Some(match messages.request_of(pid, request.handle)? {
+        KnownRequest::Messages { by, first, .. } => {
+            let peer = first.peer.map_or_else(|| "MPI_ANY_SOURCE".to_owned(), |peer| format!("rank {peer}"));
+            let tag = first.tag.map_or_else(|| "MPI_ANY_TAG".to_owned(), |tag| tag.to_string());
+            let name = if first.sends { "dest" } else { "source" };
+            format!("{}({name} {peer}, tag {tag}, comm {})", by.name, messages.name_of(first.comm))
+        }
+        KnownRequest::Collective { by, call: Some(call) } => {
+            format!("{}(comm {})", by.name, messages.name_of(call.comm))
+        }
+        KnownRequest::Collective { by, call: None } => by.name.clone(),
+    })
+}
+
+/// What the requests stand for that a call waits for, of those that it is known of.
+pub(super) fn request_texts(call: &CallInProgress, pid: u32, view: &JobView<'_>) -> Vec<String> {
+    let pending = call.requests.iter().filter(|request| request.complete != Some(true));
+    pending.filter_map(|request| request_text(call, request, Some((pid, view.messages)))).collect()
+}
+
+/// Whether it is known which communicator a call names; `None`: it names none.
+pub(super) fn knows_communicator(call: &CallInProgress, pid: u32, view: &JobView<'_>) -> Option<bool> {
+    let communicators = Communicators::of(view);
+    let row = calls::row(&call.function)?;
+    let reader = Reader::of(call, pid, Some(view.messages), &communicators);
+    reader.map_or(Some(false), |reader| reader.knows_communicator(row))
 }

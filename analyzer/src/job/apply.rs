@@ -7,17 +7,23 @@ use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
 use super::ids::CallSiteId;
 use super::last_calls::Begun;
 use super::lifecycle::Part;
+use super::messages::is_collective;
 use super::movement::Movement;
 use super::resolve;
-use crate::mpi::calls::{self, CallRow, Does};
+use crate::mpi::calls::{self, CallRow};
 use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
 use crate::tape::plan::{Plan, Probe, ProbeClass};
 use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, kind};
 
-/// Whether results of calls are recorded. The return of MPI_Finalize always is.
+/// Whether results of calls are recorded. Those of MPI_Finalize, and of calls that make communicators, always are.
 fn records_results(probe: &Probe) -> bool {
-    let is_the_end = calls::row(&probe.function).is_some_and(|row| row.does == Does::Finalize);
-    probe.class == ProbeClass::CallResults && !is_the_end
+    let always = calls::row(&probe.function).is_some_and(CallRow::always_returns);
+    probe.class == ProbeClass::CallResults && !always
+}
+
+fn watches_collectives(probe: &Probe) -> bool {
+    let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
+    is_call && calls::row(&probe.function).is_some_and(is_collective)
 }
 
 impl Job {
@@ -89,9 +95,14 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
-        if self.may_follow_messages && plan.probes.iter().any(records_results) {
+        if !self.may_follow_messages {
+        } else if plan.probes.iter().any(records_results) {
             self.follows_messages = true;
+            self.messages.follow_partly(false);
             self.messages.follow_data();
+        } else if !self.follows_messages && plan.probes.iter().any(watches_collectives) {
+            self.follows_messages = true;
+            self.messages.follow_partly(true);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod address_spaces;
 mod apply;
+pub(crate) mod collectives;
 mod contents;
 pub(crate) mod coverage;
 pub(crate) mod event;

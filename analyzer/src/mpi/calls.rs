@@ -413,6 +413,24 @@ impl CallRow {
         })
     }
 
+    /// Whether its return is recorded whatever else is: it is rare, and much depends on it.
+    pub fn always_returns(&self) -> bool {
+        matches!(
+            self.does,
+            Does::Finalize
+                | Does::MakeCommunicator(_)
+                | Does::FreeCommunicator
+                | Does::MakeGroup(_)
+                | Does::FreeGroup
+        )
+    }
+
+    /// Count and datatype of a collective call where all ranks must give the same amount of data.
+    pub fn same_everywhere(&self) -> Option<(usize, usize)> {
+        let count = self.position(Arg::Count).filter(|_| self.does == Does::Collective)?;
+        Some((count, count + 1))
+    }
+
     /// The argument that points to where a handle is stored which stands for what the call has begun.
     pub fn made(&self) -> Option<usize> {
         self.position(Arg::NewRequest)

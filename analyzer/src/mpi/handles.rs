@@ -32,6 +32,11 @@ impl Libraries {
         self.files.extend(with_mpi.map(|file| (file.id, (file.clone(), file.own))));
     }
 
+    /// Whether a file is an MPI library.
+    pub fn is_library(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|(_, own)| !own)
+    }
+
     /// Datatypes whose addresses are handles, by file.
     pub fn datatypes(&self) -> impl Iterator<Item = (FileId, &[Datatype])> {
         self.files.values().map(|(file, _)| (file.id, &file.datatypes[..]))
@@ -74,6 +79,23 @@ impl Builtin {
         match self.kind {
             MpiKind::OpenMpi => word,
             MpiKind::Mpich => word & u64::from(u32::MAX),
+        }
+    }
+
+    /// A number for an operation that MPI has from the beginning, the same in all processes of a program; `None`: it may be
+    /// one that the program has made.
+    pub fn op_number(&self, op: u64) -> Option<i64> {
+        /// MPICH: which kind of object it is, and that it is there from the beginning.
+        const KIND: u64 = 0xff00_0000;
+        const BUILTIN: u64 = 0x5800_0000;
+        /// Open MPI: objects of the library are no farther from each other.
+        const NEAR: u64 = 1 << 20;
+        match self.kind {
+            MpiKind::Mpich => Some(self.handle(op) as i64).filter(|op| *op as u64 & KIND == BUILTIN),
+            MpiKind::OpenMpi => {
+                let is_near = op.abs_diff(self.comm_world) < NEAR;
+                is_near.then(|| op.wrapping_sub(self.comm_world) as i64)
+            }
         }
     }
 

@@ -1,11 +1,12 @@
-//! Standstills in words.
+//! Hangs in words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::text::{capitalized, place_text, times, who_text};
+use super::mismatch::comm_text;
+use super::text::{capitalized, counted, place_text, times, who_text};
 use crate::findings::finding::{
-    CallError, ErrorReturned, Fault, Place, Standstill, StuckCall, StuckRank, StuckState,
+    CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState,
 };
 use crate::job::process::Who;
 use crate::mpi::calls::{self, CallRow, Waiting};
@@ -15,56 +16,97 @@ const MOST_TOLD: usize = 3;
 /// Frames of a stack shown with each rank.
 const MOST_FRAMES: usize = 12;
 
-/// A fault as a heading.
-pub(crate) fn fault_title(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Crash => "Crash",
-        Fault::MismatchedCollective => "Calls that do not go together",
-        Fault::MissingMessage => "A message is missing",
-        Fault::Deadlock => "Deadlock",
-        Fault::Truncated => "A message is longer than the buffer for it",
-        Fault::InvalidCall => "Invalid call",
-        Fault::Outside => "Ranks wait for one that does nothing",
-        Fault::Stopped => "Ranks wait for one that is stopped",
+/// A hang or a death as a heading.
+pub(crate) fn title(hang: &Hang) -> String {
+    match hang.fault {
+        Fault::Crash => "Crash".to_owned(),
+        Fault::MismatchedCollective => match collective_comm(hang) {
+            Some(comm) => format!("Collective mismatch on {}", comm_text(comm)),
+            None => "Collective mismatch".to_owned(),
+        },
+        Fault::MissingMessage if awaits_receiver(hang) => "Unmatched send".to_owned(),
+        Fault::MissingMessage => "Unmatched receive".to_owned(),
+        Fault::Deadlock => "Deadlock".to_owned(),
+        Fault::Truncated => "Message truncation (MPI_ERR_TRUNCATE)".to_owned(),
+        Fault::InvalidCall => "Invalid call".to_owned(),
+        Fault::Outside => "Ranks wait for one that does nothing".to_owned(),
+        Fault::Stopped => "Ranks wait for one that is stopped".to_owned(),
+        Fault::UnknownHang => "Hang of unknown cause".to_owned(),
     }
 }
 
+/// The communicator that ranks meet different calls on, if they name the same one.
+fn collective_comm(hang: &Hang) -> Option<&str> {
+    let calls = hang.ranks.iter().filter_map(|rank| rank.call.as_ref()).filter(|call| is_collective(call));
+    let mut comms = calls.filter_map(|call| call.arguments.iter().find(|(name, _)| name == "comm"));
+    let first = &comms.next()?.1;
+    comms.all(|(_, comm)| comm == first).then_some(first)
+}
+
+fn is_collective(call: &StuckCall) -> bool {
+    let waiting = calls::row(&call.function).and_then(CallRow::waiting);
+    matches!(waiting, Some(Waiting::Collective(_) | Waiting::Finalize))
+}
+
+/// Whether all ranks at fault that wait for a message want to send it.
+fn awaits_receiver(hang: &Hang) -> bool {
+    let waits = hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let mut waits = waits.filter(|call| !is_collective(call)).peekable();
+    let sends = |call: &StuckCall| {
+        let waiting = calls::row(&call.function).and_then(CallRow::waiting);
+        matches!(waiting, Some(Waiting::Send(_)))
+    };
+    waits.peek().is_some() && waits.all(sends)
+}
+
 /// The fault in one sentence, and what to do next.
-pub(crate) fn say(standstill: &Standstill) -> (String, Vec<String>) {
-    let at_fault = || standstill.ranks.iter().filter(|rank| rank.at_fault);
+pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
+    let at_fault = || hang.ranks.iter().filter(|rank| rank.at_fault);
     let named = who_text(&at_fault().map(|rank| rank.who).collect::<Vec<_>>());
-    let waiting: Vec<&StuckRank> = standstill.ranks.iter().filter(|rank| !rank.at_fault).collect();
+    let waiting: Vec<&StuckRank> = hang.ranks.iter().filter(|rank| !rank.at_fault).collect();
     let others = who_text(&waiting.iter().map(|rank| rank.who).collect::<Vec<_>>());
-    let summary = match standstill.fault {
+    let summary = match hang.fault {
         Fault::Deadlock if at_fault().count() == 1 => {
             format!("Deadlock: {named} waits for itself: {}.", each(at_fault()))
         }
         Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
-        Fault::MissingMessage => missing(standstill),
+        Fault::MissingMessage => missing(hang),
         Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
             if at_fault().any(|rank| rank.error.is_some()) =>
         {
-            failed(standstill)
+            failed(hang)
         }
         Fault::MismatchedCollective => {
             let party = waiting.iter().find(|rank| rank.call.is_some());
             let met =
                 party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
-            format!("Calls that do not go together: {}{met}.", each(at_fault()))
+            format!("{}: {}{met}.", title(hang), each(at_fault()))
         }
-        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(standstill, &named, &waiting),
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(hang, &named, &waiting),
         Fault::Outside => {
             let where_ =
                 at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
             format!("{} wait for {named}, which does nothing{where_}.", capitalized(&others))
         }
         Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
+        Fault::UnknownHang => unknown(hang),
     };
-    (summary, next_steps(standstill, &named))
+    (summary, next_steps(hang, &named))
 }
 
-fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String {
-    let first = standstill.ranks.iter().find(|rank| rank.at_fault);
+/// Nobody moves, and why is not known.
+fn unknown(hang: &Hang) -> String {
+    let told = hang.groups.iter().take(MOST_TOLD);
+    let mut groups: Vec<String> =
+        told.map(|group| format!("{} in {}", who_text(&group.ranks), call_at(&group.call))).collect();
+    if hang.groups.len() > MOST_TOLD {
+        groups.push(format!("and {} more", hang.groups.len() - MOST_TOLD));
+    }
+    format!("{}: no rank has moved for ten seconds or more: {}.", title(hang), groups.join(", "))
+}
+
+fn crash(hang: &Hang, named: &str, others: &[&StuckRank]) -> String {
+    let first = hang.ranks.iter().find(|rank| rank.at_fault);
     let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
     // Nobody else is told of that ended with status 0 and is at fault.
     let without = if first.and_then(|rank| rank.status) == Some(0) { ", without MPI_Finalize" } else { "" };
@@ -79,9 +121,9 @@ fn crash(standstill: &Standstill, named: &str, others: &[&StuckRank]) -> String 
 }
 
 /// Calls that failed and ended their ranks.
-fn failed(standstill: &Standstill) -> String {
+fn failed(hang: &Hang) -> String {
     let (failed, others): (Vec<&StuckRank>, Vec<&StuckRank>) =
-        standstill.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
+        hang.ranks.iter().partition(|rank| rank.at_fault && rank.error.is_some());
     let told = failed.iter().take(MOST_TOLD).map(|rank| {
         let error = rank.error.as_ref().map_or_else(String::new, error_text);
         format!("{} in {}, {error}", who_text(&[rank.who]), doing(rank))
@@ -92,7 +134,7 @@ fn failed(standstill: &Standstill) -> String {
     }
     let senders: BTreeSet<Who> = failed.iter().filter_map(|rank| rank.sender).collect();
     let senders: Vec<Who> = senders.into_iter().collect();
-    let from = match standstill.fault {
+    let from = match hang.fault {
         _ if senders.is_empty() => String::new(),
         Fault::MismatchedCollective => format!("; the data came from {}", who_text(&senders)),
         _ => format!("; {} sent it", who_text(&senders)),
@@ -102,7 +144,7 @@ fn failed(standstill: &Standstill) -> String {
     let whos: Vec<Who> = others.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who).collect();
     let after =
         if whos.is_empty() { String::new() } else { format!("; {} ended after that", who_text(&whos)) };
-    format!("{}: {}{from}; {it} {how}{after}.", fault_title(standstill.fault), calls.join("; "))
+    format!("{}: {}{from}; {it} {how}{after}.", title(hang), calls.join("; "))
 }
 
 /// What was wrong with a call, as a part of a sentence about it.
@@ -148,15 +190,11 @@ fn status_text(status: u32) -> String {
     }
 }
 
-fn missing(standstill: &Standstill) -> String {
-    let gathers = |call: &StuckCall| {
-        let waiting = calls::row(&call.function).and_then(CallRow::waiting);
-        matches!(waiting, Some(Waiting::Collective(_) | Waiting::Finalize))
-    };
+fn missing(hang: &Hang) -> String {
     let is_over =
-        |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(gathers);
+        |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(is_collective);
     let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
-        standstill.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
+        hang.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
     let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
     let verb = if over.len() == 1 { "is" } else { "are" };
     let how = match over.first() {
@@ -164,7 +202,7 @@ fn missing(standstill: &Standstill) -> String {
         Some(rank) if rank.state == StuckState::Ended => format!(", but {partner} ended"),
         Some(rank) => format!(", but {partner} {verb} in {}", doing(rank)),
     };
-    format!("A message is missing: {}{how}.", each(waiting.into_iter()))
+    format!("{}: {}{how}.", title(hang), each(waiting.into_iter()))
 }
 
 /// `rank 0 in MPI_Recv(source 1, tag 0) called at main (a.c:7), rank 1 in …`
@@ -191,7 +229,7 @@ pub(crate) fn polls(call: &StuckCall) -> bool {
     calls::row(&call.function).is_some_and(CallRow::polls)
 }
 
-fn call_at(call: &StuckCall) -> String {
+pub(crate) fn call_at(call: &StuckCall) -> String {
     let mut name = if call.function.is_empty() { "an MPI call".to_owned() } else { call_text(call) };
     if polls(call) {
         name.push_str(" again and again");
@@ -219,18 +257,18 @@ fn own_place(rank: &StuckRank) -> String {
     innermost_place(rank).map_or_else(|| "an unknown place".to_owned(), place_text)
 }
 
-fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
-    let is_error = |error: &CallError| standstill.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
-    let calls = || standstill.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
+    let is_error = |error: &CallError| hang.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
+    let calls = || hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
     let is_in = |function: &str| calls().any(|call| call.function.starts_with(function));
-    match standstill.fault {
+    match hang.fault {
         Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
             vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
         }
         Fault::InvalidCall if is_error(&CallError::OutsideOfMpi) => {
             vec!["Make all MPI calls between MPI_Init and MPI_Finalize.".into()]
         }
-        Fault::MismatchedCollective if standstill.ranks.iter().any(|rank| rank.error.is_some()) => vec![
+        Fault::MismatchedCollective if hang.ranks.iter().any(|rank| rank.error.is_some()) => vec![
             "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
         ],
         Fault::Deadlock if is_in("MPI_Win_lock") => {
@@ -256,35 +294,74 @@ fn next_steps(standstill: &Standstill, named: &str) -> Vec<String> {
         }
         Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
         Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
+        Fault::UnknownHang => {
+            let mut steps = vec!["Compare these calls with each other: what each rank waits for, and who should do it.".to_owned()];
+            if !hang.unknown.is_empty() {
+                steps.push(format!("Not known: {}. `--returns all` from the start tells more.", hang.unknown.join("; ")));
+            }
+            steps
+        }
         Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
     }
 }
 
 /// All ranks with their calls and stacks.
-pub(crate) fn render(out: &mut String, standstill: &Standstill) {
-    for rank in &standstill.ranks {
-        let role = if rank.at_fault { "at fault" } else { "waits" };
-        let waits_for = if rank.waits_for.is_empty() {
-            String::new()
-        } else {
-            format!("; waits for {}", who_text(&rank.waits_for))
-        };
-        let _ = writeln!(
-            out,
-            "   {} (process {}), {role}: {}{waits_for}",
-            who_text(&[rank.who]),
-            rank.pid,
-            state_text(rank)
-        );
-        if !rank.at_fault {
-            continue;
+pub(crate) fn render(out: &mut String, hang: &Hang) {
+    for group in &hang.groups {
+        let _ = writeln!(out, "   {}: {}", who_text(&group.ranks), call_at(&group.call));
+        for pending in &group.pending {
+            let _ = writeln!(out, "       waits for {pending}");
         }
-        for place in rank.stack.iter().take(MOST_FRAMES) {
-            let _ = writeln!(out, "       {}", place_text(place));
+    }
+    for unknown in &hang.unknown {
+        let _ = writeln!(out, "   not known: {unknown}");
+    }
+    render_ranks(out, hang);
+}
+
+/// Rank by rank, and how far they have come.
+pub(crate) fn render_ranks(out: &mut String, hang: &Hang) {
+    render_counts(out, hang);
+    if hang.fault != Fault::UnknownHang {
+        hang.ranks.iter().for_each(|rank| render_rank(out, rank));
+    }
+}
+
+/// Ranks that have made as many collective calls together.
+fn render_counts(out: &mut String, hang: &Hang) {
+    for counts in &hang.collectives {
+        let mut by_count: BTreeMap<u64, Vec<Who>> = BTreeMap::new();
+        for entered in &counts.entered {
+            by_count.entry(entered.count).or_default().push(entered.who);
         }
-        if rank.stack.len() > MOST_FRAMES {
-            let _ = writeln!(out, "       … and {} more", rank.stack.len() - MOST_FRAMES);
-        }
+        let told = by_count.iter().map(|(count, ranks)| {
+            format!("{} made {}", who_text(ranks), counted(*count as usize, "collective call"))
+        });
+        let told: Vec<String> = told.collect();
+        let differ = counts
+            .differ_at
+            .map_or_else(String::new, |at| format!("; call number {at} is the first that differs"));
+        let _ = writeln!(out, "   {}: {}{differ}", comm_text(&counts.comm), told.join(", "));
+    }
+}
+
+fn render_rank(out: &mut String, rank: &StuckRank) {
+    let role = if rank.at_fault { "at fault" } else { "waits" };
+    let waits_for = if rank.waits_for.is_empty() {
+        String::new()
+    } else {
+        format!("; waits for {}", who_text(&rank.waits_for))
+    };
+    let (who, pid) = (who_text(&[rank.who]), rank.pid);
+    let _ = writeln!(out, "   {who} (process {pid}), {role}: {}{waits_for}", state_text(rank));
+    if !rank.at_fault {
+        return;
+    }
+    for place in rank.stack.iter().take(MOST_FRAMES) {
+        let _ = writeln!(out, "       {}", place_text(place));
+    }
+    if rank.stack.len() > MOST_FRAMES {
+        let _ = writeln!(out, "       … and {} more", rank.stack.len() - MOST_FRAMES);
     }
 }
 

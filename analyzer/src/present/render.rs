@@ -147,7 +147,8 @@ pub fn finding(f: &Finding, style: Style) -> String {
     match &f.evidence {
         Evidence::OddChain(chain) => odd_chain(&mut out, chain, style),
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
-        Evidence::Standstill(standstill) => crate::present::hang::render(&mut out, standstill),
+        Evidence::Hang(hang) => crate::present::hang::render(&mut out, hang),
+        Evidence::CollectiveMismatch(mismatch) => crate::present::mismatch::render(&mut out, mismatch),
         Evidence::LeftOver(left) => left_over::render(&mut out, left),
         // The sentence says it all.
         Evidence::ErrorReturned(_) => {}

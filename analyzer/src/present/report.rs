@@ -14,11 +14,13 @@ use crate::findings::ids;
 use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
 use crate::findings::statistics::*;
 use crate::hang::hang_analysis::HangAnalysis;
+use crate::hang::view::JobView;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
 use crate::job::Job;
+use crate::job::collectives::Mismatch;
 use crate::job::ids::WhoId;
 use crate::job::names::{BufferId, BufferName, OpName, SiteId, SiteName};
 use crate::job::process::{KINDS, Process, Who};
@@ -64,13 +66,19 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
-    let standstills =
-        crate::hang::view::standstills(&p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid)));
+    let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told = |s: &&crate::hang::view::Standstill| {
-        (died.is_some() || p.errors.is_origin_open(p.job)) && s.fault == Fault::Crash
+    let is_told = |s: &&crate::hang::view::Hang| {
+        (died.is_some() || p.errors.is_origin_open(p.job))
+            && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
-    let stuck = standstills.iter().filter(|s| !is_told(s)).map(|s| views.standstill(s));
+    let mismatches: Vec<&Mismatch> =
+        p.job.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
+    let of_mismatch = |s: &crate::hang::view::Hang| mismatches.iter().position(|m| is_hang_of(s, m));
+    let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
+        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
+    });
+    let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
     let left = left_over::findings(&p.errors.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
         finding(
@@ -82,11 +90,42 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
         )
     });
     let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
-    let mut findings: Vec<Finding> =
-        died.iter().cloned().chain(stuck).chain(returned).chain(left).chain(chains).chain(ranks).collect();
+    let mut findings: Vec<Finding> = died
+        .iter()
+        .cloned()
+        .chain(mismatched)
+        .chain(stuck)
+        .chain(returned)
+        .chain(left)
+        .chain(chains)
+        .chain(ranks)
+        .collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
     findings
+}
+
+/// Why ranks do not go on.
+fn hangs(p: &Sources<'_>) -> Vec<crate::hang::view::Hang> {
+    let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
+    crate::hang::view::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
+}
+
+/// Who is in the minority may still change.
+fn is_open(p: &Sources<'_>, mismatch: &Mismatch) -> bool {
+    p.job.ended.is_none() && mismatch.is_open(p.job.now_ns())
+}
+
+/// Whether ranks hang in calls that are known not to match.
+fn is_hang_of(hang: &crate::hang::view::Hang, mismatch: &Mismatch) -> bool {
+    let is_in = |rank: &crate::hang::view::StuckRank| {
+        let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
+        let known = mismatch.calls.iter().find(|call| call.rank == rank.rank);
+        call.zip(known).is_some_and(|(call, known)| {
+            call.function == known.signature.row.name && call.site == known.place
+        })
+    };
+    matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) && hang.ranks.iter().any(is_in)
 }
 
 fn thresholds(p: &Sources<'_>) -> Thresholds {
@@ -166,21 +205,102 @@ impl Views<'_> {
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
     }
 
-    fn standstill(&self, s: &crate::hang::view::Standstill) -> Finding {
-        let ranks: Vec<StuckRank> = s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect();
+    /// Calls that do not match; `hang`: if ranks hang in them.
+    fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::view::Hang>) -> Finding {
+        let (most, is_tie) = found.majority();
+        let ranks = found.calls.iter().map(|call| MismatchedRank {
+            who: Who::Rank(call.rank),
+            at_fault: call.group != most,
+            group: call.group as u64,
+            call: StuckCall {
+                function: call.signature.row.name.clone(),
+                arguments: call.signature.shown(),
+                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+            },
+        });
+        let ranks: Vec<MismatchedRank> = ranks.collect();
+        let wrong: BTreeSet<Who> = ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
+        let hang = hang.map(|hang| {
+            let mut hang = self.hang_evidence(hang);
+            hang.fault = Fault::MismatchedCollective;
+            hang.ranks.iter_mut().for_each(|rank| rank.at_fault = wrong.contains(&rank.who));
+            hang.ranks.sort_by_key(|rank| (!rank.at_fault, rank.who));
+            hang
+        });
+        let who =
+            if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
+        let id = ids::collective_mismatch(&found.comm.to_string(), found.number);
+        let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
+        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
+        finding(
+            id,
+            Verdict::Violated,
+            Severity::Warning,
+            who,
+            Evidence::CollectiveMismatch(Box::new(evidence)),
+        )
+    }
+
+    fn hang_evidence(&self, s: &crate::hang::view::Hang) -> Hang {
+        let who = |ranks: &[u32]| ranks.iter().map(|rank| Who::Rank(*rank)).collect();
+        let groups = s.groups.iter().map(|group| HangGroup {
+            ranks: who(&group.ranks),
+            call: StuckCall {
+                function: group.function.clone(),
+                arguments: owned(&group.arguments),
+                place: group.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
+            },
+            pending: group.pending.clone(),
+        });
+        let collectives = s.collectives.iter().map(|counts| CollectiveCounts {
+            comm: counts.comm.clone(),
+            entered: counts
+                .entered
+                .iter()
+                .map(|entered| WhoCount { who: Who::Rank(entered.rank), count: entered.count })
+                .collect(),
+            differ_at: counts.differ_at,
+        });
+        Hang {
+            fault: s.fault,
+            since_ns: s.since_ns,
+            ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
+            groups: groups.collect(),
+            unknown: s.unknown.clone(),
+            collectives: collectives.collect(),
+        }
+    }
+
+    fn hang(&self, s: &crate::hang::view::Hang) -> Finding {
+        let evidence = self.hang_evidence(s);
+        if s.fault == Fault::UnknownHang {
+            let who = evidence.ranks.iter().map(|rank| rank.who).collect();
+            let evidence = Evidence::Hang(Box::new(evidence));
+            return finding(
+                ids::hang(Fault::UnknownHang, std::iter::empty()),
+                Verdict::Inconclusive,
+                Severity::Notice,
+                who,
+                evidence,
+            );
+        }
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
             // Who asks again and again may stop asking.
-            _ if ranks.iter().filter_map(|rank| rank.call.as_ref()).any(crate::present::hang::polls) => {
+            _ if evidence
+                .ranks
+                .iter()
+                .filter_map(|rank| rank.call.as_ref())
+                .any(crate::present::hang::polls) =>
+            {
                 Severity::Notice
             }
             _ => Severity::Warning,
         };
         let id = ids::hang(s.fault, at_fault());
         let who = at_fault().map(Who::Rank).collect();
-        let evidence = Standstill { fault: s.fault, since_ns: s.since_ns, ranks };
-        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+        finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
     /// A rank that ended by a signal, or in a call that failed, is broken; one that says itself that something went wrong,
@@ -201,9 +321,16 @@ impl Views<'_> {
         let of_senders = of_senders.into_iter().map(|death| self.dead(death, true));
         let after = rest.into_iter().map(|death| self.dead(death, false));
         let ranks = at_fault.chain(of_senders).chain(after).collect();
-        let evidence = Standstill { fault, since_ns: first.time_ns, ranks };
+        let evidence = Hang {
+            fault,
+            since_ns: first.time_ns,
+            ranks,
+            groups: Vec::new(),
+            unknown: Vec::new(),
+            collectives: Vec::new(),
+        };
         let id = ids::death(fault, first.rank);
-        finding(id, Verdict::Violated, severity, who, Evidence::Standstill(Box::new(evidence)))
+        finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
     fn dead(&self, death: &Death, at_fault: bool) -> StuckRank {

@@ -1,7 +1,7 @@
 //! Code places of reports and alerts are given their names.
 
 use super::text;
-use crate::findings::finding::{Alert, Evidence, Finding, GroupView, OpView, Place};
+use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place};
 use crate::findings::report::Report;
 use crate::job::symbols::SymbolTable;
 use crate::tape::wire::FileId;
@@ -75,11 +75,10 @@ impl Finding {
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
         match &mut self.evidence {
             Evidence::OddRank(rank) => rank.group.each_place(f),
-            Evidence::Standstill(standstill) => {
-                for rank in &mut standstill.ranks {
-                    rank.call.iter_mut().for_each(|call| f(&mut call.place));
-                    rank.stack.iter_mut().for_each(&mut *f);
-                }
+            Evidence::Hang(hang) => hang.each_place(f),
+            Evidence::CollectiveMismatch(mismatch) => {
+                mismatch.ranks.iter_mut().for_each(|rank| f(&mut rank.call.place));
+                mismatch.hang.iter_mut().for_each(|hang| hang.each_place(f));
             }
             Evidence::LeftOver(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
@@ -96,6 +95,16 @@ impl Finding {
                 }
             }
         }
+    }
+}
+
+impl Hang {
+    fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
+        for rank in &mut self.ranks {
+            rank.call.iter_mut().for_each(|call| f(&mut call.place));
+            rank.stack.iter_mut().for_each(&mut *f);
+        }
+        self.groups.iter_mut().for_each(|group| f(&mut group.call.place));
     }
 }
 

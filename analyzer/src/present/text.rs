@@ -155,7 +155,8 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddChain(chain) if finding.severity == Severity::Warning => broken_chain(chain),
         Evidence::OddChain(chain) => unusual_chain(chain),
         Evidence::OddRank(rank) => odd_rank(rank, finding.severity),
-        Evidence::Standstill(standstill) => crate::present::hang::say(standstill),
+        Evidence::Hang(hang) => crate::present::hang::say(hang),
+        Evidence::CollectiveMismatch(mismatch) => crate::present::mismatch::say(mismatch),
         Evidence::LeftOver(left) => left_over::say(left),
         Evidence::ErrorReturned(returned) => crate::present::hang::say_returned(returned, &finding.who),
     };

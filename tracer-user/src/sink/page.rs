@@ -10,14 +10,14 @@ use analyzer::page::Page;
 
 use super::{AttachSummary, Recorded, Sink, Status};
 
-/// A verdict is final when nothing was added to it for so long: not all ranks come to a standstill at once.
+/// A verdict is final when nothing was added to it for so long: not all ranks come to a hang at once.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Says nothing itself: another sink does.
 pub struct PageSink {
     inner: Box<dyn Sink>,
     stop: Arc<AtomicBool>,
-    /// Standstills and crashes that hold.
+    /// Hangs and crashes that hold.
     verdicts: BTreeSet<String>,
     last: Option<Instant>,
     page: Option<Page>,
@@ -36,7 +36,7 @@ impl PageSink {
 
     fn note(&mut self, alert: &Alert, now: Instant) {
         let changes = match alert {
-            Alert::Raised(finding) if matches!(finding.evidence, Evidence::Standstill(_)) => {
+            Alert::Raised(finding) if matches!(finding.evidence, Evidence::Hang(_)) => {
                 self.verdicts.insert(finding.id.clone());
                 true
             }
@@ -97,26 +97,26 @@ impl Sink for PageSink {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::finding::{Fault, Finding, Severity, Standstill, Verdict};
+    use analyzer::finding::{Fault, Finding, Hang, Severity, Verdict};
 
     use super::*;
     use crate::sink::HitSink;
 
     fn raised(id: &str) -> Alert {
-        let evidence = Standstill { fault: Fault::Deadlock, since_ns: 0, ranks: Vec::new() };
+        let evidence = Hang { fault: Fault::Deadlock, since_ns: 0, ranks: Vec::new() };
         Alert::Raised(Box::new(Finding {
             id: id.to_owned(),
             verdict: Verdict::Violated,
             severity: Severity::Warning,
             summary: String::new(),
             who: Vec::new(),
-            evidence: Evidence::Standstill(Box::new(evidence)),
+            evidence: Evidence::Hang(Box::new(evidence)),
             next_steps: Vec::new(),
         }))
     }
 
     #[test]
-    fn a_session_ends_a_while_after_the_last_word_on_a_standstill_that_holds() {
+    fn a_session_ends_a_while_after_the_last_word_on_a_hang_that_holds() {
         let mut sink = PageSink::new(Box::new(HitSink::default()), Arc::default());
         let begin = Instant::now();
         let after = |seconds| begin + Duration::from_secs(seconds);

@@ -189,6 +189,7 @@ impl Call {
                 self.pointed(Arg::Request, false).or_else(|| self.pointed(Arg::Requests, false)).is_none()
             }
             Does::ReceiveMatched => self.pointed(Arg::Message, false).is_none(),
+            Does::FreeCommunicator => self.pointed(Arg::Comm, false).is_none(),
             _ => false,
         };
         behind || self.row.arguments_used() > self.known_args
@@ -270,6 +271,12 @@ impl<T: Default> Assembler<T> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The last call of a thread, and what is kept for it.
+    pub fn last(&self, pid: u32, tid: u32) -> Option<(&Call, &T)> {
+        let thread = self.threads.get(&(pid, tid)).filter(|thread| thread.is_open)?;
+        Some((&thread.call, &thread.kept))
     }
 
     /// Follows a thread from now on; `process`: see [`Call`]. Says no if there are too many.

@@ -161,6 +161,12 @@ impl<T: Copy, O: Copy> Requests<T, O> {
         same.get_mut(at)
     }
 
+    /// What a handle stands for that is on its way, if only one has it.
+    pub fn active(&self, pid: u32, handle: u64) -> Option<&Request<T, O>> {
+        let mut active = self.all.get(&(pid, handle))?.iter().filter(|request| request.is_active);
+        active.next().filter(|_| active.next().is_none())
+    }
+
     /// What it stood for; one that can be started again stays. Of several the oldest that this thread began, if one is.
     pub fn complete(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
         let Entry::Occupied(mut same) = self.all.entry((pid, handle)) else { return None };

@@ -1,17 +1,19 @@
 //! From inputs to what is known of messages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use rustc_hash::FxHashSet;
 
 use super::CallId;
 use super::assemble::{Assembler, Call};
+use super::communicators::CommId;
 use super::data::{Asked, Data};
-use super::follow::{Begun, Follower};
+use super::follow::{Begun, CollectiveCall, Follower, KnownRequest, is_collective};
 use super::left_over::LeftOver;
+use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
-use crate::mpi::calls::{self, CallRow, Does};
+use crate::mpi::calls::{self, Arg, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
@@ -97,12 +99,19 @@ pub struct Messages {
     held: VecDeque<Input>,
     /// Nobody ever said who they are.
     strangers: FxHashSet<u32>,
+    /// Only communicators and collective calls are followed: of other calls no results are recorded.
+    is_partial: bool,
 }
 
 impl Messages {
     /// Notes events from here on, for [`Messages::next_event`].
     pub(crate) fn tell_events(&mut self) {
         self.follower.is_heard = true;
+    }
+
+    /// Follows only communicators and collective calls.
+    pub(crate) fn follow_partly(&mut self, is_partial: bool) {
+        self.is_partial = is_partial;
     }
 
     /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
@@ -144,11 +153,31 @@ impl Messages {
     /// Takes a record; `record`: what it says.
     #[inline]
     pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record, job: &Processes) {
-        if !is_of_interest(record) {
+        if !is_of_interest(record) || self.is_partial && !self.is_of_collectives(record) {
         } else if self.awaited.is_empty() {
             self.take_record(raw, record, job);
         } else {
             self.hold(Input::Record(*raw), job);
+        }
+    }
+
+    /// Whether a record says anything of communicators and collective calls.
+    fn is_of_collectives(&self, record: &Record) -> bool {
+        match record.body {
+            Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Made { .. } => {
+                match self.watched(record.header.probe) {
+                    Watched::Beginning => true,
+                    Watched::Call(row) => {
+                        let makes = matches!(
+                            row.does,
+                            Does::MakeCommunicator(_) | Does::MakeGroup(_) | Does::FreeGroup
+                        );
+                        makes || is_collective(row)
+                    }
+                    Watched::Nothing | Watched::Other => false,
+                }
+            }
+            _ => true,
         }
     }
 
@@ -217,6 +246,52 @@ impl Messages {
     pub fn left_over(&self) -> Vec<LeftOver> {
         let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
         if is_certain { self.follower.left_over() } else { Vec::new() }
+    }
+
+    /// Collective calls of all ranks.
+    pub(crate) fn collectives(&self) -> &Collectives {
+        &self.follower.collectives
+    }
+
+    /// Whether another mismatch was found since the last call.
+    pub(crate) fn take_mismatched(&mut self) -> bool {
+        self.follower.collectives.take_mismatched()
+    }
+
+    /// The communicator that a process calls so, and its number there.
+    pub(crate) fn communicator_of(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
+        self.follower.find_place(pid, handle)
+    }
+
+    /// Members of a communicator, as ranks of MPI_COMM_WORLD: all of them.
+    pub(crate) fn members_of(&self, comm: CommId) -> Option<&[u32]> {
+        self.follower.communicators.members(comm)
+    }
+
+    /// The same, by the ranks that a member names.
+    pub(crate) fn peers_of(&self, comm: CommId, own: u32) -> Option<&[u32]> {
+        Some(self.follower.communicators.membership(comm)?.remote(own))
+    }
+
+    /// What a communicator is called.
+    pub(crate) fn name_of(&self, comm: CommId) -> String {
+        self.follower.communicator_name(comm)
+    }
+
+    /// What a request of a process stands for, if results of calls were recorded.
+    pub(crate) fn request_of(&self, pid: u32, handle: u64) -> Option<KnownRequest> {
+        self.follower.request_of(pid, handle)
+    }
+
+    /// The collective call that a request stands for which this kind of call made.
+    pub(crate) fn collective_of(&self, pid: u32, handle: u64, row: &CallRow) -> Option<CollectiveCall> {
+        self.follower.collective_of(pid, handle, row)
+    }
+
+    /// Members that have started a collective call; `None`: that is not known of all.
+    pub(crate) fn arrivals(&self, call: CollectiveCall) -> Option<BTreeSet<u32>> {
+        let is_followed = |rank| self.follower.is_followed(rank);
+        self.follower.collectives.arrivals(call.comm.0, call.position, is_followed)
     }
 
     /// Names and values of the arguments worth showing.
@@ -301,6 +376,7 @@ impl Messages {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
                 self.call_record(raw, header, body, job);
             }
+            Body::Made { handle } => self.made(header, handle),
             Body::Exec if !self.is_known_at(header) => {
                 self.end(header.pid);
                 self.follower.processes.number(header.pid);
@@ -320,14 +396,49 @@ impl Messages {
         self.follower.processes.find(header.pid).is_some_and(|process| header.time_ns < process.facts_time_ns)
     }
 
+    /// A thread's last call has stored a handle.
+    fn made(&mut self, header: &Header, handle: u64) {
+        let Watched::Call(row) = self.watched(header.probe) else { return };
+        let Self { assembler, follower, .. } = self;
+        let last = assembler.last(header.pid, header.tid);
+        if let Some((call, begun)) = last.filter(|(call, _)| std::ptr::eq(call.row, row)) {
+            follower.made_by_entry(call, begun, handle);
+        }
+    }
+
+    /// A library above MPI calls, or MPI itself does: a word left over on the stack may make one look like the other.
+    fn nested(
+        &mut self,
+        header: &Header,
+        row: &CallRow,
+        return_address: u64,
+        args: &[u64; 6],
+        job: &Processes,
+    ) {
+        let Some(process) = self.follower.processes.find(header.pid) else { return };
+        let Some(rank) = process.rank else { return };
+        let caller = job.find(header.pid).and_then(|at| job.get(at).memory.return_place(return_address));
+        let is_of_library = caller.is_some_and(|at| self.follower.libraries.is_library(at.file));
+        let comm = row.position(Arg::Comm).and_then(|at| args.get(at).copied());
+        let is_unknown = comm.is_some_and(|comm| self.follower.find_place(header.pid, comm).is_none());
+        if !is_of_library && !is_unknown {
+            self.follower.collectives.lose(rank);
+        }
+    }
+
     fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body, job: &Processes) {
         let row = match self.watched(header.probe) {
             Watched::Nothing => return,
             Watched::Beginning | Watched::Other => None,
             Watched::Call(row) => Some(row),
         };
+        if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
+            && is_collective(row)
+        {
+            return self.nested(header, row, *return_address, args, job);
+        }
         if self.assemble(header, body, row) {
-            self.keep_code_of_ended(job);
+            self.look_up_code(job);
             return self.lose_found();
         }
         if !self.is_known(header.pid) {
@@ -347,7 +458,7 @@ impl Messages {
             }
             if self.assembler.admit(header.pid, header.tid, row, process) {
                 self.assemble(header, body, Some(row));
-                self.keep_code_of_ended(job);
+                self.look_up_code(job);
             } else {
                 self.lose(header.pid);
             }
@@ -355,8 +466,14 @@ impl Messages {
         self.lose_found();
     }
 
-    /// Where the code of ranks is that have just ended with MPI: later it may not be known.
-    fn keep_code_of_ended(&mut self, job: &Processes) {
+    /// Where the code of ranks is that have just ended with MPI, or made collective calls that differ: later it may not be
+    /// known.
+    fn look_up_code(&mut self, job: &Processes) {
+        if self.follower.collectives.wants_places() {
+            let Follower { collectives, begun_by, .. } = &mut self.follower;
+            let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
+            collectives.find_places(|rank, at| process(rank)?.memory.return_place(at));
+        }
         while let Some((rank, pid)) = self.follower.ending.pop() {
             if let Some(index) = job.find(pid) {
                 self.follower.ended.insert(rank, job.get(index).memory.code());
@@ -409,7 +526,12 @@ impl Messages {
 fn is_of_interest(record: &Record) -> bool {
     matches!(
         record.body,
-        Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Exec | Body::Exit { .. }
+        Body::Call { .. }
+            | Body::Values { .. }
+            | Body::Return { .. }
+            | Body::Made { .. }
+            | Body::Exec
+            | Body::Exit { .. }
     )
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::arguments::owned;
 use super::{Role, build::Places};
-use crate::findings::finding::{Evidence, Fault, Place, Standstill, StuckCall, StuckRank, StuckState};
+use crate::findings::finding::{Fault, Hang, Place, StuckCall, StuckRank, StuckState};
 use crate::findings::report::Report;
 use crate::job::process::{Process, Who};
-use crate::present::hang::fault_title;
+use crate::present::hang::title;
 use crate::present::text::{duration_text, who_text};
 use crate::timeline::{History, Look, ProcessEnd, called, stack};
 
@@ -26,9 +26,9 @@ pub(super) struct Last {
 pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
     let mut all: BTreeMap<(Who, u32), Last> = BTreeMap::new();
     for finding in &report.findings {
-        let Evidence::Standstill(standstill) = &finding.evidence else { continue };
-        for rank in &standstill.ranks {
-            let new = last_of(rank, standstill);
+        let Some(hang) = finding.hang() else { continue };
+        for rank in &hang.ranks {
+            let new = last_of(rank, hang);
             match all.get_mut(&(rank.who, rank.pid)) {
                 None => {
                     all.insert((rank.who, rank.pid), new);
@@ -40,10 +40,10 @@ pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
     all
 }
 
-fn last_of(rank: &StuckRank, standstill: &Standstill) -> Last {
+fn last_of(rank: &StuckRank, hang: &Hang) -> Last {
     let role = if rank.at_fault { Role::AtFault } else { Role::Affected };
-    let since_ns = standstill.since_ns;
-    Last { rank: rank.clone(), role: Some(role), reason: reason(rank, standstill), since_ns, tid: 0 }
+    let since_ns = hang.since_ns;
+    Last { rank: rank.clone(), role: Some(role), reason: reason(rank, hang), since_ns, tid: 0 }
 }
 
 /// Whoever is at fault in one finding and waits in another is at fault.
@@ -56,20 +56,26 @@ fn join(known: &mut Last, mut new: Last) {
     known.rank.waits_for.dedup();
 }
 
-fn reason(rank: &StuckRank, standstill: &Standstill) -> String {
-    let at_fault: Vec<Who> = standstill.ranks.iter().filter(|r| r.at_fault).map(|r| r.who).collect();
+fn reason(rank: &StuckRank, hang: &Hang) -> String {
+    let at_fault: Vec<Who> = hang.ranks.iter().filter(|r| r.at_fault).map(|r| r.who).collect();
     let (culprit, one) = (who_text(&at_fault), at_fault.len() == 1);
-    match standstill.fault {
+    match hang.fault {
         _ if rank.at_fault => {
-            format!("At fault: {} ({culprit}).", fault_title(standstill.fault).to_lowercase())
+            format!("At fault: {} ({culprit}).", uncapitalized(&title(hang)))
         }
         Fault::Crash | Fault::Truncated | Fault::InvalidCall | Fault::MismatchedCollective
             if rank.state == StuckState::Died =>
         {
             format!("It ended after {culprit}, most likely because of that.")
         }
+        Fault::UnknownHang => "It has not moved for long; why is not known.".to_owned(),
         _ => format!("It only waits: {culprit} {} at fault.", if one { "is" } else { "are" }),
     }
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// What a process came to that no finding tells of.

@@ -69,7 +69,7 @@ pub struct Verdict {
     pub affected: Vec<Who>,
 }
 
-/// What somebody has to do with a standstill.
+/// What somebody has to do with a hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -86,7 +86,7 @@ pub struct Group {
     pub who: String,
     /// Their rows.
     pub rows: Vec<u32>,
-    /// What they have to do with a standstill; none: nothing is said of them.
+    /// What they have to do with a hang; none: nothing is said of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Where they ended up, in a word or two: the MPI function, if they are in one.
@@ -131,7 +131,7 @@ pub struct Row {
     pub name: String,
     /// Its process id; none: it was not watched.
     pub pid: Option<u32>,
-    /// What it has to do with a standstill.
+    /// What it has to do with a hang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Rows that it waits for.
@@ -207,7 +207,7 @@ pub struct Event {
     /// What it means, in a sentence or two; empty: no more than that it happened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What it has to do with a standstill.
+    /// What it has to do with a hang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// What the process came to: the last that is known of it.

@@ -5,17 +5,18 @@ use crate::errors::left_over;
 use crate::findings::finding::{self, Evidence, Finding, Severity};
 use crate::findings::report::Report;
 use crate::job::process::Who;
-use crate::present::hang::fault_title;
+use crate::present::hang::title;
+use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text};
 
 /// The verdict of a report.
 pub(super) fn of(report: &Report) -> Verdict {
-    let is_standstill = |finding: &&Finding| matches!(finding.evidence, Evidence::Standstill(_));
+    let is_hang = |finding: &&Finding| finding.hang().is_some();
     let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
     let first = report
         .findings
         .iter()
-        .find(|finding| is_standstill(finding))
+        .find(|finding| is_hang(finding))
         .or_else(|| report.findings.iter().find(is_warning));
     match first {
         Some(first) => of_finding(first, report),
@@ -26,9 +27,13 @@ pub(super) fn of(report: &Report) -> Verdict {
 fn of_finding(first: &Finding, report: &Report) -> Verdict {
     let sure = first.severity == Severity::Warning && first.verdict != finding::Verdict::Inconclusive;
     let (title, affected) = match &first.evidence {
-        Evidence::Standstill(standstill) => {
-            let affected = standstill.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
-            (fault_title(standstill.fault).to_owned(), affected.collect())
+        Evidence::Hang(hang) => {
+            let affected = hang.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
+            (title(hang), affected.collect())
+        }
+        Evidence::CollectiveMismatch(found) => {
+            let affected = found.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
+            (mismatch::title(found), affected.collect())
         }
         Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),

@@ -17,6 +17,7 @@ use crate::mpi::status::Status;
 impl Follower {
     pub(super) fn prepared(&mut self, call: &Call, begun: &Begun) {
         if let Some(handle) = self.handle(call, Arg::NewRequest, true) {
+            self.made_collective(call, begun, handle);
             let request = Request {
                 tid: call.tid,
                 origin: origin(call),
@@ -38,6 +39,7 @@ impl Follower {
             begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
             return;
         }
+        self.made_collective(call, begun, handle);
         let request = Request {
             tid: call.tid,
             origin: origin(call),

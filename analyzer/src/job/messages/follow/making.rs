@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::Begun;
+use super::collective::name_of;
 use super::{Follower, integers};
 use crate::job::messages::CallId;
 use crate::job::messages::alone::Agreed;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::bridges::Bridge;
-use crate::job::messages::communicators::{CommId, Expected, Selection, WORLD};
+use crate::job::messages::communicators::{CommId, Expected, Selection};
 use crate::job::messages::groups;
 use crate::job::messages::members::{Choice, Members, Membership};
 use crate::mpi::calls::{Arg, Group, Grouping, Making, Meeting};
@@ -126,6 +127,7 @@ impl Follower {
         let size = self.communicators.members(comm).map_or(0, <[u32]>::len);
         if self.matching.remove(comm, size as u32) {
             self.communicators.remove(comm);
+            self.collectives.remove(comm.0);
         }
     }
 
@@ -164,11 +166,7 @@ impl Follower {
 
     /// What a communicator is called.
     pub fn communicator_name(&self, comm: CommId) -> String {
-        if comm == WORLD {
-            return "MPI_COMM_WORLD".to_owned();
-        }
-        let size = self.communicators.members(comm).map_or(0, <[u32]>::len);
-        format!("number {} of {size} ranks", comm.0)
+        name_of(&self.communicators, comm)
     }
 }
 

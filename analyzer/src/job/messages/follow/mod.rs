@@ -1,7 +1,9 @@
 //! From calls to messages: what each call starts and completes, and which send and receive are one message.
 
+mod collective;
 mod completion;
 mod ending;
+mod lookup;
 mod making;
 
 use std::collections::VecDeque;
@@ -9,6 +11,7 @@ use std::num::NonZeroU64;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::job::collectives::{Collectives, Signature};
 use crate::job::memory::CodeMap;
 use crate::job::messages::CallId;
 use crate::job::messages::assemble::{Call, Step};
@@ -24,6 +27,9 @@ use crate::job::messages::tracker::{Event, MessageId};
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
+use collective::Pending;
+pub(crate) use collective::{CollectiveCall, is_collective};
+pub(crate) use lookup::{KnownMessage, KnownRequest};
 
 /// Messages that probes took and no receive has got.
 const MOST_TAKEN: usize = 1 << 16;
@@ -76,6 +82,8 @@ impl Op {
 pub(super) struct Begun {
     ops: Few<Op>,
     communicator: Option<Expected>,
+    collective: Option<CollectiveCall>,
+    signature: Option<Signature>,
 }
 
 /// A message that a matched probe took.
@@ -94,13 +102,17 @@ pub(super) struct Follower {
     groups: Groups,
     requests: Requests<Op, Origin>,
     matching: Matching<Side>,
+    /// Collective calls of all ranks.
+    pub collectives: Collectives,
+    /// By process and handle: what collective calls began.
+    collective_requests: FxHashMap<(u32, u64), Pending>,
     /// By process and handle of the message.
     probed: FxHashMap<(u32, u64), MessageId>,
     taken: FxHashMap<MessageId, Taken>,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
     /// Processes that were seen to begin with MPI, by rank.
-    begun_by: FxHashMap<u32, u32>,
+    pub begun_by: FxHashMap<u32, u32>,
     /// Ranks that ended with MPI and were followed to there, with their code.
     pub ended: FxHashMap<u32, CodeMap>,
     /// Those that have just done so, with their processes: their code is not kept yet.
@@ -170,6 +182,7 @@ impl Follower {
         }
         self.communicators.forget(rank);
         self.groups.forget(rank);
+        self.collectives.lose(rank);
     }
 
     fn rank(&self, call: &Call) -> Option<u32> {
@@ -211,6 +224,7 @@ impl Follower {
 
     fn begin(&mut self, call: &Call, begun: &mut Begun) {
         let Some(id) = self.id(call) else { return self.to_lose.push(call.pid) };
+        self.begin_collective(call, id.rank, begun);
         match call.row.does {
             Does::Send(_) | Does::Receive | Does::Exchange => self.begin_messages(call, id, begun),
             Does::Start => self.start(call, id),
@@ -300,7 +314,13 @@ impl Follower {
             let Some(request) = request.filter(|request| request.is_persistent) else { continue };
             request.is_active = true;
             request.tid = call.tid;
-            let Some(op) = &mut request.message else { continue };
+            let row = request.origin.row;
+            let Some(op) = &mut request.message else {
+                if collective::is_persistent(row) {
+                    self.start_collective(call, id.rank, row, handle);
+                }
+                continue;
+            };
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| Content { since_ns: call.begin_ns, ..content });
             let op = *op;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use analyzer::finding::{Evidence, Fault, Finding, Report, Severity, StuckState};
+use analyzer::finding::{Alert, Evidence, Fault, Finding, Hang, Report, Severity, StuckState, Verdict};
 use analyzer::input::{
     CallInProgress, CodePlace, CommunicatorFacts, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts,
     ThreadState, Threads,
@@ -100,7 +100,7 @@ fn faults(report: &Report) -> Vec<(Fault, Severity, Vec<u32>)> {
             .collect()
     };
     let fault = |finding: &Finding| match &finding.evidence {
-        Evidence::Standstill(standstill) => Some((standstill.fault, finding.severity, ranks(finding))),
+        Evidence::Hang(hang) => Some((hang.fault, finding.severity, ranks(finding))),
         _ => None,
     };
     report.findings.iter().filter_map(fault).collect()
@@ -112,8 +112,8 @@ fn a_deadlock_is_found_after_a_few_looks_and_not_before() {
     assert_eq!(faults(&run(&looked_at(&ranks, 2))), []);
     let report = run(&looked_at(&ranks, 4));
     assert_eq!(faults(&report), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
-    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
-    let call = standstill.ranks[0].call.as_ref().expect("it is in a call");
+    let Evidence::Hang(hang) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    let call = hang.ranks[0].call.as_ref().expect("it is in a call");
     assert_eq!(call.function, "MPI_Recv");
     let shown: Vec<String> = call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
     assert_eq!(shown, ["count 1", "source 1", "tag 0", "comm MPI_COMM_WORLD"]);
@@ -211,8 +211,8 @@ fn a_rank_that_died_is_named_as_the_cause() {
     inputs.extend(t.inputs);
     let report = run(&inputs);
     assert_eq!(faults(&report), [(Fault::Crash, Severity::Warning, vec![0])]);
-    let Evidence::Standstill(standstill) = &report.findings[0].evidence else { panic!("{report:#?}") };
-    assert_eq!(standstill.ranks[0].state, StuckState::Died);
+    let Evidence::Hang(hang) = &report.findings[0].evidence else { panic!("{report:#?}") };
+    assert_eq!(hang.ranks[0].state, StuckState::Died);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn what_a_target_lies_about_does_no_harm() {
 }
 
 #[test]
-fn a_tape_gives_the_same_standstill() {
+fn a_tape_gives_the_same_hang() {
     let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 5);
     inputs.insert(1, Input::Process(Box::new(facts(0, 2, S))));
     let mut writer = Writer::new(Vec::new());
@@ -307,7 +307,117 @@ fn a_request_stands_for_the_call_that_made_it() {
     // Without its maker it may be anything.
     let mut inputs = waits_for_receives(&[1, 2], "MPI_Waitall", &[Some(true), Some(false)]);
     inputs.retain(|input| !matches!(input, Input::Record(_)));
+    let report = run(&inputs);
+    assert_eq!(faults(&report), [(Fault::UnknownHang, Severity::Notice, vec![0, 1, 2])]);
+    assert_eq!(hang(&report).unknown, ["the requests of rank 0 in MPI_Waitall"]);
+}
+
+fn hang(report: &Report) -> &Hang {
+    report.findings.iter().find_map(Finding::hang).unwrap_or_else(|| panic!("{report:#?}"))
+}
+
+/// A message that is about to arrive, and does not.
+fn lost_on_the_way() -> [At; 3] {
+    let send = At::Call("MPI_Ssend", vec![None, word(1), None, word(1), word(0), Some(WORLD)]);
+    [send, receive(0, 0), barrier()]
+}
+
+#[test]
+fn a_job_whose_ranks_are_all_in_mpi_and_do_not_move_is_never_called_fine() {
+    assert_eq!(faults(&run(&looked_at(&lost_on_the_way(), 10))), []);
+    let report = run(&looked_at(&lost_on_the_way(), 12));
+    assert_eq!(faults(&report), [(Fault::UnknownHang, Severity::Notice, vec![0, 1, 2])]);
+    let finding = &report.findings[0];
+    assert_eq!((finding.verdict, finding.id.as_str()), (Verdict::Inconclusive, "hang-unknown"));
+    assert!(
+        finding.summary.starts_with(
+            "Hang of unknown cause: no rank has moved for ten seconds or more: rank 0 in MPI_Ssend"
+        ),
+        "{}",
+        finding.summary
+    );
+    let calls: Vec<&str> = hang(&report).groups.iter().map(|group| group.call.function.as_str()).collect();
+    assert_eq!(calls, ["MPI_Ssend", "MPI_Recv", "MPI_Barrier"]);
+    let value = serde_json::to_value(finding).expect("a finding is JSON");
+    assert_eq!(value["evidence"]["kind"], "hang");
+    assert_eq!(value["evidence"]["fault"], "unknown_hang");
+}
+
+#[test]
+fn a_hang_of_unknown_cause_is_told_once_and_gives_way_to_a_cause() {
+    let mut pipeline = Pipeline::new(Options::default());
+    let mut told = Vec::new();
+    let mut push = |inputs: &[Input]| {
+        for input in inputs {
+            pipeline.push(input);
+            told.extend(pipeline.take_alerts());
+        }
+    };
+    push(&looked_at(&lost_on_the_way(), 20));
+    let mut more = looked_at(&[receive(1, 0), receive(0, 0), barrier()], 40);
+    let begin = more.iter().position(|input| matches!(input, Input::Threads(_))).expect("somebody looked");
+    for input in &mut more {
+        match input {
+            Input::Threads(threads) => threads.time_ns += 20 * S,
+            Input::Tick { time_ns } => *time_ns += 20 * S,
+            _ => {}
+        }
+    }
+    push(&more[begin..]);
+    let told: Vec<String> = told
+        .iter()
+        .map(|alert| match alert {
+            Alert::Raised(finding) => finding.id.clone(),
+            Alert::Withdrawn { id, .. } => format!("not {id}"),
+        })
+        .collect();
+    assert_eq!(told, ["hang-unknown", "hang-deadlock-0-1", "not hang-unknown"]);
+}
+
+#[test]
+fn while_one_rank_computes_sleeps_or_waits_for_a_file_no_unknown_hang_is_told() {
+    let file = || At::Call("MPI_File_write_all", vec![None, None, None, None, None]);
+    let accept = || At::Call("MPI_Comm_accept", vec![None, None, None, Some(WORLD), None]);
+    for other in [At::Computes, At::Sleeps, At::Stopped, file(), accept()] {
+        let [send, receive, _] = lost_on_the_way();
+        let found = faults(&run(&looked_at(&[send, receive, other], 30)));
+        assert!(found.iter().all(|(fault, ..)| *fault != Fault::UnknownHang), "{found:?}");
+    }
+    // A rank of another node may move.
+    let mut inputs = looked_at(&lost_on_the_way(), 30);
+    for input in &mut inputs {
+        if let Input::Process(facts) = input {
+            facts.size = Some(4);
+        }
+    }
     assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
+fn ranks_that_ended_do_not_keep_the_others_from_hanging() {
+    let mut inputs = looked_at(&lost_on_the_way(), 4);
+    let mut t = Trace::new(3, false);
+    t.inputs.clear();
+    t.now_ns += 4 * S;
+    t.record(2, 0, Body::Exit { status: 0, at: 0 });
+    inputs.extend(t.inputs);
+    for input in looked_at(&lost_on_the_way()[..2], 14) {
+        if let Input::Threads(mut threads) = input {
+            threads.time_ns += 4 * S;
+            let time_ns = threads.time_ns;
+            inputs.extend([Input::Threads(threads), Input::Tick { time_ns }]);
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), [(Fault::UnknownHang, Severity::Notice, vec![0, 1])]);
+}
+
+#[test]
+fn of_several_requests_one_that_is_certainly_not_done_is_enough_for_who_waits_for_all() {
+    let mut inputs = waits_for_receives(&[1, 2], "MPI_Waitall", &[Some(false), Some(false), Some(false)]);
+    assert_eq!(faults(&run(&inputs)), [(Fault::MissingMessage, Severity::Warning, vec![0, 1, 2])]);
+    // Of who waits for any of them, the one that is not known may be what comes.
+    inputs = waits_for_receives(&[1, 2], "MPI_Waitany", &[Some(false), Some(false), Some(false)]);
+    assert_eq!(faults(&run(&inputs)), [(Fault::UnknownHang, Severity::Notice, vec![0, 1, 2])]);
 }
 
 #[test]

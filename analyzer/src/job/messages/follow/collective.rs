@@ -1,0 +1,160 @@
+//! Collective calls: each rank's, on each communicator, in order.
+
+use super::Begun;
+use super::Follower;
+use crate::job::collectives::{Entry, Signature};
+use crate::job::messages::assemble::Call;
+use crate::job::messages::communicators::{CommId, Communicators, WORLD};
+use crate::mpi::calls::{Arg, CallRow, Does, Form, Making, Meeting};
+
+/// Requests of collective calls that are kept.
+const MOST_REQUESTS: usize = 1 << 16;
+
+/// A collective call of a rank: on which communicator, and which of its calls there, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CollectiveCall {
+    pub comm: CommId,
+    pub position: u64,
+}
+
+/// What a collective call began that a request stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    row: &'static CallRow,
+    call: CollectiveCall,
+    signature: Signature,
+}
+
+/// Whether all members of the communicator that a call names make it.
+pub(crate) fn is_collective(row: &CallRow) -> bool {
+    match row.does {
+        Does::Collective | Does::FreeCommunicator => row.position(Arg::Comm).is_some(),
+        Does::MakeCommunicator(Making { meeting, .. }) => meeting != Meeting::NewMembers,
+        Does::Finalize => true,
+        _ => false,
+    }
+}
+
+impl Follower {
+    /// A collective call begins.
+    pub(super) fn begin_collective(&mut self, call: &Call, rank: u32, begun: &mut Begun) {
+        if !is_collective(call.row) {
+            return;
+        }
+        // Which of its calls this is, is not known.
+        if !self.is_complete(call) {
+            return self.collectives.lose(rank);
+        }
+        let Some((comm, own)) = self.place_of_collective(call, rank) else { return };
+        let signature = self.signature(call, comm);
+        begun.signature = Some(signature);
+        begun.collective = self.enter(call, (comm, own), signature);
+    }
+
+    fn place_of_collective(&mut self, call: &Call, rank: u32) -> Option<(CommId, u32)> {
+        let handle = match call.row.does {
+            Does::Finalize => return Some((WORLD, rank)),
+            Does::FreeCommunicator => self.handle(call, Arg::Comm, false),
+            _ => call.argument(Arg::Comm),
+        };
+        // It may be any: then the position of no call is known any more.
+        let Some(handle) = handle else {
+            self.collectives.lose(rank);
+            return None;
+        };
+        self.place(call, handle)
+    }
+
+    fn enter(&mut self, call: &Call, place: (CommId, u32), signature: Signature) -> Option<CollectiveCall> {
+        let (comm, own) = place;
+        let Self { collectives, communicators, .. } = self;
+        let members = communicators.members(comm)?;
+        let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
+        let name = || name_of(communicators, comm);
+        let position = collectives.enter(comm.0, members, own, &entry, name)?;
+        Some(CollectiveCall { comm, position })
+    }
+
+    /// What must be the same in all members.
+    fn signature(&self, call: &Call, comm: CommId) -> Signature {
+        let mut signature = Signature::of(call.row);
+        let process = self.processes.get(call.process);
+        let Some(builtin) = process.builtin else { return signature };
+        let is_inter = self.communicators.membership(comm).is_some_and(|members| members.is_inter());
+        // In an intercommunicator, each side has another view of it.
+        if is_inter {
+            return signature;
+        }
+        let at = |arg| call.row.position(arg);
+        signature.root = at(Arg::Root).and_then(|at| call.integer(at));
+        signature.op = at(Arg::Op).and_then(|at| call.word(at)).and_then(|op| builtin.op_number(op));
+        if let Some((count, datatype)) = call.row.same_everywhere() {
+            signature.count = call.integer(count);
+            let size = call.word(datatype).and_then(|of| process.datatypes.size_bytes(builtin.kind, of));
+            let count = signature.count.and_then(|count| u64::try_from(count).ok());
+            signature.bytes = size.zip(count).map(|(size, count)| size.saturating_mul(count));
+        }
+        signature
+    }
+
+    /// A handle stands for what a collective call began.
+    pub(super) fn made_collective(&mut self, call: &Call, begun: &Begun, handle: u64) {
+        let Some((collective, signature)) = begun.collective.zip(begun.signature) else { return };
+        let key = (call.pid, handle);
+        if self.collective_requests.len() < MOST_REQUESTS || self.collective_requests.contains_key(&key) {
+            let pending = Pending { row: call.row, call: collective, signature };
+            self.collective_requests.insert(key, pending);
+        }
+    }
+
+    /// The same, where a call's return is not seen. Of a persistent one it is not seen when it is started.
+    pub fn made_by_entry(&mut self, call: &Call, begun: &Begun, handle: u64) {
+        self.made_collective(call, begun, handle);
+        if call.row.form == Form::Persistent
+            && let Some(rank) = self.rank(call)
+        {
+            self.collectives.lose(rank);
+        }
+    }
+
+    /// A persistent collective call is started: that is a call of its own.
+    pub(super) fn start_collective(&mut self, call: &Call, rank: u32, row: &'static CallRow, handle: u64) {
+        let known = self.collective_requests.get(&(call.pid, handle)).copied();
+        let Some(pending) = known.filter(|pending| std::ptr::eq(pending.row, row)) else {
+            return self.collectives.lose(rank);
+        };
+        let comm = pending.call.comm;
+        let own = self.communicators.members(comm).and_then(|all| all.iter().position(|one| *one == rank));
+        let Some(own) = own else { return };
+        let signature = Signature { starts: true, ..pending.signature };
+        let key = (call.pid, handle);
+        if let Some(call) = self.enter(call, (comm, own as u32), signature) {
+            self.collective_requests.insert(key, Pending { call, ..pending });
+        }
+    }
+
+    /// The collective call that a request of a process stands for, if one of this kind made it.
+    pub fn collective_of(&self, pid: u32, handle: u64, row: &CallRow) -> Option<CollectiveCall> {
+        let pending = self.collective_requests.get(&(pid, handle))?;
+        std::ptr::eq(pending.row, row).then_some(pending.call)
+    }
+
+    /// Whether all that a rank did since it began with MPI was seen.
+    pub fn is_followed(&self, rank: u32) -> bool {
+        self.begun_by.contains_key(&rank) && !self.lost.contains(&rank)
+    }
+}
+
+/// What a communicator is called.
+pub(super) fn name_of(communicators: &Communicators, comm: CommId) -> String {
+    if comm == WORLD {
+        return "MPI_COMM_WORLD".to_owned();
+    }
+    let size = communicators.members(comm).map_or(0, <[u32]>::len);
+    format!("number {} of {size} ranks", comm.0)
+}
+
+/// Whether the call's request can be started again and again.
+pub(super) fn is_persistent(row: &CallRow) -> bool {
+    row.form == Form::Persistent && is_collective(row)
+}

@@ -1,0 +1,57 @@
+//! What is known of requests, for whoever asks why a rank waits for one.
+
+use super::{CollectiveCall, Follower, Op};
+use crate::job::messages::communicators::CommId;
+use crate::mpi::calls::CallRow;
+use crate::mpi::handles::ANY_TAG;
+
+/// A message that a request stands for. `None`: a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownMessage {
+    pub sends: bool,
+    /// In MPI_COMM_WORLD.
+    pub peer: Option<u32>,
+    pub tag: Option<i32>,
+    pub comm: CommId,
+}
+
+/// What a request stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum KnownRequest {
+    /// A message, or two of an exchange.
+    Messages { by: &'static CallRow, first: KnownMessage, second: Option<KnownMessage> },
+    /// A collective call.
+    Collective { by: &'static CallRow, call: Option<CollectiveCall> },
+}
+
+impl Follower {
+    /// What a request that is on its way stands for; `None`: it is not known, or several have the same handle.
+    pub fn request_of(&self, pid: u32, handle: u64) -> Option<KnownRequest> {
+        let handle = self.processes.find(pid)?.builtin?.handle(handle);
+        let request = self.requests.active(pid, handle)?;
+        let by = request.origin.row;
+        if request.message.is_none() {
+            return by.collective().map(|_| {
+                let call = self.collective_of(pid, handle, by);
+                KnownRequest::Collective { by, call }
+            });
+        }
+        let mut messages = request.messages().map(|op| self.known(op));
+        let first = messages.next()??;
+        let second = match messages.next() {
+            Some(second) => Some(second?),
+            None => None,
+        };
+        Some(KnownRequest::Messages { by, first, second })
+    }
+
+    fn known(&self, op: &Op) -> Option<KnownMessage> {
+        let (comm, _) = op.place?;
+        let members = self.communicators.members(comm)?;
+        let peer = match op.peer {
+            Some(number) => Some(*members.get(number as usize)?),
+            None => None,
+        };
+        Some(KnownMessage { sends: op.sends, peer, tag: Some(op.tag).filter(|tag| *tag != ANY_TAG), comm })
+    }
+}

@@ -1,0 +1,67 @@
+//! Collective mismatches in words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::hang::{call_at, render_ranks};
+use super::text::who_text;
+use crate::findings::finding::{CollectiveMismatch, MismatchedRank, StuckCall};
+use crate::job::process::Who;
+
+/// Groups told one by one.
+const MOST_TOLD: usize = 4;
+
+/// As a heading.
+pub(crate) fn title(mismatch: &CollectiveMismatch) -> String {
+    format!("Collective mismatch on {}", comm_text(&mismatch.comm))
+}
+
+/// A communicator in a sentence.
+pub(crate) fn comm_text(name: &str) -> String {
+    if name.starts_with("MPI_") { name.to_owned() } else { format!("communicator {name}") }
+}
+
+/// Ranks whose calls are the same, from the same place: those at fault first.
+fn groups(mismatch: &CollectiveMismatch) -> Vec<(Vec<Who>, &StuckCall, bool)> {
+    let mut groups: BTreeMap<(bool, u64, String, u64), (Vec<Who>, &StuckCall, bool)> = BTreeMap::new();
+    for MismatchedRank { who, at_fault, group, call } in &mismatch.ranks {
+        let key = (!at_fault, *group, call.place.module.clone(), call.place.offset_bytes);
+        groups.entry(key).or_insert_with(|| (Vec::new(), call, *at_fault)).0.push(*who);
+    }
+    groups.into_values().collect()
+}
+
+/// In one sentence, and what to do next.
+pub(crate) fn say(mismatch: &CollectiveMismatch) -> (String, Vec<String>) {
+    let groups = groups(mismatch);
+    let told = |wrong: bool| -> Vec<String> {
+        let of = groups.iter().filter(|group| group.2 == wrong).take(MOST_TOLD);
+        of.map(|(ranks, call, _)| format!("{} in {}", who_text(ranks), call_at(call))).collect()
+    };
+    let hangs = if mismatch.hang.is_some() { "; the job hangs in it" } else { "" };
+    let which = if mismatch.is_tie { ", as many on each side" } else { "" };
+    let summary = format!(
+        "{}: collective call number {} on it is {}, but {}{which}{hangs}.",
+        title(mismatch),
+        mismatch.position,
+        told(true).join(", "),
+        told(false).join(", "),
+    );
+    let wrong: Vec<Who> = mismatch.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
+    let next = vec![
+        format!("Look at the branch by which {} came to another call than the rest.", who_text(&wrong)),
+        "All ranks of a communicator must make the same collective calls in the same order, with the same root, operation and amount of data; blocking and nonblocking calls do not match.".to_owned(),
+    ];
+    (summary, next)
+}
+
+/// All ranks with their calls, and where they are if the job hangs.
+pub(crate) fn render(out: &mut String, mismatch: &CollectiveMismatch) {
+    for (ranks, call, at_fault) in groups(mismatch) {
+        let role = if at_fault { "at fault" } else { "expected" };
+        let _ = writeln!(out, "   {}, {role}: {}", who_text(&ranks), call_at(call));
+    }
+    if let Some(hang) = &mismatch.hang {
+        render_ranks(out, hang);
+    }
+}
