@@ -18,7 +18,7 @@ use crate::invariants::reference::Reference;
 use crate::job::coverage::{Change, Coverage};
 use crate::job::last_calls::{Begun, CallsSeen};
 use crate::job::locks::Locks;
-use crate::job::messages::{Event, LeftOver, Messages, is_collective};
+use crate::job::messages::{Event, LeftOver, Messages};
 use crate::job::names::SiteId;
 use crate::job::probes::Probes;
 use crate::job::process::CallId;
@@ -101,7 +101,7 @@ fn records_results(probe: &Probe) -> bool {
 
 fn watches_collectives(probe: &Probe) -> bool {
     let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
-    is_call && calls::row(&probe.function).is_some_and(is_collective)
+    is_call && calls::row(&probe.function).is_some_and(CallRow::is_collective)
 }
 
 /// What the last evaluation saw.
