@@ -175,6 +175,47 @@ fn records_of_calls_with_results_allocate_nothing_either() {
     assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
 }
 
+/// Collective calls of which only the entries are recorded, on two communicators; one rank is always late.
+fn job_of_collectives(steps: u64) -> Vec<Input> {
+    const RANKS: u32 = 8;
+    const DUP: u64 = 0x8400_0001;
+    let mut t = Trace::new(RANKS, true);
+    let mpi = MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None };
+    let file = PlannedFile { id: PROGRAM, path: "/bin/job".into(), mpi: Some(mpi), ..PlannedFile::default() };
+    t.inputs.insert(1, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+    for rank in 0..RANKS {
+        call(&mut t, rank, "MPI_Init", [0; 6], &[], None);
+        call(&mut t, rank, "MPI_Comm_dup", [WORLD, 0x5000, 0, 0, 0, 0], &[], Some((1, DUP)));
+    }
+    let enter = |t: &mut Trace, rank: u32, name: &str, args: [u64; 6]| {
+        let probe = t.probe(name, ProbeClass::Call);
+        t.record(rank, probe, Body::Call { return_address: PROGRAM_AT + 0x100, args, nested: false });
+    };
+    for step in 0..steps {
+        let late = (step % u64::from(RANKS)) as u32;
+        let others = (0..RANKS).filter(|rank| *rank != late);
+        for rank in others.chain([late]) {
+            enter(&mut t, rank, "MPI_Bcast", [0x1000, 8, 0x4c00_0405, 0, WORLD, 0]);
+            enter(&mut t, rank, "MPI_Barrier", [DUP, 0, 0, 0, 0, 0]);
+            enter(&mut t, rank, "MPI_Allreduce", [0x1000, 0x2000, 8, 0x4c00_0405, 0x5800_0003, WORLD]);
+        }
+    }
+    t.end()
+}
+
+#[test]
+fn entries_of_collective_calls_allocate_nothing_either() {
+    let inputs = job_of_collectives(6_000);
+    let (first, rest) = inputs.split_at(inputs.len() / 2);
+    let mut pipeline = Pipeline::new(Options::default());
+    first.iter().for_each(|input| pipeline.push(input));
+    let records = || rest.iter().filter(|input| matches!(input, Input::Record(_)));
+    let made = allocations(|| records().for_each(|input| pipeline.push(input)));
+    assert_eq!(made, 0, "{} records", records().count());
+    assert!(records().count() > 50_000);
+    assert!(pipeline.report().findings.is_empty());
+}
+
 #[test]
 fn every_message_of_such_calls_is_followed() {
     let mut pipeline = Pipeline::with_events(Options::default());

@@ -7,7 +7,6 @@ use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
 use super::ids::CallSiteId;
 use super::last_calls::Begun;
 use super::lifecycle::Part;
-use super::messages::is_collective;
 use super::movement::Movement;
 use super::resolve;
 use crate::mpi::calls::{self, CallRow};
@@ -23,7 +22,7 @@ fn records_results(probe: &Probe) -> bool {
 
 fn watches_collectives(probe: &Probe) -> bool {
     let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
-    is_call && calls::row(&probe.function).is_some_and(is_collective)
+    is_call && calls::row(&probe.function).is_some_and(CallRow::is_collective)
 }
 
 impl Job {

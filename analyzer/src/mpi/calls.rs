@@ -425,6 +425,16 @@ impl CallRow {
         )
     }
 
+    /// Whether all members of a communicator that it names make it.
+    pub fn is_collective(&self) -> bool {
+        match self.does {
+            Does::Collective | Does::FreeCommunicator => self.position(Arg::Comm).is_some(),
+            Does::MakeCommunicator(Making { meeting, .. }) => meeting != Meeting::NewMembers,
+            Does::Finalize => true,
+            _ => false,
+        }
+    }
+
     /// Count and datatype of a collective call where all ranks must give the same amount of data.
     pub fn same_everywhere(&self) -> Option<(usize, usize)> {
         let count = self.position(Arg::Count).filter(|_| self.does == Does::Collective)?;

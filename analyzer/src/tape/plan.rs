@@ -90,8 +90,8 @@ pub struct Probe {
     /// the return address is at rsp + this (entry probes).
     pub stack_bytes: u32,
     /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
-    /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, and 32 if
-    /// handles are half a word. PollReturn: which argument (from 0) points to the
+    /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, 32 if
+    /// handles are half a word, and from bit 6 on how many arguments on the stack are recorded. PollReturn: which argument (from 0) points to the
     /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what. Else 0.
     #[serde(default)]
     pub argument: u64,

@@ -8,8 +8,11 @@
 
 /* The cookie's argument: which parameter points to where a handle is stored, from 1 (0: none) … */
 #define MADE_PARAMETER 31
-/* … and whether handles are half a word. */
+/* … whether handles are half a word … */
 #define MADE_HALF 32
+/* … and how many arguments on the stack are recorded as well. */
+#define STACK_SHIFT 6
+#define MOST_STACK_ARGUMENTS 5
 
 static __always_inline __u64 made_at(struct pt_regs *ctx, __u64 return_slot, __u32 parameter)
 {
@@ -57,6 +60,29 @@ static __always_inline void expect_made(struct pt_regs *ctx, struct thread *th, 
 	th->made_bytes = argument & MADE_HALF ? 4 : 8;
 }
 
+/* What does not fit into registers: where communicators of collective calls mostly are. */
+static __always_inline void put_stack(struct target *t, __u64 return_slot, __u32 serial, __u32 probe, __u32 count)
+{
+	struct dms_values *r;
+
+	if (!count || count > MOST_STACK_ARGUMENTS)
+		return;
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return;
+	__builtin_memset(r->words, 0, sizeof(r->words));
+	if (bpf_probe_read_user(r->words, 8 * count, (void *)(return_slot + 8))) {
+		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	r->serial = serial;
+	r->argument = DMS_STACK_ARGUMENTS;
+	r->total_bytes = 8 * count;
+	r->position_bytes = 0;
+	fill_header(&r->h, DMS_VALUES, 0, probe);
+	submit(r);
+}
+
 SEC("uprobe.multi")
 int dms_call(struct pt_regs *ctx)
 {
@@ -90,6 +116,8 @@ int dms_call(struct pt_regs *ctx)
 	r->args[5] = PT_REGS_PARM6(ctx);
 	fill_header(&r->h, DMS_CALL, outermost ? 0 : DMS_CALL_NESTED, cookie_probe(cookie));
 	submit(r);
+	if (th && outermost)
+		put_stack(t, return_slot, th->call_serial, cookie_probe(cookie), cookie_argument(cookie) >> STACK_SHIFT);
 	return 0;
 }
 

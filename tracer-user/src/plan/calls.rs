@@ -25,9 +25,6 @@ pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
     entries
 }
 
-/// The last call of a program.
-const FINALIZE: &str = "MPI_Finalize";
-
 pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
     let mut part = Part::default();
     if !file.role.is_mpi() {
@@ -56,8 +53,9 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
 
 fn probe(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Result<Probe, LeftOut> {
     match returns {
-        // What is called after it is an error. It is called once.
-        Returns::None if name == FINALIZE => {
+        // They are rare, and much depends on them: what is called after the end is an error, and which communicator a
+        // collective call is on is known from the calls that made it.
+        Returns::None if calls::row(name).is_some_and(CallRow::always_returns) => {
             with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok)
         }
         Returns::All => with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok),
@@ -98,7 +96,9 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
         .probe(ProbeClass::Call, name, vaddr, found.vaddr, found.place)
         .ok_or_else(|| none(NoPlace::NoCode))?;
     probe.stack_bytes = found.stack_bytes;
-    probe.argument = calls::row(name).and_then(|row| made(row, mpi_kind(&file.elf)?, lost)).unwrap_or(0);
+    let row = calls::row(name);
+    probe.argument = row.and_then(|row| made(row, mpi_kind(&file.elf)?, lost)).unwrap_or(0);
+    probe.argument |= row.map_or(0, stack_arguments);
     probe.reason = "first instruction that the kernel emulates, arguments intact".into();
     if lost > 0 {
         probe.reason = format!(
@@ -118,6 +118,15 @@ fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<u64> {
     Some((at as u64 + 1) | half)
 }
 
+/// How many arguments on the stack are recorded, as the kernel part is told: those of collective calls, whose communicator
+/// is mostly there.
+fn stack_arguments(row: &CallRow) -> u64 {
+    const SHIFT: u32 = 6;
+    const MOST: usize = 5;
+    let wanted = if row.is_collective() { row.arguments_used().saturating_sub(REGISTERS) } else { 0 };
+    if wanted > MOST { 0 } else { (wanted as u64) << SHIFT }
+}
+
 /// A cheap place with as many of the six argument registers intact as possible, and how many
 /// are not. Calls rarely have six; the first ones (buffer, count, type, peer) count most.
 fn cheapest(file: &File<'_>, vaddr: u64) -> Result<(EntryPlace, usize), NoPlace> {
@@ -130,4 +139,23 @@ fn cheapest(file: &File<'_>, vaddr: u64) -> Result<(EntryPlace, usize), NoPlace>
         }
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_collective_calls_arguments_on_the_stack_are_recorded() {
+        let of = |name| calls::row(name).map(|row| stack_arguments(row) >> 6);
+        assert_eq!(of("MPI_Reduce"), Some(1));
+        assert_eq!(of("MPI_Allgather"), Some(1));
+        assert_eq!(of("MPI_Gatherv"), Some(3));
+        assert_eq!(of("MPI_Ialltoallw"), Some(3));
+        assert_eq!(of("MPI_Allreduce"), Some(0));
+        assert_eq!(of("MPI_Sendrecv"), Some(0));
+        assert!(calls::rows().filter(|row| row.is_collective()).all(|row| {
+            row.arguments_used() <= REGISTERS || row.always_returns() || stack_arguments(row) > 0
+        }));
+    }
 }

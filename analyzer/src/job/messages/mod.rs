@@ -23,7 +23,7 @@ use std::fmt;
 pub use assemble::Call;
 pub(crate) use communicators::CommId;
 pub(crate) use data::{Arrival, Asked, Content, Data};
-pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest, is_collective};
+pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
 pub use left_over::{LeftOver, LeftWhat};
 pub use tracker::{Event, MessageId, Messages};
 

@@ -9,7 +9,7 @@ use super::CallId;
 use super::assemble::{Assembler, Call};
 use super::communicators::CommId;
 use super::data::{Asked, Data};
-use super::follow::{Begun, CollectiveCall, Follower, KnownRequest, is_collective};
+use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
 use super::left_over::LeftOver;
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
@@ -172,7 +172,7 @@ impl Messages {
                             row.does,
                             Does::MakeCommunicator(_) | Does::MakeGroup(_) | Does::FreeGroup
                         );
-                        makes || is_collective(row)
+                        makes || row.is_collective()
                     }
                     Watched::Nothing | Watched::Other => false,
                 }
@@ -433,7 +433,7 @@ impl Messages {
             Watched::Call(row) => Some(row),
         };
         if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
-            && is_collective(row)
+            && row.is_collective()
         {
             return self.nested(header, row, *return_address, args, job);
         }

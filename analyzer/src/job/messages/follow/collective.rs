@@ -5,7 +5,7 @@ use super::Follower;
 use crate::job::collectives::{Entry, Signature};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::{CommId, Communicators, WORLD};
-use crate::mpi::calls::{Arg, CallRow, Does, Form, Making, Meeting};
+use crate::mpi::calls::{Arg, CallRow, Does, Form};
 
 /// Requests of collective calls that are kept.
 const MOST_REQUESTS: usize = 1 << 16;
@@ -25,20 +25,10 @@ pub(super) struct Pending {
     signature: Signature,
 }
 
-/// Whether all members of the communicator that a call names make it.
-pub(crate) fn is_collective(row: &CallRow) -> bool {
-    match row.does {
-        Does::Collective | Does::FreeCommunicator => row.position(Arg::Comm).is_some(),
-        Does::MakeCommunicator(Making { meeting, .. }) => meeting != Meeting::NewMembers,
-        Does::Finalize => true,
-        _ => false,
-    }
-}
-
 impl Follower {
     /// A collective call begins.
     pub(super) fn begin_collective(&mut self, call: &Call, rank: u32, begun: &mut Begun) {
-        if !is_collective(call.row) {
+        if !call.row.is_collective() {
             return;
         }
         // Which of its calls this is, is not known.
@@ -156,5 +146,5 @@ pub(super) fn name_of(communicators: &Communicators, comm: CommId) -> String {
 
 /// Whether the call's request can be started again and again.
 pub(super) fn is_persistent(row: &CallRow) -> bool {
-    row.form == Form::Persistent && is_collective(row)
+    row.form == Form::Persistent && row.is_collective()
 }

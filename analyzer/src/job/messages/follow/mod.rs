@@ -27,8 +27,8 @@ use crate::job::messages::tracker::{Event, MessageId};
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
+pub(crate) use collective::CollectiveCall;
 use collective::Pending;
-pub(crate) use collective::{CollectiveCall, is_collective};
 pub(crate) use lookup::{KnownMessage, KnownRequest};
 
 /// Messages that probes took and no receive has got.
