@@ -9,7 +9,7 @@ use std::time::Duration;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
-use tracer_user::clock::monotonic_ns;
+use tracer_user::host::clock::monotonic_ns;
 use tracer_user::collector::Collector;
 use tracer_user::host::files::kernel_dev;
 use tracer_user::kernel::{Counters, Scope, Settings, Target, Tracer};

@@ -20,10 +20,10 @@ use super::attach::{plain, settings, sink};
 use super::reference;
 use super::replay::{Consumer, names, replay};
 use crate::host;
+use crate::host::symbols::{Symbols, is_file};
 use crate::page;
 use crate::session::{self, Outcome};
 use crate::sink::{PageSink, Sink};
-use crate::symbols::{Symbols, is_file};
 
 /// Writes a page.
 ///

@@ -28,7 +28,7 @@ use crate::budget::HitCosts;
 
 pub use load::{Features, KernelError, Settings};
 pub use rings::{Counters, Ring, SlotCounters};
-pub use threads::{RunningSample, ThreadLister, ThreadView, sample_running};
+pub use threads::{ThreadLister, sample_running};
 
 /// As many processes can be watched at once.
 pub const MAX_SLOTS: u32 = 256;

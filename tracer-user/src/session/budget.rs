@@ -10,7 +10,7 @@ use analyzer::plan::{Plan, ProbeClass};
 use analyzer::wire::{RawRecord, kind};
 
 use crate::budget::{Action, Budget, Governor, HitCosts, ProbeUse, choose, held_up_ns, is_of_heap};
-use crate::clock::{monotonic_ns, process_cpu_ns};
+use crate::host::clock::{monotonic_ns, process_cpu_ns};
 use crate::kernel::{Counters, SlotCounters, Tracer};
 use crate::sink::BudgetStatus;
 

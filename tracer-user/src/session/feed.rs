@@ -13,8 +13,8 @@ use analyzer::tape::{FileTape, WriteError};
 use analyzer::timeline::Collector;
 use analyzer::wire::FileId;
 
+use crate::host::symbols::Symbols;
 use crate::sink::{Recorded, Sink};
-use crate::symbols::Symbols;
 
 /// A file to record to.
 pub struct Tape {

@@ -6,8 +6,8 @@ use analyzer::input::{ThreadFacts, Threads};
 use analyzer::pipeline::LastCall;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::kernel::{ThreadLister, ThreadView};
-use crate::stacks::StackReader;
+use crate::kernel::{ThreadLister, sample_running};
+use crate::stacks::{StackReader, ThreadView};
 
 /// A rank is quiet when it has left no record for so long.
 const QUIET_NS: u64 = 1_000_000_000;
@@ -92,8 +92,8 @@ impl Looks {
         let (requests, request_receiver) = bounded::<Request>(1);
         let (result_sender, results) = bounded(1);
         std::thread::Builder::new().name("dms-look".into()).spawn(move || {
-            crate::cpus::stay_on(&cpus);
-            let mut reader = StackReader::default();
+            crate::host::placement::stay_on(&cpus);
+            let mut reader = StackReader::new(sample_running);
             for request in request_receiver {
                 let threads = look(&lister, &mut reader, request.processes);
                 if result_sender.send(Threads { time_ns: request.time_ns, threads }).is_err() {

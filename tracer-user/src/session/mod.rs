@@ -11,6 +11,7 @@
 mod budget;
 mod facts;
 mod feed;
+mod launch;
 mod looks;
 mod names;
 mod outcome;
@@ -31,11 +32,10 @@ use analyzer::wire::{Body, RawRecord, Record};
 use anyhow::{Context, Result};
 
 use crate::budget::Budget;
-use crate::clock::{monotonic_ns, wall_clock_s};
 use crate::collector::{Collector, DrainBatch};
+use crate::host::clock::{monotonic_ns, wall_clock_s};
 use crate::host::{self, Job};
 use crate::kernel::{Settings as KernelSettings, SlotCounters, Tracer};
-use crate::launch;
 use crate::plan::PlanOptions;
 use crate::sink::{HitSink, Sink, Status};
 
@@ -234,11 +234,11 @@ impl<'s> Session<'s> {
         let planner = PlannerThread::start(planner, self.spare_cpus.clone())
             .context("cannot start the planning thread")?;
         // Not before: placing probes is to be quick, and a job that is started here would inherit it.
-        crate::cpus::stay_on(&self.spare_cpus);
+        crate::host::placement::stay_on(&self.spare_cpus);
         match &mut self.keeper {
             // It says how much there is to do; what is done late can not keep the budget.
             Some(keeper) => keeper.begin(),
-            None if self.spare_cpus.is_empty() => crate::cpus::yield_to_the_job(),
+            None if self.spare_cpus.is_empty() => crate::host::placement::yield_to_the_job(),
             None => {}
         }
         // What was loaded while the first plan was made.
@@ -287,7 +287,7 @@ impl<'s> Session<'s> {
 
     fn end(mut self, reason: &str, child: Option<Child>) -> Result<Outcome> {
         if self.spare_cpus.is_empty() && self.keeper.is_none() {
-            crate::cpus::catch_up();
+            crate::host::placement::catch_up();
         }
         // All at once, as at the beginning; taking the probes out takes longer.
         for pid in self.watched.pids() {

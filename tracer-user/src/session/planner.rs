@@ -91,7 +91,7 @@ impl PlannerThread {
         let (requests, request_receiver) = unbounded::<Vec<u32>>();
         let (result_sender, results) = unbounded();
         std::thread::Builder::new().name("dms-plan".into()).spawn(move || {
-            crate::cpus::stay_on(&cpus);
+            crate::host::placement::stay_on(&cpus);
             while let Ok(mut pids) = request_receiver.recv() {
                 pids.extend(request_receiver.try_iter().flatten());
                 pids.sort_unstable();
