@@ -7,14 +7,18 @@
 //! watched all the time, and one that moves millions of small messages in bursts, all of its processes at the same
 //! time: within a burst chains are complete.
 
+mod accounts;
 mod choice;
 mod governor;
+mod status;
 
 use analyzer::plan::ProbeClass;
 use analyzer::wire::kind;
 
+pub use accounts::{HitAccounts, Unrecorded};
 pub use choice::{Choice, ProbeUse, choose};
 pub use governor::{Action, Governor};
+pub use status::BudgetStatus;
 
 /// Largest part of the job's time that watching may take.
 #[derive(Clone, Copy, Debug, PartialEq)]

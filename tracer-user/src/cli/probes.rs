@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
+use analyzer::options::Options;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use serde::Serialize;
 
 use super::args::ProbesArgs;
 use super::table::columns;
-use crate::host;
+use crate::host::{self, Job};
+use crate::kernel::Settings as KernelSettings;
 use crate::plan::{PlanOptions, plan};
-use crate::session;
+use crate::session::{self, Settings};
+use crate::sink::HitSink;
 
 /// The plan of a running job, with the hits of a while if asked for.
 ///
@@ -23,7 +27,7 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     let gathered = host::gather(&job)?;
     let plan = plan(&gathered.facts, &options, 1)?;
     let hits = match args.hits {
-        Some(duration) => session::count_hits(&job, options, duration)?,
+        Some(duration) => count_hits(&job, options, duration)?,
         None => BTreeMap::new(),
     };
     if args.json {
@@ -34,6 +38,24 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
         text.push_str(&cost_of_hits(&plan, &hits, duration, job.ranks.len()));
     }
     Ok(text)
+}
+
+/// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
+/// plan that the same facts give.
+fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> anyhow::Result<BTreeMap<u32, u64>> {
+    let settings = Settings {
+        kernel: KernelSettings::default(),
+        plan,
+        analysis: Options::default(),
+        duration: Some(duration),
+        budget: None,
+        tape: None,
+        page_calls: None,
+        stop: Arc::default(),
+    };
+    let mut hits = HitSink::default();
+    session::attach(job, settings, &mut hits)?;
+    Ok(hits.0)
 }
 
 /// Form of the JSON output; it changes when a field changes its meaning.

@@ -22,8 +22,8 @@ use super::replay::{Consumer, names, replay};
 use crate::host;
 use crate::host::symbols::{Symbols, is_file};
 use crate::page;
-use crate::session::{self, Outcome};
-use crate::sink::{PageSink, Sink};
+use crate::session::{self, Outcome, Sink};
+use crate::sink::PageSink;
 
 /// Writes a page.
 ///

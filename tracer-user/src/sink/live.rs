@@ -12,7 +12,9 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use super::{AttachSummary, BudgetStatus, Recorded, Sink, Status, TextSink};
+use super::text::TextSink;
+use crate::budget::BudgetStatus;
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 const GROUPS: usize = 5;
 const LINES: u16 = 5 + GROUPS as u16;

@@ -6,7 +6,7 @@ use std::io::Write;
 use analyzer::finding::{Alert, Report, Severity};
 use analyzer::render::{self, Style};
 
-use super::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct TextSink<W: Write> {

@@ -1,4 +1,5 @@
-//! Where every input goes: to the tape, to the pipeline, and to the collector of a page if one is wanted.
+//! Records a session: every input goes to the tape, to the pipeline, and to the collector of a page if one is wanted.
+//! There is no other way in, so that the tape gives the same findings again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,8 +14,8 @@ use analyzer::tape::{FileTape, WriteError};
 use analyzer::timeline::Collector;
 use analyzer::wire::FileId;
 
+use super::sink::{Recorded, Sink};
 use crate::host::symbols::Symbols;
-use crate::sink::{Recorded, Sink};
 
 /// A file to record to.
 pub struct Tape {
@@ -34,7 +35,7 @@ impl Tape {
 }
 
 /// See the [module](self).
-pub(super) struct Feed {
+pub(super) struct Recorder {
     pipeline: Pipeline,
     symbols: Symbols,
     tape: Option<Tape>,
@@ -43,7 +44,7 @@ pub(super) struct Feed {
     told_trouble: bool,
 }
 
-impl Feed {
+impl Recorder {
     /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
     pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
         Self {
@@ -56,6 +57,7 @@ impl Feed {
         }
     }
 
+    /// The next input.
     pub(super) fn push(&mut self, input: Input) {
         if let Some(tape) = &mut self.tape
             && let Err(error) = tape.writer.push(&input)
@@ -68,6 +70,7 @@ impl Feed {
         }
     }
 
+    /// Says where files can be opened now, for names of code places.
     pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
         self.symbols.know(paths);
     }
