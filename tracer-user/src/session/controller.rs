@@ -265,3 +265,161 @@ impl BudgetController {
         Coverage { time_ns, paused, off: self.off.iter().copied().collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use analyzer::plan::{Probe, ProbeClass};
+
+    use super::super::fake::{BEGIN_NS, FakeHost, FakeKernel, MS, PROGRAM, S, Shared, copy, probe};
+    use super::*;
+    use crate::kernel::Target;
+
+    /// A process that hits probes, a controller with a budget of one percent, and a kernel.
+    struct Rig {
+        world: Shared,
+        kernel: FakeKernel,
+        controller: BudgetController,
+        /// Probes whose movements join chains.
+        joining: BTreeSet<u32>,
+    }
+
+    impl Rig {
+        fn new(probes: Vec<Probe>, are_shared: bool) -> Self {
+            let world = Shared::default();
+            world.lock().now_ns = BEGIN_NS;
+            let mut kernel =
+                FakeKernel { world: world.clone(), script: VecDeque::new(), stop: Arc::default() };
+            let cpus = JobCpus { count: 1, are_shared };
+            let host = FakeHost(world.clone());
+            let mut controller =
+                BudgetController::new(Budget { share: 0.01 }, HitCosts::default(), cpus, &host);
+            let plan = Plan { probes, ..Plan::default() };
+            let target = Target { path: "/a.out".into(), scopes: Vec::new() };
+            kernel.attach(&plan, &BTreeMap::from([(PROGRAM, target)]), &BTreeSet::new());
+            controller.know(&plan);
+            Self { world, kernel, controller, joining: BTreeSet::new() }
+        }
+
+        /// Time passes, and the process hits each of these probes so often.
+        fn pass(&mut self, elapsed_ns: u64, probes: &[u32], hits: usize) -> Option<Coverage> {
+            self.world.lock().now_ns += elapsed_ns;
+            for &probe in probes {
+                self.controller.count(0, &vec![copy(1, 7, probe); hits]);
+            }
+            let (host, joining) = (FakeHost(self.world.clone()), self.joining.clone());
+            let slots = BTreeSet::from([0]);
+            self.controller.step(&slots, &mut self.kernel, &host, &|| joining.clone())
+        }
+
+        /// The process does nothing else than to hit these probes, until watching is paused.
+        fn storm(&mut self, probes: &[u32]) -> Coverage {
+            let coverage = (0..1000).find_map(|_| self.pass(MS, probes, 1400 / probes.len()));
+            coverage.filter(|coverage| coverage.paused).expect("a storm is too dear")
+        }
+
+        /// Nothing happens until what is watched changes; gives also how long that takes.
+        fn quiet(&mut self) -> (Coverage, u64) {
+            let begin_ns = self.world.lock().now_ns;
+            let coverage = (0..10_000).find_map(|_| self.pass(100 * MS, &[], 0)).expect("some day");
+            let now_ns = self.world.lock().now_ns;
+            (coverage, now_ns - begin_ns)
+        }
+
+        fn attached(&self) -> Vec<u32> {
+            self.world.lock().attached.iter().copied().collect()
+        }
+    }
+
+    fn copies() -> Vec<Probe> {
+        (1..=3).map(|id| probe(id, ProbeClass::Copy)).collect()
+    }
+
+    #[test]
+    fn a_copy_that_joins_no_chain_stays_off_when_watching_goes_on() {
+        let mut rig = Rig::new(copies(), false);
+        rig.joining = BTreeSet::from([1]);
+        let paused = rig.storm(&[1, 2]);
+        assert_eq!((paused.paused, paused.off, rig.attached()), (true, vec![2], vec![3]));
+        let (resumed, _) = rig.quiet();
+        assert_eq!((resumed.paused, resumed.off, rig.attached()), (false, vec![2], vec![1, 3]));
+    }
+
+    #[test]
+    fn what_is_off_comes_back_after_a_long_rest_and_the_next_time_after_twice_as_long() {
+        let mut rig = Rig::new(copies(), false);
+        rig.joining = BTreeSet::from([1]);
+        let mut rests_ns = Vec::new();
+        for _ in 0..2 {
+            assert_eq!(rig.storm(&[1, 2]).off, [2]);
+            assert_eq!(rig.quiet().0.off, [2]);
+            let (back, after_ns) = rig.quiet();
+            assert_eq!((back.off, rig.attached()), (vec![], vec![1, 2, 3]));
+            rests_ns.push(after_ns);
+        }
+        assert!((10 * S..11 * S).contains(&rests_ns[0]), "{rests_ns:?}");
+        assert!((20 * S..21 * S).contains(&rests_ns[1]), "{rests_ns:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_to_attach_again_is_off() {
+        let mut rig = Rig::new(copies(), false);
+        assert_eq!(rig.storm(&[1, 2]).off, [0u32; 0]);
+        rig.world.lock().refused = BTreeSet::from([1]);
+        let (resumed, _) = rig.quiet();
+        assert_eq!((resumed.off, rig.attached()), (vec![1], vec![2, 3]));
+        rig.world.lock().refused.clear();
+        let (back, _) = rig.quiet();
+        assert_eq!((back.off, rig.attached()), (vec![], vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn what_turns_out_to_be_dear_only_in_a_pause_is_detached_then() {
+        let mut rig = Rig::new(copies(), false);
+        rig.storm(&[1]);
+        assert_eq!(rig.attached(), [2, 3]);
+        assert_eq!(rig.pass(MS, &[2], 400), None);
+        assert_eq!(rig.attached(), [2, 3], "too few hits for a choice");
+        assert_eq!(rig.pass(MS, &[2], 400), None);
+        assert_eq!(rig.attached(), [3]);
+        rig.quiet();
+        assert_eq!(rig.attached(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn movements_by_system_calls_pause_with_the_probes() {
+        let mut rig = Rig::new(copies(), false);
+        rig.storm(&[1]);
+        assert!(rig.world.lock().paused);
+        rig.quiet();
+        assert!(!rig.world.lock().paused);
+    }
+
+    #[test]
+    fn our_own_processor_time_counts_where_it_is_taken_from_the_job() {
+        let pauses = |are_shared| {
+            let mut rig = Rig::new(copies(), are_shared);
+            let mut busy = |ms| {
+                (0..ms).any(|_| {
+                    rig.world.lock().own_cpu_ns += MS / 2;
+                    rig.pass(MS, &[], 0).is_some()
+                })
+            };
+            (busy(999), busy(100))
+        };
+        assert_eq!(pauses(true), (false, true), "what attaching takes is no part of the budget");
+        assert_eq!(pauses(false), (false, false));
+    }
+
+    #[test]
+    fn hits_that_leave_no_record_count_too() {
+        let mut rig = Rig::new(vec![probe(1, ProbeClass::Copy), probe(2, ProbeClass::Alloc)], false);
+        let coverage = (0..1000).find_map(|_| {
+            rig.world.lock().counters.entry(0).or_default().declined += 1600;
+            rig.pass(MS, &[], 0)
+        });
+        assert_eq!(coverage.expect("a storm of small blocks is too dear").off, [2]);
+    }
+}

@@ -10,6 +10,8 @@
 //! [`host::Host`].
 
 mod controller;
+#[cfg(test)]
+mod fake;
 mod follow;
 mod host;
 mod kernel;
@@ -25,6 +27,8 @@ mod recorder;
 mod sampler;
 mod schedule;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::BTreeSet;
