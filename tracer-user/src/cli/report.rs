@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 
 use super::args::{OutputArgs, ReportArgs, Subject};
 use super::attach::{plain, settings, sink};
+use super::output::print;
 use super::reference;
 use super::replay::{Consumer, names, replay};
 use crate::host;
@@ -41,7 +42,7 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     if let Some(json) = &mut json {
         json.write(&format!("{}\n", serde_json::to_string(&page)?))?;
     }
-    super::print(&format!(
+    print(&format!(
         "{}: {}\nThe page is {}\n",
         page.verdict.title,
         page.verdict.text,

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cpus;
+mod error;
 pub mod files;
 pub mod gather;
 pub mod jobs;
@@ -13,7 +14,7 @@ pub mod placement;
 pub mod processes;
 pub mod symbols;
 
+pub use error::JobError;
 pub use gather::gather;
-pub use jobs::{Job, JobError, find_jobs, job_of};
-pub use mappings::process_facts;
-pub use processes::{MpiLibrary, RankProcess};
+pub use jobs::{Job, find_jobs, job_of};
+pub use processes::{MpiLibrary, RankProcess, process_facts};

@@ -10,8 +10,9 @@ use analyzer::wire::FileId;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use tracer_ebpf::DmscopeSkel;
 
+use super::load::{Features, KernelError};
 use super::shapes::Shapes;
-use super::{Attached, Features, KernelError, Scope};
+use super::types::{Attached, Scope};
 
 pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
     let progs = &skel.progs;

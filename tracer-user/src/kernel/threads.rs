@@ -7,7 +7,8 @@ use libbpf_rs::{Iter, Link};
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag};
 
-use super::{KernelError, Tracer};
+use super::load::KernelError;
+use super::tracer::Tracer;
 use crate::stacks::{Registers, RunningSample, ThreadView};
 
 /// Words of `struct thread_view` in `threads.h` before the registers.

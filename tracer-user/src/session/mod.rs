@@ -46,9 +46,8 @@ use crate::kernel::Settings as KernelSettings;
 use crate::plan::PlanOptions;
 
 pub use outcome::Outcome;
-pub use probes::AttachSummary;
 pub use recorder::Tape;
-pub use sink::{Recorded, Sink, Status};
+pub use sink::{AttachSummary, Recorded, Sink, Status};
 
 use controller::{BudgetController, JobCpus};
 use follow::{Limits, Parts, Session};

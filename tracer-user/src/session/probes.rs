@@ -11,25 +11,11 @@ use analyzer::wire::FileId;
 use super::kernel::Kernel;
 use super::planner::Planned;
 use super::recorder::Recorder;
+use super::sink::AttachSummary;
 use crate::budget;
 use crate::host::gather::AttachPoint;
 use crate::kernel::{Scope, Target};
 use crate::plan::attach::AttachMode;
-
-/// What people hear when the probes are in place.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct AttachSummary {
-    /// Probes in place.
-    pub probes: usize,
-    /// Files that they are in.
-    pub files: usize,
-    /// Places that the kernel refused.
-    pub failed: usize,
-    /// How long it took, all in all.
-    pub took_ms: u64,
-    /// What people should know: files replaced since they were mapped, and the like.
-    pub notes: Vec<String>,
-}
 
 /// See the [module](self).
 #[derive(Default)]

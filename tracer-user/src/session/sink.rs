@@ -5,8 +5,22 @@ use std::path::Path;
 use analyzer::finding::{Alert, Report};
 use analyzer::page::Page;
 
-use super::probes::AttachSummary;
 use crate::budget::BudgetStatus;
+
+/// What people hear when the probes are in place.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct AttachSummary {
+    /// Probes in place.
+    pub probes: usize,
+    /// Files that they are in.
+    pub files: usize,
+    /// Places that the kernel refused.
+    pub failed: usize,
+    /// How long it took, all in all.
+    pub took_ms: u64,
+    /// What people should know: files replaced since they were mapped, and the like.
+    pub notes: Vec<String>,
+}
 
 /// Numbers of a session as it goes.
 #[derive(Clone, Debug, Default, serde::Serialize)]
