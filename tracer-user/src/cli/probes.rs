@@ -1,4 +1,4 @@
-//! `dmscope probes`: what is watched, where, why there, and what it costs.
+//! `dmscope probes`: what is probed, where, why there, and at what overhead.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -145,13 +145,13 @@ fn summary(plan: &Plan) -> String {
     }
     let parts: Vec<String> =
         classes.iter().map(|(class, count)| format!("{count} {}", name_of_class(*class))).collect();
-    let dear = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
-    let dear = if dear > 0 {
-        format!("; {dear} of them are single-stepped, about 16 times as dear")
+    let single_steps = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
+    let single_steps = if single_steps > 0 {
+        format!("; {single_steps} of them are single-stepped, at about 16 times the overhead")
     } else {
         String::new()
     };
-    format!("{} probes: {}{dear}\n", plan.probes.len(), parts.join(", "))
+    format!("{} probes: {}{single_steps}\n", plan.probes.len(), parts.join(", "))
 }
 
 fn indent(text: &mut String, lines: &str) {
@@ -195,8 +195,8 @@ fn cost_of_hits(plan: &Plan, hits: &BTreeMap<u32, u64>, duration: Duration, rank
     let cost_ns: f64 = plan.probes.iter().map(|p| hits_of(p) as f64 * f64::from(cost_ns(p))).sum();
     let share = cost_ns / duration.as_nanos().max(1) as f64 / ranks.max(1) as f64;
     format!(
-        "{all} hits in {:.1} s by {ranks} ranks: about {:.2}% of a rank's time (allocations that leave no record are not \
-         counted); --budget limits that.\n",
+        "{all} hits in {:.1} s by {ranks} ranks: an overhead of about {:.2}% of a rank's time (allocations that leave no \
+         record are not counted); --budget limits it.\n",
         duration.as_secs_f64(),
         share * 100.0
     )

@@ -61,7 +61,7 @@ pub(super) fn attach(
     let mut attached = Attached::default();
     for ((file, class, _), probes) in groups {
         let Some(target) = targets.get(&file) else {
-            let why = "the file cannot be opened any more".to_owned();
+            let why = "the file can no longer be opened".to_owned();
             attached.failed.extend(probes.into_iter().map(|p| (p.clone(), why.clone())));
             continue;
         };

@@ -39,7 +39,7 @@ pub struct Target {
 /// What happened to the probes of a plan.
 #[derive(Debug, Default)]
 pub struct Attached {
-    /// How many are in place.
+    /// How many are attached.
     pub probes: usize,
     /// Which could not be placed, and what the kernel said.
     pub failed: Vec<(Probe, String)>,

@@ -71,7 +71,7 @@ impl Planner {
         let search: Vec<PathBuf> =
             std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
         let Some(program) = program_of(command, &search) else {
-            let note = "the program that the ranks will run is not known: its start is not seen".into();
+            let note = "the program that the ranks will run cannot be told from the command: its start is not covered".into();
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };
         let gathered = gather_program(&program, &LibraryPaths::of_this_machine())

@@ -1,4 +1,4 @@
-//! Applies plans, and remembers what is in place.
+//! Applies plans, and remembers what is attached.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

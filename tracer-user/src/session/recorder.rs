@@ -123,12 +123,12 @@ impl Recorder {
         }
         match self.trouble.take() {
             Some(error) if !self.told_trouble => {
-                sink.notice(&format!("{}: {error}; the session goes on", tape.path.display()));
+                sink.notice(&format!("{}: {error}; the session continues", tape.path.display()));
                 self.told_trouble = true;
             }
             Some(_) => {}
             None if self.told_trouble => {
-                sink.notice(&format!("{}: recording again", tape.path.display()));
+                sink.notice(&format!("{}: recording resumed", tape.path.display()));
                 self.told_trouble = false;
             }
             None => {}

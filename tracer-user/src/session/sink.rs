@@ -7,10 +7,10 @@ use analyzer::page::Page;
 
 use crate::budget::BudgetStatus;
 
-/// What people hear when the probes are in place.
+/// What people hear when the probes are attached.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct AttachSummary {
-    /// Probes in place.
+    /// Probes that are attached.
     pub probes: usize,
     /// Files that they are in.
     pub files: usize,
@@ -35,7 +35,7 @@ pub struct Status {
     pub late: u64,
     /// Bytes in a ring that were no record.
     pub unreadable: u64,
-    /// Probes in place.
+    /// Probes that are attached.
     pub probes: usize,
     /// What watching costs, if there is a budget for it.
     pub budget: Option<BudgetStatus>,
@@ -58,7 +58,7 @@ pub struct Recorded<'a> {
 pub trait Sink {
     /// On which CPUs the collector runs; empty: there are none to spare.
     fn placed(&mut self, spare_cpus: &[u32]);
-    /// The probes are in place.
+    /// The probes are attached.
     fn attached(&mut self, summary: &AttachSummary);
     /// Something people should know that is not a finding.
     fn notice(&mut self, message: &str);

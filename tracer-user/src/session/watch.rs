@@ -54,10 +54,7 @@ impl Watched {
     fn give_slot(&mut self, pid: u32, sink: &mut dyn Sink) {
         let known = self.processes.get(&pid).copied().unwrap_or_default();
         let slot = self.free.pop_first().unwrap_or_else(|| {
-            self.complain(
-                sink,
-                "there are more processes than rings: some share one, and each other's losses",
-            );
+            self.complain(sink, "there are more processes than ring buffers: some share one, and its losses");
             pid % self.made.max(1)
         });
         self.processes.insert(pid, Process { slot, ..known });

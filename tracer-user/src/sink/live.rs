@@ -124,10 +124,10 @@ fn budget_line(budget: &BudgetStatus) -> String {
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let off = match budget.probes_off {
         0 => String::new(),
-        n => format!(", {n} probes out"),
+        n => format!(", {n} probes detached"),
     };
     format!(
-        "cost {} of the job's time (budget {}); watched {} of it{off}",
+        "overhead {} of the job's time (budget {}); coverage {}{off}",
         percent(budget.spent_share),
         percent(budget.share),
         percent(budget.watched_share),
@@ -158,7 +158,7 @@ impl Sink for LiveSink {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.above(&format!(
-            "{} probes in {} files, in place after {} ms",
+            "Attached {} probes in {} files in {} ms",
             summary.probes, summary.files, summary.took_ms
         ));
         for note in &summary.notes {
