@@ -21,7 +21,7 @@ use crate::samples::Samples;
 use crate::workload::{Nobody, Onlooker, Workload};
 
 /// The thread that looks, as it calls itself.
-const LOOKING_THREAD: &str = "dms-look";
+const LOOKING_THREAD: &str = "dms-sample";
 /// How often its processor time is read: the last reading before its end counts.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Slower than this by being looked at is a gross regression.
@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn what_was_used_is_told_apart_by_thread_and_only_since_the_first_reading() {
-        let before = Threads::from([(1, ("dmscope".into(), 5_000_000_000)), (2, ("dms-look".into(), 0))]);
+        let before = Threads::from([(1, ("dmscope".into(), 5_000_000_000)), (2, ("dms-sample".into(), 0))]);
         let after = Threads::from([
             (1, ("dmscope".into(), 6_000_000_000)),
-            (2, ("dms-look".into(), 500_000_000)),
+            (2, ("dms-sample".into(), 500_000_000)),
             (3, ("dms-ring".into(), 250_000_000)),
         ]);
         let used = used(&before, &after);

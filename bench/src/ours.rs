@@ -9,10 +9,10 @@ use std::time::Duration;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
-use tracer_user::clock::monotonic_ns;
-use tracer_user::collector::Collector;
-use tracer_user::host::files::kernel_dev;
-use tracer_user::kernel::{Counters, Scope, Settings, Target, Tracer};
+use dmscope::collector::Collector;
+use dmscope::host::clock::monotonic_ns;
+use dmscope::host::files::kernel_dev;
+use dmscope::kernel::{Counters, Scope, Settings, Target, Tracer};
 
 use crate::places::{Offsets, PROGRAM};
 
@@ -147,7 +147,7 @@ impl Ours {
 /// # Errors
 /// The kernel does not say.
 pub fn measured_and_others() -> Result<(usize, Vec<u32>)> {
-    let mut cpus: Vec<u32> = tracer_user::host::cpus::of_process(std::process::id()).into_iter().collect();
+    let mut cpus: Vec<u32> = dmscope::host::cpus::of_process(std::process::id()).into_iter().collect();
     let measured = cpus.pop().context("no processor to run on")?;
     Ok((measured as usize, cpus))
 }

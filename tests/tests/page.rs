@@ -346,7 +346,7 @@ fn ends_of_calls_and_messages_are_drawn_where_they_are_known() -> Result<()> {
     page.timeline.events[received].got_from = vec![sent as u32];
     page.timeline.events[received].end_ns = Some(end_ns);
     let html = written.html.with_file_name("linked.html");
-    fs::write(&html, tracer_user::page::html(&page)?)?;
+    fs::write(&html, dmscope::page::html(&page)?)?;
     let browser = Browser::start(false)?;
     browser.open(&html)?;
     browser.press("input[value=all]")?;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use tracer_user::host::{gather, job_of};
-use tracer_user::plan::{PlanOptions, plan};
+use dmscope::host::{gather, job_of};
+use dmscope::plan::{PlanOptions, plan};
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);

@@ -3,16 +3,13 @@
 
 pub mod budget;
 pub mod cli;
-pub mod clock;
 pub mod collector;
-pub mod cpus;
 pub mod elf;
 pub mod host;
 pub mod kernel;
-pub mod launch;
+pub mod mpi_runtime;
 pub mod page;
 pub mod plan;
 pub mod session;
 pub mod sink;
 pub mod stacks;
-pub mod symbols;

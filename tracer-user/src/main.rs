@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracer_user::cli;
+use dmscope::cli;
 
 /// Not the C library's: probes on its functions are hit by everybody who calls them, and each hit costs more than what it
 /// watches.

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use analyzer::plan::{Place, Plan, ProbeClass};
 use analyzer::wire::FileId;
+use dmscope::elf::{self, ElfFacts, SiteKind, scan_copies};
+use dmscope::plan::{FileImage, PlanFacts, PlanOptions, plan};
 use tempfile::TempDir;
-use tracer_user::elf::{self, ElfFacts, SiteKind, scan_copies};
-use tracer_user::plan::{FileImage, PlanFacts, PlanOptions, plan};
 
 /// Runs the C compiler; every option it is given must be known to it.
 fn compile(folder: &Path, name: &str, source: &str, options: &[&str]) -> PathBuf {
@@ -192,7 +192,7 @@ fn probes_are_numbered_from_the_first_id_in_order_of_place() {
     let ids: Vec<u32> = plan.probes.iter().map(|p| p.id).collect();
     assert_eq!(ids, (100..100 + ids.len() as u32).collect::<Vec<_>>());
     assert!(plan.probes.is_sorted_by_key(|p| (p.file.inode, p.offset_bytes)));
-    assert_eq!(plan, tracer_user::plan::plan(&facts, &PlanOptions::default(), 100).unwrap());
+    assert_eq!(plan, dmscope::plan::plan(&facts, &PlanOptions::default(), 100).unwrap());
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use dmscope::host::launched::{LibraryPaths, gather_program};
+use dmscope::host::{Job, JobError, find_jobs, gather, job_of};
+use dmscope::plan::{PlanOptions, plan};
 use tempfile::TempDir;
-use tracer_user::host::launched::{LibraryPaths, gather_program};
-use tracer_user::host::{Job, JobError, find_jobs, gather, job_of};
-use tracer_user::plan::{PlanOptions, plan};
 
 /// Waits in a barrier until it is killed; copies once before.
 const PROGRAM: &str = r#"
@@ -225,9 +225,9 @@ fn what_is_no_mpi_process_is_said_to_be_what_it_is() {
 #[test]
 #[ignore = "needs root"]
 fn a_deleted_program_is_read_from_its_mapping() {
-    use tracer_user::host::files::open_mapped;
-    use tracer_user::host::gather::read_maps;
-    use tracer_user::host::mappings::code_files;
+    use dmscope::host::files::open_mapped;
+    use dmscope::host::gather::read_maps;
+    use dmscope::host::mappings::code_files;
 
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("sleeps");
@@ -247,8 +247,5 @@ fn a_deleted_program_is_read_from_its_mapping() {
     child.wait().unwrap();
     assert!(opened.replaced && file.deleted);
     assert_eq!(image.len(), whole.len());
-    assert_eq!(
-        tracer_user::elf::parse(&image).unwrap().build_id,
-        tracer_user::elf::parse(&whole).unwrap().build_id
-    );
+    assert_eq!(dmscope::elf::parse(&image).unwrap().build_id, dmscope::elf::parse(&whole).unwrap().build_id);
 }

@@ -13,7 +13,7 @@ const HEAP_AT_MOST: f64 = 0.5;
 /// A copy that never joins a chain is worth so much of the budget.
 const LONER_AT_MOST: f64 = 0.02;
 
-/// How a probe was used while it was in place.
+/// How a probe was used while it was attached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbeUse {
     /// Its id.
@@ -26,10 +26,10 @@ pub struct ProbeUse {
     pub never_joins: bool,
 }
 
-/// What is to be taken out.
+/// What is to be detached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// In pauses, and put in again after them.
+    /// In pauses, and attached again after them.
     pub pausing: BTreeSet<u32>,
     /// For good, or until the job is quiet.
     pub off: BTreeSet<u32>,

@@ -3,18 +3,22 @@
 //! What a probe costs is known before ([`HitCosts`], calibrated on this machine), how often it is hit is counted.
 //! Every process has an allowance ([`Governor`]) that grows with time, a share of it, and that hits use up. While
 //! there is some left, everything is watched. When one process has used up its own, the dearest probes
-//! ([`choose`]) are taken out of all processes until the allowance is whole again. So a job that is quiet is
+//! ([`choose`]) are detached from all processes until the allowance is whole again. So a job that is quiet is
 //! watched all the time, and one that moves millions of small messages in bursts, all of its processes at the same
 //! time: within a burst chains are complete.
 
+mod accounts;
 mod choice;
 mod governor;
+mod status;
 
 use analyzer::plan::ProbeClass;
 use analyzer::wire::kind;
 
+pub use accounts::{HitAccounts, Unrecorded};
 pub use choice::{Choice, ProbeUse, choose};
 pub use governor::{Action, Governor};
+pub use status::BudgetStatus;
 
 /// Largest part of the job's time that watching may take.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,8 +16,7 @@ use super::args::AnalyzeArgs;
 use super::attach::plain;
 use super::reference;
 use super::replay::{Consumer, names, replay};
-use crate::session::Outcome;
-use crate::sink::Sink;
+use crate::session::{Outcome, Sink};
 
 /// Looks at tapes again.
 ///

@@ -53,11 +53,11 @@ pub enum Command {
         dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5"
     )]
     Analyze(AnalyzeArgs),
-    /// List the MPI calls of a tape, and which send each receive got
+    /// List the MPI calls of a tape, with the send that each receive matched
     #[command(
         after_help = "Examples:\n  dmscope run --budget none --returns all --record app.dmt -- mpirun -n 4 ./app\n  \
         dmscope calls app.dmt\n  dmscope calls app.dmt --ranks 0,3 | less\n  dmscope calls app.dmt --json | jq .\n\n\
-        Messages are told for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
+        Messages are matched for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
     /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank
@@ -99,7 +99,7 @@ pub struct AttachArgs {
     /// How the session goes
     #[command(flatten)]
     pub watch: WatchArgs,
-    /// When something is odd
+    /// Thresholds
     #[command(flatten)]
     pub analysis: AnalysisArgs,
     /// What is printed
@@ -113,7 +113,7 @@ pub struct RunArgs {
     /// How the session goes
     #[command(flatten)]
     pub watch: WatchArgs,
-    /// When something is odd
+    /// Thresholds
     #[command(flatten)]
     pub analysis: AnalysisArgs,
     /// What is printed
@@ -130,7 +130,7 @@ pub struct AnalyzeArgs {
     /// Tapes, as written with --record
     #[arg(value_name = "TAPE", required = true)]
     pub tapes: Vec<PathBuf>,
-    /// When something is odd
+    /// Thresholds
     #[command(flatten)]
     pub analysis: AnalysisArgs,
     /// What is printed
@@ -164,7 +164,7 @@ pub struct ReportArgs {
     /// Write the data of the page to a file as well, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// MPI calls on the page's timeline: the last ones, the same number of each thread
+    /// MPI calls on the page's timeline: the last ones, as many of each thread
     #[arg(long, value_name = "N", default_value_t = analyzer::timeline::DEFAULT_CALLS)]
     pub calls: usize,
     /// Print only where the page is
@@ -176,7 +176,7 @@ pub struct ReportArgs {
     /// How a job is watched
     #[command(flatten)]
     pub watch: WatchArgs,
-    /// When something is odd
+    /// Thresholds
     #[command(flatten)]
     pub analysis: AnalysisArgs,
 }
@@ -204,10 +204,10 @@ pub struct ProbesArgs {
     /// The job: the process id of its launcher or of any of its ranks
     #[arg(value_name = "JOB|PID")]
     pub pid: u32,
-    /// Watch the job this long first, to show how often each probe is hit (10s, 500ms)
+    /// Watch the job for this long first, to count the hits of each probe (10s, 500ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub hits: Option<Duration>,
-    /// List what was left out one by one, not summed up
+    /// List every place that is not probed, not only a summary
     #[arg(long)]
     pub all: bool,
     /// Also watch copies inside libraries whose file name matches (may be repeated)
@@ -222,30 +222,30 @@ pub struct ProbesArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
 pub struct WatchArgs {
-    /// Keep everything that was seen, for `dmscope analyze`
+    /// Record a tape, for `dmscope analyze`, `report` and `calls`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// End after this time (90s, 10m, 1h)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Largest part of the job's time that watching may take: what costs more is watched in bursts, and findings are
-    /// said to be of a sample. 1% for production; none: watch everything, whatever it costs
+    /// Maximum overhead, as a share of the job's time: what costs more is sampled in bursts, and findings are marked as
+    /// sampled. 1% for production; none: full coverage, whatever the overhead
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_budget, overrides_with = "budget")]
     pub budget: BudgetArg,
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
-    /// What is recorded of MPI calls when they return; `all` makes calls about twice as dear, and is what
-    /// `dmscope calls` needs to tell who received what from whom
+    /// What is recorded of MPI calls when they return; `all` roughly doubles the overhead of MPI calls, and is what
+    /// `dmscope calls` needs to match receives with sends
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub returns: Returns,
-    /// Size of the ring of one process; larger rings lose less when the job is bursty
+    /// Ring buffer size per process; larger ring buffers lose fewer records when the job is bursty
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]
     pub ring_size: u32,
-    /// Heap blocks from this size on are followed, whoever asks for them
+    /// Minimum size of heap blocks that are tracked, whoever allocates them
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_bytes)]
     pub alloc_size: u64,
-    /// Do without a kernel feature, to compare
+    /// Disable a kernel feature, to compare
     #[arg(long, value_name = "FEATURE", hide = true)]
     pub without: Vec<Feature>,
 }
@@ -268,16 +268,16 @@ pub struct OutputArgs {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
-    /// Print findings and the report only
+    /// Print only findings and the report
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print counts as well: per rank, per probe, per MPI call, the most frequent chains
+    /// Print statistics as well: per rank, per probe, per MPI call, the most frequent chains
     #[arg(long)]
     pub statistics: bool,
     /// Show rare paths in full that look odd by their score alone (otherwise one line counts them)
     #[arg(long)]
     pub all: bool,
-    /// Write to a file instead
+    /// Write to a file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -289,37 +289,37 @@ pub struct AnalysisArgs {
     /// Compare only these ranks with each other (1-7 leaves out the master of a master/worker program)
     #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
     pub ranks: Option<RankList>,
-    /// Take what is normal from tapes of good runs (may be repeated)
+    /// Tape of a good run that others are compared with (may be repeated)
     #[arg(long, value_name = "TAPE")]
     pub reference: Vec<PathBuf>,
-    /// Uniqueness that a frequent chain must reach [default: 5, or 3 where chains are short]
+    /// Minimum uniqueness of a frequent chain [default: 5, or 3 where chains are short]
     #[arg(long, value_name = "N")]
     pub uniqueness: Option<u32>,
-    /// A chain is frequent above this share of comparable chains
+    /// Minimum share of comparable chains for a chain to be frequent
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_share)]
     pub frequency: f64,
-    /// A chain is odd above this abnormality, 0 to 1
+    /// Minimum abnormality of a chain to be reported, 0 to 1
     #[arg(long, value_name = "SHARE", default_value = "0.7", value_parser = parse_share)]
     pub abnormality: f64,
-    /// Chains to see before anything is said
+    /// Minimum chains before anything is reported
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub warm_up: u64,
-    /// Operations of the same thread to look at on each side of an odd chain, 1 to 8
+    /// Operations of the same thread compared on each side of an abnormal chain, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub context_window: u8,
-    /// A rank is odd when its distance is above so many averages (K)
+    /// Minimum distance of a rank to be reported, as a multiple of the average (K)
     #[arg(long, value_name = "K", default_value_t = 5.0)]
     pub outlier: f64,
-    /// A rank is compared from so many chains on
+    /// Minimum chains before a rank is compared
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub min_chains: u64,
-    /// A written buffer is forgotten after so many operations of the job
+    /// Operations of the job after which a written buffer is forgotten
     #[arg(long, value_name = "N", default_value_t = 262_144)]
     pub max_age: u64,
-    /// What an operation counts that crosses processes (M)
+    /// Uniqueness weight of an operation that crosses processes (M)
     #[arg(long, value_name = "M", default_value_t = 2)]
     pub network_uniqueness: u32,
-    /// What a pack or unpack counts at most (N)
+    /// Maximum uniqueness weight of a pack or unpack (N)
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub pack_uniqueness: u32,
 }

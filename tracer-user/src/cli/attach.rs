@@ -14,8 +14,8 @@ use super::reference;
 use crate::host;
 use crate::kernel::{Features, Settings as KernelSettings};
 use crate::plan::PlanOptions;
-use crate::session::{self, Outcome, Settings, Tape};
-use crate::sink::{JsonSink, LiveSink, Sink, TextSink};
+use crate::session::{self, Outcome, Settings, Sink, Tape};
+use crate::sink::{JsonSink, LiveSink, TextSink};
 
 /// Watches a running job.
 ///

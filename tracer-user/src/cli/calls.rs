@@ -1,4 +1,4 @@
-//! `dmscope calls`: which MPI calls there were, and which send each receive got.
+//! `dmscope calls`: which MPI calls there were, and which send each receive matched.
 
 use std::io::{BufWriter, Write, stdout};
 
@@ -211,8 +211,8 @@ impl<W: Write> Printer<'_, W> {
         let arguments: Vec<String> =
             left.arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let what = match left.what {
-            LeftWhat::Message => "never received",
-            LeftWhat::Request => "never completed",
+            LeftWhat::Message => "unmatched send",
+            LeftWhat::Request => "request leak",
         };
         let times = if left.count == 1 { String::new() } else { format!("  {} times", left.count) };
         let at = at.map_or_else(String::new, |at| format!("  at {at}"));
@@ -256,14 +256,14 @@ impl<W: Write> Printer<'_, W> {
         } else if messages.strangers() > 0 {
             writeln!(
                 self.out,
-                "{} processes called, and it is not known which ranks they were.",
+                "{} processes made MPI calls, but their ranks are unknown.",
                 messages.strangers()
             )?;
         } else if !lost.is_empty() {
             let lost: Vec<String> = lost.iter().map(u32::to_string).collect();
             writeln!(
                 self.out,
-                "Not everything was seen of rank {}: from there on it is not known what they received.",
+                "Coverage of rank {} is incomplete: what they received after the gap is unknown.",
                 lost.join(", ")
             )?;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::clock::monotonic_ns;
+use crate::host::clock::monotonic_ns;
 use crate::host::cpus;
 use crate::host::gather::gather_processes;
 use crate::kernel::{KernelError, Scope, Settings, Target, Tracer};

@@ -5,6 +5,7 @@ pub mod args;
 mod attach;
 mod calls;
 pub mod doctor;
+mod output;
 pub mod probes;
 pub mod ps;
 mod reference;
@@ -12,13 +13,12 @@ mod replay;
 mod report;
 mod table;
 
-use std::io::Write;
-
 use anyhow::Result;
 use clap::CommandFactory;
 
 use crate::host;
 use args::{Cli, Command};
+use output::print;
 
 /// Runs a command; gives its exit status.
 ///
@@ -65,13 +65,5 @@ pub fn main(cli: &Cli) -> Result<u8> {
             print(&String::from_utf8_lossy(&page))?;
             Ok(0)
         }
-    }
-}
-
-/// A reader that has gone away (`| head`) is no error.
-fn print(text: &str) -> std::io::Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
     }
 }

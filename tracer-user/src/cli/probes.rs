@@ -1,17 +1,21 @@
-//! `dmscope probes`: what is watched, where, why there, and what it costs.
+//! `dmscope probes`: what is probed, where, why there, and at what overhead.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
+use analyzer::options::Options;
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use serde::Serialize;
 
 use super::args::ProbesArgs;
 use super::table::columns;
-use crate::host;
+use crate::host::{self, Job};
+use crate::kernel::Settings as KernelSettings;
 use crate::plan::{PlanOptions, plan};
-use crate::session;
+use crate::session::{self, Settings};
+use crate::sink::HitSink;
 
 /// The plan of a running job, with the hits of a while if asked for.
 ///
@@ -23,7 +27,7 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     let gathered = host::gather(&job)?;
     let plan = plan(&gathered.facts, &options, 1)?;
     let hits = match args.hits {
-        Some(duration) => session::count_hits(&job, options, duration)?,
+        Some(duration) => count_hits(&job, options, duration)?,
         None => BTreeMap::new(),
     };
     if args.json {
@@ -34,6 +38,24 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
         text.push_str(&cost_of_hits(&plan, &hits, duration, job.ranks.len()));
     }
     Ok(text)
+}
+
+/// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
+/// plan that the same facts give.
+fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> anyhow::Result<BTreeMap<u32, u64>> {
+    let settings = Settings {
+        kernel: KernelSettings::default(),
+        plan,
+        analysis: Options::default(),
+        duration: Some(duration),
+        budget: None,
+        tape: None,
+        page_calls: None,
+        stop: Arc::default(),
+    };
+    let mut hits = HitSink::default();
+    session::attach(job, settings, &mut hits)?;
+    Ok(hits.0)
 }
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -123,13 +145,13 @@ fn summary(plan: &Plan) -> String {
     }
     let parts: Vec<String> =
         classes.iter().map(|(class, count)| format!("{count} {}", name_of_class(*class))).collect();
-    let dear = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
-    let dear = if dear > 0 {
-        format!("; {dear} of them are single-stepped, about 16 times as dear")
+    let single_steps = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
+    let single_steps = if single_steps > 0 {
+        format!("; {single_steps} of them are single-stepped, at about 16 times the overhead")
     } else {
         String::new()
     };
-    format!("{} probes: {}{dear}\n", plan.probes.len(), parts.join(", "))
+    format!("{} probes: {}{single_steps}\n", plan.probes.len(), parts.join(", "))
 }
 
 fn indent(text: &mut String, lines: &str) {
@@ -173,8 +195,8 @@ fn cost_of_hits(plan: &Plan, hits: &BTreeMap<u32, u64>, duration: Duration, rank
     let cost_ns: f64 = plan.probes.iter().map(|p| hits_of(p) as f64 * f64::from(cost_ns(p))).sum();
     let share = cost_ns / duration.as_nanos().max(1) as f64 / ranks.max(1) as f64;
     format!(
-        "{all} hits in {:.1} s by {ranks} ranks: about {:.2}% of a rank's time (allocations that leave no record are not \
-         counted); --budget limits that.\n",
+        "{all} hits in {:.1} s by {ranks} ranks: an overhead of about {:.2}% of a rank's time (allocations that leave no \
+         record are not counted); --budget limits it.\n",
         duration.as_secs_f64(),
         share * 100.0
     )

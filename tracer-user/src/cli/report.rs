@@ -16,13 +16,14 @@ use anyhow::{Context, Result};
 
 use super::args::{OutputArgs, ReportArgs, Subject};
 use super::attach::{plain, settings, sink};
+use super::output::print;
 use super::reference;
 use super::replay::{Consumer, names, replay};
 use crate::host;
+use crate::host::symbols::{Symbols, is_file};
 use crate::page;
-use crate::session::{self, Outcome};
-use crate::sink::{PageSink, Sink};
-use crate::symbols::{Symbols, is_file};
+use crate::session::{self, Outcome, Sink};
+use crate::sink::PageSink;
 
 /// Writes a page.
 ///
@@ -40,7 +41,7 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     if let Some(json) = &mut json {
         json.write(&format!("{}\n", serde_json::to_string(&page)?))?;
     }
-    super::print(&format!(
+    print(&format!(
         "{}: {}\nThe page is {}\n",
         page.verdict.title,
         page.verdict.text,

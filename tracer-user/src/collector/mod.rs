@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use analyzer::wire::RawRecord;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::clock::monotonic_ns;
+use crate::host::clock::monotonic_ns;
 use crate::kernel::{Counters, Ring, SlotCounters};
 use reader::RingReader;
 
@@ -80,7 +80,7 @@ impl Collector {
             counters,
         };
         let thread = std::thread::Builder::new().name("dms-rings".into()).spawn(move || {
-            crate::cpus::stay_on(&cpus);
+            crate::host::placement::stay_on(&cpus);
             Worker { link, readers: Vec::new() }.run();
         })?;
         Ok(Self { batches, new_rings, spares, waiting, stop, thread: Some(thread) })

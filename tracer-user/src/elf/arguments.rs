@@ -2,7 +2,7 @@
 
 use iced_x86::FlowControl;
 
-use super::decode::{ARGUMENTS, decode_all, direct_target, slot_of};
+use super::decode::{decode_all, direct_target, slot_of};
 use super::facts::ElfFacts;
 use super::flow::{Flow, Width};
 
@@ -46,12 +46,6 @@ fn holder(body: &[u8], entry: u64, at: u64, argument: usize, width: Width) -> Op
     let state = flow.states[index].as_ref().filter(|_| !flow.has_unknown_jumps);
     let slot = |state: &super::flow::State| state.first_slot().map(Holder::Stack);
     Some(state.and_then(|state| state.first_kept_register().map(Holder::Register).or_else(|| slot(state))))
-}
-
-/// The stack slot of an argument that does not come in a register.
-pub(super) fn incoming_slot(argument: usize) -> Option<i64> {
-    let on_stack = argument.checked_sub(ARGUMENTS.len())?;
-    i64::try_from(8 * (on_stack + 1)).ok()
 }
 
 /// The function that the call instruction just before a place calls, if its name is known.

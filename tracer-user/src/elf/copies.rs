@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
 
+use super::code::CodeRange;
 use super::decode::{decoder, direct_target, slot_of};
-use super::facts::{CodeRange, ElfFacts};
+use super::facts::ElfFacts;
 
 /// A function that copies memory, with (to, from, bytes) as its first three arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use analyzer::plan::Datatype;
 use object::{Object, ObjectSymbol};
 
-use super::Segment;
+use super::code::Segment;
 use super::objects::distance;
 
 /// Size of an element of a datatype without gaps, by the name of its object. Fortran's default types may be of any size.

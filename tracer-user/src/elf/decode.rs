@@ -39,6 +39,12 @@ pub(super) fn leaves(instruction: &Instruction) -> bool {
     !matches!(instruction.flow_control(), FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall)
 }
 
+/// The stack slot of an argument that does not come in a register.
+pub(super) fn incoming_slot(argument: usize) -> Option<i64> {
+    let on_stack = argument.checked_sub(ARGUMENTS.len())?;
+    i64::try_from(8 * (on_stack + 1)).ok()
+}
+
 /// A set of the sixteen general registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Registers(pub u16);

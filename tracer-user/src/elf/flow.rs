@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::arguments::incoming_slot;
-use super::decode::{ARGUMENTS, Registers, decode_all, direct_target, written};
+use super::decode::{ARGUMENTS, Registers, decode_all, direct_target, incoming_slot, written};
 
 /// Longer functions are not analysed: nothing that answers a question is this long.
 const MAX_INSTRUCTIONS: usize = 20_000;

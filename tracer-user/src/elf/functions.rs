@@ -10,7 +10,7 @@ use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{ProgramHeader, Sym};
 
-use super::facts::{CodeRange, Sections};
+use super::code::{CodeRange, Sections};
 
 /// A function that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{Rela, SectionHeader, Sym};
 
+use super::code::{CodeRange, Sections};
 use super::decode::{decoder, slot_of};
-use super::facts::{CodeRange, Sections};
 use super::functions::Functions;
 
 #[derive(Default)]

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod callers;
+mod code;
 mod copies;
 mod datatypes;
 mod decode;
@@ -19,10 +20,11 @@ mod polling;
 
 pub use arguments::{Held, Holder, MAX_ARGUMENTS, called_before, held_arguments};
 pub use callers::callers;
+pub use code::{CodeRange, Segment};
 pub use copies::{CopyFunction, CopyScan, CopySite, SiteKind, UnseenCopies, scan_copies};
 pub use datatypes::datatypes;
 pub use decode::instruction_len;
-pub use facts::{CodeRange, ElfError, ElfFacts, ElfKind, Segment, parse};
+pub use facts::{ElfError, ElfFacts, ElfKind, parse};
 pub use functions::Function;
 pub use layout::convertor_base_offset;
 pub use objects::mpi_objects;

@@ -4,7 +4,7 @@ use analyzer::input::MpiKind;
 use analyzer::plan::MpiObjects;
 use object::{Object, ObjectSymbol};
 
-use super::Segment;
+use super::code::Segment;
 
 /// Open MPI's own object behind MPI_COMM_WORLD.
 const OPEN_MPI_WORLD: &str = "ompi_mpi_comm_world";

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
 
+use super::error::{JobError, read_error};
 use super::files::open_mapped;
-use super::jobs::{Job, JobError};
+use super::jobs::Job;
 use super::mappings::{MappedFile, code_files, parse_maps};
 use super::processes::all_pids;
-use super::processes::read_error;
 use crate::elf;
 use crate::plan::attach::{AttachDecision, attach_mode};
 use crate::plan::{BoundCopy, FileImage, PlanFacts};

@@ -7,6 +7,7 @@ use globset::GlobSet;
 use serde::Serialize;
 
 use super::cpus;
+use super::error::JobError;
 use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, parent};
 use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
@@ -36,34 +37,6 @@ impl Job {
     pub fn library(&self) -> Option<&MpiLibrary> {
         self.ranks.first().map(|r| &r.library)
     }
-}
-
-/// Why a process gives no job.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JobError {
-    /// There is none of that number.
-    #[error("there is no process {0}")]
-    NoSuchProcess(u32),
-    /// It is something else.
-    #[error("process {pid} is not part of an MPI job: it is {what}")]
-    NotMpi {
-        /// The process.
-        pid: u32,
-        /// What it is.
-        what: String,
-    },
-    /// A launcher, but no rank of it is (still or already) here.
-    #[error("launcher {0} has no MPI processes on this machine (not yet, or not any more)")]
-    NoRanks(u32),
-    /// Another user's.
-    #[error("process {0} may not be looked at: it belongs to another user; run as root")]
-    NoRight(u32),
-    /// It ended while it was looked at.
-    #[error("process {0} ended while it was looked at")]
-    Vanished(u32),
-    /// `/proc` gives something unexpected.
-    #[error("cannot read process {0}: {1}")]
-    Unreadable(u32, String),
 }
 
 /// A process, and its MPI library if it has one.

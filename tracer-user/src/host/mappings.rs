@@ -1,10 +1,7 @@
 //! What a process maps.
 
-use analyzer::input::{Mapping, ProcessFacts};
+use analyzer::input::Mapping;
 use analyzer::wire::FileId;
-
-use super::jobs::JobError;
-use super::processes::{ProcessView, read_error};
 
 /// Reads all lines of a `/proc/PID/maps`; lines that are none are left out.
 pub fn parse_maps(text: &str) -> Vec<Mapping> {
@@ -76,25 +73,6 @@ pub fn code_files(mappings: &[Mapping]) -> Vec<MappedFile> {
         });
     }
     files
-}
-
-/// What `/proc` says of a process now. `time_ns` is CLOCK_MONOTONIC, read by the caller before.
-///
-/// # Errors
-/// It does not exist (any more), or may not be looked at.
-pub fn process_facts(pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| read_error(pid, &e))?;
-    let view = ProcessView::read(pid)?;
-    Ok(ProcessFacts {
-        pid,
-        namespace_pid: view.namespace_pid,
-        pid_namespace: view.pid_namespace,
-        rank: view.rank,
-        size: view.size,
-        exe: view.exe,
-        mappings: parse_maps(&maps),
-        time_ns,
-    })
 }
 
 #[cfg(test)]

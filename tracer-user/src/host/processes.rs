@@ -1,13 +1,13 @@
 //! One process: who it is, and whether it is a rank of an MPI job.
 
 use std::collections::HashMap;
-use std::io;
 
+use analyzer::input::ProcessFacts;
 use procfs::process::Process;
 use serde::Serialize;
 
+use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
-use super::jobs::JobError;
 use super::mappings::{MappedFile, code_files, parse_maps};
 use crate::elf;
 use crate::plan::tables::{MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
@@ -193,23 +193,23 @@ pub(super) fn open(pid: u32) -> Result<Process, JobError> {
     }
 }
 
-pub(super) fn proc_error(pid: u32, error: procfs::ProcError) -> JobError {
-    match error {
-        procfs::ProcError::PermissionDenied(_) => JobError::NoRight(pid),
-        procfs::ProcError::NotFound(_) => JobError::Vanished(pid),
-        procfs::ProcError::Io(error, _) => read_error(pid, &error),
-        other => JobError::Unreadable(pid, other.to_string()),
-    }
-}
-
-pub(super) fn read_error(pid: u32, error: &io::Error) -> JobError {
-    const NO_SUCH_PROCESS: i32 = 3;
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => JobError::NoRight(pid),
-        io::ErrorKind::NotFound => JobError::Vanished(pid),
-        _ if error.raw_os_error() == Some(NO_SUCH_PROCESS) => JobError::Vanished(pid),
-        _ => JobError::Unreadable(pid, error.to_string()),
-    }
+/// What `/proc` says of a process now. `time_ns` is CLOCK_MONOTONIC, read by the caller before.
+///
+/// # Errors
+/// It does not exist (any more), or may not be looked at.
+pub fn process_facts(pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| read_error(pid, &e))?;
+    let view = ProcessView::read(pid)?;
+    Ok(ProcessFacts {
+        pid,
+        namespace_pid: view.namespace_pid,
+        pid_namespace: view.pid_namespace,
+        rank: view.rank,
+        size: view.size,
+        exe: view.exe,
+        mappings: parse_maps(&maps),
+        time_ns,
+    })
 }
 
 #[cfg(test)]

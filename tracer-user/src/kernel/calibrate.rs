@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 
-use super::{KernelError, MAX_SLOTS, Scope, Target, Tracer};
+use super::load::KernelError;
+use super::tracer::Tracer;
+use super::types::{MAX_SLOTS, Scope, Target};
 use crate::budget::HitCosts;
 
 /// Hits of one measurement; of several the least counts, since whatever else runs only adds.
@@ -46,7 +48,17 @@ const PLACES: [(ProbeClass, Function); 3] = [
     (ProbeClass::Alloc, place_of_allocations),
 ];
 
-pub(super) fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
+impl Tracer {
+    /// What a hit costs on this machine.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn calibrate(&mut self) -> Result<HitCosts, KernelError> {
+        measure(self)
+    }
+}
+
+fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
     let own = std::process::id();
     let ring = tracer.make_ring(SLOT)?;
     let plan =

@@ -10,8 +10,9 @@ use analyzer::wire::FileId;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use tracer_ebpf::DmscopeSkel;
 
+use super::load::{Features, KernelError};
 use super::shapes::Shapes;
-use super::{Attached, Features, KernelError, Scope};
+use super::types::{Attached, Scope};
 
 pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
     let progs = &skel.progs;
@@ -60,7 +61,7 @@ pub(super) fn attach(
     let mut attached = Attached::default();
     for ((file, class, _), probes) in groups {
         let Some(target) = targets.get(&file) else {
-            let why = "the file cannot be opened any more".to_owned();
+            let why = "the file can no longer be opened".to_owned();
             attached.failed.extend(probes.into_iter().map(|p| (p.clone(), why.clone())));
             continue;
         };

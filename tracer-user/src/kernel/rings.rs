@@ -8,7 +8,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
-use super::{KernelError, MAX_SLOTS};
+use super::load::KernelError;
+use super::types::MAX_SLOTS;
 
 /// One ring, not yet read by anyone.
 pub struct Ring {

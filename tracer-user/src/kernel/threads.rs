@@ -7,27 +7,9 @@ use libbpf_rs::{Iter, Link};
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag};
 
-use super::{KernelError, Tracer};
-use crate::stacks::Registers;
-
-/// A thread of a watched process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadView {
-    /// Its process.
-    pub pid: u32,
-    /// Itself.
-    pub tid: u32,
-    /// As the kernel has it: 0 can run, else why it does not.
-    pub state: u32,
-    /// Processor time, nanoseconds.
-    pub ran_ns: u64,
-    /// Where the kernel has put an address of its own instead of a return address, and that one.
-    pub hooked: Option<(u64, u64)>,
-    /// Where its last MPI call stored a handle that is in no record yet, and whether handles are half a word.
-    pub made: Option<(u64, bool)>,
-    /// Of the program, at its last entry into the kernel.
-    pub registers: Registers,
-}
+use super::load::KernelError;
+use super::tracer::Tracer;
+use crate::stacks::{Registers, RunningSample, ThreadView};
 
 /// Words of `struct thread_view` in `threads.h` before the registers.
 const HEAD_WORDS: usize = 7;
@@ -38,24 +20,23 @@ const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 const PT_REGS: [usize; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
 const PT_REGS_IP: usize = 16;
 
-impl ThreadView {
-    fn from_words(words: &[u64]) -> Option<Self> {
-        let (head, registers) = words.split_at_checked(HEAD_WORDS)?;
-        let at = |n: usize| registers.get(n).copied();
-        let mut values = [0; 16];
-        for (value, place) in values.iter_mut().zip(PT_REGS) {
-            *value = at(place)?;
-        }
-        Some(Self {
-            pid: head[0] as u32,
-            tid: (head[0] >> 32) as u32,
-            state: head[1] as u32,
-            ran_ns: head[2],
-            hooked: (head[3] != 0).then_some((head[3], head[4])),
-            made: (head[5] != 0).then_some((head[5], head[6] == 4)),
-            registers: Registers::new(values, at(PT_REGS_IP)?),
-        })
+/// `struct thread_view` in `threads.h`.
+fn view(words: &[u64]) -> Option<ThreadView> {
+    let (head, registers) = words.split_at_checked(HEAD_WORDS)?;
+    let at = |n: usize| registers.get(n).copied();
+    let mut values = [0; 16];
+    for (value, place) in values.iter_mut().zip(PT_REGS) {
+        *value = at(place)?;
     }
+    Some(ThreadView {
+        pid: head[0] as u32,
+        tid: (head[0] >> 32) as u32,
+        state: head[1] as u32,
+        ran_ns: head[2],
+        hooked: (head[3] != 0).then_some((head[3], head[4])),
+        made: (head[5] != 0).then_some((head[5], head[6] == 4)),
+        registers: Registers::new(values, at(PT_REGS_IP)?),
+    })
 }
 
 /// Lists threads; can be used by any thread, as long as the tracer is there.
@@ -80,20 +61,11 @@ impl ThreadLister {
     pub fn threads(&self) -> std::io::Result<Vec<ThreadView>> {
         let mut bytes = Vec::new();
         Iter::new(&self.0).map_err(std::io::Error::other)?.read_to_end(&mut bytes)?;
-        let words = |view: &[u8]| -> Vec<u64> {
-            view.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
         };
-        Ok(bytes.chunks_exact(VIEW_BYTES).filter_map(|view| ThreadView::from_words(&words(view))).collect())
+        Ok(bytes.chunks_exact(VIEW_BYTES).filter_map(|bytes| view(&words(bytes))).collect())
     }
-}
-
-/// A thread caught while it ran.
-#[derive(Clone, Debug)]
-pub struct RunningSample {
-    /// Of the program.
-    pub registers: Registers,
-    /// Its stack from the stack pointer on.
-    pub stack: Vec<u8>,
 }
 
 /// Registers in the order in which the kernel's perf numbers them, up to the instruction pointer, and r8 to r15.

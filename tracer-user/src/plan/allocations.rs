@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use analyzer::plan::{Probe, ProbeClass};
 
+use super::part::{File, Part};
+use super::role::Role;
 use super::role::file_name;
 use super::tables::{ALLOCATORS, Allocator, FREE_WITH_HEADER};
-use super::{File, Part, Role};
 use crate::elf::{NoPlace, Wanted, entry_place};
 
 pub(super) fn plan(files: &[File<'_>]) -> Part {

@@ -6,9 +6,11 @@ use analyzer::calls::{self, CallRow};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
+use super::facts::PlanOptions;
+use super::part::{File, Part};
+use super::results::Returns;
 use super::results::{REGISTERS, results};
 use super::tables::{CallClass, class_of};
-use super::{File, Part, PlanOptions, Returns};
 use crate::elf::{ElfFacts, EntryPlace, NoPlace, Wanted, entry_place};
 
 /// Entry points of an MPI library: name as in the standard, and address. Each address once.

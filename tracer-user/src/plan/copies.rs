@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use analyzer::plan::ProbeClass;
 
+use super::facts::BoundCopy;
 use super::packs::Packs;
-use super::{BoundCopy, File, Part, Role};
+use super::part::{File, Part};
+use super::role::Role;
 use crate::elf::{
     CopyScan, CopySite, SiteKind, UnseenCopies, Wanted, emulated, entry_place, place_before_call,
 };

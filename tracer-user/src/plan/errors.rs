@@ -2,8 +2,8 @@
 
 use analyzer::plan::{LeftOut, Place, Probe, ProbeClass};
 
+use super::part::{File, Part};
 use super::tables::{ERROR_FUNCTIONS, ErrorFunction};
-use super::{File, Part};
 use crate::elf::{NoPlace, emulated, instruction_len};
 
 pub(super) fn plan(file: &File<'_>) -> Part {

@@ -8,7 +8,9 @@ pub mod attach;
 mod calls;
 mod copies;
 mod errors;
+mod facts;
 mod packs;
+mod part;
 mod polling;
 mod results;
 mod role;
@@ -16,76 +18,17 @@ pub mod tables;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use analyzer::plan::{Datatype, LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{LeftOut, Plan, PlannedFile};
 use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::elf::{self, ElfFacts};
+use crate::elf;
 pub use calls::mpi_entry_points;
+pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions};
+use part::{File, Part};
 pub use results::Returns;
 pub use role::Role;
 pub(crate) use role::{compiled, file_name, is_communication_library};
-
-/// A program or library, as it is mapped or would be.
-#[derive(Clone, Debug, Default)]
-pub struct FileImage {
-    /// Who it is.
-    pub id: FileId,
-    /// Path as the job sees it.
-    pub path: String,
-    /// The program of a rank (not one of its libraries).
-    pub is_program: bool,
-    /// What is in it.
-    pub bytes: Vec<u8>,
-}
-
-/// The function that calls of memcpy reach in a running process: the C library chooses one
-/// by the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BoundCopy {
-    /// The file that it is in.
-    pub file: FileId,
-    /// Where its first instruction is in that file.
-    pub offset_bytes: u64,
-}
-
-/// What a plan is made from.
-#[derive(Clone, Debug, Default)]
-pub struct PlanFacts {
-    /// Files that the ranks map (or will map), in the order in which they should be listed.
-    pub files: Vec<FileImage>,
-    /// What memcpy is bound to, if a running process shows it.
-    pub bound_copy: Option<BoundCopy>,
-    /// Files that should be there and could not be read: path and reason.
-    pub unreadable: Vec<(String, String)>,
-}
-
-/// What the user chooses.
-#[derive(Clone, Debug)]
-pub struct PlanOptions {
-    /// Globs over file names: libraries whose copies are watched although they do not call MPI.
-    pub libraries: Vec<String>,
-    /// MPI calls that only read the process's own memory as well.
-    pub local_calls: bool,
-    /// What is recorded of MPI calls when they return.
-    pub returns: Returns,
-    /// Copies of memory.
-    pub copies: bool,
-    /// Heap blocks.
-    pub allocations: bool,
-}
-
-impl Default for PlanOptions {
-    fn default() -> Self {
-        Self {
-            libraries: Vec::new(),
-            local_calls: false,
-            returns: Returns::default(),
-            copies: true,
-            allocations: true,
-        }
-    }
-}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -93,69 +36,6 @@ pub enum PlanError {
     /// A library pattern of the user's.
     #[error("not a pattern for library names: {0}")]
     BadPattern(String),
-}
-
-/// A file with what is known of it.
-pub(crate) struct File<'a> {
-    image: &'a FileImage,
-    elf: ElfFacts<'a>,
-    role: Role,
-}
-
-impl File<'_> {
-    fn probe(&self, class: ProbeClass, function: &str, site: u64, at: u64, place: Place) -> Option<Probe> {
-        Some(Probe {
-            id: 0,
-            file: self.image.id,
-            offset_bytes: self.elf.offset_of(at)?,
-            site_offset_bytes: self.elf.offset_of(site)?,
-            class,
-            function: function.to_owned(),
-            place,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
-        })
-    }
-
-    /// Programs may have copies of the library's objects.
-    fn mpi_objects(&self) -> Option<MpiObjects> {
-        let is_mpi = self.role.is_mpi();
-        (is_mpi || self.role.is_own())
-            .then(|| elf::mpi_objects(&self.image.bytes, &self.elf.segments, is_mpi))
-            .flatten()
-    }
-
-    fn datatypes(&self) -> Vec<Datatype> {
-        if !self.role.is_mpi() && !self.role.is_own() {
-            return Vec::new();
-        }
-        elf::datatypes(&self.image.bytes, &self.elf.segments)
-    }
-
-    fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {
-        LeftOut {
-            file: self.image.id,
-            offset_bytes: at.and_then(|vaddr| self.elf.offset_of(vaddr)),
-            what: what.into(),
-            reason: reason.into(),
-        }
-    }
-}
-
-/// Probes without numbers, and what is left out.
-#[derive(Default)]
-pub(crate) struct Part {
-    probes: Vec<Probe>,
-    left_out: Vec<LeftOut>,
-}
-
-impl Part {
-    fn append(&mut self, mut other: Self) {
-        self.probes.append(&mut other.probes);
-        self.left_out.append(&mut other.left_out);
-    }
 }
 
 /// Decides what is probed. Probes get numbers from `first_id` on, in order of file and offset.

@@ -4,8 +4,8 @@
 use analyzer::plan::ProbeClass;
 use analyzer::wire::FileId;
 
+use super::part::{File, Part};
 use super::tables::{CONVERTOR_PACK, PACKERS};
-use super::{File, Part};
 use crate::elf::{Wanted, convertor_base_offset, entry_place};
 
 /// What was decided, and in which functions copies are therefore not watched one by one.

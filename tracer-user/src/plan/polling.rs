@@ -4,8 +4,10 @@ use analyzer::plan::{Probe, ProbeClass};
 use globset::Glob;
 
 use super::calls::mpi_entry_points;
+use super::facts::PlanOptions;
+use super::part::{File, Part};
+use super::results::Returns;
 use super::tables::{POLLING_CALLS, PollingCall};
-use super::{File, Part, PlanOptions, Returns};
 use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_place, success_places};
 
 pub(super) fn plan(files: &[File<'_>], options: &PlanOptions) -> Part {

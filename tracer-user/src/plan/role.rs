@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::FileImage;
+use super::facts::FileImage;
 use super::tables::{COMMUNICATION_LIBRARIES, INTERPRETERS, NEVER};
 use crate::elf::ElfFacts;
 

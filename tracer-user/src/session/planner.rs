@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use analyzer::plan::Plan;
 use analyzer::wire::FileId;
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use super::host::Host;
 use crate::host::gather::{AttachPoint, Gathered, gather_processes};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::plan::attach::{AttachDecision, AttachMode};
@@ -27,6 +29,31 @@ pub(super) struct Planned {
     pub notes: Vec<String>,
 }
 
+/// Plans what processes map, each file once.
+pub(super) trait PlanSource: Send {
+    /// What these processes map and was not planned before.
+    ///
+    /// # Errors
+    /// None of them can be looked at.
+    fn processes(&mut self, pids: &[u32]) -> Result<Planned>;
+
+    /// The same for what is loaded while the job runs. Other ranks are about to load it too, so no
+    /// link is for single processes.
+    ///
+    /// # Errors
+    /// See [`PlanSource::processes`].
+    fn later(&mut self, pids: &[u32]) -> Result<Planned> {
+        let mut planned = self.processes(pids)?;
+        for point in planned.attach.values_mut() {
+            point.decision = AttachDecision {
+                mode: AttachMode::OneLink,
+                reason: "loaded while the job runs: other ranks may load it next".into(),
+            };
+        }
+        Ok(planned)
+    }
+}
+
 /// Remembers what was planned already.
 pub(super) struct Planner {
     options: PlanOptions,
@@ -39,31 +66,12 @@ impl Planner {
         Self { options, next_id: 1, known: BTreeSet::new() }
     }
 
-    /// What these processes map and was not seen before.
-    pub(super) fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
-        let gathered = gather_processes(pids, &self.known)?;
-        self.plan(gathered)
-    }
-
-    /// The same for what is loaded while the job runs. Other ranks are about to load it too, so no
-    /// link is for single processes.
-    fn later(&mut self, pids: &[u32]) -> Result<Planned> {
-        let mut planned = self.processes(pids)?;
-        for point in planned.attach.values_mut() {
-            point.decision = AttachDecision {
-                mode: AttachMode::OneLink,
-                reason: "loaded while the job runs: other ranks may load it next".into(),
-            };
-        }
-        Ok(planned)
-    }
-
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
     pub(super) fn command(&mut self, command: &[String]) -> Result<Planned> {
         let search: Vec<PathBuf> =
             std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
         let Some(program) = program_of(command, &search) else {
-            let note = "the program that the ranks will run is not known: its start is not seen".into();
+            let note = "the program that the ranks will run cannot be told from the command: its start is not covered".into();
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };
         let gathered = gather_program(&program, &LibraryPaths::of_this_machine())
@@ -80,6 +88,13 @@ impl Planner {
     }
 }
 
+impl PlanSource for Planner {
+    fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
+        let gathered = gather_processes(pids, &self.known)?;
+        self.plan(gathered)
+    }
+}
+
 /// A planner in a thread of its own. It ends with this.
 pub(super) struct PlannerThread {
     requests: Sender<Vec<u32>>,
@@ -87,11 +102,15 @@ pub(super) struct PlannerThread {
 }
 
 impl PlannerThread {
-    pub(super) fn start(mut planner: Planner, cpus: Vec<u32>) -> std::io::Result<Self> {
+    pub(super) fn start(
+        mut planner: Box<dyn PlanSource>,
+        cpus: Vec<u32>,
+        host: Arc<dyn Host>,
+    ) -> std::io::Result<Self> {
         let (requests, request_receiver) = unbounded::<Vec<u32>>();
         let (result_sender, results) = unbounded();
         std::thread::Builder::new().name("dms-plan".into()).spawn(move || {
-            crate::cpus::stay_on(&cpus);
+            host.stay_on(&cpus);
             while let Ok(mut pids) = request_receiver.recv() {
                 pids.extend(request_receiver.try_iter().flatten());
                 pids.sort_unstable();

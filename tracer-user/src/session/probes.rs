@@ -1,4 +1,4 @@
-//! Applies plans, and remembers what is in place.
+//! Applies plans, and remembers what is attached.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -8,27 +8,14 @@ use analyzer::input::Input;
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
 
-use super::feed::Feed;
+use super::kernel::Kernel;
 use super::planner::Planned;
+use super::recorder::Recorder;
+use super::sink::AttachSummary;
 use crate::budget;
 use crate::host::gather::AttachPoint;
-use crate::kernel::{Scope, Target, Tracer};
+use crate::kernel::{Scope, Target};
 use crate::plan::attach::AttachMode;
-
-/// What people hear when the probes are in place.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct AttachSummary {
-    /// Probes in place.
-    pub probes: usize,
-    /// Files that they are in.
-    pub files: usize,
-    /// Places that the kernel refused.
-    pub failed: usize,
-    /// How long it took, all in all.
-    pub took_ms: u64,
-    /// What people should know: files replaced since they were mapped, and the like.
-    pub notes: Vec<String>,
-}
 
 /// See the [module](self).
 #[derive(Default)]
@@ -48,20 +35,20 @@ impl Probes {
         Self { can_pause, ..Self::default() }
     }
 
-    /// Puts the probes of a plan in place.
-    pub(super) fn apply(&mut self, planned: Planned, tracer: &mut Tracer, feed: &mut Feed) {
+    /// Attaches the probes of a plan.
+    pub(super) fn apply(&mut self, planned: Planned, kernel: &mut dyn Kernel, recorder: &mut Recorder) {
         let Planned { plan, attach, notes } = planned;
         self.notes.extend(notes);
         self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
         self.files += files_with_probes(&plan);
         let paths: HashMap<FileId, PathBuf> =
             attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();
-        feed.know_files(paths.clone());
+        recorder.know_files(paths.clone());
         // Before the first record that names one of its probes.
-        feed.push(Input::Plan(Box::new(plan.clone())));
+        recorder.push(Input::Plan(Box::new(plan.clone())));
         let apart = if self.can_pause { may_pause(&plan) } else { BTreeSet::new() };
         let targets = attach.iter().map(|(id, point)| (*id, target(point))).collect();
-        let attached = tracer.attach(&plan, &targets, &apart);
+        let attached = kernel.attach(&plan, &targets, &apart);
         self.attached += attached.probes;
         self.failed.extend(attached.failed.into_iter().map(|(mut probe, why)| {
             probe.reason = why;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::input::{Mapping, ProcessFacts};
 
+use super::host::Host;
+use super::kernel::Kernel;
 use super::probes::Probes;
-use crate::collector::Collector;
-use crate::host::gather::read_maps;
-use crate::kernel::{MAX_SLOTS, Tracer};
-use crate::sink::Sink;
+use super::sink::Sink;
+use crate::kernel::MAX_SLOTS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Process {
@@ -39,15 +39,9 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Gives each process a ring of its own (or, when there are no more, has it share one).
-    pub(super) fn give_slots(
-        &mut self,
-        pids: &[u32],
-        tracer: &mut Tracer,
-        collector: &Collector,
-        sink: &mut dyn Sink,
-    ) {
+    pub(super) fn give_slots(&mut self, pids: &[u32], kernel: &mut dyn Kernel, sink: &mut dyn Sink) {
         let without: Vec<u32> = pids.iter().copied().filter(|pid| !self.has_own_slot(*pid)).collect();
-        self.make_slots(without.len().saturating_sub(self.free.len()), tracer, collector);
+        self.make_slots(without.len().saturating_sub(self.free.len()), kernel);
         for pid in without {
             self.give_slot(pid, sink);
         }
@@ -60,10 +54,7 @@ impl Watched {
     fn give_slot(&mut self, pid: u32, sink: &mut dyn Sink) {
         let known = self.processes.get(&pid).copied().unwrap_or_default();
         let slot = self.free.pop_first().unwrap_or_else(|| {
-            self.complain(
-                sink,
-                "there are more processes than rings: some share one, and each other's losses",
-            );
+            self.complain(sink, "there are more processes than ring buffers: some share one, and its losses");
             pid % self.made.max(1)
         });
         self.processes.insert(pid, Process { slot, ..known });
@@ -71,23 +62,23 @@ impl Watched {
     }
 
     /// Has the kernel part record what the process does, from now on.
-    pub(super) fn open(&mut self, pid: u32, tracer: &mut Tracer, sink: &mut dyn Sink) {
+    pub(super) fn open(&mut self, pid: u32, kernel: &mut dyn Kernel, sink: &mut dyn Sink) {
         let Some(process) = self.processes.get(&pid) else { return };
-        if let Err(error) = tracer.watch(pid, process.slot, None) {
+        if let Err(error) = kernel.watch(pid, process.slot, None) {
             self.complain(sink, &error.to_string());
         }
         self.began_anew(pid);
     }
 
     /// Makes so many rings more, if there is memory and place for them.
-    fn make_slots(&mut self, count: usize, tracer: &mut Tracer, collector: &Collector) {
+    fn make_slots(&mut self, count: usize, kernel: &mut dyn Kernel) {
         let end = self.made.saturating_add(count as u32).min(MAX_SLOTS);
-        // Processes share what rings there are.
-        for ring in tracer.make_rings(self.made..end).unwrap_or_default() {
-            self.made += 1;
-            self.free.insert(ring.slot);
-            collector.add(ring);
+        if self.made == end {
+            return;
         }
+        let first = self.made;
+        self.made += kernel.make_rings(first..end);
+        self.free.extend(first..self.made);
     }
 
     fn complain(&mut self, sink: &mut dyn Sink, message: &str) {
@@ -135,8 +126,8 @@ impl Watched {
     }
 
     /// Processes whose end was not seen (its record was lost).
-    pub(super) fn forget_the_dead(&mut self) {
-        let dead: Vec<u32> = self.pids().into_iter().filter(|pid| has_ended(*pid)).collect();
+    pub(super) fn forget_the_dead(&mut self, host: &dyn Host) {
+        let dead: Vec<u32> = self.pids().into_iter().filter(|pid| host.has_ended(*pid)).collect();
         for pid in dead {
             self.forget(pid);
         }
@@ -154,7 +145,7 @@ impl Watched {
         &mut self,
         pid: u32,
         mappings: &[Mapping],
-        tracer: &mut Tracer,
+        kernel: &mut dyn Kernel,
         probes: &Probes,
     ) {
         let Some(process) = self.processes.get(&pid) else { return };
@@ -163,31 +154,31 @@ impl Watched {
             .filter(|m| process.is_rank && m.exec && probes.is_own(m.file))
             .map(|m| (m.start, m.end))
             .collect();
-        if self.told.get(&pid) != Some(&own) && tracer.watch(pid, process.slot, Some(&own)).is_ok() {
+        if self.told.get(&pid) != Some(&own) && kernel.watch(pid, process.slot, Some(&own)).is_ok() {
             self.told.insert(pid, own);
         }
     }
 
     /// Tells it again for processes that have loaded something, if it was told before.
-    pub(super) fn renew_own_code(&mut self, tracer: &mut Tracer, probes: &Probes) {
+    pub(super) fn renew_own_code(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
         for pid in self.told.keys().copied().collect::<Vec<_>>() {
-            self.look_up_own_code(pid, tracer, probes);
+            self.look_up_own_code(pid, kernel, host, probes);
         }
     }
 
     /// Now and then: tells it for processes that began some time ago.
-    pub(super) fn settle(&mut self, tracer: &mut Tracer, probes: &Probes) {
+    pub(super) fn settle(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
         for pid in self.pids() {
             if !self.told.contains_key(&pid) && !self.settling.insert(pid) {
-                self.look_up_own_code(pid, tracer, probes);
+                self.look_up_own_code(pid, kernel, host, probes);
             }
         }
     }
 
-    fn look_up_own_code(&mut self, pid: u32, tracer: &mut Tracer, probes: &Probes) {
+    fn look_up_own_code(&mut self, pid: u32, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
         // A process that is gone runs no code.
-        if let Ok(mappings) = read_maps(pid) {
-            self.tell_own_code(pid, &mappings, tracer, probes);
+        if let Some(mappings) = host.mappings(pid) {
+            self.tell_own_code(pid, &mappings, kernel, probes);
         }
     }
 
@@ -228,13 +219,5 @@ impl Watched {
     /// Whether anything is alive that is a rank or may become one (by exec, say).
     pub(super) fn has_ranks(&self) -> bool {
         self.processes.values().any(|p| p.is_rank || p.rank.is_some())
-    }
-}
-
-fn has_ended(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // A zombie has ended; only its parent has not looked yet.
-        Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')),
-        Err(_) => true,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use analyzer::finding::{Alert, Report};
 
-use super::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 /// Hits by probe id.
 #[derive(Debug, Default)]

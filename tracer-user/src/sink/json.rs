@@ -5,7 +5,7 @@ use std::io::Write;
 use analyzer::finding::{Alert, REPORT_SCHEMA, Report};
 use serde_json::{Value, json};
 
-use super::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct JsonSink<W: Write> {

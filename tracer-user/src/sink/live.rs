@@ -12,7 +12,9 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use super::{AttachSummary, BudgetStatus, Recorded, Sink, Status, TextSink};
+use super::text::TextSink;
+use crate::budget::BudgetStatus;
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 const GROUPS: usize = 5;
 const LINES: u16 = 5 + GROUPS as u16;
@@ -122,10 +124,10 @@ fn budget_line(budget: &BudgetStatus) -> String {
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let off = match budget.probes_off {
         0 => String::new(),
-        n => format!(", {n} probes out"),
+        n => format!(", {n} probes detached"),
     };
     format!(
-        "cost {} of the job's time (budget {}); watched {} of it{off}",
+        "overhead {} of the job's time (budget {}); coverage {}{off}",
         percent(budget.spent_share),
         percent(budget.share),
         percent(budget.watched_share),
@@ -156,7 +158,7 @@ impl Sink for LiveSink {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.above(&format!(
-            "{} probes in {} files, in place after {} ms",
+            "Attached {} probes in {} files in {} ms",
             summary.probes, summary.files, summary.took_ms
         ));
         for note in &summary.notes {

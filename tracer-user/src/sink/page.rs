@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use analyzer::finding::{Alert, Evidence, Report};
 use analyzer::page::Page;
 
-use super::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 /// A verdict is final when nothing was added to it for so long: not all ranks come to a hang at once.
 const SETTLED: Duration = Duration::from_secs(3);

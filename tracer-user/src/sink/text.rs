@@ -6,7 +6,7 @@ use std::io::Write;
 use analyzer::finding::{Alert, Report};
 use analyzer::render::{self, Style};
 
-use super::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, Sink, Status};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct TextSink<W: Write> {
@@ -46,7 +46,7 @@ impl<W: Write> TextSink<W> {
 impl<W: Write> Sink for TextSink<W> {
     fn placed(&mut self, spare_cpus: &[u32]) {
         if spare_cpus.is_empty() {
-            self.chatter("No CPU is spare: dmscope runs beside the job, on the same ones.");
+            self.chatter("No spare CPU: dmscope shares the CPUs of the job.");
         } else {
             let cpus: Vec<String> = spare_cpus.iter().map(u32::to_string).collect();
             self.chatter(&format!("Analysis runs on CPUs that the job does not use: {}.", cpus.join(",")));
@@ -55,7 +55,7 @@ impl<W: Write> Sink for TextSink<W> {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.chatter(&format!(
-            "{} probes in {} files, in place after {} ms.",
+            "Attached {} probes in {} files in {} ms.",
             summary.probes, summary.files, summary.took_ms
         ));
         if summary.failed > 0 {
@@ -73,8 +73,8 @@ impl<W: Write> Sink for TextSink<W> {
     fn status(&mut self, status: &Status, _report: Option<&Report>) {
         if status.lost > self.lost {
             self.chatter(&format!(
-                "Note: {} records found no room in their ring; verdicts that they touch are inconclusive. \
-                 --ring-size makes rings larger.",
+                "Note: {} records were lost because a ring buffer was full; affected verdicts are inconclusive. \
+                 --ring-size makes ring buffers larger.",
                 status.lost - self.lost
             ));
             self.lost = status.lost;
@@ -82,7 +82,7 @@ impl<W: Write> Sink for TextSink<W> {
         if let Some(budget) = status.budget.as_ref().filter(|b| b.paused && !self.told_pauses) {
             self.told_pauses = true;
             self.chatter(&format!(
-                "Note: watching everything would cost the job more than {}% of its time: movements are watched in bursts. \
+                "Note: full coverage would exceed the budget of {}% of the job's time: data movement is sampled in bursts. \
                  --budget sets another limit.",
                 budget.share * 100.0
             ));
@@ -107,7 +107,7 @@ impl<W: Write> Sink for TextSink<W> {
         let bytes = tape.bytes;
         self.chatter(&format!("Recorded to {path}: {bytes} bytes. Look again with: dmscope analyze {path}"));
         if tape.dropped_inputs > 0 || tape.incomplete {
-            self.chatter(&format!("{path} is not complete: there was no room for all of it."));
+            self.chatter(&format!("{path} is incomplete: some inputs could not be written."));
         }
     }
 

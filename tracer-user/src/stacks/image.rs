@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use analyzer::input::{Mapping, MpiFacts, MpiKind};
 use analyzer::plan::MpiObjects;
 
-use super::memory::Memory;
 use super::registers::Registers;
 use super::unwind::{Caller, Tables, UnwindError};
 use crate::elf::{self, Held, MAX_ARGUMENTS, Segment};
 use crate::host::files::open_mapped;
 use crate::host::mappings::code_files;
+use crate::host::memory::Memory;
+use crate::mpi_runtime::MPICH_WORLD;
 use crate::plan::mpi_entry_points;
 
 /// A program or library that threads run code of.
@@ -83,7 +84,7 @@ impl Image {
     pub fn mpi_facts(&self, code_start: u64) -> Option<MpiFacts> {
         let objects = self.objects?;
         let comm_world = match objects.kind {
-            MpiKind::Mpich => Some(super::mpich::WORLD),
+            MpiKind::Mpich => Some(MPICH_WORLD),
             MpiKind::OpenMpi => objects.comm_world.map(|distance| code_start.wrapping_add(distance)),
         };
         Some(MpiFacts { kind: objects.kind, comm_world })

@@ -7,8 +7,8 @@ use gimli::{
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::memory::Memory;
 use super::registers::{RETURN_ADDRESS, RSP, Registers};
+use crate::host::memory::Memory;
 
 type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 

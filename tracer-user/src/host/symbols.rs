@@ -10,8 +10,8 @@ use analyzer::wire::FileId;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 
+use super::files::open_path;
 use crate::elf;
-use crate::host::files::open_path;
 
 /// Looks names up, each place once.
 pub struct Symbols {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use analyzer::input::{CommunicatorFacts, PendingMessage, PendingRequest};
 
-use super::memory::Memory;
+use crate::host::memory::Memory;
 
 // A communicator.
 const CONTEXT_ID: u64 = 0xe0;
@@ -187,8 +187,8 @@ impl<'a> OpenMpi<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Halves;
     use super::*;
+    use crate::host::memory::Halves;
 
     const WORLD: u64 = 0x7000_0000_1000;
     const WINDOW: u64 = WORLD + 0x4000;

@@ -3,12 +3,23 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use analyzer::input::{CommunicatorFacts, MpiFacts, MpiKind, PendingRequest};
+use analyzer::input::{CommunicatorFacts, Mapping, MpiFacts, MpiKind, PendingRequest};
 use analyzer::wire::FileId;
 
-use super::Process;
 use super::mpich::{self, Mpich};
 use super::open_mpi::OpenMpi;
+use crate::host::memory::Memory;
+
+/// A rank, as far as its library's objects are looked for in it.
+#[derive(Clone, Copy)]
+pub struct Rank<'a> {
+    /// In MPI_COMM_WORLD, and that one's size; `None`: its environment does not say.
+    pub place: Option<(u32, u32)>,
+    /// What it maps, in order of address.
+    pub mappings: &'a [Mapping],
+    /// What is there.
+    pub memory: &'a dyn Memory,
+}
 
 /// A library whose objects are where they are expected.
 pub enum Library<'a> {
@@ -62,47 +73,47 @@ pub struct Worlds {
 }
 
 impl Worlds {
-    /// The library of a process; `file`: where its calls are. `inner`: words that a call and what it calls have.
+    /// The library of a rank; `file`: where its calls are. `inner`: words that a call and what it calls have.
     pub fn library<'a>(
         &mut self,
-        process: &'a Process,
+        rank: Rank<'a>,
         file: FileId,
         mpi: MpiFacts,
         inner: &'a [u64],
     ) -> Option<Library<'a>> {
-        let (rank, size) = process.rank?;
+        let (number, size) = rank.place?;
         match mpi.kind {
             MpiKind::OpenMpi => {
-                OpenMpi::checked(&process.memory, mpi.comm_world?, rank, size).map(Library::OpenMpi)
+                OpenMpi::checked(rank.memory, mpi.comm_world?, number, size).map(Library::OpenMpi)
             }
             MpiKind::Mpich => {
-                let world = self.world(process, file, (rank, size))?;
-                Mpich::checked(&process.memory, world, (rank, size), inner).map(Library::Mpich)
+                let world = self.world(rank, file, (number, size))?;
+                Mpich::checked(rank.memory, world, (number, size), inner).map(Library::Mpich)
             }
         }
     }
 
-    fn world(&mut self, process: &Process, file: FileId, (rank, size): (u32, u32)) -> Option<u64> {
-        let data = data(process, file)?;
+    fn world(&mut self, rank: Rank<'_>, file: FileId, (number, size): (u32, u32)) -> Option<u64> {
+        let data = data(rank.mappings, file)?;
         if let Some(distance) = self.distances.get(&file) {
             return data.start.checked_add(*distance);
         }
-        let found = mpich::find_world(&process.memory, data.clone(), rank, size)?;
+        let found = mpich::find_world(rank.memory, data.clone(), number, size)?;
         self.distances.insert(file, found - data.start);
         Some(found)
     }
 }
 
 /// What follows the last mapping of a file's code: its data, and memory that belongs to it.
-fn data(process: &Process, file: FileId) -> Option<Range<u64>> {
-    let last_code = process.mappings.iter().rposition(|m| m.file == file && m.exec)?;
-    let mut end = process.mappings[last_code].end;
-    for mapping in &process.mappings[last_code + 1..] {
+fn data(mappings: &[Mapping], file: FileId) -> Option<Range<u64>> {
+    let last_code = mappings.iter().rposition(|m| m.file == file && m.exec)?;
+    let mut end = mappings[last_code].end;
+    for mapping in &mappings[last_code + 1..] {
         let belongs = mapping.file == file || mapping.file.inode == 0 && mapping.start == end;
         if !belongs {
             break;
         }
         end = mapping.end;
     }
-    Some(process.mappings[last_code].end..end)
+    Some(mappings[last_code].end..end)
 }

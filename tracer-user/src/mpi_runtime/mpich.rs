@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use analyzer::input::{CommunicatorFacts, PendingRequest};
 
-use super::memory::Memory;
+use crate::host::memory::Memory;
 
 /// `MPI_COMM_WORLD`.
 pub const WORLD: u64 = 0x4400_0000;
@@ -195,8 +195,8 @@ impl<'a> Mpich<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Halves;
     use super::*;
+    use crate::host::memory::Halves;
 
     const OBJECT: u64 = 0x7000_0000_1000;
 

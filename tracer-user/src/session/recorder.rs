@@ -1,4 +1,5 @@
-//! Where every input goes: to the tape and to the pipeline.
+//! Records a session: every input goes to the tape and to the pipeline.
+//! There is no other way in, so that the tape gives the same findings again.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,8 +12,8 @@ use analyzer::pipeline::{LastCall, Pipeline};
 use analyzer::tape::{FileTape, WriteError};
 use analyzer::wire::FileId;
 
-use crate::sink::{Recorded, Sink};
-use crate::symbols::Symbols;
+use super::sink::{Recorded, Sink};
+use crate::host::symbols::Symbols;
 
 /// A file to record to.
 pub struct Tape {
@@ -32,7 +33,7 @@ impl Tape {
 }
 
 /// See the [module](self).
-pub(super) struct Feed {
+pub(super) struct Recorder {
     pipeline: Pipeline,
     symbols: Symbols,
     tape: Option<Tape>,
@@ -40,7 +41,7 @@ pub(super) struct Feed {
     told_trouble: bool,
 }
 
-impl Feed {
+impl Recorder {
     /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
     pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
         Self {
@@ -55,6 +56,7 @@ impl Feed {
         }
     }
 
+    /// The next input.
     pub(super) fn push(&mut self, input: Input) {
         if let Some(tape) = &mut self.tape
             && let Err(error) = tape.writer.push(&input)
@@ -64,6 +66,7 @@ impl Feed {
         self.pipeline.push(&input);
     }
 
+    /// Says where files can be opened now, for names of code places.
     pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
         self.symbols.know(paths);
     }
@@ -116,12 +119,12 @@ impl Feed {
         }
         match self.trouble.take() {
             Some(error) if !self.told_trouble => {
-                sink.notice(&format!("{}: {error}; the session goes on", tape.path.display()));
+                sink.notice(&format!("{}: {error}; the session continues", tape.path.display()));
                 self.told_trouble = true;
             }
             Some(_) => {}
             None if self.told_trouble => {
-                sink.notice(&format!("{}: recording again", tape.path.display()));
+                sink.notice(&format!("{}: recording resumed", tape.path.display()));
                 self.told_trouble = false;
             }
             None => {}

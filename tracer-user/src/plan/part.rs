@@ -1,0 +1,77 @@
+//! What each planner is given and gives.
+
+use analyzer::plan::{Datatype, LeftOut, MpiObjects, Place, Probe, ProbeClass};
+
+use super::facts::FileImage;
+use super::role::Role;
+use crate::elf::{self, ElfFacts};
+
+/// A file with what is known of it.
+pub(crate) struct File<'a> {
+    pub image: &'a FileImage,
+    pub elf: ElfFacts<'a>,
+    pub role: Role,
+}
+
+impl File<'_> {
+    pub fn probe(
+        &self,
+        class: ProbeClass,
+        function: &str,
+        site: u64,
+        at: u64,
+        place: Place,
+    ) -> Option<Probe> {
+        Some(Probe {
+            id: 0,
+            file: self.image.id,
+            offset_bytes: self.elf.offset_of(at)?,
+            site_offset_bytes: self.elf.offset_of(site)?,
+            class,
+            function: function.to_owned(),
+            place,
+            stack_bytes: 0,
+            argument: 0,
+            results: None,
+            reason: String::new(),
+        })
+    }
+
+    /// Programs may have copies of the library's objects.
+    pub fn mpi_objects(&self) -> Option<MpiObjects> {
+        let is_mpi = self.role.is_mpi();
+        (is_mpi || self.role.is_own())
+            .then(|| elf::mpi_objects(&self.image.bytes, &self.elf.segments, is_mpi))
+            .flatten()
+    }
+
+    pub fn datatypes(&self) -> Vec<Datatype> {
+        if !self.role.is_mpi() && !self.role.is_own() {
+            return Vec::new();
+        }
+        elf::datatypes(&self.image.bytes, &self.elf.segments)
+    }
+
+    pub fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {
+        LeftOut {
+            file: self.image.id,
+            offset_bytes: at.and_then(|vaddr| self.elf.offset_of(vaddr)),
+            what: what.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Probes without numbers, and what is left out.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub probes: Vec<Probe>,
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Part {
+    pub fn append(&mut self, mut other: Self) {
+        self.probes.append(&mut other.probes);
+        self.left_out.append(&mut other.left_out);
+    }
+}

@@ -1,0 +1,399 @@
+//! One session, from the first plan to the report: takes what the kernel part saw, and passes it on in order.
+
+use std::collections::BTreeSet;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use analyzer::input::{End, Input, ProcessFacts, Start};
+use analyzer::wire::{Body, RawRecord, Record};
+use anyhow::{Context, Result};
+
+use super::controller::BudgetController;
+use super::host::Host;
+use super::kernel::{Kernel, ThreadReader};
+use super::losses::LossTracker;
+use super::names::SharedNames;
+use super::order::Order;
+use super::outcome::Outcome;
+use super::planner::{PlanSource, Planned, PlannerThread};
+use super::probes::Probes;
+use super::recorder::Recorder;
+use super::sampler::Sampler;
+use super::sink::{Sink, Status};
+use super::watch::Watched;
+use crate::collector::DrainBatch;
+use crate::host::Job;
+
+/// Time between two ticks: how soon an alert can follow its cause.
+const TICK_NS: u64 = 50_000_000;
+/// How often people see new numbers.
+const STATUS_PERIOD_NS: u64 = 500_000_000;
+/// How often the tape is made safe up to here.
+const TAPE_PERIOD_NS: u64 = 1_000_000_000;
+/// How long to wait for a batch before looking at the clock again: longer than it takes until the next one in a job that
+/// rests, so that nobody wakes up for nothing.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How the loop is ended.
+pub(super) struct Limits {
+    /// CLOCK_MONOTONIC.
+    pub deadline_ns: Option<u64>,
+    /// Set from outside.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What a session is made of.
+pub(super) struct Parts<'s> {
+    /// The kernel side.
+    pub kernel: Box<dyn Kernel>,
+    /// What it reads threads with.
+    pub threads: Box<dyn ThreadReader>,
+    /// The machine.
+    pub host: Arc<dyn Host>,
+    /// Where inputs go.
+    pub recorder: Recorder,
+    /// Keeps the budget, if there is one.
+    pub budget: Option<BudgetController>,
+    /// CPUs that the job does not use.
+    pub spare_cpus: Vec<u32>,
+    /// Who is told.
+    pub sink: &'s mut dyn Sink,
+}
+
+/// See the [module](self).
+pub(super) struct Session<'s> {
+    kernel: Box<dyn Kernel>,
+    host: Arc<dyn Host>,
+    recorder: Recorder,
+    order: Order,
+    losses: LossTracker,
+    probes: Probes,
+    names: SharedNames,
+    watched: Watched,
+    budget: Option<BudgetController>,
+    sampler: Sampler,
+    status: Status,
+    spare_cpus: Vec<u32>,
+    last_tick_ns: u64,
+    sink: &'s mut dyn Sink,
+}
+
+impl<'s> Session<'s> {
+    /// Nothing is watched yet.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub(super) fn new(parts: Parts<'s>) -> Result<Self> {
+        let Parts { kernel, threads, host, recorder, budget, spare_cpus, sink } = parts;
+        let now_ns = host.now_ns();
+        let sampler = Sampler::start(threads, spare_cpus.clone(), Arc::clone(&host))
+            .context("cannot start the sampling thread")?;
+        Ok(Self {
+            kernel,
+            host,
+            recorder,
+            order: Order::new(),
+            losses: LossTracker::new(now_ns),
+            probes: Probes::new(budget.is_some()),
+            names: SharedNames::default(),
+            watched: Watched::default(),
+            budget,
+            sampler,
+            status: Status::default(),
+            spare_cpus,
+            last_tick_ns: now_ns,
+            sink,
+        })
+    }
+
+    /// The first input.
+    pub(super) fn start(&mut self, start: Start) {
+        self.recorder.push(Input::Start(Box::new(start)));
+    }
+
+    /// Attaches what was planned.
+    pub(super) fn apply(&mut self, planned: Planned) {
+        if let Some(budget) = &mut self.budget {
+            budget.know(&planned.plan);
+        }
+        self.probes.apply(planned, self.kernel.as_mut(), &mut self.recorder);
+    }
+
+    /// Says that the probes are attached; `begin_ns`: when it was asked for.
+    pub(super) fn attached(&mut self, begin_ns: u64) {
+        let took = Duration::from_nanos(self.host.now_ns().saturating_sub(begin_ns));
+        self.sink.attached(&self.probes.summary(took));
+    }
+
+    /// Watches ranks: all at once, when all probes are attached. Else a copy would be seen whose reader's probe
+    /// is not there yet, and look like data that nobody reads.
+    pub(super) fn open_ranks(&mut self, pids: &[u32]) {
+        self.watched.give_slots(pids, self.kernel.as_mut(), self.sink);
+        for &pid in pids {
+            self.watched.open(pid, self.kernel.as_mut(), self.sink);
+        }
+        // Facts last: a mapping made while they are read is seen as a record.
+        for &pid in pids {
+            if let Some(facts) = self.facts_of(pid, true) {
+                self.watched.tell_own_code(pid, &facts.mappings, self.kernel.as_mut(), &self.probes);
+                self.order.fact(facts.time_ns, Input::Process(Box::new(facts)));
+            }
+        }
+    }
+
+    /// A job may still be starting: its launcher and that one's helpers are watched, for the ranks that
+    /// they will start, and those that came since the job was looked at are opened.
+    pub(super) fn open_starters(&mut self, job: &Job) {
+        for pid in self.host.starters(job) {
+            self.watch_follower(pid);
+            self.learn(pid, false);
+        }
+        let mut late = self.host.late_ranks(job);
+        late.retain(|pid| !self.watched.is_rank(*pid));
+        self.open_ranks(&late);
+    }
+
+    /// The launcher: its children are what is of interest.
+    pub(super) fn watch_follower(&mut self, pid: u32) {
+        self.watched.give_slots(&[pid], self.kernel.as_mut(), self.sink);
+        self.watched.open(pid, self.kernel.as_mut(), self.sink);
+    }
+
+    /// Goes on to the end of the job, or to a limit.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub(super) fn follow(
+        mut self,
+        limits: &Limits,
+        planner: Box<dyn PlanSource>,
+        mut launcher: Option<Child>,
+    ) -> Result<Outcome> {
+        let planner = PlannerThread::start(planner, self.spare_cpus.clone(), Arc::clone(&self.host))
+            .context("cannot start the planning thread")?;
+        // Not before: attaching is to be quick, and a job that is started here would inherit it.
+        self.host.stay_on(&self.spare_cpus);
+        match &mut self.budget {
+            // It says how much there is to do; what is done late can not keep the budget.
+            Some(budget) => budget.begin(self.host.as_ref()),
+            None if self.spare_cpus.is_empty() => self.host.yield_to_the_job(),
+            None => {}
+        }
+        // What was loaded while the first plan was made.
+        planner.look_at(self.watched.pids());
+        let now_ns = self.host.now_ns();
+        let (mut status_due_ns, mut tape_due_ns) = (now_ns, now_ns + TAPE_PERIOD_NS);
+        let reason = loop {
+            let batch = self.kernel.next_batch(PATIENCE);
+            // Before its records are looked into, which takes time: what is decided late can not keep the budget.
+            self.keep_budget(batch.as_ref());
+            if let Some(batch) = batch {
+                let loaded = self.batch(batch);
+                if !loaded.is_empty() {
+                    planner.look_at(loaded);
+                }
+            }
+            self.attach_more(&planner);
+            self.sample_quiet_ranks();
+            let now_ns = self.host.now_ns();
+            if now_ns >= status_due_ns {
+                status_due_ns = now_ns + STATUS_PERIOD_NS;
+                self.show_status();
+                self.watched.forget_the_dead(self.host.as_ref());
+                self.watched.settle(self.kernel.as_mut(), self.host.as_ref(), &self.probes);
+            }
+            if now_ns >= tape_due_ns {
+                tape_due_ns = now_ns + TAPE_PERIOD_NS;
+                self.recorder.flush(self.sink);
+            }
+            if let Some(reason) = self.ended(limits, launcher.as_mut()) {
+                break reason;
+            }
+        };
+        Ok(self.end(reason, launcher))
+    }
+
+    fn ended(&self, limits: &Limits, launcher: Option<&mut Child>) -> Option<&'static str> {
+        if limits.stop.load(Ordering::Relaxed) {
+            return Some("interrupted");
+        }
+        if limits.deadline_ns.is_some_and(|deadline_ns| self.host.now_ns() >= deadline_ns) {
+            return Some("duration elapsed");
+        }
+        let launcher_ended = launcher.is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+        (launcher_ended && !self.watched.has_ranks()).then_some("the job ended")
+    }
+
+    fn end(mut self, reason: &str, launcher: Option<Child>) -> Outcome {
+        if self.spare_cpus.is_empty() && self.budget.is_none() {
+            self.host.catch_up();
+        }
+        // All at once, as at the beginning; detaching takes longer.
+        for pid in self.watched.pids() {
+            self.kernel.unwatch(pid);
+        }
+        self.kernel.detach_all();
+        for batch in self.kernel.drain_rest() {
+            self.batch(batch);
+        }
+        self.order.finish(&mut self.recorder);
+        let failed_probes = self.probes.failed();
+        let end = End { time_ns: self.host.now_ns(), reason: reason.to_owned(), failed_probes };
+        self.recorder.push(Input::End(end));
+        self.recorder.tell_alerts(self.sink);
+        self.show_status();
+        let report = self.recorder.finish(self.sink);
+        self.sink.report(&report);
+        Outcome::of(&report, launcher)
+    }
+
+    fn learn(&mut self, pid: u32, is_rank: bool) {
+        if let Some(facts) = self.facts_of(pid, is_rank) {
+            self.order.fact(facts.time_ns, Input::Process(Box::new(facts)));
+        }
+    }
+
+    /// None: a process that is gone already has nothing more to say.
+    fn facts_of(&mut self, pid: u32, is_rank: bool) -> Option<ProcessFacts> {
+        let mut facts = self.host.process_facts(pid, self.host.now_ns())?;
+        self.watched.note(&facts, is_rank);
+        if !is_rank && self.watched.has_inherited_rank(pid) {
+            // A script, say, that inherited a rank's environment.
+            facts.rank = None;
+        }
+        Some(facts)
+    }
+
+    /// What carries a rank's environment is a rank if it runs MPI.
+    fn promote(&mut self, pid: u32) {
+        if !self.host.runs_mpi(pid) {
+            return;
+        }
+        self.watch_follower(pid);
+        self.learn(pid, true);
+    }
+
+    /// Takes what was found in the rings; gives the ranks that have loaded something.
+    fn batch(&mut self, batch: DrainBatch) -> Vec<u32> {
+        self.status.unreadable += batch.unreadable;
+        for loss in self.losses.of_batch(&batch, |slot| self.watched.owner(slot)) {
+            self.status.lost += loss.movements + loss.state;
+            self.recorder.push(Input::Loss(loss));
+        }
+        let loaded = self.lives(&batch);
+        for (slot, records) in batch.records {
+            self.status.records += records.len() as u64;
+            if let Some(last) = records.last() {
+                self.sampler.heard(slot, last.time_ns());
+            }
+            for record in &records {
+                self.order.record(slot, *record);
+            }
+            self.kernel.give_back(records);
+        }
+        self.order.advance(batch.begin_ns, &mut self.recorder);
+        self.tick(batch.begin_ns);
+        loaded
+    }
+
+    /// In a pause nobody leaves a record, and who is quiet may move.
+    fn sample_quiet_ranks(&mut self) {
+        if let Some(threads) = self.sampler.found() {
+            self.order.fact(threads.time_ns, Input::Threads(Box::new(threads)));
+        }
+        if self.budget.as_ref().is_some_and(BudgetController::is_paused) {
+            return;
+        }
+        let recorder = &self.recorder;
+        self.sampler.sample(self.host.now_ns(), self.watched.rank_slots(), |pid| recorder.last_calls(pid));
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        if now_ns < self.last_tick_ns + TICK_NS {
+            return;
+        }
+        self.last_tick_ns = now_ns;
+        self.recorder.push(Input::Tick { time_ns: now_ns });
+        self.recorder.tell_alerts(self.sink);
+    }
+
+    /// Processes that began or ended, and code that was loaded, need an answer at once; so
+    /// they are looked at as they come.
+    fn lives(&mut self, batch: &DrainBatch) -> Vec<u32> {
+        let mut loaded = BTreeSet::new();
+        for record in batch.records.iter().flat_map(|(_, records)| records) {
+            self.life(record, &mut loaded);
+        }
+        for pid in &loaded {
+            if self.watched.may_become_rank(*pid) {
+                self.promote(*pid);
+            }
+        }
+        loaded.retain(|pid| self.watched.is_rank(*pid));
+        if !loaded.is_empty() {
+            self.renew_own_code();
+        }
+        loaded.into_iter().collect()
+    }
+
+    fn life(&mut self, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
+        let Ok(Record { header, body }) = Record::decode(raw) else { return };
+        match body {
+            Body::Map { file, exec, shared, has_file: true, .. } => {
+                if shared {
+                    self.names.learn(header.pid, file, self.host.as_ref(), &mut self.recorder);
+                }
+                if exec {
+                    loaded.insert(header.pid);
+                }
+            }
+            Body::Fork { child } => self.watched.inherit(header.pid, child),
+            Body::Exec => {
+                self.watched.began_anew(header.pid);
+                self.learn(header.pid, false);
+                loaded.insert(header.pid);
+            }
+            Body::Exit { .. } => self.watched.forget(header.pid),
+            _ => {}
+        }
+    }
+
+    fn keep_budget(&mut self, batch: Option<&DrainBatch>) {
+        let Some(budget) = &mut self.budget else { return };
+        for (slot, records) in batch.iter().flat_map(|batch| &batch.records) {
+            budget.count(*slot, records);
+        }
+        let (slots, recorder) = (self.watched.slots(), &self.recorder);
+        let joining = || recorder.joining_probes();
+        if let Some(coverage) = budget.step(&slots, self.kernel.as_mut(), self.host.as_ref(), &joining) {
+            self.sampler.coverage_changed(coverage.time_ns);
+            self.order.fact(coverage.time_ns, Input::Coverage(Box::new(coverage)));
+        }
+    }
+
+    fn attach_more(&mut self, planner: &PlannerThread) {
+        for planned in planner.ready() {
+            self.apply(planned);
+            self.renew_own_code();
+        }
+    }
+
+    fn renew_own_code(&mut self) {
+        self.watched.renew_own_code(self.kernel.as_mut(), self.host.as_ref(), &self.probes);
+    }
+
+    fn show_status(&mut self) {
+        self.status.ranks = self.watched.ranks();
+        self.status.late = self.order.late_records();
+        self.status.probes = self.probes.count();
+        self.status.budget = self.budget.as_mut().map(BudgetController::status);
+        if self.sink.wants_report() {
+            let report = self.recorder.report();
+            self.sink.status(&self.status, Some(&report));
+        } else {
+            self.sink.status(&self.status, None);
+        }
+    }
+}

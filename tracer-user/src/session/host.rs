@@ -1,0 +1,42 @@
+//! What a session needs of the machine beside the kernel part: the clock, `/proc`, and where its own threads run.
+//! [`super::live::LiveHost`] is the real one.
+
+use analyzer::input::{Mapping, ProcessFacts};
+
+use crate::host::Job;
+
+/// The machine that a session runs on. Its threads share it.
+pub(super) trait Host: Send + Sync {
+    /// CLOCK_MONOTONIC: the clock of the records.
+    fn now_ns(&self) -> u64;
+
+    /// Processor time that this process has used so far.
+    fn own_cpu_ns(&self) -> u64;
+
+    /// What `/proc` says of a process now; `None`: it is gone. `time_ns`: CLOCK_MONOTONIC before.
+    fn process_facts(&self, pid: u32, time_ns: u64) -> Option<ProcessFacts>;
+
+    /// What a process maps now; `None`: it is gone.
+    fn mappings(&self, pid: u32) -> Option<Vec<Mapping>>;
+
+    /// Whether a process that has a rank's environment has an MPI library too.
+    fn runs_mpi(&self, pid: u32) -> bool;
+
+    /// Whether a process has ended, be it that its parent has not noticed yet.
+    fn has_ended(&self, pid: u32) -> bool;
+
+    /// The launcher of a job and what it started that is no rank: from these, more ranks may come.
+    fn starters(&self, job: &Job) -> Vec<u32>;
+
+    /// Ranks that were started since the job was looked at.
+    fn late_ranks(&self, job: &Job) -> Vec<u32>;
+
+    /// Keeps the calling thread on these CPUs; without any, it stays where it may be.
+    fn stay_on(&self, cpus: &[u32]);
+
+    /// Lets the calling thread run only after the job's.
+    fn yield_to_the_job(&self);
+
+    /// Takes that back.
+    fn catch_up(&self);
+}

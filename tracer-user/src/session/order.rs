@@ -1,0 +1,77 @@
+//! Records, process facts and changes of what is watched, put in order.
+//!
+//! What `/proc` says at a time holds after all older records: were it given out ahead of the
+//! fork or exec that it is about, these would undo it.
+
+use std::collections::VecDeque;
+
+use analyzer::input::Input;
+use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequencer};
+use analyzer::wire::RawRecord;
+
+use super::recorder::Recorder;
+
+/// What waits for older records.
+pub(super) struct Order {
+    sequencer: Sequencer,
+    facts: PendingFacts,
+}
+
+impl Order {
+    pub(super) fn new() -> Self {
+        Self {
+            sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
+            facts: PendingFacts::default(),
+        }
+    }
+
+    /// A record of the ring of a slot.
+    pub(super) fn record(&mut self, slot: u32, record: RawRecord) {
+        self.sequencer.push(slot as u16, record);
+    }
+
+    /// What was found out at a time; later calls have later times.
+    pub(super) fn fact(&mut self, time_ns: u64, fact: Input) {
+        self.facts.0.push_back((time_ns, fact));
+    }
+
+    /// Passes on what nothing can come ahead of: all records from before `begin_ns` are there.
+    pub(super) fn advance(&mut self, begin_ns: u64, recorder: &mut Recorder) {
+        let Self { sequencer, facts } = self;
+        sequencer.advance(begin_ns, |input| facts.push_with(input, recorder));
+        facts.push_until(sequencer.horizon_ns(), recorder);
+    }
+
+    /// Passes on the rest.
+    pub(super) fn finish(&mut self, recorder: &mut Recorder) {
+        let Self { sequencer, facts } = self;
+        sequencer.finish(|input| facts.push_with(input, recorder));
+        facts.push_until(u64::MAX, recorder);
+    }
+
+    /// Records that came too late to be put in order.
+    pub(super) fn late_records(&self) -> u64 {
+        self.sequencer.late_records()
+    }
+}
+
+/// Inputs that wait for older records, each with its time.
+#[derive(Default)]
+struct PendingFacts(VecDeque<(u64, Input)>);
+
+impl PendingFacts {
+    /// Passes on an input, and before it the facts that are older.
+    fn push_with(&mut self, input: Input, recorder: &mut Recorder) {
+        if let Input::Record(record) | Input::LateRecord(record) = &input {
+            self.push_until(record.time_ns(), recorder);
+        }
+        recorder.push(input);
+    }
+
+    /// Passes on the facts up to a time.
+    fn push_until(&mut self, time_ns: u64, recorder: &mut Recorder) {
+        while let Some(facts) = self.0.pop_front_if(|(of_ns, _)| *of_ns <= time_ns) {
+            recorder.push(facts.1);
+        }
+    }
+}
