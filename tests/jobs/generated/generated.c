@@ -115,5 +115,6 @@ int main(int argc, char **argv)
         operation->run(&scene, operation);
     }
     MPI_Finalize(); // call: finalize
+    puts("through"); // each rank: some may not be
     return 0;
 }
