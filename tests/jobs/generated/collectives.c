@@ -56,7 +56,7 @@ static void begin(const struct scene *scene, const struct operation *operation, 
     else
         operation->is.with_request(a, request);
     if (form == PERSISTENT_FORM && !makes(scene, MISSING_START))
-        MPI_Start(request); // call: start of a collective
+        MPI_Start(request);
 }
 
 // Waiting for a persistent operation that was not started returns at once.

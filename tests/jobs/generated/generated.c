@@ -29,8 +29,9 @@ static const char *const fault_names[FAULTS] = {
 
 static const struct operation *operation_called(const char *name)
 {
-    static const struct operation *const families[] = {blocking_collectives, nonblocking_collectives,
-                                                       persistent_collectives};
+    static const struct operation *const families[] = {
+        blocking_collectives, nonblocking_collectives, persistent_collectives, makers, sends, receives, completions,
+        probes, synchronizations};
     const struct operation *all[MOST_OPERATIONS];
     const char *names[MOST_OPERATIONS];
     size_t count = 0;

@@ -52,6 +52,12 @@ struct operation {
 extern const struct operation blocking_collectives[];
 extern const struct operation nonblocking_collectives[];
 extern const struct operation persistent_collectives[];
+extern const struct operation makers[];
+extern const struct operation sends[];
+extern const struct operation receives[];
+extern const struct operation completions[];
+extern const struct operation probes[];
+extern const struct operation synchronizations[];
 
 // True if this rank makes this fault now.
 static inline bool makes(const struct scene *scene, enum fault fault)

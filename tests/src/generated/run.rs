@@ -33,11 +33,13 @@ pub enum Mode {
     Returns,
     /// It attaches to the job when that hangs.
     After,
+    /// It does not come: what becomes of the program is all that is seen.
+    Alone,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Start, Self::Returns, Self::After];
+    pub const ALL: [Self; 4] = [Self::Start, Self::Returns, Self::After, Self::Alone];
 
     /// Name in variables and results.
     pub fn name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Mode {
             Self::Start => "start",
             Self::Returns => "returns",
             Self::After => "after",
+            Self::Alone => "alone",
         }
     }
 }
@@ -70,11 +73,13 @@ pub fn watch(case: &Case, is_right: bool, library: MpiLibrary, mode: Mode, limit
         Mode::Start => from_start(&Dmscope::run(&spec), case.ranks, limit),
         Mode::Returns => from_start(&Dmscope::run(&spec).args(["--returns", "all"]), case.ranks, limit),
         Mode::After => after(&spec, limit),
+        Mode::Alone => alone(&spec, limit),
     }
 }
 
-fn is_about_ranks_that_stay(finding: &Value) -> bool {
-    finding["evidence"]["kind"] == "standstill"
+/// Something is said of ranks that do not go on, or the session is over.
+fn is_an_answer(event: &Value) -> bool {
+    event["event"] == "report" || event["alert"]["raised"]["evidence"]["kind"] == "standstill"
 }
 
 /// The findings of a report that dmscope makes when it is asked to end.
@@ -90,8 +95,7 @@ fn from_start(dmscope: &Dmscope, ranks: u32, limit: Duration) -> Result<Seen> {
     dmscope.wait_for_line("ready")?;
     let begin = Instant::now();
     dmscope.set_patience(limit);
-    // Ends early where the job does.
-    let alert = dmscope.wait_for_alert(is_about_ranks_that_stay);
+    let alert = dmscope.wait_for(is_an_answer);
     let seconds = begin.elapsed().as_secs_f64();
     dmscope.set_patience(PATIENCE);
     let family = descendants(dmscope.pid());
@@ -100,7 +104,7 @@ fn from_start(dmscope: &Dmscope, ranks: u32, limit: Duration) -> Result<Seen> {
     }
     if dmscope.has_reported() {
         let session = dmscope.finish()?;
-        let is_through = session.job().is_ok_and(|job| count_through(job) == ranks as usize);
+        let is_through = count_through(session.job()?) == ranks as usize;
         let report = session.report()?;
         let findings = report["findings"].as_array().context("a report without findings")?.clone();
         return Ok(Seen { is_through: Some(is_through), seconds, findings });
@@ -112,7 +116,7 @@ fn from_start(dmscope: &Dmscope, ranks: u32, limit: Duration) -> Result<Seen> {
 }
 
 fn count_through(job: &FinishedJob) -> usize {
-    job.stdout.iter().filter(|line| *line == THROUGH).count()
+    job.stdout.iter().map(|line| line.matches(THROUGH).count()).sum() // MPICH's launcher mixes lines of ranks
 }
 
 /// Has the launcher end the job, and ends what it leaves.
@@ -142,7 +146,7 @@ fn after(spec: &JobSpec, limit: Duration) -> Result<Seen> {
     dmscope.wait_until_attached()?;
     let begin = Instant::now();
     dmscope.set_patience(limit);
-    let alert = dmscope.wait_for_alert(is_about_ranks_that_stay);
+    let alert = dmscope.wait_for(is_an_answer);
     let seconds = begin.elapsed().as_secs_f64();
     dmscope.set_patience(PATIENCE);
     if alert.is_ok() {
@@ -152,6 +156,19 @@ fn after(spec: &JobSpec, limit: Duration) -> Result<Seen> {
     dmscope.finish()?;
     let is_through = if job.has_ended()? { Some(true) } else { None };
     Ok(Seen { is_through, seconds, findings })
+}
+
+fn alone(spec: &JobSpec, limit: Duration) -> Result<Seen> {
+    let mut job = spec.spawn()?;
+    job.wait_until_ready(PATIENCE)?;
+    let begin = Instant::now();
+    while begin.elapsed() < limit {
+        if job.has_ended()? {
+            return ended(job);
+        }
+        sleep(Duration::from_millis(10));
+    }
+    Ok(Seen { is_through: None, seconds: limit.as_secs_f64(), findings: Vec::new() })
 }
 
 /// A job that did not wait for anybody to attach.

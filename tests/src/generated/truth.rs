@@ -1,7 +1,7 @@
 //! What is true of a program with a fault: by construction, not by what some library does.
 
-use super::operations::{Flow, Form, Kind};
-use super::{Case, Class, Fault};
+use super::operations::Kind;
+use super::{Case, Class, collectives, messages, windows};
 
 /// What becomes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,60 +25,22 @@ pub struct Truth {
     pub lines: Vec<(u32, Vec<String>)>,
 }
 
-const FINALIZE: &str = "finalize";
+/// Where ranks are that are through, and those that left out what the others wait for.
+pub(super) const FINALIZE: &str = "finalize";
 
 impl Case {
     /// What is true of it.
     pub fn truth(&self) -> Truth {
         match self.operation.kind {
-            Kind::Collective(flow, form) => collective(self, flow, form),
+            Kind::Collective(flow, form) => collectives::truth(self, flow, form),
+            Kind::Maker => collectives::truth_of_maker(self),
+            Kind::Fence => collectives::truth_of_fence(self),
+            Kind::Send(mode, form) => messages::truth_of_send(self, mode, form),
+            Kind::Receive(from, form) => messages::truth_of_receive(self, from, form),
+            Kind::Completion | Kind::Probe => messages::truth_of_completion(self),
+            Kind::Active(role) => windows::truth_of_active(self, role),
+            Kind::Lock => windows::truth_of_lock(self),
+            Kind::Unlock | Kind::Flush => windows::truth_of_unlock(self),
         }
-    }
-}
-
-/// Whether a rank cannot get through without all data of `of`.
-fn needs(flow: Flow, rank: u32, of: u32) -> bool {
-    match flow {
-        Flow::AllToAll => true,
-        Flow::FromRoot => of == 0,
-        Flow::ToRoot => rank == 0,
-        Flow::Upward => of < rank,
-    }
-}
-
-fn collective(case: &Case, flow: Flow, form: Form) -> Truth {
-    let others = (0..case.ranks).filter(|rank| *rank != case.bad);
-    let is_needed = others.clone().any(|rank| needs(flow, rank, case.bad));
-    let hangs = match case.fault {
-        // What it does instead no rank gets through alone; in another communicator it is as good as not there.
-        Fault::OtherOperation | Fault::OtherCommunicator => true,
-        Fault::OtherOrder | Fault::MissingCall | Fault::MissingStart => is_needed,
-        // Nobody has the data, or everybody waits for that of one who keeps it.
-        Fault::OtherRoot => (flow == Flow::FromRoot) == (case.bad == 0),
-        _ => false,
-    };
-    let own = match form {
-        Form::Blocking => case.operation.name.clone(),
-        Form::Nonblocking | Form::Persistent => "wait for a collective".to_owned(),
-    };
-    let another =
-        if case.operation.name.contains("barrier") { "another allreduce" } else { "another barrier" };
-    let of_bad = match case.fault {
-        Fault::OtherOperation | Fault::OtherOrder => another.to_owned(),
-        Fault::OtherCommunicator | Fault::OtherRoot => own,
-        _ => FINALIZE.to_owned(),
-    };
-    // Of two ranks that do not do the same either may be wrong.
-    let may_be_named = if case.ranks == 2 { vec![0, 1] } else { vec![case.bad] };
-    Truth {
-        outcome: if hangs { Outcome::Hangs } else { Outcome::Open },
-        classes: if case.fault == Fault::MissingWait {
-            &[Class::LeftOver]
-        } else {
-            &[Class::MismatchedCollective]
-        },
-        may_be_named,
-        // Whoever gets through in spite of its fault is at the end.
-        lines: vec![(case.bad, vec![of_bad, FINALIZE.to_owned()])],
     }
 }
