@@ -7,14 +7,14 @@
 //! | --- | --- |
 //! | (none) | how many cases, of both halves, or `all`; or a text that the cases' names have in them |
 //! | `_LIBRARY` | `openmpi` or `mpich`, else both |
-//! | `_MODE` | `start`, `returns` (results of calls are recorded) or `after` (dmscope comes when the job hangs) |
+//! | `_MODE` | `start`, `returns` (results of calls are recorded), `after` (dmscope comes when the job hangs), or `alone` (it does not come: do the programs do what is said to be true of them?) |
 //! | `_TWINS` | `no`: without the right twins; `only`: nothing else |
 //! | `_SECONDS` | how long to wait for something to be said (15) |
 //! | `_SIDE_BY_SIDE` | how many programs at once (2) |
 //! | `_RESULTS` | a file that each result is added to; what is in it already is not run again |
 //! | `_LIST` | any value: names only |
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::env::{VarError, var};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use live::MpiLibrary;
 use live::findings::summary;
-use live::generated::{Case, Half, Mode, Results, Row, Seen, Verdict, cases, watch};
+use live::generated::{Case, Half, Mode, Outcome, Results, Row, Seen, Verdict, cases, watch};
 
 /// Cases of the usual run, for each library.
 const SAMPLE: usize = 3;
@@ -201,7 +201,15 @@ fn no_program_that_hangs_is_called_fine_and_no_right_one_is_warned_of() -> Resul
     };
     let failed = lines(|row| row.error.is_some());
     ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
-    let fine = lines(Row::is_called_fine);
+    let must_hang: HashSet<String> =
+        cases().iter().filter(|case| case.truth().outcome == Outcome::Hangs).map(Case::name).collect();
+    let ended: Vec<String> = results
+        .rows()
+        .filter(|row| !row.is_right && row.is_through.is_some() && must_hang.contains(&row.case))
+        .map(line_of)
+        .collect();
+    ensure!(ended.is_empty(), "programs that must hang ended:\n{}", ended.join("\n"));
+    let fine = lines(|row| row.mode != Mode::Alone.name() && row.is_called_fine());
     ensure!(fine.is_empty(), "programs that hang are called fine:\n{}", fine.join("\n"));
     let alarms = lines(Row::is_false_alarm);
     ensure!(alarms.is_empty(), "right programs are warned of, or do not end:\n{}", alarms.join("\n"));
