@@ -10,7 +10,7 @@
 //! | `_MODE` | `start`, `returns` (results of calls are recorded), `after` (dmscope comes when the job hangs), or `alone` (it does not come: do the programs do what is said to be true of them?) |
 //! | `_TWINS` | `no`: without the right twins; `only`: nothing else |
 //! | `_SECONDS` | how long to wait for something to be said (15) |
-//! | `_SIDE_BY_SIDE` | how many programs at once (2) |
+//! | `_SIDE_BY_SIDE` | how many programs at once (3) |
 //! | `_RESULTS` | a file that each result is added to; what is in it already is not run again |
 //! | `_LIST` | any value: names only |
 
@@ -25,7 +25,7 @@ use live::MpiLibrary;
 use live::findings::summary;
 use live::generated::{Case, Half, Mode, Outcome, Results, Row, Seen, Verdict, cases, watch};
 
-/// Cases of the usual run, for each library.
+/// Cases of the usual run, with each library: half a minute.
 const SAMPLE: usize = 3;
 
 /// What the variables ask for.
@@ -69,6 +69,8 @@ fn wanted_cases() -> Result<Vec<Case>> {
 fn wanted() -> Result<Wanted> {
     let library = variable("_LIBRARY")?;
     let is_wanted = |one: &MpiLibrary| library.as_ref().is_none_or(|name| name == one.name());
+    let libraries: Vec<_> = MpiLibrary::ALL.into_iter().filter(is_wanted).collect();
+    ensure!(!libraries.is_empty(), "DMSCOPE_TEST_GENERATED_LIBRARY: no such library");
     let mode = variable("_MODE")?.unwrap_or_else(|| "start".to_owned());
     let twins = match variable("_TWINS")?.as_deref() {
         Some("no") => vec![false],
@@ -77,11 +79,11 @@ fn wanted() -> Result<Wanted> {
     };
     Ok(Wanted {
         cases: wanted_cases()?,
-        libraries: MpiLibrary::ALL.into_iter().filter(is_wanted).collect(),
+        libraries,
         mode: Mode::ALL.into_iter().find(|one| one.name() == mode).context("DMSCOPE_TEST_GENERATED_MODE")?,
         twins,
         limit: Duration::from_secs(number("_SECONDS", 15)?),
-        side_by_side: usize::try_from(number("_SIDE_BY_SIDE", 2)?)?,
+        side_by_side: usize::try_from(number("_SIDE_BY_SIDE", 3)?)?,
         results: variable("_RESULTS")?.map(PathBuf::from),
     })
 }
@@ -134,7 +136,7 @@ fn fill(row: &mut Row, case: &Case, seen: &Seen) {
 fn run_all(wanted: &Wanted, results: Results) -> Result<Results> {
     let mut turns = VecDeque::new();
     for case in &wanted.cases {
-        for &library in wanted.libraries.iter().filter(|library| case.is_possible_with(**library)) {
+        for &library in &wanted.libraries {
             for &is_right in &wanted.twins {
                 if !results.has(&case.name(), library.name(), wanted.mode.name(), is_right) {
                     turns.push_back(Turn { case, library, mode: wanted.mode, is_right });

@@ -28,8 +28,6 @@ pub use run::{Mode, Seen, watch};
 pub use truth::{Outcome, Truth};
 pub use verdict::{Class, Verdict, classify};
 
-use crate::MpiLibrary;
-
 /// How many ranks cases are made with.
 pub const RANKS: std::ops::RangeInclusive<u32> = 2..=5;
 
@@ -96,12 +94,6 @@ impl Case {
     /// The rank that communicates with the bad one, where only two do.
     pub fn partner(&self) -> u32 {
         (self.bad + 1) % self.ranks
-    }
-
-    /// Whether a library has the operation.
-    pub fn is_possible_with(&self, library: MpiLibrary) -> bool {
-        let _ = library; // so far both have all of them
-        true
     }
 }
 

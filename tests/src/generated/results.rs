@@ -65,7 +65,7 @@ fn key(case: &str, library: &str, mode: &str, is_right: bool) -> String {
     format!("{case} {library} {mode} {}", if is_right { "right" } else { "wrong" })
 }
 
-/// Results so far, and the file they are kept in.
+/// Results so far, and the file that they are kept in.
 #[derive(Default)]
 pub struct Results {
     rows: BTreeMap<String, Row>,
@@ -108,7 +108,7 @@ impl Results {
         Ok(())
     }
 
-    /// Those of these keys' programs.
+    /// All of them.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
     }
@@ -136,10 +136,10 @@ impl Results {
 /// Sorts behind the names of operations.
 const ALL_TOGETHER: &str = "~ all";
 const HEAD: &str = "| half | library, mode | operation/fault | programs | hang | right class | right ranks | right line \
-                    | unknown hang | other | called fine | survive | die | twins | silent | failed tests |\n\
-                    |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+                    | unknown hang | other | called fine | survive | told | die | twins | silent | failed tests |\n\
+                    |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-/// How often which.
+/// How often which. What is told is what has the right class; ranks and lines count where all before is right.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     programs: u32,
@@ -150,6 +150,7 @@ struct Counts {
     unknown: u32,
     fine: u32,
     survive: u32,
+    told: u32,
     die: u32,
     twins: u32,
     silent: u32,
@@ -176,6 +177,7 @@ impl Counts {
         add(&mut self.unknown, row.hangs() && row.verdict.class == Some(Class::UnknownHang));
         add(&mut self.fine, row.is_called_fine());
         add(&mut self.survive, row.is_through == Some(true));
+        add(&mut self.told, row.is_through == Some(true) && row.verdict.class_is_right);
         add(&mut self.die, row.is_through == Some(false));
     }
 
@@ -183,7 +185,7 @@ impl Counts {
         let other = self.hang - self.class - self.unknown - self.fine;
         let cells =
             [self.programs, self.hang, self.class, self.ranks, self.line, self.unknown, other, self.fine];
-        let more = [self.survive, self.die, self.twins, self.silent, self.failed];
+        let more = [self.survive, self.told, self.die, self.twins, self.silent, self.failed];
         let text: Vec<String> = cells.iter().chain(&more).map(u32::to_string).collect();
         text.join(" | ")
     }
@@ -244,6 +246,6 @@ mod tests {
         results.add(row("bcast/other_root/4/0", None)).unwrap();
         let table = results.table();
         let line = table.lines().find(|line| line.contains("bcast/other_root")).unwrap();
-        assert!(line.ends_with("| 2 | 2 | 1 | 0 | 0 | 0 | 0 | 1 | 0 | 0 | 0 | 0 | 0 |"), "{line}");
+        assert!(line.ends_with("| 2 | 2 | 1 | 0 | 0 | 0 | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |"), "{line}");
     }
 }

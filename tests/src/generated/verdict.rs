@@ -26,26 +26,27 @@ pub enum Class {
     UnknownHang,
 }
 
-/// The names that findings have for them: of their evidence, and of the fault in it.
-const NAMES: [(&str, &str, Class); 11] = [
-    ("standstill", "deadlock", Class::Deadlock),
-    ("standstill", "missing_message", Class::MissingMessage),
-    ("standstill", "mismatched_collective", Class::MismatchedCollective),
-    ("standstill", "crash", Class::Died),
-    ("standstill", "truncated", Class::Died),
-    ("standstill", "invalid_call", Class::Died),
-    ("standstill", "outside", Class::Outside),
-    ("standstill", "stopped", Class::Outside),
-    ("standstill", "unknown_hang", Class::UnknownHang),
-    ("mismatch", "mismatched_collective", Class::MismatchedCollective),
-    ("left_over", "", Class::LeftOver),
+/// The names that findings have for them, as the fault in their evidence.
+const FAULTS: [(&str, Class); 9] = [
+    ("deadlock", Class::Deadlock),
+    ("missing_message", Class::MissingMessage),
+    ("mismatched_collective", Class::MismatchedCollective),
+    ("crash", Class::Died),
+    ("truncated", Class::Died),
+    ("invalid_call", Class::Died),
+    ("outside", Class::Outside),
+    ("stopped", Class::Outside),
+    ("unknown_hang", Class::UnknownHang),
 ];
 
 /// What a finding calls the fault; nothing if it is about something else than communication that goes wrong.
 pub fn classify(finding: &Value) -> Option<Class> {
     let evidence = &finding["evidence"];
-    let (kind, fault) = (evidence["kind"].as_str()?, evidence["fault"].as_str().unwrap_or_default());
-    NAMES.iter().find(|(of, name, _)| *of == kind && *name == fault).map(|(.., class)| *class)
+    if evidence["kind"] == "left_over" {
+        return Some(Class::LeftOver);
+    }
+    let fault = evidence["fault"].as_str()?;
+    FAULTS.iter().find(|(name, _)| *name == fault).map(|(_, class)| *class)
 }
 
 /// What was said of a case.
