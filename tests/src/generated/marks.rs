@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 use crate::build::sources;
 
 /// File and line of each mark (`// call: NAME`).
-fn marks() -> Result<HashMap<String, (String, u64)>> {
+type Marks = HashMap<String, (String, u64)>;
+
+fn marks() -> Result<Marks> {
     let folder = sources().join("generated");
     let mut marks = HashMap::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -31,7 +33,7 @@ fn marks() -> Result<HashMap<String, (String, u64)>> {
 
 /// File and line that have a mark.
 pub fn line_of_mark(mark: &str) -> Result<&'static (String, u64)> {
-    static MARKS: OnceLock<Result<HashMap<String, (String, u64)>, String>> = OnceLock::new();
+    static MARKS: OnceLock<Result<Marks, String>> = OnceLock::new();
     let marks = MARKS.get_or_init(|| marks().map_err(|error| format!("{error:#}")));
     let marks = marks.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
     marks.get(mark).with_context(|| format!("no line has the mark {mark:?}"))
