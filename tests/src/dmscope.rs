@@ -212,6 +212,11 @@ impl Watching {
         line.ok_or_else(|| self.complain(&format!("no line with {text:?}")))
     }
 
+    /// Whether it has said its last: all but waiting for its end is over.
+    pub fn has_reported(&self) -> bool {
+        self.events.so_far().iter().any(|line| line.starts_with(r#"{"event":"report""#))
+    }
+
     /// Waits for the first event of a kind.
     pub fn wait_for_event(&self, kind: &str) -> Result<Value> {
         self.wait_for(|event| event["event"] == kind)

@@ -22,6 +22,7 @@ pub mod catalogue;
 pub mod debugger;
 mod dmscope;
 pub mod findings;
+pub mod generated;
 mod kernel;
 pub mod latency;
 mod lines;

@@ -34,6 +34,11 @@ pub fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
+/// The name of a process, as the kernel has it.
+pub fn name(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
+}
+
 /// The parent of a process.
 pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|(_, parent)| parent)

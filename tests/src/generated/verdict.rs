@@ -1,0 +1,172 @@
+//! What was said of a program, and whether it is right.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Case, line_of_mark};
+use crate::findings::summary;
+
+/// What findings call a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Ranks wait for each other.
+    Deadlock,
+    /// A message that nobody sends or receives.
+    MissingMessage,
+    /// Collective calls that do not go together.
+    MismatchedCollective,
+    /// Requests or messages that nobody came back for.
+    LeftOver,
+    /// A rank ended before its time, by an error or otherwise.
+    Died,
+    /// A rank does nothing outside of MPI.
+    Outside,
+    /// Ranks do not go on, and why is not known.
+    UnknownHang,
+}
+
+/// The names that findings have for them, as the fault in their evidence.
+const FAULTS: [(&str, Class); 9] = [
+    ("deadlock", Class::Deadlock),
+    ("missing_message", Class::MissingMessage),
+    ("mismatched_collective", Class::MismatchedCollective),
+    ("crash", Class::Died),
+    ("truncated", Class::Died),
+    ("invalid_call", Class::Died),
+    ("outside", Class::Outside),
+    ("stopped", Class::Outside),
+    ("unknown_hang", Class::UnknownHang),
+];
+
+/// What a finding calls the fault; nothing if it is about something else than communication that goes wrong.
+pub fn classify(finding: &Value) -> Option<Class> {
+    let evidence = &finding["evidence"];
+    if evidence["kind"] == "left_over" {
+        return Some(Class::LeftOver);
+    }
+    let fault = evidence["fault"].as_str()?;
+    FAULTS.iter().find(|(name, _)| *name == fault).map(|(_, class)| *class)
+}
+
+/// What was said of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The class; `None`: nothing.
+    pub class: Option<Class>,
+    /// The ranks that were named.
+    pub named: Vec<u32>,
+    /// Whether the class is the right one.
+    pub class_is_right: bool,
+    /// Whether the ranks are: the one that made the fault, and nobody who has nothing to do with it.
+    pub ranks_are_right: bool,
+    /// Whether a named rank is shown at the line where it is.
+    pub line_is_right: bool,
+    /// The sentence.
+    pub summary: String,
+}
+
+impl Verdict {
+    /// Of the most important finding that is about communication that goes wrong.
+    pub fn of(case: &Case, findings: &[Value]) -> Self {
+        let told = findings.iter().find_map(|finding| Some((finding, classify(finding)?)));
+        let Some((finding, class)) = told else { return Self::default() };
+        let truth = case.truth();
+        let named = ranks_in(&finding["who"]);
+        let is_partner = |rank: &u32| truth.may_be_named.contains(rank);
+        Self {
+            class: Some(class),
+            class_is_right: truth.classes.contains(&class),
+            ranks_are_right: named.contains(&case.bad) && named.iter().all(is_partner),
+            line_is_right: truth
+                .lines
+                .iter()
+                .any(|(rank, marks)| marks.iter().any(|mark| is_at(finding, *rank, mark))),
+            named,
+            summary: summary(finding),
+        }
+    }
+
+    /// Whether ranks that hang were not told of at all.
+    pub fn says_fine(&self) -> bool {
+        !matches!(
+            self.class,
+            Some(
+                Class::Deadlock
+                    | Class::MissingMessage
+                    | Class::MismatchedCollective
+                    | Class::Outside
+                    | Class::UnknownHang
+            )
+        )
+    }
+}
+
+fn ranks_in(who: &Value) -> Vec<u32> {
+    let ranks = who.as_array().into_iter().flatten().filter_map(|who| who["rank"].as_u64());
+    ranks.filter_map(|rank| rank.try_into().ok()).collect()
+}
+
+/// Whether a finding shows a rank at a line.
+fn is_at(finding: &Value, rank: u32, mark: &str) -> bool {
+    let Ok((file, line)) = line_of_mark(mark) else { return false };
+    let ranks = finding["evidence"]["ranks"].as_array().into_iter().flatten();
+    let places = ranks.filter(|shown| shown["who"]["rank"] == rank).flat_map(|shown| {
+        shown["stack"].as_array().into_iter().flatten().chain([&shown["call"]["place"], &shown["place"]])
+    });
+    let mut frames = places.flat_map(|place| place["frames"].as_array().into_iter().flatten());
+    frames.any(|frame| {
+        let source = frame["source"].as_str().unwrap_or_default();
+        frame["line"] == *line && source.rsplit('/').next() == Some(file)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::generated::cases;
+
+    fn case(name: &str) -> Case {
+        cases().into_iter().find(|case| case.name() == name).unwrap()
+    }
+
+    fn finding(fault: &str, ranks: &[u32], mark: &str) -> Value {
+        let (file, line) = line_of_mark(mark).unwrap();
+        let who: Vec<_> = ranks.iter().map(|rank| json!({ "rank": rank })).collect();
+        let place = json!({"frames": [{"source": format!("/x/{file}"), "line": line}]});
+        let shown: Vec<_> =
+            who.iter().map(|who| json!({"who": who, "stack": [], "call": {"place": place}})).collect();
+        let evidence = json!({"kind": "standstill", "fault": fault, "ranks": shown});
+        json!({"who": who, "summary": "s", "evidence": evidence})
+    }
+
+    #[test]
+    fn what_is_told_right_is_right() {
+        let case = case("bcast/other_communicator/3/1");
+        let told = Verdict::of(&case, &[finding("mismatched_collective", &[1], "bcast")]);
+        assert!(told.class_is_right && told.ranks_are_right && told.line_is_right, "{told:?}");
+        assert!(!told.says_fine());
+    }
+
+    #[test]
+    fn another_class_rank_or_line_is_wrong() {
+        let case = case("bcast/other_communicator/3/1");
+        let told = |fault, ranks: &[u32], mark| Verdict::of(&case, &[finding(fault, ranks, mark)]);
+        assert!(!told("deadlock", &[1], "bcast").class_is_right);
+        assert!(!told("mismatched_collective", &[2], "bcast").ranks_are_right);
+        assert!(!told("mismatched_collective", &[1, 2], "bcast").ranks_are_right);
+        assert!(!told("mismatched_collective", &[1], "gather").line_is_right);
+        assert_eq!(told("unknown_hang", &[0, 1, 2], "bcast").class, Some(Class::UnknownHang));
+    }
+
+    #[test]
+    fn nothing_and_what_is_about_something_else_calls_it_fine() {
+        let case = case("bcast/other_communicator/3/1");
+        assert!(Verdict::of(&case, &[]).says_fine());
+        let chain = json!({"who": [], "summary": "s", "evidence": {"kind": "odd_chain"}});
+        assert!(Verdict::of(&case, &[chain]).says_fine());
+        assert!(Verdict::of(&case, &[finding("crash", &[1], "bcast")]).says_fine());
+    }
+}
