@@ -103,7 +103,14 @@ mod tests {
     use crate::sink::HitSink;
 
     fn raised(id: &str) -> Alert {
-        let evidence = Hang { fault: Fault::Deadlock, since_ns: 0, ranks: Vec::new() };
+        let evidence = Hang {
+            fault: Fault::Deadlock,
+            since_ns: 0,
+            ranks: Vec::new(),
+            groups: Vec::new(),
+            unknown: Vec::new(),
+            collectives: Vec::new(),
+        };
         Alert::Raised(Box::new(Finding {
             id: id.to_owned(),
             verdict: Verdict::Violated,
