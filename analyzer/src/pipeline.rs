@@ -96,6 +96,7 @@ impl Pipeline {
         }
         self.job.apply(input);
         self.chains.clock(self.job.now_ns());
+        self.take_memory_changes();
         self.dispatch();
         match input {
             Input::LateRecord(raw) => self.apply(raw),
@@ -152,8 +153,17 @@ impl Pipeline {
             Body::Pack { .. } | Body::Cross { .. } => self.movement(record),
             _ => self.apply_event(record),
         }
+        self.take_memory_changes();
         if self.job.has_events() {
             self.dispatch();
+        }
+    }
+
+    #[inline(always)]
+    fn take_memory_changes(&mut self) {
+        if !self.job.memory_changes.is_empty() {
+            self.chains.memory_changed(&self.job, &self.job.memory_changes);
+            self.job.memory_changes.clear();
         }
     }
 
@@ -169,8 +179,7 @@ impl Pipeline {
 
     /// Tells analyses what the last input meant.
     fn dispatch(&mut self) {
-        let (mut events, changes) = self.job.take_events();
-        self.chains.memory_changed(&self.job, &changes);
+        let mut events = self.job.take_events();
         for event in &events {
             self.chains.on(&self.job, event);
             self.errors.on(&self.job, event);
@@ -185,7 +194,7 @@ impl Pipeline {
                 _ => None,
             }));
         }
-        self.job.reuse(events, changes);
+        self.job.reuse(events);
     }
 
     /// Raises and withdraws alerts, if what they rest on has changed.

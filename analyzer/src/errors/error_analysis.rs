@@ -48,8 +48,7 @@ impl ErrorAnalysis {
     /// ranks first. Any other call: it goes on after an error, if there was one.
     #[inline]
     fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        let part = job.probes.get(began.begun.probe).map_or(Part::None, |probe| probe.part);
-        if part == Part::Abort {
+        if began.part == Part::Abort {
             let call = job.call_in_progress(began.process, &began.begun);
             let who = job.processes.who(job.processes.get(began.process).who);
             self.errors.begin(began.pid, began.tid, who, Reported::abort(began.time_ns, call));

@@ -51,7 +51,9 @@ impl HangAnalysis {
 
     #[inline]
     fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        if let Some(probe) = job.probes.get(began.begun.probe).filter(|probe| probe.part == Part::Lock) {
+        if began.part == Part::Lock
+            && let Some(probe) = job.probes.get(began.begun.probe)
+        {
             self.locks.call(began.pid, &probe.function, &began.begun.arguments);
         }
     }

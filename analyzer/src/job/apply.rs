@@ -108,10 +108,10 @@ impl Job {
     /// The clock goes on.
     #[inline(always)]
     pub fn clock(&mut self, time_ns: u64) {
-        if self.begin_ns.is_none() {
-            self.begin_ns = Some(time_ns);
+        if time_ns > self.now_ns {
+            self.now_ns = time_ns;
+            self.begin_ns.get_or_insert(time_ns);
         }
-        self.now_ns = self.now_ns.max(time_ns);
     }
 
     /// The record itself is applied after this, like any other.
@@ -314,7 +314,7 @@ impl Job {
         p.life.call(part, h.time_ns, &begun);
         p.counts.calls += 1;
         self.probes.call_counts(begun.probe).calls += 1;
-        let began = CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, begun };
+        let began = CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, part, begun };
         self.events.push(Event::CallBegan(began));
     }
 

@@ -2,7 +2,7 @@
 
 use super::ids::SpaceId;
 use super::ids::ThreadId;
-use super::lifecycle::MpiLife;
+use super::lifecycle::{MpiLife, Part};
 use super::messages;
 use super::process::Who;
 use crate::job::last_calls::Begun;
@@ -48,6 +48,8 @@ pub(crate) struct CallBegan {
     pub pid: u32,
     pub tid: u32,
     pub time_ns: u64,
+    /// What the call is for the life of its process.
+    pub part: Part,
     pub begun: Begun,
 }
 

@@ -98,7 +98,8 @@ pub(crate) struct Job {
     now_ns: u64,
     /// By the last input.
     events: Vec<Event>,
-    memory_changes: Vec<MemoryChange>,
+    /// By the last input; whoever takes them clears them.
+    pub memory_changes: Vec<MemoryChange>,
 }
 
 impl Job {
@@ -208,21 +209,20 @@ impl Job {
     }
 
     /// What the last input meant; asked once, and given back with [`Job::reuse`].
-    pub fn take_events(&mut self) -> (Vec<Event>, Vec<MemoryChange>) {
-        (std::mem::take(&mut self.events), std::mem::take(&mut self.memory_changes))
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
     }
 
     /// Whether the last input meant anything to analyses.
     #[inline(always)]
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty() || !self.memory_changes.is_empty()
+        !self.events.is_empty()
     }
 
     /// Room that events may use again.
-    pub fn reuse(&mut self, mut events: Vec<Event>, mut changes: Vec<MemoryChange>) {
+    pub fn reuse(&mut self, mut events: Vec<Event>) {
         events.clear();
-        changes.clear();
-        (self.events, self.memory_changes) = (events, changes);
+        self.events = events;
     }
 
     /// The process of a pid, known or not.
