@@ -16,7 +16,7 @@ use crate::job::messages::{self, Messages};
 use crate::job::symbols::SymbolTable;
 use crate::options::Options;
 use crate::options::reference::Reference;
-use crate::present::page::Page;
+use crate::present::page::{self, Page};
 use crate::present::report::{self, Sources};
 use crate::tape::input::{CodePlace, Input};
 use crate::tape::wire::{Body, FileId, RawRecord, Record, kind};
@@ -249,14 +249,14 @@ impl Pipeline {
     pub fn page(&mut self, report: Report) -> Option<Page> {
         let timeline = self.timeline.as_mut()?;
         timeline.settle();
-        Some(Page::new(report, &self.job, timeline, &self.job.symbols))
+        Some(page::page(report, &self.job, timeline, &self.job.symbols))
     }
 
     /// The same with other names.
     pub fn page_with(&mut self, report: Report, names: &SymbolTable) -> Option<Page> {
         let timeline = self.timeline.as_mut()?;
         timeline.settle();
-        Some(Page::new(report, &self.job, timeline, names))
+        Some(page::page(report, &self.job, timeline, names))
     }
 
     /// What is known of calls and messages.

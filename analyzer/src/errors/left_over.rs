@@ -1,17 +1,12 @@
-//! Findings about what is left over when ranks end, and their words.
+//! Findings about messages and requests that are open when ranks end.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::findings::finding::{LeftOver, LeftOverRank, Place, Severity};
 use crate::findings::ids;
 use crate::job::messages::{self, LeftWhat};
 use crate::job::process::Who;
-use crate::present::text::{counted, place_text, who_text};
 use crate::tape::input::CodePlace;
-
-/// Ranks told one by one.
-const MOST_TOLD: usize = 8;
 
 /// What is to become a finding.
 pub(crate) struct Found {
@@ -59,75 +54,6 @@ fn severity(what: LeftWhat) -> Severity {
     }
 }
 
-/// As a heading.
-pub(crate) fn title(what: LeftWhat) -> &'static str {
-    match what {
-        LeftWhat::Message => "Unmatched send at MPI_Finalize",
-        LeftWhat::Request => "Request leak",
-    }
-}
-
-/// In one sentence, and what to do next.
-pub(crate) fn say(left: &LeftOver) -> (String, Vec<String>) {
-    let who = who_text(&left.ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
-    let arguments = common_arguments(left);
-    let arguments: Vec<String> = arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let call = format!("{}({}) called at {}", left.function, arguments.join(", "), place_text(&left.place));
-    let title = title(left.what);
-    match left.what {
-        LeftWhat::Message => {
-            let partners: Vec<Who> = left.ranks.iter().flat_map(|rank| rank.peers.iter().copied()).collect();
-            let partners = who_text(&distinct(partners));
-            let what = counted(left.count as usize, "message");
-            (
-                format!("{title}: {what} that {who} sent to {partners} by {call}."),
-                vec![
-                    format!("Compare the receives of {partners} with these sends: source, tag, communicator, and how often."),
-                    "A send that nobody receives may wait for ever as soon as its message is too long to be kept.".to_owned(),
-                ],
-            )
-        }
-        LeftWhat::Request => {
-            let what = counted(left.count as usize, "request");
-            (
-                format!("{title}: {what} that {who} began by {call}."),
-                vec![
-                    "Wait for each request or test it before MPI_Finalize: until then its buffer is not the program's."
-                        .to_owned(),
-                ],
-            )
-        }
-    }
-}
-
-/// Arguments that are the same for all.
-fn common_arguments(left: &LeftOver) -> Vec<(String, String)> {
-    let mut ranks = left.ranks.iter();
-    let mut common = ranks.next().map_or_else(Vec::new, |rank| rank.arguments.clone());
-    ranks.for_each(|rank| common.retain(|argument| rank.arguments.contains(argument)));
-    common
-}
-
-fn distinct(mut whos: Vec<Who>) -> Vec<Who> {
-    whos.sort_unstable();
-    whos.dedup();
-    whos
-}
-
-/// Rank by rank.
-pub(crate) fn render(out: &mut String, left: &LeftOver) {
-    for rank in left.ranks.iter().take(MOST_TOLD) {
-        let arguments: Vec<String> =
-            rank.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let to = if rank.peers.is_empty() { String::new() } else { format!(" to {}", who_text(&rank.peers)) };
-        let (who, count) = (who_text(&[rank.who]), rank.count);
-        let _ = writeln!(out, "   {who}: {count}{to}, {}({})", left.function, arguments.join(", "));
-    }
-    if left.ranks.len() > MOST_TOLD {
-        let _ = writeln!(out, "   … and {} more", left.ranks.len() - MOST_TOLD);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,14 +76,6 @@ mod tests {
         let all = findings(&[left(0, 1, 2), left(3, 4, 1)], place);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].who, [0, 3, 1, 4].map(Who::Rank));
-        let (summary, _) = say(&all[0].evidence);
-        assert_eq!(
-            summary,
-            "Unmatched send at MPI_Finalize: 3 messages that ranks 0, 3 sent to ranks 1, 4 by MPI_Send(tag 7) called at app+0x10."
-        );
-        let mut text = String::new();
-        render(&mut text, &all[0].evidence);
-        assert!(text.contains("rank 0: 2 to rank 1, MPI_Send(dest 1, tag 7)"), "{text}");
     }
 
     #[test]

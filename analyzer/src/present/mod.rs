@@ -1,9 +1,12 @@
 //! Findings in words: text and the data of pages. Only here are sentences made.
 
+mod chain;
 pub(crate) mod hang;
+pub(crate) mod left_over;
 pub(crate) mod mismatch;
 pub mod page;
 pub mod render;
 pub(crate) mod report;
+pub(crate) mod say;
 pub mod symbols;
 pub mod text;

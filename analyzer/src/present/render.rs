@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::text::{buffer_text, call_text, file_name, kind_text, place_text, who_text};
-use crate::errors::left_over;
 use crate::findings::finding::*;
 use crate::findings::report::{Report, Thresholds};
 use crate::findings::statistics::{ProcessStatistics, Statistics};
@@ -149,7 +148,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Hang(hang) => crate::present::hang::render(&mut out, hang),
         Evidence::CollectiveMismatch(mismatch) => crate::present::mismatch::render(&mut out, mismatch),
-        Evidence::LeftOver(left) => left_over::render(&mut out, left),
+        Evidence::LeftOver(left) => super::left_over::render(&mut out, left),
         // The sentence says it all.
         Evidence::ErrorReturned(_) => {}
     }

@@ -555,7 +555,7 @@ fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evid
     who.dedup();
     let mut finding =
         Finding { id, verdict, severity, summary: String::new(), who, evidence, next_steps: Vec::new() };
-    text::say(&mut finding);
+    crate::present::say::say(&mut finding);
     finding
 }
 

@@ -1,6 +1,6 @@
 //! Code places of reports and alerts are given their names.
 
-use super::text;
+use super::say;
 use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place};
 use crate::findings::report::Report;
 use crate::job::symbols::SymbolTable;
@@ -31,7 +31,7 @@ impl Report {
     /// Gives code places their names, and says again in words what now has better ones.
     pub fn symbolize(&mut self, table: &SymbolTable) {
         self.each_place(&mut |place| fill(table, place));
-        self.findings.iter_mut().for_each(text::say);
+        self.findings.iter_mut().for_each(say::say);
     }
 
     /// Code places that have no names yet, in order.
@@ -69,7 +69,7 @@ impl Finding {
     /// The same for a finding of its own, as alerts carry them.
     pub fn symbolize(&mut self, table: &SymbolTable) {
         self.each_place(&mut |place| fill(table, place));
-        text::say(self);
+        say::say(self);
     }
 
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {

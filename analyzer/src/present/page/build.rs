@@ -4,28 +4,24 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::data::{Event, EventKind, Function, PAGE_SCHEMA, Page, Row, RowGap, Timeline};
 use super::lasts::{Last, told, untold};
+use super::places::Places;
 use super::sorts::sort_of;
-use super::{
-    Event, EventKind, Function, NamedPlace, PAGE_SCHEMA, Page, Row, RowGap, Timeline, arguments, groups,
-    verdict,
-};
+use super::{arguments, groups, verdict};
 use crate::findings::finding::{Place, StuckState};
 use crate::findings::report::Report;
 use crate::job::Job;
 use crate::job::messages::CallId;
-use crate::job::names::Names;
 use crate::job::process::{Process, Who};
 use crate::job::symbols::SymbolTable;
 use crate::present::hang::{innermost_place, state_text};
 use crate::present::render;
-use crate::present::text::{capitalized, place_text, who_text};
-use crate::tape::input::CodePlace;
-use crate::tape::wire::FileId;
+use crate::present::text::{capitalized, who_text};
 use crate::timeline::{Call, Gap, History, TimelineAnalysis};
 
-/// See [`Page::new`].
-pub(super) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &SymbolTable) -> Page {
+/// A page about a session. `report`: with names; `names`: of the places that the timeline asks for, as far as they have any.
+pub(crate) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &SymbolTable) -> Page {
     let (timeline, lasts) = Builder::new(job, calls, names).timeline(&report);
     Page {
         schema: PAGE_SCHEMA,
@@ -34,48 +30,6 @@ pub(super) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &
         groups: groups::of(&timeline, &lasts),
         timeline,
         report,
-    }
-}
-
-/// Gives places their names.
-pub(super) struct Places<'a> {
-    files: &'a Names,
-    table: &'a SymbolTable,
-    numbers: FxHashMap<(Option<FileId>, String, u64), u32>,
-    all: Vec<NamedPlace>,
-}
-
-impl Places<'_> {
-    /// A place in a file.
-    pub fn at(&self, place: CodePlace) -> Place {
-        let module = self.files.path(place.file);
-        self.named(Place {
-            module,
-            file: Some(place.file),
-            offset_bytes: place.offset_bytes,
-            frames: Vec::new(),
-        })
-    }
-
-    fn named(&self, mut place: Place) -> Place {
-        if let Some(frames) = place.file.and_then(|file| self.table.get(file, place.offset_bytes)) {
-            place.frames = frames.to_vec();
-        }
-        place
-    }
-
-    /// Its position in the list; none if it is not known at all.
-    fn number(&mut self, place: &Place) -> Option<u32> {
-        if place.module.is_empty() {
-            return None;
-        }
-        let key = (place.file, place.module.clone(), place.offset_bytes);
-        let next = self.all.len() as u32;
-        let number = *self.numbers.entry(key).or_insert(next);
-        if number == next {
-            self.all.push(NamedPlace { text: place_text(place), place: place.clone() });
-        }
-        Some(number)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::data::{Group, Role, Timeline};
 use super::lasts::Last;
-use super::{Group, Role, Timeline};
 use crate::findings::finding::StuckState;
 use crate::job::process::Who;
 use crate::present::hang::state_text;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::arguments::owned;
-use super::{Role, build::Places};
+use super::data::Role;
+use super::places::Places;
 use crate::findings::finding::{Fault, Hang, Place, StuckCall, StuckRank, StuckState};
 use crate::findings::report::Report;
 use crate::job::process::{Process, Who};

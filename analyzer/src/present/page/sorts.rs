@@ -1,6 +1,6 @@
 //! What MPI functions are for, by the call table.
 
-use super::Sort;
+use super::data::Sort;
 use crate::mpi::calls::{self, Arg, Does};
 
 /// What a function is for.

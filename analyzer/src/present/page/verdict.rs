@@ -1,11 +1,11 @@
 //! The most important of a report in a few words.
 
-use super::{Tone, Verdict};
-use crate::errors::left_over;
+use super::data::{Tone, Verdict};
 use crate::findings::finding::{self, Evidence, Finding, Severity};
 use crate::findings::report::Report;
 use crate::job::process::Who;
 use crate::present::hang::title;
+use crate::present::left_over;
 use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text};
 

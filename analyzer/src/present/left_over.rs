@@ -1,0 +1,111 @@
+//! Messages and requests that were open when ranks ended, in words.
+
+use std::fmt::Write as _;
+
+use super::text::{counted, place_text, who_text};
+use crate::findings::finding::LeftOver;
+use crate::job::messages::LeftWhat;
+use crate::job::process::Who;
+
+/// Ranks told one by one.
+const MOST_TOLD: usize = 8;
+
+/// As a heading.
+pub(crate) fn title(what: LeftWhat) -> &'static str {
+    match what {
+        LeftWhat::Message => "Unmatched send at MPI_Finalize",
+        LeftWhat::Request => "Request leak",
+    }
+}
+
+/// In one sentence, and what to do next.
+pub(crate) fn say(left: &LeftOver) -> (String, Vec<String>) {
+    let who = who_text(&left.ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let arguments = common_arguments(left);
+    let arguments: Vec<String> = arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let call = format!("{}({}) called at {}", left.function, arguments.join(", "), place_text(&left.place));
+    let title = title(left.what);
+    match left.what {
+        LeftWhat::Message => {
+            let partners: Vec<Who> = left.ranks.iter().flat_map(|rank| rank.peers.iter().copied()).collect();
+            let partners = who_text(&distinct(partners));
+            let what = counted(left.count as usize, "message");
+            (
+                format!("{title}: {what} that {who} sent to {partners} by {call}."),
+                vec![
+                    format!("Compare the receives of {partners} with these sends: source, tag, communicator, and how often."),
+                    "A send that nobody receives may wait for ever as soon as its message is too long to be kept.".to_owned(),
+                ],
+            )
+        }
+        LeftWhat::Request => {
+            let what = counted(left.count as usize, "request");
+            (
+                format!("{title}: {what} that {who} began by {call}."),
+                vec![
+                    "Wait for each request or test it before MPI_Finalize: until then its buffer is not the program's."
+                        .to_owned(),
+                ],
+            )
+        }
+    }
+}
+
+/// Arguments that are the same for all.
+fn common_arguments(left: &LeftOver) -> Vec<(String, String)> {
+    let mut ranks = left.ranks.iter();
+    let mut common = ranks.next().map_or_else(Vec::new, |rank| rank.arguments.clone());
+    ranks.for_each(|rank| common.retain(|argument| rank.arguments.contains(argument)));
+    common
+}
+
+fn distinct(mut whos: Vec<Who>) -> Vec<Who> {
+    whos.sort_unstable();
+    whos.dedup();
+    whos
+}
+
+/// Rank by rank.
+pub(crate) fn render(out: &mut String, left: &LeftOver) {
+    for rank in left.ranks.iter().take(MOST_TOLD) {
+        let arguments: Vec<String> =
+            rank.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let to = if rank.peers.is_empty() { String::new() } else { format!(" to {}", who_text(&rank.peers)) };
+        let (who, count) = (who_text(&[rank.who]), rank.count);
+        let _ = writeln!(out, "   {who}: {count}{to}, {}({})", left.function, arguments.join(", "));
+    }
+    if left.ranks.len() > MOST_TOLD {
+        let _ = writeln!(out, "   … and {} more", left.ranks.len() - MOST_TOLD);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::finding::{LeftOverRank, Place};
+
+    #[test]
+    fn one_call_of_several_ranks_is_one_sentence() {
+        let rank = |rank: u32, dest: u32, count| LeftOverRank {
+            who: Who::Rank(rank),
+            count,
+            arguments: vec![("dest".into(), dest.to_string()), ("tag".into(), "7".into())],
+            peers: vec![Who::Rank(dest)],
+        };
+        let left = LeftOver {
+            what: LeftWhat::Message,
+            function: "MPI_Send".into(),
+            place: Place { module: "/bin/app".into(), offset_bytes: 16, ..Place::default() },
+            count: 3,
+            ranks: vec![rank(0, 1, 2), rank(3, 4, 1)],
+        };
+        let (summary, _) = say(&left);
+        assert_eq!(
+            summary,
+            "Unmatched send at MPI_Finalize: 3 messages that ranks 0, 3 sent to ranks 1, 4 by MPI_Send(tag 7) called at app+0x10."
+        );
+        let mut text = String::new();
+        render(&mut text, &left);
+        assert!(text.contains("rank 0: 2 to rank 1, MPI_Send(dest 1, tag 7)"), "{text}");
+    }
+}
