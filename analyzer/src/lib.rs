@@ -33,13 +33,22 @@ mod present;
 
 pub mod pipeline;
 
-mod calls_begun;
-mod failures;
-mod message_data;
-
-pub use findings::{finding, statistics};
-pub use invariants::{knn_outliers, reference};
-pub use job::{messages, names, process};
+pub use findings::statistics;
+pub use invariants::knn_outliers;
+pub use job::{messages, names, process, symbols};
 pub use mpi::calls;
-pub use present::{page, render, symbols, text};
-pub use tape::{input, plan, sequencer, wire};
+pub use options::reference;
+pub use present::{page, render, text};
+pub use tape::{plan, sequencer, wire};
+
+/// Findings, and reports of all of them.
+pub mod finding {
+    pub use crate::findings::finding::*;
+    pub use crate::findings::report::*;
+}
+
+/// What a session takes in.
+pub mod input {
+    pub use crate::tape::input::*;
+    pub use crate::tape::plan::MpiKind;
+}

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use analyzer::input::{Input, MpiKind};
-use analyzer::messages::{Event, Messages};
+use analyzer::messages::Event;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
@@ -165,12 +165,13 @@ fn call(
 fn records_of_calls_with_results_allocate_nothing_either() {
     let inputs = job_with_results(4_000);
     let (first, rest) = inputs.split_at(inputs.len() / 2);
-    let mut messages = Messages::default();
-    first.iter().for_each(|input| messages.push(input));
+    let mut pipeline = Pipeline::new(Options::default());
+    first.iter().for_each(|input| pipeline.push(input));
     let records = || rest.iter().filter(|input| matches!(input, Input::Record(_)));
-    let made = allocations(|| records().for_each(|input| messages.push(input)));
+    let made = allocations(|| records().for_each(|input| pipeline.push(input)));
     assert_eq!(made, 0, "{} records", records().count());
     assert!(records().count() > 100_000);
+    let messages = pipeline.messages();
     assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
 }
 
@@ -217,9 +218,9 @@ fn entries_of_collective_calls_allocate_nothing_either() {
 
 #[test]
 fn every_message_of_such_calls_is_followed() {
-    let mut messages = Messages::heard();
-    job_with_results(100).iter().for_each(|input| messages.push(input));
-    let events = messages.take_events();
+    let mut pipeline = Pipeline::with_events(Options::default());
+    job_with_results(100).iter().for_each(|input| pipeline.push(input));
+    let events = pipeline.take_events();
     let matched = events.iter().filter(|event| matches!(event, Event::Matched { .. })).count();
     let completed = events.iter().filter(|event| matches!(event, Event::Completed { .. })).count();
     assert_eq!((matched, completed), (8 * 100, 16 * 100));

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use analyzer::input::Input;
-use analyzer::messages::{Event, MessageId, Messages};
+use analyzer::messages::{Event, MessageId};
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
 use common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 
 const NO_INFO: u64 = 0x1c00_0000;
@@ -34,7 +36,7 @@ trait Communicating {
     /// `told`: the source in the status.
     fn receive_in(&mut self, rank: u32, comm: u64, source: u64, told: i32);
     /// Which receive got which send.
-    fn told(self) -> (Messages, Vec<(MessageId, MessageId)>);
+    fn told(self) -> (Pipeline, Vec<(MessageId, MessageId)>);
     /// Ranks of MPI_COMM_WORLD: who sent, and who received it.
     fn matched(self) -> Vec<(u32, u32)>;
 }
@@ -103,18 +105,18 @@ impl Communicating for Job {
         self.over(rank, "MPI_Recv", None);
     }
 
-    fn told(self) -> (Messages, Vec<(MessageId, MessageId)>) {
-        let mut messages = Messages::heard();
+    fn told(self) -> (Pipeline, Vec<(MessageId, MessageId)>) {
+        let mut pipeline = Pipeline::with_events(Options::default());
         let mut matched = Vec::new();
         for input in self.t.end() {
-            messages.push(&input);
-            let events = messages.take_events().into_iter();
+            pipeline.push(&input);
+            let events = pipeline.take_events().into_iter();
             matched.extend(events.filter_map(|event| match event {
                 Event::Matched { send, receive } => Some((send, receive)),
                 _ => None,
             }));
         }
-        (messages, matched)
+        (pipeline, matched)
     }
 
     fn matched(self) -> Vec<(u32, u32)> {
@@ -282,8 +284,8 @@ fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
     job.between();
     job.send_in(0, INTER, 1);
     job.finalize();
-    let (messages, _) = job.told();
-    let left = messages.left_over();
+    let (pipeline, _) = job.told();
+    let left = pipeline.messages().left_over();
     assert_eq!((left.len(), left[0].rank, &left[0].peers[..]), (1, 0, &[3][..]));
     assert_eq!(left[0].arguments[0], ("dest", "1".to_owned()));
 }
@@ -295,7 +297,7 @@ fn a_request_left_over_in_a_communicator_that_is_not_known_is_named_as_its_call_
     job.points(0, "MPI_Isend", 6, false, &[POINTER as i32, 0]);
     job.over(0, "MPI_Isend", Some((6, 7)));
     job.finalize();
-    let left = job.told().0.left_over();
+    let left = job.told().0.messages().left_over();
     assert_eq!((left.len(), left[0].arguments[0].clone()), (1, ("dest", "1".to_owned())));
 }
 
@@ -408,11 +410,11 @@ fn whatever_ranks_pass_a_message_is_received_once_at_most() {
                 _ => make(&mut job, &mut dice),
             }
         }
-        let (messages, pairs) = job.told();
+        let (pipeline, pairs) = job.told();
         let sends: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.0).collect();
         let receives: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.1).collect();
         assert_eq!((sends.len(), receives.len()), (pairs.len(), pairs.len()));
-        let _ = messages.left_over();
+        let _ = pipeline.messages().left_over();
         matched += pairs.len();
     }
     assert!(matched > 500, "{matched}");

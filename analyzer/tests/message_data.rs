@@ -130,7 +130,7 @@ fn from_anybody(seen: &[u32]) -> Vec<u32> {
         }
         job.over(0, "MPI_Recv", None);
     }
-    let mut pipeline = Pipeline::heard(Options::default());
+    let mut pipeline = Pipeline::with_events(Options::default());
     job.t.end().iter().for_each(|input| pipeline.push(input));
     let events = pipeline.take_events().into_iter();
     let senders = events.filter_map(|event| match event {

@@ -11,7 +11,7 @@ use analyzer::page::{Event, EventKind, Group, Page, Role, Sort, Tone};
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::symbols::SymbolTable;
-use analyzer::timeline::{Collector, DEFAULT_CALLS};
+use analyzer::timeline::DEFAULT_CALLS;
 use analyzer::wire::{Body, NO_ARGUMENT};
 use common::{PROGRAM, PROGRAM_AT, Trace, pid};
 use serde_json::json;
@@ -85,18 +85,15 @@ fn look(t: &mut Trace, at: &[Option<Made>]) {
 }
 
 fn page_of(inputs: &[Input], calls: usize) -> Page {
-    let (mut pipeline, mut collector) = (Pipeline::heard(Options::default()), Collector::new(calls));
-    for input in inputs {
-        pipeline.push(input);
-        collector.push(input, &mut pipeline);
-    }
+    let mut pipeline = Pipeline::with_timeline(Options::default(), calls);
+    inputs.iter().for_each(|input| pipeline.push(input));
     let mut names = SymbolTable::default();
-    let wanted = collector.wanted_symbols(&names);
+    let wanted = pipeline.wanted_by_timeline(&names);
     let named: Vec<Symbol> = wanted.into_iter().filter(|(file, _)| *file == PROGRAM).map(symbol).collect();
     names.extend(&named);
     let mut report = pipeline.report();
     report.symbolize(&names);
-    Page::new(report, collector, &names)
+    pipeline.page_with(report, &names).expect("a timeline was asked for")
 }
 
 fn symbol((file, offset_bytes): (analyzer::wire::FileId, u64)) -> Symbol {

@@ -4,11 +4,9 @@ mod common;
 
 use analyzer::finding::Alert;
 use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts};
-use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use analyzer::render::{self, Style};
 use analyzer::symbols::SymbolTable;
-use analyzer::timeline::Collector;
 use analyzer::wire::{FileId, RawRecord};
 use common::random::{options, step, trace};
 use common::{HEAP_AT, PROGRAM_AT, segment_at};
@@ -76,17 +74,13 @@ fn input() -> impl Strategy<Value = Input> {
 proptest! {
     #[test]
     fn nothing_that_is_pushed_can_stop_it(inputs in proptest::collection::vec(input(), 0..80)) {
-        let mut pipeline = Pipeline::heard(options());
-        let mut collector = Collector::new(20);
-        for input in &inputs {
-            pipeline.push(input);
-            collector.push(input, &mut pipeline);
-        }
+        let mut pipeline = Pipeline::with_timeline(options(), 20);
+        inputs.iter().for_each(|input| pipeline.push(input));
         let report = pipeline.report();
-        let page = Page::new(report.clone(), collector, &SymbolTable::default());
+        let page = pipeline.page_with(report.clone(), &SymbolTable::default()).expect("a timeline was asked for");
         serde_json::to_string(&page).expect("a page has a JSON form");
         render::report(&report, Style::default());
-        render::statistics(&report.statistics, Style { colour: true });
+        render::statistics(&report.statistics, Style { colour: true, all: true });
         serde_json::to_string(&report).expect("a report has a JSON form");
     }
 

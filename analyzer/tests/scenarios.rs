@@ -7,6 +7,7 @@ use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::process::Who;
+use analyzer::render::{self, Style};
 use common::{Trace, segment_at};
 
 fn run(inputs: &[Input]) -> Report {
@@ -153,6 +154,24 @@ fn a_rank_whose_messages_go_another_way_is_a_notice() {
     let (finding, rank) = first_rank(&report);
     assert_eq!((finding.severity, rank.who), (Severity::Notice, Who::Rank(3)));
     assert_eq!(rank.compared_by, ComparedBy::WholeChains);
+}
+
+#[test]
+fn what_a_score_alone_speaks_for_is_one_line_of_text_unless_all_is_asked_for() {
+    let report = run(&ring_of_eight_by(|_, rank| rank == 3, |_| None));
+    let alone = report.findings.iter().filter(|finding| finding.is_score_alone()).count();
+    assert!(alone > 0 && alone == report.findings.len(), "{:#?}", report.findings);
+    let (text, all) = (
+        render::report(&report, Style::default()),
+        render::report(&report, Style { all: true, ..Style::default() }),
+    );
+    let first = text.lines().next();
+    assert_eq!(first, Some("Nothing odd was found."));
+    assert!(
+        text.lines().nth(1).is_some_and(|line| line.starts_with(&format!("{alone} rare path"))),
+        "{text}"
+    );
+    assert!(!text.contains(&report.findings[0].id) && all.contains(&report.findings[0].id), "{all}");
 }
 
 /// The root of a broadcast sends more than half of what it sends to others in work that is its own.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use analyzer::input::{End, Input};
-use analyzer::messages::Messages;
 use analyzer::options::Options;
 use analyzer::pipeline::{Depth, Pipeline};
 use analyzer::sequencer::Sequencer;
@@ -56,8 +55,6 @@ pub enum Until {
     Content,
     /// Decoded to inputs.
     Inputs,
-    /// Only calls and messages.
-    Messages,
     /// See [`Depth::Resolve`].
     Resolve,
     /// See [`Depth::Link`].
@@ -170,28 +167,10 @@ fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
-/// Follows calls and messages alone.
-fn messages(path: &Path) -> Result<(u64, u64)> {
-    let (mut messages, mut reader, mut records) = (Messages::default(), Reader::new(open(path)?)?, 0);
-    while let Some(item) = reader.next_ref() {
-        match item? {
-            ItemRef::Record(record) => {
-                records += 1;
-                messages.push_record(record);
-            }
-            ItemRef::Input(input) => messages.push(&input),
-            ItemRef::Damage(damage) => bail!("{}: {damage}", path.display()),
-        }
-    }
-    std::hint::black_box(messages.left_over());
-    Ok((records, 0))
-}
-
 fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
     let depth = match until {
         Until::Frames => return Ok((tape::symbols(open(path)?)?.len() as u64, 0)),
         Until::Content => return Ok((tape::content_bytes(open(path)?).map(|_| 0)?, 0)),
-        Until::Messages => return messages(path),
         Until::Inputs => None,
         Until::Resolve => Some(Depth::Resolve),
         Until::Link => Some(Depth::Link),

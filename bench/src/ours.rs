@@ -1,6 +1,6 @@
 //! The real BPF programs at chosen places of a process, with the real reader of their rings.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use tracer_user::clock::monotonic_ns;
 use tracer_user::collector::Collector;
 use tracer_user::host::files::kernel_dev;
-use tracer_user::kernel::{Counters, Scope, Settings, Tracer};
+use tracer_user::kernel::{Counters, Scope, Settings, Target, Tracer};
 
 use crate::places::{Offsets, PROGRAM};
 
@@ -99,8 +99,8 @@ impl Ours {
             reason: String::new(),
         };
         let plan = Plan { probes: vec![probe], ..Plan::default() };
-        let paths = HashMap::from([(file, PathBuf::from(PROGRAM))]);
-        let attached = self.tracer.attach(&plan, &paths, &|_| vec![Scope::EveryProcess]);
+        let target = Target { path: PathBuf::from(PROGRAM), scopes: vec![Scope::EveryProcess] };
+        let attached = self.tracer.attach(&plan, &BTreeMap::from([(file, target)]), &BTreeSet::new());
         ensure!(attached.failed.is_empty(), "{function}: {}", attached.failed[0].1);
         Ok(())
     }
@@ -108,11 +108,11 @@ impl Ours {
     /// Waits until the reader has found all that was written so far, and counts it.
     pub fn settle(&mut self) {
         let now_ns = monotonic_ns();
-        while let Some(round) = self.collector.next(PATIENCE) {
-            for (slot, records) in round.records {
+        while let Some(batch) = self.collector.next(PATIENCE) {
+            for (slot, records) in batch.records {
                 *self.seen.entry(slot).or_default() += records.len() as u64;
             }
-            if round.begin_ns > now_ns {
+            if batch.begin_ns > now_ns {
                 break;
             }
         }

@@ -53,25 +53,17 @@ pub fn measure(options: Options) -> Result<Section> {
 
 /// Jobs whose calls are recorded with their results (`--returns all`): messages are matched as well.
 fn state_on(tape: &Path, records: u64, options: Options) -> Result<Table> {
-    let mut table = Table::new(&[
-        "state on: ranks",
-        "records",
-        "M records/s and core",
-        "ns a record",
-        "of it messages, ns",
-        "peak, MiB",
-    ]);
+    let mut table =
+        Table::new(&["state on: ranks", "records", "M records/s and core", "ns a record", "peak, MiB"]);
     for ranks in [4, 64, 1024] {
         let job = JobOf { ring: false, ranks, nodes: 1, results: true, records };
         Case::Write(job, tape.to_owned()).measure()?;
-        let (mut whole, mut alone, mut read) = (Samples::default(), Samples::default(), Samples::default());
+        let mut whole = Samples::default();
         let mut peak = 0;
         for _ in 0..options.runs(3, 1) {
             let taken = Case::Read(tape.to_owned(), Until::Findings).measure()?;
             peak = peak.max(taken.peak_bytes);
             whole.push(ns_a_record(taken, records));
-            alone.push(ns_a_record(Case::Read(tape.to_owned(), Until::Messages).measure()?, records));
-            read.push(ns_a_record(Case::Read(tape.to_owned(), Until::Inputs).measure()?, records));
         }
         table.row(
             ranks.to_string(),
@@ -79,7 +71,6 @@ fn state_on(tape: &Path, records: u64, options: Options) -> Result<Table> {
                 Cell::value(records as f64, 0),
                 Cell::value(1e3 / whole.median(), 2),
                 Cell::runs(&whole, 0),
-                Cell::value(alone.median() - read.median(), 0),
                 Cell::value(peak as f64 / MIB, 0),
             ],
         );

@@ -26,7 +26,7 @@ fn names_a_process(input: &Input) -> bool {
 
 fuzz_target!(|bytes: &[u8]| {
     let inputs = session_of(bytes);
-    let mut pipeline = Pipeline::heard(Options::default());
+    let mut pipeline = Pipeline::with_events(Options::default());
     let (mut sends, mut receives) = (HashSet::new(), HashSet::new());
     let is_plain = !inputs.iter().any(begins_anew)
         && inputs.iter().skip_while(|input| !names_a_process(input)).filter(|i| names_a_process(i)).count()
@@ -41,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
                 Event::Call { call, .. } => {
                     let messages = pipeline.messages();
                     let _ = messages.shown(&call);
-                    let _ = messages.site(&call).and_then(|place| messages.path(place.file));
+                    let _ = pipeline.call_place(&call).map(|place| pipeline.path(place.file));
                 }
                 Event::Matched { send, receive } if is_plain => {
                     assert!(sends.insert(send), "{send} was received twice");

@@ -7,31 +7,27 @@ use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
-use analyzer::timeline::Collector;
 use dmscope_fuzz::session::session_of;
 use libfuzzer_sys::fuzz_target;
 
 /// Few, so that some are given up.
 const CALLS: usize = 16;
 
-type Push = fn(&mut Collector, &Input, &mut Pipeline);
+type Push = fn(&mut Pipeline, &Input);
 
 fn page_of(inputs: &[Input], push: Push) -> Page {
-    let (mut pipeline, mut collector) = (Pipeline::heard(Options::default()), Collector::new(CALLS));
-    for input in inputs {
-        pipeline.push(input);
-        push(&mut collector, input, &mut pipeline);
-    }
+    let mut pipeline = Pipeline::with_timeline(Options::default(), CALLS);
+    inputs.iter().for_each(|input| push(&mut pipeline, input));
     let mut report = pipeline.report();
     report.symbolize(pipeline.symbols());
-    let _ = collector.wanted_symbols(pipeline.symbols());
-    Page::new(report, collector, pipeline.symbols())
+    let _ = pipeline.wanted_by_timeline(pipeline.symbols());
+    pipeline.page(report).expect("a timeline was asked for")
 }
 
-fn one_by_one(collector: &mut Collector, input: &Input, pipeline: &mut Pipeline) {
+fn one_by_one(pipeline: &mut Pipeline, input: &Input) {
     match input {
-        Input::Record(raw) => collector.push_record(raw, pipeline),
-        other => collector.push(other, pipeline),
+        Input::Record(raw) => pipeline.push_record(raw),
+        other => pipeline.push(other),
     }
 }
 
@@ -53,7 +49,7 @@ fn check(page: &Page) {
 
 fuzz_target!(|bytes: &[u8]| {
     let inputs = session_of(bytes);
-    let page = page_of(&inputs, Collector::push);
+    let page = page_of(&inputs, Pipeline::push);
     check(&page);
     let json = serde_json::to_string(&page).expect("a page is JSON");
     let read: Page = serde_json::from_str(&json).expect("what was written can be read");

@@ -28,7 +28,7 @@ pub fn show() -> Result<ExitCode> {
     jobs::build()?;
 
     say("Starting an MPI job: 4 ranks, in a library that now and then sends the wrong buffer");
-    let mut job = Job::start()?;
+    let mut job = DemoJob::start()?;
     say(&format!("Attaching to it while it runs: dmscope attach {}", job.process.id()));
     let alert = watch(&mut job)?;
     say("dmscope has detached; the job goes on to its end");
@@ -65,7 +65,7 @@ fn your_own_job() -> String {
 
 /// What was seen of the alert.
 #[derive(Debug, Default)]
-struct Alert {
+struct SeenAlert {
     came: bool,
     complete: bool,
     while_running: bool,
@@ -73,14 +73,14 @@ struct Alert {
 }
 
 /// Attaches, shows what dmscope prints, and lets it go once the warning is complete.
-fn watch(job: &mut Job) -> Result<Alert> {
+fn watch(job: &mut DemoJob) -> Result<SeenAlert> {
     let mut child = Command::new(dmscope())
         .args(["attach", &job.process.id().to_string(), "--budget", "none", "--duration", WATCH_AT_MOST])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start dmscope")?;
     let stdout = child.stdout.take().context("output of dmscope")?;
-    let mut alert = Alert::default();
+    let mut alert = SeenAlert::default();
     for line in BufReader::new(stdout).lines() {
         let line = line.context("output of dmscope")?;
         println!("  {line}");
@@ -109,12 +109,12 @@ fn interrupt(child: &Child) -> Result<()> {
 }
 
 /// The demo job.
-struct Job {
+struct DemoJob {
     process: Child,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
-impl Job {
+impl DemoJob {
     fn start() -> Result<Self> {
         let folder = target_dir().join("jobs/openmpi");
         let mut process = Command::new("mpirun.openmpi")
@@ -157,7 +157,7 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for DemoJob {
     fn drop(&mut self) {
         if let Ok(None) = self.process.try_wait() {
             let _ = self.process.kill();

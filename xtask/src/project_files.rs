@@ -28,7 +28,8 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-fn files() -> Result<Vec<PathBuf>> {
+/// Files of the project, from its root: all that git does not ignore.
+pub fn files() -> Result<Vec<PathBuf>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listing = output(Command::new("git").current_dir(root()).args(list))?;
     Ok(listing.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())

@@ -10,7 +10,7 @@ use crate::packages::{PACKAGES, Package};
 use crate::process::{output, run as run_command};
 
 /// What there is to find out about the machine before anything is decided.
-struct Facts {
+struct MachineFacts {
     has_apt: bool,
     is_root: bool,
     has_sudo: bool,
@@ -19,7 +19,7 @@ struct Facts {
 
 /// What to do about it.
 #[derive(Debug, PartialEq)]
-enum Plan {
+enum SetupPlan {
     Nothing,
     Install { with_sudo: bool },
     AskForRights,
@@ -38,13 +38,13 @@ pub fn install(packages: &'static [Package]) -> Result<ExitCode> {
         eprintln!("missing: {:<20} {}", package.name, package.reason);
     }
     match plan(&facts) {
-        Plan::Nothing => eprintln!("setup: all {} packages are installed", packages.len()),
-        Plan::Install { with_sudo } => apt_install(&facts.missing, with_sudo)?,
-        Plan::AskForRights => {
+        SetupPlan::Nothing => eprintln!("setup: all {} packages are installed", packages.len()),
+        SetupPlan::Install { with_sudo } => apt_install(&facts.missing, with_sudo)?,
+        SetupPlan::AskForRights => {
             eprintln!("setup: this needs root; run\n\n    sudo sh -c '{}'\n", shell_line(&facts.missing));
             return Ok(ExitCode::from(USAGE_OR_ENVIRONMENT));
         }
-        Plan::NameNeeds => {
+        SetupPlan::NameNeeds => {
             eprintln!(
                 "setup: this system has no apt-get; install the equivalents of the Debian packages named above"
             );
@@ -54,27 +54,27 @@ pub fn install(packages: &'static [Package]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan(facts: &Facts) -> Plan {
+fn plan(facts: &MachineFacts) -> SetupPlan {
     if facts.missing.is_empty() {
-        Plan::Nothing
+        SetupPlan::Nothing
     } else if !facts.has_apt {
-        Plan::NameNeeds
+        SetupPlan::NameNeeds
     } else if facts.is_root {
-        Plan::Install { with_sudo: false }
+        SetupPlan::Install { with_sudo: false }
     } else if facts.has_sudo {
-        Plan::Install { with_sudo: true }
+        SetupPlan::Install { with_sudo: true }
     } else {
-        Plan::AskForRights
+        SetupPlan::AskForRights
     }
 }
 
-fn gather(packages: &'static [Package]) -> Result<Facts> {
+fn gather(packages: &'static [Package]) -> Result<MachineFacts> {
     let has_apt = succeeds("apt-get", &["--version"]) && succeeds("dpkg-query", &["--version"]);
     let installed = if has_apt { installed_packages(packages)? } else { HashSet::new() };
     let missing: Vec<_> = packages.iter().filter(|package| !installed.contains(package.name)).collect();
     let is_root = output(Command::new("id").arg("-u"))?.trim() == "0";
     let has_sudo = !is_root && !missing.is_empty() && succeeds("sudo", &["-n", "true"]);
-    Ok(Facts { has_apt, is_root, has_sudo, missing })
+    Ok(MachineFacts { has_apt, is_root, has_sudo, missing })
 }
 
 /// True if the program can be started and ends well.
@@ -121,25 +121,34 @@ fn shell_line(missing: &[&Package]) -> String {
 mod tests {
     use super::*;
 
-    fn facts(missing: &'static [Package]) -> Facts {
-        Facts { has_apt: true, is_root: false, has_sudo: false, missing: missing.iter().collect() }
+    fn facts(missing: &'static [Package]) -> MachineFacts {
+        MachineFacts { has_apt: true, is_root: false, has_sudo: false, missing: missing.iter().collect() }
     }
 
     #[test]
     fn nothing_is_done_where_nothing_is_missing() {
-        assert_eq!(plan(&Facts { has_apt: false, ..facts(&[]) }), Plan::Nothing);
+        assert_eq!(plan(&MachineFacts { has_apt: false, ..facts(&[]) }), SetupPlan::Nothing);
     }
 
     #[test]
     fn root_installs_by_itself_and_others_with_sudo_if_it_asks_no_password() {
-        assert_eq!(plan(&Facts { is_root: true, ..facts(PACKAGES) }), Plan::Install { with_sudo: false });
-        assert_eq!(plan(&Facts { has_sudo: true, ..facts(PACKAGES) }), Plan::Install { with_sudo: true });
+        assert_eq!(
+            plan(&MachineFacts { is_root: true, ..facts(PACKAGES) }),
+            SetupPlan::Install { with_sudo: false }
+        );
+        assert_eq!(
+            plan(&MachineFacts { has_sudo: true, ..facts(PACKAGES) }),
+            SetupPlan::Install { with_sudo: true }
+        );
     }
 
     #[test]
     fn without_rights_or_without_apt_the_needs_are_named() {
-        assert_eq!(plan(&facts(PACKAGES)), Plan::AskForRights);
-        assert_eq!(plan(&Facts { has_apt: false, is_root: true, ..facts(PACKAGES) }), Plan::NameNeeds);
+        assert_eq!(plan(&facts(PACKAGES)), SetupPlan::AskForRights);
+        assert_eq!(
+            plan(&MachineFacts { has_apt: false, is_root: true, ..facts(PACKAGES) }),
+            SetupPlan::NameNeeds
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{check, jobs, setup};
 
 /// How many tests passed and failed. A step that cannot be done at all counts as one that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Tally {
+struct TestTally {
     passed: u64,
     failed: u64,
 }
@@ -24,7 +24,7 @@ const LIVE: &str = "tests";
 
 /// Sets up, builds, checks and tests.
 pub fn run() -> Result<ExitCode> {
-    let mut tally = Tally::default();
+    let mut tally = TestTally::default();
     let ready = step(&mut tally, "setup", set_up()) && step(&mut tally, "jobs", jobs::build());
     if ready {
         step(&mut tally, "check", check::run());
@@ -77,7 +77,7 @@ fn set_up() -> Result<()> {
 }
 
 /// Counts a step that failed. True if it did not.
-fn step(tally: &mut Tally, name: &str, result: Result<()>) -> bool {
+fn step(tally: &mut TestTally, name: &str, result: Result<()>) -> bool {
     if let Err(error) = &result {
         eprintln!("xtask: {name}: {error:#}");
         tally.failed += 1;
@@ -85,8 +85,8 @@ fn step(tally: &mut Tally, name: &str, result: Result<()>) -> bool {
     result.is_ok()
 }
 
-fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<()> {
-    let mut own = Tally::default();
+fn run_tests(arguments: &[String], tally: &mut TestTally) -> Result<()> {
+    let mut own = TestTally::default();
     let ended_well = watch(cargo().args(arguments), |line| own = own + tally_of(line))?;
     *tally = *tally + own;
     if !ended_well && own.failed == 0 {
@@ -95,7 +95,7 @@ fn run_tests(arguments: &[String], tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-impl std::ops::Add for Tally {
+impl std::ops::Add for TestTally {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -104,15 +104,15 @@ impl std::ops::Add for Tally {
 }
 
 /// What a line `test result: ok. 3 passed; 1 failed; ...` says; nothing for any other line.
-fn tally_of(line: &str) -> Tally {
+fn tally_of(line: &str) -> TestTally {
     let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
-        return Tally::default();
+        return TestTally::default();
     };
     let count = |what: &str| {
         let part = counts.split("; ").find_map(|part| part.strip_suffix(what));
         part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
     };
-    Tally { passed: count("passed"), failed: count("failed") }
+    TestTally { passed: count("passed"), failed: count("failed") }
 }
 
 #[cfg(test)]
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn result_lines_of_the_test_harness_are_counted() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
-        assert_eq!(tally_of(line), Tally { passed: 12, failed: 3 });
-        assert_eq!(tally_of("test a::b ... ok"), Tally::default());
+        assert_eq!(tally_of(line), TestTally { passed: 12, failed: 3 });
+        assert_eq!(tally_of("test a::b ... ok"), TestTally::default());
     }
 
     #[test]
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_step_that_cannot_be_done_counts_as_failed() {
-        let mut tally = Tally::default();
+        let mut tally = TestTally::default();
         assert!(!step(&mut tally, "nothing", Err(anyhow::anyhow!("no"))));
         assert!(step(&mut tally, "something", Ok(())));
-        assert_eq!(tally, Tally { passed: 0, failed: 1 });
+        assert_eq!(tally, TestTally { passed: 0, failed: 1 });
     }
 }

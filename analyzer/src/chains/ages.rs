@@ -1,6 +1,6 @@
 //! Live nodes in order of age.
 
-use super::NodeId;
+use super::ids::NodeId;
 
 /// One entry an operation, so that a node is found, and forgotten when it dies, by its number alone.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! remember where in a leaf an address was found last. A hint may be wrong, which shows by looking
 //! there; then the leaf is searched for.
 
-use super::NodeId;
+use super::ids::NodeId;
 
 /// Ranges of a leaf.
 const LEAF: usize = 16;

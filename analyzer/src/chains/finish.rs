@@ -1,21 +1,22 @@
 //! The end of chains: which are finished, and what is said of them.
 
 use super::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
+use super::ids::{NodeId, PathId};
 use super::node::{Marks, instance};
-use super::{Chains, NodeId, PathId, Scratch};
-use crate::job::names::Names;
-use crate::job::process::{CallId, WhoId};
+use super::{Chains, Scratch};
+use crate::chains::op_names::OpNames;
+use crate::job::ids::{CallSiteId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
-    pub(super) fn die(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn die(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         self.ages.forget(self.nodes[node.index()].op);
         self.release(node, names, groups);
     }
 
     /// One thing less keeps a node, if there is one, from being finished.
     #[inline(always)]
-    pub(super) fn release(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn release(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let mut node = node;
         while node.is_some() {
             let n = &mut self.nodes[node.index()];
@@ -34,7 +35,7 @@ impl Chains {
     }
 
     /// Hands the chain that ends in a node to the groups.
-    fn emit(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn emit(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let end = &self.nodes[leaf.index()];
         let (root_id, end_edge) = (end.root, end.marks.has(Marks::END_EDGE));
         let root = &self.nodes[root_id.index()];
@@ -73,7 +74,7 @@ impl Chains {
     }
 
     /// The chain in `scratch.path`, for people.
-    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &Names) -> Example {
+    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &OpNames) -> Example {
         let instance = |n: NodeId| instance(&self.nodes[n.index()], &self.details[n.index()], names);
         let unread = |n: &NodeId| self.traces.unread(*n).is_some();
         Example {
@@ -84,8 +85,8 @@ impl Chains {
     }
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
-    fn path(&mut self, leaf: NodeId, names: &mut Names, groups: &mut Groups) -> PathId {
-        const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallId::NONE, segments: 0 };
+    fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) -> PathId {
+        const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallSiteId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
         let len = usize::from(self.nodes[leaf.index()].depth);
         chain.clear();

@@ -2,11 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::PathId;
+use super::ids::PathId;
 use super::rank_counts::RankCounts;
-use super::time_buckets::Timeline;
-use crate::job::names::{BufferId, ContextId, SiteId, SymbolId, id};
-use crate::job::process::{CallId, WhoId};
+use super::time_buckets::TimeAxis;
+use crate::chains::op_names::{ContextId, SymbolId};
+use crate::job::ids::{CallSiteId, WhoId};
+use crate::job::names::{BufferId, SiteId, id};
 use crate::options::{MAX_CONTEXT_WINDOW, Options};
 
 id!(/// A chain group.
@@ -108,7 +109,7 @@ fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedOp {
     pub who: WhoId,
-    pub call: CallId,
+    pub call: CallSiteId,
     pub segments: u32,
 }
 
@@ -116,7 +117,7 @@ pub(crate) struct FinishedOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Work {
     pub site: SiteId,
-    pub call: CallId,
+    pub call: CallSiteId,
 }
 
 /// A chain that will not grow any more.
@@ -148,7 +149,7 @@ pub(crate) struct OpCounts {
     /// Ranks that ran it.
     pub who: Vec<u64>,
     /// MPI calls that it ran in.
-    pub calls: Vec<(CallId, u64)>,
+    pub calls: Vec<(CallSiteId, u64)>,
     pub calls_not_kept: u64,
 }
 
@@ -194,7 +195,7 @@ pub(crate) struct Groups {
     groups: Vec<Group>,
     pub by_group: RankCounts<GroupId>,
     pub by_work: RankCounts<Work>,
-    pub timeline: Timeline,
+    pub axis: TimeAxis,
     pack_uniqueness_max: u32,
     /// Chains in groups.
     pub chains: u64,
@@ -213,7 +214,7 @@ impl Groups {
             groups: Vec::new(),
             by_group: RankCounts::new(),
             by_work: RankCounts::new(),
-            timeline: Timeline::default(),
+            axis: TimeAxis::default(),
             pack_uniqueness_max: options.pack_uniqueness_max,
             chains: 0,
             not_kept: 0,
@@ -224,7 +225,7 @@ impl Groups {
     /// The clock goes on.
     #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) {
-        let halvings = self.timeline.advance(time_ns);
+        let halvings = self.axis.advance(time_ns);
         for _ in 0..halvings {
             self.by_group.halve();
             self.by_work.halve();
@@ -233,7 +234,7 @@ impl Groups {
 
     /// Counts over this stretch of time are not complete.
     pub fn touch(&mut self, from_ns: u64, to_ns: u64) {
-        self.timeline.touch(from_ns, to_ns);
+        self.axis.touch(from_ns, to_ns);
     }
 
     /// The chain so far and one more operation. `PathId::NONE`: nothing so far.
@@ -345,10 +346,10 @@ impl Groups {
     }
 
     fn distribute(&mut self, group: GroupId, chain: &Finished<'_>) {
-        let (who, bucket) = (chain.ops[0].who, self.timeline.bucket(chain.time_ns));
+        let (who, bucket) = (chain.ops[0].who, self.axis.bucket(chain.time_ns));
         let has_room = self.by_group.add(group, who, bucket) & self.by_work.add(chain.work, who, bucket);
         if !has_room {
-            self.timeline.touch(chain.time_ns, chain.time_ns);
+            self.axis.touch(chain.time_ns, chain.time_ns);
         }
     }
 }

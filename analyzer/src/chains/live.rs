@@ -1,7 +1,7 @@
 //! Which operation wrote the bytes of an address space last.
 
-use super::NodeId;
 use super::extents::{At, Extent, Extents};
+use super::ids::NodeId;
 
 /// Bytes that an operation lost.
 pub(crate) type Loss = (NodeId, u64);

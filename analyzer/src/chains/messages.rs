@@ -3,57 +3,24 @@
 //! What is sent is what is in memory when the send begins. Until the message has arrived, the operation that wrote it is
 //! therefore held: its chain does not end, whatever is written over it meanwhile.
 
-use std::collections::VecDeque;
-
+use super::Chains;
 use super::groups::Groups;
+use super::held::Sent;
+use super::ids::NodeId;
 use super::node::Marks;
-use super::{Chains, Movement, NodeId, Side};
-use crate::job::names::Names;
-
-/// Messages on their way that are held.
-const MOST_HELD: usize = 1 << 16;
-
-/// The content of a message, as it was when it was sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub source: Side,
-    /// Index of the sender.
-    pub process: u32,
-    writer: NodeId,
-}
-
-/// Messages on their way, one number after the other from the first one's on; each with how many operations there had
-/// been when it was sent. What has arrived leaves a gap.
-#[derive(Default)]
-pub(super) struct Held {
-    sent: VecDeque<Option<(u64, Sent)>>,
-    first: u64,
-}
-
-impl Held {
-    /// The number that has a place behind all others.
-    fn next(&self) -> u64 {
-        self.first + self.sent.len() as u64
-    }
-
-    fn take(&mut self, number: u64) -> Option<Sent> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.sent.get_mut(at)?.take().map(|(_, sent)| sent)
-    }
-
-    /// The first, if it is a gap or was sent before `op`, or if there are too many.
-    fn pop_before(&mut self, op: u64) -> Option<Option<Sent>> {
-        let is_full = self.sent.len() >= MOST_HELD;
-        let is_over = |sent: &mut Option<(u64, Sent)>| is_full || sent.is_none_or(|(of, _)| of < op);
-        let first = self.sent.pop_front_if(is_over)?;
-        self.first += 1;
-        Some(first.map(|(_, sent)| sent))
-    }
-}
+use crate::chains::op_names::OpNames;
+use crate::job::movement::{Movement, Side};
 
 impl Chains {
     /// A message is sent. Where numbers are left out, nothing is known of those before.
-    pub fn hold(&mut self, number: u64, process: u32, source: Side, names: &mut Names, groups: &mut Groups) {
+    pub fn hold(
+        &mut self,
+        number: u64,
+        process: u32,
+        source: Side,
+        names: &mut OpNames,
+        groups: &mut Groups,
+    ) {
         self.forget_messages_before(self.ops.saturating_sub(self.max_age_ops), names, groups);
         let writer = self.main_writer(&source);
         if let Some(node) = self.nodes.get_mut(writer.index()) {
@@ -68,7 +35,7 @@ impl Chains {
 
     /// A message has arrived at a place that nothing was seen to write: it is a movement of its own.
     #[inline(never)]
-    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut Names, groups: &mut Groups) {
+    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
         self.expire(names, groups);
         self.end_run(m.thread);
         if sent.writer.is_some() {
@@ -91,7 +58,7 @@ impl Chains {
     }
 
     /// Nobody asks for a message any more.
-    pub fn drop_sent(&mut self, sent: Sent, names: &mut Names, groups: &mut Groups) {
+    pub fn drop_sent(&mut self, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
         self.let_go(sent.writer, names, groups);
     }
 
@@ -117,11 +84,11 @@ impl Chains {
     }
 
     /// Messages that are on their way are not followed any further.
-    pub(super) fn forget_messages(&mut self, names: &mut Names, groups: &mut Groups) {
+    pub(super) fn forget_messages(&mut self, names: &mut OpNames, groups: &mut Groups) {
         self.forget_messages_before(u64::MAX, names, groups);
     }
 
-    fn forget_messages_before(&mut self, op: u64, names: &mut Names, groups: &mut Groups) {
+    fn forget_messages_before(&mut self, op: u64, names: &mut OpNames, groups: &mut Groups) {
         while let Some(gone) = self.held.pop_before(op) {
             if let Some(sent) = gone {
                 self.let_go(sent.writer, names, groups);
@@ -130,7 +97,7 @@ impl Chains {
     }
 
     #[inline(never)]
-    fn let_go(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn let_go(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         self.release(node, names, groups);
     }
 

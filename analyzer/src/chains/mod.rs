@@ -9,71 +9,38 @@ mod ages;
 mod extents;
 mod finish;
 pub(crate) mod groups;
+mod held;
+mod ids;
 mod live;
 mod messages;
 mod node;
+pub(crate) mod op_names;
+mod prefetch;
 pub(crate) mod rank_counts;
+mod run;
 mod runs;
 pub(crate) mod time_buckets;
 mod traces;
 mod window;
 
 use ages::Ages;
-use messages::Held;
+use held::Held;
+use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
-use runs::Run;
+use run::Run;
 use traces::Traces;
 use window::Window;
 
 use crate::chains::groups::{FinishedOp, Groups};
 use crate::chains::live::{LiveMap, Loss};
-use crate::job::memory::SpaceId;
-use crate::job::names::{BufferId, Kind, Names, Shape, SiteId, id};
-use crate::job::prefetch::prefetch;
-use crate::job::process::{CallId, WhoId};
+use crate::chains::op_names::OpNames;
+use crate::chains::op_names::Shape;
+use crate::chains::prefetch::prefetch;
+use crate::job::ids::SpaceId;
+use crate::job::ids::ThreadId;
+use crate::job::movement::{Movement, Side};
+use crate::job::names::Kind;
 use crate::options::Options;
-
-pub(crate) use messages::Sent;
-
-id!(/// An operation of a chain that is not finished.
-    NodeId);
-id!(/// A thread of a watched process.
-    ThreadId);
-id!(/// A chain's operations so far: a node of the trie of groups.
-    PathId);
-
-/// One side of a movement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side {
-    /// In the address space of the process that holds it.
-    pub addr: u64,
-    pub buffer: BufferId,
-    /// Where its bytes are; none: only the name is known.
-    pub space: SpaceId,
-    pub start: u64,
-    pub end: u64,
-}
-
-/// A data movement, its places resolved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Movement {
-    pub thread: ThreadId,
-    pub process: u32,
-    pub pid: u32,
-    pub tid: u32,
-    pub who: WhoId,
-    pub time_ns: u64,
-    pub site: SiteId,
-    pub kind: Kind,
-    pub source: Side,
-    pub destination: Side,
-    pub len_bytes: u64,
-    /// Pieces that the record itself tells of.
-    pub segments: u32,
-    /// The other process of a cross-memory operation.
-    pub remote: Option<u32>,
-    pub call: CallId,
-}
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -101,9 +68,7 @@ pub(crate) struct Chains {
     details: Vec<Details>,
     traces: Traces,
     spaces: Vec<LiveMap>,
-    free_spaces: Vec<SpaceId>,
     threads: Vec<Thread>,
-    free_threads: Vec<ThreadId>,
     ages: Ages,
     held: Held,
     ops: u64,
@@ -134,9 +99,7 @@ impl Chains {
             details: Vec::new(),
             traces: Traces::new(options.window()),
             spaces: Vec::new(),
-            free_spaces: Vec::new(),
             threads: Vec::new(),
-            free_threads: Vec::new(),
             ages: Ages::default(),
             held: Held::default(),
             ops: 0,
@@ -155,24 +118,23 @@ impl Chains {
         self.watched_from_birth = true;
     }
 
-    pub fn new_space(&mut self) -> SpaceId {
-        if let Some(space) = self.free_spaces.pop() {
-            return space;
+    /// There are so many spaces and threads, as far as they have numbers.
+    #[inline(always)]
+    pub fn make_room(&mut self, (spaces, threads): (usize, usize)) {
+        if self.spaces.len() < spaces || self.threads.len() < threads {
+            self.make_more_room(spaces, threads);
         }
-        self.spaces.push(LiveMap::default());
-        SpaceId(self.spaces.len() as u32 - 1)
     }
 
-    pub fn new_thread(&mut self) -> ThreadId {
-        if let Some(thread) = self.free_threads.pop() {
-            return thread;
-        }
-        self.threads.push(Thread::default());
-        ThreadId(self.threads.len() as u32 - 1)
+    #[cold]
+    fn make_more_room(&mut self, spaces: usize, threads: usize) {
+        self.spaces.resize_with(spaces.max(self.spaces.len()), LiveMap::default);
+        self.threads.resize_with(threads.max(self.threads.len()), Thread::default);
     }
 
+    /// Pieces of a space that operations wrote and nothing has overwritten.
     pub fn live_ranges(&self, space: SpaceId) -> usize {
-        self.spaces[space.index()].len()
+        self.spaces.get(space.index()).map_or(0, LiveMap::len)
     }
 
     /// Operations so far.
@@ -182,7 +144,7 @@ impl Chains {
 
     /// Takes a movement of at least one byte.
     #[inline(always)]
-    pub fn movement(&mut self, m: &Movement, names: &mut Names, groups: &mut Groups) {
+    pub fn movement(&mut self, m: &Movement, names: &mut OpNames, groups: &mut Groups) {
         self.expire(names, groups);
         prefetch(&self.details, self.traces.next().index());
         let to = &m.destination;
@@ -218,7 +180,6 @@ impl Chains {
     /// A thread is gone.
     pub fn end_thread(&mut self, thread: ThreadId) {
         self.forget_past(thread);
-        self.free_threads.push(thread);
     }
 
     fn forget_past(&mut self, thread: ThreadId) {
@@ -233,7 +194,7 @@ impl Chains {
         space: SpaceId,
         start: u64,
         end: u64,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) {
         let mut lost = std::mem::take(&mut self.scratch.lost);
@@ -242,11 +203,10 @@ impl Chains {
     }
 
     /// A space is gone.
-    pub fn remove_space(&mut self, space: SpaceId, names: &mut Names, groups: &mut Groups) {
+    pub fn remove_space(&mut self, space: SpaceId, names: &mut OpNames, groups: &mut Groups) {
         let mut lost = std::mem::take(&mut self.scratch.lost);
         self.spaces[space.index()].clear(&mut lost);
         self.settle(lost, names, groups);
-        self.free_spaces.push(space);
     }
 
     /// Records were lost. `forever`: and what memory looks like is not known any more.
@@ -258,7 +218,7 @@ impl Chains {
     }
 
     /// Movements are not seen for a while: what is live ends here, and threads begin anew.
-    pub fn pause(&mut self, names: &mut Names, groups: &mut Groups) {
+    pub fn pause(&mut self, names: &mut OpNames, groups: &mut Groups) {
         for thread in 0..self.threads.len() {
             self.forget_past(ThreadId(thread as u32));
         }
@@ -267,7 +227,7 @@ impl Chains {
     }
 
     /// The session is over: what is live ends here.
-    pub fn finish(&mut self, names: &mut Names, groups: &mut Groups) {
+    pub fn finish(&mut self, names: &mut OpNames, groups: &mut Groups) {
         self.forget_messages(names, groups);
         while let Some(node) = self.ages.pop_before(u64::MAX) {
             self.end_by_tool(node, names, groups);
@@ -333,7 +293,7 @@ impl Chains {
 
     /// Adds an operation that read what `writer` wrote; gives back its node and parent.
     #[inline(always)]
-    fn add_node(&mut self, m: &Movement, writer: NodeId, names: &mut Names) -> (NodeId, NodeId) {
+    fn add_node(&mut self, m: &Movement, writer: NodeId, names: &mut OpNames) -> (NodeId, NodeId) {
         let op = self.ops;
         self.ops += 1;
         if op < self.tainted_below {
@@ -390,7 +350,7 @@ impl Chains {
     }
 
     /// A live node writes more.
-    fn write_more(&mut self, m: &Movement, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn write_more(&mut self, m: &Movement, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let to = &m.destination;
         if !to.space.is_some() || to.start >= to.end {
             return;
@@ -409,7 +369,7 @@ impl Chains {
         start: u64,
         end: u64,
         node: NodeId,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) {
         let space = &mut self.spaces[space.index()];
@@ -419,7 +379,7 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut Names, groups: &mut Groups) {
+    fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut OpNames, groups: &mut Groups) {
         let n = &mut self.nodes[node.index()];
         n.live_bytes -= bytes;
         if n.live_bytes == 0 {
@@ -428,7 +388,7 @@ impl Chains {
     }
 
     /// Nodes that lost their last byte die.
-    fn settle(&mut self, mut lost: Vec<Loss>, names: &mut Names, groups: &mut Groups) {
+    fn settle(&mut self, mut lost: Vec<Loss>, names: &mut OpNames, groups: &mut Groups) {
         for &(node, bytes) in &lost {
             self.lose_bytes(node, bytes, names, groups);
         }
@@ -437,7 +397,7 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn expire(&mut self, names: &mut Names, groups: &mut Groups) {
+    fn expire(&mut self, names: &mut OpNames, groups: &mut Groups) {
         let too_old = self.ops.saturating_sub(self.max_age_ops);
         while let Some(node) = self.ages.pop_before(too_old) {
             self.end_by_tool(node, names, groups);
@@ -445,7 +405,7 @@ impl Chains {
     }
 
     /// Ends a live node that nothing in the job ended.
-    fn end_by_tool(&mut self, node: NodeId, names: &mut Names, groups: &mut Groups) {
+    fn end_by_tool(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
         let n = &mut self.nodes[node.index()];
         n.live_bytes = 0;
         n.marks.set(Marks::END_EDGE);

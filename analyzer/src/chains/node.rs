@@ -4,10 +4,13 @@
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
 use super::groups::OpInstance;
-use super::{Movement, NodeId, PathId, ThreadId};
-use crate::job::memory::SpaceId;
-use crate::job::names::{Names, ShapeId, SymbolId};
-use crate::job::process::{CallId, WhoId};
+use super::ids::{NodeId, PathId};
+use crate::chains::op_names::OpNames;
+use crate::chains::op_names::{ShapeId, SymbolId};
+use crate::job::ids::SpaceId;
+use crate::job::ids::ThreadId;
+use crate::job::ids::{CallSiteId, WhoId};
+use crate::job::movement::Movement;
 
 /// What may be said of a node, yes or no.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub struct Node {
     pub segments: u32,
     pub process: u32,
     pub who: WhoId,
-    pub call: CallId,
+    pub call: CallSiteId,
     pub shape: ShapeId,
     pub path: PathId,
     pub depth: u8,
@@ -66,7 +69,7 @@ const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
     #[inline]
-    pub fn symbol(&self, names: &mut Names) -> SymbolId {
+    pub fn symbol(&self, names: &mut OpNames) -> SymbolId {
         names.shape_symbol(self.shape, self.segments >= 2, self.marks.has(Marks::CROSSES))
     }
 }
@@ -117,7 +120,7 @@ impl Details {
 }
 
 /// All that is known of an operation, as groups take it.
-pub fn instance(node: &Node, details: &Details, names: &Names) -> OpInstance {
+pub fn instance(node: &Node, details: &Details, names: &OpNames) -> OpInstance {
     OpInstance {
         context: names.shape_context(node.shape),
         who: node.who,

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 
 use super::time_buckets::Buckets;
-use crate::job::process::WhoId;
+use crate::job::ids::WhoId;
 
 /// Most pairs of a key and a rank that are kept.
 const MAX_PAIRS: usize = 1 << 18;

@@ -1,58 +1,13 @@
 //! Consecutive copies that are one operation: packs and unpacks, and movements in pieces.
 
+use super::Chains;
 use super::groups::Groups;
+use super::ids::NodeId;
 use super::node::Marks;
-use super::{Chains, Movement, NodeId, ThreadId};
-use crate::job::memory::SpaceId;
-use crate::job::names::{Kind, Names, SiteId};
-
-/// How the copies of one operation lie.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
-    Unknown,
-    Gather,
-    Scatter,
-}
-
-/// Consecutive copies of a thread at one site that are one operation so far.
-#[derive(Clone, Copy)]
-pub struct Run {
-    node: NodeId,
-    parent: NodeId,
-    next_source: u64,
-    next_destination: u64,
-    site: SiteId,
-    kind: Kind,
-    /// Space of the destination.
-    space: SpaceId,
-    remote: Option<u32>,
-    layout: Layout,
-}
-
-impl Run {
-    /// A movement that may be the first piece of an operation.
-    pub fn new(m: &Movement, node: NodeId, parent: NodeId) -> Self {
-        Self {
-            node,
-            parent,
-            next_source: m.source.addr.wrapping_add(m.len_bytes),
-            next_destination: m.destination.addr.wrapping_add(m.len_bytes),
-            site: m.site,
-            kind: m.kind,
-            space: m.destination.space,
-            remote: m.remote,
-            layout: Layout::Unknown,
-        }
-    }
-
-    /// Whether a movement of the same thread does the same work, wherever its data is.
-    fn is_same_work(&self, m: &Movement) -> bool {
-        self.site == m.site
-            && self.kind == m.kind
-            && self.space == m.destination.space
-            && self.remote == m.remote
-    }
-}
+use super::run::{Layout, Run};
+use crate::chains::op_names::OpNames;
+use crate::job::ids::ThreadId;
+use crate::job::movement::Movement;
 
 impl Chains {
     /// The thread did something that is not a copy at the same site.
@@ -69,7 +24,7 @@ impl Chains {
         &mut self,
         m: &Movement,
         writer: NodeId,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) -> bool {
         match &self.threads[m.thread.index()].run {
@@ -83,7 +38,7 @@ impl Chains {
         run: Run,
         m: &Movement,
         writer: NodeId,
-        names: &mut Names,
+        names: &mut OpNames,
         groups: &mut Groups,
     ) -> bool {
         let Some(layout) = self.continued_layout(&run, m, writer) else { return false };

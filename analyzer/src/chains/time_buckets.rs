@@ -1,13 +1,13 @@
 //! Counts over time in few buckets: their width doubles when the run outgrows them.
 
-/// Buckets of a timeline.
+/// Buckets of a axis.
 pub(crate) const BUCKETS: usize = 64;
 /// First width: 2^20 ns, about a millisecond.
 const FIRST_WIDTH_BITS: u32 = 20;
 
 /// Which bucket a time is in, the same for all counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline {
+pub(crate) struct TimeAxis {
     begin_ns: Option<u64>,
     now_ns: u64,
     /// From here on there are not enough buckets; what is before is the usual case.
@@ -19,7 +19,7 @@ pub(crate) struct Timeline {
     touched_from_ns: Option<u64>,
 }
 
-impl Default for Timeline {
+impl Default for TimeAxis {
     fn default() -> Self {
         Self {
             begin_ns: None,
@@ -32,7 +32,7 @@ impl Default for Timeline {
     }
 }
 
-impl Timeline {
+impl TimeAxis {
     /// The clock goes on. Returns how many times all buckets must be halved.
     #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) -> u32 {
@@ -83,11 +83,6 @@ impl Timeline {
     /// When a bucket begins.
     pub fn bucket_begin_ns(&self, bucket: usize) -> u64 {
         self.begin_ns.unwrap_or(0).saturating_add((bucket as u64) << self.width_bits)
-    }
-
-    /// The first time told.
-    pub fn begin_ns(&self) -> Option<u64> {
-        self.begin_ns
     }
 
     /// The latest time seen.
@@ -159,42 +154,42 @@ mod tests {
 
     #[test]
     fn a_growing_run_keeps_its_counts_in_the_right_half() {
-        let mut timeline = Timeline::default();
+        let mut axis = TimeAxis::default();
         let mut buckets = Buckets::default();
-        timeline.advance(1000);
+        axis.advance(1000);
         for i in 0..1000u64 {
             let time_ns = 1000 + i * 1_000_000;
-            for _ in 0..timeline.advance(time_ns) {
+            for _ in 0..axis.advance(time_ns) {
                 buckets.halve();
             }
-            buckets.add(timeline.bucket(time_ns));
+            buckets.add(axis.bucket(time_ns));
         }
-        let half = timeline.used() / 2;
-        let begin_ns = timeline.bucket_begin_ns(half);
+        let half = axis.used() / 2;
+        let begin_ns = axis.bucket_begin_ns(half);
         let want = (0..1000u64).filter(|i| 1000 + i * 1_000_000 >= begin_ns).count() as u64;
         assert_eq!((buckets.since(0), buckets.since(half)), (1000, want));
-        assert!(timeline.used() > 32);
+        assert!(axis.used() > 32);
     }
 
     #[test]
     fn times_that_run_wild_end_in_a_bucket() {
-        let mut timeline = Timeline::default();
-        timeline.advance(1 << 40);
-        timeline.advance(u64::MAX);
-        timeline.advance(0);
-        assert_eq!(timeline.bucket(0), 0);
-        assert!(timeline.bucket(u64::MAX) < BUCKETS);
-        timeline.touch(u64::MAX, 0);
-        assert!(timeline.is_touched_from(timeline.bucket(u64::MAX)));
+        let mut axis = TimeAxis::default();
+        axis.advance(1 << 40);
+        axis.advance(u64::MAX);
+        axis.advance(0);
+        assert_eq!(axis.bucket(0), 0);
+        assert!(axis.bucket(u64::MAX) < BUCKETS);
+        axis.touch(u64::MAX, 0);
+        assert!(axis.is_touched_from(axis.bucket(u64::MAX)));
     }
 
     #[test]
     fn a_loss_stays_where_it_was_when_buckets_get_wider() {
-        let mut timeline = Timeline::default();
-        timeline.advance(0);
-        timeline.advance(60 << FIRST_WIDTH_BITS);
-        timeline.touch(10 << FIRST_WIDTH_BITS, 11 << FIRST_WIDTH_BITS);
-        timeline.advance(100 << FIRST_WIDTH_BITS);
-        assert!(timeline.is_touched_from(5) && !timeline.is_touched_from(6));
+        let mut axis = TimeAxis::default();
+        axis.advance(0);
+        axis.advance(60 << FIRST_WIDTH_BITS);
+        axis.touch(10 << FIRST_WIDTH_BITS, 11 << FIRST_WIDTH_BITS);
+        axis.advance(100 << FIRST_WIDTH_BITS);
+        assert!(axis.is_touched_from(5) && !axis.is_touched_from(6));
     }
 }

@@ -4,9 +4,9 @@
 //! operation is among the last of its thread, what is behind it is known from the thread, which is at
 //! hand, and not from the nodes, which no cache may hold any more; a node is told when it leaves.
 
-use super::NodeId;
+use super::ids::NodeId;
 use super::window::Window;
-use crate::job::names::ContextId;
+use crate::chains::op_names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;
 
 /// What the neighbours of a node ask for: so small that a cache holds it for all nodes.

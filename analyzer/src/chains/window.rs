@@ -1,7 +1,7 @@
 //! The last operations of a thread.
 
-use super::NodeId;
-use crate::job::names::ContextId;
+use super::ids::NodeId;
+use crate::chains::op_names::ContextId;
 use crate::options::MAX_CONTEXT_WINDOW;
 
 /// The last operations of a thread, the latest last. They move up for each new one: they are so few that this is a copy

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::findings::finding::{LeftOver, LeftOverRank, Place, Severity};
+use crate::findings::ids;
 use crate::job::messages::{self, LeftWhat};
 use crate::job::process::Who;
 use crate::present::text::{counted, place_text, who_text};
@@ -36,7 +37,7 @@ pub(crate) fn findings(left: &[messages::LeftOver], place: impl Fn(CodePlace) ->
         };
         let partners = evidence.ranks.iter().flat_map(|rank| rank.peers.iter().copied());
         let who = evidence.ranks.iter().map(|rank| rank.who).chain(partners).collect();
-        Found { id: id(&evidence), severity: severity(what), who, evidence }
+        Found { id: ids::left_over(&evidence), severity: severity(what), who, evidence }
     });
     found.collect()
 }
@@ -56,14 +57,6 @@ fn severity(what: LeftWhat) -> Severity {
         LeftWhat::Message => Severity::Warning,
         LeftWhat::Request => Severity::Notice,
     }
-}
-
-fn id(left: &LeftOver) -> String {
-    let what = match left.what {
-        LeftWhat::Message => "message",
-        LeftWhat::Request => "request",
-    };
-    format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
 }
 
 /// As a heading.

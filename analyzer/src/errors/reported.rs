@@ -10,7 +10,8 @@ use crate::job::process::Who;
 use crate::mpi::calls::{self, Collective, Waiting};
 use crate::mpi::error_classes::{self, Says};
 use crate::mpi::handles::Builtin;
-use crate::tape::input::{CallInProgress, CodePlace, MpiKind};
+use crate::tape::input::{CallInProgress, CodePlace};
+use crate::tape::plan::MpiKind;
 
 /// Threads that are in an error at the same time.
 const MOST_THREADS: usize = 1 << 16;

@@ -5,54 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::job::messages::LeftWhat;
 use crate::job::names::Kind;
 use crate::job::process::Who;
-use crate::tape::input::{Frame, Start};
+use crate::tape::input::Frame;
 use crate::tape::wire::FileId;
-
-/// Version of the JSON form.
-pub const REPORT_SCHEMA: u32 = 1;
-
-/// Everything that is to be said at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// [`REPORT_SCHEMA`].
-    pub schema: u32,
-    /// The session.
-    pub session: Start,
-    /// Why the session ended; `None`: it has not, or not well.
-    pub ended: Option<String>,
-    /// The thresholds as they were used.
-    pub thresholds: Thresholds,
-    /// The most important first.
-    pub findings: Vec<Finding>,
-    /// Counts.
-    pub statistics: crate::findings::statistics::Statistics,
-}
-
-/// Thresholds that depend on the run, as they were used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Thresholds {
-    /// Uniqueness that a frequent chain must reach.
-    pub uniqueness: u32,
-    /// Chains of groups that reach it.
-    pub chains: u64,
-    /// Whether there were enough of them to say anything about chains.
-    pub warm: bool,
-    /// How many frequent chains there are.
-    pub frequent_groups: u64,
-    /// Abnormality that a violation must exceed.
-    pub abnormality: f64,
-    /// Chains that were lost or may have been changed by losses.
-    pub uncounted: u64,
-    /// Whether not everything was watched, to keep a budget.
-    #[serde(default)]
-    pub sampled: bool,
-    /// Whether frequencies are those of a reference.
-    pub referenced: bool,
-    /// Ranks that were compared with each other.
-    pub compared_ranks: Vec<Who>,
-    /// Their average distance to the k-th nearest neighbour.
-    pub average_distance: f64,
-}
 
 /// Whether a finding would hold without the losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -93,6 +47,19 @@ pub struct Finding {
     pub evidence: Evidence,
     /// What to do next.
     pub next_steps: Vec<String>,
+}
+
+impl Finding {
+    /// Whether nothing but a score speaks for it: rarely used paths, which are right, look like that.
+    pub fn is_score_alone(&self) -> bool {
+        self.severity == Severity::Notice
+            && matches!(self.evidence, Evidence::OddChain(_) | Evidence::OddRank(_))
+    }
+
+    /// Whether whoever watches should be told at once.
+    pub fn is_urgent(&self) -> bool {
+        self.severity == Severity::Warning || self.hang().is_some()
+    }
 }
 
 /// Why a finding is one.

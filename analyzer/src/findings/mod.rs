@@ -2,4 +2,6 @@
 
 pub(crate) mod alerts;
 pub mod finding;
+pub(crate) mod ids;
+pub mod report;
 pub mod statistics;

@@ -4,7 +4,9 @@
 //! threads as they were found, again and again → who has not moved → what each waits for → causes
 //! ```
 
+pub(crate) mod hang_analysis;
 pub(crate) mod localize;
+pub(crate) mod locks;
 pub(crate) mod progress;
 pub(crate) mod unknown;
 pub(crate) mod view;

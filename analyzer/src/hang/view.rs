@@ -7,14 +7,14 @@ use super::progress::Observation;
 use super::unknown::{self, Group};
 use super::wait_for::{CollectiveOp, Dependency, Job, Message, Rank, RankActivity};
 use crate::findings::finding::Fault;
+use crate::hang::locks::HeldLock;
 use crate::job::collectives::Entered;
-use crate::job::locks::HeldLock;
 use crate::job::messages::{CollectiveCall, CommId, KnownRequest, Messages};
 use crate::mpi::calls::{self, Arg, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::tape::input::{
-    CallInProgress, CommunicatorFacts, MpiFacts, MpiKind, PendingMessage, PendingRequest, StartedCall,
-    ThreadFacts,
+    CallInProgress, CommunicatorFacts, MpiFacts, PendingMessage, PendingRequest, StartedCall, ThreadFacts,
 };
+use crate::tape::plan::MpiKind;
 
 /// What is known of one rank.
 #[derive(Default)]

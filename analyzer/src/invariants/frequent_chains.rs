@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
 use crate::chains::groups::{ContextSet, Group, GroupId, Groups};
+use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
-use crate::job::names::{ContextId, Names};
 use crate::options::Options;
 
 /// The uniqueness that frequent chains must reach, and the chains of groups that reach it.
@@ -83,7 +83,7 @@ impl FrequentChains {
     pub fn evaluate(
         &mut self,
         groups: &Groups,
-        names: &mut Names,
+        names: &mut OpNames,
         uncounted: u64,
         options: &Options,
     ) -> Evaluation {
@@ -116,7 +116,7 @@ impl FrequentChains {
         self.ops.get(id.index()).map_or(&[], Vec::as_slice)
     }
 
-    fn refresh(&mut self, groups: &Groups, names: &Names, options: &Options) {
+    fn refresh(&mut self, groups: &Groups, names: &OpNames, options: &Options) {
         if self.shape_version != groups.shape_version {
             *self = Self { shape_version: groups.shape_version, ..Self::default() };
         }
@@ -181,7 +181,7 @@ impl FrequentChains {
     fn violation(
         &self,
         groups: &Groups,
-        names: &mut Names,
+        names: &mut OpNames,
         odd: GroupId,
         p: GroupId,
         threshold: Threshold,
@@ -290,7 +290,7 @@ fn cut_by_edges(odd: &Group, frequent: &Group, common: Common) -> u64 {
 /// work, and that nobody read what it wrote (or that it read what nobody wrote) says that the chain
 /// was cut here and not elsewhere. Mistakes are on the careful side: an operation that is often left
 /// unread anyway matches by chance only where the odd chain also begins with the rest of the frequent one.
-fn context_match(odd: &Group, frequent: &Group, common: Common, names: &mut Names) -> ContextMatch {
+fn context_match(odd: &Group, frequent: &Group, common: Common, names: &mut OpNames) -> ContextMatch {
     let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
     let len = usize::from(common.len);
     let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();

@@ -9,10 +9,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::knn_outliers::{self, Average, Far, Mix, Rule};
 use crate::chains::groups::{GroupId, Groups, Work};
+use crate::chains::op_names::OpNames;
 use crate::chains::rank_counts::{RankCount, RankCounts};
 use crate::findings::finding::{ComparedBy, Severity, Verdict};
-use crate::job::process::{CallId, Processes, Who, WhoId};
-use crate::job::state::State;
+use crate::job::Job;
+use crate::job::ids::{CallSiteId, WhoId};
+use crate::job::process::{Processes, Who};
 use crate::options::Options;
 
 /// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
@@ -66,66 +68,74 @@ struct Table<K> {
     from: usize,
 }
 
+/// Chains of a run, with the job that they are of.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub job: &'a Job,
+    pub groups: &'a Groups,
+    pub ops: &'a OpNames,
+}
+
 /// Compares the ranks over the whole run, then over its last parts until something shows.
 /// `average_wanted`: even if nothing does.
-pub(crate) fn compare(state: &State, options: &Options, average_wanted: bool) -> Comparison {
-    let by_work = Comparer { state, options, average_wanted, counts: &state.groups.by_work };
+pub(crate) fn compare(run: Run<'_>, options: &Options, average_wanted: bool) -> Comparison {
+    let by_work = Comparer { run, options, average_wanted, counts: &run.groups.by_work };
     let comparison = by_work.compare();
     if !comparison.outliers.is_empty() {
         return comparison;
     }
-    Comparer { state, options, average_wanted, counts: &state.groups.by_group }.compare()
+    Comparer { run, options, average_wanted, counts: &run.groups.by_group }.compare()
 }
 
 /// What chains are told apart by.
 trait Column: Copy + Ord + std::hash::Hash {
     /// Says of an outlier what it has in excess. `None`: no group of it is kept.
-    fn describe(self, state: &State, outlier: Outlier, from: usize) -> Option<Outlier>;
+    fn describe(self, run: Run<'_>, outlier: Outlier, from: usize) -> Option<Outlier>;
 }
 
 impl Column for Work {
-    fn describe(self, state: &State, outlier: Outlier, from: usize) -> Option<Outlier> {
-        let group = most_frequent(state, self, outlier.who, from)?;
+    fn describe(self, run: Run<'_>, outlier: Outlier, from: usize) -> Option<Outlier> {
+        let group = most_frequent(run, self, outlier.who, from)?;
         // Work that the peers do too, in another measure, is suspect; work of its own is a role.
         let is_shared = outlier.share > 0.0 && outlier.peers_running * 2 > outlier.peers.len();
-        let severity = if is_shared && self.tells_work(state) { Severity::Warning } else { Severity::Notice };
+        let severity = if is_shared && self.tells_work(run) { Severity::Warning } else { Severity::Notice };
         Some(Outlier { compared_by: ComparedBy::Beginnings, group, severity, ..outlier })
     }
 }
 
 impl Column for GroupId {
-    fn describe(self, _: &State, outlier: Outlier, _: usize) -> Option<Outlier> {
+    fn describe(self, _: Run<'_>, outlier: Outlier, _: usize) -> Option<Outlier> {
         Some(Outlier { group: self, ..outlier })
     }
 }
 
 impl Work {
     /// Where the call is not known, only a place in the program or its messaging library tells work apart.
-    fn tells_work(self, state: &State) -> bool {
-        let file = state.names.site_file(self.site);
-        self.call != CallId::NONE || file.is_some_and(|(file, _)| state.own_files.contains(&file))
+    fn tells_work(self, run: Run<'_>) -> bool {
+        let file = run.job.names.site_file(self.site);
+        self.call != CallSiteId::NONE || file.is_some_and(|(file, _)| run.job.own_files.contains(&file))
     }
 
     /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.
-    fn begins(self, state: &State, group: GroupId) -> bool {
-        let group = state.groups.get(group);
+    fn begins(self, run: Run<'_>, group: GroupId) -> bool {
+        let group = run.groups.get(group);
         let first = &group.ops[0];
         let calls = || first.calls.iter().any(|call| call.0 == self.call) || first.calls_not_kept > 0;
-        state.names.symbol_parts(group.symbols[0]).site == self.site && calls()
+        run.ops.symbol_parts(group.symbols[0]).site == self.site && calls()
     }
 }
 
 /// Of a rank's groups that begin with some work the most frequent one.
-fn most_frequent(state: &State, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
-    let own = state.groups.by_group.all().iter().filter(|count| count.who == who);
-    let beginning = own.filter(|count| work.begins(state, count.key));
+fn most_frequent(run: Run<'_>, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
+    let own = run.groups.by_group.all().iter().filter(|count| count.who == who);
+    let beginning = own.filter(|count| work.begins(run, count.key));
     let weight = |count: &&RankCount<GroupId>| (count.buckets.since(from), std::cmp::Reverse(count.key));
     beginning.max_by_key(weight).map(|count| count.key)
 }
 
 /// Compares the ranks by one kind of column.
 struct Comparer<'a, K> {
-    state: &'a State,
+    run: Run<'a>,
     options: &'a Options,
     average_wanted: bool,
     counts: &'a RankCounts<K>,
@@ -133,8 +143,8 @@ struct Comparer<'a, K> {
 
 impl<K: Column> Comparer<'_, K> {
     fn compare(&self) -> Comparison {
-        let used = self.state.groups.timeline.used();
-        let whos = candidates(&self.state.groups, &self.state.processes, self.options);
+        let used = self.run.groups.axis.used();
+        let whos = candidates(self.run.groups, &self.run.job.processes, self.options);
         let rows: FxHashMap<WhoId, usize> = whos.iter().enumerate().map(|(i, &w)| (w, i)).collect();
         let mut comparison = Comparison::default();
         for part in PARTS {
@@ -201,7 +211,7 @@ impl<K: Column> Comparer<'_, K> {
     }
 
     fn outlier(&self, table: &Table<K>, far: Far, average: Average, k: usize) -> Option<Outlier> {
-        let timeline = &self.state.groups.timeline;
+        let axis = &self.run.groups.axis;
         let (who, mix) = (table.members[far.member], &table.mixes[far.member]);
         let column = top_column(mix, &table.mixes[far.neighbour]);
         let key = table.columns[column as usize];
@@ -215,8 +225,8 @@ impl<K: Column> Comparer<'_, K> {
             average: average.value(),
             nearest: k,
             part: table.part,
-            from_ns: timeline.bucket_begin_ns(table.from),
-            to_ns: timeline.now_ns(),
+            from_ns: axis.bucket_begin_ns(table.from),
+            to_ns: axis.now_ns(),
             chains: mix.total,
             compared_by: ComparedBy::WholeChains,
             group: GroupId::NONE,
@@ -224,14 +234,10 @@ impl<K: Column> Comparer<'_, K> {
             peers_share: peers().map(|(_, mix)| mix.share(column)).sum::<f64>() / peers_count as f64,
             peers: peers().map(|peer| *peer.0).collect(),
             peers_running: peers().filter(|peer| doing.contains(peer.0)).count(),
-            verdict: if timeline.is_touched_from(table.from) {
-                Verdict::Inconclusive
-            } else {
-                Verdict::Violated
-            },
+            verdict: if axis.is_touched_from(table.from) { Verdict::Inconclusive } else { Verdict::Violated },
             severity: Severity::Notice,
         };
-        key.describe(self.state, outlier, table.from)
+        key.describe(self.run, outlier, table.from)
     }
 }
 

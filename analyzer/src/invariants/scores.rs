@@ -1,6 +1,6 @@
 //! The published scores, as pure functions.
 
-use crate::job::names::{Symbol, SymbolId};
+use crate::chains::op_names::{Symbol, SymbolId};
 use crate::options::Options;
 
 /// One operation of a group: what it is and how much it says.

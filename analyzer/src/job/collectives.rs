@@ -112,6 +112,8 @@ pub(crate) struct DifferingCall {
     /// Those that fit together have the same.
     pub group: usize,
     pub signature: Signature,
+    return_address: u64,
+    /// Where it was made: see [`Collectives::find_places`].
     pub place: Option<CodePlace>,
 }
 
@@ -198,8 +200,8 @@ pub(crate) struct Collectives {
     /// Ranks of which not everything was seen.
     lost: FxHashSet<u32>,
     mismatches: Vec<Mismatch>,
-    /// One was found, or has changed.
-    has_news: bool,
+    version: u64,
+    lacks_places: bool,
     /// Room for slots.
     pool: Vec<Slot>,
     entries: usize,
@@ -304,18 +306,16 @@ impl Slot {
 
 impl Collectives {
     /// A member makes a call; `members`: of the communicator, as ranks of MPI_COMM_WORLD; `own`: its number there.
-    /// `place`: of a rank's call, by where it returns to; `name`: of the communicator. The position of the call in the
-    /// member's calls on it, from 0.
+    /// `name`: of the communicator. The position of the call in the member's calls on it, from 0.
     pub fn enter(
         &mut self,
         comm: u32,
         members: &[u32],
         own: u32,
         entry: &Entry,
-        place: impl Fn(u32, u64) -> Option<CodePlace>,
         name: impl FnOnce() -> String,
     ) -> Option<u64> {
-        let Self { all, lost, mismatches, has_news, pool, entries } = self;
+        let Self { all, lost, mismatches, version, lacks_places, pool, entries } = self;
         let sequence = all.entry(comm).or_insert_with(|| Sequence::of(members, lost));
         let own = own as usize;
         let member = sequence.members.get_mut(own)?;
@@ -327,8 +327,8 @@ impl Collectives {
         }
         if let Some(mismatch) = sequence.mismatch.and_then(|at| mismatches.get_mut(at)) {
             if mismatch.number == position + 1 {
-                mismatch.join(sequence.ranks[own], entry, &place);
-                *has_news = true;
+                mismatch.join(sequence.ranks[own], entry);
+                (*version, *lacks_places) = (*version + 1, true);
             }
             return Some(position);
         }
@@ -341,14 +341,14 @@ impl Collectives {
         let calls = slot.arrivals.iter().zip(&sequence.ranks).filter(|(arrival, _)| arrival.group > 0);
         let calls = calls.map(|(arrival, &rank)| {
             let group = usize::from(arrival.group) - 1;
-            let place = place(rank, arrival.return_address);
-            DifferingCall { rank, group, signature: slot.groups[group], place }
+            let return_address = arrival.return_address;
+            DifferingCall { rank, group, signature: slot.groups[group], return_address, place: None }
         });
         let expected = sequence.members.len() - sequence.lost;
         let (number, first_ns) = (position + 1, entry.time_ns);
         let mismatch = Mismatch { comm, name: name(), number, calls: calls.collect(), expected, first_ns };
         sequence.mismatch = Some(mismatches.len());
-        *has_news = true;
+        (*version, *lacks_places) = (*version + 1, true);
         if mismatches.len() < MOST_MISMATCHES {
             mismatches.push(mismatch);
         }
@@ -381,9 +381,21 @@ impl Collectives {
         &self.mismatches
     }
 
-    /// Whether one was found, or has changed, since the last call.
-    pub fn take_mismatched(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+    /// Looks up where calls were made that were found not to match. `place`: of a rank's call, by where it returns to.
+    #[inline]
+    pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
+        if !std::mem::take(&mut self.lacks_places) {
+            return;
+        }
+        let calls = self.mismatches.iter_mut().flat_map(|mismatch| &mut mismatch.calls);
+        for call in calls.filter(|call| call.place.is_none()) {
+            call.place = place(call.rank, call.return_address);
+        }
+    }
+
+    /// Another number whenever one was found, or has changed.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether one may still change.
@@ -430,15 +442,15 @@ impl Collectives {
 
 impl Mismatch {
     /// A member comes later.
-    fn join(&mut self, rank: u32, entry: &Entry, place: impl Fn(u32, u64) -> Option<CodePlace>) {
+    fn join(&mut self, rank: u32, entry: &Entry) {
         if self.calls.iter().any(|call| call.rank == rank) {
             return;
         }
         let known = self.calls.iter().find(|call| call.signature.fits(&entry.signature));
         let next = self.calls.iter().map(|call| call.group + 1).max().unwrap_or(0);
         let group = known.map_or(next, |call| call.group);
-        let place = place(rank, entry.return_address);
-        self.calls.push(DifferingCall { rank, group, signature: entry.signature, place });
+        let (signature, return_address) = (entry.signature, entry.return_address);
+        self.calls.push(DifferingCall { rank, group, signature, return_address, place: None });
         self.calls.sort_by_key(|call| call.rank);
     }
 }
@@ -461,12 +473,8 @@ mod tests {
         fn with(&mut self, rank: u32, members: &[u32], signature: Signature) -> Option<u64> {
             let own = members.iter().position(|member| *member == rank)? as u32;
             let entry = Entry { signature, return_address: u64::from(rank), time_ns: 5 };
-            let place = |rank: u32, at: u64| {
-                assert_eq!(u64::from(rank), at);
-                None
-            };
             let comm = if members.len() == 3 { WORLD } else { 1 };
-            self.0.enter(comm, members, own, &entry, place, || "MPI_COMM_WORLD".to_owned())
+            self.0.enter(comm, members, own, &entry, || "MPI_COMM_WORLD".to_owned())
         }
 
         /// Of the first mismatch: its number, who is in the majority, who is not, and whether that is certain.

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, id, segment_pattern};
+use super::ids::SpaceId;
+use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, segment_pattern};
 use super::places::{Found, Place, PlaceCache};
+use crate::tape::input::CodePlace;
 use crate::tape::wire::FileId;
-
-id!(/// An address space: private to a process, or a file that processes share.
-    SpaceId);
 
 /// Most mappings of a process: twice what Linux allows by default.
 const MAX_REGIONS: usize = 1 << 17;
@@ -42,15 +41,6 @@ pub(crate) struct NewRegion<'a> {
     pub space: SpaceId,
     /// As in `/proc/PID/maps`; `None`: take the file's name.
     pub name: Option<&'a str>,
-}
-
-/// Where an address is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub space: SpaceId,
-    pub offset: u64,
-    /// Bytes from here on that are in this space.
-    pub limit_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -247,6 +237,18 @@ impl Memory {
         inside.then(|| (region.file, region.offset_bytes.wrapping_add(addr - start)))
     }
 
+    /// Where code is that is mapped now.
+    pub fn code(&self) -> CodeMap {
+        let code = self.regions.iter().filter(|(_, region)| region.exec && region.file.inode != 0);
+        CodeMap(code.map(|(&start, region)| (start, region.end, region.file, region.offset_bytes)).collect())
+    }
+
+    /// The place of a return address. It lies behind its call, and may be the first byte behind a mapping.
+    pub fn return_place(&self, address: u64) -> Option<CodePlace> {
+        let (file, offset_bytes) = self.code_at(address.checked_sub(1)?)?;
+        Some(CodePlace { file, offset_bytes: offset_bytes.wrapping_add(1) })
+    }
+
     /// Where a file's first byte would be if all of it were mapped as its code is.
     pub fn code_start(&self, file: FileId) -> Option<u64> {
         let is_code = |region: &Region| region.exec && region.file == file;
@@ -341,6 +343,21 @@ impl Memory {
     }
 }
 
+/// Where code was mapped at some time: start, end, file, and where the start is in the file; in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CodeMap(Vec<(u64, u64, FileId, u64)>);
+
+impl CodeMap {
+    /// As [`Memory::return_place`].
+    pub fn return_place(&self, address: u64) -> Option<CodePlace> {
+        let inside = address.checked_sub(1)?;
+        let below = self.0.partition_point(|&(start, ..)| start <= inside);
+        let &(start, end, file, offset_bytes) = self.0.get(below.checked_sub(1)?)?;
+        let place = CodePlace { file, offset_bytes: offset_bytes.wrapping_add(address - start) };
+        (inside < end).then_some(place)
+    }
+}
+
 /// The site that a return address stands for: the byte before it is in the call instruction.
 pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names) -> SiteId {
     let place = return_address.checked_sub(1).and_then(|addr| memory.code_at(addr));
@@ -350,6 +367,7 @@ pub(crate) fn call_site(memory: &Memory, return_address: u64, names: &mut Names)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::places::Location;
 
     const LIBRARY: FileId = FileId { dev: 1, inode: 5 };
     const SEGMENT: SpaceId = SpaceId(7);

@@ -1,17 +1,267 @@
-//! What is known of the job: processes, memory, names, probes, calls in progress, requests, communicators, messages.
+//! What is known of the job: processes, memory, names, probes, calls in progress, requests, communicators, messages,
+//! and what of it was not seen.
+//!
+//! [`Job`] takes every input once, and is the only one that does. What an input means is told as [`Event`]s; movements of
+//! data, of which there are millions, are resolved by [`Job::movement`] and cost no event.
 
+mod address_spaces;
+mod apply;
 pub(crate) mod collectives;
+mod contents;
 pub(crate) mod coverage;
+pub(crate) mod event;
+pub(crate) mod ids;
 pub(crate) mod last_calls;
 pub(crate) mod lifecycle;
-pub(crate) mod locks;
 pub(crate) mod memory;
 pub mod messages;
+pub(crate) mod movement;
 pub mod names;
 pub(crate) mod places;
-pub(crate) mod prefetch;
 pub(crate) mod probes;
 pub mod process;
 pub(crate) mod request_origins;
 pub(crate) mod resolve;
-pub(crate) mod state;
+pub(crate) mod spaces;
+pub mod symbols;
+
+use rustc_hash::FxHashSet;
+
+use coverage::Coverage;
+use event::{Event, MemoryChange};
+use ids::ThreadId;
+use last_calls::{Begun, CallsSeen};
+use memory::call_site;
+use messages::Messages;
+use names::{Names, SiteId};
+use probes::Probes;
+use process::{Processes, Remote};
+use request_origins::HandlesMade;
+use spaces::Spaces;
+use symbols::SymbolTable;
+
+use crate::mpi::handles::{Builtin, Libraries};
+use crate::tape::input::{CallInProgress, CodePlace, Start};
+use crate::tape::wire::FileId;
+
+pub(crate) use contents::ContentEvent;
+
+/// Counts of the whole session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub records: u64,
+    pub bad_records: u64,
+    pub unplanned_records: u64,
+    pub late_records: u64,
+    pub lost_movements: u64,
+    pub lost_state: u64,
+    /// Messages whose data moved unseen.
+    pub unseen_messages: u64,
+}
+
+/// An MPI call of a thread, as it was recorded when it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastCall {
+    /// The thread.
+    pub tid: u32,
+    /// Name as in the standard.
+    pub function: String,
+    /// Where it returns to, in the process's space.
+    pub return_address: u64,
+    /// Those in registers.
+    pub arguments: [u64; 6],
+}
+
+/// The job.
+pub(crate) struct Job {
+    pub names: Names,
+    pub processes: Processes,
+    pub probes: Probes,
+    pub symbols: SymbolTable,
+    pub coverage: Coverage,
+    pub totals: Totals,
+    pub start: Start,
+    /// Why the session ended.
+    pub ended: Option<String>,
+    /// Programs and messaging libraries.
+    pub own_files: FxHashSet<FileId>,
+    pub messages: Messages,
+    /// Calls and messages are followed: results of calls are recorded, or somebody wants to hear of every call.
+    pub follows_messages: bool,
+    /// Otherwise they are not, whatever is recorded: for measuring what it costs.
+    pub may_follow_messages: bool,
+    libraries: Libraries,
+    calls_seen: CallsSeen,
+    handles_made: HandlesMade,
+    spaces: Spaces,
+    begin_ns: Option<u64>,
+    now_ns: u64,
+    /// By the last input.
+    events: Vec<Event>,
+    memory_changes: Vec<MemoryChange>,
+}
+
+impl Job {
+    /// Of which nothing is known yet.
+    pub fn new() -> Self {
+        let mut names = Names::new();
+        let probes = Probes::new(&mut names);
+        Self {
+            names,
+            processes: Processes::new(),
+            probes,
+            symbols: SymbolTable::default(),
+            coverage: Coverage::default(),
+            totals: Totals::default(),
+            start: Start::default(),
+            ended: None,
+            own_files: FxHashSet::default(),
+            messages: Messages::default(),
+            follows_messages: false,
+            may_follow_messages: true,
+            libraries: Libraries::default(),
+            calls_seen: CallsSeen::default(),
+            handles_made: HandlesMade::default(),
+            spaces: Spaces::default(),
+            begin_ns: None,
+            now_ns: 0,
+            events: Vec::new(),
+            memory_changes: Vec::new(),
+        }
+    }
+
+    /// Tells of every call and message as [`Event::Message`], whether or not results of calls are recorded.
+    pub fn tell_messages(&mut self) {
+        self.messages.tell_events();
+        self.messages.follow_data();
+        self.follows_messages = true;
+    }
+
+    /// The first time told, CLOCK_MONOTONIC.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.begin_ns
+    }
+
+    /// The latest time seen, CLOCK_MONOTONIC.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Numbers of spaces and of threads that were ever given out.
+    #[inline(always)]
+    pub fn space_counts(&self) -> (usize, usize) {
+        self.spaces.counts()
+    }
+
+    /// When a process was last seen to do anything.
+    pub fn moved_ns(&self, pid: u32) -> u64 {
+        self.processes.find(pid).map_or(0, |index| self.processes.get(index).moved_ns)
+    }
+
+    /// Where a call returns to; a process that has ended has no code.
+    pub fn return_place(&self, process: usize, return_address: u64) -> Option<CodePlace> {
+        self.processes.get(process).memory.return_place(return_address)
+    }
+
+    /// Where a call of the messages was made.
+    pub fn call_place(&self, call: &messages::Call) -> Option<CodePlace> {
+        self.return_place(self.processes.find(call.pid)?, call.return_address)
+    }
+
+    /// How the library of a process calls things, if that is known.
+    pub fn builtin(&self, process: usize) -> Option<Builtin> {
+        let memory = &self.processes.get(process).memory;
+        self.libraries.builtin(|file| memory.code_start(file))
+    }
+
+    /// A call that was recorded when it began, as samples describe one.
+    pub fn call_in_progress(&self, process: usize, begun: &Begun) -> CallInProgress {
+        CallInProgress {
+            function: self.probes.get(begun.probe).map_or_else(String::new, |probe| probe.function.clone()),
+            mpi: self.builtin(process).as_ref().map(Builtin::facts),
+            site: self.return_place(process, begun.return_address),
+            arguments: begun.arguments.iter().copied().map(Some).collect(),
+            ..CallInProgress::default()
+        }
+    }
+
+    /// The last call of a thread, as it began.
+    pub fn last_call(&self, pid: u32, tid: u32) -> Option<&Begun> {
+        self.calls_seen.last(pid, tid)
+    }
+
+    /// The last MPI call of each thread of a process, as it began.
+    pub fn last_calls(&self, pid: u32) -> impl Iterator<Item = LastCall> {
+        self.calls_seen.of(pid).filter_map(move |(tid, begun)| {
+            Some(LastCall {
+                tid,
+                function: self.probes.get(begun.probe)?.function.clone(),
+                return_address: begun.return_address,
+                arguments: begun.arguments,
+            })
+        })
+    }
+
+    /// Nothing was lost, and nothing left out to keep a budget.
+    pub fn has_seen_all(&self) -> bool {
+        self.totals.lost_movements == 0 && self.totals.lost_state == 0 && !self.coverage.sampled
+    }
+
+    /// What the last input meant; asked once, and given back with [`Job::reuse`].
+    pub fn take_events(&mut self) -> (Vec<Event>, Vec<MemoryChange>) {
+        (std::mem::take(&mut self.events), std::mem::take(&mut self.memory_changes))
+    }
+
+    /// Whether the last input meant anything to analyses.
+    #[inline(always)]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || !self.memory_changes.is_empty()
+    }
+
+    /// Room that events may use again.
+    pub fn reuse(&mut self, mut events: Vec<Event>, mut changes: Vec<MemoryChange>) {
+        events.clear();
+        changes.clear();
+        (self.events, self.memory_changes) = (events, changes);
+    }
+
+    /// The process of a pid, known or not.
+    #[inline]
+    pub fn process(&mut self, pid: u32) -> usize {
+        let spaces = &mut self.spaces;
+        self.processes.find_or_add(pid, || spaces.new_space())
+    }
+
+    /// The thread of a process.
+    #[inline(always)]
+    pub fn thread(&mut self, process: usize, tid: u32) -> ThreadId {
+        let spaces = &mut self.spaces;
+        self.processes.get_mut(process).thread(tid, || spaces.new_thread())
+    }
+
+    /// Whom a process means by a pid.
+    pub fn remote(&mut self, caller: usize, pid: u32) -> Remote {
+        let spaces = &mut self.spaces;
+        self.processes.remote(caller, pid, || spaces.new_space())
+    }
+
+    /// Code site of a return address, remembered until code is mapped elsewhere.
+    pub fn site_of(&mut self, process: usize, return_address: u64) -> SiteId {
+        const MAX_REMEMBERED: usize = 1 << 16;
+        let p = self.processes.get_mut(process);
+        if let Some(&site) = p.sites.get(&return_address) {
+            return site;
+        }
+        let site = call_site(&p.memory, return_address, &mut self.names);
+        if p.sites.len() < MAX_REMEMBERED {
+            p.sites.insert(return_address, site);
+        }
+        site
+    }
+
+    /// Whether code is the program's or a messaging library's.
+    pub fn is_own(&mut self, process: usize, return_address: u64) -> bool {
+        let site = self.site_of(process, return_address);
+        self.names.site_file(site).is_some_and(|(file, _)| self.own_files.contains(&file))
+    }
+}

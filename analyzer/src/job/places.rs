@@ -1,12 +1,21 @@
 //! Ranges of a process's memory that were asked for lately, with all that is asked of them.
 
-use super::memory::{Location, SpaceId};
+use super::ids::SpaceId;
 use super::names::BufferId;
 
 /// Ranges that are kept: a rank in its main loop uses fewer.
 const PLACES: usize = 16;
 /// Pages, told apart by a few bits of their number, whose range is remembered.
 const HINTS: usize = 64;
+
+/// Where an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub space: SpaceId,
+    pub offset: u64,
+    /// Bytes from here on that are in this space.
+    pub limit_bytes: u64,
+}
 
 /// What an address is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The probes of all plans so far, and what is counted by MPI function.
 
+use super::ids::CallSiteId;
 use super::names::{Interner, Names, SiteId, SiteName};
-use super::process::CallId;
 use crate::job::lifecycle::Part;
 use crate::mpi::calls::{self, CallRow};
 use crate::tape::plan::{Probe, ProbeClass};
@@ -104,12 +104,12 @@ impl Probes {
     }
 
     /// An MPI call at a place of the program.
-    pub fn call(&mut self, probe: u32, site: SiteId) -> CallId {
-        CallId(self.calls.intern(&(probe, site)))
+    pub fn call(&mut self, probe: u32, site: SiteId) -> CallSiteId {
+        CallSiteId(self.calls.intern(&(probe, site)))
     }
 
     /// Function and call site.
-    pub fn call_parts(&self, call: CallId) -> (String, SiteId) {
+    pub fn call_parts(&self, call: CallSiteId) -> (String, SiteId) {
         if !call.is_some() {
             return (String::new(), SiteId(0));
         }

@@ -3,16 +3,11 @@
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Memory, SpaceId};
-use super::names::{Interner, SiteId, id};
-use crate::chains::ThreadId;
+use super::ids::{CallSiteId, SpaceId, ThreadId, WhoId};
+use super::memory::Memory;
+use super::names::{Interner, SiteId};
 use crate::job::lifecycle::MpiLife;
 use crate::tape::input::ProcessFacts;
-
-id!(/// A rank, or a process without one.
-    WhoId);
-id!(/// An MPI call at one place of the program.
-    CallId);
 
 /// Most processes of a session; those beyond share one entry.
 const MAX_PROCESSES: usize = 1 << 16;
@@ -83,7 +78,7 @@ const NO_THREAD: LastThread = LastThread { tid: 0, thread: ThreadId::NONE };
 struct RecentCall {
     return_address: u64,
     probe: u32,
-    call: CallId,
+    call: CallSiteId,
 }
 
 /// MPI calls asked for lately, by a few bits of where they return to: one line of the cache.
@@ -92,7 +87,7 @@ struct RecentCall {
 struct RecentCalls([RecentCall; 4]);
 
 const NO_CALLS: RecentCalls =
-    RecentCalls([RecentCall { return_address: 0, probe: 0, call: CallId::NONE }; 4]);
+    RecentCalls([RecentCall { return_address: 0, probe: 0, call: CallSiteId::NONE }; 4]);
 
 impl RecentCalls {
     #[inline]
@@ -183,14 +178,14 @@ impl Process {
 
     /// The MPI call that returns to an address, if it was asked for lately; none, if not.
     #[inline]
-    pub fn recent_call(&self, return_address: u64, probe: u32) -> CallId {
+    pub fn recent_call(&self, return_address: u64, probe: u32) -> CallSiteId {
         let recent = self.recent_calls.0[RecentCalls::slot(return_address)];
         let same = (recent.return_address, recent.probe) == (return_address, probe);
-        if same { recent.call } else { CallId::NONE }
+        if same { recent.call } else { CallSiteId::NONE }
     }
 
     /// Remembers an MPI call, as long as no code is mapped.
-    pub fn remember_call(&mut self, return_address: u64, probe: u32, call: CallId) {
+    pub fn remember_call(&mut self, return_address: u64, probe: u32, call: CallSiteId) {
         self.recent_calls.0[RecentCalls::slot(return_address)] = RecentCall { return_address, probe, call };
     }
 

@@ -1,25 +1,26 @@
 //! From a record's addresses to spaces and names.
 
-use super::memory::{Location, Memory, SpaceId};
+use super::Job;
+use super::ids::CallSiteId;
+use super::ids::SpaceId;
+use super::memory::Memory;
+use super::movement::{Movement, Side};
 use super::names::{BufferId, Kind, NOT_WATCHED, SiteId};
-use super::probes::Probes;
-use super::process::{CallId, Remote};
-use super::state::State;
-use crate::chains::{Movement, Side};
+use super::places::Location;
+use super::process::Remote;
 use crate::tape::wire::{Body, Record};
 
 /// The movement that a record tells of; `None` if it moves nothing.
 #[inline(always)]
 pub(crate) fn movement(
-    state: &mut State,
-    probes: &Probes,
+    job: &mut Job,
     process: usize,
     record: &Record,
     slot: usize,
-    call: CallId,
+    call: CallSiteId,
 ) -> Option<Movement> {
-    let mut site = probes.get(slot).map_or(SiteId(0), |p| p.site);
-    let memory = &mut state.processes.get_mut(process).memory;
+    let mut site = job.probes.get(slot).map_or(SiteId(0), |p| p.site);
+    let memory = &mut job.processes.get_mut(process).memory;
     let (kind, source, destination, bytes);
     let (mut pieces, mut remote) = (1, None);
     match record.body {
@@ -38,11 +39,11 @@ pub(crate) fn movement(
         Body::Cross { local, remote: addr, len_bytes, remote_pid, write, .. } => {
             (kind, bytes) = (if write { Kind::CrossWrite } else { Kind::CrossRead }, len_bytes);
             let own = own(memory, local, bytes);
-            let (other, number) = other(state, process, remote_pid, addr, bytes);
+            let (other, number) = other(job, process, remote_pid, addr, bytes);
             (source, destination) = if write { (own, other) } else { (other, own) };
             remote = Some(number);
-            if probes.get(slot).is_none() {
-                site = if write { probes.writev } else { probes.readv };
+            if job.probes.get(slot).is_none() {
+                site = if write { job.probes.writev } else { job.probes.readv };
             }
         }
         _ => return None,
@@ -52,11 +53,11 @@ pub(crate) fn movement(
     }
     let h = &record.header;
     Some(Movement {
-        thread: state.thread(process, h.tid),
+        thread: job.thread(process, h.tid),
         process: process as u32,
         pid: h.pid,
         tid: h.tid,
-        who: state.processes.get(process).who,
+        who: job.processes.get(process).who,
         time_ns: h.time_ns,
         site,
         kind,
@@ -86,10 +87,10 @@ fn named(side: Side) -> Side {
 }
 
 /// A place in another process, and a number for that process that is no watched one's if it is not.
-fn other(state: &mut State, caller: usize, pid: u32, addr: u64, bytes: u64) -> (Side, u32) {
-    match state.remote(caller, pid) {
+fn other(job: &mut Job, caller: usize, pid: u32, addr: u64, bytes: u64) -> (Side, u32) {
+    match job.remote(caller, pid) {
         Remote::Watched(process) => {
-            (own(&mut state.processes.get_mut(process).memory, addr, bytes), process as u32)
+            (own(&mut job.processes.get_mut(process).memory, addr, bytes), process as u32)
         }
         Remote::Stranger(space) => {
             let at = Location { space, offset: addr, limit_bytes: u64::MAX - addr };

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::handles::Libraries;
-use crate::tape::input::MpiKind;
+use crate::tape::plan::MpiKind;
 use crate::tape::wire::FileId;
 
 /// Those of a process.

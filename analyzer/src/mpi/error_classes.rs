@@ -1,6 +1,6 @@
 //! Classes of errors: names as in the standard, and the numbers that libraries give them.
 
-use crate::tape::input::MpiKind;
+use crate::tape::plan::MpiKind;
 
 /// What an error says of the call that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::tape::input::{MpiFacts, MpiKind};
+use crate::tape::input::MpiFacts;
+use crate::tape::plan::MpiKind;
 use crate::tape::plan::{Datatype, Plan, PlannedFile};
 use crate::tape::wire::FileId;
 

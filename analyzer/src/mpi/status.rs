@@ -1,6 +1,6 @@
 //! What a status says.
 
-use crate::tape::input::MpiKind;
+use crate::tape::plan::MpiKind;
 
 /// The envelope of a message that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

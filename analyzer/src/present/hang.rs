@@ -16,21 +16,6 @@ const MOST_TOLD: usize = 3;
 /// Frames of a stack shown with each rank.
 const MOST_FRAMES: usize = 12;
 
-/// Name of a fault, for identifiers.
-pub(crate) fn fault_name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Crash => "crash",
-        Fault::MismatchedCollective => "mismatched-collective",
-        Fault::MissingMessage => "missing-message",
-        Fault::Deadlock => "deadlock",
-        Fault::Truncated => "truncated",
-        Fault::InvalidCall => "invalid-call",
-        Fault::Outside => "outside",
-        Fault::Stopped => "stopped",
-        Fault::UnknownHang => "unknown",
-    }
-}
-
 /// A hang or a death as a heading.
 pub(crate) fn title(hang: &Hang) -> String {
     match hang.fault {

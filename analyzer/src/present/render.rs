@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::text::{buffer_text, call_text, file_name, kind_text, place_text, who_text};
 use crate::errors::left_over;
 use crate::findings::finding::*;
+use crate::findings::report::{Report, Thresholds};
 use crate::findings::statistics::{ProcessStatistics, Statistics};
 use crate::job::process::Who;
 
@@ -14,6 +15,8 @@ use crate::job::process::Who;
 pub struct Style {
     /// With terminal colours.
     pub colour: bool,
+    /// With findings that nothing but a score speaks for in full; else in one line.
+    pub all: bool,
 }
 
 /// Probes, functions and groups listed.
@@ -48,7 +51,9 @@ pub fn report(report: &Report, style: Style) -> String {
 /// The same for a reader who has seen some findings in full: of these the sentence and the counts.
 pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> String {
     let mut out = String::new();
-    for (number, f) in report.findings.iter().enumerate() {
+    let (folded, shown): (Vec<&Finding>, Vec<&Finding>) =
+        report.findings.iter().partition(|f| f.is_score_alone() && !style.all);
+    for (number, f) in shown.iter().enumerate() {
         let _ = write!(out, "{}. ", number + 1);
         let text = finding(f, style);
         if told.contains(&f.id) {
@@ -61,11 +66,20 @@ pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> S
         }
         out.push('\n');
     }
-    if report.findings.is_empty() {
+    if shown.is_empty() {
         out.push_str("Nothing odd was found.\n");
+    }
+    if !folded.is_empty() {
+        let _ = writeln!(out, "{}", folded_text(folded.len()));
     }
     out.push_str(&basis(&report.thresholds, &report.statistics));
     out
+}
+
+/// What is said of findings that are not shown.
+pub fn folded_text(count: usize) -> String {
+    let (paths, more) = if count == 1 { ("path looks", "it") } else { ("paths look", "them") };
+    format!("{count} rare {paths} odd by score alone, as rarely used code does; --all shows {more}.")
 }
 
 /// What could be said at all.

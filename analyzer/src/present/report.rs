@@ -1,29 +1,33 @@
 //! From counted groups to findings and reports.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::text;
 use crate::chains::groups::{Example, GroupId, OpInstance};
+use crate::chains::op_names::ContextId;
 use crate::errors::deaths::Death;
+use crate::errors::error_analysis::ErrorAnalysis;
 use crate::errors::left_over;
 use crate::errors::reported::Survived;
 use crate::findings::finding::*;
+use crate::findings::ids;
+use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
 use crate::findings::statistics::*;
-use crate::hang::view::{JobView, RankState};
+use crate::hang::hang_analysis::HangAnalysis;
+use crate::hang::view::JobView;
+use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::invariants::frequent_chains::{Evaluation, Violation};
 use crate::invariants::rank_mix::{Comparison, Outlier};
 use crate::invariants::scores::rounded;
+use crate::job::Job;
 use crate::job::collectives::Mismatch;
-use crate::job::names::{BufferId, BufferName, ContextId, SiteId, SiteName};
-use crate::job::process::{KINDS, Process, Who, WhoId};
-use crate::pipeline::Pipeline;
+use crate::job::ids::WhoId;
+use crate::job::names::{BufferId, BufferName, OpName, SiteId, SiteName};
+use crate::job::process::{KINDS, Process, Who};
 use crate::tape::input::{CallInProgress, CodePlace};
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
-/// Ranks that the name of a finding has.
-const MOST_NAMED: usize = 8;
 /// Other frequent chains listed with a finding.
 const MAX_OTHERS: usize = 5;
 
@@ -33,38 +37,49 @@ const KIND_NAMES: [&str; KINDS] = [
     "exit", "values", "return", "made",
 ];
 
+/// What findings are made from.
+pub(crate) struct Sources<'a> {
+    pub job: &'a Job,
+    pub chains: &'a ChainAnalysis,
+    pub errors: &'a ErrorAnalysis,
+    pub hang: &'a HangAnalysis,
+    pub evaluation: &'a Evaluation,
+    pub comparison: &'a Comparison,
+}
+
 /// All that is to be said.
-pub(crate) fn report(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Report {
+pub(crate) fn report(p: &Sources<'_>) -> Report {
     Report {
         schema: REPORT_SCHEMA,
-        session: p.start.clone(),
-        ended: p.ended.clone(),
-        thresholds: thresholds(p, evaluation, comparison),
-        findings: findings(p, evaluation, comparison),
+        session: p.job.start.clone(),
+        ended: p.job.ended.clone(),
+        thresholds: thresholds(p),
+        findings: findings(p),
         statistics: statistics(p),
     }
 }
 
 /// The findings, the most important first.
-pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Vec<Finding> {
+pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let views = Views { p };
-    let chains = evaluation.violations.iter().map(|v| views.odd_chain(v));
-    let ranks = comparison.outliers.iter().map(|o| views.odd_rank(o));
-    let origin = p.deaths.origin().filter(|_| !p.is_origin_open());
+    let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
+    let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
+    let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
     let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&crate::hang::view::Hang| {
-        (died.is_some() || p.is_origin_open()) && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
+        (died.is_some() || p.errors.is_origin_open(p.job))
+            && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
-    let mismatches: Vec<&Mismatch> =
-        p.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
+    let mismatches = p.job.messages.collectives().mismatches();
+    let mismatches: Vec<&Mismatch> = mismatches.iter().filter(|mismatch| !is_open(p, mismatch)).collect();
     let of_mismatch = |s: &crate::hang::view::Hang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
         views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
     });
     let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
-    let left = left_over::findings(&p.left_over, |place| views.code_place(place, 1));
+    let left = left_over::findings(&p.errors.left_over, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
         finding(
             left.id,
@@ -74,7 +89,7 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
             Evidence::LeftOver(Box::new(left.evidence)),
         )
     });
-    let returned = p.failures.errors.survived().map(|error| views.error_returned(error));
+    let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
     let mut findings: Vec<Finding> = died
         .iter()
         .cloned()
@@ -91,14 +106,15 @@ pub(crate) fn findings(p: &Pipeline, evaluation: &Evaluation, comparison: &Compa
 }
 
 /// Why ranks do not go on.
-fn hangs(p: &Pipeline) -> Vec<crate::hang::view::Hang> {
-    let now_ns = p.state.groups.timeline.now_ns();
-    crate::hang::view::hangs(&JobView { ranks: rank_states(p), messages: &p.messages, now_ns })
+fn hangs(p: &Sources<'_>) -> Vec<crate::hang::view::Hang> {
+    let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
+    let view = JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() };
+    crate::hang::view::hangs(&view)
 }
 
 /// Who is in the minority may still change.
-fn is_open(p: &Pipeline, mismatch: &Mismatch) -> bool {
-    p.ended.is_none() && mismatch.is_open(p.state.groups.timeline.now_ns())
+fn is_open(p: &Sources<'_>, mismatch: &Mismatch) -> bool {
+    p.job.ended.is_none() && mismatch.is_open(p.job.now_ns())
 }
 
 /// Whether ranks hang in calls that are known not to match.
@@ -113,82 +129,38 @@ fn is_hang_of(hang: &crate::hang::view::Hang, mismatch: &Mismatch) -> bool {
     matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) && hang.ranks.iter().any(is_in)
 }
 
-fn thresholds(p: &Pipeline, evaluation: &Evaluation, comparison: &Comparison) -> Thresholds {
+fn thresholds(p: &Sources<'_>) -> Thresholds {
     Thresholds {
-        uniqueness: evaluation.threshold.uniqueness,
-        chains: evaluation.threshold.chains,
-        warm: evaluation.warm,
-        frequent_groups: evaluation.frequent.len() as u64,
-        abnormality: p.options.abnormality,
-        uncounted: p.uncounted(),
-        sampled: p.coverage.sampled,
-        referenced: p.options.reference.is_some(),
-        compared_ranks: whos(p, comparison.compared.iter().copied()),
-        average_distance: rounded(comparison.average),
+        uniqueness: p.evaluation.threshold.uniqueness,
+        chains: p.evaluation.threshold.chains,
+        warm: p.evaluation.warm,
+        frequent_groups: p.evaluation.frequent.len() as u64,
+        abnormality: p.chains.options.abnormality,
+        uncounted: p.chains.uncounted(p.job),
+        sampled: p.job.coverage.sampled,
+        referenced: p.chains.options.reference.is_some(),
+        compared_ranks: whos(p, p.comparison.compared.iter().copied()),
+        average_distance: rounded(p.comparison.average),
     }
 }
 
-fn whos(p: &Pipeline, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
-    let mut whos: Vec<Who> = ids.map(|id| p.state.processes.who(id)).collect();
+fn whos(p: &Sources<'_>, ids: impl Iterator<Item = WhoId>) -> Vec<Who> {
+    let mut whos: Vec<Who> = ids.map(|id| p.job.processes.who(id)).collect();
     whos.sort_unstable();
     whos.dedup();
     whos
 }
 
-/// Every rank of the job. Of one that was never watched nothing is known.
-fn rank_states(p: &Pipeline) -> BTreeMap<u32, RankState<'_>> {
-    /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
-    const MOST_RANKS: u32 = 1 << 17;
-    let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
-    let mut size = 0;
-    for process in p.state.processes.all() {
-        let Some(rank) = process.rank else { continue };
-        size = size.max(process.size.unwrap_or(0).min(MOST_RANKS));
-        let state = RankState {
-            pid: process.pid,
-            still: if process.alive {
-                p.standstill.still(process.pid, process.moved_ns, p.state.groups.timeline.now_ns())
-            } else {
-                None
-            },
-            ended: process
-                .exit_status
-                .filter(|_| !process.alive)
-                .map(|status| status == 0 && !p.deaths.is_among(process.pid)),
-            locks: p.locks.of(process.pid),
-        };
-        match ranks.entry(rank) {
-            // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
-            Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
-                known.insert(RankState::default());
-            }
-            Entry::Occupied(mut ended) => {
-                ended.insert(state);
-            }
-            Entry::Vacant(free) => {
-                free.insert(state);
-            }
-        }
-    }
-    // Where nobody stands still there is nothing to decide, however many ranks there are.
-    if ranks.values().any(|rank| rank.still.is_some()) {
-        for rank in 0..size {
-            ranks.entry(rank).or_default();
-        }
-    }
-    ranks
-}
-
 /// Makes views of what is interned.
 struct Views<'a> {
-    p: &'a Pipeline,
+    p: &'a Sources<'a>,
 }
 
 impl Views<'_> {
     fn odd_chain(&self, v: &Violation) -> Finding {
         let odd = self.group(v.odd);
         let frequent = self.group(v.frequent);
-        let group = self.p.state.groups.get(v.odd);
+        let group = self.p.chains.groups.get(v.odd);
         let mut examples: Vec<ExampleView> = group.examples.iter().map(|e| self.example(e, v)).collect();
         examples.sort_by_key(|e| !e.context_match);
         let evidence = OddChain {
@@ -208,12 +180,12 @@ impl Views<'_> {
             frequent,
         };
         let who = evidence.odd.ops.iter().flat_map(|op| op.who.iter().copied());
-        let id = format!("chain-{}-{}", evidence.odd.id, evidence.frequent.id);
+        let id = ids::odd_chain(&evidence.odd.id, &evidence.frequent.id);
         finding(id, v.verdict, v.severity, who.collect(), Evidence::OddChain(Box::new(evidence)))
     }
 
     fn odd_rank(&self, o: &Outlier) -> Finding {
-        let who = self.p.state.processes.who(o.who);
+        let who = self.p.job.processes.who(o.who);
         let evidence = OddRank {
             who,
             distance: rounded(o.distance),
@@ -230,11 +202,7 @@ impl Views<'_> {
             peers_running: o.peers_running as u64,
             peers: whos(self.p, o.peers.iter().copied()),
         };
-        let id = match who {
-            Who::Rank(rank) => format!("rank-{rank}"),
-            Who::Pid(pid) => format!("process-{pid}"),
-        };
-        let id = format!("{id}-{}", evidence.group.id);
+        let id = ids::odd_rank(who, &evidence.group.id);
         finding(id, o.verdict, o.severity, vec![who], Evidence::OddRank(Box::new(evidence)))
     }
 
@@ -262,7 +230,7 @@ impl Views<'_> {
         });
         let who =
             if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
-        let id = format!("collective-mismatch-{}-{}", found.comm, found.number);
+        let id = ids::collective_mismatch(found.comm, found.number);
         let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
         let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
         finding(
@@ -309,16 +277,9 @@ impl Views<'_> {
         if s.fault == Fault::UnknownHang {
             let who = evidence.ranks.iter().map(|rank| rank.who).collect();
             let evidence = Evidence::Hang(Box::new(evidence));
-            return finding(
-                "hang-unknown".to_owned(),
-                Verdict::Inconclusive,
-                Severity::Notice,
-                who,
-                evidence,
-            );
+            return finding(ids::unknown_hang(), Verdict::Inconclusive, Severity::Notice, who, evidence);
         }
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
-        let named: Vec<String> = at_fault().take(MOST_NAMED).map(|rank| rank.to_string()).collect();
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
             // Who asks again and again may stop asking.
@@ -332,7 +293,7 @@ impl Views<'_> {
             }
             _ => Severity::Warning,
         };
-        let id = format!("hang-{}-{}", crate::present::hang::fault_name(s.fault), named.join("-"));
+        let id = ids::hang(s.fault, at_fault());
         let who = at_fault().map(Who::Rank).collect();
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
@@ -363,7 +324,7 @@ impl Views<'_> {
             unknown: Vec::new(),
             collectives: Vec::new(),
         };
-        let id = format!("{}-{}", crate::present::hang::fault_name(fault), first.rank);
+        let id = ids::death(fault, first.rank);
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
@@ -386,7 +347,7 @@ impl Views<'_> {
     /// What programs are told and go on after may be what they wanted to know.
     fn error_returned(&self, survived: &Survived) -> Finding {
         let call = self.called(&survived.first.call);
-        let id = format!("error-{}-{}", call.function, place_hash(&call.place, &survived.first.error));
+        let id = ids::error(&call.function, &call.place, &survived.first.error);
         let evidence = ErrorReturned {
             call,
             error: survived.first.error.clone(),
@@ -446,7 +407,7 @@ impl Views<'_> {
 
     fn code_place(&self, place: CodePlace, behind: u64) -> Place {
         Place {
-            module: self.p.state.names.path(place.file),
+            module: self.p.job.names.path(place.file),
             file: Some(place.file),
             offset_bytes: place.offset_bytes.saturating_sub(behind),
             frames: Vec::new(),
@@ -471,7 +432,8 @@ impl Views<'_> {
 
     fn other(&self, &(id, abnormality): &(GroupId, f64)) -> OtherView {
         let view = self.group(id);
-        let chains = if self.p.options.reference.is_some() { view.reference_chains } else { view.chains };
+        let chains =
+            if self.p.chains.options.reference.is_some() { view.reference_chains } else { view.chains };
         OtherView { ops: view.ops, chains, abnormality: rounded(abnormality) }
     }
 
@@ -485,9 +447,9 @@ impl Views<'_> {
 
     fn example_op(&self, op: &OpInstance) -> ExampleOp {
         ExampleOp {
-            place: self.place(self.p.state.names.context_site(op.context)),
+            place: self.place(self.p.chains.ops.context_site(op.context)),
             time_ns: op.time_ns,
-            who: self.p.state.processes.who(op.who),
+            who: self.p.job.processes.who(op.who),
             pid: op.pid,
             tid: op.tid,
             source: op.source,
@@ -498,20 +460,20 @@ impl Views<'_> {
     }
 
     fn group(&self, id: GroupId) -> GroupView {
-        let group = self.p.state.groups.get(id);
-        let weights = self.p.frequent.ops(id);
+        let group = self.p.chains.groups.get(id);
+        let weights = self.p.chains.frequent.ops(id);
         let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
         let mut by_who: Vec<WhoCount> = Vec::new();
         for &who in &group.ops[0].who().collect::<Vec<_>>() {
-            let count = self.p.state.groups.by_group.total(id, who);
-            by_who.push(WhoCount { who: self.p.state.processes.who(who), count });
+            let count = self.p.chains.groups.by_group.total(id, who);
+            by_who.push(WhoCount { who: self.p.job.processes.who(who), count });
         }
         by_who.sort_by_key(|c| c.who);
         GroupView {
             id: self.group_hash(id),
             chains: group.count,
             reference_chains: group.reference,
-            uniqueness: self.p.frequent.uniqueness(id),
+            uniqueness: self.p.chains.frequent.uniqueness(id),
             ops: ops.collect(),
             by_who,
         }
@@ -519,13 +481,15 @@ impl Views<'_> {
 
     /// Depends on names only, so that it is the same in every run of the same binaries.
     fn group_hash(&self, id: GroupId) -> String {
-        let symbols = self.p.state.groups.get(id).symbols.iter();
-        hash(symbols.map(|&symbol| format!("{:?}", self.p.state.names.op_name(symbol))))
+        let symbols = self.p.chains.groups.get(id).symbols.iter();
+        let names: Vec<OpName> =
+            symbols.map(|&symbol| self.p.chains.ops.op_name(symbol, &self.p.job.names)).collect();
+        ids::group(names.iter())
     }
 
     fn op(&self, id: GroupId, at: usize, uniqueness: u32) -> OpView {
-        let group = self.p.state.groups.get(id);
-        let (symbol, counts) = (self.p.state.names.symbol_parts(group.symbols[at]), &group.ops[at]);
+        let group = self.p.chains.groups.get(id);
+        let (symbol, counts) = (self.p.chains.ops.symbol_parts(group.symbols[at]), &group.ops[at]);
         let mut calls: Vec<CallView> =
             counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.count));
@@ -542,13 +506,13 @@ impl Views<'_> {
         }
     }
 
-    fn call(&self, call: crate::job::process::CallId, count: u64) -> CallView {
-        let (function, site) = self.p.probes.call_parts(call);
+    fn call(&self, call: crate::job::ids::CallSiteId, count: u64) -> CallView {
+        let (function, site) = self.p.job.probes.call_parts(call);
         CallView { function, place: self.place(site), count }
     }
 
     fn place(&self, id: SiteId) -> Place {
-        let names = &self.p.state.names;
+        let names = &self.p.job.names;
         let mut place = text::place(names.site_name(id));
         place.file = names.site_file(id).map(|(file, _)| file);
         place
@@ -556,7 +520,7 @@ impl Views<'_> {
 
     fn buffer(&self, id: BufferId) -> BufferView {
         let view = |what| BufferView { what, name: String::new(), allocated: None };
-        match self.p.state.names.buffer_name(id) {
+        match self.p.job.names.buffer_name(id) {
             BufferName::Heap { site } => {
                 BufferView { allocated: Some(self.named_place(site)), ..view(BufferKind::Heap) }
             }
@@ -571,27 +535,13 @@ impl Views<'_> {
     }
 
     fn named_place(&self, site: &SiteName) -> Place {
-        let id = self.p.state.names.find_site(site);
+        let id = self.p.job.names.find_site(site);
         id.map_or_else(|| text::place(site), |id| self.place(id))
     }
 }
 
 fn owned(arguments: &[(&str, String)]) -> Vec<(String, String)> {
     arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-}
-
-fn place_hash(place: &Place, error: &CallError) -> String {
-    hash([place.module.clone(), place.offset_bytes.to_string(), format!("{error:?}")].into_iter())
-}
-
-fn hash(names: impl Iterator<Item = String>) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for name in names {
-        for byte in name.bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    format!("{:08x}", (hash ^ hash >> 32) as u32)
 }
 
 fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evidence: Evidence) -> Finding {
@@ -604,18 +554,16 @@ fn finding(id: String, verdict: Verdict, severity: Severity, who: Vec<Who>, evid
     finding
 }
 
-fn statistics(p: &Pipeline) -> Statistics {
-    let (t, state) = (&p.totals, &p.state);
-    let all = state.processes.all();
+fn statistics(p: &Sources<'_>) -> Statistics {
+    let (t, all) = (&p.job.totals, p.job.processes.all());
     let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
-    let timeline = &state.groups.timeline;
-    let now_ns = timeline.now_ns();
-    let duration_ns = now_ns - timeline.begin_ns().unwrap_or(now_ns).min(now_ns);
+    let now_ns = p.job.now_ns();
+    let duration_ns = now_ns - p.job.begin_ns().unwrap_or(now_ns).min(now_ns);
     Statistics {
         duration_ns,
-        watched_ns: duration_ns.saturating_sub(p.coverage.paused_ns(now_ns)),
-        pauses: p.coverage.pauses,
-        probes_off: p.coverage.off.clone(),
+        watched_ns: duration_ns.saturating_sub(p.job.coverage.paused_ns(now_ns)),
+        pauses: p.job.coverage.pauses,
+        probes_off: p.job.coverage.off.clone(),
         records: t.records,
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,
@@ -626,12 +574,12 @@ fn statistics(p: &Pipeline) -> Statistics {
         movements: sum(|p| p.movements),
         empty_movements: sum(|p| p.counts.empty_movements),
         bytes: sum(|p| p.bytes),
-        operations: state.chains.ops(),
-        chains: state.groups.chains,
-        inconclusive_chains: state.chains.counts.inconclusive,
-        chains_not_kept: state.groups.not_kept,
-        groups: state.groups.all().iter().filter(|g| g.count > 0).count() as u64,
-        pending_operations: state.chains.counts.pending_nodes,
+        operations: p.chains.chains.ops(),
+        chains: p.chains.groups.chains,
+        inconclusive_chains: p.chains.chains.counts.inconclusive,
+        chains_not_kept: p.chains.groups.not_kept,
+        groups: p.chains.groups.all().iter().filter(|g| g.count > 0).count() as u64,
+        pending_operations: p.chains.chains.counts.pending_nodes,
         memory_not_kept: sum(|p| p.memory.refused),
         processes: processes(p),
         probes: probes(p),
@@ -640,9 +588,9 @@ fn statistics(p: &Pipeline) -> Statistics {
     }
 }
 
-fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
+fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
     let kinds = |index: usize| {
-        let counts = p.state.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = p.job.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
         let counts = counts.filter(|(count, _)| *count > 0);
         counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
     };
@@ -658,21 +606,21 @@ fn processes(p: &Pipeline) -> Vec<ProcessStatistics> {
         lost_movements: process.counts.lost_movements,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
-        live_buffers: p.state.chains.live_ranges(process.memory.private()) as u64,
+        live_buffers: p.chains.chains.live_ranges(process.memory.private()) as u64,
     };
-    let mut processes: Vec<_> = p.state.processes.all().iter().enumerate().map(view).collect();
+    let mut processes: Vec<_> = p.job.processes.all().iter().enumerate().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
     processes
 }
 
-fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
+fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
     let views = Views { p };
     let view = |(slot, info): (usize, &crate::job::probes::ProbeInfo)| {
         let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
-        for (index, process) in p.state.processes.all().iter().enumerate() {
-            let hits = p.state.processes.hits(index, slot);
+        for (index, process) in p.job.processes.all().iter().enumerate() {
+            let hits = p.job.processes.hits(index, slot);
             if hits > 0 {
-                *by_who.entry(p.state.processes.who(process.who)).or_default() += hits;
+                *by_who.entry(p.job.processes.who(process.who)).or_default() += hits;
             }
         }
         let place =
@@ -686,16 +634,16 @@ fn probes(p: &Pipeline) -> Vec<ProbeStatistics> {
             by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
         }
     };
-    p.probes.all().map(view).filter(|s| s.hits > 0).collect()
+    p.job.probes.all().map(view).filter(|s| s.hits > 0).collect()
 }
 
-fn calls(p: &Pipeline) -> Vec<CallStatistics> {
+fn calls(p: &Sources<'_>) -> Vec<CallStatistics> {
     let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
-    for (slot, counts) in p.probes.all_call_counts().iter().enumerate() {
+    for (slot, counts) in p.job.probes.all_call_counts().iter().enumerate() {
         if counts.calls == 0 && counts.movements == 0 {
             continue;
         }
-        let function = p.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
+        let function = p.job.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
         let all = by_function.entry(function.clone()).or_insert(CallStatistics {
             function,
             calls: 0,
@@ -709,8 +657,8 @@ fn calls(p: &Pipeline) -> Vec<CallStatistics> {
     by_function.into_values().collect()
 }
 
-fn top_groups(p: &Pipeline) -> Vec<GroupView> {
-    let groups = p.state.groups.all();
+fn top_groups(p: &Sources<'_>) -> Vec<GroupView> {
+    let groups = p.chains.groups.all();
     let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
     ids.retain(|id| groups[id.index()].count > 0);
     ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));

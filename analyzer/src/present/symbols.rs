@@ -1,68 +1,42 @@
-//! Names of code places. Only for people's eyes: no decision looks at them.
-
-use rustc_hash::FxHashMap;
+//! Code places of reports and alerts are given their names.
 
 use super::text;
-use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place, Report};
-use crate::tape::input::{Frame, Symbol};
+use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place};
+use crate::findings::report::Report;
+use crate::job::symbols::SymbolTable;
 use crate::tape::wire::FileId;
 
-/// Most names kept.
-const MAX_SYMBOLS: usize = 1 << 20;
-
-/// Functions, files and lines by place.
-#[derive(Clone, Debug, Default)]
-pub struct SymbolTable {
-    frames: FxHashMap<(FileId, u64), Vec<Frame>>,
+/// Places without names among those that `visit` goes through, in order.
+fn wanted(table: &SymbolTable, visit: impl FnOnce(&mut dyn FnMut(&mut Place))) -> Vec<(FileId, u64)> {
+    let mut wanted = Vec::new();
+    visit(&mut |place| {
+        if let Some(file) = place.file
+            && table.get(file, place.offset_bytes).is_none()
+        {
+            wanted.push((file, place.offset_bytes));
+        }
+    });
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
 }
 
-impl SymbolTable {
-    /// Learns names.
-    pub fn extend(&mut self, symbols: &[Symbol]) {
-        for symbol in symbols {
-            if self.frames.len() < MAX_SYMBOLS {
-                self.frames.insert((symbol.file, symbol.offset_bytes), symbol.frames.clone());
-            }
-        }
-    }
-
-    /// The functions at a place; an empty list: it was looked up and has none.
-    pub fn get(&self, file: FileId, offset_bytes: u64) -> Option<&[Frame]> {
-        self.frames.get(&(file, offset_bytes)).map(Vec::as_slice)
-    }
-
-    /// Places without names among those that `visit` goes through, in order.
-    fn wanted(&self, visit: impl FnOnce(&mut dyn FnMut(&mut Place))) -> Vec<(FileId, u64)> {
-        let mut wanted = Vec::new();
-        visit(&mut |place| {
-            if let Some(file) = place.file
-                && self.get(file, place.offset_bytes).is_none()
-            {
-                wanted.push((file, place.offset_bytes));
-            }
-        });
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted
-    }
-
-    fn fill(&self, place: &mut Place) {
-        if let Some(frames) = place.file.and_then(|file| self.get(file, place.offset_bytes)) {
-            place.frames = frames.to_vec();
-        }
+fn fill(table: &SymbolTable, place: &mut Place) {
+    if let Some(frames) = place.file.and_then(|file| table.get(file, place.offset_bytes)) {
+        place.frames = frames.to_vec();
     }
 }
 
 impl Report {
     /// Gives code places their names, and says again in words what now has better ones.
     pub fn symbolize(&mut self, table: &SymbolTable) {
-        self.each_place(&mut |place| table.fill(place));
+        self.each_place(&mut |place| fill(table, place));
         self.findings.iter_mut().for_each(text::say);
     }
 
     /// Code places that have no names yet, in order.
     pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
-        table.wanted(|f| self.each_place(f))
+        wanted(table, |f| self.each_place(f))
     }
 
     fn each_place(&mut self, f: &mut dyn FnMut(&mut Place)) {
@@ -85,7 +59,7 @@ impl Alert {
     /// Code places that have no names yet, in order.
     pub fn wanted_symbols(&mut self, table: &SymbolTable) -> Vec<(FileId, u64)> {
         match self {
-            Self::Raised(finding) => table.wanted(|f| finding.each_place(f)),
+            Self::Raised(finding) => wanted(table, |f| finding.each_place(f)),
             Self::Withdrawn { .. } => Vec::new(),
         }
     }
@@ -94,7 +68,7 @@ impl Alert {
 impl Finding {
     /// The same for a finding of its own, as alerts carry them.
     pub fn symbolize(&mut self, table: &SymbolTable) {
-        self.each_place(&mut |place| table.fill(place));
+        self.each_place(&mut |place| fill(table, place));
         text::say(self);
     }
 

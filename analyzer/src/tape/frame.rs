@@ -1,6 +1,6 @@
 //! The two headers: of the file, and of a frame.
 
-use super::Weight;
+use super::weight::Weight;
 
 /// Format version that this code writes, and the newest that it reads.
 pub const VERSION: u32 = 1;

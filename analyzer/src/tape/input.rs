@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Plan, Probe};
+use super::plan::{MpiKind, Plan, Probe};
 use super::wire::{FileId, RawRecord};
 
 /// One step of a session.
@@ -87,16 +87,6 @@ pub struct MpiFacts {
     pub kind: MpiKind,
     /// The handle of MPI_COMM_WORLD in this process.
     pub comm_world: Option<u64>,
-}
-
-/// Kinds of MPI libraries: those that are built alike have the same values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MpiKind {
-    /// Open MPI and what is made from it: handles are pointers.
-    OpenMpi,
-    /// MPICH and what is made from it: handles are numbers.
-    Mpich,
 }
 
 /// One line of `/proc/PID/maps`.

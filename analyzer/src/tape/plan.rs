@@ -2,8 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::input::MpiKind;
 use super::wire::FileId;
+
+/// Kinds of MPI libraries: those that are built alike have the same values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MpiKind {
+    /// Open MPI and what is made from it: handles are pointers.
+    OpenMpi,
+    /// MPICH and what is made from it: handles are numbers.
+    Mpich,
+}
 
 /// Probes by file, and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,11 +6,14 @@ use std::io::Read;
 use zstd::bulk::Decompressor;
 
 use super::codec::{Decoder, Step};
+use super::damage::{Cause, Damage, TapeError};
+use super::fact;
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
 use super::frames::{Found, Frames};
 use super::input::{Input, Loss, Symbol};
+use super::weight::Weight;
+use super::weight::is_movement;
 use super::wire::RawRecord;
-use super::{Cause, Damage, TapeError, Weight, fact, is_movement};
 
 /// For how many processes losses are told: no node runs more ranks, a hostile tape may name more.
 const MAX_PIDS: usize = 1 << 16;

@@ -6,11 +6,11 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use zstd::bulk::Compressor;
 
-use super::Weight;
 use super::codec::Encoder;
 use super::fact::Fact;
 use super::frame::{self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME};
 use super::input::{Input, Symbol};
+use super::weight::Weight;
 
 /// How much is kept by default while nothing can be written: some millions of records.
 pub const DEFAULT_BACKLOG_BYTES: usize = 16 << 20;

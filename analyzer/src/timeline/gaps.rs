@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tape::input::{Coverage, Loss};
+use crate::job::event;
 
 /// Gaps that are kept; what comes later makes the last one longer.
 const MOST_GAPS: usize = 1000;
@@ -26,21 +26,20 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    pub fn lose(&mut self, process: usize, loss: &Loss) {
-        let lost = loss.movements.saturating_add(loss.state);
-        if lost > 0 {
-            self.add(Some(process), Gap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
-        }
-    }
-
-    pub fn cover(&mut self, coverage: &Coverage) {
-        match self.paused_ns {
-            None if coverage.paused => self.paused_ns = Some(coverage.time_ns),
-            Some(begin_ns) if !coverage.paused => {
-                self.paused_ns = None;
-                self.add(None, Gap { begin_ns, end_ns: coverage.time_ns, lost: 0 });
+    /// Something was not seen. What came late was.
+    pub fn add_gap(&mut self, gap: &event::Gap) {
+        match *gap {
+            event::Gap::Lost { process, loss, .. } => {
+                let lost = loss.movements.saturating_add(loss.state);
+                self.add(Some(process), Gap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
             }
-            _ => {}
+            event::Gap::Paused { time_ns } => self.paused_ns = Some(time_ns),
+            event::Gap::Resumed { time_ns: end_ns } => {
+                if let Some(begin_ns) = self.paused_ns.take() {
+                    self.add(None, Gap { begin_ns, end_ns, lost: 0 });
+                }
+            }
+            event::Gap::Late { .. } => {}
         }
     }
 
@@ -68,17 +67,19 @@ impl Gaps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tape::input::Loss;
 
-    fn pause(time_ns: u64, paused: bool) -> Coverage {
-        Coverage { time_ns, paused, off: Vec::new() }
+    fn lost(process: usize, from_ns: u64, to_ns: u64, movements: u64) -> event::Gap {
+        let loss = Loss { pid: 1, from_ns, to_ns, movements, state: 0 };
+        event::Gap::Lost { process, is_rank: true, loss }
     }
 
     #[test]
     fn a_pause_lasts_until_watching_goes_on_or_the_session_ends() {
         let mut gaps = Gaps::default();
-        for (time_ns, paused) in [(10, true), (15, true), (20, false), (30, true)] {
-            gaps.cover(&pause(time_ns, paused));
-        }
+        gaps.add_gap(&event::Gap::Paused { time_ns: 10 });
+        gaps.add_gap(&event::Gap::Resumed { time_ns: 20 });
+        gaps.add_gap(&event::Gap::Paused { time_ns: 30 });
         let found: Vec<(u64, u64)> = gaps.all(40).iter().map(|(_, g)| (g.begin_ns, g.end_ns)).collect();
         assert_eq!(found, [(10, 20), (30, 40)]);
     }
@@ -86,11 +87,11 @@ mod tests {
     #[test]
     fn losses_one_behind_the_other_are_one_gap_of_their_process() {
         let mut gaps = Gaps::default();
-        let loss = |from_ns, to_ns| Loss { pid: 1, from_ns, to_ns, movements: 2, state: 1 };
-        gaps.lose(0, &loss(10, 20));
-        gaps.lose(1, &loss(10, 20));
-        gaps.lose(0, &loss(20, 30));
-        gaps.lose(0, &loss(50, 60));
+        let mut lose = |process, from_ns, to_ns| gaps.add_gap(&lost(process, from_ns, to_ns, 3));
+        lose(0, 10, 20);
+        lose(1, 10, 20);
+        lose(0, 20, 30);
+        lose(0, 50, 60);
         let gap = |begin_ns, end_ns, lost| Gap { begin_ns, end_ns, lost };
         let wanted = [(Some(0), gap(10, 30, 6)), (Some(1), gap(10, 20, 3)), (Some(0), gap(50, 60, 3))];
         assert_eq!(gaps.all(0), wanted);
@@ -100,7 +101,7 @@ mod tests {
     fn beyond_a_limit_gaps_are_joined_and_no_loss_is_forgotten() {
         let mut gaps = Gaps::default();
         for n in 0..5000 {
-            gaps.lose(0, &Loss { pid: 1, from_ns: 10 * n, to_ns: 10 * n + 1, movements: 1, state: 0 });
+            gaps.add_gap(&lost(0, 10 * n, 10 * n + 1, 1));
         }
         let all = gaps.all(0);
         assert_eq!(all.len(), MOST_GAPS);

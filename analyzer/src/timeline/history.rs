@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::MOST_FRAMES;
-use crate::job::names::SiteId;
 use crate::tape::input::{CodePlace, CommunicatorFacts, MpiFacts, ThreadFacts, ThreadState};
 
+/// Frames of a stack that are named.
+pub(crate) const MOST_FRAMES: usize = 12;
 /// Communicators that are remembered.
 const MOST_COMMUNICATORS: usize = 256;
 
@@ -15,10 +15,10 @@ pub(crate) struct Call {
     pub begin_ns: u64,
     /// When it returned, if that is known.
     pub end_ns: Option<u64>,
-    /// The collector's number of its name.
-    pub function: u32,
-    /// Where it was called; 0: not known, or not yet.
-    pub site: SiteId,
+    /// Of its probe.
+    pub slot: usize,
+    /// Where it was called, if that is known yet.
+    pub place: Option<CodePlace>,
     /// In the address space that the process has now; 0: in an earlier one.
     pub return_address: u64,
     /// The first six; `None`: they were not recorded.
@@ -30,15 +30,7 @@ pub(crate) struct Call {
 impl Call {
     /// One that only its time is known of.
     pub fn at(begin_ns: u64) -> Self {
-        Self {
-            begin_ns,
-            end_ns: None,
-            function: 0,
-            site: SiteId(0),
-            return_address: 0,
-            arguments: None,
-            number: 0,
-        }
+        Self { begin_ns, end_ns: None, slot: 0, place: None, return_address: 0, arguments: None, number: 0 }
     }
 }
 

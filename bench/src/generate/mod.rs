@@ -336,13 +336,15 @@ mod tests {
 
     #[test]
     fn of_ranks_that_wait_for_requests_every_message_is_followed() {
-        use analyzer::messages::{Event, Messages};
+        use analyzer::messages::Event;
+        use analyzer::options::Options;
+        use analyzer::pipeline::Pipeline;
         let job = Job { results: true, ..Job::halo(16, 100_000) };
-        let mut messages = Messages::heard();
+        let mut pipeline = Pipeline::with_events(Options::default());
         let (mut matched, mut completed) = (0, 0);
         for input in job.node(0) {
-            messages.push(&input);
-            for event in messages.take_events() {
+            pipeline.push(&input);
+            for event in pipeline.take_events() {
                 match event {
                     Event::Matched { .. } => matched += 1,
                     Event::Completed { .. } => completed += 1,
@@ -356,6 +358,7 @@ mod tests {
             matched >= 4 * 16 * (steps - 1) && completed >= 8 * 16 * (steps - 1),
             "{matched}, {completed}"
         );
+        let messages = pipeline.messages();
         assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
         assert_eq!(report(job.node(0)).findings, []);
     }

@@ -1,20 +1,21 @@
 //! `dmscope analyze`: the live pipeline over recorded tapes.
 
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
-use analyzer::input::{End, Input};
+use analyzer::finding::Report;
+use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::tape::{self, ItemRef, Reader};
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result};
 
 use super::args::AnalyzeArgs;
 use super::attach::plain;
 use super::reference;
+use super::replay::{Consumer, names, replay};
 use crate::session::Outcome;
 use crate::sink::Sink;
 
@@ -44,88 +45,77 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
 
 fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
     // Text has all of it in the report.
-    let names = names(path)?;
-    let mut pipeline = Pipeline::new(options);
-    feed(path, &mut pipeline, |pipeline, damage| {
-        if let Some(damage) = damage {
-            sink.notice(&format!("{}: {damage}", path.display()));
-        }
-        for mut alert in pipeline.take_alerts() {
-            alert.symbolize(&names);
-            if !quiet_alerts {
-                sink.alert(&alert);
-            };
-        }
-    })?;
-    let mut report = pipeline.report();
-    report.symbolize(&names);
-    sink.report(&report);
-    Ok(Outcome::of_report(&report))
+    let mut analysis = Analysis { pipeline: Pipeline::new(options), names: names(path)?, quiet_alerts, sink };
+    replay(path, &mut analysis)?;
+    Ok(Outcome::of_report(&analysis.finish()))
 }
 
-/// The names that are on a tape. They are behind the alerts that they are for.
-pub(super) fn names(path: &Path) -> Result<SymbolTable> {
-    let mut names = SymbolTable::default();
-    names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
-    Ok(names)
+/// Tells what the pipeline finds in a tape.
+struct Analysis<'s> {
+    pipeline: Pipeline,
+    names: SymbolTable,
+    /// Only the report is told.
+    quiet_alerts: bool,
+    sink: &'s mut dyn Sink,
 }
 
-pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
-    Ok(BufReader::with_capacity(
-        1 << 20,
-        File::open(path).with_context(|| format!("cannot open {}", path.display()))?,
-    ))
-}
-
-/// Whoever takes the inputs of a tape.
-pub(super) trait Consumer {
-    /// The next input.
-    fn push(&mut self, input: &Input);
-    /// The next record.
-    fn push_record(&mut self, record: &RawRecord);
-}
-
-impl Consumer for Pipeline {
-    fn push(&mut self, input: &Input) {
-        Pipeline::push(self, input);
+impl Analysis<'_> {
+    fn finish(mut self) -> Report {
+        let mut report = self.pipeline.report();
+        report.symbolize(&self.names);
+        self.sink.report(&report);
+        report
     }
 
-    fn push_record(&mut self, record: &RawRecord) {
-        Pipeline::push_record(self, record);
-    }
-}
-
-/// Gives all inputs of a tape to a consumer; `seen` is called where something may be told.
-///
-/// # Errors
-/// The file is no tape, or cannot be read.
-pub(super) fn feed<C: Consumer>(
-    path: &Path,
-    consumer: &mut C,
-    mut seen: impl FnMut(&mut C, Option<&tape::Damage>),
-) -> Result<()> {
-    let mut reader = Reader::new(open(path)?).with_context(|| path.display().to_string())?;
-    let (mut last_ns, mut ended) = (0, false);
-    while let Some(item) = reader.next_ref() {
-        match item.map_err(|error| anyhow::Error::new(error).context(path.display().to_string()))? {
-            ItemRef::Record(record) => consumer.push_record(record),
-            ItemRef::Damage(damage) => seen(consumer, Some(&damage)),
-            ItemRef::Input(input) => {
-                if let Input::Tick { time_ns } = *input {
-                    last_ns = time_ns;
-                }
-                ended |= matches!(*input, Input::End(_));
-                consumer.push(&input);
-                if matches!(*input, Input::Tick { .. } | Input::End(_)) {
-                    seen(consumer, None);
-                }
+    fn tell_alerts(&mut self) {
+        for mut alert in self.pipeline.take_alerts() {
+            alert.symbolize(&self.names);
+            if !self.quiet_alerts {
+                self.sink.alert(&alert);
             }
         }
     }
-    if !ended {
-        let reason = "the tape ends before the session did".to_owned();
-        consumer.push(&Input::End(End { time_ns: last_ns, reason, failed_probes: Vec::new() }));
-        seen(consumer, None);
+}
+
+impl Consumer for Analysis<'_> {
+    fn push(&mut self, input: &Input) -> Result<()> {
+        self.pipeline.push(input);
+        if matches!(input, Input::Tick { .. } | Input::End(_)) {
+            self.tell_alerts();
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
+        self.pipeline.push_record(record);
+        Ok(())
+    }
+
+    fn damage(&mut self, message: &str) {
+        self.sink.notice(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::testing::replay_inputs;
+    use super::*;
+    use crate::sink::HitSink;
+
+    fn report(cut: bool) -> Report {
+        let mut sink = HitSink::default();
+        let mut analysis = Analysis {
+            pipeline: Pipeline::new(Options::default()),
+            names: SymbolTable::default(),
+            quiet_alerts: false,
+            sink: &mut sink,
+        };
+        replay_inputs(cut, &mut analysis);
+        analysis.finish()
+    }
+
+    #[test]
+    fn a_cut_tape_gives_the_report_of_a_session_that_was_cut() {
+        assert_eq!(report(true), report(false));
+    }
 }

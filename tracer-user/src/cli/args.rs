@@ -170,6 +170,9 @@ pub struct ReportArgs {
     /// Print only where the page is
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print rare paths in full that look odd by their score alone
+    #[arg(long)]
+    pub all: bool,
     /// How a job is watched
     #[command(flatten)]
     pub watch: WatchArgs,
@@ -271,6 +274,9 @@ pub struct OutputArgs {
     /// Print counts as well: per rank, per probe, per MPI call, the most frequent chains
     #[arg(long)]
     pub statistics: bool,
+    /// Show rare paths in full that look odd by their score alone (otherwise one line counts them)
+    #[arg(long)]
+    pub all: bool,
     /// Write to a file instead
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -32,7 +32,7 @@ pub fn attach(args: &AttachArgs) -> Result<Outcome> {
 pub(super) fn sink(job: &str, output: &OutputArgs) -> Result<Box<dyn Sink>> {
     Ok(match &output.output {
         None if !output.json && !output.quiet && stdout().is_terminal() => {
-            Box::new(LiveSink::new(job.to_owned(), output.statistics))
+            Box::new(LiveSink::new(job.to_owned(), output.statistics, output.all))
         }
         None => plain(stdout(), stdout().is_terminal(), output),
         Some(path) => plain(create(path)?, false, output),
@@ -62,7 +62,7 @@ pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArg
     if output.json {
         Box::new(JsonSink::new(out, output.quiet))
     } else {
-        Box::new(TextSink::new(out, Style { colour }, output.quiet, output.statistics))
+        Box::new(TextSink::new(out, Style { colour, all: output.all }, output.quiet, output.statistics))
     }
 }
 
@@ -82,7 +82,6 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
         kernel: KernelSettings {
             ring_bytes: watch.ring_size,
             alloc_min_bytes: watch.alloc_size,
-            removable: false,
             without: Features { sessions: watch.without.contains(&Feature::Sessions) },
         },
         plan: PlanOptions {

@@ -3,16 +3,16 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId, Messages};
+use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::tape::{self, ItemRef, Reader};
-use anyhow::{Context, Result};
+use analyzer::wire::RawRecord;
+use anyhow::Result;
 use serde::Serialize;
 
-use super::analyze::open;
 use super::args::CallsArgs;
+use super::replay::{Consumer, names, replay};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -22,38 +22,66 @@ const SCHEMA: u32 = 1;
 /// # Errors
 /// The file is no tape, or cannot be read; standard output cannot be written.
 pub fn calls(args: &CallsArgs) -> Result<()> {
-    let of_tape = || args.tape.display().to_string();
-    let mut names = SymbolTable::default();
-    names.extend(&tape::symbols(open(&args.tape)?).with_context(of_tape)?);
-    let mut reader = Reader::new(open(&args.tape)?).with_context(of_tape)?;
-    let mut pipeline = Pipeline::heard(Options::default());
-    let mut printer = Printer {
-        out: BufWriter::new(stdout().lock()),
-        json: args.json,
-        names,
-        begin_ns: 0,
-        ranks: &args.ranks,
+    let mut listing = Listing {
+        pipeline: Pipeline::with_events(Options::default()),
+        printer: Printer {
+            out: BufWriter::new(stdout().lock()),
+            json: args.json,
+            names: names(&args.tape)?,
+            begin_ns: 0,
+            ranks: &args.ranks,
+        },
     };
-    if args.json {
-        serde_json::to_writer(&mut printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
-        writeln!(printer.out)?;
-    }
-    while let Some(item) = reader.next_ref() {
-        match item.with_context(of_tape)? {
-            ItemRef::Record(record) => pipeline.push_record(record),
-            ItemRef::Damage(damage) => eprintln!("dmscope: {}: {damage}", args.tape.display()),
-            ItemRef::Input(input) => {
-                if let Input::Start(start) = &*input {
-                    printer.begin_ns = start.time_ns;
-                }
-                pipeline.push(&input);
-            }
+    listing.begin()?;
+    replay(&args.tape, &mut listing)?;
+    listing.end()
+}
+
+/// Lists what the pipeline hears of calls and messages.
+struct Listing<'a, W: Write> {
+    pipeline: Pipeline,
+    printer: Printer<'a, W>,
+}
+
+impl<W: Write> Listing<'_, W> {
+    fn begin(&mut self) -> Result<()> {
+        if self.printer.json {
+            serde_json::to_writer(&mut self.printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
+            writeln!(self.printer.out)?;
         }
-        for event in pipeline.take_events() {
-            printer.event(pipeline.messages(), &event)?;
-        }
+        Ok(())
     }
-    printer.end(pipeline.messages())
+
+    fn list(&mut self) -> Result<()> {
+        for event in self.pipeline.take_events() {
+            self.printer.event(&self.pipeline, &event)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.printer.end(&self.pipeline)
+    }
+}
+
+impl<W: Write> Consumer for Listing<'_, W> {
+    fn push(&mut self, input: &Input) -> Result<()> {
+        if let Input::Start(start) = input {
+            self.printer.begin_ns = start.time_ns;
+        }
+        self.pipeline.push(input);
+        self.list()
+    }
+
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
+        self.pipeline.push_record(record);
+        self.list()
+    }
+
+    fn damage(&mut self, message: &str) {
+        // Standard output is the list's.
+        eprintln!("dmscope: {message}");
+    }
 }
 
 struct Printer<'a, W: Write> {
@@ -87,10 +115,10 @@ impl<W: Write> Printer<'_, W> {
         self.ranks.as_ref().is_none_or(|list| list.0.contains(&rank))
     }
 
-    fn event(&mut self, messages: &Messages, event: &Event) -> Result<()> {
+    fn event(&mut self, pipeline: &Pipeline, event: &Event) -> Result<()> {
         match event {
             Event::Call { id, call, end_ns, members } if self.wants(id.rank) => {
-                self.call(messages, *id, call, *end_ns, members.as_deref())?;
+                self.call(pipeline, *id, call, *end_ns, members.as_deref())?;
             }
             Event::Matched { send, receive }
                 if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
@@ -109,7 +137,7 @@ impl<W: Write> Printer<'_, W> {
 
     fn call(
         &mut self,
-        messages: &Messages,
+        pipeline: &Pipeline,
         id: CallId,
         call: &Call,
         end_ns: Option<u64>,
@@ -117,8 +145,8 @@ impl<W: Write> Printer<'_, W> {
     ) -> Result<()> {
         let begin_ns = call.begin_ns.saturating_sub(self.begin_ns);
         let duration_ns = end_ns.map(|end| end.saturating_sub(call.begin_ns));
-        let arguments = messages.shown(call);
-        let at = messages.site(call).map(|place| self.place(messages, place));
+        let arguments = pipeline.messages().shown(call);
+        let at = pipeline.call_place(call).map(|place| self.place(pipeline, place));
         if self.json {
             let arguments =
                 arguments.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -161,11 +189,11 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn left_over(&mut self, messages: &Messages, left: &LeftOver) -> Result<()> {
+    fn left_over(&mut self, pipeline: &Pipeline, left: &LeftOver) -> Result<()> {
         if !self.wants(left.rank) && !left.peers.iter().any(|rank| self.wants(*rank)) {
             return Ok(());
         }
-        let at = left.site.map(|place| self.place(messages, place));
+        let at = left.site.map(|place| self.place(pipeline, place));
         if self.json {
             let arguments: serde_json::Map<String, serde_json::Value> = left
                 .arguments
@@ -198,25 +226,24 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn place(&self, messages: &Messages, place: CodePlace) -> String {
+    fn place(&self, pipeline: &Pipeline, place: CodePlace) -> String {
         let named = self.names.get(place.file, place.offset_bytes).and_then(<[_]>::first);
         match named {
             Some(frame) => match (&frame.source, frame.line) {
                 (Some(source), Some(line)) => format!("{} ({source}:{line})", frame.function),
                 _ => frame.function.clone(),
             },
-            None => match messages.path(place.file) {
-                Some(path) => {
-                    format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), place.offset_bytes)
-                }
-                None => format!("+{:#x}", place.offset_bytes),
-            },
+            None => {
+                let path = pipeline.path(place.file);
+                format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(&path), place.offset_bytes)
+            }
         }
     }
 
-    fn end(&mut self, messages: &Messages) -> Result<()> {
+    fn end(&mut self, pipeline: &Pipeline) -> Result<()> {
+        let messages = pipeline.messages();
         for left in messages.left_over() {
-            self.left_over(messages, &left)?;
+            self.left_over(pipeline, &left)?;
         }
         let mut lost: Vec<u32> = messages.lost().collect();
         lost.sort_unstable();
@@ -242,5 +269,31 @@ impl<W: Write> Printer<'_, W> {
         }
         self.out.flush()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::testing::replay_inputs;
+    use super::*;
+
+    fn listed(cut: bool) -> String {
+        let printer = Printer {
+            out: Vec::new(),
+            json: false,
+            names: SymbolTable::default(),
+            begin_ns: 0,
+            ranks: &None,
+        };
+        let mut listing = Listing { pipeline: Pipeline::with_events(Options::default()), printer };
+        replay_inputs(cut, &mut listing);
+        listing.end().expect("memory has room");
+        String::from_utf8(listing.printer.out).expect("text")
+    }
+
+    #[test]
+    fn what_was_held_back_is_listed_at_the_end_of_a_cut_tape_too() {
+        assert!(listed(false).contains("rank 0 call 1  MPI_Barrier"), "{}", listed(false));
+        assert_eq!(listed(true), listed(false));
     }
 }

@@ -1,13 +1,14 @@
 //! `dmscope doctor`: tries what a session needs, and says what is missing and how to get it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::clock::monotonic_ns;
 use crate::host::cpus;
 use crate::host::gather::gather_processes;
-use crate::kernel::{KernelError, Scope, Settings, Tracer};
+use crate::kernel::{KernelError, Scope, Settings, Target, Tracer};
 use crate::plan::{PlanOptions, plan};
 
 /// One thing that was tried.
@@ -108,7 +109,7 @@ fn loaded(mut tracer: Tracer) -> Vec<Check> {
     checks
 }
 
-/// A real plan of this very process, put in place and taken out.
+/// A real plan of this very process, attached and detached.
 fn probes(tracer: &mut Tracer) -> Check {
     const WHAT: &str = "many probes by one link (Linux 6.6)";
     let own = std::process::id();
@@ -122,9 +123,10 @@ fn probes(tracer: &mut Tracer) -> Check {
         Ok(plan) => plan,
         Err(error) => return check(WHAT, false, true, error.to_string()),
     };
-    let paths = gathered.attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();
-    let attached = tracer.attach(&plan, &paths, &|_| vec![Scope::Process(own)]);
-    tracer.detach();
+    let target = |path: &PathBuf| Target { path: path.clone(), scopes: vec![Scope::Process(own)] };
+    let targets = gathered.attach.iter().map(|(id, point)| (*id, target(&point.path))).collect();
+    let attached = tracer.attach(&plan, &targets, &BTreeSet::new());
+    tracer.detach_all();
     match attached.failed.first() {
         None if attached.probes > 0 => {
             let took_ms = (monotonic_ns() - begin_ns) / 1_000_000;

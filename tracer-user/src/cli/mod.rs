@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod probes;
 pub mod ps;
 mod reference;
+mod replay;
 mod report;
 mod table;
 

@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use analyzer::input::Input;
+use analyzer::options::Options;
 use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
-use analyzer::timeline::Collector;
 use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result};
 
-use super::analyze::{Consumer, feed, names};
 use super::args::{OutputArgs, ReportArgs, Subject};
 use super::attach::{plain, settings, sink};
 use super::reference;
+use super::replay::{Consumer, names, replay};
 use crate::host;
 use crate::page;
 use crate::session::{self, Outcome};
-use crate::sink::PageSink;
+use crate::sink::{PageSink, Sink};
 use crate::symbols::{Symbols, is_file};
 
 /// Writes a page.
@@ -70,7 +70,7 @@ impl Output {
 }
 
 fn printed(args: &ReportArgs) -> OutputArgs {
-    OutputArgs { json: false, quiet: args.quiet, statistics: false, output: None }
+    OutputArgs { json: false, quiet: args.quiet, statistics: false, all: args.all, output: None }
 }
 
 fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
@@ -84,26 +84,39 @@ fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
 }
 
 /// Takes the inputs of a tape for a page.
-struct Both {
+struct PageMaker<'s> {
     pipeline: Pipeline,
-    collector: Collector,
     /// Where files were, each with its build id if it has one.
     files: HashMap<FileId, (PathBuf, Option<String>)>,
+    sink: &'s mut dyn Sink,
 }
 
-impl Consumer for Both {
-    fn push(&mut self, input: &Input) {
+impl<'s> PageMaker<'s> {
+    /// `calls`: how many are on the timeline.
+    fn new(options: Options, calls: usize, sink: &'s mut dyn Sink) -> Self {
+        Self { pipeline: Pipeline::with_timeline(options, calls), files: HashMap::new(), sink }
+    }
+}
+
+impl Consumer for PageMaker<'_> {
+    fn push(&mut self, input: &Input) -> Result<()> {
         if let Input::Plan(plan) = input {
             let known = plan.files.iter().map(|f| (f.id, (PathBuf::from(&f.path), f.build_id.clone())));
             self.files.extend(known);
         }
         self.pipeline.push(input);
-        self.collector.push(input, &mut self.pipeline);
+        // The page has what was found in the end.
+        self.pipeline.take_alerts();
+        Ok(())
     }
 
-    fn push_record(&mut self, record: &RawRecord) {
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
         self.pipeline.push_record(record);
-        self.collector.push_record(record, &mut self.pipeline);
+        Ok(())
+    }
+
+    fn damage(&mut self, message: &str) {
+        self.sink.notice(message);
     }
 }
 
@@ -112,37 +125,50 @@ fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
     options.reference = reference::read(&args.analysis.reference)?;
     let mut sink = plain(stdout(), stdout().is_terminal(), &printed(args));
     let mut names = names(path)?;
-    let mut both = Both {
-        pipeline: Pipeline::heard(options),
-        collector: Collector::new(args.calls),
-        files: HashMap::new(),
-    };
-    feed(path, &mut both, |both, damage| {
-        if let Some(damage) = damage {
-            sink.notice(&format!("{}: {damage}", path.display()));
-        }
-        both.pipeline.take_alerts();
-    })?;
-    let mut report = both.pipeline.report();
+    let mut maker = PageMaker::new(options, args.calls, sink.as_mut());
+    replay(path, &mut maker)?;
+    let mut report = maker.pipeline.report();
     report.symbolize(&names);
     if !args.quiet {
-        sink.report(&report);
+        maker.sink.report(&report);
     }
-    name_the_rest(&mut names, &both);
+    name_the_rest(&mut names, &maker);
     let outcome = Outcome::of_report(&report);
-    Ok((Page::new(report, both.collector, &names), outcome))
+    let page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
+    Ok((page, outcome))
 }
 
 /// A tape has the names that its findings need. Others are looked up where the very same files are still there.
-fn name_the_rest(names: &mut SymbolTable, both: &Both) {
-    let wanted = both.collector.wanted_symbols(names);
+fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>) {
+    let wanted = maker.pipeline.wanted_by_timeline(names);
     let needed = |id: &FileId| wanted.iter().any(|(file, _)| file == id);
     let mut symbols = Symbols::default();
     symbols.know(
-        both.files
+        maker
+            .files
             .iter()
             .filter(|(id, (path, build_id))| needed(id) && is_file(path, **id, build_id.as_deref()))
             .map(|(id, (path, _))| (*id, path.clone())),
     );
     names.extend(&symbols.resolve(wanted));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::testing::replay_inputs;
+    use super::*;
+    use crate::sink::HitSink;
+
+    fn page(cut: bool) -> Page {
+        let mut sink = HitSink::default();
+        let mut maker = PageMaker::new(Options::default(), 100, &mut sink);
+        replay_inputs(cut, &mut maker);
+        let report = maker.pipeline.report();
+        maker.pipeline.page_with(report, &SymbolTable::default()).expect("a timeline was asked for")
+    }
+
+    #[test]
+    fn the_page_of_a_cut_tape_is_that_of_a_session_that_was_cut() {
+        assert_eq!(page(true), page(false));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! It looks at all rings, again and again (every millisecond while one fills quickly, less often
 //! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands
-//! over what it found as a [`Round`]. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
+//! over what it found as a [`DrainBatch`]. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
 
@@ -22,7 +22,7 @@ use reader::RingReader;
 
 /// Records that may wait for the session, all rings together.
 const MAX_WAITING_RECORDS: usize = 1 << 20;
-/// Room for records that is kept for later rounds: so many pieces …
+/// Room for records that is kept for later batches: so many pieces …
 const MAX_SPARES: usize = 64;
 /// … for so many records each at most. What a burst needed is given back to the system.
 const MAX_SPARE_RECORDS: usize = 1 << 14;
@@ -31,15 +31,16 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// While records come, but few.
 const CALM_PAUSE: Duration = Duration::from_millis(8);
 const IDLE_PAUSE: Duration = Duration::from_millis(20);
-/// So many empty looks are told after one that was not, so that its records can be put in order; then only some are.
-const TOLD_EMPTY_LOOKS: u32 = 4;
-const EMPTY_LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// So many empty batches are passed on after one that was not, so that its records can be put in order; then only some are.
+const TOLD_EMPTY_DRAINS: u32 = 4;
+const EMPTY_DRAIN_PERIOD: Duration = Duration::from_millis(50);
 
-/// What was found in one look at all rings.
-pub struct Round {
-    /// CLOCK_MONOTONIC before the look: every older record is in this round or an earlier one.
+/// What was found when all rings were drained once.
+#[derive(Default)]
+pub struct DrainBatch {
+    /// CLOCK_MONOTONIC before the first ring was drained: every older record is in this batch or an earlier one.
     pub begin_ns: u64,
-    /// CLOCK_MONOTONIC after it.
+    /// CLOCK_MONOTONIC after the last one.
     pub end_ns: u64,
     /// Records by slot, in the order of their ring.
     pub records: Vec<(u32, Vec<RawRecord>)>,
@@ -51,7 +52,7 @@ pub struct Round {
 
 /// The reading thread.
 pub struct Collector {
-    rounds: Receiver<Round>,
+    batches: Receiver<DrainBatch>,
     new_rings: Sender<Ring>,
     spares: Sender<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
@@ -65,13 +66,13 @@ impl Collector {
     /// # Errors
     /// No thread to be had.
     pub fn start(counters: Arc<Counters>, cpus: Vec<u32>) -> std::io::Result<Self> {
-        let (round_sender, rounds) = unbounded();
+        let (batch_sender, batches) = unbounded();
         let (new_rings, ring_receiver) = unbounded();
         let (spares, spare_receiver) = bounded(MAX_SPARES);
         let waiting = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let link = Link {
-            rounds: round_sender,
+            batches: batch_sender,
             new_rings: ring_receiver,
             spares: spare_receiver,
             waiting: Arc::clone(&waiting),
@@ -82,7 +83,7 @@ impl Collector {
             crate::cpus::stay_on(&cpus);
             Worker { link, readers: Vec::new() }.run();
         })?;
-        Ok(Self { rounds, new_rings, spares, waiting, stop, thread: Some(thread) })
+        Ok(Self { batches, new_rings, spares, waiting, stop, thread: Some(thread) })
     }
 
     /// Reads this ring too, from now on.
@@ -91,14 +92,14 @@ impl Collector {
         let _ = self.new_rings.send(ring);
     }
 
-    /// The next round, if one comes in time.
-    pub fn next(&self, timeout: Duration) -> Option<Round> {
-        let round = self.rounds.recv_timeout(timeout).ok()?;
-        self.waiting.fetch_sub(round.record_count(), Ordering::Relaxed);
-        Some(round)
+    /// The next batch, if one comes in time.
+    pub fn next(&self, timeout: Duration) -> Option<DrainBatch> {
+        let batch = self.batches.recv_timeout(timeout).ok()?;
+        self.waiting.fetch_sub(batch.record_count(), Ordering::Relaxed);
+        Some(batch)
     }
 
-    /// Room that a round's records had: the next ones find a place without asking for memory.
+    /// Room that a batch's records had: the next ones find a place without asking for memory.
     pub fn give_back(&self, mut records: Vec<RawRecord>) {
         records.clear();
         if records.capacity() <= MAX_SPARE_RECORDS {
@@ -107,13 +108,13 @@ impl Collector {
         }
     }
 
-    /// Looks a last time, ends the thread, and gives what is left.
-    pub fn finish(&mut self) -> Vec<Round> {
+    /// Drains the rings a last time, ends the thread, and gives what is left.
+    pub fn finish(&mut self) -> Vec<DrainBatch> {
         self.stop.store(true, Ordering::Release);
         let mut rest = Vec::new();
-        while let Ok(round) = self.rounds.recv() {
-            self.waiting.fetch_sub(round.record_count(), Ordering::Relaxed);
-            rest.push(round);
+        while let Ok(batch) = self.batches.recv() {
+            self.waiting.fetch_sub(batch.record_count(), Ordering::Relaxed);
+            rest.push(batch);
         }
         self.join();
         rest
@@ -133,7 +134,7 @@ impl Drop for Collector {
     }
 }
 
-impl Round {
+impl DrainBatch {
     fn record_count(&self) -> usize {
         self.records.iter().map(|(_, records)| records.len()).sum()
     }
@@ -141,7 +142,7 @@ impl Round {
 
 /// What the thread shares with the rest.
 struct Link {
-    rounds: Sender<Round>,
+    batches: Sender<DrainBatch>,
     new_rings: Receiver<Ring>,
     spares: Receiver<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
@@ -157,7 +158,7 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         let mut pause = BUSY_PAUSE;
-        let (mut empty_looks, mut told) = (0, Instant::now());
+        let (mut empty_drains, mut told) = (0, Instant::now());
         loop {
             let last = self.link.stop.load(Ordering::Acquire);
             while let Ok(ring) = self.link.new_rings.try_recv() {
@@ -166,14 +167,14 @@ impl Worker {
             }
             let mut fills = false;
             let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
-                let round;
-                (round, fills) = self.look();
-                let found = round.record_count();
-                empty_looks = if found > 0 || round.unreadable > 0 { 0 } else { empty_looks + 1 };
-                if last || empty_looks <= TOLD_EMPTY_LOOKS || told.elapsed() >= EMPTY_LOOK_PERIOD {
+                let batch;
+                (batch, fills) = self.drain();
+                let found = batch.record_count();
+                empty_drains = if found > 0 || batch.unreadable > 0 { 0 } else { empty_drains + 1 };
+                if last || empty_drains <= TOLD_EMPTY_DRAINS || told.elapsed() >= EMPTY_DRAIN_PERIOD {
                     told = Instant::now();
                     self.link.waiting.fetch_add(found, Ordering::Relaxed);
-                    if self.link.rounds.send(round).is_err() {
+                    if self.link.batches.send(batch).is_err() {
                         return;
                     }
                 }
@@ -194,7 +195,7 @@ impl Worker {
     }
 
     /// What is in the rings, and whether one of them fills quickly.
-    fn look(&mut self) -> (Round, bool) {
+    fn drain(&mut self) -> (DrainBatch, bool) {
         let begin_ns = monotonic_ns();
         let mut unreadable = 0;
         let mut records = Vec::new();
@@ -208,6 +209,6 @@ impl Worker {
             }
         }
         let counters = self.readers.iter().map(|r| (r.slot(), self.link.counters.read(r.slot()))).collect();
-        (Round { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }, fills)
+        (DrainBatch { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }, fills)
     }
 }

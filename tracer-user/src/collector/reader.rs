@@ -8,9 +8,9 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use crate::kernel::Ring;
 
-/// Records of one look at one ring; what is beyond waits for the next.
+/// Records taken from one ring at a time; what is beyond waits for the next time.
 const MAX_TAKEN: usize = 1 << 17;
-/// A ring of which a look finds no more than this part filled can wait longer for the next.
+/// A ring that is found filled up to no more than this part can wait longer for the next time.
 const FEW: usize = 64;
 /// Records are about this long.
 const RECORD_BYTES: usize = 64;

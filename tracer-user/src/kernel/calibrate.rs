@@ -1,14 +1,14 @@
 //! What a hit costs here: our own programs on a function of our own, hit as a job does that works on data of its own
 //! between two hits. In a loop that does nothing else a hit costs a third less, because all that it needs is in the cache.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use analyzer::plan::{Place, Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 
-use super::{KernelError, MAX_SLOTS, Scope, Tracer};
+use super::{KernelError, MAX_SLOTS, Scope, Target, Tracer};
 use crate::budget::HitCosts;
 
 /// Hits of one measurement; of several the least counts, since whatever else runs only adds.
@@ -55,15 +55,16 @@ pub(super) fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
         return Ok(HitCosts::default());
     }
     let plain_ns = PLACES.map(|(_, function)| ns_per_call(function, 1));
-    let paths = HashMap::from([(FileId::default(), PathBuf::from("/proc/self/exe"))]);
-    let attached = tracer.attach(&plan, &paths, &|_| vec![Scope::Process(own)]);
+    let target = Target { path: PathBuf::from("/proc/self/exe"), scopes: vec![Scope::Process(own)] };
+    let targets = BTreeMap::from([(FileId::default(), target)]);
+    let attached = tracer.attach(&plan, &targets, &BTreeSet::new());
     // Small blocks are nobody's own: they are declined.
     tracer.watch(own, SLOT, Some(&[]))?;
     let large = tracer.settings.alloc_min_bytes.max(1);
     let [copy, call, alloc] = PLACES.map(|(_, function)| ns_per_call(function, large));
     let declined = ns_per_call(place_of_allocations, 0);
     tracer.unwatch(own);
-    tracer.take_out(&plan.probes.iter().map(|p| p.id).collect());
+    tracer.detach(&plan.probes.iter().map(|p| p.id).collect());
     tracer.targets.remove(&FileId::default());
     tracer.probes.retain(|id, _| *id < FIRST_PROBE);
     drop(ring);

@@ -1,4 +1,4 @@
-//! Attaching: one link per file, program and scope; or per probe, so that it can be taken out by itself.
+//! Attaching: one link per file, program and scope; or per probe, so that it can be detached by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,31 +29,31 @@ fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
 }
 
 /// A file with probes, and for whom they are.
-pub(super) struct Target {
-    /// Kept open: its name may lead elsewhere, or nowhere, when a probe is put in again.
+pub(super) struct OpenTarget {
+    /// Kept open: its name may lead elsewhere, or nowhere, when a probe is attached again.
     pub file: File,
     pub scopes: Vec<Scope>,
 }
 
 /// A link, and the probes that go with it.
-pub(super) struct Placed {
+pub(super) struct AttachedLink {
     pub probes: BTreeSet<u32>,
     /// Open as long as this is.
     _link: Link,
 }
 
-/// Puts probes in place; `apart`: those for which it holds get a link of their own.
-pub(super) fn place(
+/// Attaches probes; `apart`: those that get a link of their own.
+pub(super) fn attach(
     skel: &DmscopeSkel<'static>,
     features: Features,
     probes: &[&Probe],
-    targets: &BTreeMap<FileId, Target>,
-    apart: &dyn Fn(&Probe) -> bool,
+    targets: &BTreeMap<FileId, OpenTarget>,
+    apart: &BTreeSet<u32>,
     shapes: &Shapes,
-) -> (Vec<Placed>, Attached) {
+) -> (Vec<AttachedLink>, Attached) {
     let mut groups: BTreeMap<(FileId, ProbeClass, u32), Vec<&Probe>> = BTreeMap::new();
     for &probe in probes {
-        let alone = if apart(probe) { probe.id } else { 0 };
+        let alone = if apart.contains(&probe.id) { probe.id } else { 0 };
         groups.entry((probe.file, probe.class, alone)).or_default().push(probe);
     }
     let mut links = Vec::new();
@@ -67,8 +67,8 @@ pub(super) fn place(
         let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
         for &scope in target.scopes.iter().filter(|scope| scope.is_there()) {
             for (program, returns) in programs(skel, features, class) {
-                let place = Group { program, returns, path: &path, scope, shapes };
-                place.attach(&probes, &mut links, &mut attached);
+                let group = Group { program, returns, path: &path, scope, shapes };
+                group.attach(&probes, &mut links, &mut attached);
             }
         }
         attached.probes += probes.len();
@@ -130,9 +130,11 @@ struct Group<'a> {
 
 impl Group<'_> {
     /// A single bad place refuses a whole link: then halves are tried, down to that place.
-    fn attach(&self, probes: &[&Probe], links: &mut Vec<Placed>, attached: &mut Attached) {
+    fn attach(&self, probes: &[&Probe], links: &mut Vec<AttachedLink>, attached: &mut Attached) {
         match self.link(probes) {
-            Ok(link) => links.push(Placed { probes: probes.iter().map(|p| p.id).collect(), _link: link }),
+            Ok(link) => {
+                links.push(AttachedLink { probes: probes.iter().map(|p| p.id).collect(), _link: link })
+            }
             Err(error) if probes.len() == 1 => attached.failed.push((probes[0].clone(), error.to_string())),
             Err(_) => {
                 let (left, right) = probes.split_at(probes.len() / 2);

@@ -13,20 +13,13 @@ pub struct Settings {
     pub ring_bytes: u32,
     /// Heap blocks from this size on are recorded, whoever asks for them.
     pub alloc_min_bytes: u64,
-    /// Probes can be taken out one by one ([`super::Tracer::take_out`]): a link for each.
-    pub removable: bool,
     /// Features to do without although the kernel may have them (for tests).
     pub without: Features,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            ring_bytes: 4 << 20,
-            alloc_min_bytes: 4096,
-            removable: false,
-            without: Features { sessions: false },
-        }
+        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false } }
     }
 }
 

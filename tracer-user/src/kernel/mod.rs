@@ -8,7 +8,7 @@ mod rings;
 mod shapes;
 mod threads;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -19,12 +19,12 @@ use std::thread::JoinHandle;
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
 use libbpf_rs::{Link, MapCore, MapFlags};
-use links::{Placed, Target};
+use links::{AttachedLink, OpenTarget};
 use shapes::Shapes;
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
-use crate::budget::{self, HitCosts};
+use crate::budget::HitCosts;
 
 pub use load::{Features, KernelError, Settings};
 pub use rings::{Counters, Ring, SlotCounters};
@@ -55,6 +55,15 @@ impl Scope {
     }
 }
 
+/// A file that probes of a plan are in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where it can be opened now.
+    pub path: PathBuf,
+    /// For whom its probes are.
+    pub scopes: Vec<Scope>,
+}
+
 /// What happened to the probes of a plan.
 #[derive(Debug, Default)]
 pub struct Attached {
@@ -71,10 +80,10 @@ pub struct Tracer {
     features: Features,
     settings: Settings,
     kernel_events: Vec<Link>,
-    targets: BTreeMap<FileId, Target>,
+    targets: BTreeMap<FileId, OpenTarget>,
     probes: BTreeMap<u32, Probe>,
     shapes: Shapes,
-    placed: Vec<Placed>,
+    links: Vec<AttachedLink>,
     closing: Vec<JoinHandle<()>>,
 }
 
@@ -93,7 +102,7 @@ impl Tracer {
             targets: BTreeMap::new(),
             probes: BTreeMap::new(),
             shapes: Shapes::default(),
-            placed: Vec::new(),
+            links: Vec::new(),
             closing: Vec::new(),
         })
     }
@@ -112,27 +121,30 @@ impl Tracer {
         Ok(())
     }
 
-    /// Puts the probes of a plan in place. `paths` says where each file can be opened.
+    /// Attaches the probes of a plan. `targets`: the files that they are in; a probe whose file is not among them, or
+    /// cannot be opened, is not attached. `apart`: probes that get a link of their own, so that each can be detached
+    /// without others.
     pub fn attach(
         &mut self,
         plan: &Plan,
-        paths: &HashMap<FileId, PathBuf>,
-        scopes: &dyn Fn(FileId) -> Vec<Scope>,
+        targets: &BTreeMap<FileId, Target>,
+        apart: &BTreeSet<u32>,
     ) -> Attached {
         for file in plan.probes.iter().map(|p| p.file).collect::<BTreeSet<_>>() {
-            if let Some(open) = paths.get(&file).and_then(|path| File::open(path).ok()) {
-                self.targets.insert(file, Target { file: open, scopes: scopes(file) });
+            if let Some(target) = targets.get(&file)
+                && let Ok(open) = File::open(&target.path)
+            {
+                self.targets.insert(file, OpenTarget { file: open, scopes: target.scopes.clone() });
             }
         }
         let table = self.skel.maps.data_shapes_data.as_deref_mut().expect("the object has shapes");
         for results in plan.probes.iter().filter_map(|probe| probe.results.as_ref()) {
             self.shapes.add(results, &mut table.shapes);
         }
-        let apart = |probe: &Probe| self.settings.removable && budget::can_pause(probe.class);
         let probes: Vec<&Probe> = plan.probes.iter().collect();
-        let (placed, attached) =
-            links::place(&self.skel, self.features, &probes, &self.targets, &apart, &self.shapes);
-        self.placed.extend(placed);
+        let (links, attached) =
+            links::attach(&self.skel, self.features, &probes, &self.targets, apart, &self.shapes);
+        self.links.extend(links);
         self.probes.extend(plan.probes.iter().map(|p| (p.id, p.clone())));
         attached
     }
@@ -143,32 +155,33 @@ impl Tracer {
         data.is_paused = u32::from(is_paused);
     }
 
-    /// Takes probes out, and those that share a link with them; gives back which. Returns at once; the
+    /// Detaches probes, and those that share a link with them; gives back which. Returns at once; the
     /// breakpoints are gone a little later.
-    pub fn take_out(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
-        let (out, stay): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.placed).into_iter().partition(|p| !p.probes.is_disjoint(probes));
-        self.placed = stay;
-        let ids = out.iter().flat_map(|placed| placed.probes.iter().copied()).collect();
-        for placed in out {
+    pub fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let (detached, stay): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.links).into_iter().partition(|link| !link.probes.is_disjoint(probes));
+        self.links = stay;
+        let ids = detached.iter().flat_map(|link| link.probes.iter().copied()).collect();
+        for link in detached {
             // The kernel waits for running handlers at each link: side by side. A thread that cannot be had
             // only makes it slower.
-            let closed = std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(placed));
+            let closed = std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(link));
             self.closing.extend(closed.ok());
         }
         ids
     }
 
-    /// Puts probes in again that were taken out; as few links as can be.
-    pub fn put_in(&mut self, probes: &BTreeSet<u32>) -> Attached {
+    /// Attaches probes again that were detached; with as few links as can be.
+    pub fn reattach(&mut self, probes: &BTreeSet<u32>) -> Attached {
         for closed in self.closing.drain(..) {
             // A link that is still being closed would see the same hits.
             let _ = closed.join();
         }
         let probes: Vec<&Probe> = probes.iter().filter_map(|id| self.probes.get(id)).collect();
-        let (placed, attached) =
-            links::place(&self.skel, self.features, &probes, &self.targets, &|_| false, &self.shapes);
-        self.placed.extend(placed);
+        let together = BTreeSet::new();
+        let (links, attached) =
+            links::attach(&self.skel, self.features, &probes, &self.targets, &together, &self.shapes);
+        self.links.extend(links);
         attached
     }
 
@@ -255,11 +268,11 @@ impl Tracer {
         data.watch_epoch = data.watch_epoch.wrapping_add(1).max(1);
     }
 
-    /// Takes all probes out. The kernel waits for running ones at each link, so links are
+    /// Detaches all probes and kernel events. The kernel waits for running ones at each link, so links are
     /// closed side by side.
-    pub fn detach(&mut self) {
+    pub fn detach_all(&mut self) {
         let all = self.probes.keys().copied().collect();
-        self.take_out(&all);
+        self.detach(&all);
         self.kernel_events.clear();
         for closed in self.closing.drain(..) {
             let _ = closed.join();
@@ -269,7 +282,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        self.detach();
+        self.detach_all();
     }
 }
 

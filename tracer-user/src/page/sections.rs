@@ -90,7 +90,15 @@ pub fn findings(page: &Page) -> String {
     if page.report.findings.is_empty() {
         return String::new();
     }
-    let all: String = page.report.findings.iter().map(finding).collect();
+    let (folded, shown): (Vec<&Finding>, Vec<&Finding>) =
+        page.report.findings.iter().partition(|f| f.is_score_alone());
+    let mut all: String = shown.into_iter().map(finding).collect();
+    if !folded.is_empty() {
+        let (count, folded): (usize, String) = (folded.len(), folded.into_iter().map(finding).collect());
+        all.push_str(&format!(
+            "<details><summary>Rare paths that look odd by score alone: {count}</summary>{folded}</details>"
+        ));
+    }
     format!(
         "<section aria-labelledby=\"findings-title\"><h2 id=\"findings-title\">All findings</h2>{all}</section>"
     )

@@ -210,7 +210,7 @@ impl Keeper {
             self.choose(joining);
         }
         tracer.pause(true);
-        self.out = tracer.take_out(&self.to_take_out());
+        self.out = tracer.detach(&self.to_take_out());
         self.resting_since = None;
         self.coverage(now_ns, true)
     }
@@ -240,7 +240,7 @@ impl Keeper {
         }
         let off_before = self.off.len();
         self.choose(&joining());
-        self.out.extend(tracer.take_out(&self.to_take_out()));
+        self.out.extend(tracer.detach(&self.to_take_out()));
         (self.off.len() > off_before).then(|| self.coverage(now_ns, true))
     }
 
@@ -273,7 +273,7 @@ impl Keeper {
 
     /// What the kernel refuses to take back is out for longer.
     fn put_in(&mut self, probes: &BTreeSet<u32>, tracer: &mut Tracer) {
-        let failed = tracer.put_in(probes).failed;
+        let failed = tracer.reattach(probes).failed;
         self.off.extend(failed.into_iter().map(|(probe, _)| probe.id));
     }
 

@@ -1,4 +1,4 @@
-//! Where every input goes: to the tape, to the pipeline, and to the collector of a page if one is wanted.
+//! Where every input goes: to the tape and to the pipeline.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,10 +7,8 @@ use std::path::PathBuf;
 use analyzer::finding::Report;
 use analyzer::input::Input;
 use analyzer::options::Options;
-use analyzer::page::Page;
 use analyzer::pipeline::{LastCall, Pipeline};
 use analyzer::tape::{FileTape, WriteError};
-use analyzer::timeline::Collector;
 use analyzer::wire::FileId;
 
 use crate::sink::{Recorded, Sink};
@@ -38,7 +36,6 @@ pub(super) struct Feed {
     pipeline: Pipeline,
     symbols: Symbols,
     tape: Option<Tape>,
-    collector: Option<Collector>,
     trouble: Option<WriteError>,
     told_trouble: bool,
 }
@@ -47,10 +44,12 @@ impl Feed {
     /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
     pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
         Self {
-            pipeline: if page_calls.is_some() { Pipeline::heard(options) } else { Pipeline::new(options) },
+            pipeline: match page_calls {
+                Some(calls) => Pipeline::with_timeline(options, calls),
+                None => Pipeline::new(options),
+            },
             symbols: Symbols::default(),
             tape,
-            collector: page_calls.map(Collector::new),
             trouble: None,
             told_trouble: false,
         }
@@ -63,9 +62,6 @@ impl Feed {
             self.trouble = Some(error);
         }
         self.pipeline.push(&input);
-        if let Some(collector) = &mut self.collector {
-            collector.push(&input, &mut self.pipeline);
-        }
     }
 
     pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
@@ -135,9 +131,9 @@ impl Feed {
     /// Writes the last of the tape and gives the report.
     pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> Report {
         let report = self.report();
-        if let Some(collector) = self.collector.take() {
-            self.name_places(collector.wanted_symbols(self.pipeline.symbols()));
-            sink.page(Page::new(report.clone(), collector, self.pipeline.symbols()));
+        self.name_places(self.pipeline.wanted_by_timeline(self.pipeline.symbols()));
+        if let Some(page) = self.pipeline.page(report.clone()) {
+            sink.page(page);
         }
         self.flush(sink);
         if let Some(tape) = self.tape.take() {

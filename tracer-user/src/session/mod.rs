@@ -32,7 +32,7 @@ use anyhow::{Context, Result};
 
 use crate::budget::Budget;
 use crate::clock::{monotonic_ns, wall_clock_s};
-use crate::collector::{Collector, Round};
+use crate::collector::{Collector, DrainBatch};
 use crate::host::{self, Job};
 use crate::kernel::{Settings as KernelSettings, SlotCounters, Tracer};
 use crate::launch;
@@ -186,14 +186,13 @@ struct Session<'s> {
 
 impl<'s> Session<'s> {
     fn prepare(
-        mut settings: Settings,
+        settings: Settings,
         job_cpus: &BTreeSet<u32>,
         sink: &'s mut dyn Sink,
     ) -> Result<(Self, Limits)> {
         let own = host::cpus::of_process(std::process::id());
         let spare: Vec<u32> = host::cpus::spare(&host::cpus::online(), &own, job_cpus).into_iter().collect();
         sink.placed(&spare);
-        settings.kernel.removable = settings.budget.is_some();
         let mut tracer = Tracer::load(settings.kernel)?;
         let keeper = match settings.budget {
             Some(budget) => {
@@ -212,7 +211,7 @@ impl<'s> Session<'s> {
             collector,
             sequencer: Sequencer::new(DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS),
             feed: Feed::new(settings.analysis, settings.tape, settings.page_calls),
-            probes: Probes::default(),
+            probes: Probes::new(settings.budget.is_some()),
             spare_cpus: spare.clone(),
             names: SharedNames::default(),
             watched: Watched::default(),
@@ -294,7 +293,7 @@ impl<'s> Session<'s> {
         for pid in self.watched.pids() {
             self.tracer.unwatch(pid);
         }
-        self.tracer.detach();
+        self.tracer.detach_all();
         for round in self.collector.finish() {
             self.round(round);
         }
@@ -373,7 +372,7 @@ impl<'s> Session<'s> {
     }
 
     /// Takes what was found in the rings; gives the ranks that have loaded something.
-    fn round(&mut self, round: Round) -> Vec<u32> {
+    fn round(&mut self, round: DrainBatch) -> Vec<u32> {
         self.status.unreadable += round.unreadable;
         self.losses(&round);
         let loaded = self.lives(&round);
@@ -424,7 +423,7 @@ impl<'s> Session<'s> {
     }
 
     /// Losses come ahead of the records of their round: what was lost was lost before these.
-    fn losses(&mut self, round: &Round) {
+    fn losses(&mut self, round: &DrainBatch) {
         for &(slot, counters) in &round.counters {
             let before = self.lost.insert(slot, counters).unwrap_or_default();
             let movements = counters.lost_movements - before.lost_movements;
@@ -441,7 +440,7 @@ impl<'s> Session<'s> {
 
     /// Processes that began or ended, and code that was loaded, need an answer at once; so
     /// they are looked at as they come.
-    fn lives(&mut self, round: &Round) -> Vec<u32> {
+    fn lives(&mut self, round: &DrainBatch) -> Vec<u32> {
         let mut loaded = BTreeSet::new();
         for record in round.records.iter().flat_map(|(_, records)| records) {
             self.life(record, &mut loaded);
@@ -458,7 +457,7 @@ impl<'s> Session<'s> {
         loaded.into_iter().collect()
     }
 
-    fn keep_budget(&mut self, round: Option<&Round>) {
+    fn keep_budget(&mut self, round: Option<&DrainBatch>) {
         let Some(keeper) = &mut self.keeper else { return };
         for (slot, records) in round.iter().flat_map(|round| &round.records) {
             keeper.count(*slot, records);

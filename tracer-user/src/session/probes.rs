@@ -1,6 +1,6 @@
 //! Applies plans, and remembers what is in place.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use analyzer::wire::FileId;
 
 use super::feed::Feed;
 use super::planner::Planned;
+use crate::budget;
 use crate::host::gather::AttachPoint;
-use crate::kernel::{Scope, Tracer};
+use crate::kernel::{Scope, Target, Tracer};
 use crate::plan::attach::AttachMode;
 
 /// What people hear when the probes are in place.
@@ -32,6 +33,8 @@ pub struct AttachSummary {
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Probes {
+    /// There is a budget: some probes may have to be detached for a while.
+    can_pause: bool,
     own: BTreeSet<FileId>,
     files: usize,
     attached: usize,
@@ -40,6 +43,11 @@ pub(super) struct Probes {
 }
 
 impl Probes {
+    /// `can_pause`: probes may be detached for a while to keep a budget.
+    pub(super) fn new(can_pause: bool) -> Self {
+        Self { can_pause, ..Self::default() }
+    }
+
     /// Puts the probes of a plan in place.
     pub(super) fn apply(&mut self, planned: Planned, tracer: &mut Tracer, feed: &mut Feed) {
         let Planned { plan, attach, notes } = planned;
@@ -51,7 +59,9 @@ impl Probes {
         feed.know_files(paths.clone());
         // Before the first record that names one of its probes.
         feed.push(Input::Plan(Box::new(plan.clone())));
-        let attached = tracer.attach(&plan, &paths, &|file| scopes(&attach, file));
+        let apart = if self.can_pause { may_pause(&plan) } else { BTreeSet::new() };
+        let targets = attach.iter().map(|(id, point)| (*id, target(point))).collect();
+        let attached = tracer.attach(&plan, &targets, &apart);
         self.attached += attached.probes;
         self.failed.extend(attached.failed.into_iter().map(|(mut probe, why)| {
             probe.reason = why;
@@ -87,11 +97,15 @@ fn files_with_probes(plan: &Plan) -> usize {
     plan.probes.iter().map(|p| p.file).collect::<BTreeSet<_>>().len()
 }
 
-fn scopes(points: &BTreeMap<FileId, AttachPoint>, file: FileId) -> Vec<Scope> {
-    match points.get(&file) {
-        Some(point) if point.decision.mode == AttachMode::LinkPerProcess => {
-            point.pids.iter().map(|pid| Scope::Process(*pid)).collect()
-        }
-        _ => vec![Scope::EveryProcess],
-    }
+fn target(point: &AttachPoint) -> Target {
+    let scopes = match point.decision.mode {
+        AttachMode::LinkPerProcess => point.pids.iter().map(|pid| Scope::Process(*pid)).collect(),
+        AttachMode::OneLink => vec![Scope::EveryProcess],
+    };
+    Target { path: point.path.clone(), scopes }
+}
+
+/// Probes that the budget may have detached for a while.
+fn may_pause(plan: &Plan) -> BTreeSet<u32> {
+    plan.probes.iter().filter(|probe| budget::can_pause(probe.class)).map(|probe| probe.id).collect()
 }

@@ -30,12 +30,12 @@ pub struct LiveSink {
 
 impl LiveSink {
     /// Takes the lower part of the terminal.
-    pub fn new(job: String, statistics: bool) -> Self {
+    pub fn new(job: String, statistics: bool, all: bool) -> Self {
         // The terminal stays in its usual mode, so that ctrl-c is a signal as ever.
         let options = TerminalOptions { viewport: Viewport::Inline(LINES) };
         let terminal = Terminal::with_options(CrosstermBackend::new(std::io::stdout()), options).ok();
         let now = Instant::now();
-        let text = TextSink::new(std::io::stdout(), Style { colour: true }, false, statistics);
+        let text = TextSink::new(std::io::stdout(), Style { colour: true, all }, false, statistics);
         Self { terminal, text, job, begin: now, last: (now, Status::default()), warnings: 0, notices: 0 }
     }
 
@@ -179,9 +179,13 @@ impl Sink for LiveSink {
 
     fn alert(&mut self, alert: &Alert) {
         match alert {
-            Alert::Raised(finding) if finding.severity == Severity::Warning => {
-                self.warnings += 1;
-                self.above(&format!("{}\n ", render::finding(finding, Style { colour: false })));
+            Alert::Raised(finding) if finding.is_urgent() => {
+                let counter = match finding.severity {
+                    Severity::Warning => &mut self.warnings,
+                    Severity::Notice => &mut self.notices,
+                };
+                *counter += 1;
+                self.above(&format!("{}\n ", render::finding(finding, Style::default())));
                 self.text.told(&finding.id);
             }
             Alert::Raised(_) => self.notices += 1,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write;
 
-use analyzer::finding::{Alert, Report, Severity};
+use analyzer::finding::{Alert, Report};
 use analyzer::render::{self, Style};
 
 use super::{AttachSummary, Recorded, Sink, Status};
@@ -91,8 +91,8 @@ impl<W: Write> Sink for TextSink<W> {
 
     fn alert(&mut self, alert: &Alert) {
         match alert {
-            // Notices wait for the report: they are many, and none is urgent.
-            Alert::Raised(finding) if finding.severity == Severity::Warning => {
+            // Other notices wait for the report: they are many.
+            Alert::Raised(finding) if finding.is_urgent() => {
                 let text = render::finding(finding, self.style);
                 self.print(&format!("{text}\n"));
                 self.told(&finding.id);

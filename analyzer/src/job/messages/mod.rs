@@ -6,7 +6,6 @@
 mod alone;
 mod assemble;
 mod bridges;
-mod code;
 mod communicators;
 mod data;
 mod few;

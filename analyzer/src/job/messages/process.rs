@@ -2,10 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::code::CodeMap;
 use crate::mpi::datatypes::Datatypes;
 use crate::mpi::handles::{Builtin, Libraries};
 use crate::tape::input::ProcessFacts;
+use crate::tape::wire::FileId;
 
 /// One of them.
 #[derive(Default)]
@@ -15,7 +15,6 @@ pub(super) struct Process {
     pub facts_time_ns: u64,
     /// Inode of its pid namespace.
     pub pid_namespace: u64,
-    pub code: CodeMap,
     pub builtin: Option<Builtin>,
     pub datatypes: Datatypes,
     /// It was seen to begin with MPI, and nothing of it was missed since.
@@ -32,27 +31,17 @@ pub(super) struct Processes {
 
 impl Process {
     /// Takes what is known of it.
-    pub fn learn(&mut self, facts: &ProcessFacts, libraries: &Libraries) {
+    pub fn learn(&mut self, facts: &ProcessFacts) {
         self.rank = facts.rank;
         self.facts_time_ns = facts.time_ns;
         self.pid_namespace = facts.pid_namespace;
-        self.code = CodeMap::default();
-        let code = facts.mappings.iter().filter(|mapping| mapping.exec && mapping.file.inode != 0);
-        code.for_each(|m| self.code.add(m.start, m.end, m.file, m.offset_bytes));
-        self.look_up(libraries);
     }
 
-    /// Looks for its library, if that is not known yet.
-    pub fn meet(&mut self, libraries: &Libraries) {
-        if self.builtin.is_none() {
-            self.look_up(libraries);
-        }
-    }
-
-    fn look_up(&mut self, libraries: &Libraries) {
-        if let Some(builtin) = libraries.builtin(|file| self.code.start_of(file)) {
+    /// Looks for its library; `code_start`: where a file's first byte would be.
+    pub fn look_up(&mut self, libraries: &Libraries, code_start: impl Fn(FileId) -> Option<u64>) {
+        if let Some(builtin) = libraries.builtin(&code_start) {
             self.builtin = Some(builtin);
-            self.datatypes = Datatypes::new(libraries, |file| self.code.start_of(file));
+            self.datatypes = Datatypes::new(libraries, code_start);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::CallId;
 use super::assemble::{Assembler, Call};
@@ -12,11 +12,12 @@ use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
 use super::left_over::LeftOver;
 use crate::job::collectives::Collectives;
+use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
-use crate::tape::wire::{Body, FileId, Header, RawRecord, Record};
+use crate::tape::wire::{Body, Header, RawRecord, Record};
 
 /// Inputs that wait for a process to be known.
 const MOST_HELD: usize = 1 << 18;
@@ -90,7 +91,6 @@ pub struct Messages {
     probes: Vec<Watched>,
     /// Calls are watched without their returns: what they complete is not known.
     sees_no_returns: bool,
-    paths: FxHashMap<FileId, String>,
     assembler: Assembler<Begun>,
     follower: Follower,
     /// Processes that call, and nobody has said yet who they are.
@@ -104,11 +104,9 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Notes events, for [`Messages::take_events`].
-    pub fn heard() -> Self {
-        let mut messages = Self::default();
-        messages.follower.is_heard = true;
-        messages
+    /// Notes events from here on, for [`Messages::next_event`].
+    pub(crate) fn tell_events(&mut self) {
+        self.follower.is_heard = true;
     }
 
     /// Follows only communicators and collective calls.
@@ -134,40 +132,32 @@ impl Messages {
     }
 
     /// Takes the next input.
-    pub fn push(&mut self, input: &Input) {
+    pub(crate) fn push(&mut self, input: &Input, job: &Processes) {
         match input {
-            Input::Record(raw) => self.push_record(raw),
             Input::Process(facts) => {
-                self.learn(facts);
+                self.learn(facts, job);
                 if self.awaited.remove(&facts.pid) {
-                    self.go_on();
+                    self.go_on(job);
                 }
             }
             Input::Plan(plan) => self.plan(plan),
-            Input::End(_) => self.give_up_waiting(),
+            Input::End(_) => self.give_up_waiting(job),
             Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.awaited.is_empty() => {
-                self.take(input);
+                self.take(input, job);
             }
-            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone()),
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) => self.hold(input.clone(), job),
             _ => {}
         }
     }
 
-    /// Takes a record: the same as [`Input::Record`], without a copy of it.
-    pub fn push_record(&mut self, raw: &RawRecord) {
-        if let Ok(record) = Record::decode(raw) {
-            self.record(raw, &record);
-        }
-    }
-
-    /// The same; `record`: what it says.
+    /// Takes a record; `record`: what it says.
     #[inline]
-    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record) {
+    pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record, job: &Processes) {
         if !is_of_interest(record) || self.is_partial && !self.is_of_collectives(record) {
         } else if self.awaited.is_empty() {
-            self.take_record(raw, record);
+            self.take_record(raw, record, job);
         } else {
-            self.hold(Input::Record(*raw));
+            self.hold(Input::Record(*raw), job);
         }
     }
 
@@ -192,25 +182,25 @@ impl Messages {
     }
 
     /// Until it is known who somebody is who calls, nothing goes on: what others do may be for that rank.
-    fn hold(&mut self, input: Input) {
+    fn hold(&mut self, input: Input, job: &Processes) {
         self.held.push_back(input);
         if self.held.len() > MOST_HELD {
-            self.give_up_waiting();
+            self.give_up_waiting(job);
         }
     }
 
-    fn give_up_waiting(&mut self) {
+    fn give_up_waiting(&mut self, job: &Processes) {
         while !self.held.is_empty() {
             self.strangers.extend(std::mem::take(&mut self.awaited));
-            self.go_on();
+            self.go_on(job);
         }
     }
 
-    fn go_on(&mut self) {
+    fn go_on(&mut self, job: &Processes) {
         while self.awaited.is_empty()
             && let Some(input) = self.held.pop_front()
         {
-            self.take(&input);
+            self.take(&input, job);
             self.forget_data();
         }
     }
@@ -223,11 +213,11 @@ impl Messages {
         }
     }
 
-    fn take(&mut self, input: &Input) {
+    fn take(&mut self, input: &Input, job: &Processes) {
         match input {
             Input::Record(raw) => {
                 if let Ok(record) = Record::decode(raw) {
-                    self.take_record(raw, &record);
+                    self.take_record(raw, &record, job);
                 }
             }
             Input::LateRecord(raw) => self.lose(raw.pid()),
@@ -241,9 +231,9 @@ impl Messages {
         coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), Watched::Nothing))
     }
 
-    /// What was learnt since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.follower.events)
+    /// What was learnt by the last input, the oldest first.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.follower.events.pop_front()
     }
 
     /// Ranks of which not everything was seen: nothing is said of what they received.
@@ -261,11 +251,6 @@ impl Messages {
     /// Collective calls of all ranks.
     pub(crate) fn collectives(&self) -> &Collectives {
         &self.follower.collectives
-    }
-
-    /// Whether another mismatch was found since the last call.
-    pub(crate) fn take_mismatched(&mut self) -> bool {
-        self.follower.collectives.take_mismatched()
     }
 
     /// The communicator that a process calls so, and its number there.
@@ -304,16 +289,6 @@ impl Messages {
         self.follower.collectives.arrivals(call.comm.0, call.position, is_followed)
     }
 
-    /// Where a call returns to.
-    pub fn site(&self, call: &Call) -> Option<CodePlace> {
-        self.follower.processes.find(call.pid)?.code.place(call.return_address)
-    }
-
-    /// The path of a file, as the job sees it.
-    pub fn path(&self, file: FileId) -> Option<&str> {
-        self.paths.get(&file).map(String::as_str)
-    }
-
     /// Names and values of the arguments worth showing.
     pub fn shown(&self, call: &Call) -> Vec<(&'static str, String)> {
         let Some(builtin) = self.follower.processes.find(call.pid).and_then(|process| process.builtin) else {
@@ -348,17 +323,25 @@ impl Messages {
         self.follower.processes.find(pid)?.builtin.map(|builtin| builtin.facts())
     }
 
-    fn learn(&mut self, facts: &ProcessFacts) {
+    fn learn(&mut self, facts: &ProcessFacts, job: &Processes) {
         if let Some(size) = facts.size {
             self.follower.communicators.world_has(size);
         }
         let number = self.follower.processes.number(facts.pid);
-        self.follower.processes.get_mut(number).learn(facts, &self.follower.libraries);
+        self.follower.processes.get_mut(number).learn(facts);
+        self.look_up_library(facts.pid, job);
+    }
+
+    /// Looks for the library of a process.
+    fn look_up_library(&mut self, pid: u32, job: &Processes) {
+        let Some(memory) = job.find(pid).map(|index| &job.get(index).memory) else { return };
+        if let Some(process) = self.follower.processes.find_mut(pid) {
+            process.look_up(&self.follower.libraries, |file| memory.code_start(file));
+        }
     }
 
     fn plan(&mut self, plan: &Plan) {
         self.follower.libraries.learn(plan);
-        self.paths.extend(plan.files.iter().map(|file| (file.id, file.path.clone())));
         for probe in plan.probes.iter().filter(|probe| probe.id < MOST_PROBES) {
             let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
             let at = probe.id as usize;
@@ -383,19 +366,12 @@ impl Messages {
         self.probes.get(probe as usize).copied().unwrap_or_default()
     }
 
-    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record) {
+    fn take_record(&mut self, raw: &RawRecord, Record { header, body }: &Record, job: &Processes) {
         match *body {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } => {
-                self.call_record(raw, header, body);
+                self.call_record(raw, header, body, job);
             }
             Body::Made { handle } => self.made(header, handle),
-            Body::Map { addr, len_bytes, offset_bytes, file, exec: true, has_file: true, .. }
-                if !self.is_known_at(header) =>
-            {
-                let number = self.follower.processes.number(header.pid);
-                let code = &mut self.follower.processes.get_mut(number).code;
-                code.add(addr, addr.saturating_add(len_bytes), file, offset_bytes);
-            }
             Body::Exec if !self.is_known_at(header) => {
                 self.end(header.pid);
                 self.follower.processes.number(header.pid);
@@ -426,11 +402,18 @@ impl Messages {
     }
 
     /// A library above MPI calls, or MPI itself does: a word left over on the stack may make one look like the other.
-    fn nested(&mut self, header: &Header, row: &CallRow, return_address: u64, args: &[u64; 6]) {
+    fn nested(
+        &mut self,
+        header: &Header,
+        job: &Processes,
+        row: &CallRow,
+        return_address: u64,
+        args: &[u64; 6],
+    ) {
         let Some(process) = self.follower.processes.find(header.pid) else { return };
         let Some(rank) = process.rank else { return };
-        let is_of_library =
-            process.code.place(return_address).is_some_and(|at| self.follower.libraries.is_library(at.file));
+        let is_of_library = place_of(job, header.pid, return_address)
+            .is_some_and(|at| self.follower.libraries.is_library(at.file));
         let comm = row.position(Arg::Comm).and_then(|at| args.get(at).copied());
         let is_unknown = comm.is_some_and(|comm| self.follower.find_place(header.pid, comm).is_none());
         if !is_of_library && !is_unknown {
@@ -438,7 +421,7 @@ impl Messages {
         }
     }
 
-    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body) {
+    fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body, job: &Processes) {
         let row = match self.watched(header.probe) {
             Watched::Nothing => return,
             Watched::Beginning | Watched::Other => None,
@@ -447,9 +430,10 @@ impl Messages {
         if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
             && row.is_collective()
         {
-            return self.nested(header, row, *return_address, args);
+            return self.nested(header, job, row, *return_address, args);
         }
         if self.assemble(header, body, row) {
+            self.keep_code_of_ended(job);
             return self.lose_found();
         }
         if !self.is_known(header.pid) {
@@ -464,13 +448,29 @@ impl Messages {
             self.follower.begin_process(header.pid);
         } else if let Some(row) = row {
             let process = self.follower.processes.number(header.pid);
+            if self.follower.processes.get(process).builtin.is_none() {
+                self.look_up_library(header.pid, job);
+            }
             if self.assembler.admit(header.pid, header.tid, row, process) {
                 self.assemble(header, body, Some(row));
+                self.keep_code_of_ended(job);
             } else {
                 self.lose(header.pid);
             }
         }
         self.lose_found();
+    }
+
+    /// Where the code of ranks is that have just ended with MPI, and where calls are that were found not to match: later it
+    /// may not be known.
+    fn keep_code_of_ended(&mut self, job: &Processes) {
+        let Follower { collectives, begun_by, .. } = &mut self.follower;
+        collectives.find_places(|rank, at| place_of(job, *begun_by.get(&rank)?, at));
+        while let Some((rank, pid)) = self.follower.ending.pop() {
+            if let Some(index) = job.find(pid) {
+                self.follower.ended.insert(rank, job.get(index).memory.code());
+            }
+        }
     }
 
     /// Says whether the thread is followed.
@@ -514,6 +514,11 @@ impl Messages {
     }
 }
 
+/// Where a call of a process returns to.
+fn place_of(job: &Processes, pid: u32, return_address: u64) -> Option<CodePlace> {
+    job.get(job.find(pid)?).memory.return_place(return_address)
+}
+
 /// Most records are of copies and heap blocks, which say nothing of calls.
 fn is_of_interest(record: &Record) -> bool {
     matches!(
@@ -522,7 +527,6 @@ fn is_of_interest(record: &Record) -> bool {
             | Body::Values { .. }
             | Body::Return { .. }
             | Body::Made { .. }
-            | Body::Map { .. }
             | Body::Exec
             | Body::Exit { .. }
     )

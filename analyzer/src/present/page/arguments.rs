@@ -1,7 +1,8 @@
 //! Arguments of recorded calls as people write them.
 
 use crate::mpi::calls::{self, Arg};
-use crate::tape::input::{CallInProgress, MpiFacts, MpiKind};
+use crate::tape::input::{CallInProgress, MpiFacts};
+use crate::tape::plan::MpiKind;
 use crate::timeline::History;
 
 /// Handle of MPI_COMM_WORLD in MPICH and what is made from it.

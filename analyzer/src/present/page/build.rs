@@ -10,22 +10,23 @@ use super::{
     Event, EventKind, Function, NamedPlace, PAGE_SCHEMA, Page, Row, RowGap, Timeline, arguments, groups,
     verdict,
 };
-use crate::findings::finding::{Place, Report, StuckState};
+use crate::findings::finding::{Place, StuckState};
+use crate::findings::report::Report;
+use crate::job::Job;
 use crate::job::messages::CallId;
-use crate::job::names::{Names, SiteId};
+use crate::job::names::Names;
 use crate::job::process::{Process, Who};
+use crate::job::symbols::SymbolTable;
 use crate::present::hang::{innermost_place, state_text};
 use crate::present::render;
-use crate::present::symbols::SymbolTable;
-use crate::present::text::{self, capitalized, place_text, who_text};
+use crate::present::text::{capitalized, place_text, who_text};
 use crate::tape::input::CodePlace;
 use crate::tape::wire::FileId;
-use crate::timeline::{Call, Collector, Gap, History};
+use crate::timeline::{Call, Gap, History, TimelineAnalysis};
 
 /// See [`Page::new`].
-pub(super) fn page(report: Report, mut collector: Collector, names: &SymbolTable) -> Page {
-    collector.settle();
-    let (timeline, lasts) = Builder::new(&collector, names).timeline(&report);
+pub(super) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &SymbolTable) -> Page {
+    let (timeline, lasts) = Builder::new(job, calls, names).timeline(&report);
     Page {
         schema: PAGE_SCHEMA,
         verdict: verdict::of(&report),
@@ -54,11 +55,6 @@ impl Places<'_> {
             offset_bytes: place.offset_bytes,
             frames: Vec::new(),
         })
-    }
-
-    fn of_site(&self, site: SiteId) -> Place {
-        let file = self.files.site_file(site).map(|(file, _)| file);
-        self.named(Place { file, ..text::place(self.files.site_name(site)) })
     }
 
     fn named(&self, mut place: Place) -> Place {
@@ -93,7 +89,8 @@ struct Known<'a> {
 }
 
 struct Builder<'a> {
-    collector: &'a Collector,
+    job: &'a Job,
+    calls: &'a TimelineAnalysis,
     places: Places<'a>,
     functions: Vec<Function>,
     function_numbers: FxHashMap<String, u32>,
@@ -102,11 +99,11 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(collector: &'a Collector, table: &'a SymbolTable) -> Self {
-        let places =
-            Places { files: &collector.state.names, table, numbers: FxHashMap::default(), all: Vec::new() };
+    fn new(job: &'a Job, calls: &'a TimelineAnalysis, table: &'a SymbolTable) -> Self {
+        let places = Places { files: &job.names, table, numbers: FxHashMap::default(), all: Vec::new() };
         Self {
-            collector,
+            job,
+            calls,
             places,
             functions: Vec::new(),
             function_numbers: FxHashMap::default(),
@@ -141,8 +138,8 @@ impl<'a> Builder<'a> {
         }
         self.link_messages(&mut events);
         let timeline = Timeline {
-            begin_ns: self.collector.begin_ns(),
-            end_ns: self.since_begin(self.collector.end_ns()),
+            begin_ns: self.job.start.time_ns,
+            end_ns: self.since_begin(self.job.now_ns()),
             given_up: rows.iter().map(|row| row.given_up).sum(),
             gaps: self.gaps(&row_of_process),
             rows,
@@ -171,7 +168,7 @@ impl<'a> Builder<'a> {
 
     /// Leads from sends to receives and back.
     fn link_messages(&self, events: &mut [Event]) {
-        for (send, receive) in self.collector.matched() {
+        for (send, receive) in self.calls.matched() {
             if let (Some(&from), Some(&to)) = (self.by_call.get(send), self.by_call.get(receive)) {
                 events[from as usize].sent_to.push(to);
                 events[to as usize].got_from.push(from);
@@ -180,7 +177,7 @@ impl<'a> Builder<'a> {
     }
 
     fn since_begin(&self, time_ns: u64) -> u64 {
-        time_ns.saturating_sub(self.collector.begin_ns())
+        time_ns.saturating_sub(self.job.start.time_ns)
     }
 
     fn gaps(&self, row_of_process: &FxHashMap<usize, u32>) -> Vec<RowGap> {
@@ -193,14 +190,14 @@ impl<'a> Builder<'a> {
             None => Some(RowGap { row: None, gap: relative(gap) }),
             Some(index) => Some(RowGap { row: Some(*row_of_process.get(&index)?), gap: relative(gap) }),
         };
-        self.collector.gaps().into_iter().filter_map(of_row).collect()
+        self.calls.gaps(self.job).into_iter().filter_map(of_row).collect()
     }
 
     /// Who has a row: ranks, whatever else called MPI, and whoever is waited for; in order.
     fn known(&mut self, report: &Report) -> Vec<Known<'a>> {
         let mut told = told(report);
         let mut known = Vec::new();
-        for (index, process) in self.collector.state.processes.all().iter().enumerate() {
+        for (index, process) in self.job.processes.all().iter().enumerate() {
             known.extend(self.process(index, process, &mut told));
         }
         known.extend(told.into_iter().map(|((who, pid), last)| Known {
@@ -228,7 +225,7 @@ impl<'a> Builder<'a> {
         process: &Process,
         told: &mut BTreeMap<(Who, u32), Last>,
     ) -> Option<Known<'a>> {
-        let history = self.collector.history_of(index);
+        let history = self.calls.history_of(index);
         let has_calls = history.is_some_and(|history| history.calls().next().is_some());
         if process.rank.is_none() && !has_calls {
             return None;
@@ -308,12 +305,12 @@ impl<'a> Builder<'a> {
         let missed = |&(of, gap): &(Option<usize>, Gap)| {
             of.is_none_or(|of| of == index) && gap.end_ns >= call.begin_ns
         };
-        let site = self.collector.state.names.site_file(call.site);
-        let is_it = self.collector.function(call.function) == found.function
+        let site = call.place.map(|place| (place.file, place.offset_bytes));
+        let is_it = self.function_of(call) == found.function
             && call.begin_ns <= last.since_ns
             && site.is_some()
             && site == found.place.file.map(|file| (file, found.place.offset_bytes))
-            && !self.collector.gaps().iter().any(missed);
+            && !self.calls.gaps(self.job).iter().any(missed);
         is_it.then_some(at)
     }
 
@@ -337,10 +334,9 @@ impl<'a> Builder<'a> {
     }
 
     fn call_event(&mut self, row: u32, tid: u32, call: &Call, history: &History) -> Event {
-        let collector = self.collector;
-        let function = collector.function(call.function);
+        let function = self.function_of(call);
         let arguments = call.arguments.map(|arguments| arguments::shown(function, &arguments, history));
-        let place = self.places.of_site(call.site);
+        let place = call.place.map_or_else(Place::default, |place| self.places.at(place));
         Event {
             tid,
             end_ns: call.end_ns.map(|end_ns| self.since_begin(end_ns)),
@@ -371,6 +367,11 @@ impl<'a> Builder<'a> {
             sent_to: Vec::new(),
             got_from: Vec::new(),
         }
+    }
+
+    /// Name of the function that was called.
+    fn function_of(&self, call: &Call) -> &'a str {
+        self.job.probes.get(call.slot).map_or("", |probe| probe.function.as_str())
     }
 
     fn function(&mut self, name: &str) -> u32 {

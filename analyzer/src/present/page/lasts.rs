@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::arguments::owned;
 use super::{Role, build::Places};
-use crate::findings::finding::{Fault, Hang, Place, Report, StuckCall, StuckRank, StuckState};
+use crate::findings::finding::{Fault, Hang, Place, StuckCall, StuckRank, StuckState};
+use crate::findings::report::Report;
 use crate::job::process::{Process, Who};
 use crate::present::hang::title;
 use crate::present::text::{duration_text, who_text};

@@ -15,10 +15,12 @@ mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-use crate::findings::finding::{Place, Report, StuckState};
+use crate::findings::finding::{Place, StuckState};
+use crate::findings::report::Report;
+use crate::job::Job;
 use crate::job::process::Who;
-use crate::present::symbols::SymbolTable;
-use crate::timeline::{Collector, Gap};
+use crate::job::symbols::SymbolTable;
+use crate::timeline::{Gap, TimelineAnalysis};
 
 /// Version of the JSON form.
 pub const PAGE_SCHEMA: u32 = 1;
@@ -275,9 +277,9 @@ pub struct RowGap {
 }
 
 impl Page {
-    /// A page about a session. `report`: of the same inputs as the collector's, with names; `names`: of the
-    /// places that [`Collector::wanted_symbols`] gives, as far as they have any.
-    pub fn new(report: Report, collector: Collector, names: &SymbolTable) -> Self {
-        build::page(report, collector, names)
+    /// A page about a session. `report`: with names; `names`: of the places that the timeline asks for, as far as they
+    /// have any.
+    pub(crate) fn new(report: Report, job: &Job, calls: &TimelineAnalysis, names: &SymbolTable) -> Self {
+        build::page(report, job, calls, names)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Tone, Verdict};
 use crate::errors::left_over;
-use crate::findings::finding::{self, Evidence, Finding, Report, Severity};
+use crate::findings::finding::{self, Evidence, Finding, Severity};
+use crate::findings::report::Report;
 use crate::job::process::Who;
 use crate::present::hang::title;
 use crate::present::mismatch;

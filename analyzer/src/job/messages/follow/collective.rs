@@ -57,12 +57,11 @@ impl Follower {
 
     fn enter(&mut self, call: &Call, place: (CommId, u32), signature: Signature) -> Option<CollectiveCall> {
         let (comm, own) = place;
-        let Self { collectives, communicators, processes, begun_by, .. } = self;
+        let Self { collectives, communicators, .. } = self;
         let members = communicators.members(comm)?;
         let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
-        let place = |rank: u32, at: u64| processes.find(*begun_by.get(&rank)?)?.code.place(at);
         let name = || name_of(communicators, comm);
-        let position = collectives.enter(comm.0, members, own, &entry, place, name)?;
+        let position = collectives.enter(comm.0, members, own, &entry, name)?;
         Some(CollectiveCall { comm, position })
     }
 

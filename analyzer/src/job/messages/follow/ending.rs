@@ -1,6 +1,7 @@
 //! What is left over when ranks end with MPI.
 
 use super::{Follower, Op, Side};
+use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::CommId;
 use crate::job::messages::left_over::{LeftOver, LeftWhat, Origin};
@@ -12,7 +13,8 @@ impl Follower {
         if !self.is_complete(call) || self.lost.contains(&rank) || self.ended.contains_key(&rank) {
             return;
         }
-        self.ended.insert(rank, self.processes.get(call.process).code.clone());
+        self.ended.insert(rank, CodeMap::default());
+        self.ending.push((rank, call.pid));
         let Some(open) = self.requests.open(call.pid) else { return };
         let mut left: Vec<(Origin, Option<Op>, u64)> =
             open.map(|request| (request.origin, request.message, 1)).collect();
@@ -52,7 +54,7 @@ impl Follower {
             arguments.push(("comm", self.communicator_name(comm)));
             tally.add((LeftWhat::Message, from), send.origin, 1, Some(to), arguments);
         }
-        let mut all = tally.all(|rank, address| self.ended.get(&rank)?.place(address));
+        let mut all = tally.all(|rank, address| self.ended.get(&rank)?.return_place(address));
         all.retain(|left| is_certain(&left.rank));
         all
     }

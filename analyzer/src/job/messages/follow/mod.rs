@@ -12,9 +12,9 @@ use std::num::NonZeroU64;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::job::collectives::{Collectives, Signature};
+use crate::job::memory::CodeMap;
 use crate::job::messages::CallId;
 use crate::job::messages::assemble::{Call, Step};
-use crate::job::messages::code::CodeMap;
 use crate::job::messages::communicators::{CommId, Communicators, Expected, WORLD};
 use crate::job::messages::data::{Content, Data};
 use crate::job::messages::few::Few;
@@ -112,12 +112,14 @@ pub(super) struct Follower {
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
     /// Processes that were seen to begin with MPI, by rank.
-    begun_by: FxHashMap<u32, u32>,
+    pub begun_by: FxHashMap<u32, u32>,
     /// Ranks that ended with MPI and were followed to there, with their code.
-    ended: FxHashMap<u32, CodeMap>,
+    pub ended: FxHashMap<u32, CodeMap>,
+    /// Those that have just done so, with their processes: their code is not kept yet.
+    pub ending: Vec<(u32, u32)>,
     left: Tally,
     /// What was learnt; nothing is noted unless somebody wants to hear it.
-    pub events: Vec<Event>,
+    pub events: VecDeque<Event>,
     pub is_heard: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
@@ -221,7 +223,6 @@ impl Follower {
     }
 
     fn begin(&mut self, call: &Call, begun: &mut Begun) {
-        self.processes.get_mut(call.process).meet(&self.libraries);
         let Some(id) = self.id(call) else { return self.to_lose.push(call.pid) };
         self.begin_collective(call, id.rank, begun);
         match call.row.does {
@@ -386,7 +387,7 @@ impl Follower {
 
     fn tell(&mut self, event: Event) {
         if self.is_heard {
-            self.events.push(event);
+            self.events.push_back(event);
         }
     }
 
@@ -411,7 +412,7 @@ impl Follower {
             let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
             let members = place.and_then(named);
             let end_ns = code.map(|_| time_ns);
-            self.events.push(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
+            self.events.push_back(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
         }
     }
 

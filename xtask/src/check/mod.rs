@@ -1,5 +1,14 @@
 //! `cargo xtask check`: format, lints, and the rules of the workspace that no other tool knows.
 
+mod circles;
+mod documents;
+mod imports;
+mod rooms;
+mod scan;
+pub mod sources;
+mod tokens;
+mod types;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -11,7 +20,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dmscope-analyzer", &[]),
     ("dmscope-tracer-ebpf", &[]),
     ("dmscope", &["dmscope-analyzer", "dmscope-tracer-ebpf"]),
-    ("dmscope-wrapper", &["dmscope-analyzer"]),
     ("xtask", &[]),
 ];
 
@@ -19,6 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 pub fn run() -> Result<()> {
     dependency_rule()?;
     project_files::check()?;
+    documents::check()?;
+    sources::check(sources::Detail::Counts)?;
     run_command(cargo().args(["fmt", "--all", "--check"]))?;
     run_command(cargo().args([
         "clippy",

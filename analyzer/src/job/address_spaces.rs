@@ -1,35 +1,12 @@
-//! What the job is made of: processes, their memory, shared segments; and how it changes.
+//! How the memory of processes changes: mappings, heap blocks, forks, new programs, ends.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::memory::{NewRegion, SpaceId, call_site};
-use super::names::{Names, SiteId};
-use super::process::{Processes, Remote};
-use crate::chains::groups::Groups;
-use crate::chains::{Chains, ThreadId};
-use crate::job::lifecycle::MpiLife;
-use crate::options::Options;
+use super::Job;
+use super::event::MemoryChange;
+use super::ids::SpaceId;
+use super::lifecycle::MpiLife;
+use super::memory::{Memory, NewRegion};
 use crate::tape::input::{Mapping, ProcessFacts};
 use crate::tape::wire::FileId;
-
-/// A file that processes share, and how much of it they have mapped.
-#[derive(Clone, Copy)]
-struct SharedFile {
-    file: FileId,
-    mapped_bytes: u64,
-}
-
-/// The job.
-pub(crate) struct State {
-    pub names: Names,
-    pub processes: Processes,
-    pub chains: Chains,
-    pub groups: Groups,
-    /// Programs and messaging libraries.
-    pub own_files: FxHashSet<FileId>,
-    shared: FxHashMap<FileId, SpaceId>,
-    shared_files: FxHashMap<SpaceId, SharedFile>,
-}
 
 /// A mapping as a record tells it.
 pub(crate) struct MapRecord {
@@ -41,35 +18,9 @@ pub(crate) struct MapRecord {
     pub exec: bool,
 }
 
-impl State {
-    pub fn new(options: &Options) -> Self {
-        Self {
-            names: Names::new(),
-            processes: Processes::new(),
-            chains: Chains::new(options),
-            groups: Groups::new(options),
-            own_files: FxHashSet::default(),
-            shared: FxHashMap::default(),
-            shared_files: FxHashMap::default(),
-        }
-    }
-
-    /// The process of a pid, known or not.
-    #[inline]
-    pub fn process(&mut self, pid: u32) -> usize {
-        let chains = &mut self.chains;
-        self.processes.find_or_add(pid, || chains.new_space())
-    }
-
-    /// The thread of a process.
-    #[inline(always)]
-    pub fn thread(&mut self, process: usize, tid: u32) -> ThreadId {
-        let chains = &mut self.chains;
-        self.processes.get_mut(process).thread(tid, || chains.new_thread())
-    }
-
+impl Job {
     /// Takes what `/proc` says of a process.
-    pub fn learn(&mut self, facts: &ProcessFacts) {
+    pub(super) fn learn_process(&mut self, facts: &ProcessFacts) {
         let process = self.process(facts.pid);
         self.processes.learn(process, facts);
         let gone = self.processes.get_mut(process).memory.clear_regions();
@@ -85,7 +36,7 @@ impl State {
         if has_file {
             self.names.file(mapping.file, &mapping.name, None, false);
         }
-        let space = if mapping.shared && has_file { self.shared_space(mapping.file) } else { SpaceId::NONE };
+        let space = if mapping.shared && has_file { self.spaces.shared(mapping.file) } else { SpaceId::NONE };
         self.map_region(
             process,
             &NewRegion {
@@ -101,7 +52,7 @@ impl State {
     }
 
     /// A new mapping. `time_ns`: what `/proc` said later holds already.
-    pub fn map(&mut self, process: usize, time_ns: u64, map: &MapRecord) {
+    pub(super) fn map(&mut self, process: usize, time_ns: u64, map: &MapRecord) {
         if time_ns < self.processes.get(process).facts_time_ns {
             return;
         }
@@ -111,9 +62,9 @@ impl State {
         if map.addr < end {
             memory.remove_blocks(map.addr, end);
         }
-        self.chains.remove_range(private, map.addr, end, &mut self.names, &mut self.groups);
+        self.range_gone(private, map.addr, end);
         let space = match map.file {
-            Some(file) if map.shared && file.inode != 0 => self.shared_space(file),
+            Some(file) if map.shared && file.inode != 0 => self.spaces.shared(file),
             _ => SpaceId::NONE,
         };
         self.map_region(
@@ -133,7 +84,7 @@ impl State {
 
     fn map_region(&mut self, process: usize, region: &NewRegion<'_>) {
         // Counted first: mapping a segment over itself must not end it.
-        self.retain(region.space, region.end.saturating_sub(region.start));
+        self.spaces.retain(region.space, region.end.saturating_sub(region.start));
         let memory = &mut self.processes.get_mut(process).memory;
         let refused = memory.refused;
         let mut gone = memory.map(region, &mut self.names);
@@ -144,7 +95,7 @@ impl State {
     }
 
     /// A range that is not mapped any more.
-    pub fn unmap(&mut self, process: usize, time_ns: u64, addr: u64, len_bytes: u64) {
+    pub(super) fn unmap(&mut self, process: usize, time_ns: u64, addr: u64, len_bytes: u64) {
         if time_ns < self.processes.get(process).facts_time_ns {
             return;
         }
@@ -154,13 +105,13 @@ impl State {
         p.forget_code();
         let private = p.memory.private();
         if addr < end {
-            self.chains.remove_range(private, addr, end, &mut self.names, &mut self.groups);
+            self.range_gone(private, addr, end);
         }
         self.release(gone);
     }
 
     /// A heap block; `old` is the one that realloc gave back.
-    pub fn allocate(&mut self, process: usize, addr: u64, size_bytes: u64, old: u64, caller: u64) {
+    pub(super) fn allocate(&mut self, process: usize, addr: u64, size_bytes: u64, old: u64, caller: u64) {
         if old != 0 && old != addr && (addr != 0 || size_bytes == 0) {
             self.free(process, old);
         }
@@ -177,21 +128,21 @@ impl State {
         memory.allocate(addr, size_bytes, buffer);
         let private = memory.private();
         if let Some((start, end)) = stale.filter(|(start, end)| start < end) {
-            self.chains.remove_range(private, start, end, &mut self.names, &mut self.groups);
+            self.range_gone(private, start, end);
         }
     }
 
     /// A heap block given back.
-    pub fn free(&mut self, process: usize, addr: u64) {
+    pub(super) fn free(&mut self, process: usize, addr: u64) {
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();
         if let Some(end) = memory.free(addr) {
-            self.chains.remove_range(private, addr, end, &mut self.names, &mut self.groups);
+            self.range_gone(private, addr, end);
         }
     }
 
     /// A child with a copy of the parent's memory.
-    pub fn fork(&mut self, process: usize, child: u32) {
+    pub(super) fn fork(&mut self, process: usize, child: u32) {
         if let Some(old) = self.processes.find(child) {
             if old == process {
                 return;
@@ -203,7 +154,7 @@ impl State {
         let (namespace, exe) = (parent.namespace, parent.exe.clone());
         let memory = parent.memory.forked(self.processes.get(child).memory.private());
         for (space, bytes) in memory.shared_bytes() {
-            self.retain(space, bytes);
+            self.spaces.retain(space, bytes);
         }
         let gone = self.processes.get(child).memory.shared_bytes();
         let p = self.processes.get_mut(child);
@@ -214,7 +165,7 @@ impl State {
     }
 
     /// Another program in the same process.
-    pub fn exec(&mut self, process: usize) {
+    pub(super) fn exec(&mut self, process: usize) {
         self.forget_memory(process);
         let p = self.processes.get_mut(process);
         p.facts_time_ns = 0;
@@ -222,7 +173,7 @@ impl State {
     }
 
     /// The process is gone.
-    pub fn exit(&mut self, process: usize, status: Option<u32>) {
+    pub(super) fn exit(&mut self, process: usize, status: Option<u32>) {
         self.forget_memory(process);
         self.processes.get_mut(process).exit_status = status;
         self.processes.end(process);
@@ -230,75 +181,35 @@ impl State {
 
     fn forget_memory(&mut self, process: usize) {
         for thread in self.processes.get_mut(process).take_threads() {
-            self.chains.end_thread(thread);
+            self.spaces.give_back_thread(thread);
+            self.memory_changes.push(MemoryChange::ThreadGone(thread));
         }
         let p = self.processes.get_mut(process);
         p.forget_code();
         let (old, gone) = (p.memory.private(), p.memory.shared_bytes());
-        self.chains.remove_space(old, &mut self.names, &mut self.groups);
-        let new = self.chains.new_space();
-        self.processes.get_mut(process).memory = crate::job::memory::Memory::new(new);
+        self.spaces.give_back_space(old);
+        self.memory_changes.push(MemoryChange::SpaceGone(old));
+        let new = self.spaces.new_space();
+        self.processes.get_mut(process).memory = Memory::new(new);
         self.release(gone);
     }
 
-    /// Code site of a return address, remembered until code is mapped elsewhere.
-    pub fn site_of(&mut self, process: usize, return_address: u64) -> SiteId {
-        const MAX_REMEMBERED: usize = 1 << 16;
-        let p = self.processes.get_mut(process);
-        if let Some(&site) = p.sites.get(&return_address) {
-            return site;
-        }
-        let site = call_site(&p.memory, return_address, &mut self.names);
-        if p.sites.len() < MAX_REMEMBERED {
-            p.sites.insert(return_address, site);
-        }
-        site
-    }
-
-    /// Whether code is the program's or a messaging library's.
-    pub fn is_own(&mut self, process: usize, return_address: u64) -> bool {
-        let site = self.site_of(process, return_address);
-        self.names.site_file(site).is_some_and(|(file, _)| self.own_files.contains(&file))
-    }
-
     /// Allocations are not seen any more: which blocks there are is not known from here on.
-    pub fn forget_heap(&mut self) {
+    pub(super) fn forget_heap(&mut self) {
         for process in 0..self.processes.all().len() {
             self.processes.get_mut(process).memory.remove_blocks(0, u64::MAX);
         }
     }
 
-    /// Whom a process means by a pid.
-    pub fn remote(&mut self, caller: usize, pid: u32) -> Remote {
-        let chains = &mut self.chains;
-        self.processes.remote(caller, pid, || chains.new_space())
-    }
-
-    fn shared_space(&mut self, file: FileId) -> SpaceId {
-        if let Some(&space) = self.shared.get(&file) {
-            return space;
-        }
-        let space = self.chains.new_space();
-        self.shared.insert(file, space);
-        self.shared_files.insert(space, SharedFile { file, mapped_bytes: 0 });
-        space
-    }
-
-    fn retain(&mut self, space: SpaceId, bytes: u64) {
-        if let Some(shared) = self.shared_files.get_mut(&space) {
-            shared.mapped_bytes = shared.mapped_bytes.saturating_add(bytes);
-        }
+    fn range_gone(&mut self, space: SpaceId, start: u64, end: u64) {
+        self.memory_changes.push(MemoryChange::RangeGone { space, start, end });
     }
 
     /// A segment that nobody maps any more is gone.
     fn release(&mut self, gone: Vec<(SpaceId, u64)>) {
         for (space, bytes) in gone {
-            let Some(shared) = self.shared_files.get_mut(&space) else { continue };
-            shared.mapped_bytes = shared.mapped_bytes.saturating_sub(bytes);
-            if shared.mapped_bytes == 0 {
-                self.shared.remove(&shared.file);
-                self.shared_files.remove(&space);
-                self.chains.remove_space(space, &mut self.names, &mut self.groups);
+            if self.spaces.release(space, bytes) {
+                self.memory_changes.push(MemoryChange::SpaceGone(space));
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Every threshold, with the published defaults where there are any.
 
+pub mod reference;
+
 use serde::{Deserialize, Serialize};
 
-use crate::invariants::reference::Reference;
+use reference::Reference;
 
 /// Longest context window that can be asked for.
 pub const MAX_CONTEXT_WINDOW: usize = 8;

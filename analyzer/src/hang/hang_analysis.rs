@@ -1,0 +1,128 @@
+//! Which ranks do not go on, from samples of quiet ones, and what they hold.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::locks::Locks;
+use super::progress::Watch;
+use super::view::RankState;
+use crate::job::Job;
+use crate::job::event::{CallBegan, Event, Gap};
+use crate::job::lifecycle::Part;
+use crate::tape::input::Threads;
+
+/// See the [module](self).
+#[derive(Default)]
+pub(crate) struct HangAnalysis {
+    progress: Watch,
+    locks: Locks,
+    /// Something has changed since [`HangAnalysis::take_changed`].
+    changed: bool,
+    /// Of mismatches of collective calls.
+    version: u64,
+    /// Who is in the minority of one of them may change.
+    was_open: bool,
+}
+
+impl HangAnalysis {
+    /// What happened to the job.
+    pub fn on(&mut self, job: &Job, event: &Event) {
+        match event {
+            Event::CallBegan(began) => self.begin_call(job, began),
+            Event::Sampled(threads) => self.sample(job, threads),
+            Event::ProcessReplaced { pid, .. } => self.locks.forget(*pid),
+            Event::ProcessEnded(ended) => {
+                self.progress.forget(ended.pid);
+                self.locks.forget(ended.pid);
+                self.changed = true;
+            }
+            Event::Gap(gap) => self.miss(gap),
+            Event::Tick => self.tick(job),
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, job: &Job) {
+        let collectives = job.messages.collectives();
+        let (version, is_open) = (collectives.version(), collectives.is_open(job.now_ns()));
+        self.changed |= version != self.version || self.was_open;
+        (self.version, self.was_open) = (version, is_open);
+    }
+
+    fn miss(&mut self, gap: &Gap) {
+        match gap {
+            Gap::Lost { is_rank: true, loss, .. } => self.locks.forget(loss.pid),
+            Gap::Lost { is_rank: false, .. } => self.locks.clear(),
+            Gap::Paused { .. } => {
+                self.progress.clear();
+                self.locks.clear();
+            }
+            Gap::Late { .. } | Gap::Resumed { .. } => {}
+        }
+    }
+
+    #[inline]
+    fn begin_call(&mut self, job: &Job, began: &CallBegan) {
+        if let Some(probe) = job.probes.get(began.begun.probe).filter(|probe| probe.part == Part::Lock) {
+            self.locks.call(began.pid, &probe.function, &began.begun.arguments);
+        }
+    }
+
+    /// While not everything is watched, who is quiet may still move.
+    fn sample(&mut self, job: &Job, threads: &Threads) {
+        if !job.coverage.is_paused() {
+            self.progress.look(threads, |pid| job.moved_ns(pid));
+            self.changed = true;
+        }
+    }
+
+    /// Whether something has changed that findings may depend on.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Every rank of the job. Of one that was never watched nothing is known. `ended_badly`: of a process that is gone.
+    pub fn rank_states<'a>(
+        &'a self,
+        job: &'a Job,
+        ended_badly: impl Fn(u32) -> bool,
+    ) -> BTreeMap<u32, RankState<'a>> {
+        /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
+        const MOST_RANKS: u32 = 1 << 17;
+        let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
+        let mut size = 0;
+        for process in job.processes.all() {
+            let Some(rank) = process.rank else { continue };
+            size = size.max(process.size.unwrap_or(0).min(MOST_RANKS));
+            let still = self.progress.still(process.pid, process.moved_ns, job.now_ns());
+            let state = RankState {
+                pid: process.pid,
+                still: still.filter(|_| process.alive),
+                ended: process
+                    .exit_status
+                    .filter(|_| !process.alive)
+                    .map(|status| status == 0 && !ended_badly(process.pid)),
+                locks: self.locks.of(process.pid),
+            };
+            match ranks.entry(rank) {
+                // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
+                Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
+                    known.insert(RankState::default());
+                }
+                Entry::Occupied(mut ended) => {
+                    ended.insert(state);
+                }
+                Entry::Vacant(free) => {
+                    free.insert(state);
+                }
+            }
+        }
+        // Where nobody stands still there is nothing to decide, however many ranks there are.
+        if ranks.values().any(|rank| rank.still.is_some()) {
+            for rank in 0..size {
+                ranks.entry(rank).or_default();
+            }
+        }
+        ranks
+    }
+}

@@ -1,0 +1,239 @@
+//! Chains of a job, their groups, and what of them is not like the rest.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
+
+use super::frequent_chains::{Evaluation, FrequentChains};
+use super::rank_mix::{self, Comparison, Run};
+use super::reference;
+use crate::chains::Chains;
+use crate::chains::groups::Groups;
+use crate::chains::op_names::OpNames;
+use crate::findings::finding::Verdict;
+use crate::job::event::{Event, Gap, MemoryChange};
+use crate::job::ids::ThreadId;
+use crate::job::movement::Movement;
+use crate::job::names::SiteId;
+use crate::job::{ContentEvent, Job};
+use crate::options::Options;
+use crate::options::reference::Reference;
+
+/// What the last evaluation saw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Evaluated {
+    chains: u64,
+    uncounted: u64,
+}
+
+/// What the last comparison saw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Compared {
+    evaluated: Evaluated,
+    used: usize,
+}
+
+/// See the [module](self).
+pub(crate) struct ChainAnalysis {
+    pub options: Options,
+    pub chains: Chains,
+    pub groups: Groups,
+    pub ops: OpNames,
+    pub frequent: FrequentChains,
+    /// As of the last evaluation.
+    pub evaluation: Evaluation,
+    /// As of the last comparison.
+    pub comparison: Comparison,
+    evaluated: Option<Evaluated>,
+    compared: Option<Compared>,
+}
+
+impl ChainAnalysis {
+    /// Knows the reference's chains, if there is one.
+    pub fn new(options: &Options, job: &mut Job) -> Self {
+        let (mut groups, mut ops) = (Groups::new(options), OpNames::new());
+        if let Some(known) = &options.reference {
+            reference::add(known, &mut groups, &mut ops, &mut job.names);
+        }
+        Self {
+            options: options.clone(),
+            chains: Chains::new(options),
+            groups,
+            ops,
+            frequent: FrequentChains::default(),
+            evaluation: Evaluation::default(),
+            comparison: Comparison::default(),
+            evaluated: None,
+            compared: None,
+        }
+    }
+
+    /// Data moved.
+    #[inline(always)]
+    pub fn movement(&mut self, job: &Job, m: &Movement) {
+        if !job.coverage.is_paused() {
+            self.chains.make_room(job.space_counts());
+            self.chains.movement(m, &mut self.ops, &mut self.groups);
+        }
+    }
+
+    /// The clock goes on.
+    #[inline(always)]
+    pub fn clock(&mut self, time_ns: u64) {
+        self.groups.advance(time_ns);
+    }
+
+    /// A thread did something else: whatever it does ends a run of copies.
+    #[inline(always)]
+    pub fn other_record(&mut self, job: &Job, thread: ThreadId) {
+        self.chains.make_room(job.space_counts());
+        self.chains.end_run(thread);
+    }
+
+    /// Memory changed.
+    pub fn memory_changed(&mut self, job: &Job, changes: &[MemoryChange]) {
+        self.chains.make_room(job.space_counts());
+        for change in changes {
+            match *change {
+                MemoryChange::RangeGone { space, start, end } => {
+                    self.chains.remove_range(space, start, end, &mut self.ops, &mut self.groups);
+                }
+                MemoryChange::SpaceGone(space) => {
+                    self.chains.remove_space(space, &mut self.ops, &mut self.groups);
+                }
+                MemoryChange::ThreadGone(thread) => self.chains.end_thread(thread),
+            }
+        }
+    }
+
+    /// What happened to the job.
+    pub fn on(&mut self, job: &Job, event: &Event) {
+        match event {
+            Event::Started if job.start.launched => self.chains.watched_from_birth(),
+            Event::Gap(gap) => self.miss(gap),
+            Event::Ended => self.chains.finish(&mut self.ops, &mut self.groups),
+            _ => {}
+        }
+    }
+
+    fn miss(&mut self, gap: &Gap) {
+        match *gap {
+            Gap::Lost { loss, .. } => self.taint(loss.from_ns, loss.to_ns, loss.state > 0),
+            Gap::Late { time_ns } => self.taint(time_ns, time_ns, false),
+            // What is under way at a pause ends there, as at the end of a session; after it, watching begins anew.
+            Gap::Paused { .. } => self.chains.pause(&mut self.ops, &mut self.groups),
+            Gap::Resumed { .. } => {}
+        }
+    }
+
+    /// What is under way may not be what it seems. `forever`: nor what memory looks like.
+    fn taint(&mut self, from_ns: u64, to_ns: u64, forever: bool) {
+        self.chains.lose(forever);
+        self.groups.touch(from_ns, to_ns);
+        if forever {
+            self.groups.axis.touch_from(from_ns);
+        }
+    }
+
+    /// The content of a message.
+    pub fn content(&mut self, job: &mut Job, content: &ContentEvent, time_ns: u64) {
+        self.chains.make_room(job.space_counts());
+        match content {
+            ContentEvent::Sent { number, process, source } => {
+                self.chains.hold(*number, *process, *source, &mut self.ops, &mut self.groups);
+            }
+            ContentEvent::FromAnybody { asked, process, destination } => {
+                let sender = self.chains.came_from(destination, asked.content.since_ns, *process);
+                job.answer(asked, sender);
+            }
+            ContentEvent::Arrived(arrived) => {
+                let Some(sent) = self.chains.take_sent(arrived.number) else { return };
+                let mut destination = arrived.destination;
+                let sent_bytes = sent.source.end - sent.source.start;
+                destination.end = destination.end.min(destination.start.saturating_add(sent_bytes));
+                let is_unseen = destination.start < destination.end
+                    && !self.chains.is_written_since(&destination, arrived.since_ns);
+                if !is_unseen || job.coverage.is_paused() {
+                    return self.chains.drop_sent(sent, &mut self.ops, &mut self.groups);
+                }
+                let m = job.message_movement(arrived, (sent.process, sent.source), destination, time_ns);
+                self.chains.make_room(job.space_counts());
+                self.chains.arrive(&m, sent, &mut self.ops, &mut self.groups);
+            }
+        }
+    }
+
+    /// Operations and records that a loss may have changed or hidden.
+    pub fn uncounted(&self, job: &Job) -> u64 {
+        let t = &job.totals;
+        let lost = t.lost_movements.saturating_add(t.lost_state).saturating_add(t.late_records);
+        self.chains.counts.tainted_ops.saturating_add(lost)
+    }
+
+    /// Evaluates what has changed since the last time. Ranks are compared when it is worth it, or at the end. Whether
+    /// anything may be another than before.
+    pub fn evaluate(&mut self, job: &Job, at_end: bool) -> bool {
+        let now = Evaluated { chains: self.groups.chains, uncounted: self.uncounted(job) };
+        let compare = Compared { evaluated: now, used: self.groups.axis.used() };
+        let chains_due = self.evaluated != Some(now);
+        let ranks_due = self.compared != Some(compare) && (at_end || self.is_comparison_due(compare));
+        if chains_due {
+            self.evaluation = self.evaluated_now(job);
+            self.evaluated = Some(now);
+        }
+        if ranks_due {
+            self.comparison = self.compared_now(job, false);
+            self.compared = Some(compare);
+        }
+        chains_due || ranks_due
+    }
+
+    /// Frequent chains and violations, as of now.
+    pub fn evaluated_now(&mut self, job: &Job) -> Evaluation {
+        let (uncounted, limit) = (self.uncounted(job), surest_verdict(job));
+        let mut evaluation = self.frequent.evaluate(&self.groups, &mut self.ops, uncounted, &self.options);
+        for violation in &mut evaluation.violations {
+            violation.verdict = violation.verdict.min(limit);
+        }
+        evaluation
+    }
+
+    /// Ranks that are not like the others, as of now. `average_wanted`: even if there are none.
+    pub fn compared_now(&self, job: &Job, average_wanted: bool) -> Comparison {
+        let limit = surest_verdict(job);
+        let run = Run { job, groups: &self.groups, ops: &self.ops };
+        let mut comparison = rank_mix::compare(run, &self.options, average_wanted);
+        for outlier in &mut comparison.outliers {
+            outlier.verdict = outlier.verdict.min(limit);
+        }
+        comparison
+    }
+
+    /// The smallest part of a run that is compared is a sixteenth: a quarter of that is fine enough.
+    fn is_comparison_due(&self, now: Compared) -> bool {
+        const GROWTH: u64 = 64;
+        self.compared.is_none_or(|last| {
+            let (old, new) = (last.evaluated.chains, now.evaluated.chains);
+            now.used != last.used || new - old > (old / GROWTH).max(GROWTH)
+        })
+    }
+
+    /// Probes (by id) whose movements were part of a chain of two operations or more.
+    pub fn joining_probes(&self, job: &Job) -> BTreeSet<u32> {
+        let chains = self.groups.all().iter().filter(|group| group.count > 0 && group.symbols.len() > 1);
+        let site = |&symbol| self.ops.symbol_parts(symbol).site;
+        let sites: FxHashSet<SiteId> = chains.flat_map(|group| group.symbols.iter().map(site)).collect();
+        let joining = job.probes.all().filter(|(_, probe)| sites.contains(&probe.site));
+        joining.map(|(_, probe)| probe.id).collect()
+    }
+
+    /// The chains of this run, as what other runs are to be held against.
+    pub fn reference(&self, job: &Job) -> Reference {
+        reference::from_groups(&self.groups, &self.ops, &job.names)
+    }
+}
+
+/// What was not watched could change every count.
+fn surest_verdict(job: &Job) -> Verdict {
+    if job.coverage.sampled { Verdict::Sampled } else { Verdict::Violated }
+}

@@ -1,0 +1,376 @@
+//! Every input is applied here, once.
+
+use super::Job;
+use super::address_spaces::MapRecord;
+use super::coverage::Change;
+use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
+use super::ids::CallSiteId;
+use super::last_calls::Begun;
+use super::lifecycle::Part;
+use super::movement::Movement;
+use super::resolve;
+use crate::mpi::calls::{self, CallRow};
+use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
+use crate::tape::plan::{Plan, Probe, ProbeClass};
+use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, kind};
+
+/// Whether results of calls are recorded. Those of MPI_Finalize, and of calls that make communicators, always are.
+fn records_results(probe: &Probe) -> bool {
+    let always = calls::row(&probe.function).is_some_and(CallRow::always_returns);
+    probe.class == ProbeClass::CallResults && !always
+}
+
+fn watches_collectives(probe: &Probe) -> bool {
+    let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
+    is_call && calls::row(&probe.function).is_some_and(CallRow::is_collective)
+}
+
+impl Job {
+    /// Takes an input that is no record in its order: those go through [`Job::count`], [`Job::movement`] and
+    /// [`Job::apply_record`].
+    pub fn apply(&mut self, input: &Input) {
+        match input {
+            Input::Start(start) => self.begin(start),
+            Input::Process(facts) => {
+                self.learn_process(facts);
+                let process = self.process(facts.pid);
+                self.events.push(Event::ProcessKnown { process });
+            }
+            Input::Plan(plan) => self.plan(plan),
+            Input::Record(_) => {}
+            Input::LateRecord(raw) => self.late(raw),
+            Input::Loss(loss) => self.lose(loss),
+            Input::Coverage(coverage) => self.cover(coverage),
+            Input::Threads(threads) => self.sample(threads),
+            Input::Tick { time_ns } => {
+                self.clock(*time_ns);
+                self.events.push(Event::Tick);
+            }
+            Input::Symbols(symbols) => self.symbols.extend(symbols),
+            Input::End(end) => {
+                self.clock(end.time_ns);
+                self.ended = Some(end.reason.clone());
+                self.events.push(Event::Ended);
+            }
+        }
+        self.apply_to_messages(input);
+    }
+
+    /// What is known of processes and plans is needed when calls come; all else only while messages are followed.
+    fn apply_to_messages(&mut self, input: &Input) {
+        let is_wanted = match input {
+            Input::Plan(_) | Input::Process(_) => true,
+            Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) | Input::End(_) => {
+                self.follows_messages
+            }
+            _ => false,
+        };
+        if is_wanted {
+            self.messages.push(input, &self.processes);
+            self.tell_learnt();
+        }
+    }
+
+    fn tell_learnt(&mut self) {
+        while let Some(event) = self.messages.next_event() {
+            self.events.push(Event::Message(event));
+        }
+    }
+
+    fn begin(&mut self, start: &Start) {
+        self.start = start.clone();
+        self.clock(start.time_ns);
+        self.events.push(Event::Started);
+    }
+
+    fn plan(&mut self, plan: &Plan) {
+        self.libraries.learn(plan);
+        for file in &plan.files {
+            self.names.file(file.id, &file.path, file.build_id.as_deref(), true);
+            if file.own {
+                self.own_files.insert(file.id);
+            }
+        }
+        for probe in &plan.probes {
+            self.probes.add(probe, &mut self.names);
+        }
+        if self.may_follow_messages && plan.probes.iter().any(records_results) {
+            self.follows_messages = true;
+            self.messages.follow_partly(false);
+            self.messages.follow_data();
+        } else if !self.follows_messages && plan.probes.iter().any(watches_collectives) {
+            self.follows_messages = self.may_follow_messages;
+            self.messages.follow_partly(true);
+        }
+    }
+
+    /// The clock goes on.
+    #[inline(always)]
+    pub fn clock(&mut self, time_ns: u64) {
+        if self.begin_ns.is_none() {
+            self.begin_ns = Some(time_ns);
+        }
+        self.now_ns = self.now_ns.max(time_ns);
+    }
+
+    /// The record itself is applied after this, like any other.
+    fn late(&mut self, raw: &RawRecord) {
+        self.totals.late_records += 1;
+        let process = self.process(raw.pid());
+        self.processes.get_mut(process).counts.late += 1;
+        self.events.push(Event::Gap(Gap::Late { time_ns: raw.time_ns() }));
+    }
+
+    fn lose(&mut self, loss: &Loss) {
+        if loss.movements == 0 && loss.state == 0 {
+            return;
+        }
+        let process = self.process(loss.pid);
+        // Processes that start share a ring: whose records were lost is known of ranks only.
+        let is_rank = self.processes.get(process).rank.is_some();
+        if is_rank {
+            self.forget_calls(loss.pid)
+        } else {
+            self.forget_all_calls()
+        }
+        let counts = &mut self.processes.get_mut(process).counts;
+        counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
+        counts.lost_state = counts.lost_state.saturating_add(loss.state);
+        let t = &mut self.totals;
+        t.lost_movements = t.lost_movements.saturating_add(loss.movements);
+        t.lost_state = t.lost_state.saturating_add(loss.state);
+        self.events.push(Event::Gap(Gap::Lost { process, is_rank, loss: *loss }));
+    }
+
+    fn cover(&mut self, now: &Coverage) {
+        self.clock(now.time_ns);
+        let was_off = std::mem::take(&mut self.coverage.off);
+        let heap_unseen = now.off.iter().any(|id| !was_off.contains(id) && self.is_heap_probe(*id));
+        if heap_unseen {
+            self.forget_heap();
+        }
+        match self.coverage.update(now) {
+            Change::Pause => {
+                self.forget_all_calls();
+                self.events.push(Event::Gap(Gap::Paused { time_ns: now.time_ns }));
+            }
+            Change::Resume => self.events.push(Event::Gap(Gap::Resumed { time_ns: now.time_ns })),
+            Change::None => {}
+        }
+    }
+
+    fn is_heap_probe(&self, id: u32) -> bool {
+        let class = self.probes.get(self.probes.slot(id)).map(|probe| probe.class);
+        matches!(class, Some(ProbeClass::Alloc | ProbeClass::Free))
+    }
+
+    /// Where threads are that had been quiet.
+    fn sample(&mut self, threads: &Threads) {
+        self.clock(threads.time_ns);
+        let mut threads = threads.clone();
+        for thread in &mut threads.threads {
+            let function = |slot| Some(self.probes.get(slot)?.function.clone());
+            if let Some(call) = &mut thread.call {
+                self.handles_made.complete(thread.pid, call, function);
+            }
+        }
+        self.events.push(Event::Sampled(Box::new(threads)));
+    }
+
+    /// Calls of a process may have begun unseen, or it is gone.
+    fn forget_calls(&mut self, pid: u32) {
+        self.calls_seen.forget(pid);
+        self.handles_made.forget(pid);
+    }
+
+    fn forget_all_calls(&mut self) {
+        self.calls_seen.clear();
+        self.handles_made.clear();
+    }
+
+    /// Counts a record; gives back the index of its process and the slot of its probe.
+    #[inline(always)]
+    pub fn count(&mut self, record: &Record) -> (usize, usize) {
+        let h = &record.header;
+        self.clock(h.time_ns);
+        let process = self.process(h.pid);
+        let slot = self.probes.slot(h.probe);
+        let moved = self.processes.get_mut(process);
+        moved.moved_ns = moved.moved_ns.max(h.time_ns);
+        let kind = record.body.kind();
+        self.processes.count(process, kind);
+        if h.probe != 0 && kind::is_hit(kind) {
+            self.processes.count_hit(process, slot);
+        }
+        if h.probe != 0 && slot == 0 {
+            self.totals.unplanned_records += 1;
+        }
+        (process, slot)
+    }
+
+    /// The movement that a record tells of, resolved and counted; `None` if it moves nothing. Allocates nothing once names
+    /// and threads are known.
+    #[inline(always)]
+    pub fn movement(
+        &mut self,
+        process: usize,
+        record: &Record,
+        slot: usize,
+        context: CallContext,
+    ) -> Option<Movement> {
+        let call_slot = self.probes.slot(context.probe);
+        let call = self.call(process, context);
+        let Some(m) = resolve::movement(self, process, record, slot, call) else {
+            self.processes.get_mut(process).counts.empty_movements += 1;
+            return None;
+        };
+        self.count_movement(process, call_slot, &m);
+        Some(m)
+    }
+
+    #[inline(always)]
+    pub(super) fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
+        let process = self.processes.get_mut(process);
+        process.movements += 1;
+        process.bytes = process.bytes.saturating_add(m.len_bytes);
+        let call = self.probes.call_counts(call_slot);
+        call.movements += 1;
+        call.bytes = call.bytes.saturating_add(m.len_bytes);
+    }
+
+    #[inline(always)]
+    fn call(&mut self, process: usize, context: CallContext) -> CallSiteId {
+        let CallContext { return_address, probe, .. } = context;
+        let recent = self.processes.get(process).recent_call(return_address, probe);
+        if recent.is_some() { recent } else { self.other_call(process, context) }
+    }
+
+    fn other_call(&mut self, process: usize, context: CallContext) -> CallSiteId {
+        if context == CallContext::default() {
+            return CallSiteId::NONE;
+        }
+        let (return_address, probe) = (context.return_address, context.probe);
+        let site = self.site_of(process, return_address);
+        let call = self.probes.call(probe, site);
+        // Nowhere is no call, unless it has a number.
+        if (return_address, probe) != (0, 0) {
+            self.processes.get_mut(process).remember_call(return_address, probe, call);
+        }
+        call
+    }
+
+    /// Messages take a record, before anything else does.
+    #[inline]
+    pub fn apply_to_calls(&mut self, raw: &RawRecord, record: &Record) {
+        if self.follows_messages {
+            self.messages.record(raw, record, &self.processes);
+            self.tell_learnt();
+        }
+    }
+
+    /// Takes a record that moves no data.
+    pub fn apply_record(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
+        match *body {
+            Body::Call { nested: false, return_address, args } => {
+                let begun = Begun { probe: slot, return_address, arguments: args };
+                self.begin_call(process, h, begun);
+            }
+            Body::Call { return_address, args: arguments, .. } => {
+                let (pid, tid, time_ns) = (h.pid, h.tid, h.time_ns);
+                let report = ErrorReport { process, pid, tid, time_ns, slot, return_address, arguments };
+                self.events.push(Event::ErrorReported(report));
+            }
+            Body::Done => self.done(process, h, slot),
+            Body::Made { handle } => self.made(h, slot, handle),
+            Body::Return { argument, word, .. } => self.end_call(process, h, slot, argument, word),
+            Body::Alloc { addr, size_bytes, old, caller } => {
+                if size_bytes >= self.start.alloc_min_bytes || self.is_own(process, caller) {
+                    self.allocate(process, addr, size_bytes, old, caller);
+                }
+            }
+            Body::Free { addr, .. } => self.free(process, addr),
+            Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
+                let file = has_file.then_some(file);
+                let map = MapRecord { addr, len_bytes, offset_bytes, file, shared, exec };
+                self.map(process, h.time_ns, &map);
+            }
+            Body::Unmap { addr, len_bytes } => self.unmap(process, h.time_ns, addr, len_bytes),
+            Body::Fork { child } => self.fork(process, child),
+            Body::Exec => {
+                self.exec(process);
+                self.forget_calls(h.pid);
+                self.events.push(Event::ProcessReplaced { process, pid: h.pid });
+            }
+            Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
+            _ => {}
+        }
+    }
+
+    fn begin_call(&mut self, process: usize, h: &Header, begun: Begun) {
+        self.calls_seen.note(h.pid, h.tid, begun);
+        let part = self.probes.get(begun.probe).map_or(Part::None, |probe| probe.part);
+        let p = self.processes.get_mut(process);
+        p.life.call(part, h.time_ns, &begun);
+        p.counts.calls += 1;
+        self.probes.call_counts(begun.probe).calls += 1;
+        let began = CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, begun };
+        self.events.push(Event::CallBegan(began));
+    }
+
+    /// A polling call answered yes, or a thread came back from where errors are reported.
+    fn done(&mut self, process: usize, h: &Header, slot: usize) {
+        let is_error = self.probes.get(slot).is_some_and(|probe| probe.class == ProbeClass::Error);
+        self.events.push(match is_error {
+            true => Event::ErrorHandled { pid: h.pid, tid: h.tid },
+            false => Event::PollAnswered { process, tid: h.tid, time_ns: h.time_ns, slot },
+        });
+    }
+
+    /// A call has returned; what `argument` points to may be a handle that it made.
+    fn end_call(&mut self, process: usize, h: &Header, slot: usize, argument: u32, word: u64) {
+        let Some(probe) = self.probes.get(slot) else { return };
+        let (row, part) = (probe.row, probe.part);
+        if row.and_then(CallRow::made) == Some(argument as usize) {
+            self.made(h, slot, word);
+        }
+        if part == Part::Finalize {
+            self.processes.get_mut(process).life.finalized();
+        }
+    }
+
+    /// A thread's last call has stored a handle.
+    fn made(&mut self, h: &Header, slot: usize, handle: u64) {
+        if let Some(begun) = self.calls_seen.last(h.pid, h.tid).filter(|begun| begun.probe == slot) {
+            self.handles_made.note(h.pid, handle, *begun);
+        }
+    }
+
+    fn end_process(&mut self, process: usize, time_ns: u64, status: u32, at: u64) {
+        let ended = self.processes.get(process);
+        let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
+        let (pid, life) = (ended.pid, ended.life);
+        let is_finalize =
+            |begun: &Begun| self.probes.get(begun.probe).is_some_and(|probe| probe.part == Part::Finalize);
+        let forbidden = life.forbidden_call(status);
+        let event = ProcessEnded {
+            process,
+            pid,
+            who: self.processes.who(ended.who),
+            time_ns,
+            status,
+            place,
+            life,
+            in_finalize: self.calls_seen.of(pid).any(|(_, begun)| is_finalize(begun)),
+            forbidden: forbidden.map(|(since_ns, begun)| (since_ns, self.call_in_progress(process, &begun))),
+            unfinished: life.is_unfinished(status) && self.sees_ends() && self.has_seen_all(),
+        };
+        self.events.push(Event::ProcessEnded(Box::new(event)));
+        self.exit(process, Some(status));
+        self.forget_calls(pid);
+    }
+
+    /// MPI_Finalize has a probe.
+    fn sees_ends(&self) -> bool {
+        self.probes.all().any(|(_, probe)| probe.part == Part::Finalize)
+    }
+}
