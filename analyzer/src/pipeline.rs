@@ -196,7 +196,8 @@ impl Pipeline {
         let due = [
             self.chains.evaluate(&self.job, at_end),
             self.errors.take_changed(&self.job),
-            self.hang.take_changed(),
+            self.hang.take_changed(&self.job),
+            self.job.messages.take_mismatched(),
             at_end,
         ];
         if due.contains(&true) {

@@ -58,7 +58,8 @@ impl Finding {
 
     /// Whether whoever watches should be told at once.
     pub fn is_urgent(&self) -> bool {
-        self.severity == Severity::Warning || self.hang().is_some()
+        self.severity == Severity::Warning
+            || matches!(self.evidence, Evidence::Hang(_) | Evidence::CollectiveMismatch(_))
     }
 }
 

@@ -32,16 +32,14 @@ pub(crate) fn odd_rank(who: Who, group: &str) -> String {
 /// Of ranks that do not go on; `at_fault`: in order.
 pub(crate) fn hang(fault: Fault, at_fault: impl Iterator<Item = u32>) -> String {
     let named: Vec<String> = at_fault.take(MOST_NAMED).map(|rank| rank.to_string()).collect();
+    if named.is_empty() {
+        return format!("hang-{}", fault_name(fault));
+    }
     format!("hang-{}-{}", fault_name(fault), named.join("-"))
 }
 
-/// Of ranks that do not go on, and nobody knows why.
-pub(crate) fn unknown_hang() -> String {
-    format!("hang-{}", fault_name(Fault::UnknownHang))
-}
-
-/// Of different collective calls; `comm`: number of the communicator; `position`: which of the calls on it, from 1.
-pub(crate) fn collective_mismatch(comm: u32, position: u64) -> String {
+/// Of collective calls that do not match: `position`: the how manieth of the communicator they are.
+pub(crate) fn collective_mismatch(comm: &str, position: u64) -> String {
     format!("collective-mismatch-{comm}-{position}")
 }
 
@@ -197,8 +195,8 @@ mod tests {
         assert_eq!(hang(Fault::MissingMessage, 2..3), "hang-missing-message-2");
         assert_eq!(hang(Fault::Outside, 2..3), "hang-outside-2");
         assert_eq!(hang(Fault::Stopped, 2..3), "hang-stopped-2");
-        assert_eq!(unknown_hang(), "hang-unknown");
-        assert_eq!(collective_mismatch(0, 3), "collective-mismatch-0-3");
+        assert_eq!(hang(Fault::UnknownHang, 0..0), "hang-unknown");
+        assert_eq!(collective_mismatch("0", 7), "collective-mismatch-0-7");
         assert_eq!(death(Fault::Crash, 4), "crash-4");
         assert_eq!(death(Fault::Truncated, 4), "truncated-4");
         assert_eq!(death(Fault::InvalidCall, 4), "invalid-call-4");

@@ -18,10 +18,6 @@ pub(crate) struct HangAnalysis {
     locks: Locks,
     /// Something has changed since [`HangAnalysis::take_changed`].
     changed: bool,
-    /// Of mismatches of collective calls.
-    version: u64,
-    /// Who is in the minority of one of them may change.
-    was_open: bool,
 }
 
 impl HangAnalysis {
@@ -37,16 +33,8 @@ impl HangAnalysis {
                 self.changed = true;
             }
             Event::Gap(gap) => self.miss(gap),
-            Event::Tick => self.tick(job),
             _ => {}
         }
-    }
-
-    fn tick(&mut self, job: &Job) {
-        let collectives = job.messages.collectives();
-        let (version, is_open) = (collectives.version(), collectives.is_open(job.now_ns()));
-        self.changed |= version != self.version || self.was_open;
-        (self.version, self.was_open) = (version, is_open);
     }
 
     fn miss(&mut self, gap: &Gap) {
@@ -76,9 +64,10 @@ impl HangAnalysis {
         }
     }
 
-    /// Whether something has changed that findings may depend on.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    /// Whether something has changed that findings may depend on. What is open now is not for long.
+    pub fn take_changed(&mut self, job: &Job) -> bool {
+        let is_open = job.messages.collectives().is_open(job.now_ns());
+        std::mem::replace(&mut self.changed, is_open)
     }
 
     /// Every rank of the job. Of one that was never watched nothing is known. `ended_badly`: of a process that is gone.

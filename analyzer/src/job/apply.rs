@@ -94,12 +94,13 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
-        if self.may_follow_messages && plan.probes.iter().any(records_results) {
+        if !self.may_follow_messages {
+        } else if plan.probes.iter().any(records_results) {
             self.follows_messages = true;
             self.messages.follow_partly(false);
             self.messages.follow_data();
         } else if !self.follows_messages && plan.probes.iter().any(watches_collectives) {
-            self.follows_messages = self.may_follow_messages;
+            self.follows_messages = true;
             self.messages.follow_partly(true);
         }
     }

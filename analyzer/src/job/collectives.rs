@@ -112,8 +112,9 @@ pub(crate) struct DifferingCall {
     /// Those that fit together have the same.
     pub group: usize,
     pub signature: Signature,
-    return_address: u64,
-    /// Where it was made: see [`Collectives::find_places`].
+    /// In the process's space.
+    pub return_address: u64,
+    /// What it returns to, once that was looked up.
     pub place: Option<CodePlace>,
 }
 
@@ -200,8 +201,8 @@ pub(crate) struct Collectives {
     /// Ranks of which not everything was seen.
     lost: FxHashSet<u32>,
     mismatches: Vec<Mismatch>,
-    version: u64,
-    lacks_places: bool,
+    /// One was found, or has changed.
+    has_news: bool,
     /// Room for slots.
     pool: Vec<Slot>,
     entries: usize,
@@ -315,7 +316,7 @@ impl Collectives {
         entry: &Entry,
         name: impl FnOnce() -> String,
     ) -> Option<u64> {
-        let Self { all, lost, mismatches, version, lacks_places, pool, entries } = self;
+        let Self { all, lost, mismatches, has_news, pool, entries } = self;
         let sequence = all.entry(comm).or_insert_with(|| Sequence::of(members, lost));
         let own = own as usize;
         let member = sequence.members.get_mut(own)?;
@@ -328,7 +329,7 @@ impl Collectives {
         if let Some(mismatch) = sequence.mismatch.and_then(|at| mismatches.get_mut(at)) {
             if mismatch.number == position + 1 {
                 mismatch.join(sequence.ranks[own], entry);
-                (*version, *lacks_places) = (*version + 1, true);
+                *has_news = true;
             }
             return Some(position);
         }
@@ -348,7 +349,7 @@ impl Collectives {
         let (number, first_ns) = (position + 1, entry.time_ns);
         let mismatch = Mismatch { comm, name: name(), number, calls: calls.collect(), expected, first_ns };
         sequence.mismatch = Some(mismatches.len());
-        (*version, *lacks_places) = (*version + 1, true);
+        *has_news = true;
         if mismatches.len() < MOST_MISMATCHES {
             mismatches.push(mismatch);
         }
@@ -381,21 +382,23 @@ impl Collectives {
         &self.mismatches
     }
 
-    /// Looks up where calls were made that were found not to match. `place`: of a rank's call, by where it returns to.
+    /// Whether one was found, or has changed, since the last call.
+    pub fn take_mismatched(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether places of calls that differ are to be looked up.
     #[inline]
+    pub fn wants_places(&self) -> bool {
+        self.has_news
+    }
+
+    /// Looks up places of calls that differ; `place`: of a rank's call, by where it returns to.
     pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        if !std::mem::take(&mut self.lacks_places) {
-            return;
-        }
         let calls = self.mismatches.iter_mut().flat_map(|mismatch| &mut mismatch.calls);
         for call in calls.filter(|call| call.place.is_none()) {
             call.place = place(call.rank, call.return_address);
         }
-    }
-
-    /// Another number whenever one was found, or has changed.
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// Whether one may still change.

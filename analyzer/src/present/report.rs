@@ -72,8 +72,8 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
         (died.is_some() || p.errors.is_origin_open(p.job))
             && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
-    let mismatches = p.job.messages.collectives().mismatches();
-    let mismatches: Vec<&Mismatch> = mismatches.iter().filter(|mismatch| !is_open(p, mismatch)).collect();
+    let mismatches: Vec<&Mismatch> =
+        p.job.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
     let of_mismatch = |s: &crate::hang::view::Hang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
         views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
@@ -108,8 +108,7 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
 /// Why ranks do not go on.
 fn hangs(p: &Sources<'_>) -> Vec<crate::hang::view::Hang> {
     let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
-    let view = JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() };
-    crate::hang::view::hangs(&view)
+    crate::hang::view::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
 }
 
 /// Who is in the minority may still change.
@@ -230,7 +229,7 @@ impl Views<'_> {
         });
         let who =
             if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
-        let id = ids::collective_mismatch(found.comm, found.number);
+        let id = ids::collective_mismatch(&found.comm.to_string(), found.number);
         let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
         let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
         finding(
@@ -277,7 +276,13 @@ impl Views<'_> {
         if s.fault == Fault::UnknownHang {
             let who = evidence.ranks.iter().map(|rank| rank.who).collect();
             let evidence = Evidence::Hang(Box::new(evidence));
-            return finding(ids::unknown_hang(), Verdict::Inconclusive, Severity::Notice, who, evidence);
+            return finding(
+                ids::hang(Fault::UnknownHang, std::iter::empty()),
+                Verdict::Inconclusive,
+                Severity::Notice,
+                who,
+                evidence,
+            );
         }
         let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
         let severity = match s.fault {

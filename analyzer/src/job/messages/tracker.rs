@@ -15,7 +15,7 @@ use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
-use crate::tape::input::{CodePlace, Coverage, Input, MpiFacts, ProcessFacts};
+use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
 use crate::tape::wire::{Body, Header, RawRecord, Record};
 
@@ -253,6 +253,11 @@ impl Messages {
         &self.follower.collectives
     }
 
+    /// Whether another mismatch was found since the last call.
+    pub(crate) fn take_mismatched(&mut self) -> bool {
+        self.follower.collectives.take_mismatched()
+    }
+
     /// The communicator that a process calls so, and its number there.
     pub(crate) fn communicator_of(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
         self.follower.find_place(pid, handle)
@@ -405,15 +410,15 @@ impl Messages {
     fn nested(
         &mut self,
         header: &Header,
-        job: &Processes,
         row: &CallRow,
         return_address: u64,
         args: &[u64; 6],
+        job: &Processes,
     ) {
         let Some(process) = self.follower.processes.find(header.pid) else { return };
         let Some(rank) = process.rank else { return };
-        let is_of_library = place_of(job, header.pid, return_address)
-            .is_some_and(|at| self.follower.libraries.is_library(at.file));
+        let caller = job.find(header.pid).and_then(|at| job.get(at).memory.return_place(return_address));
+        let is_of_library = caller.is_some_and(|at| self.follower.libraries.is_library(at.file));
         let comm = row.position(Arg::Comm).and_then(|at| args.get(at).copied());
         let is_unknown = comm.is_some_and(|comm| self.follower.find_place(header.pid, comm).is_none());
         if !is_of_library && !is_unknown {
@@ -430,10 +435,10 @@ impl Messages {
         if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
             && row.is_collective()
         {
-            return self.nested(header, job, row, *return_address, args);
+            return self.nested(header, row, *return_address, args, job);
         }
         if self.assemble(header, body, row) {
-            self.keep_code_of_ended(job);
+            self.look_up_code(job);
             return self.lose_found();
         }
         if !self.is_known(header.pid) {
@@ -453,7 +458,7 @@ impl Messages {
             }
             if self.assembler.admit(header.pid, header.tid, row, process) {
                 self.assemble(header, body, Some(row));
-                self.keep_code_of_ended(job);
+                self.look_up_code(job);
             } else {
                 self.lose(header.pid);
             }
@@ -461,11 +466,14 @@ impl Messages {
         self.lose_found();
     }
 
-    /// Where the code of ranks is that have just ended with MPI, and where calls are that were found not to match: later it
-    /// may not be known.
-    fn keep_code_of_ended(&mut self, job: &Processes) {
-        let Follower { collectives, begun_by, .. } = &mut self.follower;
-        collectives.find_places(|rank, at| place_of(job, *begun_by.get(&rank)?, at));
+    /// Where the code of ranks is that have just ended with MPI, or made collective calls that differ: later it may not be
+    /// known.
+    fn look_up_code(&mut self, job: &Processes) {
+        if self.follower.collectives.wants_places() {
+            let Follower { collectives, begun_by, .. } = &mut self.follower;
+            let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
+            collectives.find_places(|rank, at| process(rank)?.memory.return_place(at));
+        }
         while let Some((rank, pid)) = self.follower.ending.pop() {
             if let Some(index) = job.find(pid) {
                 self.follower.ended.insert(rank, job.get(index).memory.code());
@@ -512,11 +520,6 @@ impl Messages {
         self.assembler.forget(pid);
         self.follower.lose(pid);
     }
-}
-
-/// Where a call of a process returns to.
-fn place_of(job: &Processes, pid: u32, return_address: u64) -> Option<CodePlace> {
-    job.get(job.find(pid)?).memory.return_place(return_address)
 }
 
 /// Most records are of copies and heap blocks, which say nothing of calls.
