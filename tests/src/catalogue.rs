@@ -307,6 +307,14 @@ pub const CASES: &[Case] = cases! {
         MismatchedCollective of [1] in "MPI_Finalize", Hangs;
     "errors" ["--fault", "ibarrier_unstarted"] on 3 ranks, right ["--right", "ibarrier_unstarted"]:
         MismatchedCollective of [1] in "MPI_Finalize", Hangs;
+    "errors" ["--fault", "survived_root"] on 3 ranks, right ["--right", "survived_root"]:
+        MismatchedCollective of [1] in "MPI_Bcast" at "errors_collectives.c" "survived_root", EndsWrong;
+    "errors" ["--fault", "barrier_or_ibarrier"] on 3 ranks, right ["--right", "barrier_or_ibarrier"]:
+        MismatchedCollective of [1] in "MPI_Barrier" at "errors_collectives.c" "barrier_or_ibarrier", Hangs;
+    "errors" ["--fault", "overlapping_communicators"] on 4 ranks, right ["--right", "overlapping_communicators"]:
+        MismatchedCollective of [0] in "MPI_Barrier" at "errors_collectives.c" "overlapping_communicators", Hangs;
+    "errors" ["--fault", "waitall_collective"] on 3 ranks, right ["--right", "waitall_collective"]:
+        MissingMessage of [1, 0] in "MPI_Recv" at "errors_collectives.c" "waitall_collective", Hangs;
     "errors" ["--fault", "lock_held"] on 2 ranks, right ["--right", "lock_held"]:
         Deadlock of [1, 0] in "MPI_Win_lock" at "errors_windows.c" "lock_held", Hangs;
     "errors" ["--fault", "start_without_post"] on 2 ranks, right ["--right", "start_without_post"]:

@@ -101,6 +101,62 @@ static uint64_t ibarrier_unstarted(const struct scene *scene)
     return 0;
 }
 
+// Rank 1 takes itself for the root of a short message: libraries do not notice.
+static uint64_t survived_root(const struct scene *scene)
+{
+    const int root = scene->faulty && scene->rank == 1 ? 1 : 0;
+    int number = scene->rank == root ? NUMBER : 0;
+    MPI_Bcast(&number, 1, MPI_INT, root, MPI_COMM_WORLD); // at fault: survived_root
+    MPI_Barrier(MPI_COMM_WORLD);
+    return number != NUMBER;
+}
+
+// Rank 1 waits in the call, the others with a request.
+static uint64_t barrier_or_ibarrier(const struct scene *scene)
+{
+    MPI_Request request;
+    if (scene->faulty && scene->rank == 1) {
+        MPI_Barrier(MPI_COMM_WORLD); // at fault: barrier_or_ibarrier
+        return 0;
+    }
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return 0;
+}
+
+// All but rank 1 share a communicator; rank 0 meets those in it, and the others meet all first.
+static uint64_t overlapping_communicators(const struct scene *scene)
+{
+    MPI_Comm some;
+    MPI_Comm_split(MPI_COMM_WORLD, scene->rank == 1 ? MPI_UNDEFINED : 0, scene->rank, &some);
+    if (scene->faulty && scene->rank == 0)
+        MPI_Barrier(some); // at fault: overlapping_communicators
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (scene->rank != 1 && !(scene->faulty && scene->rank == 0))
+        MPI_Barrier(some);
+    if (scene->rank != 1)
+        MPI_Comm_free(&some);
+    return 0;
+}
+
+// All but rank 1 wait for a message, which comes, and for a collective operation, which rank 1 starts only when it has heard
+// of another one.
+static uint64_t waitall_collective(const struct scene *scene)
+{
+    MPI_Request requests[2];
+    int number = NUMBER, heard = 0, sum = 0;
+    const bool late = scene->faulty && scene->rank == 1;
+    if (late)
+        MPI_Recv(&heard, 1, MPI_INT, 0, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // at fault: waitall_collective
+    MPI_Iallreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    const int next = (scene->rank + 1) % scene->ranks, previous = (scene->rank + scene->ranks - 1) % scene->ranks;
+    MPI_Irecv(&heard, 1, MPI_INT, previous, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Send(&number, 1, MPI_INT, next, TAG, MPI_COMM_WORLD);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return sum != scene->ranks * NUMBER || heard != NUMBER;
+}
+
 const struct lapse collective_lapses[] = {
     {.name = "barrier_or_bcast", .least_ranks = 3, .run = barrier_or_bcast},
     {.name = "bcast_other_root", .least_ranks = 3, .run = bcast_other_root},
@@ -111,5 +167,9 @@ const struct lapse collective_lapses[] = {
     {.name = "recv_in_collective", .least_ranks = 3, .run = recv_in_collective},
     {.name = "skips_collective", .least_ranks = 3, .run = skips_collective},
     {.name = "ibarrier_unstarted", .least_ranks = 3, .run = ibarrier_unstarted},
+    {.name = "survived_root", .least_ranks = 3, .run = survived_root, .ends = true},
+    {.name = "barrier_or_ibarrier", .least_ranks = 3, .run = barrier_or_ibarrier},
+    {.name = "overlapping_communicators", .least_ranks = 3, .run = overlapping_communicators},
+    {.name = "waitall_collective", .least_ranks = 3, .run = waitall_collective},
     {.name = NULL},
 };

@@ -11,7 +11,7 @@ pub enum Outcome {
     Nothing,
     /// At least one warning.
     Findings,
-    /// No warning, but records were lost that might have shown one.
+    /// No warning, but records were lost that might have shown one, or ranks hang and why is not known.
     Inconclusive,
 }
 
@@ -25,9 +25,11 @@ impl Outcome {
     /// Of a report.
     pub fn of_report(report: &Report) -> Self {
         let warnings = || report.findings.iter().filter(|f| f.severity == Severity::Warning);
+        // Nobody moves, and why is not known.
+        let hangs = report.findings.iter().any(|f| f.verdict == Verdict::Inconclusive && f.hang().is_some());
         if warnings().any(|f| f.verdict == Verdict::Violated) {
             Self::Findings
-        } else if warnings().next().is_some() || report.thresholds.uncounted > 0 {
+        } else if warnings().next().is_some() || report.thresholds.uncounted > 0 || hangs {
             Self::Inconclusive
         } else {
             Self::Nothing
