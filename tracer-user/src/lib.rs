@@ -1,5 +1,8 @@
 //! The user-space half of dmscope: what the machine is like, what to probe, the kernel side,
 //! the collector, the session that joins them, and the command line.
+//!
+//! Rooms in the order in which they may use each other (a later one uses earlier ones, never the other way):
+//! `elf`, `plan`, `host`, `budget`, `mpi_runtime`, `stacks`, `kernel`, `collector`, `session`, `sink`, `page`, `cli`.
 
 pub mod budget;
 pub mod cli;

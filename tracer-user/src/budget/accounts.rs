@@ -49,7 +49,7 @@ pub struct Unrecorded {
     pub refused: u64,
 }
 
-/// See the [module](self).
+/// Counts hits: by probe since the last choice, by slot since its cost was asked for.
 pub struct HitAccounts {
     costs: HitCosts,
     classes: BTreeMap<u32, ProbeClass>,
@@ -113,7 +113,7 @@ impl HitAccounts {
         let Unrecorded { lost, declined, refused } = unrecorded;
         self.window.declined += declined;
         self.window.refused += refused;
-        // What is dear is to be noticed even where no record tells of it.
+        // An expensive probe is to be noticed even where no record tells of it.
         self.window.hits += refused;
         let recorded_ns = self.recorded_ns.remove(&slot).unwrap_or(0.0);
         recorded_ns

@@ -37,7 +37,7 @@ pub struct Choice {
 
 /// Chooses the probes that are worth least for what is being checked, given that the budget (a share of time) does
 /// not allow for all: copies that join no chain first, for good; the allocator if that alone is too much; and the
-/// dearest of what is left, in pauses. What is cheap stays.
+/// most expensive of what is left, in pauses. What is cheap stays.
 pub fn choose(uses: &[ProbeUse], budget_share: f64) -> Choice {
     let mut choice = Choice::default();
     let is_heap = |u: &&ProbeUse| is_of_heap(u.class);

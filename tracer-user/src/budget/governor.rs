@@ -13,9 +13,9 @@ const MOST_DEBT: f64 = 5.0;
 pub enum Action {
     /// Go on as before.
     Stay,
-    /// Take the dearest probes out.
+    /// Detach the most expensive probes.
     Pause,
-    /// Put them in again.
+    /// Attach them again.
     Resume,
 }
 

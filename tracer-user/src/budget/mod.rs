@@ -2,7 +2,7 @@
 //!
 //! What a probe costs is known before ([`HitCosts`], calibrated on this machine), how often it is hit is counted.
 //! Every process has an allowance ([`Governor`]) that grows with time, a share of it, and that hits use up. While
-//! there is some left, everything is watched. When one process has used up its own, the dearest probes
+//! there is some left, everything is watched. When one process has used up its own, the most expensive probes
 //! ([`choose`]) are detached from all processes until the allowance is whole again. So a job that is quiet is
 //! watched all the time, and one that moves millions of small messages in bursts, all of its processes at the same
 //! time: within a burst chains are complete.

@@ -14,7 +14,7 @@ use crate::plan::{PlanOptions, plan};
 /// One thing that was tried.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What.
+    /// What was tried, in words.
     pub what: &'static str,
     /// Whether it is there.
     pub ok: bool,

@@ -1,7 +1,7 @@
 //! Where in a function, or before a call, a probe is cheap and sees the arguments.
 //!
 //! Under a uprobe the kernel runs some instructions itself, in the trap; all others are run
-//! out of line with a second trap, about sixteen times as dear. Which ones it runs itself is
+//! out of line with a second trap, about sixteen times as expensive. Which ones it runs itself is
 //! in its `arch/x86/kernel/uprobes.c` (`branch_setup_xol_ops`, `push_setup_xol_ops`).
 
 use analyzer::plan::Place;

@@ -34,7 +34,7 @@ pub struct CallSources<'a> {
 }
 
 impl CallSources<'_> {
-    /// Adds what is to be known: see the [module](self). `inner`: words that the call and what it calls have in
+    /// Adds to a call what these sources know, in the order that the module says. `inner`: words that the call and what it calls have in
     /// registers and on the stack.
     pub fn complete(&self, call: &mut CallInProgress, library: Option<&Library<'_>>, inner: &[u64]) {
         self.fill_in(call);

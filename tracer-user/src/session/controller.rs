@@ -129,7 +129,7 @@ impl BudgetController {
         coverage
     }
 
-    /// Whether the dearest probes are detached.
+    /// Whether the most expensive probes are detached.
     pub(super) fn is_paused(&self) -> bool {
         self.governor.is_paused()
     }
@@ -194,7 +194,7 @@ impl BudgetController {
         self.coverage(now_ns, true)
     }
 
-    /// Adds what is too dear by what was hit lately.
+    /// Adds what is too expensive by what was hit lately.
     fn choose(&mut self, joining: &BTreeSet<u32>) {
         let uses = self.accounts.uses(joining, self.counters.len(), self.cpus.count);
         let choice = choose(&uses, self.budget.share);
@@ -208,7 +208,7 @@ impl BudgetController {
         self.pausing.union(&self.off).copied().collect()
     }
 
-    /// What was noticed as dear only after the pause began, because records were still on their way.
+    /// What was noticed as expensive only after the pause began, because records were still on their way.
     fn detach_more(
         &mut self,
         now_ns: u64,
@@ -317,7 +317,7 @@ mod tests {
         /// The process does nothing else than to hit these probes, until watching is paused.
         fn storm(&mut self, probes: &[u32]) -> Coverage {
             let coverage = (0..1000).find_map(|_| self.pass(MS, probes, 1400 / probes.len()));
-            coverage.filter(|coverage| coverage.paused).expect("a storm is too dear")
+            coverage.filter(|coverage| coverage.paused).expect("a storm is too expensive")
         }
 
         /// Nothing happens until what is watched changes; gives also how long that takes.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_turns_out_to_be_dear_only_in_a_pause_is_detached_then() {
+    fn what_turns_out_to_be_expensive_only_in_a_pause_is_detached_then() {
         let mut rig = Rig::new(copies(), false);
         rig.storm(&[1]);
         assert_eq!(rig.attached(), [2, 3]);
@@ -420,6 +420,6 @@ mod tests {
             rig.world.lock().counters.entry(0).or_default().declined += 1600;
             rig.pass(MS, &[], 0)
         });
-        assert_eq!(coverage.expect("a storm of small blocks is too dear").off, [2]);
+        assert_eq!(coverage.expect("a storm of small blocks is too expensive").off, [2]);
     }
 }

@@ -5,9 +5,9 @@
 //!                                           └─► pipeline → sink
 //! ```
 //!
-//! Everything that is not deterministic passes through [`recorder::Recorder`], so that the tape gives
-//! the same findings again. What is the kernel's and the machine's is behind two traits, [`kernel::Kernel`] and
-//! [`host::Host`].
+//! Everything that is not deterministic passes through the recorder, so that the tape gives
+//! the same findings again. What is the kernel's and the machine's is behind two traits, `Kernel` and `Host`, so
+//! that sessions are tested without root.
 
 mod controller;
 #[cfg(test)]

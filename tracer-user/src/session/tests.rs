@@ -468,7 +468,7 @@ fn only_probes_that_may_pause_are_attached_apart_and_only_with_a_budget() {
 }
 
 #[test]
-fn a_storm_pauses_what_is_dear_and_leaves_the_rest_attached() {
+fn a_storm_pauses_what_is_expensive_and_leaves_the_rest_attached() {
     let over = storm_scene(30).run_until_paused();
     assert_eq!(over.coverage(), [(true, vec![])]);
     let records = over.told.statuses.last().map(|status| status.records);
