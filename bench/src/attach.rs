@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use live::{Dmscope, JobSpec, MpiLibrary};
+use live::{Dmscope, JobSpec, MpiImplementation};
 
 use crate::kinds::Options;
 use crate::report::{Cell, Section, Table};
@@ -27,7 +27,7 @@ pub fn measure(options: Options) -> Result<Section> {
     ));
     let mut table = Table::new(&["ranks", "probes", "attached, ms", "started, ms", "ended, ms"]);
     for ranks in if options.quick { &[4][..] } else { &[4, 16, 64] } {
-        let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.ranks(*ranks).endless();
+        let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(*ranks).endless();
         let job = job.args(["--pause-us", PAUSE_US]).spawn()?;
         job.wait_until_ready(PATIENCE)?;
         let mut probes = 0;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use live::{Dmscope, JobSpec, MpiLibrary};
+use live::{Dmscope, JobSpec, MpiImplementation};
 
 use crate::kinds::Options;
 use crate::report::{Cell, Section, Table};
@@ -63,7 +63,8 @@ pub fn measure(options: Options) -> Result<Section> {
 }
 
 fn seconds_to_find(fault: &Fault, budget: &str) -> Result<Option<f64>> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, fault.job)?.ranks(fault.ranks).held().endless().spawn()?;
+    let job =
+        JobSpec::own(MpiImplementation::OpenMpi, fault.job)?.ranks(fault.ranks).held().endless().spawn()?;
     job.wait_until_ready(PATIENCE)?;
     let limit = format!("{}s", WAIT_AT_MOST.as_secs());
     let mut dmscope =

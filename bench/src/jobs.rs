@@ -1,7 +1,7 @@
 //! `jobs`: how much slower jobs are when they are watched.
 
 use anyhow::{Result, ensure};
-use live::MpiLibrary::{Mpich, OpenMpi};
+use live::MpiImplementation::{Mpich, OpenMpi};
 
 use crate::kernel_time::longer_by;
 use crate::kinds::Options;

@@ -1,7 +1,7 @@
 //! `latency`: from a wrong movement to its alert.
 
 use anyhow::Result;
-use live::{JobSpec, MpiLibrary, RunningJob, latency};
+use live::{JobSpec, MpiImplementation, RunningJob, latency};
 
 use crate::kinds::Options;
 use crate::report::{Cell, Section, Table};
@@ -50,7 +50,7 @@ pub fn measure(options: Options) -> Result<Section> {
 }
 
 fn busy_job() -> Result<RunningJob> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.ranks(4).endless().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(4).endless().spawn()?;
     job.wait_until_ready(PATIENCE)?;
     Ok(job)
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use analyzer::input::Input;
 use analyzer::tape::{Item, Reader};
 use anyhow::{Context, Result, anyhow};
-use live::MpiLibrary::{Mpich, OpenMpi};
-use live::{Dmscope, RunningJob, Watching};
+use live::MpiImplementation::{Mpich, OpenMpi};
+use live::{Dmscope, RunningJob, RunningSession};
 use tempfile::TempDir;
 
 use crate::kinds::Options;
@@ -120,7 +120,7 @@ struct Cost {
 /// dmscope, attached to a job, with somebody who reads its processor time.
 struct LookedAt {
     directory: TempDir,
-    running: Option<(Watching, Reading)>,
+    running: Option<(RunningSession, Reading)>,
     cost: Option<Cost>,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use live::MpiLibrary::OpenMpi;
+use live::MpiImplementation::OpenMpi;
 use tempfile::TempDir;
 
 use crate::alongside::{Alongside, FUNCTIONS, Tool, mount_tracefs};

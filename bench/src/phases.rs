@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use live::{Dmscope, JobSpec, MpiLibrary, Session};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
 
 use crate::kinds::Options;
 use crate::report::{Cell, Check, Section, Table};
@@ -62,9 +62,9 @@ fn add(rows: &mut [Samples], messages: &[f64]) {
 }
 
 /// Messages in each row's time. `watch`: where the session goes.
-fn messages(phase_seconds: usize, watch: Option<&mut Option<Session>>) -> Result<Vec<f64>> {
+fn messages(phase_seconds: usize, watch: Option<&mut Option<FinishedSession>>) -> Result<Vec<f64>> {
     let arguments = ["--phase-seconds".to_owned(), phase_seconds.to_string()];
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "phases")?.args(arguments).held().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "phases")?.args(arguments).held().spawn()?;
     job.wait_until_ready(PATIENCE)?;
     let mut attached = None;
     if watch.is_some() {
@@ -86,18 +86,18 @@ fn messages(phase_seconds: usize, watch: Option<&mut Option<Session>>) -> Result
 }
 
 /// Budget numbers of the statuses that came while the job moved: half a second each, after the second of waiting.
-fn statuses(session: &Session) -> Vec<(f64, f64)> {
+fn statuses(session: &FinishedSession) -> Vec<(f64, f64)> {
     let number = |event: &serde_json::Value, name: &str| event["budget"][name].as_f64().unwrap_or(0.0);
     let all = session.events_of("status");
     all.iter().skip(3).map(|event| (number(event, "spent_share"), number(event, "watched_share"))).collect()
 }
 
-fn mean_spent(session: &Session) -> f64 {
+fn mean_spent(session: &FinishedSession) -> f64 {
     let statuses = statuses(session);
     statuses.iter().map(|s| s.0).sum::<f64>() / statuses.len().max(1) as f64
 }
 
-fn table(session: &Session, plain: &[Samples], watched: &[Samples]) -> Table {
+fn table(session: &FinishedSession, plain: &[Samples], watched: &[Samples]) -> Table {
     let mut table =
         Table::new(&["s", "cost, % of the job's time", "", "watched, %", "messages, with / without"]);
     let rows = statuses(session).into_iter().zip(plain.iter().zip(watched)).enumerate();

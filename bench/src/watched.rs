@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use live::{Dmscope, RunningJob, Watching};
+use live::{Dmscope, RunningJob, RunningSession};
 use tempfile::TempDir;
 
 use crate::workload::Onlooker;
@@ -23,7 +23,7 @@ pub struct Seen {
 pub struct Attached {
     options: Vec<String>,
     directory: TempDir,
-    running: Option<Watching>,
+    running: Option<RunningSession>,
     /// What the last session left.
     pub seen: Seen,
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::kernel_time::KernelTime;
 use anyhow::{Context, Result, ensure};
-use live::{FinishedJob, JobSpec, MpiLibrary, RunningJob, packaged};
+use live::{FinishedJob, JobSpec, MpiImplementation, RunningJob, packaged};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take on a busy machine.
@@ -19,7 +19,7 @@ pub struct Workload {
     pub name: String,
     /// How it is started.
     pub spec: JobSpec,
-    library: MpiLibrary,
+    library: MpiImplementation,
     start: Start,
 }
 
@@ -77,11 +77,17 @@ impl Workload {
     ///
     /// # Errors
     /// The jobs cannot be built.
-    pub fn own(name: &str, library: MpiLibrary, job: &str, ranks: usize, args: &[&str]) -> Result<Self> {
+    pub fn own(
+        name: &str,
+        library: MpiImplementation,
+        job: &str,
+        ranks: usize,
+        args: &[&str],
+    ) -> Result<Self> {
         let spec = JobSpec::own(library, job)?.ranks(ranks).args(args.iter().copied()).held();
         let says = match library {
-            MpiLibrary::OpenMpi => "Open MPI",
-            MpiLibrary::Mpich => "MPICH",
+            MpiImplementation::OpenMpi => "Open MPI",
+            MpiImplementation::Mpich => "MPICH",
         };
         Ok(Self { name: format!("{name}, {ranks} ranks, {says}"), spec, library, start: Start::Waits })
     }
@@ -93,7 +99,7 @@ impl Workload {
         Self {
             name: format!("hpcc, N = {rows}, 4 ranks, Open MPI"),
             spec,
-            library: MpiLibrary::OpenMpi,
+            library: MpiImplementation::OpenMpi,
             start: Start::IsStopped,
         }
     }
@@ -106,14 +112,14 @@ impl Workload {
         Self {
             name: format!("LAMMPS, {} atoms, {steps} steps, 4 ranks, Open MPI", 4 * cells.pow(3)),
             spec,
-            library: MpiLibrary::OpenMpi,
+            library: MpiImplementation::OpenMpi,
             start: Start::IsStopped,
         }
     }
 
     /// Whether ranks that wait give their core to others: only such jobs can share one.
     pub fn yields(&self) -> bool {
-        self.library == MpiLibrary::OpenMpi
+        self.library == MpiImplementation::OpenMpi
     }
 
     /// The same job, on these CPUs.

@@ -13,8 +13,10 @@ use std::time::Duration;
 use analyzer::input::Input;
 use analyzer::tape::{Item, Reader};
 use anyhow::{Context, Result, ensure};
-use live::catalogue::{CASES, Case, Ends, HeldBy, RightJob, SLOW_BUT_RIGHT, VERY_SLOW_BUT_RIGHT};
-use live::{Dmscope, JobSpec, MpiLibrary, RunningJob, debugger};
+use live::catalogue::CASES;
+use live::fault_case::{Ends, FaultCase};
+use live::right_jobs::{HeldBy, RightJob, SLOW_BUT_RIGHT, VERY_SLOW_BUT_RIGHT};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, debugger};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -32,7 +34,7 @@ const HELD_RANK: usize = 1;
 /// A job that does not hang.
 #[derive(Clone)]
 struct Subject {
-    library: MpiLibrary,
+    library: MpiImplementation,
     job: &'static str,
     args: Vec<&'static str>,
     ranks: u32,
@@ -196,7 +198,7 @@ fn slow(jobs: &[RightJob]) -> Vec<Subject> {
             ends_well: true,
         })
     };
-    MpiLibrary::ALL.into_iter().flat_map(of).collect()
+    MpiImplementation::ALL.into_iter().flat_map(of).collect()
 }
 
 #[test]
@@ -216,12 +218,19 @@ fn with_both(mut cases: Vec<Subject>) -> Vec<Subject> {
             cases.retain(|case| seen.insert(case.job));
         }
     }
-    let both = |case: Subject| MpiLibrary::ALL.map(|library| Subject { library, ..case.clone() });
+    let both = |case: Subject| MpiImplementation::ALL.map(|library| Subject { library, ..case.clone() });
     cases.into_iter().flat_map(both).collect()
 }
 
-fn subject(case: &Case, args: Vec<&'static str>, held_by: HeldBy, ends_well: bool) -> Subject {
-    Subject { library: MpiLibrary::OpenMpi, job: case.job, args, ranks: case.ranks, held_by, ends_well }
+fn subject(case: &FaultCase, args: Vec<&'static str>, held_by: HeldBy, ends_well: bool) -> Subject {
+    Subject {
+        library: MpiImplementation::OpenMpi,
+        job: case.job,
+        args,
+        ranks: case.ranks,
+        held_by,
+        ends_well,
+    }
 }
 
 /// The right twins of all cases, each once.
@@ -234,7 +243,7 @@ fn twins(held_by: HeldBy, more: &[&'static str]) -> Vec<Subject> {
 
 #[test]
 fn cases_that_come_to_an_end_are_no_standstill() -> Result<()> {
-    let ends = |case: &&Case| matches!(case.ends, Ends::EndsWell | Ends::EndsWrong);
+    let ends = |case: &&FaultCase| matches!(case.ends, Ends::EndsWell | Ends::EndsWrong);
     let cases = CASES.iter().filter(ends);
     let cases =
         cases.map(|case| subject(case, case.args.to_vec(), HeldBy::Nobody, case.ends == Ends::EndsWell));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use live::{Dmscope, JobSpec, MpiLibrary};
+use live::{Dmscope, JobSpec, MpiImplementation};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ fn calls(tape: &Path) -> Result<String> {
 /// Runs a job of random programs; gives what they logged, and what dmscope says.
 /// `options`: of dmscope; `untold`: some calls ask for no status.
 fn job(
-    library: MpiLibrary,
+    library: MpiImplementation,
     seed: u64,
     programs: u64,
     options: &[&str],
@@ -146,7 +146,7 @@ fn each_receive_of_random_programs_gets_the_send_that_it_got() -> Result<()> {
         Ok(text) => text.parse().context("DMSCOPE_TEST_PROGRAMS is a number")?,
         Err(_) => PROGRAMS,
     };
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let (mut received, mut completed, mut of_kind) = (0, 0, [0; KINDS.len()]);
         for seed in (0..programs).step_by(PROGRAMS_PER_JOB as usize) {
             let count = PROGRAMS_PER_JOB.min(programs - seed);
@@ -171,7 +171,7 @@ fn each_receive_of_random_programs_gets_the_send_that_it_got() -> Result<()> {
 
 #[test]
 fn without_session_probes_it_is_the_same() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let (logged, found) = job(library, 1, PROGRAMS_PER_JOB, &["--without", "sessions"], false)?;
         compare(&logged, &found, &format!("{library:?}"))?;
     }
@@ -180,7 +180,7 @@ fn without_session_probes_it_is_the_same() -> Result<()> {
 
 #[test]
 fn whose_message_it_was_is_told_by_the_data_where_no_status_tells_it() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let (logged, found) = job(library, 0, PROGRAMS_PER_JOB, &[], true)?;
         let is_wrong = |(message, send): &(&Id, &Id)| logged.received.get(*message) != Some(*send);
         let wrong: Vec<_> = found.received.iter().filter(is_wrong).collect();
@@ -188,7 +188,7 @@ fn whose_message_it_was_is_told_by_the_data_where_no_status_tells_it() -> Result
         let (told, all) = (found.received.len(), logged.received.len());
         println!("{library:?}: {told} of {all} messages are told");
         // Short messages of MPICH are moved by code that calls nothing; what comes after one of those is not known.
-        let least = if library == MpiLibrary::OpenMpi { all } else { all / 5 };
+        let least = if library == MpiImplementation::OpenMpi { all } else { all / 5 };
         ensure!(told >= least, "{library:?}: of {all} messages only {told} are told");
     }
     Ok(())
@@ -196,7 +196,7 @@ fn whose_message_it_was_is_told_by_the_data_where_no_status_tells_it() -> Result
 
 #[test]
 fn where_records_are_lost_nothing_wrong_is_said() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let directory = TempDir::new()?;
         let tape = directory.path().join("x.dmt");
         let folder = directory.path().to_string_lossy().into_owned();

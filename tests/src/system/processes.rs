@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Process ids of all descendants of a process, parents before children.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
@@ -37,6 +38,14 @@ pub fn is_alive(pid: u32) -> bool {
 /// The parent of a process.
 pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|(_, parent)| parent)
+}
+
+/// Sends a signal; a process that is gone already gets none.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // That it is gone already is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// The kernel takes breakpoints out a little after their last user is gone.

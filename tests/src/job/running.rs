@@ -1,20 +1,19 @@
-//! A job that runs, and what is left of it when it has ended.
+//! A job that runs.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use anyhow::{Context, Result, anyhow};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::lines::Lines;
-use crate::processes::{descendants, environment_variable, is_alive, parent};
-use crate::{JobSpec, Site, report};
+use super::{FinishedJob, JobSpec};
+use crate::system::Lines;
+use crate::system::processes::{descendants, environment_variable, is_alive, parent, signal};
 
 /// How long the launcher may take to end its ranks before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
@@ -31,8 +30,15 @@ pub struct RunningJob {
     readers: Vec<JoinHandle<()>>,
 }
 
+impl JobSpec {
+    /// Starts the job in a folder of its own.
+    pub fn spawn(&self) -> Result<RunningJob> {
+        RunningJob::start(self)
+    }
+}
+
 impl RunningJob {
-    pub(crate) fn start(spec: &JobSpec) -> Result<Self> {
+    fn start(spec: &JobSpec) -> Result<Self> {
         let directory = TempDir::with_prefix("job-").context("cannot make a folder for a job")?;
         spec.put_files(directory.path())?;
         let mut command = spec.command();
@@ -138,13 +144,7 @@ impl RunningJob {
         }
         let directory =
             std::mem::replace(&mut self.directory, TempDir::new().context("a folder to swap in")?);
-        Ok(FinishedJob {
-            status,
-            elapsed,
-            directory,
-            stdout: self.stdout.so_far(),
-            stderr: self.stderr.so_far(),
-        })
+        Ok(FinishedJob::new(status, elapsed, self.stdout.so_far(), self.stderr.so_far(), directory))
     }
 
     fn complain(&self, what: &str) -> anyhow::Error {
@@ -159,13 +159,6 @@ fn go_file(directory: &Path) -> PathBuf {
 
 fn stop_file(directory: &Path) -> PathBuf {
     directory.join("stop")
-}
-
-pub(crate) fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // A process that is gone already is what was wanted.
-        let _ = kill_process(pid, signal);
-    }
 }
 
 impl Drop for RunningJob {
@@ -186,76 +179,5 @@ impl Drop for RunningJob {
             signal(self.launcher_pid(), Signal::KILL);
             let _ = self.child.wait();
         }
-    }
-}
-
-/// A job that has ended.
-pub struct FinishedJob {
-    /// Exit status of the launcher.
-    pub status: ExitStatus,
-    /// From the launcher's start to its end.
-    pub elapsed: Duration,
-    /// Lines of the standard output of all ranks.
-    pub stdout: Vec<String>,
-    /// Lines of the standard error of all ranks and the launcher.
-    pub stderr: Vec<String>,
-    directory: TempDir,
-}
-
-/// A job that ended with somebody else looking after it.
-pub(crate) fn ended_job(
-    status: ExitStatus,
-    elapsed: Duration,
-    stdout: Vec<String>,
-    stderr: Vec<String>,
-    directory: TempDir,
-) -> FinishedJob {
-    FinishedJob { status, elapsed, stdout, stderr, directory }
-}
-
-impl FinishedJob {
-    /// Reads a file that the job left in its folder.
-    pub fn file(&self, name: &str) -> Result<String> {
-        fs::read_to_string(self.directory.path().join(name))
-            .with_context(|| format!("the job left no {name}"))
-    }
-
-    /// Fails unless the launcher ended with 0.
-    pub fn check_status(&self) -> Result<()> {
-        if !self.status.success() {
-            bail!("the job ended with {}\nstderr:\n{}", self.status, self.stderr.join("\n"));
-        }
-        Ok(())
-    }
-
-    /// Fails unless an own job ended with 0 and found its data right.
-    pub fn check_verdict(&self) -> Result<()> {
-        self.check_status()?;
-        report::check_verdict(&self.stdout)
-    }
-
-    /// How long an own job moved data, by its own clock.
-    pub fn moving_seconds(&self) -> Result<f64> {
-        self.check_verdict()?;
-        report::seconds(&self.stdout).context("the job does not say how long it took")
-    }
-
-    /// The call sites that an own job counted.
-    pub fn sites(&self) -> Result<Vec<Site>> {
-        report::sites(&self.stdout)
-    }
-
-    /// An own job's JSON lines of one type (`result`, `crash`, ...).
-    pub fn lines_of_type(&self, wanted: &str) -> Result<Vec<Value>> {
-        report::lines_of_type(&self.stdout, wanted)
-    }
-
-    /// Sum of a number over the `result` lines of all ranks.
-    pub fn total(&self, field: &str) -> Result<u64> {
-        let results = self.lines_of_type("result")?;
-        let numbers = results.iter().map(|line| line[field].as_u64());
-        numbers
-            .map(|number| number.with_context(|| format!("a result line without the number {field}")))
-            .sum()
     }
 }

@@ -6,38 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::RunningJob;
-use crate::build::jobs_for;
-
-/// The MPI libraries the tests know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MpiLibrary {
-    /// Open MPI: shared memory through vader, launcher mpirun.
-    OpenMpi,
-    /// MPICH: ch4 over UCX, launcher hydra.
-    Mpich,
-}
-
-impl MpiLibrary {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::OpenMpi, Self::Mpich];
-
-    /// Name as Debian's alternatives have it (`mpirun.NAME`).
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "openmpi",
-            Self::Mpich => "mpich",
-        }
-    }
-
-    /// The variable that holds a rank's number in its environment.
-    pub(crate) fn rank_variable(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "OMPI_COMM_WORLD_RANK",
-            Self::Mpich => "PMI_RANK",
-        }
-    }
-}
+use super::MpiImplementation;
+use super::build::jobs_for;
 
 /// How ranks of one node reach each other. Everything stays on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +24,7 @@ pub enum Transport {
 /// A job to be started.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
-    pub(crate) library: MpiLibrary,
+    pub(crate) library: MpiImplementation,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
     pub(crate) ranks: usize,
@@ -69,12 +39,12 @@ pub struct JobSpec {
 
 impl JobSpec {
     /// One of the project's own jobs, by name (`figure2`; `stripped/figure2` for the stripped one). Two ranks.
-    pub fn own(library: MpiLibrary, name: &str) -> Result<Self> {
+    pub fn own(library: MpiImplementation, name: &str) -> Result<Self> {
         Ok(Self { is_own: true, ..Self::installed(library, jobs_for(library)?.join(name)) })
     }
 
     /// Any other program. Two ranks.
-    pub fn installed(library: MpiLibrary, program: impl Into<PathBuf>) -> Self {
+    pub fn installed(library: MpiImplementation, program: impl Into<PathBuf>) -> Self {
         Self {
             library,
             program: program.into(),
@@ -114,14 +84,14 @@ impl JobSpec {
         self
     }
 
-    /// Nothing moves until [`RunningJob::go`]. For own jobs only.
+    /// Nothing moves until [`RunningJob::go`](super::RunningJob::go). For own jobs only.
     pub fn held(mut self) -> Self {
         assert!(self.is_own, "only the project's own jobs can be held");
         self.is_held = true;
         self
     }
 
-    /// Goes on until [`RunningJob::stop`]. For own jobs only.
+    /// Goes on until [`RunningJob::stop`](super::RunningJob::stop). For own jobs only.
     pub fn endless(mut self) -> Self {
         assert!(self.is_own, "only the project's own jobs can be told to stop");
         self.is_endless = true;
@@ -148,11 +118,6 @@ impl JobSpec {
         Ok(())
     }
 
-    /// Starts the job in a folder of its own.
-    pub fn spawn(&self) -> Result<RunningJob> {
-        RunningJob::start(self)
-    }
-
     /// The command that starts the job.
     pub(crate) fn command(&self) -> Command {
         let launcher = format!("mpirun.{}", self.library.name());
@@ -165,12 +130,12 @@ impl JobSpec {
             None => Command::new(launcher),
         };
         match self.library {
-            MpiLibrary::OpenMpi => self.add_open_mpi_options(&mut command),
-            MpiLibrary::Mpich => self.add_mpich_options(&mut command),
+            MpiImplementation::OpenMpi => self.add_open_mpi_options(&mut command),
+            MpiImplementation::Mpich => self.add_mpich_options(&mut command),
         }
         command.arg("-n").arg(self.ranks.to_string());
         command.args(&self.wrapper).arg(&self.program).args(&self.args);
-        if self.is_own && self.library == MpiLibrary::Mpich && self.ranks > cores() {
+        if self.is_own && self.library == MpiImplementation::Mpich && self.ranks > cores() {
             command.arg("--yield"); // MPICH never gives a core away while it waits: 25 times slower without
         }
         command

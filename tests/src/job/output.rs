@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One call site of a data movement in one rank, and what went through it, as the job itself counted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub struct Site {
+pub struct CountedSite {
     /// Rank.
     pub rank: u32,
     /// File name of the program or shared library that the call site is in.
@@ -41,7 +41,7 @@ pub fn lines_of_type(lines: &[String], wanted: &str) -> Result<Vec<Value>> {
 }
 
 /// The counted call sites.
-pub fn sites(lines: &[String]) -> Result<Vec<Site>> {
+pub fn sites(lines: &[String]) -> Result<Vec<CountedSite>> {
     let values = lines_of_type(lines, "site")?;
     values.into_iter().map(|value| serde_json::from_value(value).context("a site line of a job")).collect()
 }

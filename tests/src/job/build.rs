@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::MpiLibrary;
+use super::MpiImplementation;
 
 /// Folder of the jobs' sources.
 pub fn sources() -> PathBuf {
@@ -15,7 +15,7 @@ pub fn sources() -> PathBuf {
 }
 
 /// Folder of the programs and libraries built for one MPI library; built if that is needed, once per process.
-pub fn jobs_for(library: MpiLibrary) -> Result<PathBuf> {
+pub fn jobs_for(library: MpiImplementation) -> Result<PathBuf> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| make().map_err(|error| format!("{error:#}")));
     built.clone().map_err(|error| anyhow!(error))?;

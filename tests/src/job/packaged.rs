@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{FinishedJob, JobSpec, MpiLibrary};
+use super::{FinishedJob, JobSpec, MpiImplementation};
 
 /// HPC Challenge: HPL, transposition, random access, FFT, STREAM, latency. 400 rows, 4 ranks.
 pub fn hpcc() -> JobSpec {
-    JobSpec::installed(MpiLibrary::OpenMpi, "/usr/bin/hpcc")
+    JobSpec::installed(MpiImplementation::OpenMpi, "/usr/bin/hpcc")
         .ranks(4)
-        .file("hpccinf.txt", include_str!("../inputs/hpccinf.txt"))
+        .file("hpccinf.txt", include_str!("../../inputs/hpccinf.txt"))
 }
 
 /// Fails unless all of HPC Challenge's own checks passed.
@@ -34,17 +34,20 @@ pub fn check_hpcc(job: &FinishedJob) -> Result<()> {
 }
 
 /// The BLACS tester with two of its five number types. 4 ranks.
-pub fn blacs_tester(library: MpiLibrary) -> Result<JobSpec> {
-    blacs_tester_with(library, include_str!("../inputs/bt.dat").to_owned())
+pub fn blacs_tester(library: MpiImplementation) -> Result<JobSpec> {
+    blacs_tester_with(library, include_str!("../../inputs/bt.dat").to_owned())
 }
 
 /// The BLACS tester with its auxiliary tests, which take seconds of waiting; the last is that BLACS can abort the job.
-pub fn blacs_tester_that_aborts(library: MpiLibrary) -> Result<JobSpec> {
+pub fn blacs_tester_that_aborts(library: MpiImplementation) -> Result<JobSpec> {
     let without = "'F'                             Run AUX?";
-    blacs_tester_with(library, include_str!("../inputs/bt.dat").replace(without, &without.replace('F', "T")))
+    blacs_tester_with(
+        library,
+        include_str!("../../inputs/bt.dat").replace(without, &without.replace('F', "T")),
+    )
 }
 
-fn blacs_tester_with(library: MpiLibrary, input: String) -> Result<JobSpec> {
+fn blacs_tester_with(library: MpiImplementation, input: String) -> Result<JobSpec> {
     let spec = JobSpec::installed(library, scalapack_test(library, "xCbtest")).ranks(4).file("bt.dat", input);
     ["sdrv.dat", "bsbr.dat", "comb.dat"].iter().try_fold(spec, |spec, name| {
         let path = Path::new("/usr/share/scalapack/BLACS").join(name);
@@ -75,7 +78,7 @@ pub fn check_blacs_tester(job: &FinishedJob) -> Result<()> {
 }
 
 /// ScaLAPACK's tester of the LU decomposition. 4 ranks.
-pub fn lu_tester(library: MpiLibrary) -> Result<JobSpec> {
+pub fn lu_tester(library: MpiImplementation) -> Result<JobSpec> {
     let input = fs::read("/usr/share/scalapack/LU.dat").context("cannot read the LU tester's input")?;
     Ok(JobSpec::installed(library, scalapack_test(library, "xdlu")).ranks(4).file("LU.dat", input))
 }
@@ -93,15 +96,15 @@ pub fn check_lu_tester(job: &FinishedJob) -> Result<()> {
     Ok(())
 }
 
-fn scalapack_test(library: MpiLibrary, name: &str) -> String {
+fn scalapack_test(library: MpiImplementation, name: &str) -> String {
     format!("/usr/lib/x86_64-linux-gnu/scalapack/{}-tests/{name}", library.name())
 }
 
 /// LAMMPS: a Lennard-Jones melt of 4000 atoms, 500 steps. 4 ranks.
 pub fn lammps() -> JobSpec {
-    JobSpec::installed(MpiLibrary::OpenMpi, "/usr/bin/lmp")
+    JobSpec::installed(MpiImplementation::OpenMpi, "/usr/bin/lmp")
         .ranks(4)
-        .file("melt.in", include_str!("../inputs/melt.in"))
+        .file("melt.in", include_str!("../../inputs/melt.in"))
         .args(["-in", "melt.in", "-log", "none"])
 }
 
@@ -125,8 +128,8 @@ pub fn check_lammps(job: &FinishedJob, untraced: &FinishedJob) -> Result<()> {
 
 /// MPI from Python: pickled objects, buffers, reductions. 2 ranks. Checks its own data.
 pub fn python() -> JobSpec {
-    JobSpec::installed(MpiLibrary::OpenMpi, "/usr/bin/python3")
-        .file("exchange.py", include_str!("../inputs/exchange.py"))
+    JobSpec::installed(MpiImplementation::OpenMpi, "/usr/bin/python3")
+        .file("exchange.py", include_str!("../../inputs/exchange.py"))
         .args(["exchange.py"])
 }
 

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::processes::{descendants, is_alive};
-use crate::running::signal;
+use super::processes::{descendants, is_alive, signal};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// One at a time: the driver needs a moment to find a free port.
