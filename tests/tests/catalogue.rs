@@ -31,8 +31,8 @@ enum Comes {
     AfterIt,
 }
 
-/// What was said.
-struct Told {
+/// The finding of an alert, as far as it is judged.
+struct FaultAlert {
     fault: String,
     ranks: Vec<u64>,
     has_line: bool,
@@ -58,7 +58,7 @@ fn limit(case: &FaultCase) -> Duration {
     if case.ranks < MANY { LIMIT } else { LIMIT_OF_MANY }
 }
 
-fn watch(case: &FaultCase, library: MpiImplementation, comes: Comes) -> Result<Told> {
+fn watch(case: &FaultCase, library: MpiImplementation, comes: Comes) -> Result<FaultAlert> {
     let job =
         JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
     let job = job.spawn()?;
@@ -89,7 +89,7 @@ fn watch(case: &FaultCase, library: MpiImplementation, comes: Comes) -> Result<T
     let seconds = begin.elapsed().as_secs_f64();
     dmscope.interrupt();
     dmscope.finish()?;
-    Ok(Told {
+    Ok(FaultAlert {
         fault: finding["evidence"]["fault"].as_str().unwrap_or_default().to_owned(),
         ranks: finding["who"]
             .as_array()
@@ -124,15 +124,15 @@ fn has_line(case: &FaultCase, finding: &Value) -> Result<bool> {
     }))
 }
 
-/// A case with what came of it.
-struct Row<'a> {
+/// A case, how dmscope came to it, and what it told.
+struct CaseOutcome<'a> {
     case: &'a FaultCase,
     library: MpiImplementation,
     comes: Comes,
-    told: Result<Told>,
+    told: Result<FaultAlert>,
 }
 
-impl Row<'_> {
+impl CaseOutcome<'_> {
     fn class_is_right(&self) -> bool {
         self.told.as_ref().is_ok_and(|told| Some(told.fault.as_str()) == fault_of(self.case.class))
     }
@@ -263,20 +263,20 @@ fn check(comes: Comes, cases: &[(&FaultCase, MpiImplementation)]) -> Result<()> 
         String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
     let mut rows = Vec::new();
     for &(case, library) in cases {
-        let row = Row { case, library, comes, told: watch(case, library, comes) };
+        let row = CaseOutcome { case, library, comes, told: watch(case, library, comes) };
         eprintln!("{}", row.text());
         let _ = writeln!(table, "{}", row.text());
         rows.push(row);
     }
     eprintln!("{}", summary(&rows));
-    let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+    let wrong: Vec<&CaseOutcome> = rows.iter().filter(|row| !row.is_right()).collect();
     ensure!(wrong.is_empty(), "{} of {} are not as they should be:\n{table}", wrong.len(), rows.len());
     Ok(())
 }
 
 /// How many cases were told of, and how many of these rightly: recall, precision, and what of them is exact.
-fn summary(rows: &[Row<'_>]) -> String {
-    let mut by_class: BTreeMap<(String, &str), Vec<&Row<'_>>> = BTreeMap::new();
+fn summary(rows: &[CaseOutcome<'_>]) -> String {
+    let mut by_class: BTreeMap<(String, &str), Vec<&CaseOutcome<'_>>> = BTreeMap::new();
     for row in rows {
         by_class.entry((format!("{:?}", row.case.class), row.library.name())).or_default().push(row);
         by_class.entry(("all".to_owned(), row.library.name())).or_default().push(row);
@@ -285,7 +285,7 @@ fn summary(rows: &[Row<'_>]) -> String {
         "| class | library | cases | told of | class right | ranks right | line right | median s |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((class, library), rows) in by_class {
-        let count = |is: &dyn Fn(&Row<'_>) -> bool| rows.iter().filter(|row| is(row)).count();
+        let count = |is: &dyn Fn(&CaseOutcome<'_>) -> bool| rows.iter().filter(|row| is(row)).count();
         let told = count(&|row| row.told.is_ok());
         let (by_class, by_ranks) = (count(&|row| row.class_is_right()), count(&|row| row.ranks_are_right()));
         let by_line = count(&|row| row.line_is_right());

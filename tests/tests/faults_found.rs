@@ -19,12 +19,12 @@ fn faulty(library: MpiImplementation, name: &str) -> Result<JobSpec> {
 }
 
 /// When a session has seen what it should see.
-enum Until {
+enum WatchedUntil {
     Warning,
     Records(u64),
 }
 
-impl Until {
+impl WatchedUntil {
     fn wait(&self, dmscope: &RunningSession) -> Result<()> {
         match self {
             Self::Warning => dmscope.wait_for_alert(|finding| finding["severity"] == "warning"),
@@ -36,7 +36,7 @@ impl Until {
 }
 
 /// Watches a held job from its first message on; stops it when the condition holds.
-fn watch(spec: &JobSpec, until: Until, args: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
+fn watch(spec: &JobSpec, until: WatchedUntil, args: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.clone().held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).args(args.iter().copied()).spawn()?;
@@ -53,10 +53,14 @@ fn watch_in_mid_run(
     let job = spec.clone().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let dmscope = Dmscope::attach(pid(&job)?).spawn()?;
-    end(dmscope, job, Until::Warning)
+    end(dmscope, job, WatchedUntil::Warning)
 }
 
-fn end(dmscope: RunningSession, job: RunningJob, until: Until) -> Result<(FinishedSession, FinishedJob)> {
+fn end(
+    dmscope: RunningSession,
+    job: RunningJob,
+    until: WatchedUntil,
+) -> Result<(FinishedSession, FinishedJob)> {
     until.wait(&dmscope)?;
     job.stop()?;
     let job = job.finish(TIMEOUT)?;
@@ -91,7 +95,7 @@ fn is_found_from_the_start_and_from_the_tape(name: &str) -> Result<()> {
         let directory = TempDir::new()?;
         let tape = directory.path().join("x.dmt");
         let spec = faulty(library, name)?;
-        let (session, job) = watch(&spec, Until::Warning, &["--record", &tape.to_string_lossy()])?;
+        let (session, job) = watch(&spec, WatchedUntil::Warning, &["--record", &tape.to_string_lossy()])?;
         check_found(name, &format!("{library:?}, attached"), &session, &job)?;
         let again = Dmscope::analyze(&tape).finish()?;
         check_found(name, &format!("{library:?}, tape"), &again, &job)?;
@@ -128,7 +132,8 @@ fn is_found_in_mid_run(name: &str) -> Result<()> {
 
 fn is_not_found_where_it_is_not(name: &str) -> Result<()> {
     for library in MpiImplementation::ALL {
-        let (session, _) = watch(&faulty(library, name)?.args(["--no-bug"]), Until::Records(100_000), &[])?;
+        let (session, _) =
+            watch(&faulty(library, name)?.args(["--no-bug"]), WatchedUntil::Records(100_000), &[])?;
         let findings = session.findings()?;
         findings.check_no_warning().with_context(|| format!("{name}, {library:?}"))?;
         for notice in findings.notices() {
@@ -182,7 +187,7 @@ fn without_the_stale_slot_nothing_is_called_broken() -> Result<()> {
 #[test]
 fn a_fault_inside_the_program_itself_is_found() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let (session, job) = watch(&faulty(library, "figure2_static")?, Until::Warning, &[])?;
+        let (session, job) = watch(&faulty(library, "figure2_static")?, WatchedUntil::Warning, &[])?;
         check_found("figure2_static", &format!("{library:?}"), &session, &job)?;
     }
     Ok(())
@@ -192,7 +197,7 @@ fn a_fault_inside_the_program_itself_is_found() -> Result<()> {
 fn a_fault_in_a_stripped_library_is_found_at_the_same_offset() -> Result<()> {
     for library in MpiImplementation::ALL {
         let place = |name: &str| -> Result<Value> {
-            let (session, _) = watch(&faulty(library, name)?, Until::Warning, &[])?;
+            let (session, _) = watch(&faulty(library, name)?, WatchedUntil::Warning, &[])?;
             Ok(missing_operation(session.findings()?.first_warning()?)?["place"].clone())
         };
         let (full, stripped) = (place("figure2")?, place("stripped/figure2")?);
@@ -255,6 +260,6 @@ fn the_rank_that_repeats_its_requests_in_the_last_part_of_the_run_is_found() -> 
 
 #[test]
 fn where_no_rank_repeats_its_requests_no_rank_is_odd() -> Result<()> {
-    let (session, _) = watch(&retry_storm()?.args(["--no-bug"]), Until::Records(200_000), &[])?;
+    let (session, _) = watch(&retry_storm()?.args(["--no-bug"]), WatchedUntil::Records(200_000), &[])?;
     session.findings()?.check_no_warning()
 }
