@@ -1,29 +1,21 @@
 //! `looks`: what it costs that quiet ranks are looked at.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use analyzer::input::Input;
 use analyzer::tape::{Item, Reader};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use live::MpiImplementation::{Mpich, OpenMpi};
 use live::{Dmscope, RunningJob, RunningSession};
 use tempfile::TempDir;
 
-use crate::kinds::Options;
-use crate::report::{Cell, Check, Section, Table};
-use crate::samples::Samples;
-use crate::workload::{Nobody, Onlooker, Workload};
+use crate::harness::{Nobody, Onlooker, ThreadTimeReader, ThreadTimes, Workload};
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
 
 /// The thread that looks, as it calls itself.
 const LOOKING_THREAD: &str = "dms-look";
-/// How often its processor time is read: the last reading before its end counts.
-const PERIOD: Duration = Duration::from_millis(50);
 /// Slower than this by being looked at is a gross regression.
 const GROSS: f64 = 1.5;
 
@@ -31,7 +23,7 @@ const GROSS: f64 = 1.5;
 ///
 /// # Errors
 /// A job or dmscope failed.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let rounds = options.runs(7, 2);
     let steps = if options.quick { "1000000000" } else { "4000000000" };
     let mut section = Section::new("looks", "What looking at quiet ranks costs");
@@ -41,7 +33,7 @@ pub fn measure(options: Options) -> Result<Section> {
          thread that looks, and of all of dmscope, as a share of one processor while the job ran; a look at a rank is a look at all of \
          its threads."
     ));
-    let mut table = Table::new(&[
+    let mut table = ResultTable::new(&[
         "job",
         "plain, s",
         "attached / plain",
@@ -54,7 +46,7 @@ pub fn measure(options: Options) -> Result<Section> {
         let workload = Workload::own("slow", library, "slow", ranks, &["--work", steps])?;
         let measured = measure_one(&workload, rounds)?;
         let ratio = measured.attached.over(&measured.plain);
-        section.checks.push(Check {
+        section.checks.push(RegressionBound {
             what: format!("{}: attached / plain", workload.name),
             // The fastest of each: what else the machine did slowed down the others.
             value: measured.attached.min() / measured.plain.min(),
@@ -120,7 +112,7 @@ struct Cost {
 /// dmscope, attached to a job, with somebody who reads its processor time.
 struct LookedAt {
     directory: TempDir,
-    running: Option<(RunningSession, Reading)>,
+    running: Option<(RunningSession, ThreadTimeReader)>,
     cost: Option<Cost>,
 }
 
@@ -138,7 +130,7 @@ impl Onlooker for LookedAt {
     fn begin(&mut self, job: &RunningJob) -> Result<()> {
         let mut watching = Dmscope::attach(job.launcher_pid()).record(&self.tape()).spawn()?;
         watching.wait_until_attached()?;
-        let reading = Reading::start(watching.pid());
+        let reading = ThreadTimeReader::start(watching.pid());
         self.running = Some((watching, reading));
         Ok(())
     }
@@ -146,10 +138,11 @@ impl Onlooker for LookedAt {
     fn end(&mut self) -> Result<()> {
         let (watching, reading) = self.running.take().context("dmscope was not started")?;
         watching.finish()?;
-        let (watched, used) = reading.finish()?;
+        let read = reading.finish()?;
+        let used = used(&read.before, &read.last);
         let looks = looks_in(&self.tape())?;
         self.cost = Some(Cost {
-            watched_s: watched.as_secs_f64(),
+            watched_s: read.watched.as_secs_f64(),
             looking_s: used.looking_s,
             all_s: used.all_s,
             looks,
@@ -179,56 +172,8 @@ struct Used {
     all_s: f64,
 }
 
-/// Somebody who reads the processor time of all threads of a process until it ends.
-struct Reading {
-    is_over: Arc<AtomicBool>,
-    reader: JoinHandle<(Duration, Used)>,
-}
-
-impl Reading {
-    fn start(pid: u32) -> Self {
-        let is_over = Arc::<AtomicBool>::default();
-        let stop = Arc::clone(&is_over);
-        let begin = Instant::now();
-        let reader = std::thread::spawn(move || {
-            let before = threads(pid);
-            let (mut last, mut watched) = (before.clone(), Duration::ZERO);
-            while !stop.load(Ordering::Relaxed) {
-                // A thread that has ended has used what it had used before.
-                let now = threads(pid);
-                if !now.is_empty() {
-                    watched = begin.elapsed();
-                    last.extend(now);
-                }
-                std::thread::sleep(PERIOD);
-            }
-            (watched, used(&before, &last))
-        });
-        Self { is_over, reader }
-    }
-
-    fn finish(self) -> Result<(Duration, Used)> {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.reader.join().map_err(|_| anyhow!("the reader of processor times failed"))
-    }
-}
-
-/// Name and processor time of each thread of a process, by its number.
-type Threads = BTreeMap<u32, (String, u64)>;
-
-fn threads(pid: u32) -> Threads {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| {
-        let tid = entry.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned();
-        let times = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-        Some((tid, (name, times.split_whitespace().next()?.parse().ok()?)))
-    };
-    entries.filter_map(of).collect()
-}
-
 /// What was used between two readings.
-fn used(before: &Threads, after: &Threads) -> Used {
+fn used(before: &ThreadTimes, after: &ThreadTimes) -> Used {
     let mut used = Used::default();
     for (tid, (name, ns)) in after {
         let earlier = before.get(tid).map_or(0, |thread| thread.1);
@@ -247,19 +192,14 @@ mod tests {
 
     #[test]
     fn what_was_used_is_told_apart_by_thread_and_only_since_the_first_reading() {
-        let before = Threads::from([(1, ("dmscope".into(), 5_000_000_000)), (2, ("dms-look".into(), 0))]);
-        let after = Threads::from([
+        let before =
+            ThreadTimes::from([(1, ("dmscope".into(), 5_000_000_000)), (2, (LOOKING_THREAD.into(), 0))]);
+        let after = ThreadTimes::from([
             (1, ("dmscope".into(), 6_000_000_000)),
-            (2, ("dms-look".into(), 500_000_000)),
+            (2, (LOOKING_THREAD.into(), 500_000_000)),
             (3, ("dms-ring".into(), 250_000_000)),
         ]);
         let used = used(&before, &after);
         assert_eq!((used.looking_s, used.all_s), (0.5, 1.75));
-    }
-
-    #[test]
-    fn the_threads_of_this_process_are_read_with_their_times() {
-        let all = threads(std::process::id());
-        assert!(all.values().any(|(name, ns)| !name.is_empty() && *ns > 0), "{all:?}");
     }
 }

@@ -3,10 +3,9 @@
 use anyhow::Result;
 use live::{JobSpec, MpiImplementation, RunningJob, latency};
 
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
-use crate::workload::PATIENCE;
+use crate::harness::PATIENCE;
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 /// How long each job moves right data first.
 const SECONDS_BEFORE: &str = "0.5";
@@ -15,7 +14,7 @@ const SECONDS_BEFORE: &str = "0.5";
 ///
 /// # Errors
 /// A job or dmscope failed, or an alert did not come.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let alerts = options.runs(100, 5);
     let mut section = Section::new("latency", "From a wrong movement to its alert");
     section.note(format!(
@@ -32,7 +31,7 @@ pub fn measure(options: Options) -> Result<Section> {
         load.finish(PATIENCE)?.check_verdict()?;
     }
     let mut table =
-        Table::new(&["", "alerts", "median, ms", "99th percentile, ms", "smallest, ms", "largest, ms"]);
+        ResultTable::new(&["", "alerts", "median, ms", "99th percentile, ms", "smallest, ms", "largest, ms"]);
     for (name, samples) in [("the job alone", &alone_ms), ("beside another job", &loaded_ms)] {
         table.row(
             name,

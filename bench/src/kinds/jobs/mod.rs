@@ -1,15 +1,16 @@
 //! `jobs`: how much slower jobs are when they are watched.
 
+mod own_jobs;
+
 use anyhow::{Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
 
+use crate::harness::{AttachedDmscope, Nobody, SessionRecords, Workload, measured_and_others};
 use crate::kernel_time::longer_by;
-use crate::kinds::Options;
-use crate::ours::measured_and_others;
-use crate::report::{Cell, Check, Section, Table};
-use crate::samples::Samples;
-use crate::watched::{Attached, Seen};
-use crate::workload::{Nobody, Workload};
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
+
+use own_jobs::OWN;
 
 /// What dmscope may cost; first everything on, whatever it costs.
 const BUDGETS: [&str; 3] = ["none", "1%", "3%"];
@@ -22,89 +23,20 @@ const BOUNDED_ROUNDS: usize = 9;
 const QUICK_ROUNDS: usize = 2;
 
 /// A job, and whether it computes enough for its ratio to be bounded on every machine.
-struct Case {
+struct JobCase {
     workload: Workload,
     bounded: bool,
 }
-
-/// One of the project's own jobs.
-struct Own {
-    name: &'static str,
-    job: &'static str,
-    arguments: &'static [&'static str],
-    iterations: &'static str,
-    /// How many when it has to be quick; not at all if there are none.
-    quick_iterations: Option<&'static str>,
-    pair: bool,
-    bounded: bool,
-}
-
-const OWN: [Own; 6] = [
-    Own {
-        name: "halo, 64 KiB",
-        job: "halo2d",
-        arguments: &["--halo-bytes", "1024", "--row-bytes", "65536"],
-        iterations: "500",
-        quick_iterations: None,
-        pair: false,
-        bounded: true,
-    },
-    Own {
-        name: "halo, 4 KiB",
-        job: "halo2d",
-        arguments: &["--halo-bytes", "4096", "--row-bytes", "4096"],
-        iterations: "3000",
-        quick_iterations: Some("1500"),
-        pair: false,
-        bounded: true,
-    },
-    Own {
-        name: "halo, 64 B, hardly any work",
-        job: "halo2d",
-        arguments: &["--halo-bytes", "64", "--row-bytes", "64"],
-        iterations: "100000",
-        quick_iterations: None,
-        pair: false,
-        bounded: false,
-    },
-    Own {
-        name: "`MPI_Testany` again and again",
-        job: "testany",
-        arguments: &[],
-        iterations: "50000",
-        quick_iterations: None,
-        pair: false,
-        bounded: false,
-    },
-    Own {
-        name: "server with wildcards",
-        job: "anysource",
-        arguments: &[],
-        iterations: "50000",
-        quick_iterations: None,
-        pair: false,
-        bounded: false,
-    },
-    Own {
-        name: "ping-pong, 8 B",
-        job: "pingpong",
-        arguments: &[],
-        iterations: "500000",
-        quick_iterations: Some("50000"),
-        pair: true,
-        bounded: false,
-    },
-];
 
 /// Measures.
 ///
 /// # Errors
 /// A job or dmscope failed.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("jobs", "What watching costs a job");
     section.note(
         "Wall time with dmscope / without, everything on (`--budget none`) or under a budget, always recording; rounds in turn, more of jobs that compute; dmscope is attached before the \
-         time begins. Own jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
+         time begins. OwnJob jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
          loaded MPI, until dmscope is attached, and their time from start to end without that is taken. By the time in the kernel: how much \
          longer the ranks took if all that they did there more is dmscope's (hits of probes are, scheduling may be), and what \
          they did outside of it stayed the same; it hardly depends on how fast the machine is at the moment.",
@@ -118,7 +50,7 @@ pub fn measure(options: Options) -> Result<Section> {
         let pinned: Vec<_> = cases(options)?
             .into_iter()
             .filter(|case| case.workload.yields())
-            .map(|case| Case { workload: case.workload.on_cpus("0"), ..case })
+            .map(|case| JobCase { workload: case.workload.on_cpus("0"), ..case })
             .collect();
         section.tables.extend(measure_all(&pinned, "dmscope on a spare core", options, &mut section.checks)?);
     }
@@ -127,13 +59,13 @@ pub fn measure(options: Options) -> Result<Section> {
     Ok(section)
 }
 
-fn cases(options: Options) -> Result<Vec<Case>> {
+fn cases(options: BenchOptions) -> Result<Vec<JobCase>> {
     let mut cases = vec![
-        Case { workload: Workload::hpcc(if options.quick { 600 } else { 1200 }), bounded: true },
-        Case { workload: Workload::lammps(10, if options.quick { 1000 } else { 3000 }), bounded: true },
+        JobCase { workload: Workload::hpcc(if options.quick { 600 } else { 1200 }), bounded: true },
+        JobCase { workload: Workload::lammps(10, if options.quick { 1000 } else { 3000 }), bounded: true },
     ];
     if !options.quick {
-        cases.push(Case { workload: Workload::lammps(20, 400), bounded: true });
+        cases.push(JobCase { workload: Workload::lammps(20, 400), bounded: true });
     }
     for (library, ranks) in [(OpenMpi, 4), (Mpich, 2)] {
         for own in &OWN {
@@ -142,33 +74,33 @@ fn cases(options: Options) -> Result<Vec<Case>> {
             let arguments = [own.arguments, &["--iterations", iterations]].concat();
             let ranks = if own.pair { 2 } else { ranks };
             let workload = Workload::own(own.name, library, own.job, ranks, &arguments)?;
-            cases.push(Case { workload, bounded: own.bounded });
+            cases.push(JobCase { workload, bounded: own.bounded });
         }
     }
-    let is_wanted = |case: &Case| options.job.is_none_or(|text| case.workload.name.contains(text));
+    let is_wanted = |case: &JobCase| options.job.is_none_or(|text| case.workload.name.contains(text));
     cases.retain(is_wanted);
     ensure!(!cases.is_empty(), "no job has `{}` in its name", options.job.unwrap_or_default());
     Ok(cases)
 }
 
 /// One way of watching, and what it made of a job.
-struct Watch {
-    attached: Attached,
+struct WatchedRuns {
+    attached: AttachedDmscope,
     seconds: Samples,
     /// How much longer the job took by its time in the kernel.
     by_kernel: Samples,
-    seen: Seen,
+    seen: SessionRecords,
 }
 
 /// By the clock, and by the time in the kernel.
 fn measure_all(
-    cases: &[Case],
+    cases: &[JobCase],
     placement: &str,
-    options: Options,
-    checks: &mut Vec<Check>,
-) -> Result<[Table; 2]> {
+    options: BenchOptions,
+    checks: &mut Vec<RegressionBound>,
+) -> Result<[ResultTable; 2]> {
     let heading = format!("job, {placement}");
-    let mut table = Table::new(&[
+    let mut table = ResultTable::new(&[
         &heading,
         "plain, s",
         "everything on / plain",
@@ -178,7 +110,7 @@ fn measure_all(
         "lost",
         "bytes a record on tape",
     ]);
-    let mut kernel = Table::new(&[
+    let mut kernel = ResultTable::new(&[
         &format!("{heading}: by the time in the kernel"),
         "plain, % of its time in the kernel",
         "everything on / plain",
@@ -192,7 +124,11 @@ fn measure_all(
         if case.bounded {
             let what = format!("{}, {placement}: everything on / plain", case.workload.name);
             // The fastest of each: what else the machine did slowed down the others.
-            checks.push(Check { what, value: everything.seconds.min() / plain.min(), at_most: GROSS });
+            checks.push(RegressionBound {
+                what,
+                value: everything.seconds.min() / plain.min(),
+                at_most: GROSS,
+            });
         }
         let mut cells = vec![Cell::runs(&plain, 2), Cell::runs(&ratio, 3)];
         cells.extend(watches[1..].iter().map(|watch| Cell::runs(&watch.seconds.over(&plain), 3)));
@@ -211,16 +147,16 @@ fn measure_all(
 }
 
 /// Seconds and percent of the time in the kernel without dmscope, and what it is with.
-fn measure_case(case: &Case, options: Options) -> Result<(Samples, Samples, Vec<Watch>)> {
+fn measure_case(case: &JobCase, options: BenchOptions) -> Result<(Samples, Samples, Vec<WatchedRuns>)> {
     let watch = |budget: &&str| {
-        Ok(Watch {
-            attached: Attached::new(&["--budget", budget])?,
+        Ok(WatchedRuns {
+            attached: AttachedDmscope::new(&["--budget", budget])?,
             seconds: Samples::default(),
             by_kernel: Samples::default(),
-            seen: Seen::default(),
+            seen: SessionRecords::default(),
         })
     };
-    let mut watches: Vec<Watch> = BUDGETS.iter().map(watch).collect::<Result<_>>()?;
+    let mut watches: Vec<WatchedRuns> = BUDGETS.iter().map(watch).collect::<Result<_>>()?;
     let (mut plain, mut in_kernel) = (Samples::default(), Samples::default());
     for _ in 0..options.runs(if case.bounded { BOUNDED_ROUNDS } else { ROUNDS }, QUICK_ROUNDS) {
         let alone = case.workload.run(&mut Nobody)?;

@@ -3,12 +3,11 @@
 use analyzer::plan::ProbeClass;
 use anyhow::Result;
 
-use crate::empty::{EmptyPrograms, Hook};
-use crate::kinds::Options;
-use crate::ours::{OurProbe, Ours};
-use crate::places::{Offsets, PROGRAM, Passes, Places, function};
-use crate::report::{Cell, Check, Section, Table};
-use crate::samples::Samples;
+use crate::harness::{
+    EmptyPrograms, Hook, Offsets, OurProbe, OurPrograms, PROGRAM, Passes, ProbedProcess, function,
+};
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
 
 const PROCESSES: [usize; 5] = [1, 2, 4, 16, 64];
 /// Hits of all processes together in one run.
@@ -24,8 +23,8 @@ const GROSS: f64 = 2.5;
 ///
 /// # Errors
 /// The kernel's refusal, or a probe that was not hit as often as it was passed.
-pub fn measure(options: Options) -> Result<Section> {
-    let mut ours = Ours::load(Vec::new())?;
+pub fn measure(options: BenchOptions) -> Result<Section> {
+    let mut ours = OurPrograms::load(Vec::new())?;
     let empty = EmptyPrograms::load(ours.has_sessions())?;
     let offsets = Offsets::read()?;
     let bare = function("call", BARE);
@@ -34,7 +33,7 @@ pub fn measure(options: Options) -> Result<Section> {
     ours.attach(&copy, &function("call", OURS), &offsets)?;
     let mut all = Vec::new();
     for slot in 0..PROCESSES[PROCESSES.len() - 1] {
-        let process = Places::start(None)?;
+        let process = ProbedProcess::start(None)?;
         ours.watch(process.pid(), slot as u32)?;
         all.push(process);
     }
@@ -54,7 +53,7 @@ pub fn measure(options: Options) -> Result<Section> {
 }
 
 /// Processor time per hit, of processes that are hit at the same time.
-fn run(processes: &mut [Places], copy: usize) -> Result<f64> {
+fn run(processes: &mut [ProbedProcess], copy: usize) -> Result<f64> {
     let times = HITS / processes.len() as u64;
     let passes =
         Passes { function: function("call", copy), times, arguments: ["4096", "8192", "64"], inside: false };
@@ -66,7 +65,7 @@ fn run(processes: &mut [Places], copy: usize) -> Result<f64> {
     Ok(used_ns as f64 / HITS as f64)
 }
 
-fn section(options: Options, figures: &[(Samples, Samples)]) -> Section {
+fn section(options: BenchOptions, figures: &[(Samples, Samples)]) -> Section {
     let mut section = Section::new("contention", "Many processes at once");
     section.note(format!(
         "A copy probe at a `call`, {HITS} hits in all, shared among so many watched processes that are hit at the same \
@@ -74,7 +73,7 @@ fn section(options: Options, figures: &[(Samples, Samples)]) -> Section {
          are cores they take turns: what grows there is the cost of switching, which an empty program pays as well.",
         options.runs(21, 5)
     ));
-    let mut table = Table::new(&[
+    let mut table = ResultTable::new(&[
         "processes",
         "empty, ns per hit",
         "against one",
@@ -95,7 +94,7 @@ fn section(options: Options, figures: &[(Samples, Samples)]) -> Section {
                 Cell::runs(&ours.over(&bare), 3),
             ],
         );
-        section.checks.push(Check {
+        section.checks.push(RegressionBound {
             what: format!("cost of a hit among {count} processes / alone"),
             value: ours.median(),
             at_most: GROSS,

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use live::{Dmscope, RunningJob, RunningSession};
 use tempfile::TempDir;
 
-use crate::workload::Onlooker;
+use super::Onlooker;
 
 /// What one session left.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct SessionRecords {
     /// Records that were analysed.
     pub records: u64,
     /// Records that found no room.
@@ -20,22 +20,27 @@ pub struct Seen {
 }
 
 /// Attaches with everything on, recording too, before the job moves.
-pub struct Attached {
+pub struct AttachedDmscope {
     options: Vec<String>,
     directory: TempDir,
     running: Option<RunningSession>,
     /// What the last session left.
-    pub seen: Seen,
+    pub seen: SessionRecords,
 }
 
-impl Attached {
+impl AttachedDmscope {
     /// With more options.
     ///
     /// # Errors
     /// There is no room for the tape.
     pub fn new(options: &[&str]) -> Result<Self> {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        Ok(Self { options, directory: TempDir::with_prefix("bench-")?, running: None, seen: Seen::default() })
+        Ok(Self {
+            options,
+            directory: TempDir::with_prefix("bench-")?,
+            running: None,
+            seen: SessionRecords::default(),
+        })
     }
 
     fn tape(&self) -> PathBuf {
@@ -43,7 +48,7 @@ impl Attached {
     }
 }
 
-impl Onlooker for Attached {
+impl Onlooker for AttachedDmscope {
     fn begin(&mut self, job: &RunningJob) -> Result<()> {
         let attach =
             Dmscope::attach(job.launcher_pid()).args(self.options.iter().cloned()).record(&self.tape());
@@ -58,7 +63,7 @@ impl Onlooker for Attached {
         let statistics = &session.report()?["statistics"];
         let count =
             |name: &str| statistics[name].as_u64().with_context(|| format!("no {name} in the report"));
-        self.seen = Seen {
+        self.seen = SessionRecords {
             records: count("records")?,
             lost: count("lost_movements")? + count("lost_state")?,
             tape_bytes: std::fs::metadata(self.tape())?.len(),

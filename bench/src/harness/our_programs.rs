@@ -14,13 +14,13 @@ use tracer_user::collector::Collector;
 use tracer_user::host::files::kernel_dev;
 use tracer_user::kernel::{Counters, Scope, Settings, Target, Tracer};
 
-use crate::places::{Offsets, PROGRAM};
+use super::probed_process::{Offsets, PROGRAM};
 
 /// How long the reader may take for a look.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tracer, its reader, and what it counted.
-pub struct Ours {
+pub struct OurPrograms {
     tracer: Tracer,
     collector: Collector,
     counters: Arc<Counters>,
@@ -31,7 +31,7 @@ pub struct Ours {
 
 /// What became of the hits of a process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct RecordCounts {
     /// Records that were read.
     pub seen: u64,
     /// Records that found no room.
@@ -49,7 +49,7 @@ pub struct OurProbe {
     pub argument: u64,
 }
 
-impl Ours {
+impl OurPrograms {
     /// Loads the programs; the reader runs on these processors (none: anywhere).
     ///
     /// # Errors
@@ -119,9 +119,9 @@ impl Ours {
     }
 
     /// What was counted for a slot so far.
-    pub fn counted(&self, slot: u32) -> Counted {
+    pub fn counted(&self, slot: u32) -> RecordCounts {
         let counters = self.counters.read(slot);
-        Counted {
+        RecordCounts {
             seen: self.seen.get(&slot).copied().unwrap_or(0),
             lost: counters.lost_movements + counters.lost_state,
         }
@@ -131,7 +131,7 @@ impl Ours {
     ///
     /// # Errors
     /// What was counted instead.
-    pub fn check_records(&self, slot: u32, since: Counted, expected: u64) -> Result<()> {
+    pub fn check_records(&self, slot: u32, since: RecordCounts, expected: u64) -> Result<()> {
         let now = self.counted(slot);
         let (seen, lost) = (now.seen - since.seen, now.lost - since.lost);
         ensure!(

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::counters::{Counters, Reading};
+use super::counters::{CounterReading, ProcessCounters};
 
 /// The program.
 pub const PROGRAM: &str = concat!(env!("OUT_DIR"), "/places");
@@ -22,11 +22,11 @@ pub fn function(place: &str, copy: usize) -> String {
 }
 
 /// One such process. Dropping it ends it.
-pub struct Places {
+pub struct ProbedProcess {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    counters: Counters,
+    counters: ProcessCounters,
 }
 
 /// Calls of one function.
@@ -42,7 +42,7 @@ pub struct Passes {
     pub inside: bool,
 }
 
-impl Places {
+impl ProbedProcess {
     /// Starts it, on one processor if that is named.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Places {
         }
         let input = child.stdin.take().context("a pipe to the process")?;
         let output = BufReader::new(child.stdout.take().context("a pipe from the process")?);
-        let counters = Counters::of(child.id())?;
+        let counters = ProcessCounters::of(child.id())?;
         Ok(Self { child, input, output, counters })
     }
 
@@ -74,11 +74,11 @@ impl Places {
         self.counters.hardware_names()
     }
 
-    /// Begins to pass; [`Places::end`] waits for the end.
+    /// Begins to pass; [`ProbedProcess::end`] waits for the end.
     ///
     /// # Errors
     /// The process is gone.
-    pub fn begin(&mut self, passes: &Passes) -> Result<Reading> {
+    pub fn begin(&mut self, passes: &Passes) -> Result<CounterReading> {
         let before = self.counters.read()?;
         let [first, second, third] = passes.arguments;
         let command = if passes.inside { "inside" } else { "run" };
@@ -90,7 +90,7 @@ impl Places {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn end(&mut self, before: &Reading) -> Result<Reading> {
+    pub fn end(&mut self, before: &CounterReading) -> Result<CounterReading> {
         let answer = self.answer()?;
         ensure!(answer == "done", "the process with the places says {answer:?}");
         Ok(self.counters.read()?.since(before))
@@ -100,7 +100,7 @@ impl Places {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn run(&mut self, passes: &Passes) -> Result<Reading> {
+    pub fn run(&mut self, passes: &Passes) -> Result<CounterReading> {
         let before = self.begin(passes)?;
         self.end(&before)
     }
@@ -113,7 +113,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for ProbedProcess {
     fn drop(&mut self) {
         // It may have ended by itself, which is as good.
         let _ = self.child.kill();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn more_passes_use_more_processor_time() {
-        let mut places = Places::start(None).unwrap();
+        let mut places = ProbedProcess::start(None).unwrap();
         let passes =
             |times| Passes { function: function("push", 0), times, arguments: ["0"; 3], inside: false };
         places.run(&passes(1000)).unwrap();
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_unknown_function_ends_the_process_with_an_error_not_a_figure() {
-        let mut places = Places::start(None).unwrap();
+        let mut places = ProbedProcess::start(None).unwrap();
         let passes = |function: &str| Passes {
             function: function.into(),
             times: 10,

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 
-use crate::case::{Case, JobOf, Until};
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
+use crate::harness::case::{CaseJob, MeasuredCase, ReadDepth};
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 /// Bytes of a copy's record as it lies in a ring.
 const RECORD_BYTES: f64 = 64.0;
@@ -14,7 +13,7 @@ const RECORD_BYTES: f64 = 64.0;
 ///
 /// # Errors
 /// A case failed, or the disk is full.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("tape", "Tapes: size and speed");
     section.note(format!(
         "Made-up jobs on one node. Speeds are of one core, in records and in bytes of records as they come from a \
@@ -23,7 +22,7 @@ pub fn measure(options: Options) -> Result<Section> {
     let folder = tempfile::tempdir()?;
     let tape = folder.path().join("tape.dmt");
     let records = if options.quick { 300_000 } else { 4_000_000 };
-    let mut table = Table::new(&[
+    let mut table = ResultTable::new(&[
         "job",
         "bytes a record",
         "written, M records/s",
@@ -33,12 +32,12 @@ pub fn measure(options: Options) -> Result<Section> {
     ]);
     for (ring, name) in [(false, "halo"), (true, "ring")] {
         for ranks in [4, 64, 1024] {
-            let job = JobOf { ring, ranks, nodes: 1, results: false, records };
+            let job = CaseJob { ring, ranks, nodes: 1, results: false, records };
             let (mut write_ns, mut read_ns) = (Samples::default(), Samples::default());
             for _ in 0..options.runs(3, 1) {
-                let made = Case::Generate(job).measure()?.cpu_ns as f64;
-                let written = Case::Write(job, tape.clone()).measure()?.cpu_ns as f64;
-                let read = Case::Read(tape.clone(), Until::Inputs).measure()?.cpu_ns as f64;
+                let made = MeasuredCase::Generate(job).measure()?.cpu_ns as f64;
+                let written = MeasuredCase::Write(job, tape.clone()).measure()?.cpu_ns as f64;
+                let read = MeasuredCase::Read(tape.clone(), ReadDepth::Inputs).measure()?.cpu_ns as f64;
                 write_ns.push((written - made) / records as f64);
                 read_ns.push(read / records as f64);
             }

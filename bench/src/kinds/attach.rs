@@ -5,10 +5,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use live::{Dmscope, JobSpec, MpiImplementation};
 
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
-use crate::workload::PATIENCE;
+use crate::harness::PATIENCE;
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 /// So that many ranks leave the machine some time.
 const PAUSE_US: &str = "20000";
@@ -17,7 +16,7 @@ const PAUSE_US: &str = "20000";
 ///
 /// # Errors
 /// The job or dmscope failed.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let rounds = options.runs(5, 2);
     let mut section = Section::new("attach", "Attaching and detaching");
     section.note(format!(
@@ -25,7 +24,7 @@ pub fn measure(options: Options) -> Result<Section> {
          probes in place. Started: from the command's start until then. Ended: from ctrl-c to the command's end, the \
          report included."
     ));
-    let mut table = Table::new(&["ranks", "probes", "attached, ms", "started, ms", "ended, ms"]);
+    let mut table = ResultTable::new(&["ranks", "probes", "attached, ms", "started, ms", "ended, ms"]);
     for ranks in if options.quick { &[4][..] } else { &[4, 16, 64] } {
         let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(*ranks).endless();
         let job = job.args(["--pause-us", PAUSE_US]).spawn()?;

@@ -6,17 +6,17 @@ use anyhow::{Context, Result};
 use perf_event::events::{Event, Hardware, Software};
 use perf_event::{Builder, Counter};
 
-use crate::samples::Samples;
+use crate::results::Samples;
 
-/// Counters of one process and of the threads and processes that it starts from now on.
-pub struct Counters {
+/// ProcessCounters of one process and of the threads and processes that it starts from now on.
+pub struct ProcessCounters {
     task_clock: Counter,
     hardware: Vec<(&'static str, Counter)>,
 }
 
 /// Readings at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct CounterReading {
     /// Processor time.
     pub task_clock_ns: u64,
     /// What the machine's own counters say, by name; none in most virtual machines.
@@ -34,7 +34,7 @@ pub struct PerHit {
 
 impl PerHit {
     /// Adds a run.
-    pub fn push(&mut self, used: &Reading, hits: u64) {
+    pub fn push(&mut self, used: &CounterReading, hits: u64) {
         self.ns.push(used.task_clock_ns as f64 / hits as f64);
         for (name, count) in &used.hardware {
             self.hardware.entry(name).or_default().push(*count as f64 / hits as f64);
@@ -49,7 +49,7 @@ pub const HARDWARE: [(&str, Hardware); 3] = [
     ("cache misses", Hardware::CACHE_MISSES),
 ];
 
-impl Counters {
+impl ProcessCounters {
     /// Starts to count.
     ///
     /// # Errors
@@ -64,10 +64,10 @@ impl Counters {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn read(&mut self) -> Result<Reading> {
+    pub fn read(&mut self) -> Result<CounterReading> {
         let task_clock_ns = self.task_clock.read()?;
         let hardware = self.hardware.iter_mut().map(|(name, counter)| Ok((*name, counter.read()?)));
-        Ok(Reading { task_clock_ns, hardware: hardware.collect::<Result<_>>()? })
+        Ok(CounterReading { task_clock_ns, hardware: hardware.collect::<Result<_>>()? })
     }
 
     /// Which counters of its own the machine has.
@@ -76,7 +76,7 @@ impl Counters {
     }
 }
 
-impl Reading {
+impl CounterReading {
     /// What was used since an earlier reading of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.hardware.iter().zip(&earlier.hardware);
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_counter_that_the_machine_has_is_kept_for_each_hit() {
         let mut per_hit = PerHit::default();
-        per_hit.push(&Reading { task_clock_ns: 500, hardware: vec![("cycles", 1000)] }, 10);
+        per_hit.push(&CounterReading { task_clock_ns: 500, hardware: vec![("cycles", 1000)] }, 10);
         assert_eq!(per_hit.ns.values(), [50.0]);
         assert_eq!(per_hit.hardware["cycles"].values(), [100.0]);
     }

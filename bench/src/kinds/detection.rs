@@ -5,24 +5,23 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use live::{Dmscope, JobSpec, MpiImplementation};
 
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
-use crate::workload::PATIENCE;
+use crate::harness::PATIENCE;
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 const BUDGETS: [&str; 2] = ["none", "1%"];
 const WAIT_AT_MOST: Duration = Duration::from_secs(60);
 
-struct Fault {
+struct SoughtFault {
     name: &'static str,
     job: &'static str,
     ranks: usize,
 }
 
-const FAULTS: [Fault; 3] = [
-    Fault { name: "wrong buffer (`figure2`), Open MPI, 4 ranks", job: "figure2", ranks: 4 },
-    Fault { name: "stale slot (`headercache`), Open MPI, 4 ranks", job: "headercache", ranks: 4 },
-    Fault {
+const FAULTS: [SoughtFault; 3] = [
+    SoughtFault { name: "wrong buffer (`figure2`), Open MPI, 4 ranks", job: "figure2", ranks: 4 },
+    SoughtFault { name: "stale slot (`headercache`), Open MPI, 4 ranks", job: "headercache", ranks: 4 },
+    SoughtFault {
         name: "one rank repeats itself (`retrystorm`), Open MPI, 16 ranks",
         job: "retrystorm",
         ranks: 16,
@@ -33,7 +32,7 @@ const FAULTS: [Fault; 3] = [
 ///
 /// # Errors
 /// A job or dmscope failed.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let runs = options.runs(5, 1);
     let mut section = Section::new("detection", "How long faults take to be found under a budget");
     section.note(format!(
@@ -41,8 +40,13 @@ pub fn measure(options: Options) -> Result<Section> {
          runs each. Given up after {} s.",
         WAIT_AT_MOST.as_secs()
     ));
-    let mut table =
-        Table::new(&["fault", "`--budget none`: found, s", "of runs", "`--budget 1%`: found, s", "of runs"]);
+    let mut table = ResultTable::new(&[
+        "fault",
+        "`--budget none`: found, s",
+        "of runs",
+        "`--budget 1%`: found, s",
+        "of runs",
+    ]);
     for fault in &FAULTS {
         let mut cells = Vec::new();
         for budget in BUDGETS {
@@ -62,7 +66,7 @@ pub fn measure(options: Options) -> Result<Section> {
     Ok(section)
 }
 
-fn seconds_to_find(fault: &Fault, budget: &str) -> Result<Option<f64>> {
+fn seconds_to_find(fault: &SoughtFault, budget: &str) -> Result<Option<f64>> {
     let job =
         JobSpec::own(MpiImplementation::OpenMpi, fault.job)?.ranks(fault.ranks).held().endless().spawn()?;
     job.wait_until_ready(PATIENCE)?;

@@ -11,7 +11,7 @@ use live::RunningJob;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::workload::{Onlooker, PATIENCE};
+use crate::harness::{Onlooker, PATIENCE};
 
 /// What they probe: the calls that dmscope probes as well and that the measured jobs make. Polling calls are
 /// not among them, which dmscope probes only where they succeed.

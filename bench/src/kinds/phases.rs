@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
 
-use crate::kinds::Options;
-use crate::report::{Cell, Check, Section, Table};
-use crate::samples::Samples;
-use crate::workload::PATIENCE;
+use crate::harness::PATIENCE;
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
 
 const BUDGET: &str = "1%";
 /// By its own accounting, over the whole run.
@@ -21,7 +20,7 @@ const BAR: usize = 40;
 ///
 /// # Errors
 /// A job or dmscope failed.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let phase_seconds = if options.quick { 3 } else { 8 };
     let rounds = options.runs(5, 1);
     let mut section = Section::new("phases", "A budget while the job changes its ways");
@@ -47,7 +46,7 @@ pub fn measure(options: Options) -> Result<Section> {
         (1.0 - sum(&watched) / sum(&plain)) * 100.0
     ));
     let what = format!("phases: spent by its own accounting under --budget {BUDGET}");
-    section.checks.push(Check { what, value: mean_spent(&session), at_most: GROSS });
+    section.checks.push(RegressionBound { what, value: mean_spent(&session), at_most: GROSS });
     Ok(section)
 }
 
@@ -97,9 +96,9 @@ fn mean_spent(session: &FinishedSession) -> f64 {
     statuses.iter().map(|s| s.0).sum::<f64>() / statuses.len().max(1) as f64
 }
 
-fn table(session: &FinishedSession, plain: &[Samples], watched: &[Samples]) -> Table {
+fn table(session: &FinishedSession, plain: &[Samples], watched: &[Samples]) -> ResultTable {
     let mut table =
-        Table::new(&["s", "cost, % of the job's time", "", "watched, %", "messages, with / without"]);
+        ResultTable::new(&["s", "cost, % of the job's time", "", "watched, %", "messages, with / without"]);
     let rows = statuses(session).into_iter().zip(plain.iter().zip(watched)).enumerate();
     for (row, ((spent, share), (plain, watched))) in rows {
         let bar = "#".repeat(((spent * 100.0 * BAR as f64).round() as usize).min(2 * BAR));

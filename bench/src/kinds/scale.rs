@@ -6,10 +6,9 @@ use analyzer::knn_outliers::{self, Mix, Rule};
 use analyzer::options::Options as Thresholds;
 use anyhow::Result;
 
-use crate::case::{Case, JobOf, Until};
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
+use crate::harness::case::{CaseJob, MeasuredCase, ReadDepth};
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 const RANKS: [u32; 6] = [64, 256, 1024, 4096, 16_384, 65_536];
 const RANKS_OF_A_NODE: u32 = 64;
@@ -23,7 +22,7 @@ const GROUPS: u32 = 12;
 ///
 /// # Errors
 /// A case failed, or the disk is full.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("scale", "Scale");
     section.note(format!(
         "A made-up halo exchange, {RANKS_OF_A_NODE} ranks a node. A node's share is measured with the stream of its \
@@ -40,7 +39,7 @@ pub fn measure(options: Options) -> Result<Section> {
     Ok(section)
 }
 
-fn shares(options: Options) -> Result<Table> {
+fn shares(options: BenchOptions) -> Result<ResultTable> {
     let folder = tempfile::tempdir()?;
     let tape = folder.path().join("tape.dmt");
     let records = if options.quick { 300_000 } else { 4_000_000 };
@@ -52,14 +51,15 @@ fn shares(options: Options) -> Result<Table> {
         "one node: pairs",
         "all nodes to one: KB/s (derived)",
     ];
-    let mut table = Table::new(&columns);
+    let mut table = ResultTable::new(&columns);
     for ranks in RANKS {
         let nodes = ranks / RANKS_OF_A_NODE;
-        Case::Write(JobOf { ring: false, ranks, nodes, results: false, records }, tape.clone()).measure()?;
+        MeasuredCase::Write(CaseJob { ring: false, ranks, nodes, results: false, records }, tape.clone())
+            .measure()?;
         let mut ns = Samples::default();
         let mut last = Default::default();
         for _ in 0..options.runs(3, 1) {
-            last = Case::Read(tape.clone(), Until::Findings).measure()?;
+            last = MeasuredCase::Read(tape.clone(), ReadDepth::Findings).measure()?;
             ns.push(last.cpu_ns as f64 / records as f64);
         }
         table.row(
@@ -76,9 +76,9 @@ fn shares(options: Options) -> Result<Table> {
     Ok(table)
 }
 
-fn comparison(options: Options) -> Table {
+fn comparison(options: BenchOptions) -> ResultTable {
     let mut table =
-        Table::new(&["ranks compared", "nobody odd, ms", "one odd rank, ms", "each with each, ms"]);
+        ResultTable::new(&["ranks compared", "nobody odd, ms", "one odd rank, ms", "each with each, ms"]);
     for ranks in RANKS {
         let even = mixes(ranks, None);
         let odd = mixes(ranks, Some(ranks / 3));

@@ -3,13 +3,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::kernel_time::KernelTime;
 use anyhow::{Context, Result, ensure};
-use live::{FinishedJob, JobSpec, MpiImplementation, RunningJob, packaged};
+use live::{FinishedJob, JobSpec, MpiImplementation, packaged};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long anything may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+use super::onlooker::{Onlooker, PATIENCE};
+use crate::kernel_time::KernelTime;
+
 const POLL: Duration = Duration::from_millis(2);
 
 /// A job that is measured.
@@ -20,12 +20,12 @@ pub struct Workload {
     /// How it is started.
     pub spec: JobSpec,
     library: MpiImplementation,
-    start: Start,
+    hold: HoldMethod,
 }
 
 /// One run of a job.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct JobRun {
     /// That it took.
     pub seconds: f64,
     /// Part of the ranks' processor time that they spent in the kernel, since the onlooker was in place; NaN where that is
@@ -35,41 +35,13 @@ pub struct Run {
 
 /// How a job is made to wait for who looks on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Start {
+enum HoldMethod {
     /// It waits by itself.
     Waits,
     /// Its ranks are stopped.
     IsStopped,
     /// Not at all: who looks on has started the ranks.
     Free,
-}
-
-/// Something that is in place while a job runs; it is told when the job has ended.
-pub trait Onlooker {
-    /// Puts itself in place; the job's ranks exist and do not move.
-    ///
-    /// # Errors
-    /// It cannot.
-    fn begin(&mut self, job: &RunningJob) -> Result<()>;
-
-    /// The job has ended.
-    ///
-    /// # Errors
-    /// It failed in the meantime.
-    fn end(&mut self) -> Result<()>;
-}
-
-/// Nobody looks on.
-pub struct Nobody;
-
-impl Onlooker for Nobody {
-    fn begin(&mut self, _job: &RunningJob) -> Result<()> {
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl Workload {
@@ -89,31 +61,31 @@ impl Workload {
             MpiImplementation::OpenMpi => "Open MPI",
             MpiImplementation::Mpich => "MPICH",
         };
-        Ok(Self { name: format!("{name}, {ranks} ranks, {says}"), spec, library, start: Start::Waits })
+        Ok(Self { name: format!("{name}, {ranks} ranks, {says}"), spec, library, hold: HoldMethod::Waits })
     }
 
     /// HPC Challenge with so many rows.
     pub fn hpcc(rows: u32) -> Self {
-        let input = include_str!("../../tests/inputs/hpccinf.txt");
+        let input = include_str!("../../../tests/inputs/hpccinf.txt");
         let spec = packaged::hpcc().file("hpccinf.txt", with_rows(input, rows));
         Self {
             name: format!("hpcc, N = {rows}, 4 ranks, Open MPI"),
             spec,
             library: MpiImplementation::OpenMpi,
-            start: Start::IsStopped,
+            hold: HoldMethod::IsStopped,
         }
     }
 
     /// LAMMPS: a melt of 4 atoms in each of so many cells along each edge of a cube, so many steps. 20 cells are its own
     /// benchmark's size.
     pub fn lammps(cells: u32, steps: u32) -> Self {
-        let input = melt(include_str!("../../tests/inputs/melt.in"), cells, steps);
+        let input = melt(include_str!("../../../tests/inputs/melt.in"), cells, steps);
         let spec = packaged::lammps().file("melt.in", input);
         Self {
             name: format!("LAMMPS, {} atoms, {steps} steps, 4 ranks, Open MPI", 4 * cells.pow(3)),
             spec,
             library: MpiImplementation::OpenMpi,
-            start: Start::IsStopped,
+            hold: HoldMethod::IsStopped,
         }
     }
 
@@ -129,8 +101,8 @@ impl Workload {
 
     /// The same job, each rank started through another command.
     pub fn through(&self, wrapper: &[String]) -> Self {
-        let start = if self.start == Start::Waits { Start::Waits } else { Start::Free };
-        Self { spec: self.spec.clone().through(wrapper.iter().cloned()), start, ..self.clone() }
+        let hold = if self.hold == HoldMethod::Waits { HoldMethod::Waits } else { HoldMethod::Free };
+        Self { spec: self.spec.clone().through(wrapper.iter().cloned()), hold, ..self.clone() }
     }
 
     /// Seconds that the job took while `onlooker` was in place. The job is held while that comes: own jobs wait by
@@ -147,13 +119,13 @@ impl Workload {
     ///
     /// # Errors
     /// The job or the onlooker failed.
-    pub fn run(&self, onlooker: &mut dyn Onlooker) -> Result<Run> {
-        let (run, job) = match self.start {
-            Start::Waits => self.own_run(onlooker)?,
-            Start::IsStopped => self.stopped_run(onlooker)?,
-            Start::Free => {
+    pub fn run(&self, onlooker: &mut dyn Onlooker) -> Result<JobRun> {
+        let (run, job) = match self.hold {
+            HoldMethod::Waits => self.own_run(onlooker)?,
+            HoldMethod::IsStopped => self.stopped_run(onlooker)?,
+            HoldMethod::Free => {
                 let job = self.spec.spawn()?.finish(PATIENCE)?;
-                (Run { seconds: job.elapsed.as_secs_f64(), in_kernel: f64::NAN }, job)
+                (JobRun { seconds: job.elapsed.as_secs_f64(), in_kernel: f64::NAN }, job)
             }
         };
         job.check_status()?;
@@ -161,17 +133,17 @@ impl Workload {
         Ok(run)
     }
 
-    fn own_run(&self, onlooker: &mut dyn Onlooker) -> Result<(Run, FinishedJob)> {
+    fn own_run(&self, onlooker: &mut dyn Onlooker) -> Result<(JobRun, FinishedJob)> {
         let job = self.spec.spawn()?;
         job.wait_until_ready(PATIENCE)?;
         onlooker.begin(&job)?;
         let reading = KernelTime::start(job.rank_pids()?);
         job.go()?;
         let job = job.finish(PATIENCE)?;
-        Ok((Run { seconds: job.moving_seconds()?, in_kernel: reading.finish()? }, job))
+        Ok((JobRun { seconds: job.moving_seconds()?, in_kernel: reading.finish()? }, job))
     }
 
-    fn stopped_run(&self, onlooker: &mut dyn Onlooker) -> Result<(Run, FinishedJob)> {
+    fn stopped_run(&self, onlooker: &mut dyn Onlooker) -> Result<(JobRun, FinishedJob)> {
         let mut job = self.spec.spawn()?;
         let ranks = job.wait_for_ranks(PATIENCE)?;
         let deadline = Instant::now() + PATIENCE;
@@ -191,7 +163,7 @@ impl Workload {
         let standstill = stopped.elapsed();
         let job = job.finish(PATIENCE)?;
         let seconds = (job.elapsed - standstill).as_secs_f64();
-        Ok((Run { seconds, in_kernel: reading.finish()? }, job))
+        Ok((JobRun { seconds, in_kernel: reading.finish()? }, job))
     }
 }
 
@@ -226,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_the_number_of_rows_of_hpl_is_changed() {
-        let input = include_str!("../../tests/inputs/hpccinf.txt");
+        let input = include_str!("../../../tests/inputs/hpccinf.txt");
         let changed = with_rows(input, 1234);
         let different: Vec<_> = input.lines().zip(changed.lines()).filter(|(a, b)| a != b).collect();
         assert_eq!(different.len(), 1);
@@ -235,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_melt_is_as_large_and_as_long_as_it_is_to_be() {
-        let input = include_str!("../../tests/inputs/melt.in");
+        let input = include_str!("../../../tests/inputs/melt.in");
         let changed = melt(input, 20, 400);
         let different: Vec<_> =
             input.lines().zip(changed.lines()).filter(|(a, b)| a != b).map(|(_, b)| b).collect();

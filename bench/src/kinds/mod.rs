@@ -1,34 +1,27 @@
 //! The kinds of measurement, by name.
 
+mod attach;
+mod contention;
+mod detection;
+mod floor;
+mod jobs;
+mod latency;
+mod looks;
+mod peers;
+mod phases;
+mod pipeline;
+mod scale;
+mod tape;
+
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::report::Section;
-use crate::{
-    attach, contention, detection, floor, jobs, latency, looks, peers, phases, pipeline, scale, tape,
-};
-
-/// How thoroughly to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
-    /// Fewer runs and smaller jobs: good for gross regressions only.
-    pub quick: bool,
-    /// So many rounds, whatever is usual.
-    pub rounds: Option<usize>,
-    /// Of the jobs of [`Kind::Jobs`] only those whose names have this in them.
-    pub job: Option<&'a str>,
-}
-
-impl Options<'_> {
-    /// `thorough` runs, or `quick` ones if it has to be quick, unless it is said how many.
-    pub fn runs(self, thorough: usize, quick: usize) -> usize {
-        self.rounds.unwrap_or(if self.quick { quick } else { thorough })
-    }
-}
+use crate::options::BenchOptions;
+use crate::results::Section;
 
 /// What can be measured, in the order in which it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum MeasurementKind {
     /// What one hit costs, of an empty BPF program and of ours
     Floor,
     /// What a hit costs when many processes are hit at once
@@ -55,9 +48,9 @@ pub enum Kind {
     Scale,
 }
 
-impl Kind {
+impl MeasurementKind {
     /// What is measured if nothing is named: all, or what a quick run has time for.
-    pub fn usual(options: Options) -> Vec<Self> {
+    pub fn usual(options: BenchOptions) -> Vec<Self> {
         let takes_its_time = |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers);
         let all = Self::value_variants().iter().copied();
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
@@ -67,7 +60,7 @@ impl Kind {
     ///
     /// # Errors
     /// What could not be started or read; a bad figure is no error but a failed check of the section.
-    pub fn measure(self, options: Options) -> Result<Section> {
+    pub fn measure(self, options: BenchOptions) -> Result<Section> {
         match self {
             Self::Floor => floor::measure(options),
             Self::Contention => contention::measure(options),

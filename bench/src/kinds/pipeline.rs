@@ -4,10 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::case::{Case, JobOf, Taken, Until};
-use crate::kinds::Options;
-use crate::report::{Cell, Section, Table};
-use crate::samples::Samples;
+use crate::harness::case::{CaseCost, CaseJob, MeasuredCase, ReadDepth};
+use crate::options::BenchOptions;
+use crate::results::{Cell, ResultTable, Samples, Section};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -15,7 +14,7 @@ const MIB: f64 = 1_048_576.0;
 ///
 /// # Errors
 /// A case failed, or the disk is full.
-pub fn measure(options: Options) -> Result<Section> {
+pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("pipeline", "From a tape to findings on one core");
     section.note(
         "Tapes of a made-up halo exchange on one node (`bench/src/generate`): every rank has a core, so that \
@@ -26,7 +25,7 @@ pub fn measure(options: Options) -> Result<Section> {
     let folder = tempfile::tempdir()?;
     let counts: &[u64] =
         if options.quick { &[300_000, 1_000_000] } else { &[1_000_000, 10_000_000, 100_000_000] };
-    let mut whole = Table::new(&[
+    let mut whole = ResultTable::new(&[
         "ranks",
         "records",
         "M records/s and core",
@@ -37,8 +36,8 @@ pub fn measure(options: Options) -> Result<Section> {
     for ranks in [4, 64, 1024] {
         for &records in counts {
             let tape = folder.path().join("tape.dmt");
-            let job = JobOf { ring: false, ranks, nodes: 1, results: false, records };
-            Case::Write(job, tape.clone()).measure()?;
+            let job = CaseJob { ring: false, ranks, nodes: 1, results: false, records };
+            MeasuredCase::Write(job, tape.clone()).measure()?;
             let runs = if records > 10_000_000 { 1 } else { options.runs(3, 1) };
             whole.row(ranks.to_string(), row(&tape, records, runs)?);
             if records == counts[1] {
@@ -52,16 +51,16 @@ pub fn measure(options: Options) -> Result<Section> {
 }
 
 /// Jobs whose calls are recorded with their results (`--returns all`): messages are matched as well.
-fn state_on(tape: &Path, records: u64, options: Options) -> Result<Table> {
+fn state_on(tape: &Path, records: u64, options: BenchOptions) -> Result<ResultTable> {
     let mut table =
-        Table::new(&["state on: ranks", "records", "M records/s and core", "ns a record", "peak, MiB"]);
+        ResultTable::new(&["state on: ranks", "records", "M records/s and core", "ns a record", "peak, MiB"]);
     for ranks in [4, 64, 1024] {
-        let job = JobOf { ring: false, ranks, nodes: 1, results: true, records };
-        Case::Write(job, tape.to_owned()).measure()?;
+        let job = CaseJob { ring: false, ranks, nodes: 1, results: true, records };
+        MeasuredCase::Write(job, tape.to_owned()).measure()?;
         let mut whole = Samples::default();
         let mut peak = 0;
         for _ in 0..options.runs(3, 1) {
-            let taken = Case::Read(tape.to_owned(), Until::Findings).measure()?;
+            let taken = MeasuredCase::Read(tape.to_owned(), ReadDepth::Findings).measure()?;
             peak = peak.max(taken.peak_bytes);
             whole.push(ns_a_record(taken, records));
         }
@@ -81,7 +80,7 @@ fn state_on(tape: &Path, records: u64, options: Options) -> Result<Table> {
 fn row(tape: &Path, records: u64, runs: usize) -> Result<Vec<Cell>> {
     let (mut ns, mut peak) = (Samples::default(), 0);
     for _ in 0..runs {
-        let taken = Case::Read(tape.to_owned(), Until::Findings).measure()?;
+        let taken = MeasuredCase::Read(tape.to_owned(), ReadDepth::Findings).measure()?;
         ns.push(ns_a_record(taken, records));
         peak = peak.max(taken.peak_bytes);
     }
@@ -95,28 +94,28 @@ fn row(tape: &Path, records: u64, runs: usize) -> Result<Vec<Cell>> {
     ])
 }
 
-fn ns_a_record(taken: Taken, records: u64) -> f64 {
+fn ns_a_record(taken: CaseCost, records: u64) -> f64 {
     taken.cpu_ns as f64 / records as f64
 }
 
 /// Longer and longer parts of the path, and what each adds.
-fn stages(tape: &Path, job: JobOf, runs: usize) -> Result<Table> {
-    const PARTS: [(&str, Until); 7] = [
-        ("find frames, check sums", Until::Frames),
-        ("decompress", Until::Content),
-        ("decode", Until::Inputs),
-        ("resolve processes, calls, buffers", Until::Resolve),
-        ("link to chains", Until::Link),
-        ("count by group", Until::Group),
-        ("evaluate, compare ranks, report", Until::Findings),
+fn stages(tape: &Path, job: CaseJob, runs: usize) -> Result<ResultTable> {
+    const PARTS: [(&str, ReadDepth); 7] = [
+        ("find frames, check sums", ReadDepth::Frames),
+        ("decompress", ReadDepth::Content),
+        ("decode", ReadDepth::Inputs),
+        ("resolve processes, calls, buffers", ReadDepth::Resolve),
+        ("link to chains", ReadDepth::Link),
+        ("count by group", ReadDepth::Group),
+        ("evaluate, compare ranks, report", ReadDepth::Findings),
     ];
     let title = format!("{} ranks, {} records: up to and with", job.ranks, job.records);
-    let mut table = Table::new(&[title.as_str(), "ns a record", "added"]);
+    let mut table = ResultTable::new(&[title.as_str(), "ns a record", "added"]);
     // In turn, so that a machine whose speed drifts does not decide a difference.
     let mut measured = PARTS.map(|_| Samples::default());
     for _ in 0..runs {
         for ((_, until), ns) in PARTS.iter().zip(&mut measured) {
-            ns.push(ns_a_record(Case::Read(tape.to_owned(), *until).measure()?, job.records));
+            ns.push(ns_a_record(MeasuredCase::Read(tape.to_owned(), *until).measure()?, job.records));
         }
     }
     let mut before = 0.0;
@@ -124,8 +123,8 @@ fn stages(tape: &Path, job: JobOf, runs: usize) -> Result<Table> {
         table.row(*name, vec![Cell::runs(ns, 0), Cell::value(ns.median() - before, 0)]);
         before = ns.median();
     }
-    let generated = ns_a_record(Case::Generate(job).measure()?, job.records);
-    let sequenced = ns_a_record(Case::Sequence(job).measure()?, job.records) - generated;
+    let generated = ns_a_record(MeasuredCase::Generate(job).measure()?, job.records);
+    let sequenced = ns_a_record(MeasuredCase::Sequence(job).measure()?, job.records) - generated;
     table.row("beside it, live only: put rings in order", vec![Cell::value(sequenced, 0), Cell::text("–")]);
     Ok(table)
 }

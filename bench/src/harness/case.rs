@@ -13,27 +13,27 @@ use analyzer::tape::{self, ItemRef, Reader, Writer};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::generate::{Job, Model};
+use crate::generate::{GeneratedJob, MessagePattern};
 
 /// What marks a process that runs a case; the case follows.
 const ARGUMENT: &str = "--case";
 
 /// What is done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Case {
+pub enum MeasuredCase {
     /// Makes the inputs of a job's first node and nothing more.
-    Generate(JobOf),
+    Generate(CaseJob),
     /// … and writes them to a tape.
-    Write(JobOf, PathBuf),
+    Write(CaseJob, PathBuf),
     /// Reads a tape so far.
-    Read(PathBuf, Until),
+    Read(PathBuf, ReadDepth),
     /// Makes the inputs, and gives their records to the sequencer, a ring for each rank.
-    Sequence(JobOf),
+    Sequence(CaseJob),
 }
 
 /// A job that is made up, by what differs between cases.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct JobOf {
+pub struct CaseJob {
     /// A ring instead of a halo exchange.
     pub ring: bool,
     /// On all nodes.
@@ -48,7 +48,7 @@ pub struct JobOf {
 
 /// How far a tape is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Until {
+pub enum ReadDepth {
     /// Frames found and their sums checked.
     Frames,
     /// Decompressed.
@@ -67,7 +67,7 @@ pub enum Until {
 
 /// What it took.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Taken {
+pub struct CaseCost {
     /// Records made or read; 0 where they are not told apart.
     pub records: u64,
     /// Processor time.
@@ -78,20 +78,20 @@ pub struct Taken {
     pub pairs: u64,
 }
 
-impl JobOf {
-    fn job(self) -> Job {
+impl CaseJob {
+    fn job(self) -> GeneratedJob {
         let Self { ring, ranks, nodes, results, records } = self;
-        let model = if ring { Model::Ring } else { Model::Halo };
-        Job { model, nodes, results, ..Job::halo(ranks, records) }
+        let model = if ring { MessagePattern::Ring } else { MessagePattern::Halo };
+        GeneratedJob { model, nodes, results, ..GeneratedJob::halo(ranks, records) }
     }
 }
 
-impl Case {
+impl MeasuredCase {
     /// Runs in a process of its own.
     ///
     /// # Errors
     /// It could not be started, or failed.
-    pub fn measure(&self) -> Result<Taken> {
+    pub fn measure(&self) -> Result<CaseCost> {
         let program = std::env::current_exe().context("this program has no file")?;
         let case = serde_json::to_string(self)?;
         let output = Command::new(program).args([ARGUMENT, &case]).stderr(Stdio::inherit()).output()?;
@@ -120,11 +120,11 @@ impl Case {
 pub fn answer() -> Option<Result<()>> {
     let mut arguments = std::env::args().skip(1);
     (arguments.next()? == ARGUMENT).then(|| {
-        let case: Case = serde_json::from_str(&arguments.next().context("no case is named")?)?;
+        let case: MeasuredCase = serde_json::from_str(&arguments.next().context("no case is named")?)?;
         let begin_ns = processor_ns()?;
         let (records, pairs) = case.run()?;
         let cpu_ns = processor_ns()? - begin_ns;
-        let taken = Taken { records, cpu_ns, peak_bytes: peak_bytes()?, pairs };
+        let taken = CaseCost { records, cpu_ns, peak_bytes: peak_bytes()?, pairs };
         println!("{}", serde_json::to_string(&taken)?);
         Ok(())
     })
@@ -134,7 +134,7 @@ fn is_record(input: &Input) -> bool {
     matches!(input, Input::Record(_))
 }
 
-fn write(job: JobOf, path: &Path) -> Result<(u64, u64)> {
+fn write(job: CaseJob, path: &Path) -> Result<(u64, u64)> {
     let mut writer = Writer::new(File::create(path)?);
     let mut records = 0;
     for input in job.job().node(0) {
@@ -145,7 +145,7 @@ fn write(job: JobOf, path: &Path) -> Result<(u64, u64)> {
     Ok((records, 0))
 }
 
-fn sequence(job: JobOf) -> u64 {
+fn sequence(job: CaseJob) -> u64 {
     /// Records between two looks at the rings.
     const BATCH: u64 = 8192;
     let (mut sequencer, mut pushed, mut given) = (Sequencer::default(), 0, 0);
@@ -167,15 +167,15 @@ fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
-fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
+fn read(path: &Path, until: ReadDepth) -> Result<(u64, u64)> {
     let depth = match until {
-        Until::Frames => return Ok((tape::symbols(open(path)?)?.len() as u64, 0)),
-        Until::Content => return Ok((tape::content_bytes(open(path)?).map(|_| 0)?, 0)),
-        Until::Inputs => None,
-        Until::Resolve => Some(Depth::Resolve),
-        Until::Link => Some(Depth::Link),
-        Until::Group => Some(Depth::Group),
-        Until::Findings => Some(Depth::Findings),
+        ReadDepth::Frames => return Ok((tape::symbols(open(path)?)?.len() as u64, 0)),
+        ReadDepth::Content => return Ok((tape::content_bytes(open(path)?).map(|_| 0)?, 0)),
+        ReadDepth::Inputs => None,
+        ReadDepth::Resolve => Some(Depth::Resolve),
+        ReadDepth::Link => Some(Depth::Link),
+        ReadDepth::Group => Some(Depth::Group),
+        ReadDepth::Findings => Some(Depth::Findings),
     };
     let mut pipeline = depth.map(|depth| Pipeline::with_depth(Options::default(), depth));
     let mut reader = Reader::new(open(path)?)?;
@@ -203,7 +203,7 @@ fn read(path: &Path, until: Until) -> Result<(u64, u64)> {
     if !ended {
         pipeline.push(&Input::End(End::default()));
     }
-    if until != Until::Findings {
+    if until != ReadDepth::Findings {
         return Ok((records, 0));
     }
     let report = std::hint::black_box(pipeline.report());
