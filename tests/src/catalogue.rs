@@ -28,7 +28,7 @@ macro_rules! cases {
     };
 }
 
-/// All cases.
+/// All jobs with a fault that the live tests run.
 pub const CASES: &[FaultCase] = cases! {
     "gauss" ["--fault", "pivot_from_below"] on 4 ranks, right []:
         Deadlock of [1, 2, 3, 0] in "MPI_Recv" at "gauss_steps.c" "pivot", Hangs;

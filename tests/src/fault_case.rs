@@ -11,7 +11,7 @@ use crate::job::build::sources;
 pub struct FaultCase {
     /// Name of the program.
     pub job: &'static str,
-    /// Its arguments.
+    /// Arguments of the program, which choose the fault.
     pub args: &'static [&'static str],
     /// Number of ranks it is run with.
     pub ranks: u32,
@@ -58,7 +58,7 @@ pub enum FaultClass {
 }
 
 impl FaultClass {
-    /// Name in reports.
+    /// Its name in what the tests print.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deadlock => "deadlock",
@@ -78,7 +78,7 @@ impl FaultClass {
 /// How a job ends if nobody ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// Never.
+    /// It does not: its ranks wait without end.
     Hangs,
     /// A rank ends before its time and the launcher ends the others. The launcher's status need not say so.
     Dies,

@@ -25,13 +25,13 @@ const FIRST_PID: u32 = 1000;
 pub struct MadeUpNames {
     /// Command line of the launcher.
     pub job: String,
-    /// Node.
+    /// Name of the node.
     pub host: String,
     /// Path of the program.
     pub program: String,
     /// Function that calls MPI.
     pub function: String,
-    /// Its source file.
+    /// Source file of that function.
     pub source: String,
     /// MPI function that ranks of the cycle wait in.
     pub receive: String,
@@ -53,7 +53,7 @@ impl Default for MadeUpNames {
 /// A job whose ranks send and receive for a while.
 #[derive(Clone, Debug)]
 pub struct MadeUpJob {
-    /// How many.
+    /// Ranks of the job, all on one node.
     pub ranks: u32,
     /// Calls that each makes before it comes to its end.
     pub calls: u32,
@@ -101,7 +101,7 @@ impl MadeUpJob {
         Self { cycle: Vec::new(), ..Self::deadlock(ranks) }
     }
 
-    /// Writes its tape.
+    /// Writes the tape that a session would have made of it.
     pub fn record(&self, path: &Path) -> Result<()> {
         let mut tape = FileTape::to_file(File::create(path)?);
         for input in self.inputs() {

@@ -5,7 +5,7 @@
 pub struct RightJob {
     /// Name of the program.
     pub job: &'static str,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: &'static [&'static str],
     /// Number of ranks it is run with.
     pub ranks: u32,

@@ -24,7 +24,7 @@ pub(super) const PER_MESSAGE: u32 = 3 + 3 + 3;
 /// Records of a wait before what was received is delivered.
 pub(super) const BEFORE_DELIVERY: u32 = 2;
 
-/// Which record of a call.
+/// A record of a call, in the order in which they come.
 #[derive(Clone, Copy)]
 pub(super) enum CallRecord {
     Entry,
@@ -32,7 +32,7 @@ pub(super) enum CallRecord {
     Return,
 }
 
-/// Which record of those of a side.
+/// A record of the messages with one neighbour: what is received is posted first.
 pub(super) enum MessageRecord {
     Receive(CallRecord),
     Send(CallRecord),
@@ -45,6 +45,7 @@ pub(super) fn events(sides: u32, phase: usize) -> u32 {
     if phase == 0 { sides * PER_MESSAGE } else { BEFORE_DELIVERY + sides + 1 }
 }
 
+/// The n-th record of those that begin the messages with one neighbour.
 pub(super) fn started(n: u32) -> MessageRecord {
     match n {
         0 => MessageRecord::Receive(CallRecord::Entry),
@@ -57,7 +58,7 @@ pub(super) fn started(n: u32) -> MessageRecord {
     }
 }
 
-/// Which record of the wait; none: something is delivered.
+/// The n-th record of a wait; `None`: what was received is delivered.
 pub(super) fn waited(sides: u32, n: u32) -> Option<CallRecord> {
     match n {
         0 => Some(CallRecord::Entry),

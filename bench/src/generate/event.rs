@@ -2,7 +2,7 @@
 
 use analyzer::wire::Body;
 
-/// One record, without who and when.
+/// Probe and body of a record; who wrote it and when is added by the stream.
 pub(super) struct GeneratedEvent {
     pub(super) probe: u32,
     pub(super) body: Body,

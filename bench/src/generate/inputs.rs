@@ -44,7 +44,7 @@ pub struct JobInputs {
     ranks: Range<u32>,
     records_left: u64,
     stage: StreamStage,
-    place: StreamPosition,
+    position: StreamPosition,
     now_ns: u64,
     next_tick_ns: u64,
     random: Random,
@@ -70,7 +70,7 @@ impl JobInputs {
             program: Program::new(job),
             records_left: job.records,
             stage: StreamStage::Start,
-            place: StreamPosition::default(),
+            position: StreamPosition::default(),
             now_ns: BEGIN_NS,
             next_tick_ns: BEGIN_NS + TICK_NS,
             random: Random(0x9e37_79b9_7f4a_7c15),
@@ -105,12 +105,12 @@ impl JobInputs {
 
     fn record(&mut self) -> RawRecord {
         let (rank, event) = loop {
-            let place = self.place;
+            let at = self.position;
             self.advance();
             // Ranks do not take turns in the same order every time.
-            let turn = (u64::from(place.rank) + place.step * 7 + u64::from(place.burst)) % self.len();
+            let turn = (u64::from(at.rank) + at.step * 7 + u64::from(at.burst)) % self.len();
             let rank = self.ranks.start + turn as u32;
-            if let Some(event) = self.program.event(rank, place.step, place.phase, place.event) {
+            if let Some(event) = self.program.event(rank, at.step, at.phase, at.event) {
                 break (rank, event);
             }
         };
@@ -127,9 +127,9 @@ impl JobInputs {
 
     /// Event by event within a burst, then rank by rank, burst by burst, phase by phase, step by step.
     fn advance(&mut self) {
-        let events = self.program.events(self.place.phase);
+        let events = self.program.events(self.position.phase);
         let burst = self.program.burst_records();
-        let p = &mut self.place;
+        let p = &mut self.position;
         p.event += 1;
         if !p.event.is_multiple_of(burst) && p.event < events {
             return;

@@ -16,11 +16,11 @@ pub enum MessagePattern {
 /// What is wrong with a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// Nothing.
+    /// Nothing: its data goes where it should.
     None,
     /// This rank posts the same request again and again.
     Repeats {
-        /// Which.
+        /// The one rank of all that does so.
         rank: u32,
     },
     /// What is sent is read from a wrong place.
@@ -33,8 +33,8 @@ pub enum InjectedFault {
 /// A job that is made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeneratedJob {
-    /// What it does.
-    pub model: MessagePattern,
+    /// Who sends to whom, and how.
+    pub pattern: MessagePattern,
     /// Ranks on all nodes.
     pub ranks: u32,
     /// Nodes; every node has the same number of ranks (the last one may have fewer).
@@ -53,7 +53,7 @@ impl GeneratedJob {
     /// A healthy halo exchange on one node, a core for each rank.
     pub fn halo(ranks: u32, records: u64) -> Self {
         Self {
-            model: MessagePattern::Halo,
+            pattern: MessagePattern::Halo,
             ranks,
             nodes: 1,
             fault: InjectedFault::None,

@@ -36,13 +36,13 @@ mod tests {
 
     #[test]
     fn healthy_jobs_have_no_finding() {
-        for model in [MessagePattern::Halo, MessagePattern::Ring] {
+        for pattern in [MessagePattern::Halo, MessagePattern::Ring] {
             for nodes in [1, 4] {
-                let job = GeneratedJob { model, nodes, ..GeneratedJob::halo(16, 50_000) };
+                let job = GeneratedJob { pattern, nodes, ..GeneratedJob::halo(16, 50_000) };
                 let report = report(job.node(nodes - 1));
-                assert_eq!(report.findings, [], "{model:?} on {nodes} nodes");
+                assert_eq!(report.findings, [], "{pattern:?} on {nodes} nodes");
                 assert_eq!(report.statistics.records, 50_000);
-                assert!(report.thresholds.warm, "{model:?} on {nodes} nodes");
+                assert!(report.thresholds.warm, "{pattern:?} on {nodes} nodes");
             }
         }
     }

@@ -25,7 +25,7 @@ const STEPS_PER_REQUEST: u64 = 50;
 /// So far from the right place is the wrong one: within the same buffer.
 const MISPLACED_BYTES: u64 = 2048;
 
-/// A job's program.
+/// What each rank of a job does, step by step.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     job: GeneratedJob,
@@ -91,7 +91,7 @@ impl Program {
         let sides = self.sides();
         if phase == 0 {
             let side = u64::from(n / calls::PER_MESSAGE);
-            let sender = if self.job.model == MessagePattern::Halo { side } else { 1 };
+            let sender = if self.job.pattern == MessagePattern::Halo { side } else { 1 };
             return match calls::started(n % calls::PER_MESSAGE) {
                 calls::MessageRecord::Copy(copy) => self.send(rank, step, side, copy),
                 // What comes from a side was sent to the opposite one.
@@ -99,7 +99,7 @@ impl Program {
                     Some(calls::receive(part, step, side, self.neighbour(rank, sender)))
                 }
                 calls::MessageRecord::Send(part) => {
-                    let tag = if self.job.model == MessagePattern::Halo { side ^ 1 } else { side };
+                    let tag = if self.job.pattern == MessagePattern::Halo { side ^ 1 } else { side };
                     Some(calls::send(part, step, side, self.neighbour(rank, side), tag))
                 }
             };
@@ -111,7 +111,7 @@ impl Program {
     }
 
     fn sides(&self) -> u32 {
-        match self.job.model {
+        match self.job.pattern {
             MessagePattern::Halo => 4,
             MessagePattern::Ring => 1,
         }
@@ -124,7 +124,7 @@ impl Program {
     /// Who is at a side: right, left, below, above. The opposite side is `side ^ 1`.
     fn neighbour(&self, rank: u32, side: u64) -> u32 {
         let (ranks, width) = (self.job.ranks.max(1), self.width);
-        if self.job.model == MessagePattern::Ring {
+        if self.job.pattern == MessagePattern::Ring {
             return if side == 0 { (rank + 1) % ranks } else { (rank + ranks - 1) % ranks };
         }
         let (row, column) = (rank / width, rank % width);
@@ -148,7 +148,7 @@ impl Program {
     /// A message to the neighbour at a side: the call, and up to three copies.
     fn send(&self, rank: u32, step: u64, side: u64, n: u32) -> Option<GeneratedEvent> {
         let near = self.is_near(rank, self.neighbour(rank, side));
-        let staged = self.job.model == MessagePattern::Halo;
+        let staged = self.job.pattern == MessagePattern::Halo;
         let slot = memory::slot(rank, self.local(rank), side, step);
         let from = if staged { memory::staging(side) } else { memory::sent(side) };
         let from = from + if self.is_misplaced(rank, step, side) { MISPLACED_BYTES } else { 0 };
@@ -173,7 +173,7 @@ impl Program {
     /// The message that the neighbour at a side sent towards us.
     fn receive(&self, rank: u32, step: u64, side: u64) -> Option<GeneratedEvent> {
         // In a ring what is sent to the right comes from the left.
-        let (from, its_side) = match self.job.model {
+        let (from, its_side) = match self.job.pattern {
             MessagePattern::Halo => (self.neighbour(rank, side), side ^ 1),
             MessagePattern::Ring => (self.neighbour(rank, 1), 0),
         };

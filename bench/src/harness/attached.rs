@@ -29,7 +29,7 @@ pub struct AttachedDmscope {
 }
 
 impl AttachedDmscope {
-    /// With more options.
+    /// An onlooker that adds options to those of `dmscope attach`.
     ///
     /// # Errors
     /// There is no room for the tape.

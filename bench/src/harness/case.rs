@@ -18,7 +18,7 @@ use crate::generate::{GeneratedJob, MessagePattern};
 /// What marks a process that runs a case; the case follows.
 const ARGUMENT: &str = "--case";
 
-/// What is done.
+/// What a process of its own is to do, and nothing else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MeasuredCase {
     /// Makes the inputs of a job's first node and nothing more.
@@ -36,9 +36,9 @@ pub enum MeasuredCase {
 pub struct CaseJob {
     /// A ring instead of a halo exchange.
     pub ring: bool,
-    /// On all nodes.
+    /// Ranks on all nodes together.
     pub ranks: u32,
-    /// Nodes.
+    /// Nodes that the ranks are spread over.
     pub nodes: u32,
     /// With results of calls.
     pub results: bool,
@@ -51,9 +51,9 @@ pub struct CaseJob {
 pub enum ReadDepth {
     /// Frames found and their sums checked.
     Frames,
-    /// Decompressed.
+    /// Contents of frames decompressed.
     Content,
-    /// Decoded to inputs.
+    /// Contents decoded to inputs.
     Inputs,
     /// See [`Depth::Resolve`].
     Resolve,
@@ -61,16 +61,16 @@ pub enum ReadDepth {
     Link,
     /// See [`Depth::Group`].
     Group,
-    /// The report.
+    /// All the way to the report.
     Findings,
 }
 
-/// What it took.
+/// What a case took of the machine, and what it came by.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CaseCost {
     /// Records made or read; 0 where they are not told apart.
     pub records: u64,
-    /// Processor time.
+    /// Processor time of the thread that did it.
     pub cpu_ns: u64,
     /// Most memory that was resident at once.
     pub peak_bytes: u64,
@@ -81,8 +81,8 @@ pub struct CaseCost {
 impl CaseJob {
     fn job(self) -> GeneratedJob {
         let Self { ring, ranks, nodes, results, records } = self;
-        let model = if ring { MessagePattern::Ring } else { MessagePattern::Halo };
-        GeneratedJob { model, nodes, results, ..GeneratedJob::halo(ranks, records) }
+        let pattern = if ring { MessagePattern::Ring } else { MessagePattern::Halo };
+        GeneratedJob { pattern, nodes, results, ..GeneratedJob::halo(ranks, records) }
     }
 }
 

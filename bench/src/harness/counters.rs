@@ -17,7 +17,7 @@ pub struct ProcessCounters {
 /// Readings at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CounterReading {
-    /// Processor time.
+    /// Processor time of all threads together.
     pub task_clock_ns: u64,
     /// What the machine's own counters say, by name; none in most virtual machines.
     pub hardware: Vec<(&'static str, u64)>,
@@ -26,14 +26,14 @@ pub struct CounterReading {
 /// What runs used for each of the hits in them.
 #[derive(Clone, Debug, Default)]
 pub struct PerHit {
-    /// Processor time.
+    /// Processor time of each hit.
     pub ns: Samples,
     /// By name of the machine's own counter; none in most virtual machines.
     pub hardware: BTreeMap<&'static str, Samples>,
 }
 
 impl PerHit {
-    /// Adds a run.
+    /// Adds a run with so many hits.
     pub fn push(&mut self, used: &CounterReading, hits: u64) {
         self.ns.push(used.task_clock_ns as f64 / hits as f64);
         for (name, count) in &used.hardware {
@@ -50,7 +50,7 @@ pub const HARDWARE: [(&str, Hardware); 3] = [
 ];
 
 impl ProcessCounters {
-    /// Starts to count.
+    /// Starts to count what a process uses.
     ///
     /// # Errors
     /// The kernel's refusal of the task clock, which every machine has.
@@ -60,7 +60,7 @@ impl ProcessCounters {
         Ok(Self { task_clock, hardware: hardware.collect() })
     }
 
-    /// Reads.
+    /// Reads all counters, one after the other.
     ///
     /// # Errors
     /// The kernel's refusal.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, UprobeMultiOpts};
 
-/// The generated skeleton.
+/// What libbpf-cargo makes of `src/c/empty.bpf.c`.
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks, unused)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
@@ -16,7 +16,7 @@ mod generated {
 /// How an empty program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// Before the instruction.
+    /// At an instruction, before it is executed.
     Entry,
     /// When the function returns, with nothing at its entry.
     Return,
@@ -26,7 +26,7 @@ pub enum Hook {
     SessionDeclined,
 }
 
-/// The loaded programs.
+/// The empty programs, loaded into the kernel.
 pub struct EmptyPrograms {
     skel: generated::EmptySkel<'static>,
 }

@@ -23,7 +23,7 @@ pub trait Onlooker {
     fn end(&mut self) -> Result<()>;
 }
 
-/// Nobody looks on.
+/// An onlooker that does nothing: the job runs alone.
 pub struct Nobody;
 
 impl Onlooker for Nobody {

@@ -24,7 +24,7 @@ pub struct OurPrograms {
     tracer: Tracer,
     collector: Collector,
     counters: Arc<Counters>,
-    /// Records by slot.
+    /// Records that were read, by slot.
     seen: HashMap<u32, u64>,
     probes: u32,
 }
@@ -41,7 +41,7 @@ pub struct RecordCounts {
 /// One of the programs at one place.
 #[derive(Clone, Debug)]
 pub struct OurProbe {
-    /// Which program.
+    /// The program, by the class of its probes.
     pub class: ProbeClass,
     /// What it takes the place for: `malloc`, …
     pub function: &'static str,

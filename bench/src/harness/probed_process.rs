@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::counters::{CounterReading, ProcessCounters};
 
-/// The program.
+/// Path of the program that the process runs.
 pub const PROGRAM: &str = concat!(env!("OUT_DIR"), "/places");
 /// As many functions there are of each place.
 pub const COPIES: usize = 32;
@@ -34,7 +34,7 @@ pub struct ProbedProcess {
 pub struct Passes {
     /// See [`function`].
     pub function: String,
-    /// How often.
+    /// How often it is called.
     pub times: u64,
     /// What it is called with: numbers, or `block` for the address of a large heap block.
     pub arguments: [&'static str; 3],
@@ -64,7 +64,7 @@ impl ProbedProcess {
         Ok(Self { child, input, output, counters })
     }
 
-    /// Its process id.
+    /// Process id, as the kernel has it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -125,7 +125,7 @@ impl Drop for ProbedProcess {
 pub struct Offsets(HashMap<String, u64>);
 
 impl Offsets {
-    /// Reads them.
+    /// Reads the symbols of the program.
     ///
     /// # Errors
     /// The program is not what it was built as.

@@ -55,7 +55,7 @@ impl ThreadTimeReader {
         Self { is_over, reader }
     }
 
-    /// Stops reading.
+    /// Stops reading, and gives what was read.
     ///
     /// # Errors
     /// The reading thread failed.

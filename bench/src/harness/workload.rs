@@ -26,7 +26,7 @@ pub struct Workload {
 /// One run of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRun {
-    /// That it took.
+    /// Time that the job took.
     pub seconds: f64,
     /// Part of the ranks' processor time that they spent in the kernel, since the onlooker was in place; NaN where that is
     /// not known.

@@ -12,7 +12,7 @@ use crate::results::{Cell, ResultTable, Samples, Section};
 /// So that many ranks leave the machine some time.
 const PAUSE_US: &str = "20000";
 
-/// Measures.
+/// Attaches to jobs of more and more ranks again and again, and detaches.
 ///
 /// # Errors
 /// The job or dmscope failed.

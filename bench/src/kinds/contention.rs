@@ -19,7 +19,7 @@ const OURS: usize = 1;
 /// threads that share a core slow each other down by more than half.
 const GROSS: f64 = 2.5;
 
-/// Measures.
+/// Hits an empty program and ours in more and more processes at the same time.
 ///
 /// # Errors
 /// The kernel's refusal, or a probe that was not hit as often as it was passed.

@@ -28,7 +28,7 @@ const FAULTS: [SoughtFault; 3] = [
     },
 ];
 
-/// Measures.
+/// Takes the time until each fault is found, with each budget.
 ///
 /// # Errors
 /// A job or dmscope failed.

@@ -10,7 +10,7 @@ use crate::results::{Cell, ResultTable, Samples, Section};
 /// How long each job moves right data first.
 const SECONDS_BEFORE: &str = "0.5";
 
-/// Measures.
+/// Makes jobs move wrong data, and takes the time until the alert.
 ///
 /// # Errors
 /// A job or dmscope failed, or an alert did not come.

@@ -19,7 +19,7 @@ const LOOKING_THREAD: &str = "dms-look";
 /// Slower than this by being looked at is a gross regression.
 const GROSS: f64 = 1.5;
 
-/// Measures.
+/// Runs a job most of whose ranks wait, with dmscope and without it, in turn.
 ///
 /// # Errors
 /// A job or dmscope failed.

@@ -56,7 +56,7 @@ impl MeasurementKind {
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
     }
 
-    /// Measures.
+    /// Measures, which may take minutes.
     ///
     /// # Errors
     /// What could not be started or read; a bad figure is no error but a failed check of the section.

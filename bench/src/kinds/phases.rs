@@ -16,7 +16,7 @@ const GROSS: f64 = 0.02;
 const WINDOWS_PER_ROW: usize = 5;
 const BAR: usize = 40;
 
-/// Measures.
+/// Runs a job whose load changes, with a budget and without dmscope, in turn.
 ///
 /// # Errors
 /// A job or dmscope failed.

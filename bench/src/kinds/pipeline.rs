@@ -10,7 +10,7 @@ use crate::results::{Cell, ResultTable, Samples, Section};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Measures.
+/// Reads tapes of made-up jobs of several sizes to the end, and so far only.
 ///
 /// # Errors
 /// A case failed, or the disk is full.

@@ -18,7 +18,7 @@ const PAIR_BYTES: u64 = 4 + 4 + 4;
 /// Kinds of chains that a rank has.
 const GROUPS: u32 = 12;
 
-/// Measures.
+/// Measures the work of one node, and the comparison of all ranks, for more and more ranks.
 ///
 /// # Errors
 /// A case failed, or the disk is full.

@@ -9,7 +9,7 @@ use crate::results::{Cell, ResultTable, Samples, Section};
 /// Bytes of a copy's record as it lies in a ring.
 const RECORD_BYTES: f64 = 64.0;
 
-/// Measures.
+/// Writes tapes of made-up jobs and reads them again.
 ///
 /// # Errors
 /// A case failed, or the disk is full.

@@ -14,7 +14,7 @@ pub struct Machine {
     pub cores: usize,
     /// `sysname release` of the running kernel.
     pub kernel: String,
-    /// The distribution.
+    /// Name and version of the distribution.
     pub system: String,
     /// Load average over one minute before the first measurement.
     pub load_before: f64,

@@ -11,7 +11,7 @@ pub struct BenchReport {
     pub schema: u32,
     /// The command that made it.
     pub command: String,
-    /// Where.
+    /// The machine that the figures belong to.
     pub machine: Machine,
     /// One for each kind that was measured.
     pub sections: Vec<Section>,

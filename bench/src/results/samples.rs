@@ -7,12 +7,12 @@ use serde::Serialize;
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Adds a run.
+    /// Adds the figure of a run.
     pub fn push(&mut self, value: f64) {
         self.0.push(value);
     }
 
-    /// How many runs.
+    /// How many runs there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -22,7 +22,7 @@ impl Samples {
         self.0.is_empty()
     }
 
-    /// The runs.
+    /// The figures of all runs, in the order in which they were made.
     pub fn values(&self) -> &[f64] {
         &self.0
     }

@@ -11,11 +11,11 @@ use super::ResultTable;
 pub struct Section {
     /// Name of the kind.
     pub kind: String,
-    /// Heading.
+    /// Heading in Markdown, without its marks.
     pub title: String,
     /// What a reader must know to read the figures; one sentence or more each.
     pub notes: Vec<String>,
-    /// The figures.
+    /// The figures, in the order in which they are shown.
     pub tables: Vec<ResultTable>,
     /// What must hold on every machine.
     pub checks: Vec<RegressionBound>,
@@ -24,9 +24,9 @@ pub struct Section {
 /// A bound on a ratio: only a gross regression breaks it, on any machine.
 #[derive(Debug, Serialize)]
 pub struct RegressionBound {
-    /// What is bounded.
+    /// The ratio, in words.
     pub what: String,
-    /// What was measured.
+    /// The ratio as measured.
     pub value: f64,
     /// What it must not exceed.
     pub at_most: f64,

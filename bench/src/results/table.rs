@@ -9,33 +9,33 @@ use super::Samples;
 pub struct ResultTable {
     /// Headings with units; the first is that of the rows' names.
     pub columns: Vec<String>,
-    /// The rows.
+    /// The rows, in the order in which they were measured.
     pub rows: Vec<ResultRow>,
 }
 
 /// One thing that was measured.
 #[derive(Debug, Serialize)]
 pub struct ResultRow {
-    /// What.
+    /// What was measured, as the first column says it.
     pub name: String,
     /// As many as there are columns after the first.
     pub cells: Vec<Cell>,
 }
 
-/// One figure.
+/// What stands in one place of a table.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
     /// Measured several times: shown as the median with the smallest and the largest.
     Runs {
-        /// All runs.
+        /// All runs, of which the table shows only some.
         runs: Samples,
         /// Digits after the point that are shown.
         digits: usize,
     },
     /// Counted or derived once.
     Value {
-        /// The figure.
+        /// The only figure there is.
         value: f64,
         /// Digits after the point that are shown.
         digits: usize,
@@ -50,7 +50,7 @@ impl ResultTable {
         Self { columns: columns.iter().map(|&column| column.to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row.
+    /// Adds a row below the others.
     pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
         self.rows.push(ResultRow { name: name.into(), cells });
     }
@@ -84,12 +84,12 @@ impl Cell {
         Self::Runs { runs: runs.clone(), digits }
     }
 
-    /// A single figure.
+    /// A figure that was counted or derived once.
     pub fn value(value: f64, digits: usize) -> Self {
         Self::Value { value, digits }
     }
 
-    /// Words.
+    /// Words instead of a figure.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }

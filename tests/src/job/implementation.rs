@@ -10,7 +10,7 @@ pub enum MpiImplementation {
 }
 
 impl MpiImplementation {
-    /// Both of them.
+    /// Both of them, in the order in which tests use them.
     pub const ALL: [Self; 2] = [Self::OpenMpi, Self::Mpich];
 
     /// Name as Debian's alternatives have it (`mpirun.NAME`).

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One call site of a data movement in one rank, and what went through it, as the job itself counted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct CountedSite {
-    /// Rank.
+    /// Rank in MPI_COMM_WORLD.
     pub rank: u32,
     /// File name of the program or shared library that the call site is in.
     pub module: String,

@@ -72,7 +72,7 @@ impl JobSpec {
         self
     }
 
-    /// Sets the transport.
+    /// Sets how the ranks reach each other.
     pub fn transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self

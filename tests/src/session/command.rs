@@ -34,12 +34,12 @@ impl Dmscope {
         Self { job: Some(job.clone()), ..Self::command("run", operands).json().args(["--budget", "none"]) }
     }
 
-    /// `dmscope analyze`
+    /// `dmscope analyze`, of a tape.
     pub fn analyze(tape: &Path) -> Self {
         Self::command("analyze", [tape]).json()
     }
 
-    /// Any other command.
+    /// Any other command, which need not say JSON.
     pub fn command<S: Into<OsString>>(name: &str, operands: impl IntoIterator<Item = S>) -> Self {
         Self {
             args: vec![name.into()],
@@ -54,7 +54,7 @@ impl Dmscope {
         self.args(["--json"])
     }
 
-    /// Adds options.
+    /// Adds options, before all operands.
     pub fn args<S: Into<OsString>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
@@ -65,7 +65,7 @@ impl Dmscope {
         self.args(["--record".as_ref(), tape.as_os_str()])
     }
 
-    /// Starts it.
+    /// Starts it in a folder of its own.
     pub fn spawn(&self) -> Result<RunningSession> {
         self.spawn_as(Command::new(binary()?))
     }

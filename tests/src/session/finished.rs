@@ -18,7 +18,7 @@ pub struct FinishedSession {
     pub stdout: Vec<String>,
     /// Lines of standard error.
     pub stderr: Vec<String>,
-    /// JSON lines.
+    /// JSON lines, in the order in which they were said.
     pub events: Vec<Value>,
     pub(super) report_line: Option<String>,
     /// The job, under `dmscope run`.
@@ -33,14 +33,14 @@ impl FinishedSession {
         })
     }
 
-    /// The report.
+    /// The report that it ended with.
     pub fn report(&self) -> Result<&Value> {
         self.report_line()?;
         let event = self.events.iter().rfind(|event| event["event"] == "report");
         Ok(&event.context("no report")?["report"])
     }
 
-    /// What was found.
+    /// What the report found.
     pub fn findings(&self) -> Result<Findings> {
         Findings::of(self.report()?)
     }

@@ -82,7 +82,7 @@ impl RunningSession {
         self.patience = patience;
     }
 
-    /// Its process id.
+    /// Process id of `dmscope` itself.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -130,7 +130,7 @@ impl RunningSession {
         self.signal(Signal::INT);
     }
 
-    /// Sends a signal.
+    /// Sends a signal to `dmscope` itself.
     pub fn signal(&self, what: Signal) {
         signal(self.pid(), what);
     }

@@ -57,7 +57,7 @@ impl Browser {
         self.client.as_ref().context("the browser has ended")
     }
 
-    /// Opens a file.
+    /// Opens a page from a file, and waits until it is drawn.
     pub fn open(&self, page: &Path) -> Result<()> {
         let url = format!("file://{}", page.display());
         self.runtime.block_on(self.client()?.goto(&url)).with_context(|| format!("cannot open {url}"))?;

@@ -20,7 +20,7 @@ impl SmallDisk {
         Ok(Self(directory))
     }
 
-    /// Where it is.
+    /// The folder that it is mounted at.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

@@ -4,7 +4,7 @@ use analyzer::plan::ProbeClass;
 
 use crate::harness::{Hook, OurProbe};
 
-/// A kind of place and an empty program there.
+/// A kind of instruction, and how an empty program is attached at it.
 pub(super) struct EmptyCase {
     pub name: &'static str,
     pub place: &'static str,
@@ -37,10 +37,15 @@ pub(super) struct HitCase {
     pub place: &'static str,
     pub hook: Hook,
     pub probe: OurProbe,
+    /// What the function is called with: see [`Passes`](crate::harness::Passes).
     pub arguments: [&'static str; 3],
+    /// Called from within the function that stands for an MPI call.
     pub inside: bool,
+    /// The process is one that dmscope watches.
     pub watched: bool,
+    /// Each hit leaves a record.
     pub records: bool,
+    /// What a hit may cost, as a multiple of a hit of the empty program.
     pub goal: Option<f64>,
 }
 

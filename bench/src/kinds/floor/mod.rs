@@ -23,7 +23,7 @@ const SLOT: u32 = 0;
 /// What a gross regression is: more than this many times the goal.
 const GROSS: f64 = 1.5;
 
-/// Measures.
+/// Hits empty programs and ours at places of the same kind, in turn.
 ///
 /// # Errors
 /// The kernel's refusal, or a probe that was not hit as often as it was passed.

@@ -28,7 +28,7 @@ struct JobCase {
     bounded: bool,
 }
 
-/// Measures.
+/// Runs each job without dmscope and with it, everything on and under each budget, in turn.
 ///
 /// # Errors
 /// A job or dmscope failed.

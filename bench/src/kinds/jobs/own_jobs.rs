@@ -8,7 +8,9 @@ pub(super) struct OwnJob {
     pub iterations: &'static str,
     /// How many when it has to be quick; not at all if there are none.
     pub quick_iterations: Option<&'static str>,
+    /// Its ranks are two, however many cores there are.
     pub pair: bool,
+    /// It computes enough for its ratio to be bounded on every machine.
     pub bounded: bool,
 }
 

@@ -33,7 +33,7 @@ pub const FUNCTIONS: [&str; 12] = [
 /// Events are there when no more have come for this long.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// Which tool.
+/// A tool that can attach to processes which run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// A bpftrace script that writes a line a call.
@@ -51,7 +51,7 @@ pub struct Alongside {
 }
 
 impl Alongside {
-    /// Not yet started.
+    /// Makes room for the output of a tool that is started later.
     ///
     /// # Errors
     /// There is no room for its output.

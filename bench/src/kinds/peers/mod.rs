@@ -36,7 +36,7 @@ fn jobs(options: BenchOptions) -> Result<Vec<(Workload, bool)>> {
     })
 }
 
-/// Measures.
+/// Runs each job without any tool and with each of them, in turn.
 ///
 /// # Errors
 /// The jobs without any tool, or dmscope, failed.

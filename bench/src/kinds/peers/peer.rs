@@ -12,7 +12,7 @@ use crate::options::BenchOptions;
 
 /// How a tool is put to work.
 pub(super) enum Way {
-    /// dmscope, everything on.
+    /// dmscope attaches, with everything on.
     Dmscope,
     /// It attaches to the ranks.
     Alongside(Tool),
@@ -20,10 +20,12 @@ pub(super) enum Way {
     Through(Vec<String>),
 }
 
-/// A tool, what it does, and the program without which it is not there.
+/// A tool that does something like dmscope.
 pub(super) struct Peer {
     pub name: &'static str,
+    /// What it records, in words.
     pub does: &'static str,
+    /// A program without which it is not there.
     pub needs: &'static str,
     pub way: Way,
     /// So slow that only the smallest jobs are run.
@@ -36,7 +38,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// New and empty.
+    /// An empty folder for the folders of all tools.
     pub(super) fn new() -> Result<Self> {
         Ok(Self { all: TempDir::with_prefix("bench-")? })
     }
@@ -54,7 +56,7 @@ impl Folders {
         self.of(name).map(|_| ())
     }
 
-    /// Its path, for command lines.
+    /// Path of a tool's folder, for command lines.
     pub(super) fn text(&self, name: &str) -> Result<String> {
         Ok(self.of(name)?.display().to_string())
     }
@@ -143,7 +145,7 @@ pub(super) fn why_not(peer: &Peer, options: BenchOptions, folders: &Folders) -> 
     prepared.map_err(|error| format!("{error:#}"))
 }
 
-/// There is such a program.
+/// Whether a program is in one of the folders of `$PATH`.
 pub(super) fn is_installed(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
