@@ -12,7 +12,7 @@ use crate::options::BenchOptions;
 use crate::results::{Cell, ResultTable, Samples, Section};
 
 use alongside::Alongside;
-use peer::{Folders, Peer, Way, peers, why_not};
+use peer::{Folders, PeerTool, Way, peers, why_not};
 
 const ROUNDS: usize = 2;
 
@@ -85,7 +85,7 @@ struct PeerFigures {
 fn measure_job(
     job: &Workload,
     is_small: bool,
-    peers: &[Peer],
+    peers: &[PeerTool],
     missing: &[Option<String>],
     folders: &Folders,
     options: BenchOptions,
@@ -120,7 +120,7 @@ fn measure_job(
     Ok(PeerFigures { plain, ratios })
 }
 
-fn run(job: &Workload, peer: &Peer) -> Result<f64> {
+fn run(job: &Workload, peer: &PeerTool) -> Result<f64> {
     match &peer.way {
         Way::Dmscope => job.seconds(&mut AttachedDmscope::new(&[])?),
         Way::Alongside(tool) => job.seconds(&mut Alongside::new(*tool)?),

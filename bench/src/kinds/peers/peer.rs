@@ -21,7 +21,7 @@ pub(super) enum Way {
 }
 
 /// A tool that does something like dmscope.
-pub(super) struct Peer {
+pub(super) struct PeerTool {
     pub name: &'static str,
     /// What it records, in words.
     pub does: &'static str,
@@ -63,7 +63,7 @@ impl Folders {
 }
 
 /// All tools, dmscope first.
-pub(super) fn peers(folders: &Folders) -> Result<Vec<Peer>> {
+pub(super) fn peers(folders: &Folders) -> Result<Vec<PeerTool>> {
     let through = |words: &[&str]| Way::Through(words.iter().map(|&word| word.to_owned()).collect());
     let logger = format!("LD_PRELOAD={}/logger.so", folders.text("logger")?);
     let logs = format!("PMPI_LOGGER_FOLDER={}", folders.text("logger")?);
@@ -73,7 +73,7 @@ pub(super) fn peers(folders: &Folders) -> Result<Vec<Peer>> {
         folders.text("uftrace")?
     );
     let calls = FUNCTIONS.join("+");
-    let peer = |name, does, needs, way| Peer { name, does, needs, way, is_slow: false };
+    let peer = |name, does, needs, way| PeerTool { name, does, needs, way, is_slow: false };
     Ok(vec![
         peer("dmscope", "every copy, call and allocation, analysed and recorded", "true", Way::Dmscope),
         peer(
@@ -106,7 +106,7 @@ pub(super) fn peers(folders: &Folders) -> Result<Vec<Peer>> {
             "uftrace",
             through(&["sh", "-c", &uftrace, "sh"]),
         ),
-        Peer {
+        PeerTool {
             is_slow: true,
             ..peer(
                 "ltrace",
@@ -115,7 +115,7 @@ pub(super) fn peers(folders: &Folders) -> Result<Vec<Peer>> {
                 through(&["ltrace", "-c", "-o", "/dev/null", "-e", &calls]),
             )
         },
-        Peer {
+        PeerTool {
             is_slow: true,
             ..peer(
                 "valgrind --tool=none",
@@ -128,7 +128,7 @@ pub(super) fn peers(folders: &Folders) -> Result<Vec<Peer>> {
 }
 
 /// Fails with the reason if a tool cannot be used here.
-pub(super) fn why_not(peer: &Peer, options: BenchOptions, folders: &Folders) -> Result<(), String> {
+pub(super) fn why_not(peer: &PeerTool, options: BenchOptions, folders: &Folders) -> Result<(), String> {
     if options.quick && peer.is_slow {
         return Err("not in a quick run".into());
     }
