@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// Processor time of a process, in ticks of the clock that the kernel reckons in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Times {
+struct CpuTicks {
     user: u64,
     kernel: u64,
 }
@@ -56,19 +56,19 @@ impl KernelTime {
     }
 }
 
-fn read(pids: &[u32]) -> BTreeMap<u32, Times> {
+fn read(pids: &[u32]) -> BTreeMap<u32, CpuTicks> {
     let of = |pid: &u32| Some((*pid, times(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?));
     pids.iter().filter_map(of).collect()
 }
 
 /// Of a line of `/proc/PID/stat`: fields 14 and 15, the name in brackets being the second.
-fn times(stat: &str) -> Option<Times> {
+fn times(stat: &str) -> Option<CpuTicks> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse().ok();
-    Some(Times { user: ticks()?, kernel: ticks()? })
+    Some(CpuTicks { user: ticks()?, kernel: ticks()? })
 }
 
-fn share(before: &BTreeMap<u32, Times>, after: &BTreeMap<u32, Times>) -> f64 {
+fn share(before: &BTreeMap<u32, CpuTicks>, after: &BTreeMap<u32, CpuTicks>) -> f64 {
     let (mut user, mut kernel) = (0, 0);
     for (pid, now) in after {
         let earlier = before.get(pid).copied().unwrap_or_default();
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn times_are_found_behind_any_name() {
         let stat = "7 (a) b (c) R 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 12 1000 1";
-        assert_eq!(times(stat), Some(Times { user: 250, kernel: 50 }));
+        assert_eq!(times(stat), Some(CpuTicks { user: 250, kernel: 50 }));
         assert_eq!(times("7 (a"), None);
         let own = fs::read_to_string("/proc/self/stat").unwrap();
         assert!(times(&own).is_some());
@@ -99,9 +99,11 @@ mod tests {
 
     #[test]
     fn only_what_was_used_since_the_first_reading_counts() {
-        let before = BTreeMap::from([(1, Times { user: 100, kernel: 100 })]);
-        let after =
-            BTreeMap::from([(1, Times { user: 160, kernel: 110 }), (2, Times { user: 20, kernel: 10 })]);
+        let before = BTreeMap::from([(1, CpuTicks { user: 100, kernel: 100 })]);
+        let after = BTreeMap::from([
+            (1, CpuTicks { user: 160, kernel: 110 }),
+            (2, CpuTicks { user: 20, kernel: 10 }),
+        ]);
         assert_eq!(share(&before, &after), 0.2);
         assert!(share(&before, &before).is_nan());
     }

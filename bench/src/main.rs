@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use bench::kinds::{Kind, Options};
-use bench::machine::Machine;
-use bench::report::{Report, SCHEMA};
+use bench::kinds::MeasurementKind;
+use bench::options::BenchOptions;
+use bench::results::{BenchReport, Machine, SCHEMA};
 use clap::Parser;
 
 /// Measures what dmscope costs; prints tables as Markdown.
@@ -26,11 +26,11 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// What to measure; if none is named: all, or what a quick run has time for
-    kinds: Vec<Kind>,
+    kinds: Vec<MeasurementKind>,
 }
 
 fn main() -> ExitCode {
-    if let Some(answer) = bench::case::answer() {
+    if let Some(answer) = bench::harness::case::answer() {
         return answer.map_or_else(failed, |()| ExitCode::SUCCESS);
     }
     run(&Arguments::parse()).unwrap_or_else(failed)
@@ -43,14 +43,15 @@ fn failed(error: anyhow::Error) -> ExitCode {
 
 /// Exit status 1: a gross regression; 2: something could not be measured.
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let options = Options {
+    let options = BenchOptions {
         quick: arguments.quick,
         rounds: arguments.rounds.map(usize::from),
         job: arguments.job.as_deref(),
     };
-    let kinds = if arguments.kinds.is_empty() { Kind::usual(options) } else { arguments.kinds.clone() };
+    let kinds =
+        if arguments.kinds.is_empty() { MeasurementKind::usual(options) } else { arguments.kinds.clone() };
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut report = Report {
+    let mut report = BenchReport {
         schema: SCHEMA,
         command: format!("cargo xtask bench {command}").trim_end().to_owned(),
         machine: Machine::here(),

@@ -1,157 +1,6 @@
 //! Jobs with one known fault each, and where a tool should find it.
 
-use std::fs;
-
-use anyhow::{Context, Result, ensure};
-
-use crate::build::sources;
-
-/// One job with a fault.
-#[derive(Clone, Copy, Debug)]
-pub struct Case {
-    /// Name of the program.
-    pub job: &'static str,
-    /// Its arguments.
-    pub args: &'static [&'static str],
-    /// Number of ranks it is run with.
-    pub ranks: u32,
-    /// What kind of fault it is.
-    pub class: Class,
-    /// Ranks that are at fault: in a deadlock, all of its cycle; of a missing, a leftover or a truncated message, both
-    /// ends; of a wrong rank in a call whose right partner waits for just that call, the rank that made it; in a
-    /// collective, those that do not do what most do; of crashes, the rank that crashed, or all if all do, of which the
-    /// launcher may end some before. The first is the one that is at `place`.
-    pub at_fault: &'static [u32],
-    /// The MPI call, or the function outside MPI, that the first of them is in, or was in last.
-    pub function: &'static str,
-    /// Source file and a text in its line of that call.
-    pub place: Option<(&'static str, &'static str)>,
-    /// How the job ends.
-    pub ends: Ends,
-    /// Arguments for the same communication done right.
-    pub twin: Option<&'static [&'static str]>,
-}
-
-/// Kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Ranks that wait for each other.
-    Deadlock,
-    /// A rank waits for a message that nobody sends, or that has another tag, communicator or rank than it waits for.
-    MissingMessage,
-    /// Some ranks do something else than the others of a collective operation.
-    MismatchedCollective,
-    /// A message is longer than the buffer for it.
-    Truncated,
-    /// A rank ends before its time, whatever ends it.
-    Crash,
-    /// A rank stays outside MPI, and others wait for it.
-    BlockedOutside,
-    /// A rank crashes by what it computes.
-    CalculationFault,
-    /// Requests or messages that nobody came back for.
-    LeftOver,
-    /// A call that MPI forbids.
-    InvalidCall,
-    /// Wrong results, and no sign of it in the communication.
-    Silent,
-}
-
-impl Class {
-    /// Name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Deadlock => "deadlock",
-            Self::MissingMessage => "missing_message",
-            Self::MismatchedCollective => "mismatched_collective",
-            Self::Truncated => "truncated",
-            Self::Crash => "crash",
-            Self::BlockedOutside => "blocked_outside",
-            Self::CalculationFault => "calculation_fault",
-            Self::LeftOver => "left_over",
-            Self::InvalidCall => "invalid_call",
-            Self::Silent => "silent",
-        }
-    }
-}
-
-/// How a job ends if nobody ends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
-    /// Never.
-    Hangs,
-    /// A rank ends before its time and the launcher ends the others. The launcher's status need not say so.
-    Dies,
-    /// With a good verdict on its data.
-    EndsWell,
-    /// With a bad verdict on its data.
-    EndsWrong,
-}
-
-/// A job with no fault that can be taken for one with a fault.
-#[derive(Clone, Copy, Debug)]
-pub struct RightJob {
-    /// Name of the program.
-    pub job: &'static str,
-    /// Its arguments.
-    pub args: &'static [&'static str],
-    /// Number of ranks it is run with.
-    pub ranks: u32,
-    /// Who keeps one of its ranks from going on for a while.
-    pub held_by: HeldBy,
-}
-
-/// Who keeps a rank from going on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBy {
-    /// Nobody: what makes it slow is in the job itself.
-    Nobody,
-    /// A signal stops it; another lets it go on.
-    Signal,
-    /// A debugger attaches to it, looks around and lets go.
-    Debugger,
-}
-
-const fn slow(args: &'static [&'static str], ranks: u32, held_by: HeldBy) -> RightJob {
-    RightJob { job: "slow", args, ranks, held_by }
-}
-
-/// Jobs that are slow, not faulty. Of those that are held, the slow rank of the job itself computes for no time.
-pub const SLOW_BUT_RIGHT: &[RightJob] = &[
-    slow(&["--compute", "3"], 3, HeldBy::Nobody),
-    slow(&["--compute", "3", "--in-collective"], 3, HeldBy::Nobody),
-    slow(&["--sleep", "3"], 3, HeldBy::Nobody),
-    slow(&["--sleep", "3", "--in-collective"], 3, HeldBy::Nobody),
-    slow(&["--uneven", "0.05", "--iterations", "40"], 3, HeldBy::Nobody),
-    // More ranks than this machine and most others have cores to spare.
-    slow(&["--compute", "3"], 8, HeldBy::Nobody),
-    slow(&["--uneven", "0.02", "--iterations", "20"], 8, HeldBy::Nobody),
-    slow(&["--pause-us", "1000"], 3, HeldBy::Signal),
-    slow(&["--pause-us", "1000"], 8, HeldBy::Signal),
-    slow(&["--pause-us", "1000"], 3, HeldBy::Debugger),
-];
-
-/// The same, for so long that nobody would wait for them in a usual run.
-pub const VERY_SLOW_BUT_RIGHT: &[RightJob] = &[
-    slow(&["--compute", "60"], 3, HeldBy::Nobody),
-    slow(&["--compute", "60", "--in-collective"], 3, HeldBy::Nobody),
-];
-
-impl Case {
-    /// Line of the place in its source file.
-    pub fn line(&self) -> Result<Option<u32>> {
-        let Some((file, marker)) = self.place else { return Ok(None) };
-        let lines = lines_with(file, marker)?;
-        ensure!(lines.len() == 1, "{marker:?} is in {} lines of {file}", lines.len());
-        Ok(Some(lines[0]))
-    }
-}
-
-fn lines_with(file: &str, marker: &str) -> Result<Vec<u32>> {
-    let path = sources().join("hangs").join(file);
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok((1..).zip(text.lines()).filter(|(_, line)| line.contains(marker)).map(|(number, _)| number).collect())
-}
+use crate::fault_case::{Ends, FaultCase, FaultClass};
 
 macro_rules! place {
     () => {
@@ -165,11 +14,11 @@ macro_rules! place {
 macro_rules! cases {
     ($($job:literal $args:tt on $ranks:literal ranks, right $twin:tt:
         $class:ident of $at_fault:tt in $function:literal $(at $file:literal $marker:literal)?, $ends:ident;)*) => {
-        &[$(Case {
+        &[$(FaultCase {
             job: $job,
             args: &$args,
             ranks: $ranks,
-            class: Class::$class,
+            class: FaultClass::$class,
             at_fault: &$at_fault,
             function: $function,
             place: place!($($file $marker)?),
@@ -179,8 +28,8 @@ macro_rules! cases {
     };
 }
 
-/// All cases.
-pub const CASES: &[Case] = cases! {
+/// All jobs with a fault that the live tests run.
+pub const CASES: &[FaultCase] = cases! {
     "gauss" ["--fault", "pivot_from_below"] on 4 ranks, right []:
         Deadlock of [1, 2, 3, 0] in "MPI_Recv" at "gauss_steps.c" "pivot", Hangs;
     "gauss" ["--fault", "pivot_from_owner"] on 4 ranks, right []:
@@ -352,8 +201,10 @@ pub const CASES: &[Case] = cases! {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::fs;
 
     use super::*;
+    use crate::job::build::sources;
 
     fn all_sources() -> Vec<(String, String)> {
         let files = fs::read_dir(sources().join("hangs")).unwrap().map(|entry| entry.unwrap());
@@ -399,7 +250,7 @@ mod tests {
     fn the_ranks_at_fault_are_ranks_of_the_job_and_only_silent_faults_have_none() {
         for case in CASES {
             assert!(case.at_fault.iter().all(|rank| *rank < case.ranks), "{case:?}");
-            assert_eq!(case.at_fault.is_empty(), case.class == Class::Silent, "{case:?}");
+            assert_eq!(case.at_fault.is_empty(), case.class == FaultClass::Silent, "{case:?}");
         }
     }
 

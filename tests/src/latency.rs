@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Dmscope, JobSpec, MpiLibrary};
+use crate::{Dmscope, JobSpec, MpiImplementation};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -18,7 +18,7 @@ fn monotonic_ns() -> u64 {
 /// From the first wrong movement of a job to the arrival of the alert on dmscope's output: one job, one alert. The job
 /// moves right data for `seconds_before`.
 pub fn of_one_alert(seconds_before: &str) -> Result<Duration> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.ranks(4);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4);
     let job = spec.args(["--start-after", seconds_before]).held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;

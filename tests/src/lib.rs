@@ -2,10 +2,10 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use live::{JobSpec, MpiLibrary};
+//! use live::{JobSpec, MpiImplementation};
 //!
 //! # fn main() -> anyhow::Result<()> {
-//! let mut job = JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.ranks(4).args(["--iterations", "1000"]).held().spawn()?;
+//! let mut job = JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4).args(["--iterations", "1000"]).held().spawn()?;
 //! job.wait_until_ready(Duration::from_secs(30))?;
 //! let pids = job.rank_pids()?; // in rank order; attach here
 //! job.go()?;
@@ -16,28 +16,16 @@
 //! # }
 //! ```
 
-mod browser;
-pub mod build;
 pub mod catalogue;
-pub mod debugger;
-mod dmscope;
-pub mod findings;
+pub mod fault_case;
 pub mod generated;
-mod kernel;
+mod job;
 pub mod latency;
-mod lines;
 pub mod made_up;
-pub mod packaged;
-pub mod processes;
-mod report;
-mod running;
-mod small_disk;
-mod spec;
+pub mod right_jobs;
+mod session;
+mod system;
 
-pub use browser::Browser;
-pub use dmscope::{Dmscope, Session, Watching, binary};
-pub use findings::Findings;
-pub use report::Site;
-pub use running::{FinishedJob, RunningJob};
-pub use small_disk::SmallDisk;
-pub use spec::{JobSpec, MpiLibrary, Transport};
+pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};
+pub use session::{Dmscope, Findings, FinishedSession, RunningSession, binary, findings};
+pub use system::{Browser, SmallDisk, debugger, processes};

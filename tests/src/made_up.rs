@@ -20,24 +20,24 @@ const BEGIN_NS: u64 = 5_000_000_000;
 const S: u64 = 1_000_000_000;
 const FIRST_PID: u32 = 1000;
 
-/// Names that a job gives to things.
+/// MadeUpNames that a job gives to things.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct MadeUpNames {
     /// Command line of the launcher.
     pub job: String,
-    /// Node.
+    /// Name of the node.
     pub host: String,
     /// Path of the program.
     pub program: String,
     /// Function that calls MPI.
     pub function: String,
-    /// Its source file.
+    /// Source file of that function.
     pub source: String,
     /// MPI function that ranks of the cycle wait in.
     pub receive: String,
 }
 
-impl Default for Names {
+impl Default for MadeUpNames {
     fn default() -> Self {
         Self {
             job: "mpirun -n 4 ./solver".into(),
@@ -52,8 +52,8 @@ impl Default for Names {
 
 /// A job whose ranks send and receive for a while.
 #[derive(Clone, Debug)]
-pub struct MadeUp {
-    /// How many.
+pub struct MadeUpJob {
+    /// Ranks of the job, all on one node.
     pub ranks: u32,
     /// Calls that each makes before it comes to its end.
     pub calls: u32,
@@ -61,19 +61,19 @@ pub struct MadeUp {
     /// empty: all end well.
     pub cycle: Vec<u32>,
     /// What things are called.
-    pub names: Names,
+    pub names: MadeUpNames,
 }
 
 /// What a call is made of: MPI function, and place of the program.
 #[derive(Clone, Copy)]
-enum Made {
+enum MadeUpCall {
     Send,
     Receive,
     Barrier,
     Wait,
 }
 
-impl Made {
+impl MadeUpCall {
     const ALL: [Self; 4] = [Self::Send, Self::Receive, Self::Barrier, Self::Wait];
 
     fn probe(self) -> u32 {
@@ -90,10 +90,10 @@ impl Made {
     }
 }
 
-impl MadeUp {
+impl MadeUpJob {
     /// A job in which the first two ranks wait for each other, and the rest for them.
     pub fn deadlock(ranks: u32) -> Self {
-        Self { ranks, calls: 6, cycle: vec![0, 1], names: Names::default() }
+        Self { ranks, calls: 6, cycle: vec![0, 1], names: MadeUpNames::default() }
     }
 
     /// A job that ends well.
@@ -101,7 +101,7 @@ impl MadeUp {
         Self { cycle: Vec::new(), ..Self::deadlock(ranks) }
     }
 
-    /// Writes its tape.
+    /// Writes the tape that a session would have made of it.
     pub fn record(&self, path: &Path) -> Result<()> {
         let mut tape = FileTape::to_file(File::create(path)?);
         for input in self.inputs() {
@@ -119,7 +119,8 @@ impl MadeUp {
         for call in 0..self.calls {
             for rank in 0..self.ranks {
                 now_ns += 1 + u64::from(rank * 7 + call * 13) % 900;
-                let made = [Made::Send, Made::Receive, Made::Wait, Made::Barrier][call as usize % 4];
+                let made = [MadeUpCall::Send, MadeUpCall::Receive, MadeUpCall::Wait, MadeUpCall::Barrier]
+                    [call as usize % 4];
                 inputs.push(self.call(rank, made, now_ns));
             }
             now_ns += 100_000;
@@ -151,7 +152,7 @@ impl MadeUp {
     fn hang(&self, mut now_ns: u64, inputs: &mut Vec<Input>) -> u64 {
         for rank in 0..self.ranks {
             now_ns += 2000;
-            let made = if self.cycle.contains(&rank) { Made::Receive } else { Made::Barrier };
+            let made = if self.cycle.contains(&rank) { MadeUpCall::Receive } else { MadeUpCall::Barrier };
             inputs.push(self.call(rank, made, now_ns));
         }
         for look in 1..8 {
@@ -197,18 +198,18 @@ impl MadeUp {
         }))
     }
 
-    fn function(&self, made: Made) -> &str {
+    fn function(&self, made: MadeUpCall) -> &str {
         match made {
-            Made::Send => "MPI_Send",
-            Made::Receive => &self.names.receive,
-            Made::Barrier => "MPI_Barrier",
-            Made::Wait => "MPI_Waitall",
+            MadeUpCall::Send => "MPI_Send",
+            MadeUpCall::Receive => &self.names.receive,
+            MadeUpCall::Barrier => "MPI_Barrier",
+            MadeUpCall::Wait => "MPI_Waitall",
         }
     }
 
     fn plan(&self) -> Input {
         let file = |id, path: &str| PlannedFile { id, path: path.into(), ..PlannedFile::default() };
-        let probe = |made: Made| Probe {
+        let probe = |made: MadeUpCall| Probe {
             id: made.probe(),
             file: LIBRARY,
             offset_bytes: 0x1000 + 0x10 * u64::from(made.probe()),
@@ -223,7 +224,7 @@ impl MadeUp {
         };
         Input::Plan(Box::new(Plan {
             files: vec![file(PROGRAM, &self.names.program), file(LIBRARY, "/usr/lib/libmpi.so")],
-            probes: Made::ALL.map(probe).into(),
+            probes: MadeUpCall::ALL.map(probe).into(),
             left_out: Vec::new(),
         }))
     }
@@ -234,15 +235,15 @@ impl MadeUp {
         at.map_or((rank + 1) % self.ranks, |at| self.cycle[(at + 1) % self.cycle.len()])
     }
 
-    fn arguments(&self, rank: u32, made: Made) -> [u64; 6] {
+    fn arguments(&self, rank: u32, made: MadeUpCall) -> [u64; 6] {
         match made {
-            Made::Send | Made::Receive => [0x1000, 64, 5, self.partner(rank).into(), 7, WORLD],
-            Made::Barrier => [WORLD, 0, 0, 0, 0, 0],
-            Made::Wait => [2, 0x2000, 0, 0, 0, 0],
+            MadeUpCall::Send | MadeUpCall::Receive => [0x1000, 64, 5, self.partner(rank).into(), 7, WORLD],
+            MadeUpCall::Barrier => [WORLD, 0, 0, 0, 0, 0],
+            MadeUpCall::Wait => [2, 0x2000, 0, 0, 0, 0],
         }
     }
 
-    fn call(&self, rank: u32, made: Made, time_ns: u64) -> Input {
+    fn call(&self, rank: u32, made: MadeUpCall, time_ns: u64) -> Input {
         let body = Body::Call {
             return_address: PROGRAM_AT + made.return_offset(),
             args: self.arguments(rank, made),
@@ -252,7 +253,7 @@ impl MadeUp {
     }
 
     fn found(&self, rank: u32, ran_ns: u64) -> ThreadFacts {
-        let made = if self.cycle.contains(&rank) { Made::Receive } else { Made::Barrier };
+        let made = if self.cycle.contains(&rank) { MadeUpCall::Receive } else { MadeUpCall::Barrier };
         let place = CodePlace { file: PROGRAM, offset_bytes: made.return_offset() };
         let call = CallInProgress {
             function: self.function(made).into(),
@@ -276,7 +277,7 @@ impl MadeUp {
     }
 
     fn symbols(&self) -> Input {
-        let symbol = |made: Made| Symbol {
+        let symbol = |made: MadeUpCall| Symbol {
             file: PROGRAM,
             offset_bytes: made.return_offset() - 1,
             frames: vec![Frame {
@@ -285,7 +286,7 @@ impl MadeUp {
                 line: Some(made.line()),
             }],
         };
-        Input::Symbols(Made::ALL.map(symbol).into())
+        Input::Symbols(MadeUpCall::ALL.map(symbol).into())
     }
 }
 

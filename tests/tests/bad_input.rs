@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::{Dmscope, JobSpec, MpiLibrary};
+use live::{Dmscope, JobSpec, MpiImplementation};
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ fn without_privileges_it_says_which_are_needed() -> Result<()> {
     let binary = readable.path().join("dmscope");
     fs::copy(live::binary()?, &binary)?;
     make_readable(readable.path())?;
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.endless().held().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.endless().held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let run = |arguments: &[&str]| -> Result<(Option<i32>, String)> {
         let mut command = Command::new(nobody[0]);
@@ -122,7 +122,8 @@ fn a_tape_that_is_none_is_refused() -> Result<()> {
 /// A small tape of a faulty job.
 fn tape(directory: &Path) -> Result<Vec<u8>> {
     let path = directory.join("whole.dmt");
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.args(["--iterations", "4000"]).held().spawn()?;
+    let job =
+        JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.args(["--iterations", "4000"]).held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).record(&path).spawn()?;
     dmscope.wait_until_attached()?;
@@ -172,7 +173,7 @@ fn options_that_cannot_be_are_refused_with_what_they_should_be() -> Result<()> {
         (&["--output", "/nonexistent/report"], &["/nonexistent/report"]),
         (&["--library", "["], &["["]),
     ];
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.endless().held().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.endless().held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     for (options, words) in cases {
         let dmscope = Dmscope::attach(job.launcher_pid()).args(options.iter().copied());
@@ -188,7 +189,7 @@ fn a_tape_is_not_recorded_over_a_tape_that_is_its_reference() -> Result<()> {
     let directory = TempDir::new()?;
     let whole = tape(directory.path())?;
     let path = directory.path().join("whole.dmt");
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.endless().held().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.endless().held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let attach = Dmscope::attach(job.launcher_pid()).record(&path).args(["--duration", "1s", "--reference"]);
     attach.args([path.as_os_str()]).finish()?.check_refusal(&["whole.dmt"])?;

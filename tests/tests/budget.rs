@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use live::{Dmscope, JobSpec, MpiLibrary, RunningJob, Session};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -18,7 +18,7 @@ fn endless(job: JobSpec) -> Result<RunningJob> {
 }
 
 /// What a session spent of the job's time, by its own accounting.
-fn spent_share(session: &Session) -> f64 {
+fn spent_share(session: &FinishedSession) -> f64 {
     let spent: Vec<f64> =
         session.events_of("status").iter().filter_map(|e| e["budget"]["spent_share"].as_f64()).collect();
     // The first is of the moment at which watching begins.
@@ -27,7 +27,7 @@ fn spent_share(session: &Session) -> f64 {
 
 #[test]
 fn a_fault_in_a_storm_is_found_under_a_budget_and_said_to_be_of_a_sample() -> Result<()> {
-    for (library, ranks) in [(MpiLibrary::OpenMpi, 4), (MpiLibrary::Mpich, 2)] {
+    for (library, ranks) in [(MpiImplementation::OpenMpi, 4), (MpiImplementation::Mpich, 2)] {
         let job = endless(JobSpec::own(library, "figure2")?.ranks(ranks))?;
         let dmscope =
             Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).spawn()?;
@@ -53,10 +53,10 @@ fn a_fault_in_a_storm_is_found_under_a_budget_and_said_to_be_of_a_sample() -> Re
 #[test]
 fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
     for (library, name, ranks) in [
-        (MpiLibrary::OpenMpi, "pingpong", 2),
-        (MpiLibrary::OpenMpi, "ring", 4),
-        (MpiLibrary::OpenMpi, "halo2d", 4),
-        (MpiLibrary::Mpich, "ring", 2),
+        (MpiImplementation::OpenMpi, "pingpong", 2),
+        (MpiImplementation::OpenMpi, "ring", 4),
+        (MpiImplementation::OpenMpi, "halo2d", 4),
+        (MpiImplementation::Mpich, "ring", 2),
     ] {
         let job = endless(JobSpec::own(library, name)?.ranks(ranks))?;
         let session =
@@ -72,7 +72,7 @@ fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
 /// Two milliseconds between messages: nothing has to be left out.
 #[test]
 fn a_quiet_job_is_watched_all_the_time_under_a_budget() -> Result<()> {
-    let quiet = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.args(["--pause-us", "5000"]);
+    let quiet = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.args(["--pause-us", "5000"]);
     let job = endless(quiet)?;
     let session =
         Dmscope::attach(job.launcher_pid()).args(["--budget", "3%", "--duration", "5s"]).finish()?;
@@ -88,7 +88,7 @@ fn a_quiet_job_is_watched_all_the_time_under_a_budget() -> Result<()> {
 fn a_tape_of_a_session_under_a_budget_gives_the_same_findings() -> Result<()> {
     let directory = tempfile::TempDir::new()?;
     let tape = directory.path().join("x.dmt");
-    let job = endless(JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.ranks(4))?;
+    let job = endless(JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4))?;
     let watch = Dmscope::attach(job.launcher_pid()).record(&tape);
     let session = watch.args(["--budget", "2%", "--duration", "6s"]).finish()?;
     job.stop()?;
@@ -101,7 +101,7 @@ fn a_tape_of_a_session_under_a_budget_gives_the_same_findings() -> Result<()> {
 
 #[test]
 fn polling_calls_that_say_no_are_paid_for_though_they_leave_no_record() -> Result<()> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "errors")?.ranks(2).args(["--fault", "test_forever"]);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "errors")?.ranks(2).args(["--fault", "test_forever"]);
     let job = spec.held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     job.go()?;

@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use live::catalogue::{CASES, Case, Class, Ends};
-use live::{Dmscope, JobSpec, MpiLibrary, Watching};
+use live::catalogue::CASES;
+use live::fault_case::{Ends, FaultCase, FaultClass};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningSession};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -30,8 +31,8 @@ enum Comes {
     AfterIt,
 }
 
-/// What was said.
-struct Told {
+/// The finding of an alert, as far as it is judged.
+struct FaultAlert {
     fault: String,
     ranks: Vec<u64>,
     has_line: bool,
@@ -40,29 +41,29 @@ struct Told {
 }
 
 /// What a class of faults is called in findings; `None`: nothing is said of those that hang or die this way.
-fn fault_of(class: Class) -> Option<&'static str> {
+fn fault_of(class: FaultClass) -> Option<&'static str> {
     match class {
-        Class::Deadlock => Some("deadlock"),
-        Class::MissingMessage => Some("missing_message"),
-        Class::MismatchedCollective => Some("mismatched_collective"),
-        Class::Crash | Class::CalculationFault => Some("crash"),
-        Class::BlockedOutside => Some("outside"),
-        Class::Truncated => Some("truncated"),
-        Class::InvalidCall => Some("invalid_call"),
-        Class::LeftOver | Class::Silent => None,
+        FaultClass::Deadlock => Some("deadlock"),
+        FaultClass::MissingMessage => Some("missing_message"),
+        FaultClass::MismatchedCollective => Some("mismatched_collective"),
+        FaultClass::Crash | FaultClass::CalculationFault => Some("crash"),
+        FaultClass::BlockedOutside => Some("outside"),
+        FaultClass::Truncated => Some("truncated"),
+        FaultClass::InvalidCall => Some("invalid_call"),
+        FaultClass::LeftOver | FaultClass::Silent => None,
     }
 }
 
-fn limit(case: &Case) -> Duration {
+fn limit(case: &FaultCase) -> Duration {
     if case.ranks < MANY { LIMIT } else { LIMIT_OF_MANY }
 }
 
-fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
+fn watch(case: &FaultCase, library: MpiImplementation, comes: Comes) -> Result<FaultAlert> {
     let job =
         JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied()).held();
     let job = job.spawn()?;
     job.wait_until_ready(TIMEOUT.max(limit(case)))?;
-    let attach = || -> Result<Watching> {
+    let attach = || -> Result<RunningSession> {
         let duration = format!("{}s", limit(case).as_secs());
         let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--duration", &duration]).spawn()?;
         dmscope.set_patience(2 * limit(case));
@@ -88,7 +89,7 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
     let seconds = begin.elapsed().as_secs_f64();
     dmscope.interrupt();
     dmscope.finish()?;
-    Ok(Told {
+    Ok(FaultAlert {
         fault: finding["evidence"]["fault"].as_str().unwrap_or_default().to_owned(),
         ranks: finding["who"]
             .as_array()
@@ -103,15 +104,15 @@ fn watch(case: &Case, library: MpiLibrary, comes: Comes) -> Result<Told> {
 }
 
 /// Whether the line at fault is where the first rank at fault is.
-fn has_line(case: &Case, finding: &Value) -> Result<bool> {
+fn has_line(case: &FaultCase, finding: &Value) -> Result<bool> {
     // Of the dead only the innermost place is known: where a fault is, but not where raise() was called.
-    if case.class == Class::Crash {
+    if case.class == FaultClass::Crash {
         return Ok(true);
     }
     let (Some((file, _)), Some(line)) = (case.place, case.line()?) else { return Ok(true) };
     // Where all crash, any of them is at that line.
     let first = match case.class {
-        Class::CalculationFault => finding["who"][0]["rank"].as_u64().unwrap_or_default(),
+        FaultClass::CalculationFault => finding["who"][0]["rank"].as_u64().unwrap_or_default(),
         _ => u64::from(case.at_fault[0]),
     };
     let mut ranks = finding["evidence"]["ranks"].as_array().into_iter().flatten();
@@ -123,15 +124,15 @@ fn has_line(case: &Case, finding: &Value) -> Result<bool> {
     }))
 }
 
-/// A case with what came of it.
-struct Row<'a> {
-    case: &'a Case,
-    library: MpiLibrary,
+/// A case, how dmscope came to it, and what it told.
+struct CaseOutcome<'a> {
+    case: &'a FaultCase,
+    library: MpiImplementation,
     comes: Comes,
-    told: Result<Told>,
+    told: Result<FaultAlert>,
 }
 
-impl Row<'_> {
+impl CaseOutcome<'_> {
     fn class_is_right(&self) -> bool {
         self.told.as_ref().is_ok_and(|told| Some(told.fault.as_str()) == fault_of(self.case.class))
     }
@@ -177,7 +178,7 @@ impl Row<'_> {
 }
 
 /// What nothing is said of yet, or not all: the fault, with which library (`None`: both), and why.
-const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 4] = [
+const NOT_TOLD: [(&str, Option<MpiImplementation>, &str); 4] = [
     ("endless_loop", None, "a rank that computes is left alone"),
     (
         "other_size",
@@ -190,49 +191,52 @@ const NOT_TOLD: [(&str, Option<MpiLibrary>, &str); 4] = [
 
 /// What cannot be told without a record of a call that came before: what is not in the library's memory. MPICH's MPI_Bcast
 /// does not keep its communicator, calls on windows do not keep the window, and what its requests stand for is not to be seen.
-const NOT_IN_MEMORY: [(&str, Option<MpiLibrary>); 9] = [
+const NOT_IN_MEMORY: [(&str, Option<MpiImplementation>); 9] = [
     ("ibarrier_unstarted", None),
-    ("barrier_or_bcast", Some(MpiLibrary::Mpich)),
-    ("waitall_unmatched", Some(MpiLibrary::Mpich)),
-    ("waitany_unmatched", Some(MpiLibrary::Mpich)),
-    ("persistent_unstarted", Some(MpiLibrary::Mpich)),
-    ("test_forever", Some(MpiLibrary::Mpich)),
-    ("lock_held", Some(MpiLibrary::Mpich)),
-    ("start_without_post", Some(MpiLibrary::Mpich)),
-    ("fence_missed", Some(MpiLibrary::Mpich)),
+    ("barrier_or_bcast", Some(MpiImplementation::Mpich)),
+    ("waitall_unmatched", Some(MpiImplementation::Mpich)),
+    ("waitany_unmatched", Some(MpiImplementation::Mpich)),
+    ("persistent_unstarted", Some(MpiImplementation::Mpich)),
+    ("test_forever", Some(MpiImplementation::Mpich)),
+    ("lock_held", Some(MpiImplementation::Mpich)),
+    ("start_without_post", Some(MpiImplementation::Mpich)),
+    ("fence_missed", Some(MpiImplementation::Mpich)),
 ];
 
-fn is_in_memory(case: &Case, library: MpiLibrary) -> bool {
-    let of_requests = case.job == "layers" && library == MpiLibrary::Mpich;
-    let listed = |(fault, only): &(&str, Option<MpiLibrary>)| {
+fn is_in_memory(case: &FaultCase, library: MpiImplementation) -> bool {
+    let of_requests = case.job == "layers" && library == MpiImplementation::Mpich;
+    let listed = |(fault, only): &(&str, Option<MpiImplementation>)| {
         case.args.contains(fault) && only.is_none_or(|only| only == library)
     };
     !of_requests && !NOT_IN_MEMORY.iter().any(listed)
 }
 
-fn is_told(case: &Case, library: MpiLibrary) -> bool {
-    let listed = |(fault, only, _): &(&str, Option<MpiLibrary>, &str)| {
+fn is_told(case: &FaultCase, library: MpiImplementation) -> bool {
+    let listed = |(fault, only, _): &(&str, Option<MpiImplementation>, &str)| {
         case.args.contains(fault) && only.is_none_or(|only| only == library)
     };
     !NOT_TOLD.iter().any(listed)
 }
 
 /// Cases that hang or die: those that a hang or a death is told of.
-fn told_cases() -> impl Iterator<Item = &'static Case> {
+fn told_cases() -> impl Iterator<Item = &'static FaultCase> {
     CASES
         .iter()
         .filter(|case| fault_of(case.class).is_some() && matches!(case.ends, Ends::Hangs | Ends::Dies))
 }
 
-fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
+fn chosen() -> Vec<(&'static FaultCase, MpiImplementation)> {
     let wanted = std::env::var("DMSCOPE_TEST_CATALOGUE").unwrap_or_default();
-    let both = |case: &'static Case| {
-        let libraries = MpiLibrary::ALL.into_iter().filter(move |&library| is_told(case, library));
+    let both = |case: &'static FaultCase| {
+        let libraries = MpiImplementation::ALL.into_iter().filter(move |&library| is_told(case, library));
         libraries.map(move |library| (case, library))
     };
     if wanted == "all" {
         for (fault, library, why) in NOT_TOLD {
-            eprintln!("not told: {fault}, {}: {why}", library.map_or("both libraries", MpiLibrary::name));
+            eprintln!(
+                "not told: {fault}, {}: {why}",
+                library.map_or("both libraries", MpiImplementation::name)
+            );
         }
         return told_cases().flat_map(both).collect();
     }
@@ -243,8 +247,9 @@ fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
             .collect();
     }
     let mut seen = Vec::new();
-    let by_both = told_cases().filter(|case| MpiLibrary::ALL.iter().all(|&library| is_told(case, library)));
-    let mut is_first = |case: &&Case| {
+    let by_both =
+        told_cases().filter(|case| MpiImplementation::ALL.iter().all(|&library| is_told(case, library)));
+    let mut is_first = |case: &&FaultCase| {
         !seen.contains(&case.class) && {
             seen.push(case.class);
             true
@@ -253,25 +258,25 @@ fn chosen() -> Vec<(&'static Case, MpiLibrary)> {
     by_both.filter(&mut is_first).flat_map(both).collect()
 }
 
-fn check(comes: Comes, cases: &[(&Case, MpiLibrary)]) -> Result<()> {
+fn check(comes: Comes, cases: &[(&FaultCase, MpiImplementation)]) -> Result<()> {
     let mut table =
         String::from("| case | ranks | library | dmscope comes | class | ranks | line | s | said |\n");
     let mut rows = Vec::new();
     for &(case, library) in cases {
-        let row = Row { case, library, comes, told: watch(case, library, comes) };
+        let row = CaseOutcome { case, library, comes, told: watch(case, library, comes) };
         eprintln!("{}", row.text());
         let _ = writeln!(table, "{}", row.text());
         rows.push(row);
     }
     eprintln!("{}", summary(&rows));
-    let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+    let wrong: Vec<&CaseOutcome> = rows.iter().filter(|row| !row.is_right()).collect();
     ensure!(wrong.is_empty(), "{} of {} are not as they should be:\n{table}", wrong.len(), rows.len());
     Ok(())
 }
 
 /// How many cases were told of, and how many of these rightly: recall, precision, and what of them is exact.
-fn summary(rows: &[Row<'_>]) -> String {
-    let mut by_class: BTreeMap<(String, &str), Vec<&Row<'_>>> = BTreeMap::new();
+fn summary(rows: &[CaseOutcome<'_>]) -> String {
+    let mut by_class: BTreeMap<(String, &str), Vec<&CaseOutcome<'_>>> = BTreeMap::new();
     for row in rows {
         by_class.entry((format!("{:?}", row.case.class), row.library.name())).or_default().push(row);
         by_class.entry(("all".to_owned(), row.library.name())).or_default().push(row);
@@ -280,7 +285,7 @@ fn summary(rows: &[Row<'_>]) -> String {
         "| class | library | cases | told of | class right | ranks right | line right | median s |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((class, library), rows) in by_class {
-        let count = |is: &dyn Fn(&Row<'_>) -> bool| rows.iter().filter(|row| is(row)).count();
+        let count = |is: &dyn Fn(&CaseOutcome<'_>) -> bool| rows.iter().filter(|row| is(row)).count();
         let told = count(&|row| row.told.is_ok());
         let (by_class, by_ranks) = (count(&|row| row.class_is_right()), count(&|row| row.ranks_are_right()));
         let by_line = count(&|row| row.line_is_right());
@@ -331,14 +336,14 @@ fn faults_among_many_ranks_are_told_of_just_so() -> Result<()> {
         eprintln!("not run: it takes minutes; see DMSCOPE_TEST_MANY_RANKS");
         return Ok(());
     };
-    let library = MpiLibrary::ALL.into_iter().find(|library| library.name() == wanted);
+    let library = MpiImplementation::ALL.into_iter().find(|library| library.name() == wanted);
     let library = library.with_context(|| format!("{wanted}: no library of that name"))?;
     let of_many = |(fault, at_fault): (&str, &'static [u32])| {
         let case = CASES.iter().find(|case| case.args.contains(&fault)).context("no such case")?;
-        Ok(Case { ranks: MANY, at_fault, ..*case })
+        Ok(FaultCase { ranks: MANY, at_fault, ..*case })
     };
-    let cases: Vec<Case> = OF_MANY.into_iter().map(of_many).collect::<Result<_>>()?;
-    let cases: Vec<(&Case, MpiLibrary)> = cases.iter().map(|case| (case, library)).collect();
+    let cases: Vec<FaultCase> = OF_MANY.into_iter().map(of_many).collect::<Result<_>>()?;
+    let cases: Vec<(&FaultCase, MpiImplementation)> = cases.iter().map(|case| (case, library)).collect();
     check(Comes::BeforeTheFault, &cases)
 }
 
@@ -365,7 +370,7 @@ fn errors_that_a_program_handles_are_notices_with_call_class_line_and_count() ->
         let mut lines = (1..).zip(source.lines()).filter(|(_, line)| line.contains(marker));
         lines.next().map_or(0, |(number, _)| number)
     };
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = JobSpec::own(library, "handled")?.ranks(RANKS as usize).args(["--iterations", "40"]);
         let job = job.held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use live::findings::summary;
 use live::packaged;
-use live::{Dmscope, FinishedJob, JobSpec, MpiLibrary, Session};
+use live::{Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-fn check_session(name: &str, session: &Session) -> Result<()> {
+fn check_session(name: &str, session: &FinishedSession) -> Result<()> {
     let findings = session.findings().with_context(|| name.to_owned())?;
     for notice in findings.notices() {
         eprintln!("notice: {name}: {}", summary(notice));
@@ -34,8 +34,8 @@ fn check_session(name: &str, session: &Session) -> Result<()> {
 }
 
 /// Attached from the first message on.
-fn own(library: MpiLibrary, name: &str, args: &[&str]) -> Result<()> {
-    let ranks = if library == MpiLibrary::OpenMpi { 4 } else { 2 };
+fn own(library: MpiImplementation, name: &str, args: &[&str]) -> Result<()> {
+    let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
     let directory = TempDir::new()?;
     let spec = JobSpec::own(library, name)?.ranks(ranks).args(args.iter().copied());
     let job = spec.held().spawn()?;
@@ -58,7 +58,7 @@ fn packaged(name: &str, spec: &JobSpec, check: impl Fn(&FinishedJob) -> Result<(
 }
 
 fn own_with_both(name: &str, args: &[&str]) -> Result<()> {
-    MpiLibrary::ALL.into_iter().try_for_each(|library| own(library, name, args))
+    MpiImplementation::ALL.into_iter().try_for_each(|library| own(library, name, args))
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn hpcc_is_clean() -> Result<()> {
 
 #[test]
 fn the_blacs_tester_is_clean() -> Result<()> {
-    packaged("xCbtest", &packaged::blacs_tester(MpiLibrary::OpenMpi)?, packaged::check_blacs_tester)
+    packaged("xCbtest", &packaged::blacs_tester(MpiImplementation::OpenMpi)?, packaged::check_blacs_tester)
 }
 
 #[test]
 fn the_lu_tester_is_clean() -> Result<()> {
-    packaged("xdlu", &packaged::lu_tester(MpiLibrary::OpenMpi)?, packaged::check_lu_tester)
+    packaged("xdlu", &packaged::lu_tester(MpiImplementation::OpenMpi)?, packaged::check_lu_tester)
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn mpi_from_python_is_clean() -> Result<()> {
 /// Rank 0 tells the others when to stop: work of its own, which makes it differ from them and not odd.
 #[test]
 fn a_ring_of_sixteen_ranks_whose_first_leads_broadcasts_is_clean() -> Result<()> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.ranks(16).args(["--pause-us", "2000"]);
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(16).args(["--pause-us", "2000"]);
     let job = job.held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--duration", "3s"]).spawn()?;

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::catalogue::{CASES, Case, Ends};
-use live::{Dmscope, JobSpec, MpiLibrary, Watching};
+use live::catalogue::CASES;
+use live::fault_case::{Ends, FaultCase};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningSession};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -23,13 +24,18 @@ const WATCHED: [(&str, &str); 6] = [
     ("waitall_collective", "hang"),
 ];
 
-fn cases() -> Vec<(&'static Case, &'static str)> {
+fn cases() -> Vec<(&'static FaultCase, &'static str)> {
     let case = |name: &str| CASES.iter().find(|case| case.args.contains(&name));
     WATCHED.iter().filter_map(|(name, kind)| Some((case(name)?, *kind))).collect()
 }
 
 /// Runs a job under dmscope. It goes on when dmscope knows all its ranks.
-fn run(library: MpiLibrary, case: &Case, arguments: &[&str], folder: &TempDir) -> Result<Watching> {
+fn run(
+    library: MpiImplementation,
+    case: &FaultCase,
+    arguments: &[&str],
+    folder: &TempDir,
+) -> Result<RunningSession> {
     let go = folder.path().join("go");
     let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(arguments.iter().copied());
     let job = job.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
@@ -44,7 +50,7 @@ fn run(library: MpiLibrary, case: &Case, arguments: &[&str], folder: &TempDir) -
     Ok(run)
 }
 
-fn check(library: MpiLibrary, case: &Case, kind: &str) -> Result<()> {
+fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()> {
     let name = format!("{} {:?}", library.name(), case.args);
     let folder = TempDir::new()?;
     let run = run(library, case, case.args, &folder)?;
@@ -71,7 +77,7 @@ fn check(library: MpiLibrary, case: &Case, kind: &str) -> Result<()> {
 #[test]
 fn collective_calls_that_do_not_match_are_told_with_ranks_and_call() -> Result<()> {
     let mut checked = 0;
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for (case, kind) in cases() {
             check(library, case, kind)?;
             checked += 1;
@@ -83,7 +89,7 @@ fn collective_calls_that_do_not_match_are_told_with_ranks_and_call() -> Result<(
 
 #[test]
 fn nothing_is_said_of_the_same_calls_done_right() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for (case, _) in cases() {
             let right = case.twin.context("a right twin")?;
             let session = run(library, case, right, &TempDir::new()?)?.finish()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::findings::frame;
-use live::{Dmscope, FinishedJob, JobSpec, MpiLibrary, Session, Site};
+use live::{CountedSite, Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// One of the jobs has a library that has nothing to do with MPI: it is watched on demand.
 const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
 
-fn watch(spec: JobSpec, options: &[&str]) -> Result<(Session, FinishedJob)> {
+fn watch(spec: JobSpec, options: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let attach = Dmscope::attach(job.launcher_pid()).args(LIBRARY).args(options.iter().copied());
@@ -24,12 +24,12 @@ fn watch(spec: JobSpec, options: &[&str]) -> Result<(Session, FinishedJob)> {
     Ok((dmscope.finish()?, job))
 }
 
-fn statistics(session: &Session) -> Result<&Value> {
+fn statistics(session: &FinishedSession) -> Result<&Value> {
     Ok(&session.report()?["statistics"])
 }
 
 /// Hits of one rank at the copies of a place of the source.
-fn hits(statistics: &Value, site: &Site) -> u64 {
+fn hits(statistics: &Value, site: &CountedSite) -> u64 {
     let probes = statistics["probes"].as_array().into_iter().flatten();
     let at_site = probes.filter(|probe| {
         let module = probe["place"]["module"].as_str().unwrap_or_default();
@@ -42,14 +42,14 @@ fn hits(statistics: &Value, site: &Site) -> u64 {
     of_rank.filter_map(|count| count["count"].as_u64()).sum()
 }
 
-fn copies(job: &FinishedJob) -> Result<Vec<Site>> {
+fn copies(job: &FinishedJob) -> Result<Vec<CountedSite>> {
     let mut sites = job.sites()?;
     sites.retain(|site| site.kind == "copy");
     ensure!(!sites.is_empty(), "the job counted no copies");
     Ok(sites)
 }
 
-fn check_exact(session: &Session, job: &FinishedJob) -> Result<()> {
+fn check_exact(session: &FinishedSession, job: &FinishedJob) -> Result<()> {
     let statistics = statistics(session)?;
     for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
@@ -63,7 +63,7 @@ fn check_exact(session: &Session, job: &FinishedJob) -> Result<()> {
 
 #[test]
 fn all_forms_of_copies_are_counted_exactly_by_place_and_rank() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let spec = JobSpec::own(library, "counts")?.args(["--iterations", "6000"]);
         let (session, job) = watch(spec, &[])?;
         check_exact(&session, &job).with_context(|| format!("{library:?}"))?;
@@ -73,7 +73,7 @@ fn all_forms_of_copies_are_counted_exactly_by_place_and_rank() -> Result<()> {
 
 #[test]
 fn under_run_all_copies_are_counted_from_the_first() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let spec = JobSpec::own(library, "counts")?.args(["--iterations", "6000"]);
         let session = Dmscope::run(&spec).args(LIBRARY).finish()?;
         check_exact(&session, session.job()?).with_context(|| format!("{library:?}"))?;
@@ -83,7 +83,7 @@ fn under_run_all_copies_are_counted_from_the_first() -> Result<()> {
 
 #[test]
 fn the_staging_copies_of_messages_are_counted_exactly() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for name in ["figure2", "figure2_static"] {
             let (session, job) = watch(JobSpec::own(library, name)?.args(["--iterations", "5000"]), &[])?;
             check_exact(&session, &job).with_context(|| format!("{name}, {library:?}"))?;
@@ -94,7 +94,7 @@ fn the_staging_copies_of_messages_are_counted_exactly() -> Result<()> {
 
 #[test]
 fn without_symbols_the_same_numbers_are_at_offsets() -> Result<()> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "stripped/counts")?.args(["--iterations", "6000"]);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "stripped/counts")?.args(["--iterations", "6000"]);
     let (session, job) = watch(spec, &[])?;
     let statistics = statistics(&session)?;
     for module in ["counts", "libcounts.so"] {
@@ -119,7 +119,7 @@ fn without_symbols_the_same_numbers_are_at_offsets() -> Result<()> {
 #[test]
 fn what_was_seen_and_what_was_lost_is_what_there_was() -> Result<()> {
     const ITERATIONS: &str = "60000";
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "counts")?.args(["--iterations", ITERATIONS]);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "counts")?.args(["--iterations", ITERATIONS]);
     let (session, job) = watch(spec, &["--ring-size", "4096"])?;
     let processes = statistics(&session)?["processes"].as_array().context("no processes")?;
     for rank in 0..2 {

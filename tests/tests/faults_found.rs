@@ -4,26 +4,28 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::findings::{frame, missing_operation, summary};
-use live::{Dmscope, Findings, FinishedJob, JobSpec, MpiLibrary, RunningJob, Session, Watching};
+use live::{
+    Dmscope, Findings, FinishedJob, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A job with a fault in a messaging library.
-fn faulty(library: MpiLibrary, name: &str) -> Result<JobSpec> {
-    let ranks = if library == MpiLibrary::OpenMpi { 4 } else { 2 };
+fn faulty(library: MpiImplementation, name: &str) -> Result<JobSpec> {
+    let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
     Ok(JobSpec::own(library, name)?.ranks(ranks))
 }
 
 /// When a session has seen what it should see.
-enum Until {
+enum WatchedUntil {
     Warning,
     Records(u64),
 }
 
-impl Until {
-    fn wait(&self, dmscope: &Watching) -> Result<()> {
+impl WatchedUntil {
+    fn wait(&self, dmscope: &RunningSession) -> Result<()> {
         match self {
             Self::Warning => dmscope.wait_for_alert(|finding| finding["severity"] == "warning"),
             Self::Records(count) => dmscope
@@ -34,7 +36,7 @@ impl Until {
 }
 
 /// Watches a held job from its first message on; stops it when the condition holds.
-fn watch(spec: &JobSpec, until: Until, args: &[&str]) -> Result<(Session, FinishedJob)> {
+fn watch(spec: &JobSpec, until: WatchedUntil, args: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.clone().held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).args(args.iter().copied()).spawn()?;
@@ -47,14 +49,18 @@ fn watch(spec: &JobSpec, until: Until, args: &[&str]) -> Result<(Session, Finish
 fn watch_in_mid_run(
     spec: &JobSpec,
     pid: impl Fn(&RunningJob) -> Result<u32>,
-) -> Result<(Session, FinishedJob)> {
+) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.clone().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let dmscope = Dmscope::attach(pid(&job)?).spawn()?;
-    end(dmscope, job, Until::Warning)
+    end(dmscope, job, WatchedUntil::Warning)
 }
 
-fn end(dmscope: Watching, job: RunningJob, until: Until) -> Result<(Session, FinishedJob)> {
+fn end(
+    dmscope: RunningSession,
+    job: RunningJob,
+    until: WatchedUntil,
+) -> Result<(FinishedSession, FinishedJob)> {
     until.wait(&dmscope)?;
     job.stop()?;
     let job = job.finish(TIMEOUT)?;
@@ -77,7 +83,7 @@ fn check_staging_copy(findings: &Findings, job: &FinishedJob) -> Result<()> {
     Ok(())
 }
 
-fn check_found(name: &str, how: &str, session: &Session, job: &FinishedJob) -> Result<()> {
+fn check_found(name: &str, how: &str, session: &FinishedSession, job: &FinishedJob) -> Result<()> {
     let what = || format!("{name}, {how}");
     check_staging_copy(&session.findings().with_context(what)?, job).with_context(what)?;
     ensure!(session.status == Some(1), "{}: status {:?}", what(), session.status);
@@ -85,11 +91,11 @@ fn check_found(name: &str, how: &str, session: &Session, job: &FinishedJob) -> R
 }
 
 fn is_found_from_the_start_and_from_the_tape(name: &str) -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let directory = TempDir::new()?;
         let tape = directory.path().join("x.dmt");
         let spec = faulty(library, name)?;
-        let (session, job) = watch(&spec, Until::Warning, &["--record", &tape.to_string_lossy()])?;
+        let (session, job) = watch(&spec, WatchedUntil::Warning, &["--record", &tape.to_string_lossy()])?;
         check_found(name, &format!("{library:?}, attached"), &session, &job)?;
         let again = Dmscope::analyze(&tape).finish()?;
         check_found(name, &format!("{library:?}, tape"), &again, &job)?;
@@ -98,7 +104,7 @@ fn is_found_from_the_start_and_from_the_tape(name: &str) -> Result<()> {
 }
 
 fn is_found_under_run(name: &str) -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let session = Dmscope::run(&faulty(library, name)?.args(["--iterations", "2000"])).finish()?;
         let job = session.job()?;
         live_verdict(job)?;
@@ -114,7 +120,7 @@ fn live_verdict(job: &FinishedJob) -> Result<()> {
 }
 
 fn is_found_in_mid_run(name: &str) -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let spec = faulty(library, name)?;
         let (session, job) = watch_in_mid_run(&spec, |job| Ok(job.launcher_pid()))?;
         check_found(name, &format!("{library:?}, launcher in mid-run"), &session, &job)?;
@@ -125,8 +131,9 @@ fn is_found_in_mid_run(name: &str) -> Result<()> {
 }
 
 fn is_not_found_where_it_is_not(name: &str) -> Result<()> {
-    for library in MpiLibrary::ALL {
-        let (session, _) = watch(&faulty(library, name)?.args(["--no-bug"]), Until::Records(100_000), &[])?;
+    for library in MpiImplementation::ALL {
+        let (session, _) =
+            watch(&faulty(library, name)?.args(["--no-bug"]), WatchedUntil::Records(100_000), &[])?;
         let findings = session.findings()?;
         findings.check_no_warning().with_context(|| format!("{name}, {library:?}"))?;
         for notice in findings.notices() {
@@ -179,8 +186,8 @@ fn without_the_stale_slot_nothing_is_called_broken() -> Result<()> {
 
 #[test]
 fn a_fault_inside_the_program_itself_is_found() -> Result<()> {
-    for library in MpiLibrary::ALL {
-        let (session, job) = watch(&faulty(library, "figure2_static")?, Until::Warning, &[])?;
+    for library in MpiImplementation::ALL {
+        let (session, job) = watch(&faulty(library, "figure2_static")?, WatchedUntil::Warning, &[])?;
         check_found("figure2_static", &format!("{library:?}"), &session, &job)?;
     }
     Ok(())
@@ -188,9 +195,9 @@ fn a_fault_inside_the_program_itself_is_found() -> Result<()> {
 
 #[test]
 fn a_fault_in_a_stripped_library_is_found_at_the_same_offset() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let place = |name: &str| -> Result<Value> {
-            let (session, _) = watch(&faulty(library, name)?, Until::Warning, &[])?;
+            let (session, _) = watch(&faulty(library, name)?, WatchedUntil::Warning, &[])?;
             Ok(missing_operation(session.findings()?.first_warning()?)?["place"].clone())
         };
         let (full, stripped) = (place("figure2")?, place("stripped/figure2")?);
@@ -220,7 +227,7 @@ fn check_odd_rank(finding: &serde_json::Value) -> Result<()> {
 /// Sixteen ranks: with eight, five times the average, which the odd rank itself is part of, is near the largest
 /// distance there can be.
 fn retry_storm() -> Result<JobSpec> {
-    Ok(JobSpec::own(MpiLibrary::OpenMpi, "retrystorm")?.ranks(16))
+    Ok(JobSpec::own(MpiImplementation::OpenMpi, "retrystorm")?.ranks(16))
 }
 
 #[test]
@@ -253,6 +260,6 @@ fn the_rank_that_repeats_its_requests_in_the_last_part_of_the_run_is_found() -> 
 
 #[test]
 fn where_no_rank_repeats_its_requests_no_rank_is_odd() -> Result<()> {
-    let (session, _) = watch(&retry_storm()?.args(["--no-bug"]), Until::Records(200_000), &[])?;
+    let (session, _) = watch(&retry_storm()?.args(["--no-bug"]), WatchedUntil::Records(200_000), &[])?;
     session.findings()?.check_no_warning()
 }

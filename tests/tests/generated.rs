@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use live::MpiLibrary;
+use live::MpiImplementation;
 use live::findings::summary;
 use live::generated::{Case, Half, Mode, Outcome, Results, Row, Seen, Verdict, cases, watch};
 
@@ -31,7 +31,7 @@ const SAMPLE: usize = 3;
 /// What the variables ask for.
 struct Wanted {
     cases: Vec<Case>,
-    libraries: Vec<MpiLibrary>,
+    libraries: Vec<MpiImplementation>,
     mode: Mode,
     twins: Vec<bool>,
     limit: Duration,
@@ -68,8 +68,8 @@ fn wanted_cases() -> Result<Vec<Case>> {
 
 fn wanted() -> Result<Wanted> {
     let library = variable("_LIBRARY")?;
-    let is_wanted = |one: &MpiLibrary| library.as_ref().is_none_or(|name| name == one.name());
-    let libraries: Vec<_> = MpiLibrary::ALL.into_iter().filter(is_wanted).collect();
+    let is_wanted = |one: &MpiImplementation| library.as_ref().is_none_or(|name| name == one.name());
+    let libraries: Vec<_> = MpiImplementation::ALL.into_iter().filter(is_wanted).collect();
     ensure!(!libraries.is_empty(), "DMSCOPE_TEST_GENERATED_LIBRARY: no such library");
     let mode = variable("_MODE")?.unwrap_or_else(|| "start".to_owned());
     let twins = match variable("_TWINS")?.as_deref() {
@@ -91,7 +91,7 @@ fn wanted() -> Result<Wanted> {
 /// One program to run.
 struct Turn<'a> {
     case: &'a Case,
-    library: MpiLibrary,
+    library: MpiImplementation,
     mode: Mode,
     is_right: bool,
 }

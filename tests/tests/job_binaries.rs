@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use live::MpiLibrary;
+use live::MpiImplementation;
 use live::build::jobs_for;
 
 fn disassemble(file: &Path) -> Result<String> {
@@ -35,7 +35,7 @@ fn branches(code: &str, instruction: &str, function: &str) -> usize {
 
 #[test]
 fn every_counted_copy_is_one_call_of_memcpy() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let copies = [
             ("libmsg_figure2.so", 2),
             ("libmsg_headercache.so", 2),
@@ -54,7 +54,7 @@ fn every_counted_copy_is_one_call_of_memcpy() -> Result<()> {
 
 #[test]
 fn the_library_of_counts_has_every_form_of_a_copy_once() -> Result<()> {
-    let code = disassemble(&jobs_for(MpiLibrary::OpenMpi)?.join("libcounts.so"))?;
+    let code = disassemble(&jobs_for(MpiImplementation::OpenMpi)?.join("libcounts.so"))?;
     assert_eq!(branches(&code, "call", "memcpy"), 3);
     assert_eq!(branches(&code, "jmp", "memcpy"), 1);
     assert_eq!(branches(&code, "call", "memmove"), 1);
@@ -64,7 +64,7 @@ fn the_library_of_counts_has_every_form_of_a_copy_once() -> Result<()> {
 
 #[test]
 fn libraries_have_debug_lines_and_their_stripped_copies_have_no_symbols() -> Result<()> {
-    let folder = jobs_for(MpiLibrary::OpenMpi)?;
+    let folder = jobs_for(MpiImplementation::OpenMpi)?;
     let sections = |file: &str| tool("objdump", &["-h"], &folder.join(file));
     assert!(sections("libmsg_figure2.so")?.contains(".debug_line"));
     assert!(!sections("stripped/libmsg_figure2.so")?.contains(".debug_line"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use live::{JobSpec, MpiLibrary};
+use live::{JobSpec, MpiImplementation};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -15,7 +15,7 @@ fn executable(pid: u32) -> PathBuf {
 
 #[test]
 fn the_ranks_of_a_held_job_are_found_in_order_and_do_not_move_before_the_go() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = JobSpec::own(library, "ring")?.args(["--iterations", "10"]).held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let pids = job.rank_pids()?;
@@ -36,7 +36,7 @@ fn the_ranks_of_a_held_job_are_found_in_order_and_do_not_move_before_the_go() ->
 
 #[test]
 fn a_job_that_is_dropped_leaves_no_process() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = JobSpec::own(library, "ring")?.args(["--seconds", "600"]).held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let pids = job.rank_pids()?;
@@ -55,7 +55,7 @@ fn a_job_that_is_dropped_leaves_no_process() -> Result<()> {
 
 #[test]
 fn a_job_that_takes_too_long_is_an_error_with_its_output() -> Result<()> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.args(["--seconds", "600"]).spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.args(["--seconds", "600"]).spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let error =
         job.finish(Duration::from_millis(100)).err().map(|error| error.to_string()).unwrap_or_default();
@@ -65,7 +65,7 @@ fn a_job_that_takes_too_long_is_an_error_with_its_output() -> Result<()> {
 
 #[test]
 fn a_library_loaded_in_mid_run_carries_the_second_half_of_the_messages() -> Result<()> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "dlopener")?
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "dlopener")?
         .args(["--iterations", "1000"])
         .spawn()?
         .finish(TIMEOUT)?;
@@ -80,7 +80,8 @@ fn a_library_loaded_in_mid_run_carries_the_second_half_of_the_messages() -> Resu
 
 #[test]
 fn a_job_that_makes_children_goes_on_sending() -> Result<()> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "forker")?.args(["--iterations", "1000", "--every", "100"]);
+    let spec =
+        JobSpec::own(MpiImplementation::OpenMpi, "forker")?.args(["--iterations", "1000", "--every", "100"]);
     let job = spec.spawn()?.finish(TIMEOUT)?;
     job.check_verdict()?;
     assert_eq!(job.total("children")?, 20);
@@ -89,7 +90,7 @@ fn a_job_that_makes_children_goes_on_sending() -> Result<()> {
 
 #[test]
 fn a_crashing_rank_says_so_and_the_job_fails() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = JobSpec::own(library, "crasher")?.args(["--after", "100"]).spawn()?.finish(TIMEOUT)?;
         assert!(!job.status.success());
         let crashes = job.lines_of_type("crash")?;
@@ -104,7 +105,7 @@ fn a_crashing_rank_says_so_and_the_job_fails() -> Result<()> {
 
 #[test]
 fn a_process_that_becomes_the_job_keeps_its_id() -> Result<()> {
-    let library = MpiLibrary::OpenMpi;
+    let library = MpiImplementation::OpenMpi;
     let ring = live::build::jobs_for(library)?.join("ring");
     let spec =
         JobSpec::own(library, "execer")?.args(["--exec-when", "become"]).args([ring.display().to_string()]);

@@ -13,8 +13,10 @@ use std::time::Duration;
 use analyzer::input::Input;
 use analyzer::tape::{Item, Reader};
 use anyhow::{Context, Result, ensure};
-use live::catalogue::{CASES, Case, Ends, HeldBy, RightJob, SLOW_BUT_RIGHT, VERY_SLOW_BUT_RIGHT};
-use live::{Dmscope, JobSpec, MpiLibrary, RunningJob, debugger};
+use live::catalogue::CASES;
+use live::fault_case::{Ends, FaultCase};
+use live::right_jobs::{HeldBy, RightJob, SLOW_BUT_RIGHT, VERY_SLOW_BUT_RIGHT};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, debugger};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,10 +31,10 @@ const MOVES: Duration = Duration::from_millis(300);
 /// The rank that is held.
 const HELD_RANK: usize = 1;
 
-/// A job that does not hang.
+/// A run of a job that does not hang.
 #[derive(Clone)]
-struct Subject {
-    library: MpiLibrary,
+struct RightRun {
+    library: MpiImplementation,
     job: &'static str,
     args: Vec<&'static str>,
     ranks: u32,
@@ -41,16 +43,16 @@ struct Subject {
     ends_well: bool,
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for RightRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { library, job, args, ranks, held_by, .. } = self;
         write!(f, "{job} {}, {ranks} ranks, {}, held by {held_by:?}", args.join(" "), library.name())
     }
 }
 
-/// What was said of a job.
+/// What a session told of a job, and saw of its ranks.
 #[derive(Default)]
-struct Told {
+struct SessionFindings {
     hangs: Vec<String>,
     /// Other warnings and notices.
     others: Vec<String>,
@@ -66,7 +68,7 @@ fn summary(finding: &Value) -> String {
     finding["summary"].as_str().unwrap_or_default().to_owned()
 }
 
-fn watch(subject: &Subject) -> Result<Told> {
+fn watch(subject: &RightRun) -> Result<SessionFindings> {
     let directory = TempDir::new()?;
     let tape = directory.path().join("x.dmt");
     let spec = JobSpec::own(subject.library, subject.job)?.ranks(subject.ranks as usize);
@@ -96,7 +98,7 @@ fn watch(subject: &Subject) -> Result<Told> {
         hangs.push(directory.keep().join("x.dmt").display().to_string());
     }
     let others = reported.iter().filter(|finding| !is_hang(finding)).map(said).collect();
-    Ok(Told { hangs, others, found_in })
+    Ok(SessionFindings { hangs, others, found_in })
 }
 
 fn said(finding: &Value) -> String {
@@ -138,7 +140,7 @@ fn number_from_environment(name: &str) -> Result<usize> {
 }
 
 /// Watches all of them so often as is wished, some at the same time, and prints what was said of each.
-fn watch_all(subjects: &[Subject]) -> Result<Vec<(Subject, Told)>> {
+fn watch_all(subjects: &[RightRun]) -> Result<Vec<(RightRun, SessionFindings)>> {
     let subjects = vec![subjects; number_from_environment("DMSCOPE_TEST_RUNS")?].concat();
     let waiting = Mutex::new(subjects.iter());
     let done = Mutex::new(Vec::new());
@@ -160,7 +162,7 @@ fn watch_all(subjects: &[Subject]) -> Result<Vec<(Subject, Told)>> {
 }
 
 /// Fails if any hang was told of, or if no rank was ever found waiting although some were held: then nothing was shown.
-fn check(all: &[(Subject, Told)]) -> Result<()> {
+fn check(all: &[(RightRun, SessionFindings)]) -> Result<()> {
     let wrong: Vec<String> = all
         .iter()
         .filter(|(_, told)| !told.hangs.is_empty())
@@ -185,9 +187,9 @@ fn check(all: &[(Subject, Told)]) -> Result<()> {
     Ok(())
 }
 
-fn slow(jobs: &[RightJob]) -> Vec<Subject> {
+fn slow(jobs: &[RightJob]) -> Vec<RightRun> {
     let of = |library| {
-        jobs.iter().map(move |job| Subject {
+        jobs.iter().map(move |job| RightRun {
             library,
             job: job.job,
             args: job.args.to_vec(),
@@ -196,7 +198,7 @@ fn slow(jobs: &[RightJob]) -> Vec<Subject> {
             ends_well: true,
         })
     };
-    MpiLibrary::ALL.into_iter().flat_map(of).collect()
+    MpiImplementation::ALL.into_iter().flat_map(of).collect()
 }
 
 #[test]
@@ -207,7 +209,7 @@ fn jobs_that_are_slow_but_right_are_left_alone() -> Result<()> {
 }
 
 /// Each of them with both libraries; in a usual run only the first of each program.
-fn with_both(mut cases: Vec<Subject>) -> Vec<Subject> {
+fn with_both(mut cases: Vec<RightRun>) -> Vec<RightRun> {
     match std::env::var("DMSCOPE_TEST_CATALOGUE").as_deref() {
         Ok("right") => {}
         Ok(wanted) => cases.retain(|case| case.job == wanted || case.args.contains(&wanted)),
@@ -216,16 +218,23 @@ fn with_both(mut cases: Vec<Subject>) -> Vec<Subject> {
             cases.retain(|case| seen.insert(case.job));
         }
     }
-    let both = |case: Subject| MpiLibrary::ALL.map(|library| Subject { library, ..case.clone() });
+    let both = |case: RightRun| MpiImplementation::ALL.map(|library| RightRun { library, ..case.clone() });
     cases.into_iter().flat_map(both).collect()
 }
 
-fn subject(case: &Case, args: Vec<&'static str>, held_by: HeldBy, ends_well: bool) -> Subject {
-    Subject { library: MpiLibrary::OpenMpi, job: case.job, args, ranks: case.ranks, held_by, ends_well }
+fn subject(case: &FaultCase, args: Vec<&'static str>, held_by: HeldBy, ends_well: bool) -> RightRun {
+    RightRun {
+        library: MpiImplementation::OpenMpi,
+        job: case.job,
+        args,
+        ranks: case.ranks,
+        held_by,
+        ends_well,
+    }
 }
 
 /// The right twins of all cases, each once.
-fn twins(held_by: HeldBy, more: &[&'static str]) -> Vec<Subject> {
+fn twins(held_by: HeldBy, more: &[&'static str]) -> Vec<RightRun> {
     let mut seen = BTreeSet::new();
     let twins = CASES.iter().filter_map(|case| Some((case, case.twin?)));
     let once = twins.filter(|(case, twin)| seen.insert((case.job, *twin, case.ranks)));
@@ -234,7 +243,7 @@ fn twins(held_by: HeldBy, more: &[&'static str]) -> Vec<Subject> {
 
 #[test]
 fn cases_that_come_to_an_end_are_no_hang() -> Result<()> {
-    let ends = |case: &&Case| matches!(case.ends, Ends::EndsWell | Ends::EndsWrong);
+    let ends = |case: &&FaultCase| matches!(case.ends, Ends::EndsWell | Ends::EndsWrong);
     let cases = CASES.iter().filter(ends);
     let cases =
         cases.map(|case| subject(case, case.args.to_vec(), HeldBy::Nobody, case.ends == Ends::EndsWell));

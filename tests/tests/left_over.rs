@@ -4,13 +4,19 @@ use std::collections::BTreeSet;
 use std::fs::File;
 
 use anyhow::{Context, Result, ensure};
-use live::catalogue::{CASES, Case, Class};
-use live::{Dmscope, JobSpec, MpiLibrary, Session};
+use live::catalogue::CASES;
+use live::fault_case::{FaultCase, FaultClass};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Runs a job under dmscope. It goes on when dmscope knows all its ranks.
-fn watch(library: MpiLibrary, case: &Case, arguments: &[&str], tape: &TempDir) -> Result<Session> {
+fn watch(
+    library: MpiImplementation,
+    case: &FaultCase,
+    arguments: &[&str],
+    tape: &TempDir,
+) -> Result<FinishedSession> {
     let go = tape.path().join("go");
     let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(arguments.iter().copied());
     let job = job.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
@@ -24,12 +30,12 @@ fn watch(library: MpiLibrary, case: &Case, arguments: &[&str], tape: &TempDir) -
     run.finish()
 }
 
-fn left_over(session: &Session) -> Result<Vec<Value>> {
+fn left_over(session: &FinishedSession) -> Result<Vec<Value>> {
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
     Ok(findings.into_iter().filter(|finding| finding["evidence"]["kind"] == "left_over").collect())
 }
 
-fn check(library: MpiLibrary, case: &Case) -> Result<()> {
+fn check(library: MpiImplementation, case: &FaultCase) -> Result<()> {
     let name = format!("{} {:?}", library.name(), case.args);
     let folder = TempDir::new()?;
     let session = watch(library, case, case.args, &folder)?;
@@ -55,9 +61,9 @@ fn check(library: MpiLibrary, case: &Case) -> Result<()> {
     Ok(())
 }
 
-fn cases() -> impl Iterator<Item = (MpiLibrary, &'static Case)> {
-    let all = || CASES.iter().filter(|case| case.class == Class::LeftOver);
-    MpiLibrary::ALL.into_iter().flat_map(move |library| all().map(move |case| (library, case)))
+fn cases() -> impl Iterator<Item = (MpiImplementation, &'static FaultCase)> {
+    let all = || CASES.iter().filter(|case| case.class == FaultClass::LeftOver);
+    MpiImplementation::ALL.into_iter().flat_map(move |library| all().map(move |case| (library, case)))
 }
 
 #[test]

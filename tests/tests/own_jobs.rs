@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use live::{FinishedJob, JobSpec, MpiLibrary, Transport};
+use live::{FinishedJob, JobSpec, MpiImplementation, Transport};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// MPICH burns a core per rank: two ranks, or few iterations.
-fn usual_ranks(library: MpiLibrary) -> usize {
+fn usual_ranks(library: MpiImplementation) -> usize {
     match library {
-        MpiLibrary::OpenMpi => 4,
-        MpiLibrary::Mpich => 2,
+        MpiImplementation::OpenMpi => 4,
+        MpiImplementation::Mpich => 2,
     }
 }
 
@@ -19,13 +19,13 @@ fn run(spec: JobSpec) -> Result<FinishedJob> {
     spec.spawn()?.finish(TIMEOUT)
 }
 
-fn own(library: MpiLibrary, name: &str, args: &[&str]) -> Result<FinishedJob> {
+fn own(library: MpiImplementation, name: &str, args: &[&str]) -> Result<FinishedJob> {
     run(JobSpec::own(library, name)?.ranks(usual_ranks(library)).args(args.iter().copied()))
 }
 
 #[test]
 fn clean_jobs_find_their_data_right() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for name in
             ["ring", "halo2d", "alltoall", "masterworker", "onesided", "anysource", "pingpong", "testany"]
         {
@@ -40,7 +40,7 @@ fn clean_jobs_find_their_data_right() -> Result<()> {
 
 #[test]
 fn jobs_run_for_the_time_that_is_asked_for() -> Result<()> {
-    let job = own(MpiLibrary::OpenMpi, "ring", &["--seconds", "2"])?;
+    let job = own(MpiImplementation::OpenMpi, "ring", &["--seconds", "2"])?;
     job.check_verdict()?;
     assert!(job.elapsed >= Duration::from_secs(2) && job.elapsed < Duration::from_secs(20));
     Ok(())
@@ -49,7 +49,7 @@ fn jobs_run_for_the_time_that_is_asked_for() -> Result<()> {
 #[test]
 fn messages_of_all_sizes_arrive_over_every_transport() -> Result<()> {
     let transports = [Transport::SharedMemory, Transport::SharedMemoryWithoutSingleCopy, Transport::Tcp];
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for transport in transports {
             for size in ["8", "65536", "1000000"] {
                 let ring = JobSpec::own(library, "ring")?.args(["--iterations", "20", "--size", size]);
@@ -57,7 +57,7 @@ fn messages_of_all_sizes_arrive_over_every_transport() -> Result<()> {
                 let verdict =
                     job.wait_for_line(TIMEOUT, |line| line.starts_with("ok ") || line.starts_with("wrong "))?;
                 assert!(verdict.starts_with("ok "), "{library:?}, {transport:?}, {size} bytes: {verdict}");
-                if (library, transport) != (MpiLibrary::Mpich, Transport::Tcp) {
+                if (library, transport) != (MpiImplementation::Mpich, Transport::Tcp) {
                     job.finish(TIMEOUT)?.check_status()?; // see Transport::Tcp
                 }
             }
@@ -69,7 +69,7 @@ fn messages_of_all_sizes_arrive_over_every_transport() -> Result<()> {
 #[test]
 fn a_halo_of_64_kib_is_exchanged_as_columns_and_as_rows() -> Result<()> {
     for shape in [&["--halo-bytes", "65536"][..], &["--halo-bytes", "65536", "--wide"]] {
-        let job = own(MpiLibrary::OpenMpi, "halo2d", &[shape, &["--iterations", "20"]].concat())?;
+        let job = own(MpiImplementation::OpenMpi, "halo2d", &[shape, &["--iterations", "20"]].concat())?;
         job.check_verdict()?;
         assert!(job.total("iteration_ns")? > 0);
     }
@@ -78,7 +78,7 @@ fn a_halo_of_64_kib_is_exchanged_as_columns_and_as_rows() -> Result<()> {
 
 #[test]
 fn figure2_corrupts_exactly_what_it_sends_wrong_and_ends_well() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for name in ["figure2", "figure2_static", "stripped/figure2", "headercache"] {
             let job = own(library, name, &["--iterations", "1000"])?;
             job.check_verdict()?;
@@ -92,7 +92,7 @@ fn figure2_corrupts_exactly_what_it_sends_wrong_and_ends_well() -> Result<()> {
 #[test]
 fn without_their_faults_the_same_jobs_are_clean_and_still_take_the_rare_path() -> Result<()> {
     for name in ["figure2", "headercache"] {
-        let job = own(MpiLibrary::OpenMpi, name, &["--iterations", "1000", "--no-bug"])?;
+        let job = own(MpiImplementation::OpenMpi, name, &["--iterations", "1000", "--no-bug"])?;
         job.check_verdict()?;
         assert!(job.total("rare_sends")? > 0, "{name}");
         assert_eq!((job.total("wrong_sends")?, job.total("corrupted_received")?), (0, 0), "{name}");
@@ -103,7 +103,7 @@ fn without_their_faults_the_same_jobs_are_clean_and_still_take_the_rare_path() -
 #[test]
 fn a_fault_can_be_made_to_begin_later() -> Result<()> {
     let args = ["--seconds", "0.6", "--start-after", "0.3", "--rare", "0.1"];
-    for result in own(MpiLibrary::OpenMpi, "figure2", &args)?.lines_of_type("result")? {
+    for result in own(MpiImplementation::OpenMpi, "figure2", &args)?.lines_of_type("result")? {
         let nanoseconds = |field: &str| result[field].as_u64().unwrap_or(0);
         let delay_ns = nanoseconds("first_wrong_movement_monotonic_ns") - nanoseconds("go_monotonic_ns");
         assert!((300_000_000..600_000_000).contains(&delay_ns), "{delay_ns}");
@@ -113,7 +113,7 @@ fn a_fault_can_be_made_to_begin_later() -> Result<()> {
 
 #[test]
 fn the_sites_of_figure2_count_one_staging_copy_and_one_send_per_message() -> Result<()> {
-    let job = own(MpiLibrary::OpenMpi, "figure2", &["--iterations", "500"])?;
+    let job = own(MpiImplementation::OpenMpi, "figure2", &["--iterations", "500"])?;
     for rank in 0..4 {
         let mut sites = job.sites()?;
         sites.retain(|site| site.rank == rank);
@@ -129,7 +129,7 @@ fn the_sites_of_figure2_count_one_staging_copy_and_one_send_per_message() -> Res
 
 #[test]
 fn the_sites_of_the_program_with_its_library_linked_in_are_in_the_program() -> Result<()> {
-    let job = own(MpiLibrary::OpenMpi, "figure2_static", &["--iterations", "10"])?;
+    let job = own(MpiImplementation::OpenMpi, "figure2_static", &["--iterations", "10"])?;
     assert!(job.sites()?.iter().all(|site| site.module == "figure2_static"));
     Ok(())
 }
@@ -137,7 +137,7 @@ fn the_sites_of_the_program_with_its_library_linked_in_are_in_the_program() -> R
 #[test]
 fn every_rank_of_the_header_cache_fails_alike() -> Result<()> {
     let results =
-        own(MpiLibrary::OpenMpi, "headercache", &["--iterations", "1000"])?.lines_of_type("result")?;
+        own(MpiImplementation::OpenMpi, "headercache", &["--iterations", "1000"])?.lines_of_type("result")?;
     assert_eq!(results.len(), 4);
     // Two connections of 1000 messages, one corner in 100 messages.
     assert!(results.iter().all(|result| result["wrong_sends"] == 20), "{results:?}");
@@ -151,7 +151,7 @@ fn repetitions_by_rank(job: &FinishedJob) -> Result<Vec<u64>> {
 
 #[test]
 fn one_rank_of_the_retry_storm_repeats_its_request_and_its_neighbour_drops_the_repetitions() -> Result<()> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "retrystorm")?.ranks(8).args(["--iterations", "200"]);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "retrystorm")?.ranks(8).args(["--iterations", "200"]);
     let job = run(spec.clone())?;
     job.check_verdict()?;
     assert_eq!(repetitions_by_rank(&job)?, [0, 0, 0, 0, 0, 200 * 32, 0, 0]);
@@ -167,7 +167,8 @@ fn one_rank_of_the_retry_storm_repeats_its_request_and_its_neighbour_drops_the_r
 
 #[test]
 fn the_retry_storm_of_eight_ranks_runs_with_mpich_as_well() -> Result<()> {
-    let job = run(JobSpec::own(MpiLibrary::Mpich, "retrystorm")?.ranks(8).args(["--iterations", "50"]))?;
+    let job =
+        run(JobSpec::own(MpiImplementation::Mpich, "retrystorm")?.ranks(8).args(["--iterations", "50"]))?;
     job.check_verdict()?;
     assert_eq!(repetitions_by_rank(&job)?[5], 50 * 32);
     Ok(())
@@ -175,7 +176,7 @@ fn the_retry_storm_of_eight_ranks_runs_with_mpich_as_well() -> Result<()> {
 
 #[test]
 fn each_site_of_counts_has_its_own_known_number_of_calls() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = run(JobSpec::own(library, "counts")?.args(["--iterations", "600"]))?;
         job.check_verdict()?;
         let sites = job.sites()?;
@@ -205,7 +206,7 @@ fn each_site_of_counts_has_its_own_known_number_of_calls() -> Result<()> {
 
 #[test]
 fn a_wrong_option_is_an_error_with_its_name() -> Result<()> {
-    let job = own(MpiLibrary::OpenMpi, "ring", &["--sizes", "3"])?;
+    let job = own(MpiImplementation::OpenMpi, "ring", &["--sizes", "3"])?;
     assert!(!job.status.success());
     assert!(job.stderr.iter().any(|line| line.contains("unknown option --sizes")));
     Ok(())

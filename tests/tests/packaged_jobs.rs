@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use live::packaged;
-use live::{FinishedJob, JobSpec, MpiLibrary};
+use live::{FinishedJob, JobSpec, MpiImplementation};
 
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -22,12 +22,12 @@ fn hpcc_passes_its_checks() -> Result<()> {
 
 #[test]
 fn the_blacs_tester_passes_its_checks() -> Result<()> {
-    packaged::check_blacs_tester(&run(packaged::blacs_tester(MpiLibrary::OpenMpi)?)?)
+    packaged::check_blacs_tester(&run(packaged::blacs_tester(MpiImplementation::OpenMpi)?)?)
 }
 
 #[test]
 fn the_blacs_tester_comes_to_its_own_abort() -> Result<()> {
-    let job = run(packaged::blacs_tester_that_aborts(MpiLibrary::OpenMpi)?)?;
+    let job = run(packaged::blacs_tester_that_aborts(MpiImplementation::OpenMpi)?)?;
     packaged::check_blacs_tester(&job)?;
     assert!(!job.status.success());
     Ok(())
@@ -35,7 +35,7 @@ fn the_blacs_tester_comes_to_its_own_abort() -> Result<()> {
 
 #[test]
 fn the_lu_tester_passes_its_checks() -> Result<()> {
-    packaged::check_lu_tester(&run(packaged::lu_tester(MpiLibrary::OpenMpi)?)?)
+    packaged::check_lu_tester(&run(packaged::lu_tester(MpiImplementation::OpenMpi)?)?)
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn mpi_from_python_finds_its_data_right() -> Result<()> {
 
 #[test]
 fn a_job_that_failed_passes_no_check() -> Result<()> {
-    let failed = run(JobSpec::installed(MpiLibrary::OpenMpi, "/bin/false"))?;
+    let failed = run(JobSpec::installed(MpiImplementation::OpenMpi, "/bin/false"))?;
     assert!(packaged::check_hpcc(&failed).is_err());
     assert!(packaged::check_blacs_tester(&failed).is_err());
     assert!(packaged::check_lu_tester(&failed).is_err());

@@ -7,22 +7,22 @@ use std::time::Duration;
 use analyzer::page::{EventKind, Page, Role};
 use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
-use live::made_up::{MadeUp, Names};
-use live::{Browser, Dmscope, JobSpec, MpiLibrary};
+use live::made_up::{MadeUpJob, MadeUpNames};
+use live::{Browser, Dmscope, JobSpec, MpiImplementation};
 use serde_json::json;
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A page that `dmscope report` wrote about the tape of a made-up job.
-struct Written {
+struct WrittenPage {
     _folder: TempDir,
     html: PathBuf,
     json: PathBuf,
 }
 
-impl Written {
-    fn about(job: &MadeUp) -> Result<Self> {
+impl WrittenPage {
+    fn about(job: &MadeUpJob) -> Result<Self> {
         let folder = TempDir::new()?;
         let path = |name: &str| folder.path().join(name);
         job.record(&path("job.dmt"))?;
@@ -46,7 +46,7 @@ impl Written {
     }
 }
 
-/// Names of the rows that are in view, in order.
+/// MadeUpNames of the rows that are in view, in order.
 fn rows(browser: &Browser) -> Result<Vec<String>> {
     let names = browser.run(
         "return [...document.querySelectorAll('#names button')].map(b => b.getAttribute('aria-label'))",
@@ -92,7 +92,7 @@ fn press_row(browser: &Browser, row: u32, part: f64) -> Result<()> {
 
 #[test]
 fn a_page_tells_the_verdict_and_draws_a_row_for_each_rank() -> Result<()> {
-    let page = Written::about(&MadeUp::deadlock(4))?;
+    let page = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     let browser = page.open()?;
     let head = browser.text("return document.querySelector('header').innerText")?;
     for words in [
@@ -124,7 +124,7 @@ fn a_page_tells_the_verdict_and_draws_a_row_for_each_rank() -> Result<()> {
 
 #[test]
 fn a_click_on_an_event_tells_routine_arguments_line_and_reason() -> Result<()> {
-    let page = Written::about(&MadeUp::deadlock(4))?;
+    let page = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     let browser = page.open()?;
     press_row(&browser, 1, 0.9)?;
     let details = browser.text("return document.getElementById('details').innerText")?;
@@ -152,8 +152,8 @@ fn a_click_on_an_event_tells_routine_arguments_line_and_reason() -> Result<()> {
 
 #[test]
 fn ranks_are_isolated_related_ones_added_and_all_brought_back() -> Result<()> {
-    let job = MadeUp { cycle: vec![2, 5, 3], ..MadeUp::deadlock(8) };
-    let page = Written::about(&job)?;
+    let job = MadeUpJob { cycle: vec![2, 5, 3], ..MadeUpJob::deadlock(8) };
+    let page = WrittenPage::about(&job)?;
     let browser = page.open()?;
     ensure!(
         browser.run("return document.getElementById('isolate').disabled")? == json!(true),
@@ -182,7 +182,7 @@ fn ranks_are_isolated_related_ones_added_and_all_brought_back() -> Result<()> {
 
 #[test]
 fn the_timeline_can_be_walked_with_keys_alone() -> Result<()> {
-    let page = Written::about(&MadeUp::deadlock(4))?;
+    let page = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     let browser = page.open()?;
     let chosen = |browser: &Browser| browser.text("return document.querySelector('#details h3').innerText");
     ensure!(chosen(&browser)?.starts_with("Rank 0: in MPI_Recv"), "{}", chosen(&browser)?);
@@ -207,8 +207,8 @@ fn the_timeline_can_be_walked_with_keys_alone() -> Result<()> {
 
 #[test]
 fn all_64_ranks_and_10_000_events_are_painted_within_two_seconds() -> Result<()> {
-    let job = MadeUp { calls: 160, cycle: vec![48, 40, 44, 56, 52], ..MadeUp::deadlock(64) };
-    let page = Written::about(&job)?;
+    let job = MadeUpJob { calls: 160, cycle: vec![48, 40, 44, 56, 52], ..MadeUpJob::deadlock(64) };
+    let page = WrittenPage::about(&job)?;
     let browser = page.open()?;
     ensure!(shown(&browser)?.contains(" of 10,304 events shown, of 64 of 64"), "{}", shown(&browser)?);
     let paint =
@@ -226,7 +226,7 @@ fn all_64_ranks_and_10_000_events_are_painted_within_two_seconds() -> Result<()>
 
 #[test]
 fn a_page_asks_for_nothing_and_runs_no_script_but_its_own() -> Result<()> {
-    let page = Written::about(&MadeUp::deadlock(4))?;
+    let page = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     let browser = page.open()?;
     let requests = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")?;
     ensure!(requests == json!([]), "requests: {requests}");
@@ -255,7 +255,7 @@ fn a_page_asks_for_nothing_and_runs_no_script_but_its_own() -> Result<()> {
 #[test]
 fn whatever_a_job_calls_things_is_only_text() -> Result<()> {
     let hostile = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\"'{{data}}&amp;\u{202e}";
-    let names = Names {
+    let names = MadeUpNames {
         job: format!("mpirun {hostile}"),
         host: hostile.into(),
         program: format!("/tmp/{hostile}"),
@@ -263,7 +263,7 @@ fn whatever_a_job_calls_things_is_only_text() -> Result<()> {
         source: format!("/tmp/{hostile}.c"),
         receive: "MPI_Recv".into(),
     };
-    let page = Written::about(&MadeUp { names, ..MadeUp::deadlock(3) })?;
+    let page = WrittenPage::about(&MadeUpJob { names, ..MadeUpJob::deadlock(3) })?;
     let browser = page.open()?;
     press_row(&browser, 1, 0.9)?;
     browser.press("#table summary")?;
@@ -286,10 +286,10 @@ fn whatever_a_job_calls_things_is_only_text() -> Result<()> {
 
 #[test]
 fn an_mpi_function_with_a_hostile_name_is_only_text() -> Result<()> {
-    let names = Names { receive: "MPI_<svg/onload=window.hacked=1>".into(), ..Names::default() };
+    let names = MadeUpNames { receive: "MPI_<svg/onload=window.hacked=1>".into(), ..MadeUpNames::default() };
     let folder = TempDir::new()?;
     let (tape, html) = (folder.path().join("job.dmt"), folder.path().join("report.html"));
-    MadeUp { names, ..MadeUp::deadlock(3) }.record(&tape)?;
+    MadeUpJob { names, ..MadeUpJob::deadlock(3) }.record(&tape)?;
     Dmscope::command("report", [tape]).args(["-o".as_ref(), html.as_os_str()]).finish()?;
     let browser = Browser::start(false)?;
     browser.open(&html)?;
@@ -303,7 +303,7 @@ fn an_mpi_function_with_a_hostile_name_is_only_text() -> Result<()> {
 
 #[test]
 fn a_job_without_a_fault_is_told_to_be_fine_with_all_its_events() -> Result<()> {
-    let page = Written::about(&MadeUp::healthy(4))?;
+    let page = WrittenPage::about(&MadeUpJob::healthy(4))?;
     let browser = page.open()?;
     let head = browser.text("return document.querySelector('header').innerText")?;
     ensure!(
@@ -319,7 +319,7 @@ fn a_job_without_a_fault_is_told_to_be_fine_with_all_its_events() -> Result<()> 
 
 #[test]
 fn dark_pages_are_dark_and_light_ones_light() -> Result<()> {
-    let page = Written::about(&MadeUp::deadlock(4))?;
+    let page = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     for dark in [false, true] {
         let browser = Browser::start(dark)?;
         browser.open(&page.html)?;
@@ -337,7 +337,7 @@ fn dark_pages_are_dark_and_light_ones_light() -> Result<()> {
 /// Where the ends of calls and the messages between them are known, they are shown.
 #[test]
 fn ends_of_calls_and_messages_are_drawn_where_they_are_known() -> Result<()> {
-    let written = Written::about(&MadeUp::deadlock(2))?;
+    let written = WrittenPage::about(&MadeUpJob::deadlock(2))?;
     let mut page = written.data()?;
     let of_row = |row: u32| page.timeline.rows[row as usize].first_event as usize;
     let (sent, received) = (of_row(0), of_row(1) + 1);
@@ -373,7 +373,7 @@ fn ends_of_calls_and_messages_are_drawn_where_they_are_known() -> Result<()> {
 
 #[test]
 fn the_words_are_there_without_scripts() -> Result<()> {
-    let html = fs::read_to_string(Written::about(&MadeUp::deadlock(4))?.html)?;
+    let html = fs::read_to_string(WrittenPage::about(&MadeUpJob::deadlock(4))?.html)?;
     let words = html.split("<script").next().context("a page")?;
     for wanted in [
         "<h1>Deadlock</h1>",
@@ -390,7 +390,7 @@ fn the_words_are_there_without_scripts() -> Result<()> {
 
 #[test]
 fn the_json_is_that_of_the_page_and_says_what_the_page_says() -> Result<()> {
-    let written = Written::about(&MadeUp::deadlock(4))?;
+    let written = WrittenPage::about(&MadeUpJob::deadlock(4))?;
     let page = written.data()?;
     let html = fs::read_to_string(&written.html)?;
     let embedded = html.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>"));
@@ -408,7 +408,7 @@ fn the_json_is_that_of_the_page_and_says_what_the_page_says() -> Result<()> {
 fn a_page_that_cannot_be_written_is_refused_before_anything_is_read() -> Result<()> {
     let folder = TempDir::new()?;
     let tape = folder.path().join("job.dmt");
-    MadeUp::deadlock(2).record(&tape)?;
+    MadeUpJob::deadlock(2).record(&tape)?;
     let report = |arguments: &[&str]| {
         Dmscope::command("report", [tape.as_path()]).args(arguments.iter().copied()).finish()
     };
@@ -422,8 +422,10 @@ fn a_page_that_cannot_be_written_is_refused_before_anything_is_read() -> Result<
 /// A job that hangs is watched until that is sure; the page is written, and the job is left as it was.
 #[test]
 fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
-    let job =
-        JobSpec::own(MpiLibrary::OpenMpi, "errors")?.ranks(3).args(["--fault", "barrier_or_bcast"]).held();
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "errors")?
+        .ranks(3)
+        .args(["--fault", "barrier_or_bcast"])
+        .held();
     let job = job.spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let folder = TempDir::new()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use live::processes::{check_code, descendants};
-use live::{Dmscope, JobSpec, MpiLibrary, RunningJob, SmallDisk};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, SmallDisk};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A job that checks its data all the time, until it is stopped.
 fn busy() -> Result<RunningJob> {
-    let spec = JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.ranks(4).args(["--no-bug"]);
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4).args(["--no-bug"]);
     let job = spec.held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     Ok(job)
@@ -26,7 +26,7 @@ fn stop_and_check(job: RunningJob) -> Result<()> {
 }
 
 fn code_is_as_it_was(pids: &[u32]) -> Result<()> {
-    let own = live::build::jobs_for(MpiLibrary::OpenMpi)?.canonicalize()?;
+    let own = live::build::jobs_for(MpiImplementation::OpenMpi)?.canonicalize()?;
     pids.iter().try_for_each(|pid| check_code(*pid, &own))
 }
 
@@ -100,7 +100,7 @@ fn stopped_for_seconds_it_harms_no_job_and_finds_nothing_in_the_gap() -> Result<
 fn a_full_disk_ends_the_tape_and_not_the_session() -> Result<()> {
     let disk = SmallDisk::mount(256)?;
     let tape = disk.path().join("x.dmt");
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "figure2")?.ranks(4).held().endless().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4).held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).record(&tape).spawn()?;
     dmscope.wait_until_attached()?;
@@ -122,7 +122,7 @@ fn a_full_disk_ends_the_tape_and_not_the_session() -> Result<()> {
 
 #[test]
 fn a_job_that_crashes_crashes_as_ever_and_ends_the_session() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let job = JobSpec::own(library, "crasher")?.args(["--after", "2000"]).held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
@@ -142,7 +142,7 @@ fn a_job_that_crashes_crashes_as_ever_and_ends_the_session() -> Result<()> {
 
 #[test]
 fn children_of_ranks_come_and_go_unharmed() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let forker = JobSpec::own(library, "forker")?.args(["--iterations", "3000", "--every", "20"]);
         let job = forker.held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
@@ -169,7 +169,7 @@ fn movements(report: &Value) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_process_that_becomes_a_rank_is_watched_from_then_on() -> Result<()> {
-    let library = MpiLibrary::OpenMpi;
+    let library = MpiImplementation::OpenMpi;
     let ring = live::build::jobs_for(library)?.join("ring");
     let spec = JobSpec::own(library, "execer")?.args([ring.display().to_string()]);
     let session = Dmscope::run(&spec.args(["--iterations", "2000"])).finish()?;
@@ -187,7 +187,7 @@ fn ranks_begun(launcher: u32) -> usize {
 
 #[test]
 fn ranks_that_begin_after_dmscope_has_attached_are_watched_from_their_first_instruction() -> Result<()> {
-    let library = MpiLibrary::OpenMpi;
+    let library = MpiImplementation::OpenMpi;
     let directory = TempDir::new()?;
     let now = directory.path().join("now").display().to_string();
     let jobs = live::build::jobs_for(library)?;
@@ -212,7 +212,7 @@ fn ranks_that_begin_after_dmscope_has_attached_are_watched_from_their_first_inst
 
 #[test]
 fn a_library_that_is_loaded_later_is_watched_from_then_on() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         // Two milliseconds a message, so that there is time to find the probes' places in the library.
         let spec = JobSpec::own(library, "dlopener")?.args(["--iterations", "3000", "--pause-us", "2000"]);
         let job = spec.held().spawn()?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use live::{Dmscope, JobSpec, MpiLibrary, latency};
+use live::{Dmscope, JobSpec, MpiImplementation, latency};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -18,7 +18,7 @@ fn an_alert_comes_soon_after_its_cause() -> Result<()> {
 
 #[test]
 fn sixteen_ranks_are_attached_and_detached_quickly() -> Result<()> {
-    let job = JobSpec::own(MpiLibrary::OpenMpi, "ring")?.ranks(16).endless().held().spawn()?;
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(16).endless().held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let begin = Instant::now();
     let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;

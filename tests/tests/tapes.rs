@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use live::{Dmscope, JobSpec, MpiLibrary, Session};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The report of the tape is that of the session, and so is the exit status.
-fn check_same(name: &str, live: &Session, tape: &std::path::Path) -> Result<()> {
+fn check_same(name: &str, live: &FinishedSession, tape: &std::path::Path) -> Result<()> {
     let again = Dmscope::analyze(tape).finish()?;
     let (expected, found) = (live.report_line()?, again.report_line()?);
     if expected != found {
@@ -44,14 +44,14 @@ fn attached(spec: &JobSpec, options: &[&str], is_interrupted: bool) -> Result<()
     check_same(&format!("{spec:?}"), &dmscope.finish()?, &tape)
 }
 
-fn job(library: MpiLibrary, name: &str) -> Result<JobSpec> {
-    let ranks = if library == MpiLibrary::OpenMpi { 4 } else { 2 };
+fn job(library: MpiImplementation, name: &str) -> Result<JobSpec> {
+    let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
     Ok(JobSpec::own(library, name)?.ranks(ranks).args(["--seconds", "1.5"]))
 }
 
 #[test]
 fn the_report_of_a_whole_job_comes_again_from_its_tape() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         for name in ["figure2", "halo2d", "onesided"] {
             attached(&job(library, name)?, &[], false)?;
         }
@@ -61,23 +61,23 @@ fn the_report_of_a_whole_job_comes_again_from_its_tape() -> Result<()> {
 
 #[test]
 fn the_report_of_an_interrupted_session_comes_again_from_its_tape() -> Result<()> {
-    attached(&job(MpiLibrary::OpenMpi, "headercache")?.endless(), &[], true)
+    attached(&job(MpiImplementation::OpenMpi, "headercache")?.endless(), &[], true)
 }
 
 #[test]
 fn losses_come_again_from_the_tape() -> Result<()> {
-    attached(&job(MpiLibrary::OpenMpi, "figure2")?, &["--ring-size", "4096"], false)
+    attached(&job(MpiImplementation::OpenMpi, "figure2")?, &["--ring-size", "4096"], false)
 }
 
 #[test]
 fn processes_that_came_and_went_come_again_from_the_tape() -> Result<()> {
-    let forker = JobSpec::own(MpiLibrary::OpenMpi, "forker")?.args(["--iterations", "3000"]);
+    let forker = JobSpec::own(MpiImplementation::OpenMpi, "forker")?.args(["--iterations", "3000"]);
     attached(&forker, &[], false)
 }
 
 #[test]
 fn the_report_of_a_job_under_run_comes_again_from_its_tape() -> Result<()> {
-    for library in MpiLibrary::ALL {
+    for library in MpiImplementation::ALL {
         let directory = TempDir::new()?;
         let tape = directory.path().join("x.dmt");
         let session = Dmscope::run(&job(library, "figure2")?).record(&tape).finish()?;

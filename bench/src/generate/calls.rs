@@ -4,8 +4,8 @@ use analyzer::input::MpiKind;
 use analyzer::plan::{MpiObjects, Plan, Probe, ProbeClass};
 use analyzer::wire::{Body, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
+use super::event::GeneratedEvent;
 use super::memory;
-use super::program::Event;
 
 const IRECV: u32 = 12;
 const ISEND: u32 = 13;
@@ -24,18 +24,18 @@ pub(super) const PER_MESSAGE: u32 = 3 + 3 + 3;
 /// Records of a wait before what was received is delivered.
 pub(super) const BEFORE_DELIVERY: u32 = 2;
 
-/// Which record of a call.
+/// A record of a call, in the order in which they come.
 #[derive(Clone, Copy)]
-pub(super) enum Of {
+pub(super) enum CallRecord {
     Entry,
     Values,
     Return,
 }
 
-/// Which record of those of a side.
-pub(super) enum Part {
-    Receive(Of),
-    Send(Of),
+/// A record of the messages with one neighbour: what is received is posted first.
+pub(super) enum MessageRecord {
+    Receive(CallRecord),
+    Send(CallRecord),
     /// The n-th event of a send.
     Copy(u32),
 }
@@ -45,69 +45,78 @@ pub(super) fn events(sides: u32, phase: usize) -> u32 {
     if phase == 0 { sides * PER_MESSAGE } else { BEFORE_DELIVERY + sides + 1 }
 }
 
-pub(super) fn started(n: u32) -> Part {
+/// The n-th record of those that begin the messages with one neighbour.
+pub(super) fn started(n: u32) -> MessageRecord {
     match n {
-        0 => Part::Receive(Of::Entry),
-        1 => Part::Receive(Of::Values),
-        2 => Part::Receive(Of::Return),
-        3 => Part::Send(Of::Entry),
-        4 => Part::Send(Of::Values),
-        5..8 => Part::Copy(n - 4),
-        _ => Part::Send(Of::Return),
+        0 => MessageRecord::Receive(CallRecord::Entry),
+        1 => MessageRecord::Receive(CallRecord::Values),
+        2 => MessageRecord::Receive(CallRecord::Return),
+        3 => MessageRecord::Send(CallRecord::Entry),
+        4 => MessageRecord::Send(CallRecord::Values),
+        5..8 => MessageRecord::Copy(n - 4),
+        _ => MessageRecord::Send(CallRecord::Return),
     }
 }
 
-/// Which record of the wait; none: something is delivered.
-pub(super) fn waited(sides: u32, n: u32) -> Option<Of> {
+/// The n-th record of a wait; `None`: what was received is delivered.
+pub(super) fn waited(sides: u32, n: u32) -> Option<CallRecord> {
     match n {
-        0 => Some(Of::Entry),
-        1 => Some(Of::Values),
+        0 => Some(CallRecord::Entry),
+        1 => Some(CallRecord::Values),
         n if n < BEFORE_DELIVERY + sides => None,
-        _ => Some(Of::Return),
+        _ => Some(CallRecord::Return),
     }
 }
 
-pub(super) fn receive(of: Of, step: u64, side: u64, source: u32) -> Event {
+pub(super) fn receive(of: CallRecord, step: u64, side: u64, source: u32) -> GeneratedEvent {
     message(IRECV, of, step, side * 2, (memory::received(side), source, side))
 }
 
-pub(super) fn send(of: Of, step: u64, side: u64, dest: u32, tag: u64) -> Event {
+pub(super) fn send(of: CallRecord, step: u64, side: u64, dest: u32, tag: u64) -> GeneratedEvent {
     message(ISEND, of, step, side * 2 + 1, (memory::sent(side), dest, tag))
 }
 
 /// `number`: of the request.
-fn message(probe: u32, of: Of, step: u64, number: u64, (buffer, peer, tag): (u64, u32, u64)) -> Event {
+fn message(
+    probe: u32,
+    of: CallRecord,
+    step: u64,
+    number: u64,
+    (buffer, peer, tag): (u64, u32, u64),
+) -> GeneratedEvent {
     let serial = (step * 16 + number) as u32;
     let return_address = memory::return_address(8 + number);
     let body = match of {
-        Of::Entry => {
+        CallRecord::Entry => {
             let args = [buffer, 1024, 0x4c00_080b, u64::from(peer), tag, WORLD];
             Body::Call { return_address, args, nested: false }
         }
-        Of::Values => values(serial, STACK_ARGUMENTS, 8, &[REQUESTS_AT + number * 4]),
-        Of::Return => Body::Return { serial, code: 0, argument: 6, bytes: 4, word: REQUESTS + number },
+        CallRecord::Values => values(serial, STACK_ARGUMENTS, 8, &[REQUESTS_AT + number * 4]),
+        CallRecord::Return => {
+            Body::Return { serial, code: 0, argument: 6, bytes: 4, word: REQUESTS + number }
+        }
     };
-    Event { probe, body }
+    GeneratedEvent { probe, body }
 }
 
 /// All requests of a step, without statuses.
-pub(super) fn wait(of: Of, step: u64, sides: u32) -> Event {
+pub(super) fn wait(of: CallRecord, step: u64, sides: u32) -> GeneratedEvent {
     let serial = (step * 16 + 15) as u32;
     let body = match of {
-        Of::Entry => {
+        CallRecord::Entry => {
             let args = [u64::from(2 * sides), REQUESTS_AT, 1, 0, 0, 0];
             Body::Call { return_address: memory::return_address(7), args, nested: false }
         }
-        Of::Values => {
+        CallRecord::Values => {
             let mut words = [0; PIECE_WORDS];
             for (pair, word) in (0..u64::from(sides)).zip(&mut words) {
                 *word = (REQUESTS + 2 * pair) | (REQUESTS + 2 * pair + 1) << 32;
             }
             values(serial, 1, 8 * sides, &words)
         }
-        Of::Return => Body::Return { serial, code: 0, argument: NO_ARGUMENT, bytes: 0, word: 0 },
+        CallRecord::Return => Body::Return { serial, code: 0, argument: NO_ARGUMENT, bytes: 0, word: 0 },
     };
-    Event { probe: WAITALL, body }
+    GeneratedEvent { probe: WAITALL, body }
 }
 
 fn values(serial: u32, argument: u32, total_bytes: u32, known: &[u64]) -> Body {

@@ -1,12 +1,17 @@
 //! What a made-up rank does: its n-th record of a step is a pure function of rank, step and n.
 
 use analyzer::input::ProcessFacts;
-use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::Plan;
 use analyzer::wire::{Body, CallContext};
 
 use super::calls;
-use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, PROGRAM, REQUEST};
-use super::{FIRST_PID, Fault, Job, Model};
+use super::event::GeneratedEvent;
+use super::job::{FIRST_PID, GeneratedJob, InjectedFault, MessagePattern};
+use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, REQUEST};
+use super::probes::{
+    self, DELIVER, EXCHANGE, FREE, FROM_NETWORK, HEADER_COPY, MALLOC, PAYLOAD_COPY, POST, STAGE, TEST,
+    TO_NETWORK,
+};
 
 /// All ranks send, then all ranks receive.
 pub(super) const PHASES: usize = 2;
@@ -20,34 +25,16 @@ const STEPS_PER_REQUEST: u64 = 50;
 /// So far from the right place is the wrong one: within the same buffer.
 const MISPLACED_BYTES: u64 = 2048;
 
-const HEADER_COPY: u32 = 1;
-const PAYLOAD_COPY: u32 = 2;
-const DELIVER: u32 = 3;
-const STAGE: u32 = 4;
-const EXCHANGE: u32 = 5;
-const MALLOC: u32 = 6;
-const FREE: u32 = 7;
-const TO_NETWORK: u32 = 8;
-const FROM_NETWORK: u32 = 9;
-const TEST: u32 = 10;
-const POST: u32 = 11;
-
-/// One record, without who and when.
-pub(super) struct Event {
-    pub probe: u32,
-    pub body: Body,
-}
-
-/// A job's program.
+/// What each rank of a job does, step by step.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    job: Job,
+    job: GeneratedJob,
     /// Ranks in a row of the torus.
     width: u32,
 }
 
 impl Program {
-    pub fn new(job: Job) -> Self {
+    pub fn new(job: GeneratedJob) -> Self {
         let root = f64::from(job.ranks).sqrt() as u32;
         // The largest width that makes whole rows.
         let width = (1..=root.max(1)).rev().find(|w| job.ranks.is_multiple_of(*w)).unwrap_or(1);
@@ -61,6 +48,15 @@ impl Program {
     pub fn facts(&self, rank: u32) -> ProcessFacts {
         let node = self.job.node_of(rank);
         memory::facts(FIRST_PID + rank, rank, self.job.ranks, node, self.job.ranks_per_node())
+    }
+
+    /// The probes of all programs.
+    pub fn plan(&self) -> Plan {
+        let mut plan = probes::plan();
+        if self.job.results {
+            calls::add_to(&mut plan);
+        }
+        plan
     }
 
     pub fn has_results(&self) -> bool {
@@ -77,7 +73,7 @@ impl Program {
     }
 
     /// The n-th event of a rank in a phase; `None`: it has none there in this step.
-    pub fn event(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<Event> {
+    pub fn event(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<GeneratedEvent> {
         let calls = if self.job.results { calls::events(self.sides(), phase) } else { 0 };
         match phase {
             _ if n < calls => self.with_requests(rank, step, phase, n),
@@ -91,19 +87,19 @@ impl Program {
     }
 
     /// The same messages, begun with requests that are waited for at the end.
-    fn with_requests(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<Event> {
+    fn with_requests(&self, rank: u32, step: u64, phase: usize, n: u32) -> Option<GeneratedEvent> {
         let sides = self.sides();
         if phase == 0 {
             let side = u64::from(n / calls::PER_MESSAGE);
-            let sender = if self.job.model == Model::Halo { side } else { 1 };
+            let sender = if self.job.pattern == MessagePattern::Halo { side } else { 1 };
             return match calls::started(n % calls::PER_MESSAGE) {
-                calls::Part::Copy(copy) => self.send(rank, step, side, copy),
+                calls::MessageRecord::Copy(copy) => self.send(rank, step, side, copy),
                 // What comes from a side was sent to the opposite one.
-                calls::Part::Receive(part) => {
+                calls::MessageRecord::Receive(part) => {
                     Some(calls::receive(part, step, side, self.neighbour(rank, sender)))
                 }
-                calls::Part::Send(part) => {
-                    let tag = if self.job.model == Model::Halo { side ^ 1 } else { side };
+                calls::MessageRecord::Send(part) => {
+                    let tag = if self.job.pattern == MessagePattern::Halo { side ^ 1 } else { side };
                     Some(calls::send(part, step, side, self.neighbour(rank, side), tag))
                 }
             };
@@ -115,20 +111,20 @@ impl Program {
     }
 
     fn sides(&self) -> u32 {
-        match self.job.model {
-            Model::Halo => 4,
-            Model::Ring => 1,
+        match self.job.pattern {
+            MessagePattern::Halo => 4,
+            MessagePattern::Ring => 1,
         }
     }
 
     fn requests(&self) -> u32 {
-        if matches!(self.job.fault, Fault::Repeats { .. }) { REPEATS } else { 0 }
+        if matches!(self.job.fault, InjectedFault::Repeats { .. }) { REPEATS } else { 0 }
     }
 
     /// Who is at a side: right, left, below, above. The opposite side is `side ^ 1`.
     fn neighbour(&self, rank: u32, side: u64) -> u32 {
         let (ranks, width) = (self.job.ranks.max(1), self.width);
-        if self.job.model == Model::Ring {
+        if self.job.pattern == MessagePattern::Ring {
             return if side == 0 { (rank + 1) % ranks } else { (rank + ranks - 1) % ranks };
         }
         let (row, column) = (rank / width, rank % width);
@@ -150,9 +146,9 @@ impl Program {
     }
 
     /// A message to the neighbour at a side: the call, and up to three copies.
-    fn send(&self, rank: u32, step: u64, side: u64, n: u32) -> Option<Event> {
+    fn send(&self, rank: u32, step: u64, side: u64, n: u32) -> Option<GeneratedEvent> {
         let near = self.is_near(rank, self.neighbour(rank, side));
-        let staged = self.job.model == Model::Halo;
+        let staged = self.job.pattern == MessagePattern::Halo;
         let slot = memory::slot(rank, self.local(rank), side, step);
         let from = if staged { memory::staging(side) } else { memory::sent(side) };
         let from = from + if self.is_misplaced(rank, step, side) { MISPLACED_BYTES } else { 0 };
@@ -170,16 +166,16 @@ impl Program {
     }
 
     fn is_misplaced(&self, rank: u32, step: u64, side: u64) -> bool {
-        let Fault::Broken { one_in } = self.job.fault else { return false };
+        let InjectedFault::Broken { one_in } = self.job.fault else { return false };
         mixed(u64::from(rank) << 40 ^ step << 2 ^ side).is_multiple_of(one_in.max(1))
     }
 
     /// The message that the neighbour at a side sent towards us.
-    fn receive(&self, rank: u32, step: u64, side: u64) -> Option<Event> {
+    fn receive(&self, rank: u32, step: u64, side: u64) -> Option<GeneratedEvent> {
         // In a ring what is sent to the right comes from the left.
-        let (from, its_side) = match self.job.model {
-            Model::Halo => (self.neighbour(rank, side), side ^ 1),
-            Model::Ring => (self.neighbour(rank, 1), 0),
+        let (from, its_side) = match self.job.pattern {
+            MessagePattern::Halo => (self.neighbour(rank, side), side ^ 1),
+            MessagePattern::Ring => (self.neighbour(rank, 1), 0),
         };
         let context = context(EXCHANGE, side, step);
         let user = memory::received(side);
@@ -191,8 +187,8 @@ impl Program {
     }
 
     /// A request, posted while another call is asked for progress.
-    fn request(&self, rank: u32, step: u64, n: u32) -> Option<Event> {
-        let Fault::Repeats { rank: faulty } = self.job.fault else { return None };
+    fn request(&self, rank: u32, step: u64, n: u32) -> Option<GeneratedEvent> {
+        let InjectedFault::Repeats { rank: faulty } = self.job.fault else { return None };
         if rank != faulty && (n >= 2 || !step.is_multiple_of(STEPS_PER_REQUEST)) {
             return None;
         }
@@ -205,31 +201,34 @@ impl Program {
 }
 
 /// A block is given back, and asked for again.
-fn block(rank: u32, step: u64, n: u32) -> Option<Event> {
+fn block(rank: u32, step: u64, n: u32) -> Option<GeneratedEvent> {
     if step % STEPS_PER_BLOCK != u64::from(rank) % STEPS_PER_BLOCK {
         return None;
     }
     let caller = memory::return_address(5 + u64::from(n));
     Some(match n {
-        0 => Event { probe: FREE, body: Body::Free { addr: BLOCK, caller } },
-        _ => Event {
+        0 => GeneratedEvent { probe: FREE, body: Body::Free { addr: BLOCK, caller } },
+        _ => GeneratedEvent {
             probe: MALLOC,
             body: Body::Alloc { addr: BLOCK, size_bytes: BLOCK_BYTES, old: 0, caller },
         },
     })
 }
 
-fn call(probe: u32, place: u64) -> Event {
+fn call(probe: u32, place: u64) -> GeneratedEvent {
     let args = [memory::sent(place % 4), PAYLOAD_BYTES, 0x55_0000, place, 7, 0x55_1000];
-    Event { probe, body: Body::Call { return_address: memory::return_address(place), args, nested: false } }
+    GeneratedEvent {
+        probe,
+        body: Body::Call { return_address: memory::return_address(place), args, nested: false },
+    }
 }
 
 fn context(probe: u32, place: u64, step: u64) -> CallContext {
     CallContext { return_address: memory::return_address(place), probe, serial: step as u32 }
 }
 
-fn copy(probe: u32, src: u64, dst: u64, len_bytes: u64, context: CallContext) -> Event {
-    Event { probe, body: Body::Copy { dst, src, len_bytes, context } }
+fn copy(probe: u32, src: u64, dst: u64, len_bytes: u64, context: CallContext) -> GeneratedEvent {
+    GeneratedEvent { probe, body: Body::Copy { dst, src, len_bytes, context } }
 }
 
 /// A number that looks like chance (splitmix64).
@@ -238,47 +237,4 @@ fn mixed(seed: u64) -> u64 {
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
-}
-
-impl Program {
-    /// The probes of all programs.
-    pub fn plan(&self) -> Plan {
-        let mut plan = plan();
-        if self.job.results {
-            calls::add_to(&mut plan);
-        }
-        plan
-    }
-}
-
-fn plan() -> Plan {
-    let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
-        id,
-        file: PROGRAM,
-        offset_bytes: u64::from(id) * 64,
-        site_offset_bytes: u64::from(id) * 64,
-        class,
-        function: function.to_owned(),
-        place: Place::Call,
-        stack_bytes: 0,
-        argument: 0,
-        results: None,
-        reason: String::new(),
-    };
-    let probes = [
-        (HEADER_COPY, ProbeClass::Copy, "header"),
-        (PAYLOAD_COPY, ProbeClass::Copy, "payload"),
-        (DELIVER, ProbeClass::Copy, "deliver"),
-        (STAGE, ProbeClass::Copy, "stage"),
-        (EXCHANGE, ProbeClass::Call, "MPI_Sendrecv"),
-        (MALLOC, ProbeClass::Alloc, "malloc"),
-        (FREE, ProbeClass::Free, "free"),
-        (TO_NETWORK, ProbeClass::Copy, "to network"),
-        (FROM_NETWORK, ProbeClass::Copy, "from network"),
-        (TEST, ProbeClass::Call, "MPI_Test"),
-        (POST, ProbeClass::Copy, "post"),
-    ];
-    let file =
-        PlannedFile { id: PROGRAM, path: "/bin/made-up".to_owned(), own: true, ..PlannedFile::default() };
-    Plan { files: vec![file], probes: probes.map(probe).into(), ..Plan::default() }
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
-use crate::build::sources;
+use crate::job::build::sources;
 
 /// File and line of each mark (`// call: NAME`).
 type Marks = HashMap<String, (String, u64)>;

@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Case;
-use crate::processes::{self, descendants, is_alive};
-use crate::running::signal;
-use crate::{Dmscope, FinishedJob, JobSpec, MpiLibrary, RunningJob, Watching};
+use crate::system::processes::{self, descendants, is_alive, signal};
+use crate::{Dmscope, FinishedJob, JobSpec, MpiImplementation, RunningJob, RunningSession};
 
 /// How long a job may take to start, and dmscope to say its last, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,7 +63,13 @@ pub struct Seen {
 }
 
 /// Runs a case, or its right twin, and waits until something is said of it, or it ends, or the time is over.
-pub fn watch(case: &Case, is_right: bool, library: MpiLibrary, mode: Mode, limit: Duration) -> Result<Seen> {
+pub fn watch(
+    case: &Case,
+    is_right: bool,
+    library: MpiImplementation,
+    mode: Mode,
+    limit: Duration,
+) -> Result<Seen> {
     let late_s = if is_right { LATE_S } else { 0.0 };
     let watchdog_s = (PATIENCE + limit).as_secs();
     let spec = JobSpec::own(library, "generated")?.ranks(case.ranks as usize);
@@ -83,7 +88,7 @@ fn is_an_answer(event: &Value) -> bool {
 }
 
 /// The findings of a report that dmscope makes when it is asked to end.
-fn findings_so_far(dmscope: &Watching) -> Result<Vec<Value>> {
+fn findings_so_far(dmscope: &RunningSession) -> Result<Vec<Value>> {
     dmscope.interrupt();
     let report = dmscope.wait_for_event("report")?;
     Ok(report["report"]["findings"].as_array().context("a report without findings")?.clone())

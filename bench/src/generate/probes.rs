@@ -1,0 +1,50 @@
+//! The probes of made-up programs.
+
+use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+
+use super::memory::PROGRAM;
+
+pub(super) const HEADER_COPY: u32 = 1;
+pub(super) const PAYLOAD_COPY: u32 = 2;
+pub(super) const DELIVER: u32 = 3;
+pub(super) const STAGE: u32 = 4;
+pub(super) const EXCHANGE: u32 = 5;
+pub(super) const MALLOC: u32 = 6;
+pub(super) const FREE: u32 = 7;
+pub(super) const TO_NETWORK: u32 = 8;
+pub(super) const FROM_NETWORK: u32 = 9;
+pub(super) const TEST: u32 = 10;
+pub(super) const POST: u32 = 11;
+
+/// The plan for programs whose calls give no results.
+pub(super) fn plan() -> Plan {
+    let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
+        id,
+        file: PROGRAM,
+        offset_bytes: u64::from(id) * 64,
+        site_offset_bytes: u64::from(id) * 64,
+        class,
+        function: function.to_owned(),
+        place: Place::Call,
+        stack_bytes: 0,
+        argument: 0,
+        results: None,
+        reason: String::new(),
+    };
+    let probes = [
+        (HEADER_COPY, ProbeClass::Copy, "header"),
+        (PAYLOAD_COPY, ProbeClass::Copy, "payload"),
+        (DELIVER, ProbeClass::Copy, "deliver"),
+        (STAGE, ProbeClass::Copy, "stage"),
+        (EXCHANGE, ProbeClass::Call, "MPI_Sendrecv"),
+        (MALLOC, ProbeClass::Alloc, "malloc"),
+        (FREE, ProbeClass::Free, "free"),
+        (TO_NETWORK, ProbeClass::Copy, "to network"),
+        (FROM_NETWORK, ProbeClass::Copy, "from network"),
+        (TEST, ProbeClass::Call, "MPI_Test"),
+        (POST, ProbeClass::Copy, "post"),
+    ];
+    let file =
+        PlannedFile { id: PROGRAM, path: "/bin/made-up".to_owned(), own: true, ..PlannedFile::default() };
+    Plan { files: vec![file], probes: probes.map(probe).into(), ..Plan::default() }
+}

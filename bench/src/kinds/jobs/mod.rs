@@ -1,0 +1,173 @@
+//! `jobs`: how much slower jobs are when they are watched.
+
+mod own_jobs;
+
+use anyhow::{Result, ensure};
+use live::MpiImplementation::{Mpich, OpenMpi};
+
+use crate::harness::{AttachedDmscope, Nobody, SessionRecords, Workload, measured_and_others};
+use crate::kernel_time::longer_by;
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
+
+use own_jobs::OWN;
+
+/// What dmscope may cost; first everything on, whatever it costs.
+const BUDGETS: [&str; 3] = ["none", "1%", "3%"];
+/// Slower than this by everything on is a gross regression, for jobs that do more than send small messages.
+const GROSS: f64 = 3.0;
+
+const ROUNDS: usize = 3;
+/// For jobs that compute: fewer than nine do not tell a few percent from chance.
+const BOUNDED_ROUNDS: usize = 9;
+const QUICK_ROUNDS: usize = 2;
+
+/// A job, and whether it computes enough for its ratio to be bounded on every machine.
+struct JobCase {
+    workload: Workload,
+    bounded: bool,
+}
+
+/// Runs each job without dmscope and with it, everything on and under each budget, in turn.
+///
+/// # Errors
+/// A job or dmscope failed.
+pub fn measure(options: BenchOptions) -> Result<Section> {
+    let mut section = Section::new("jobs", "What watching costs a job");
+    section.note(
+        "Wall time with dmscope / without, everything on (`--budget none`) or under a budget, always recording; rounds in turn, more of jobs that compute; dmscope is attached before the \
+         time begins. OwnJob jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
+         loaded MPI, until dmscope is attached, and their time from start to end without that is taken. By the time in the kernel: how much \
+         longer the ranks took if all that they did there more is dmscope's (hits of probes are, scheduling may be), and what \
+         they did outside of it stayed the same; it hardly depends on how fast the machine is at the moment.",
+    );
+    let (_, others) = measured_and_others()?;
+    if !options.quick && !others.is_empty() {
+        section.note(
+            "In the first table the job is kept on CPU 0 (`taskset`), all its ranks together, and dmscope finds the others \
+             spare.",
+        );
+        let pinned: Vec<_> = cases(options)?
+            .into_iter()
+            .filter(|case| case.workload.yields())
+            .map(|case| JobCase { workload: case.workload.on_cpus("0"), ..case })
+            .collect();
+        section.tables.extend(measure_all(&pinned, "dmscope on a spare core", options, &mut section.checks)?);
+    }
+    let sharing = measure_all(&cases(options)?, "sharing the cores", options, &mut section.checks)?;
+    section.tables.extend(sharing);
+    Ok(section)
+}
+
+fn cases(options: BenchOptions) -> Result<Vec<JobCase>> {
+    let mut cases = vec![
+        JobCase { workload: Workload::hpcc(if options.quick { 600 } else { 1200 }), bounded: true },
+        JobCase { workload: Workload::lammps(10, if options.quick { 1000 } else { 3000 }), bounded: true },
+    ];
+    if !options.quick {
+        cases.push(JobCase { workload: Workload::lammps(20, 400), bounded: true });
+    }
+    for (library, ranks) in [(OpenMpi, 4), (Mpich, 2)] {
+        for own in &OWN {
+            let iterations = if options.quick { own.quick_iterations } else { Some(own.iterations) };
+            let Some(iterations) = iterations else { continue };
+            let arguments = [own.arguments, &["--iterations", iterations]].concat();
+            let ranks = if own.pair { 2 } else { ranks };
+            let workload = Workload::own(own.name, library, own.job, ranks, &arguments)?;
+            cases.push(JobCase { workload, bounded: own.bounded });
+        }
+    }
+    let is_wanted = |case: &JobCase| options.job.is_none_or(|text| case.workload.name.contains(text));
+    cases.retain(is_wanted);
+    ensure!(!cases.is_empty(), "no job has `{}` in its name", options.job.unwrap_or_default());
+    Ok(cases)
+}
+
+/// One way of watching, and what it made of a job.
+struct WatchedRuns {
+    attached: AttachedDmscope,
+    seconds: Samples,
+    /// How much longer the job took by its time in the kernel.
+    by_kernel: Samples,
+    seen: SessionRecords,
+}
+
+/// By the clock, and by the time in the kernel.
+fn measure_all(
+    cases: &[JobCase],
+    placement: &str,
+    options: BenchOptions,
+    checks: &mut Vec<RegressionBound>,
+) -> Result<[ResultTable; 2]> {
+    let heading = format!("job, {placement}");
+    let mut table = ResultTable::new(&[
+        &heading,
+        "plain, s",
+        "everything on / plain",
+        "`--budget 1%` / plain",
+        "`--budget 3%` / plain",
+        "records a second, everything on",
+        "lost",
+        "bytes a record on tape",
+    ]);
+    let mut kernel = ResultTable::new(&[
+        &format!("{heading}: by the time in the kernel"),
+        "plain, % of its time in the kernel",
+        "everything on / plain",
+        "`--budget 1%` / plain",
+        "`--budget 3%` / plain",
+    ]);
+    for case in cases {
+        let (plain, in_kernel, watches) = measure_case(case, options)?;
+        let everything = &watches[0];
+        let ratio = everything.seconds.over(&plain);
+        if case.bounded {
+            let what = format!("{}, {placement}: everything on / plain", case.workload.name);
+            // The fastest of each: what else the machine did slowed down the others.
+            checks.push(RegressionBound {
+                what,
+                value: everything.seconds.min() / plain.min(),
+                at_most: GROSS,
+            });
+        }
+        let mut cells = vec![Cell::runs(&plain, 2), Cell::runs(&ratio, 3)];
+        cells.extend(watches[1..].iter().map(|watch| Cell::runs(&watch.seconds.over(&plain), 3)));
+        let seen = everything.seen;
+        cells.push(Cell::value(seen.records as f64 / everything.seconds.median(), 0));
+        cells.push(Cell::value(seen.lost as f64, 0));
+        cells.push(Cell::value(seen.tape_bytes as f64 / seen.records.max(1) as f64, 2));
+        table.row(case.workload.name.clone(), cells);
+        table.show_progress();
+        let ratios = watches.iter().map(|watch| Cell::runs(&watch.by_kernel, 3));
+        kernel
+            .row(case.workload.name.clone(), [Cell::runs(&in_kernel, 1)].into_iter().chain(ratios).collect());
+        kernel.show_progress();
+    }
+    Ok([table, kernel])
+}
+
+/// Seconds and percent of the time in the kernel without dmscope, and what it is with.
+fn measure_case(case: &JobCase, options: BenchOptions) -> Result<(Samples, Samples, Vec<WatchedRuns>)> {
+    let watch = |budget: &&str| {
+        Ok(WatchedRuns {
+            attached: AttachedDmscope::new(&["--budget", budget])?,
+            seconds: Samples::default(),
+            by_kernel: Samples::default(),
+            seen: SessionRecords::default(),
+        })
+    };
+    let mut watches: Vec<WatchedRuns> = BUDGETS.iter().map(watch).collect::<Result<_>>()?;
+    let (mut plain, mut in_kernel) = (Samples::default(), Samples::default());
+    for _ in 0..options.runs(if case.bounded { BOUNDED_ROUNDS } else { ROUNDS }, QUICK_ROUNDS) {
+        let alone = case.workload.run(&mut Nobody)?;
+        plain.push(alone.seconds);
+        in_kernel.push(100.0 * alone.in_kernel);
+        for watch in &mut watches {
+            let watched = case.workload.run(&mut watch.attached)?;
+            watch.seconds.push(watched.seconds);
+            watch.by_kernel.push(longer_by(alone.in_kernel, watched.in_kernel));
+            watch.seen = watch.attached.seen;
+        }
+    }
+    Ok((plain, in_kernel, watches))
+}

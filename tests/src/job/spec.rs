@@ -1,0 +1,177 @@
+//! What to run and how: MPI library, program, ranks, transport.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::MpiImplementation;
+use super::build::jobs_for;
+
+/// How ranks of one node reach each other. Everything stays on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Shared memory; large messages with one copy from process to process.
+    SharedMemory,
+    /// Shared memory for messages of all sizes.
+    SharedMemoryWithoutSingleCopy,
+    /// TCP over loopback. MPICH 4.0 with UCX 1.13 hangs in one of ten runs in `MPI_Finalize` after large messages (one rank
+    /// waits in UCX, the other for it): wait for the job's verdict and drop it, do not wait for its end.
+    Tcp,
+}
+
+/// A job to be started.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    pub(crate) library: MpiImplementation,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) ranks: usize,
+    pub(crate) transport: Transport,
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    pub(crate) is_held: bool,
+    pub(crate) is_endless: bool,
+    is_own: bool,
+    cpus: Option<String>,
+    wrapper: Vec<String>,
+}
+
+impl JobSpec {
+    /// One of the project's own jobs, by name (`figure2`; `stripped/figure2` for the stripped one). Two ranks.
+    pub fn own(library: MpiImplementation, name: &str) -> Result<Self> {
+        Ok(Self { is_own: true, ..Self::installed(library, jobs_for(library)?.join(name)) })
+    }
+
+    /// Any other program. Two ranks.
+    pub fn installed(library: MpiImplementation, program: impl Into<PathBuf>) -> Self {
+        Self {
+            library,
+            program: program.into(),
+            args: Vec::new(),
+            ranks: 2,
+            transport: Transport::SharedMemory,
+            files: Vec::new(),
+            is_held: false,
+            is_endless: false,
+            is_own: false,
+            cpus: None,
+            wrapper: Vec::new(),
+        }
+    }
+
+    /// Adds arguments of the program.
+    pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the number of ranks.
+    pub fn ranks(mut self, ranks: usize) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    /// Sets how the ranks reach each other.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Puts a file into the folder that the job runs in.
+    pub fn file(mut self, name: &str, contents: impl Into<Vec<u8>>) -> Self {
+        self.files.push((name.to_owned(), contents.into()));
+        self
+    }
+
+    /// Nothing moves until [`RunningJob::go`](super::RunningJob::go). For own jobs only.
+    pub fn held(mut self) -> Self {
+        assert!(self.is_own, "only the project's own jobs can be held");
+        self.is_held = true;
+        self
+    }
+
+    /// Goes on until [`RunningJob::stop`](super::RunningJob::stop). For own jobs only.
+    pub fn endless(mut self) -> Self {
+        assert!(self.is_own, "only the project's own jobs can be told to stop");
+        self.is_endless = true;
+        self
+    }
+
+    /// Keeps the launcher and all ranks on these CPUs (`0`, `0-3`).
+    pub fn on_cpus(mut self, cpus: &str) -> Self {
+        self.cpus = Some(cpus.to_owned());
+        self
+    }
+
+    /// Starts each rank through another command, whose last arguments the program and its own become.
+    pub fn through<S: Into<String>>(mut self, wrapper: impl IntoIterator<Item = S>) -> Self {
+        self.wrapper = wrapper.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Writes the job's files.
+    pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
+        for (name, contents) in &self.files {
+            fs::write(directory.join(name), contents).with_context(|| format!("cannot write {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The command that starts the job.
+    pub(crate) fn command(&self) -> Command {
+        let launcher = format!("mpirun.{}", self.library.name());
+        let mut command = match &self.cpus {
+            Some(cpus) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", cpus, &launcher]);
+                command
+            }
+            None => Command::new(launcher),
+        };
+        match self.library {
+            MpiImplementation::OpenMpi => self.add_open_mpi_options(&mut command),
+            MpiImplementation::Mpich => self.add_mpich_options(&mut command),
+        }
+        command.arg("-n").arg(self.ranks.to_string());
+        command.args(&self.wrapper).arg(&self.program).args(&self.args);
+        if self.is_own && self.library == MpiImplementation::Mpich && self.ranks > cores() {
+            command.arg("--yield"); // MPICH never gives a core away while it waits: 25 times slower without
+        }
+        command
+    }
+
+    fn add_open_mpi_options(&self, command: &mut Command) {
+        if rustix::process::geteuid().is_root() {
+            command.arg("--allow-run-as-root");
+        }
+        command.args(["--oversubscribe", "--mca", "oob_tcp_if_include", "lo"]);
+        command.args(match self.transport {
+            Transport::SharedMemory => &["--mca", "btl", "self,vader"][..],
+            Transport::SharedMemoryWithoutSingleCopy => {
+                &["--mca", "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism", "none"]
+            }
+            Transport::Tcp => &["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"],
+        });
+    }
+
+    fn add_mpich_options(&self, command: &mut Command) {
+        command.args(["-launcher", "fork", "-iface", "lo"]);
+        if self.ranks <= cores() {
+            command.args(["-bind-to", "core"]); // two that wait busily on one core are a thousand times slower
+        }
+        match self.transport {
+            Transport::SharedMemory => {}
+            Transport::SharedMemoryWithoutSingleCopy => {
+                command.args(["-genv", "UCX_TLS", "posix"]);
+            }
+            Transport::Tcp => {
+                command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo"]);
+            }
+        }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

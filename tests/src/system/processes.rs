@@ -1,0 +1,145 @@
+//! Looking at processes through `/proc`. A process that is gone while we look is simply not there.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Process ids of all descendants of a process, parents before children.
+pub fn descendants(ancestor: u32) -> Vec<u32> {
+    let parents = parents_of_all();
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        found.extend(parents.iter().filter(|(_, of)| **of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Value of a variable in a process's environment, as it was at its start.
+pub fn environment_variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables =
+        environment.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+    variables.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
+/// True if the process is there and has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+/// The name of a process, as the kernel has it.
+pub fn name(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
+}
+
+/// The parent of a process.
+pub fn parent(pid: u32) -> Option<u32> {
+    stat(pid).map(|(_, parent)| parent)
+}
+
+/// Sends a signal; a process that is gone already gets none.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // That it is gone already is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// The kernel takes breakpoints out a little after their last user is gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Fails if the code of a process is not what is in the files it comes from: a breakpoint was left in it. Looks at files in
+/// one folder only, since others may watch the libraries that all programs share.
+pub fn check_code(pid: u32, folder: &Path) -> Result<()> {
+    let deadline = Instant::now() + GRACE;
+    while let Err(error) = check_code_now(pid, folder) {
+        if Instant::now() > deadline {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn check_code_now(pid: u32, folder: &Path) -> Result<()> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("reading a process's mappings")?;
+    let memory = File::open(format!("/proc/{pid}/mem")).context("opening a process's memory")?;
+    let code: Vec<_> = maps.lines().filter_map(code_mapping).collect();
+    let code = code.iter().filter(|(path, ..)| path.starts_with(folder));
+    let mut compared = 0;
+    for &(path, start, bytes, offset) in code {
+        let (mut mapped, mut filed) = (vec![0; bytes], vec![0; bytes]);
+        memory.read_exact_at(&mut mapped, start).context("reading a process's memory")?;
+        // The last page goes on behind the end of the file.
+        let bytes =
+            File::open(path).and_then(|file| file.read_at(&mut filed, offset)).context("reading a file")?;
+        if let Some(at) = (0..bytes).find(|at| mapped[*at] != filed[*at]) {
+            let offset = offset + at as u64;
+            bail!("{}+{offset:#x} is changed in process {pid}: {:#x}", path.display(), mapped[at]);
+        }
+        compared += 1;
+    }
+    ensure!(compared > 0, "process {pid} has no code in {}", folder.display());
+    Ok(())
+}
+
+/// Path, first address, length and offset in the file, of a line of `/proc/PID/maps` that is a file's code.
+fn code_mapping(line: &str) -> Option<(&Path, u64, usize, u64)> {
+    let mut fields = line.split_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_code = fields.next()?.contains('x');
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end, offset) = (number(start)?, number(end)?, number(fields.next()?)?);
+    let path = fields.nth(2).filter(|path| path.starts_with('/') && is_code)?;
+    Some((Path::new(path), start, usize::try_from(end - start).ok()?, offset))
+}
+
+fn parents_of_all() -> HashMap<u32, u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+/// State and parent from `/proc/PID/stat`, whose second field is a name that may hold anything.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_found_with_its_environment_until_it_has_ended() {
+        let mut child = Command::new("cat")
+            .env("LIVE_TEST", "here")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        assert!(descendants(std::process::id()).contains(&pid));
+        // Right after the fork the child still has our environment.
+        while environment_variable(pid, "LIVE_TEST").is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(environment_variable(pid, "LIVE_TEST").as_deref(), Some("here"));
+        assert!(is_alive(pid));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!is_alive(pid));
+    }
+}
