@@ -2,7 +2,7 @@
 
 use analyzer::calls::{self, Arg, CallRow, Does};
 use analyzer::input::{Mapping, MpiKind, ProcessFacts};
-use analyzer::plan::{Datatype, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Datatype, MpiObjects, ProbePlace, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, FileId, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
 use crate::bytes::Bytes;
@@ -86,7 +86,7 @@ pub fn plan(kind: MpiKind) -> Plan {
         site_offset_bytes: u64::from(id) * 16,
         class: ProbeClass::CallResults,
         function: function.to_owned(),
-        place: Place::Nop,
+        place: ProbePlace::Nop,
         stack_bytes: 0,
         argument: 0,
         results: None,

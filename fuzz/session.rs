@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use analyzer::input::{
     Coverage, End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol, Threads,
 };
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{ProbePlace, Plan, Probe, ProbeClass};
 use analyzer::wire::{Body, CallContext, FileId, Header, PIECE_WORDS, RawRecord, Record};
 
 use crate::bytes::Bytes;
@@ -317,7 +317,7 @@ impl Session<'_> {
             site_offset_bytes: u64::from(byte) * 16,
             class: CLASSES[usize::from(byte >> 3 & 3)],
             function: FUNCTIONS[usize::from(byte >> 3 & 3)].into(),
-            place: Place::Nop,
+            place: ProbePlace::Nop,
             stack_bytes: 0,
             argument: 0,
             results: None,

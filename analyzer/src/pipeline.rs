@@ -46,7 +46,7 @@ pub struct Pipeline {
     hang: HangAnalysis,
     timeline: Option<TimelineAnalysis>,
     /// Those of messages, if somebody wants them.
-    told: Option<Vec<messages::Event>>,
+    told: Option<Vec<messages::MessageEvent>>,
     alerts: AlertBook,
 }
 
@@ -232,7 +232,7 @@ impl Pipeline {
     }
 
     /// What was learnt of calls and messages since the last call; nothing unless made by [`Pipeline::with_events`].
-    pub fn take_events(&mut self) -> Vec<messages::Event> {
+    pub fn take_events(&mut self) -> Vec<messages::MessageEvent> {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use analyzer::input::{Input, MpiKind};
-use analyzer::messages::Event;
+use analyzer::messages::MessageEvent;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
@@ -221,8 +221,8 @@ fn every_message_of_such_calls_is_followed() {
     let mut pipeline = Pipeline::with_events(Options::default());
     job_with_results(100).iter().for_each(|input| pipeline.push(input));
     let events = pipeline.take_events();
-    let matched = events.iter().filter(|event| matches!(event, Event::Matched { .. })).count();
-    let completed = events.iter().filter(|event| matches!(event, Event::Completed { .. })).count();
+    let matched = events.iter().filter(|event| matches!(event, MessageEvent::Matched { .. })).count();
+    let completed = events.iter().filter(|event| matches!(event, MessageEvent::Completed { .. })).count();
     assert_eq!((matched, completed), (8 * 100, 16 * 100));
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use analyzer::input::Input;
-use analyzer::messages::{Event, MessageId};
+use analyzer::messages::{MessageEvent, MessageId};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
@@ -112,7 +112,7 @@ impl Communicating for Job {
             pipeline.push(&input);
             let events = pipeline.take_events().into_iter();
             matched.extend(events.filter_map(|event| match event {
-                Event::Matched { send, receive } => Some((send, receive)),
+                MessageEvent::Matched { send, receive } => Some((send, receive)),
                 _ => None,
             }));
         }

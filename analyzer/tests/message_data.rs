@@ -3,7 +3,7 @@
 mod common;
 
 use analyzer::finding::Report;
-use analyzer::messages::Event;
+use analyzer::messages::MessageEvent;
 use analyzer::names::Kind;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -134,7 +134,7 @@ fn from_anybody(seen: &[u32]) -> Vec<u32> {
     job.t.end().iter().for_each(|input| pipeline.push(input));
     let events = pipeline.take_events().into_iter();
     let senders = events.filter_map(|event| match event {
-        Event::Matched { send, .. } => Some(send.call.rank),
+        MessageEvent::Matched { send, .. } => Some(send.call.rank),
         _ => None,
     });
     senders.collect()

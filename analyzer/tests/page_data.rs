@@ -7,7 +7,7 @@ use analyzer::input::{
     Threads,
 };
 use analyzer::options::Options;
-use analyzer::page::{Event, EventKind, Group, Page, Role, Sort, Tone};
+use analyzer::page::{EventKind, HangRole, Page, PageEvent, RowGroup, Sort, Tone};
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::symbols::SymbolTable;
@@ -114,7 +114,7 @@ fn deadlock() -> Vec<Input> {
     t.end()
 }
 
-fn events(page: &Page, row: usize) -> &[Event] {
+fn events(page: &Page, row: usize) -> &[PageEvent] {
     let row = &page.timeline.rows[row];
     &page.timeline.events[row.first_event as usize..][..row.events as usize]
 }
@@ -131,7 +131,10 @@ fn the_call_that_a_rank_hangs_in_is_the_recorded_one_and_the_one_before_it_is_ma
     assert!(before.is_before_last && !before.is_last && last.is_last && !last.is_before_last);
     // The fourth call of the job, one every microsecond.
     assert_eq!((before.begin_ns, last.begin_ns, last.began_earlier), (1000, 4000, false));
-    assert_eq!((last.role, last.reason.as_str()), (Some(Role::AtFault), "At fault: deadlock (ranks 0-1)."));
+    assert_eq!(
+        (last.role, last.reason.as_str()),
+        (Some(HangRole::AtFault), "At fault: deadlock (ranks 0-1).")
+    );
     assert_eq!(last.end_ns, None);
 }
 
@@ -188,7 +191,7 @@ fn ranks_that_ended_up_alike_are_one_group_and_those_at_fault_come_first() {
         [Some(receive(1)), Some(receive(0)), Some(BARRIER), Some(BARRIER), Some(BARRIER), Some(BARRIER)];
     look(&mut t, &waits);
     let page = page_of(&t.end(), DEFAULT_CALLS);
-    let text = |group: &Group| (group.who.clone(), group.at.clone(), group.waits_for_text.clone());
+    let text = |group: &RowGroup| (group.who.clone(), group.at.clone(), group.waits_for_text.clone());
     let found: Vec<_> = page.groups.iter().map(text).collect();
     let wanted = [
         ("rank 0", "MPI_Recv", "rank 1"),
@@ -343,7 +346,7 @@ fn calls_that_come_before_their_process_is_known_get_their_places_when_it_is() {
     make(&mut t, 0, BARRIER);
     t.inputs.push(facts);
     let page = page_of(&t.end(), DEFAULT_CALLS);
-    let place = |event: &Event| event.place.map(|at| page.timeline.places[at as usize].text.clone());
+    let place = |event: &PageEvent| event.place.map(|at| page.timeline.places[at as usize].text.clone());
     let places: Vec<_> = events(&page, 0).iter().map(place).collect();
     assert_eq!(places, [None, Some("work (job.c:30)".to_owned())], "the first was of another program");
 }

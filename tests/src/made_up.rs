@@ -7,7 +7,7 @@ use analyzer::input::{
     CallInProgress, CodePlace, End, Frame, Input, Mapping, MpiFacts, MpiKind, ProcessFacts, Start, Symbol,
     ThreadFacts, ThreadState, Threads,
 };
-use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
 use analyzer::tape::FileTape;
 use analyzer::wire::{Body, FileId, Header, Record};
 use anyhow::Result;
@@ -216,7 +216,7 @@ impl MadeUpJob {
             site_offset_bytes: 0x1000 + 0x10 * u64::from(made.probe()),
             class: ProbeClass::Call,
             function: self.function(made).into(),
-            place: Place::Push,
+            place: ProbePlace::Push,
             stack_bytes: 0,
             argument: 0,
             results: None,

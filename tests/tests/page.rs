@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use analyzer::page::{EventKind, Page, Role};
+use analyzer::page::{EventKind, HangRole, Page};
 use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
 use live::made_up::{MadeUpJob, MadeUpNames};
@@ -400,7 +400,7 @@ fn the_json_is_that_of_the_page_and_says_what_the_page_says() -> Result<()> {
     ensure!(
         lasts.len() == 4 && lasts.iter().all(|event| event.kind == EventKind::InCall && !event.began_earlier)
     );
-    ensure!(lasts[0].role == Some(Role::AtFault) && page.timeline.rows[0].waits_for == [1]);
+    ensure!(lasts[0].role == Some(HangRole::AtFault) && page.timeline.rows[0].waits_for == [1]);
     Ok(())
 }
 

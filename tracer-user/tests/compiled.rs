@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use analyzer::plan::{Place, Plan, ProbeClass};
+use analyzer::plan::{Plan, ProbeClass, ProbePlace};
 use analyzer::wire::FileId;
 use dmscope::elf::{self, ElfFacts, SiteKind, scan_copies};
 use dmscope::plan::{FileImage, PlanFacts, PlanOptions, plan};
@@ -177,7 +177,7 @@ fn copies_are_watched_where_messages_are_handled_and_calls_where_mpi_is() {
             (4, ProbeClass::PollReturn, "MPI_Testsome"),
         ]
     );
-    assert!(plan.probes.iter().all(|p| p.place != Place::SingleStep));
+    assert!(plan.probes.iter().all(|p| p.place != ProbePlace::SingleStep));
     let testsome = plan.probes.iter().find(|p| p.function == "MPI_Testsome").unwrap();
     assert_eq!((testsome.argument, testsome.stack_bytes), (2, 0));
     assert!(testsome.reason.contains("computed"), "{}", testsome.reason);

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use dmscope::host::launched::{LibraryPaths, gather_program};
-use dmscope::host::{Job, JobError, find_jobs, gather, job_of};
+use dmscope::host::{JobError, NodeJob, find_jobs, gather, job_of};
 use dmscope::plan::{PlanOptions, plan};
 use tempfile::TempDir;
 
@@ -75,7 +75,7 @@ impl RunningJob {
         Self::start("mpicc.mpich", &["mpirun.mpich"])
     }
 
-    fn job(&self) -> Job {
+    fn job(&self) -> NodeJob {
         job_of(self.launcher.id()).unwrap()
     }
 }
@@ -96,7 +96,7 @@ fn end(pid: u32) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
 }
 
-fn planned(job: &Job) -> Plan {
+fn planned(job: &NodeJob) -> Plan {
     plan(&gather(job).unwrap().facts, &PlanOptions::default(), 1).unwrap()
 }
 
@@ -118,11 +118,11 @@ fn named<'p>(plan: &'p Plan, function: &str) -> &'p Probe {
 fn check(plan: &Plan) {
     // What is hit only when a call fails may be dear.
     let is_hit = |p: &&Probe| p.class != ProbeClass::Error;
-    assert!(plan.probes.iter().filter(is_hit).all(|p| p.place != Place::SingleStep));
+    assert!(plan.probes.iter().filter(is_hit).all(|p| p.place != ProbePlace::SingleStep));
     let returns = |p: &&Probe| matches!(p.class, ProbeClass::Alloc | ProbeClass::PollReturn);
     assert!(plan.probes.iter().filter(returns).all(|p| p.stack_bytes == 0));
     let send = named(plan, "MPI_Send");
-    assert_eq!((send.place, send.offset_bytes), (Place::Push, send.site_offset_bytes));
+    assert_eq!((send.place, send.offset_bytes), (ProbePlace::Push, send.site_offset_bytes));
     for function in ["malloc", "calloc", "realloc", "posix_memalign", "free"] {
         named(plan, function);
     }

@@ -1,6 +1,6 @@
 //! The end of chains: which are finished, and what is said of them.
 
-use super::groups::{ContextSet, Example, Finished, FinishedOp, Groups, Work};
+use super::groups::{ChainGroups, ContextSet, Example, Finished, FinishedOp, Work};
 use super::ids::{NodeId, PathId};
 use super::node::{Marks, instance};
 use super::{Chains, Scratch};
@@ -9,14 +9,14 @@ use crate::job::ids::{CallSiteId, WhoId};
 
 impl Chains {
     /// A node is not live any more; chains that are complete by that are finished.
-    pub(super) fn die(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    pub(super) fn die(&mut self, node: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         self.ages.forget(self.nodes[node.index()].op);
         self.release(node, names, groups);
     }
 
     /// One thing less keeps a node, if there is one, from being finished.
     #[inline(always)]
-    pub(super) fn release(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    pub(super) fn release(&mut self, node: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         let mut node = node;
         while node.is_some() {
             let n = &mut self.nodes[node.index()];
@@ -35,7 +35,7 @@ impl Chains {
     }
 
     /// Hands the chain that ends in a node to the groups.
-    fn emit(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    fn emit(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         let end = &self.nodes[leaf.index()];
         let (root_id, end_edge) = (end.root, end.marks.has(Marks::END_EDGE));
         let root = &self.nodes[root_id.index()];
@@ -85,7 +85,7 @@ impl Chains {
     }
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
-    fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut Groups) -> PathId {
+    fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut ChainGroups) -> PathId {
         const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallSiteId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
         let len = usize::from(self.nodes[leaf.index()].depth);

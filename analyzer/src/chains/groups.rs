@@ -163,7 +163,7 @@ pub(crate) struct Edges {
 
 /// A chain group.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct ChainGroup {
     pub symbols: Vec<SymbolId>,
     pub count: u64,
     /// Chains of it in the reference.
@@ -186,13 +186,13 @@ struct PathNode {
 }
 
 /// All groups.
-pub(crate) struct Groups {
+pub(crate) struct ChainGroups {
     paths: Vec<PathNode>,
     /// By the first operation.
     roots: Vec<PathId>,
     /// All others, by what is before them.
     children: FxHashMap<(PathId, SymbolId), PathId>,
-    groups: Vec<Group>,
+    groups: Vec<ChainGroup>,
     pub by_group: RankCounts<GroupId>,
     pub by_work: RankCounts<Work>,
     pub axis: TimeAxis,
@@ -205,7 +205,7 @@ pub(crate) struct Groups {
     pub shape_version: u64,
 }
 
-impl Groups {
+impl ChainGroups {
     pub fn new(options: &Options) -> Self {
         Self {
             paths: Vec::new(),
@@ -314,11 +314,11 @@ impl Groups {
         }
     }
 
-    pub fn all(&self) -> &[Group] {
+    pub fn all(&self) -> &[ChainGroup] {
         &self.groups
     }
 
-    pub fn get(&self, id: GroupId) -> &Group {
+    pub fn get(&self, id: GroupId) -> &ChainGroup {
         &self.groups[id.index()]
     }
 
@@ -340,7 +340,7 @@ impl Groups {
         }
         symbols.reverse();
         let group = GroupId(self.groups.len() as u32);
-        self.groups.push(Group::new(symbols));
+        self.groups.push(ChainGroup::new(symbols));
         self.paths[path.index()].group = group;
         Some(group)
     }
@@ -354,7 +354,7 @@ impl Groups {
     }
 }
 
-impl Group {
+impl ChainGroup {
     fn new(symbols: Vec<SymbolId>) -> Self {
         Self {
             count: 0,

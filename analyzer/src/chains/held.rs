@@ -20,12 +20,12 @@ pub(crate) struct Sent {
 /// Messages on their way, one number after the other from the first one's on; each with how many operations there had
 /// been when it was sent. What has arrived leaves a gap.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct MessagesInFlight {
     pub(super) sent: VecDeque<Option<(u64, Sent)>>,
     pub(super) first: u64,
 }
 
-impl Held {
+impl MessagesInFlight {
     /// The number that has a place behind all others.
     pub(super) fn next(&self) -> u64 {
         self.first + self.sent.len() as u64

@@ -4,7 +4,7 @@ use super::extents::{At, Extent, Extents};
 use super::ids::NodeId;
 
 /// Bytes that an operation lost.
-pub(crate) type Loss = (NodeId, u64);
+pub(crate) type Overwritten = (NodeId, u64);
 
 /// The live destinations of one space.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl LiveMap {
     }
 
     /// `node` writes a range; what others had there is lost to them.
-    pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Loss>) {
+    pub fn write(&mut self, start: u64, end: u64, node: NodeId, lost: &mut Vec<Overwritten>) {
         let at = self.extents.find(start);
         if self.extents.get(at).is_some_and(|e| e.start == start && e.end == end) {
             lost.push((self.extents.set_node(at, node), end - start));
@@ -72,7 +72,7 @@ impl LiveMap {
     }
 
     /// Nobody's bytes from here on. What is lost is told from the highest address on.
-    pub fn remove(&mut self, start: u64, end: u64, lost: &mut Vec<Loss>) {
+    pub fn remove(&mut self, start: u64, end: u64, lost: &mut Vec<Overwritten>) {
         let first = lost.len();
         let mut at = self.extents.find(start);
         while let Some(&e) = self.extents.get(at).filter(|e| e.start < end) {
@@ -107,7 +107,7 @@ impl LiveMap {
     }
 
     /// Removes everything.
-    pub fn clear(&mut self, lost: &mut Vec<Loss>) {
+    pub fn clear(&mut self, lost: &mut Vec<Overwritten>) {
         let mut extents = std::mem::take(&mut self.extents);
         let mut at = extents.find(0);
         while let Some(e) = extents.get(at) {

@@ -4,7 +4,7 @@
 //! therefore held: its chain does not end, whatever is written over it meanwhile.
 
 use super::Chains;
-use super::groups::Groups;
+use super::groups::ChainGroups;
 use super::held::Sent;
 use super::ids::NodeId;
 use super::node::Marks;
@@ -19,7 +19,7 @@ impl Chains {
         process: u32,
         source: Side,
         names: &mut OpNames,
-        groups: &mut Groups,
+        groups: &mut ChainGroups,
     ) {
         self.forget_messages_before(self.ops.saturating_sub(self.max_age_ops), names, groups);
         let writer = self.main_writer(&source);
@@ -35,7 +35,7 @@ impl Chains {
 
     /// A message has arrived at a place that nothing was seen to write: it is a movement of its own.
     #[inline(never)]
-    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
+    pub fn arrive(&mut self, m: &Movement, sent: Sent, names: &mut OpNames, groups: &mut ChainGroups) {
         self.expire(names, groups);
         self.end_run(m.thread);
         if sent.writer.is_some() {
@@ -58,7 +58,7 @@ impl Chains {
     }
 
     /// Nobody asks for a message any more.
-    pub fn drop_sent(&mut self, sent: Sent, names: &mut OpNames, groups: &mut Groups) {
+    pub fn drop_sent(&mut self, sent: Sent, names: &mut OpNames, groups: &mut ChainGroups) {
         self.let_go(sent.writer, names, groups);
     }
 
@@ -84,11 +84,11 @@ impl Chains {
     }
 
     /// Messages that are on their way are not followed any further.
-    pub(super) fn forget_messages(&mut self, names: &mut OpNames, groups: &mut Groups) {
+    pub(super) fn forget_messages(&mut self, names: &mut OpNames, groups: &mut ChainGroups) {
         self.forget_messages_before(u64::MAX, names, groups);
     }
 
-    fn forget_messages_before(&mut self, op: u64, names: &mut OpNames, groups: &mut Groups) {
+    fn forget_messages_before(&mut self, op: u64, names: &mut OpNames, groups: &mut ChainGroups) {
         while let Some(gone) = self.held.pop_before(op) {
             if let Some(sent) = gone {
                 self.let_go(sent.writer, names, groups);
@@ -97,7 +97,7 @@ impl Chains {
     }
 
     #[inline(never)]
-    fn let_go(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    fn let_go(&mut self, node: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         self.release(node, names, groups);
     }
 

@@ -24,17 +24,17 @@ mod traces;
 mod window;
 
 use ages::Ages;
-use held::Held;
+use held::MessagesInFlight;
 use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
-use run::Run;
+use run::CoalescedCopy;
 use traces::Traces;
 use window::Window;
 
-use crate::chains::groups::{FinishedOp, Groups};
-use crate::chains::live::{LiveMap, Loss};
+use crate::chains::groups::{ChainGroups, FinishedOp};
+use crate::chains::live::{LiveMap, Overwritten};
 use crate::chains::op_names::OpNames;
-use crate::chains::op_names::Shape;
+use crate::chains::op_names::OpShape;
 use crate::chains::prefetch::prefetch;
 use crate::job::ids::SpaceId;
 use crate::job::ids::ThreadId;
@@ -45,7 +45,7 @@ use crate::options::Options;
 #[derive(Default)]
 #[repr(align(64))]
 struct Thread {
-    run: Option<Run>,
+    run: Option<CoalescedCopy>,
     window: Window,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Chains {
     spaces: Vec<LiveMap>,
     threads: Vec<Thread>,
     ages: Ages,
-    held: Held,
+    held: MessagesInFlight,
     ops: u64,
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Chains {
 
 #[derive(Default)]
 struct Scratch {
-    lost: Vec<Loss>,
+    lost: Vec<Overwritten>,
     /// And how many of the bytes each wrote.
     writers: Vec<(NodeId, u64)>,
     path: Vec<NodeId>,
@@ -101,7 +101,7 @@ impl Chains {
             spaces: Vec::new(),
             threads: Vec::new(),
             ages: Ages::default(),
-            held: Held::default(),
+            held: MessagesInFlight::default(),
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,
@@ -144,7 +144,7 @@ impl Chains {
 
     /// Takes a movement of at least one byte.
     #[inline(always)]
-    pub fn movement(&mut self, m: &Movement, names: &mut OpNames, groups: &mut Groups) {
+    pub fn movement(&mut self, m: &Movement, names: &mut OpNames, groups: &mut ChainGroups) {
         self.expire(names, groups);
         prefetch(&self.details, self.traces.next().index());
         let to = &m.destination;
@@ -173,7 +173,7 @@ impl Chains {
             self.die(node, names, groups);
         }
         if m.kind != Kind::Pack && m.kind != Kind::Unpack {
-            self.threads[m.thread.index()].run = Some(Run::new(m, node, parent));
+            self.threads[m.thread.index()].run = Some(CoalescedCopy::new(m, node, parent));
         }
     }
 
@@ -195,7 +195,7 @@ impl Chains {
         start: u64,
         end: u64,
         names: &mut OpNames,
-        groups: &mut Groups,
+        groups: &mut ChainGroups,
     ) {
         let mut lost = std::mem::take(&mut self.scratch.lost);
         self.spaces[space.index()].remove(start, end, &mut lost);
@@ -203,7 +203,7 @@ impl Chains {
     }
 
     /// A space is gone.
-    pub fn remove_space(&mut self, space: SpaceId, names: &mut OpNames, groups: &mut Groups) {
+    pub fn remove_space(&mut self, space: SpaceId, names: &mut OpNames, groups: &mut ChainGroups) {
         let mut lost = std::mem::take(&mut self.scratch.lost);
         self.spaces[space.index()].clear(&mut lost);
         self.settle(lost, names, groups);
@@ -218,7 +218,7 @@ impl Chains {
     }
 
     /// Movements are not seen for a while: what is live ends here, and threads begin anew.
-    pub fn pause(&mut self, names: &mut OpNames, groups: &mut Groups) {
+    pub fn pause(&mut self, names: &mut OpNames, groups: &mut ChainGroups) {
         for thread in 0..self.threads.len() {
             self.forget_past(ThreadId(thread as u32));
         }
@@ -227,7 +227,7 @@ impl Chains {
     }
 
     /// The session is over: what is live ends here.
-    pub fn finish(&mut self, names: &mut OpNames, groups: &mut Groups) {
+    pub fn finish(&mut self, names: &mut OpNames, groups: &mut ChainGroups) {
         self.forget_messages(names, groups);
         while let Some(node) = self.ages.pop_before(u64::MAX) {
             self.end_by_tool(node, names, groups);
@@ -300,7 +300,7 @@ impl Chains {
             self.counts.tainted_ops += 1;
         }
         self.counts.pending_nodes += 1;
-        let shape = names.shape(&Shape {
+        let shape = names.shape(&OpShape {
             site: m.site,
             kind: m.kind,
             source: m.source.buffer,
@@ -350,7 +350,7 @@ impl Chains {
     }
 
     /// A live node writes more.
-    fn write_more(&mut self, m: &Movement, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    fn write_more(&mut self, m: &Movement, node: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         let to = &m.destination;
         if !to.space.is_some() || to.start >= to.end {
             return;
@@ -370,7 +370,7 @@ impl Chains {
         end: u64,
         node: NodeId,
         names: &mut OpNames,
-        groups: &mut Groups,
+        groups: &mut ChainGroups,
     ) {
         let space = &mut self.spaces[space.index()];
         let mut lost = std::mem::take(&mut self.scratch.lost);
@@ -379,7 +379,7 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut OpNames, groups: &mut Groups) {
+    fn lose_bytes(&mut self, node: NodeId, bytes: u64, names: &mut OpNames, groups: &mut ChainGroups) {
         let n = &mut self.nodes[node.index()];
         n.live_bytes -= bytes;
         if n.live_bytes == 0 {
@@ -388,7 +388,7 @@ impl Chains {
     }
 
     /// Nodes that lost their last byte die.
-    fn settle(&mut self, mut lost: Vec<Loss>, names: &mut OpNames, groups: &mut Groups) {
+    fn settle(&mut self, mut lost: Vec<Overwritten>, names: &mut OpNames, groups: &mut ChainGroups) {
         for &(node, bytes) in &lost {
             self.lose_bytes(node, bytes, names, groups);
         }
@@ -397,7 +397,7 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn expire(&mut self, names: &mut OpNames, groups: &mut Groups) {
+    fn expire(&mut self, names: &mut OpNames, groups: &mut ChainGroups) {
         let too_old = self.ops.saturating_sub(self.max_age_ops);
         while let Some(node) = self.ages.pop_before(too_old) {
             self.end_by_tool(node, names, groups);
@@ -405,7 +405,7 @@ impl Chains {
     }
 
     /// Ends a live node that nothing in the job ended.
-    fn end_by_tool(&mut self, node: NodeId, names: &mut OpNames, groups: &mut Groups) {
+    fn end_by_tool(&mut self, node: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         let n = &mut self.nodes[node.index()];
         n.live_bytes = 0;
         n.marks.set(Marks::END_EDGE);

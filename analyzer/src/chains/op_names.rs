@@ -11,7 +11,7 @@ id!(/// What of an operation is known when it happens: code site, kind and both 
 
 /// What an operation of a chain is: two groups are equal if and only if these are, one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Symbol {
+pub(crate) struct OpSymbol {
     pub site: SiteId,
     pub kind: Kind,
     /// Several pieces.
@@ -24,14 +24,14 @@ pub(crate) struct Symbol {
 /// What of an operation is known when it happens. What it becomes (several pieces, crossing to
 /// another process) makes one of four symbols of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
+pub(crate) struct OpShape {
     pub site: SiteId,
     pub kind: Kind,
     pub source: BufferId,
     pub destination: BufferId,
 }
 
-/// What is derived of a [`Shape`] once.
+/// What is derived of a [`OpShape`] once.
 #[derive(Clone, Copy)]
 struct ShapeIds {
     context: ContextId,
@@ -44,17 +44,17 @@ const REMEMBERED_SHAPES: usize = 128;
 
 /// All that is interned of operations.
 pub(crate) struct OpNames {
-    symbols: Interner<Symbol>,
+    symbols: Interner<OpSymbol>,
     contexts: Interner<(SiteId, Kind, BufferId)>,
-    shapes: Interner<Shape>,
+    shapes: Interner<OpShape>,
     shape_ids: Vec<ShapeIds>,
     /// Asked for lately, by a few bits of it.
-    recent_shapes: Box<[(Shape, ShapeId); REMEMBERED_SHAPES]>,
+    recent_shapes: Box<[(OpShape, ShapeId); REMEMBERED_SHAPES]>,
 }
 
 impl OpNames {
     pub fn new() -> Self {
-        let nothing = Symbol {
+        let nothing = OpSymbol {
             site: SiteId(0),
             kind: Kind::Copy,
             pack: false,
@@ -63,7 +63,7 @@ impl OpNames {
             destination: BufferId(0),
         };
         let unknown =
-            Shape { site: SiteId(0), kind: Kind::Copy, source: BufferId(0), destination: BufferId(0) };
+            OpShape { site: SiteId(0), kind: Kind::Copy, source: BufferId(0), destination: BufferId(0) };
         Self {
             symbols: Interner::new(nothing),
             contexts: Interner::new((SiteId(0), Kind::Copy, BufferId(0))),
@@ -73,16 +73,16 @@ impl OpNames {
         }
     }
 
-    pub fn symbol(&mut self, symbol: &Symbol) -> SymbolId {
+    pub fn symbol(&mut self, symbol: &OpSymbol) -> SymbolId {
         SymbolId(self.symbols.intern(symbol))
     }
 
-    pub fn symbol_parts(&self, id: SymbolId) -> &Symbol {
+    pub fn symbol_parts(&self, id: SymbolId) -> &OpSymbol {
         self.symbols.get(id.0)
     }
 
     #[inline(always)]
-    pub fn shape(&mut self, shape: &Shape) -> ShapeId {
+    pub fn shape(&mut self, shape: &OpShape) -> ShapeId {
         let mixed = shape.site.0 ^ shape.source.0.rotate_left(3) ^ shape.destination.0.rotate_left(5);
         let slot = mixed as usize % REMEMBERED_SHAPES;
         let (known, id) = self.recent_shapes[slot];
@@ -94,7 +94,7 @@ impl OpNames {
         id
     }
 
-    fn new_shape(&mut self, shape: &Shape) -> ShapeId {
+    fn new_shape(&mut self, shape: &OpShape) -> ShapeId {
         let id = ShapeId(self.shapes.intern(shape));
         if id.index() == self.shape_ids.len() {
             let context = self.context(shape.site, shape.kind, shape.source);
@@ -103,7 +103,7 @@ impl OpNames {
         id
     }
 
-    pub fn shape_parts(&self, id: ShapeId) -> &Shape {
+    pub fn shape_parts(&self, id: ShapeId) -> &OpShape {
         self.shapes.get(id.0)
     }
 
@@ -121,8 +121,8 @@ impl OpNames {
         if known.is_some() {
             return known;
         }
-        let Shape { site, kind, source, destination } = *self.shape_parts(id);
-        let symbol = self.symbol(&Symbol { site, kind, pack, crosses, source, destination });
+        let OpShape { site, kind, source, destination } = *self.shape_parts(id);
+        let symbol = self.symbol(&OpSymbol { site, kind, pack, crosses, source, destination });
         self.shape_ids[id.index()].symbols[way] = symbol;
         symbol
     }
@@ -157,7 +157,7 @@ impl OpNames {
 
     /// The symbol that has a name.
     pub fn symbol_named(&mut self, name: &OpName, names: &mut Names) -> SymbolId {
-        let symbol = Symbol {
+        let symbol = OpSymbol {
             site: names.named_site(&name.site),
             kind: name.kind,
             pack: name.pack,
@@ -181,7 +181,7 @@ mod tests {
         let site = names.site(id, 16);
         let source = names.heap_buffer(site);
         let symbol =
-            Symbol { site, kind: Kind::Copy, pack: true, crosses: false, source, destination: BufferId(0) };
+            OpSymbol { site, kind: Kind::Copy, pack: true, crosses: false, source, destination: BufferId(0) };
         let symbol = ops.symbol(&symbol);
         let name = ops.op_name(symbol, &names);
         assert_eq!(ops.symbol_named(&name, &mut names), symbol);

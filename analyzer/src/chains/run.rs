@@ -15,7 +15,7 @@ pub enum Layout {
 
 /// Consecutive copies of a thread at one site that are one operation so far.
 #[derive(Clone, Copy)]
-pub struct Run {
+pub struct CoalescedCopy {
     pub(super) node: NodeId,
     pub(super) parent: NodeId,
     pub(super) next_source: u64,
@@ -28,7 +28,7 @@ pub struct Run {
     pub(super) layout: Layout,
 }
 
-impl Run {
+impl CoalescedCopy {
     /// A movement that may be the first piece of an operation.
     pub fn new(m: &Movement, node: NodeId, parent: NodeId) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! Consecutive copies that are one operation: packs and unpacks, and movements in pieces.
 
 use super::Chains;
-use super::groups::Groups;
+use super::groups::ChainGroups;
 use super::ids::NodeId;
 use super::node::Marks;
-use super::run::{Layout, Run};
+use super::run::{CoalescedCopy, Layout};
 use crate::chains::op_names::OpNames;
 use crate::job::ids::ThreadId;
 use crate::job::movement::Movement;
@@ -25,7 +25,7 @@ impl Chains {
         m: &Movement,
         writer: NodeId,
         names: &mut OpNames,
-        groups: &mut Groups,
+        groups: &mut ChainGroups,
     ) -> bool {
         match &self.threads[m.thread.index()].run {
             Some(run) if run.is_same_work(m) => self.extend(*run, m, writer, names, groups),
@@ -35,11 +35,11 @@ impl Chains {
 
     fn extend(
         &mut self,
-        run: Run,
+        run: CoalescedCopy,
         m: &Movement,
         writer: NodeId,
         names: &mut OpNames,
-        groups: &mut Groups,
+        groups: &mut ChainGroups,
     ) -> bool {
         let Some(layout) = self.continued_layout(&run, m, writer) else { return false };
         let in_line = run.next_source == m.source.addr && run.next_destination == m.destination.addr;
@@ -49,7 +49,7 @@ impl Chains {
         }
         let details = &mut self.details[run.node.index()];
         details.len_bytes = details.len_bytes.saturating_add(m.len_bytes);
-        self.threads[m.thread.index()].run = Some(Run {
+        self.threads[m.thread.index()].run = Some(CoalescedCopy {
             next_source: m.source.addr.wrapping_add(m.len_bytes),
             next_destination: m.destination.addr.wrapping_add(m.len_bytes),
             layout,
@@ -60,7 +60,7 @@ impl Chains {
     }
 
     /// How the pieces lie if the movement is one of them; `None` if it is not.
-    fn continued_layout(&self, run: &Run, m: &Movement, writer: NodeId) -> Option<Layout> {
+    fn continued_layout(&self, run: &CoalescedCopy, m: &Movement, writer: NodeId) -> Option<Layout> {
         if !self.is_live(run.node) {
             return None;
         }

@@ -29,7 +29,7 @@ pub(crate) struct Death {
 }
 
 /// The first deaths, of the same cause; and all others, which came after them.
-pub(crate) type Origin<'a> = (Vec<&'a Death>, Vec<&'a Death>);
+pub(crate) type DeathOrigin<'a> = (Vec<&'a Death>, Vec<&'a Death>);
 
 impl Death {
     /// The signal that ended it.
@@ -85,7 +85,7 @@ impl Deaths {
 
     /// The first death, unless it was asked for, with those that died of the same at the same place; and
     /// all others, which came after it.
-    pub fn origin(&self) -> Option<Origin<'_>> {
+    pub fn origin(&self) -> Option<DeathOrigin<'_>> {
         let first = self.all.iter().min_by_key(|death| death.since_ns())?;
         if first.was_asked_for() {
             return None;

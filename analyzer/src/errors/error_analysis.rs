@@ -4,8 +4,8 @@ use super::deaths::{Death, Deaths};
 use super::reported::{Errors, Reported, Said};
 use crate::job::Job;
 use crate::job::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
-use crate::job::lifecycle::Part;
-use crate::job::messages::LeftOver;
+use crate::job::lifecycle::LifecycleRole;
+use crate::job::messages::Unfinished;
 use crate::job::process::Who;
 use crate::tape::plan::ProbeClass;
 
@@ -15,7 +15,7 @@ pub(crate) struct ErrorAnalysis {
     pub errors: Errors,
     pub deaths: Deaths,
     /// Known at the end of the session.
-    pub left_over: Vec<LeftOver>,
+    pub left_over: Vec<Unfinished>,
     /// Something has changed since [`ErrorAnalysis::take_changed`].
     changed: bool,
 }
@@ -48,7 +48,7 @@ impl ErrorAnalysis {
     /// ranks first. Any other call: it goes on after an error, if there was one.
     #[inline]
     fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        if began.part == Part::Abort {
+        if began.part == LifecycleRole::Abort {
             let call = job.call_in_progress(began.process, &began.begun);
             let who = job.processes.who(job.processes.get(began.process).who);
             self.errors.begin(began.pid, began.tid, who, Reported::abort(began.time_ns, call));

@@ -9,7 +9,7 @@ use crate::job::process::Who;
 use crate::tape::input::CodePlace;
 
 /// What is to become a finding.
-pub(crate) struct Found {
+pub(crate) struct LeftOverFinding {
     pub id: String,
     pub severity: Severity,
     pub who: Vec<Who>,
@@ -17,8 +17,11 @@ pub(crate) struct Found {
 }
 
 /// One finding for each call of the program; `place`: what is known of a place.
-pub(crate) fn findings(left: &[messages::LeftOver], place: impl Fn(CodePlace) -> Place) -> Vec<Found> {
-    let mut by_call: BTreeMap<_, Vec<&messages::LeftOver>> = BTreeMap::new();
+pub(crate) fn findings(
+    left: &[messages::Unfinished],
+    place: impl Fn(CodePlace) -> Place,
+) -> Vec<LeftOverFinding> {
+    let mut by_call: BTreeMap<_, Vec<&messages::Unfinished>> = BTreeMap::new();
     for one in left {
         by_call.entry((one.what, one.function, one.site)).or_default().push(one);
     }
@@ -32,12 +35,12 @@ pub(crate) fn findings(left: &[messages::LeftOver], place: impl Fn(CodePlace) ->
         };
         let partners = evidence.ranks.iter().flat_map(|rank| rank.peers.iter().copied());
         let who = evidence.ranks.iter().map(|rank| rank.who).chain(partners).collect();
-        Found { id: ids::left_over(&evidence), severity: severity(what), who, evidence }
+        LeftOverFinding { id: ids::left_over(&evidence), severity: severity(what), who, evidence }
     });
     found.collect()
 }
 
-fn of_rank(left: &messages::LeftOver) -> LeftOverRank {
+fn of_rank(left: &messages::Unfinished) -> LeftOverRank {
     LeftOverRank {
         who: Who::Rank(left.rank),
         count: left.count,
@@ -58,8 +61,8 @@ fn severity(what: LeftWhat) -> Severity {
 mod tests {
     use super::*;
 
-    fn left(rank: u32, dest: u32, count: u64) -> messages::LeftOver {
-        messages::LeftOver {
+    fn left(rank: u32, dest: u32, count: u64) -> messages::Unfinished {
+        messages::Unfinished {
             what: LeftWhat::Message,
             rank,
             function: "MPI_Send",

@@ -139,14 +139,14 @@ pub(crate) struct Survived {
 }
 
 /// What tells survived errors apart.
-type Key = (String, Option<CodePlace>, CallError);
+type ErrorKey = (String, Option<CodePlace>, CallError);
 
 /// All of a session.
 #[derive(Default)]
 pub(crate) struct Errors {
     /// By process and thread: it has reported an error and has not gone on.
     under_way: FxHashMap<(u32, u32), (Who, Reported)>,
-    survived: BTreeMap<Key, Survived>,
+    survived: BTreeMap<ErrorKey, Survived>,
 }
 
 impl Errors {

@@ -8,7 +8,7 @@ use super::progress::Watch;
 use super::view::RankState;
 use crate::job::Job;
 use crate::job::event::{CallBegan, Event, Gap};
-use crate::job::lifecycle::Part;
+use crate::job::lifecycle::LifecycleRole;
 use crate::tape::input::Threads;
 
 /// See the [module](self).
@@ -51,7 +51,7 @@ impl HangAnalysis {
 
     #[inline]
     fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        if began.part == Part::Lock
+        if began.part == LifecycleRole::Lock
             && let Some(probe) = job.probes.get(began.begun.probe)
         {
             self.locks.call(began.pid, &probe.function, &began.begun.arguments);

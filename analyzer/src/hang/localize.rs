@@ -10,25 +10,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use super::wait_for::{CollectiveOp, Dependency, Job, Message, Rank, RankActivity};
+use super::wait_for::{CollectiveOp, Dependency, Message, Rank, RankActivity, WaitForGraph};
 use crate::findings::finding::Fault;
 
 /// One cause, and whom it holds up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cause {
+pub(crate) struct HangCause {
     pub fault: Fault,
     pub at_fault: BTreeSet<Rank>,
     /// Ranks that only wait, directly or not, for those at fault.
     pub held_up: BTreeSet<Rank>,
 }
 
-impl Job<'_> {
+impl WaitForGraph<'_> {
     /// Why ranks do not go on; nothing if all of them may.
-    pub fn causes(&self) -> Vec<Cause> {
+    pub fn causes(&self) -> Vec<HangCause> {
         let stuck = self.stuck();
         let waits: BTreeMap<Rank, BTreeSet<Rank>> =
             stuck.iter().map(|&rank| (rank, self.waits_for(rank))).collect();
-        let mut causes: Vec<Cause> = self.roots(&stuck, &waits);
+        let mut causes: Vec<HangCause> = self.roots(&stuck, &waits);
         for cause in &mut causes {
             cause.held_up = reaching(&cause.at_fault, &waits);
         }
@@ -37,7 +37,7 @@ impl Job<'_> {
     }
 
     /// Where following the waits ends: cycles, and ranks that wait for nobody.
-    fn roots(&self, stuck: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<Cause> {
+    fn roots(&self, stuck: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<HangCause> {
         let mut causes = Vec::new();
         for component in components(stuck, waits) {
             // Who waits for one that ended, or is stopped, is held up by that, whoever else it waits for.
@@ -50,8 +50,8 @@ impl Job<'_> {
             let only = component.first().copied();
             let cause = match only.and_then(|rank| self.activities.get(&rank)) {
                 Some(RankActivity::Ended { well }) => self.ended(only.unwrap_or_default(), *well, waits),
-                Some(RankActivity::Outside) => Some(Cause::of(Fault::Outside, component)),
-                Some(RankActivity::Stopped) => Some(Cause::of(Fault::Stopped, component)),
+                Some(RankActivity::Outside) => Some(HangCause::of(Fault::Outside, component)),
+                Some(RankActivity::Stopped) => Some(HangCause::of(Fault::Stopped, component)),
                 // A cycle that waits for another cycle besides is told all the same.
                 Some(RankActivity::Waits { .. }) if is_cycle && !is_held_up => Some(self.cycle(component)),
                 _ => None,
@@ -67,26 +67,26 @@ impl Job<'_> {
     }
 
     /// A rank that ended, and those that wait for it directly.
-    fn ended(&self, rank: Rank, well: bool, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Option<Cause> {
+    fn ended(&self, rank: Rank, well: bool, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Option<HangCause> {
         let waiting: BTreeSet<Rank> =
             waits.iter().filter(|(_, to)| to.contains(&rank)).map(|w| *w.0).collect();
         if waiting.is_empty() {
             return None;
         }
         if !well {
-            return Some(Cause::of(Fault::Crash, BTreeSet::from([rank])));
+            return Some(HangCause::of(Fault::Crash, BTreeSet::from([rank])));
         }
         let mut at_fault = waiting;
         at_fault.insert(rank);
-        Some(Cause::of(Fault::MissingMessage, at_fault))
+        Some(HangCause::of(Fault::MissingMessage, at_fault))
     }
 
-    fn cycle(&self, ranks: BTreeSet<Rank>) -> Cause {
+    fn cycle(&self, ranks: BTreeSet<Rank>) -> HangCause {
         let locks = |rank: &Rank| {
             self.dependencies(*rank).iter().any(|dependency| matches!(dependency, Dependency::Lock { .. }))
         };
         if !ranks.iter().any(|rank| self.collective(*rank).is_some()) || ranks.iter().any(locks) {
-            return Cause::of(Fault::Deadlock, ranks);
+            return HangCause::of(Fault::Deadlock, ranks);
         }
         // A rank that waits for a message of one in a collective call, which waits for the rest, does so in vain. Of
         // one at the end of the program before all others: that one sends nothing more.
@@ -95,12 +95,19 @@ impl Job<'_> {
         self.missing_message(&ranks, &at_end)
             .or_else(|| self.missing_message(&ranks, &gathers))
             .unwrap_or_else(|| {
-                Cause::of(Fault::MismatchedCollective, self.odd_ones_of_a_collective(&ranks).unwrap_or(ranks))
+                HangCause::of(
+                    Fault::MismatchedCollective,
+                    self.odd_ones_of_a_collective(&ranks).unwrap_or(ranks),
+                )
             })
     }
 
     /// Messages that ranks of a cycle wait for, of or to ranks that are `elsewhere`.
-    fn missing_message(&self, ranks: &BTreeSet<Rank>, elsewhere: &dyn Fn(&Rank) -> bool) -> Option<Cause> {
+    fn missing_message(
+        &self,
+        ranks: &BTreeSet<Rank>,
+        elsewhere: &dyn Fn(&Rank) -> bool,
+    ) -> Option<HangCause> {
         let mut at_fault = BTreeSet::new();
         for &rank in ranks {
             let receives = |dependency: &&Dependency| matches!(dependency, Dependency::Receive(_));
@@ -124,7 +131,7 @@ impl Job<'_> {
                 }
             }
         }
-        (!at_fault.is_empty()).then(|| Cause::of(Fault::MissingMessage, at_fault))
+        (!at_fault.is_empty()).then(|| HangCause::of(Fault::MissingMessage, at_fault))
     }
 
     /// Somebody waits for just this rank's message, but the rank named another one.
@@ -165,7 +172,7 @@ impl Job<'_> {
     }
 }
 
-impl Cause {
+impl HangCause {
     fn of(fault: Fault, at_fault: BTreeSet<Rank>) -> Self {
         Self { fault, at_fault, held_up: BTreeSet::new() }
     }
@@ -229,7 +236,7 @@ mod tests {
         let activities: BTreeMap<Rank, RankActivity> = (0..).zip(activities).collect();
         let members = BTreeMap::from([(WORLD, activities.keys().copied().collect())]);
         let list = |set: BTreeSet<Rank>| set.into_iter().collect::<Vec<_>>();
-        let found = Job { activities: &activities, members: &members }.causes();
+        let found = WaitForGraph { activities: &activities, members: &members }.causes();
         found.into_iter().map(|c| (c.fault, list(c.at_fault), list(c.held_up))).collect()
     }
 

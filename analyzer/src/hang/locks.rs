@@ -27,12 +27,12 @@ impl HeldLock {
 
 /// What a call does to locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum LockChange {
     Locks(HeldLock),
     Unlocks { window: u32, target: Option<u32> },
 }
 
-impl Change {
+impl LockChange {
     /// `None`: nothing.
     fn of(function: &str, arguments: &[u64; 6]) -> Option<Self> {
         /// MPI_LOCK_SHARED of Open MPI and of MPICH; neither calls anything else so.
@@ -60,14 +60,16 @@ pub(crate) struct Locks {
 impl Locks {
     /// A call begins that is not part of another one.
     pub fn call(&mut self, pid: u32, function: &str, arguments: &[u64; 6]) {
-        match Change::of(function, arguments) {
-            Some(Change::Locks(lock)) if self.held.len() < MOST_PROCESSES || self.held.contains_key(&pid) => {
+        match LockChange::of(function, arguments) {
+            Some(LockChange::Locks(lock))
+                if self.held.len() < MOST_PROCESSES || self.held.contains_key(&pid) =>
+            {
                 let held = self.held.entry(pid).or_default();
                 if held.len() < MOST_LOCKS {
                     held.push(lock);
                 }
             }
-            Some(Change::Unlocks { window, target }) => {
+            Some(LockChange::Unlocks { window, target }) => {
                 let Some(held) = self.held.get_mut(&pid) else { return };
                 held.retain(|lock| (lock.window, lock.target) != (window, target));
                 if held.is_empty() {

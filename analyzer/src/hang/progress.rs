@@ -40,7 +40,7 @@ pub(crate) enum Observation {
 }
 
 /// What was found at the last look.
-struct Place {
+struct RankSample {
     seen: Observation,
     since_ns: u64,
     looks: u32,
@@ -53,7 +53,7 @@ struct Place {
 /// All processes that were looked at.
 #[derive(Default)]
 pub(crate) struct Watch {
-    places: FxHashMap<u32, Place>,
+    places: FxHashMap<u32, RankSample>,
 }
 
 impl Watch {
@@ -101,7 +101,7 @@ impl Watch {
             return;
         }
         let (looks, misses, last_look_ns) = (1, 0, now_ns);
-        self.places.insert(pid, Place { seen, since_ns: now_ns, looks, misses, ran_ns, last_look_ns });
+        self.places.insert(pid, RankSample { seen, since_ns: now_ns, looks, misses, ran_ns, last_look_ns });
     }
 
     /// A process is gone.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::progress::Observation;
-use super::view::{Hang, JobView, RankState, call_of, knows_communicator, request_texts, stuck_rank};
+use super::view::{FoundHang, JobView, RankState, call_of, knows_communicator, request_texts, stuck_rank};
 use super::wait_for::Rank;
 use crate::findings::finding::Fault;
 use crate::mpi::calls::{self, Waiting};
@@ -24,7 +24,7 @@ const MAY_WAIT_FOR_OTHERS: [&str; 7] = [
 ];
 
 /// Ranks that are in the same call, called at the same place, on the same communicator.
-pub(crate) struct Group {
+pub(crate) struct BlockedGroup {
     pub ranks: Vec<Rank>,
     pub function: String,
     pub site: Option<CodePlace>,
@@ -35,7 +35,7 @@ pub(crate) struct Group {
 }
 
 /// If all ranks that are alive are in MPI calls and have not moved for long.
-pub(super) fn hang(view: &JobView<'_>) -> Option<Hang> {
+pub(super) fn hang(view: &JobView<'_>) -> Option<FoundHang> {
     let alive: Vec<(Rank, &RankState<'_>)> = view
         .ranks
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn hang(view: &JobView<'_>) -> Option<Hang> {
         return None;
     }
     let ranks = alive.iter().filter_map(|(rank, _)| stuck_rank(*rank, view)).collect();
-    let mut hang = Hang::of(Fault::UnknownHang, ranks, view);
+    let mut hang = FoundHang::of(Fault::UnknownHang, ranks, view);
     hang.groups = groups(&alive, view);
     hang.unknown = unknown(&alive, view);
     Some(hang)
@@ -59,8 +59,8 @@ fn is_long_in_mpi(state: &RankState<'_>, now_ns: u64) -> bool {
     now_ns.saturating_sub(since_ns) >= LEAST_NS && !call_of(state).is_none_or(waits_for_others)
 }
 
-fn groups(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<Group> {
-    let mut groups: BTreeMap<(String, Option<CodePlace>, String), Group> = BTreeMap::new();
+fn groups(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<BlockedGroup> {
+    let mut groups: BTreeMap<(String, Option<CodePlace>, String), BlockedGroup> = BTreeMap::new();
     for (rank, state) in alive {
         let Some(call) = call_of(state) else { continue };
         let arguments = stuck_rank(*rank, view).map(|rank| rank.arguments).unwrap_or_default();
@@ -76,18 +76,19 @@ fn groups(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<Group> {
             }
             None => {
                 let (function, site) = (call.function.clone(), call.site);
-                let mut group = Group { ranks: vec![*rank], function, site, arguments, pending: Vec::new() };
+                let mut group =
+                    BlockedGroup { ranks: vec![*rank], function, site, arguments, pending: Vec::new() };
                 group.add(pending);
                 groups.insert(key, group);
             }
         }
     }
-    let mut groups: Vec<Group> = groups.into_values().collect();
+    let mut groups: Vec<BlockedGroup> = groups.into_values().collect();
     groups.sort_by(|a, b| a.ranks.cmp(&b.ranks));
     groups
 }
 
-impl Group {
+impl BlockedGroup {
     fn add(&mut self, pending: Vec<String>) {
         const MOST_PENDING: usize = 8;
         for text in pending {

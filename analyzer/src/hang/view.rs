@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::localize::Cause;
+use super::localize::HangCause;
 use super::progress::Observation;
-use super::unknown::{self, Group};
-use super::wait_for::{CollectiveOp, Dependency, Job, Message, Rank, RankActivity};
+use super::unknown::{self, BlockedGroup};
+use super::wait_for::{CollectiveOp, Dependency, Message, Rank, RankActivity, WaitForGraph};
 use crate::findings::finding::Fault;
 use crate::hang::locks::HeldLock;
 use crate::job::collectives::Entered;
@@ -31,28 +31,28 @@ pub(crate) struct RankState<'a> {
 /// What is known of a job's ranks.
 pub(crate) struct JobView<'a> {
     pub ranks: BTreeMap<Rank, RankState<'a>>,
-    /// Communicators, requests and collective calls, as far as calls were recorded.
+    /// SampledCommunicators, requests and collective calls, as far as calls were recorded.
     pub messages: &'a Messages,
     /// CLOCK_MONOTONIC.
     pub now_ns: u64,
 }
 
 /// A cause, with what was found of the ranks.
-pub(crate) struct Hang {
+pub(crate) struct FoundHang {
     pub fault: Fault,
-    pub ranks: Vec<StuckRank>,
+    pub ranks: Vec<HangingRank>,
     /// Since when the last of them has not moved.
     pub since_ns: u64,
     /// Where no cause is known: ranks that are in the same call.
-    pub groups: Vec<Group>,
+    pub groups: Vec<BlockedGroup>,
     /// … and what could not be found out.
     pub unknown: Vec<String>,
     /// Collective calls on the communicators that have to do with it.
-    pub collectives: Vec<CallCounts>,
+    pub collectives: Vec<CommCallCounts>,
 }
 
 /// How many collective calls ranks have made on a communicator.
-pub(crate) struct CallCounts {
+pub(crate) struct CommCallCounts {
     pub comm: String,
     pub entered: Vec<Entered>,
     /// The number of the first one that differs.
@@ -60,7 +60,7 @@ pub(crate) struct CallCounts {
 }
 
 /// A rank that does not go on.
-pub(crate) struct StuckRank {
+pub(crate) struct HangingRank {
     pub rank: Rank,
     pub pid: u32,
     pub at_fault: bool,
@@ -79,7 +79,7 @@ const WORLD: u64 = 0;
 
 /// Numbers from here on are those that calls told of.
 const FOLLOWED: u64 = 1 << 32;
-/// Communicators whose collective calls are shown with a hang.
+/// SampledCommunicators whose collective calls are shown with a hang.
 const MOST_COMMUNICATORS: usize = 8;
 
 fn number_of(comm: CommId) -> u64 {
@@ -90,15 +90,15 @@ fn followed(number: u64) -> Option<CommId> {
     (number == WORLD || number >= FOLLOWED).then_some(CommId(number as u32))
 }
 
-/// Communicators of all ranks: those that are the same have the same number.
+/// SampledCommunicators of all ranks: those that are the same have the same number.
 #[derive(Default)]
-struct Communicators {
+struct SampledCommunicators {
     /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD. Those that calls told of as well have the
     /// number that they have there.
     numbers: BTreeMap<(u32, Vec<Rank>), u64>,
 }
 
-impl Communicators {
+impl SampledCommunicators {
     fn of(job: &JobView<'_>) -> Self {
         let mut all = Self::default();
         let calls = || {
@@ -149,12 +149,12 @@ fn communicators_of(activity: &RankActivity) -> impl Iterator<Item = u64> {
 }
 
 /// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn hangs(view: &JobView<'_>) -> Vec<Hang> {
-    let communicators = Communicators::of(view);
+pub(crate) fn hangs(view: &JobView<'_>) -> Vec<FoundHang> {
+    let communicators = SampledCommunicators::of(view);
     let activities: BTreeMap<Rank, RankActivity> =
         view.ranks.keys().map(|rank| (*rank, activity(*rank, view, &communicators))).collect();
     let members = communicators.members(view, &activities);
-    let job = Job { activities: &activities, members: &members };
+    let job = WaitForGraph { activities: &activities, members: &members };
     let causes = job.causes();
     if causes.is_empty() {
         return unknown::hang(view).into_iter().map(|hang| with_counts(hang, &activities, view)).collect();
@@ -163,24 +163,24 @@ pub(crate) fn hangs(view: &JobView<'_>) -> Vec<Hang> {
     hangs.map(|hang| with_counts(hang, &activities, view)).collect()
 }
 
-fn hang(cause: &Cause, job: &Job<'_>, view: &JobView<'_>) -> Hang {
+fn hang(cause: &HangCause, job: &WaitForGraph<'_>, view: &JobView<'_>) -> FoundHang {
     let all = cause.at_fault.iter().chain(&cause.held_up);
-    let stuck: Vec<StuckRank> = all
+    let stuck: Vec<HangingRank> = all
         .filter_map(|&rank| {
             let at_fault = cause.at_fault.contains(&rank);
-            Some(StuckRank { at_fault, waits_for: job.waits_for(rank), ..stuck_rank(rank, view)? })
+            Some(HangingRank { at_fault, waits_for: job.waits_for(rank), ..stuck_rank(rank, view)? })
         })
         .collect();
-    Hang::of(cause.fault, stuck, view)
+    FoundHang::of(cause.fault, stuck, view)
 }
 
 /// How a rank was found.
-pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<StuckRank> {
+pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<HangingRank> {
     let state = view.ranks.get(&rank)?;
     let thread = state.still.and_then(|(seen, _)| thread(seen)).cloned();
     let call = thread.as_ref().and_then(|thread| thread.call.as_ref());
     let arguments = call.map(|call| shown_of(call, Some((state.pid, view.messages))));
-    Some(StuckRank {
+    Some(HangingRank {
         rank,
         pid: state.pid,
         at_fault: false,
@@ -192,9 +192,9 @@ pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<StuckRank> {
     })
 }
 
-impl Hang {
-    pub(super) fn of(fault: Fault, ranks: Vec<StuckRank>, view: &JobView<'_>) -> Self {
-        let since_ns = |rank: &StuckRank| {
+impl FoundHang {
+    pub(super) fn of(fault: Fault, ranks: Vec<HangingRank>, view: &JobView<'_>) -> Self {
+        let since_ns = |rank: &HangingRank| {
             view.ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1)
         };
         let since_ns = ranks.iter().map(since_ns).max().unwrap_or(0);
@@ -203,14 +203,18 @@ impl Hang {
 }
 
 /// Adds how far ranks have come on the communicators that they wait in.
-fn with_counts(mut hang: Hang, activities: &BTreeMap<Rank, RankActivity>, view: &JobView<'_>) -> Hang {
+fn with_counts(
+    mut hang: FoundHang,
+    activities: &BTreeMap<Rank, RankActivity>,
+    view: &JobView<'_>,
+) -> FoundHang {
     let waiting = hang.ranks.iter().filter_map(|rank| activities.get(&rank.rank));
     let numbers: BTreeSet<u64> = waiting.flat_map(communicators_of).collect();
     let counts = numbers.into_iter().filter_map(followed).filter_map(|comm| {
         let entered = view.messages.collectives().entered(comm.0);
         let differ_at = view.messages.collectives().differ_at(comm.0);
         let comm = view.messages.name_of(comm);
-        (!entered.is_empty()).then_some(CallCounts { comm, entered, differ_at })
+        (!entered.is_empty()).then_some(CommCallCounts { comm, entered, differ_at })
     });
     hang.collectives = counts.take(MOST_COMMUNICATORS).collect();
     hang
@@ -250,7 +254,7 @@ fn holders(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>) -> BTreeSet<Rank> 
     others.map(|(other, _)| *other).collect()
 }
 
-fn activity(rank: Rank, view: &JobView<'_>, communicators: &Communicators) -> RankActivity {
+fn activity(rank: Rank, view: &JobView<'_>, communicators: &SampledCommunicators) -> RankActivity {
     let state = &view.ranks[&rank];
     if let Some(well) = state.ended {
         return RankActivity::Ended { well };
@@ -262,7 +266,7 @@ fn activity(rank: Rank, view: &JobView<'_>, communicators: &Communicators) -> Ra
         Some((Observation::InCall(thread), _)) => {
             let call = thread.call.as_ref();
             let reader =
-                call.and_then(|call| Reader::of(call, state.pid, Some(view.messages), communicators));
+                call.and_then(|call| ArgumentReader::of(call, state.pid, Some(view.messages), communicators));
             call.zip(reader)
                 .and_then(|(call, reader)| waits(call, &reader, &|| holders(rank, &view.ranks)))
                 .unwrap_or(RankActivity::Moves)
@@ -274,7 +278,7 @@ fn activity(rank: Rank, view: &JobView<'_>, communicators: &Communicators) -> Ra
 /// `holders`: of locks that are in the way, if it asks for one.
 fn waits(
     call: &CallInProgress,
-    reader: &Reader<'_>,
+    reader: &ArgumentReader<'_>,
     holders: &dyn Fn() -> BTreeSet<Rank>,
 ) -> Option<RankActivity> {
     let row = calls::row(&call.function)?;
@@ -321,21 +325,21 @@ fn waits(
 
 /// Reads arguments as the library means them.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct ArgumentReader<'a> {
     arguments: &'a [Option<u64>],
     known: &'a [CommunicatorFacts],
     mpi: MpiFacts,
-    communicators: &'a Communicators,
+    communicators: &'a SampledCommunicators,
     pid: u32,
     messages: Option<&'a Messages>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ArgumentReader<'a> {
     fn of(
         call: &'a CallInProgress,
         pid: u32,
         messages: Option<&'a Messages>,
-        communicators: &'a Communicators,
+        communicators: &'a SampledCommunicators,
     ) -> Option<Self> {
         let mpi = call.mpi.or_else(|| messages?.library(pid))?;
         let (arguments, known) = (&call.arguments, &call.communicators);
@@ -535,7 +539,7 @@ impl<'a> Reader<'a> {
     fn started(&self, started: &StartedCall, handle: u64) -> Option<Dependency> {
         let row = calls::row(&started.function)?;
         let arguments: Vec<Option<u64>> = started.arguments.iter().copied().map(Some).collect();
-        let reader = Reader { arguments: &arguments, ..*self };
+        let reader = ArgumentReader { arguments: &arguments, ..*self };
         match (row.sends(), row.receives()) {
             (Some(envelope), None) => reader.sent(envelope).map(Dependency::Send),
             (None, Some(envelope)) => reader.received(envelope).map(Dependency::Receive),
@@ -574,9 +578,9 @@ pub(super) fn shown_of(
     call: &CallInProgress,
     process: Option<(u32, &Messages)>,
 ) -> Vec<(&'static str, String)> {
-    let none = Communicators::default();
+    let none = SampledCommunicators::default();
     let (pid, messages) = process.unzip();
-    let reader = Reader::of(call, pid.unwrap_or_default(), messages, &none);
+    let reader = ArgumentReader::of(call, pid.unwrap_or_default(), messages, &none);
     let Some((row, reader)) = calls::row(&call.function).zip(reader) else { return Vec::new() };
     let value = |at: usize, name: &str| match (name, reader.integer(at)) {
         ("comm", _) => match reader.word(at) {
@@ -637,8 +641,8 @@ pub(super) fn request_texts(call: &CallInProgress, pid: u32, view: &JobView<'_>)
 
 /// Whether it is known which communicator a call names; `None`: it names none.
 pub(super) fn knows_communicator(call: &CallInProgress, pid: u32, view: &JobView<'_>) -> Option<bool> {
-    let communicators = Communicators::of(view);
+    let communicators = SampledCommunicators::of(view);
     let row = calls::row(&call.function)?;
-    let reader = Reader::of(call, pid, Some(view.messages), &communicators);
+    let reader = ArgumentReader::of(call, pid, Some(view.messages), &communicators);
     reader.map_or(Some(false), |reader| reader.knows_communicator(row))
 }

@@ -127,13 +127,13 @@ enum Quantifier {
 }
 
 /// What can release who waits: who of the peers is needed, and in which states a peer can do its part.
-struct Rule {
+struct ReleaseRule {
     quantifier: Quantifier,
     able: &'static [Peer],
 }
 
 /// The table. Nobody who is stuck, outside, stopped or at the end can release anybody.
-const fn rule(awaited: Awaited) -> Rule {
+const fn rule(awaited: Awaited) -> ReleaseRule {
     use Peer::{Fits, Free};
     let (quantifier, able): (_, &'static [Peer]) = match awaited {
         Awaited::Send | Awaited::Receive => (Quantifier::Every, &[Fits, Free]),
@@ -147,10 +147,10 @@ const fn rule(awaited: Awaited) -> Rule {
         // Of several locks, and of several windows, it is not known which one is in the way.
         Awaited::Lock => (Quantifier::AnyOne, &[Free]),
     };
-    Rule { quantifier, able }
+    ReleaseRule { quantifier, able }
 }
 
-impl Rule {
+impl ReleaseRule {
     fn is_met(&self, peers: &[Peer]) -> bool {
         let is_able = |peer: &Peer| self.able.contains(peer);
         match self.quantifier {
@@ -180,13 +180,13 @@ impl Dependency {
 }
 
 /// The ranks of a job.
-pub(crate) struct Job<'a> {
+pub(crate) struct WaitForGraph<'a> {
     pub activities: &'a BTreeMap<Rank, RankActivity>,
     /// Members of a communicator, by its number, as ranks of MPI_COMM_WORLD.
     pub members: &'a BTreeMap<u64, Vec<Rank>>,
 }
 
-impl Job<'_> {
+impl WaitForGraph<'_> {
     /// Ranks that no rank which may go on can ever release: what remains when all that can be released is.
     pub fn stuck(&self) -> BTreeSet<Rank> {
         let moves = self.activities.iter().filter(|(_, activity)| **activity == RankActivity::Moves);
@@ -349,7 +349,7 @@ mod tests {
         let all = std::iter::once(waits(dependency)).chain(peers.iter().cloned());
         let activities: BTreeMap<Rank, RankActivity> = (0..).zip(all).collect();
         let members = BTreeMap::from([(WORLD, activities.keys().copied().collect())]);
-        !Job { activities: &activities, members: &members }.stuck().contains(&0)
+        !WaitForGraph { activities: &activities, members: &members }.stuck().contains(&0)
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::frequent_chains::{Evaluation, FrequentChains};
-use super::rank_mix::{self, Comparison, Run};
+use super::rank_mix::{self, Comparison, RunView};
 use super::reference;
 use crate::chains::Chains;
-use crate::chains::groups::Groups;
+use crate::chains::groups::ChainGroups;
 use crate::chains::op_names::OpNames;
 use crate::findings::finding::Verdict;
 use crate::job::event::{Event, Gap, MemoryChange};
@@ -37,7 +37,7 @@ struct Compared {
 pub(crate) struct ChainAnalysis {
     pub options: Options,
     pub chains: Chains,
-    pub groups: Groups,
+    pub groups: ChainGroups,
     pub ops: OpNames,
     pub frequent: FrequentChains,
     /// As of the last evaluation.
@@ -51,7 +51,7 @@ pub(crate) struct ChainAnalysis {
 impl ChainAnalysis {
     /// Knows the reference's chains, if there is one.
     pub fn new(options: &Options, job: &mut Job) -> Self {
-        let (mut groups, mut ops) = (Groups::new(options), OpNames::new());
+        let (mut groups, mut ops) = (ChainGroups::new(options), OpNames::new());
         if let Some(known) = &options.reference {
             reference::add(known, &mut groups, &mut ops, &mut job.names);
         }
@@ -201,7 +201,7 @@ impl ChainAnalysis {
     /// Ranks that are not like the others, as of now. `average_wanted`: even if there are none.
     pub fn compared_now(&self, job: &Job, average_wanted: bool) -> Comparison {
         let limit = surest_verdict(job);
-        let run = Run { job, groups: &self.groups, ops: &self.ops };
+        let run = RunView { job, groups: &self.groups, ops: &self.ops };
         let mut comparison = rank_mix::compare(run, &self.options, average_wanted);
         for outlier in &mut comparison.outliers {
             outlier.verdict = outlier.verdict.min(limit);

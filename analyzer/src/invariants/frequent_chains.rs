@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
-use crate::chains::groups::{ContextSet, Group, GroupId, Groups};
+use crate::chains::groups::{ChainGroup, ChainGroups, ContextSet, GroupId};
 use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
 use crate::options::Options;
@@ -82,7 +82,7 @@ impl FrequentChains {
     /// Finds the frequent chains and their violations. `uncounted`: chains that a loss may have changed or hidden.
     pub fn evaluate(
         &mut self,
-        groups: &Groups,
+        groups: &ChainGroups,
         names: &mut OpNames,
         uncounted: u64,
         options: &Options,
@@ -116,7 +116,7 @@ impl FrequentChains {
         self.ops.get(id.index()).map_or(&[], Vec::as_slice)
     }
 
-    fn refresh(&mut self, groups: &Groups, names: &OpNames, options: &Options) {
+    fn refresh(&mut self, groups: &ChainGroups, names: &OpNames, options: &Options) {
         if self.shape_version != groups.shape_version {
             *self = Self { shape_version: groups.shape_version, ..Self::default() };
         }
@@ -132,7 +132,7 @@ impl FrequentChains {
         }
     }
 
-    fn threshold(&self, groups: &Groups, against: &Against<'_>) -> Threshold {
+    fn threshold(&self, groups: &ChainGroups, against: &Against<'_>) -> Threshold {
         let o = against.options;
         let uncounted = against.uncounted_frequent();
         let count = |least: u32, could: bool| -> u64 {
@@ -161,10 +161,10 @@ impl FrequentChains {
         Threshold { uniqueness, chains: count(uniqueness, false), certain, chains_at_most }
     }
 
-    fn frequent(&self, groups: &Groups, threshold: Threshold, against: &Against<'_>) -> Vec<GroupId> {
+    fn frequent(&self, groups: &ChainGroups, threshold: Threshold, against: &Against<'_>) -> Vec<GroupId> {
         let o = against.options;
         let least = o.frequent_share * threshold.chains as f64;
-        let frequent = |(i, g): &(usize, &Group)| {
+        let frequent = |(i, g): &(usize, &ChainGroup)| {
             let count = against.count(g);
             self.uniqueness[*i] >= threshold.uniqueness && count >= o.min_frequent && count as f64 > least
         };
@@ -180,7 +180,7 @@ impl FrequentChains {
 
     fn violation(
         &self,
-        groups: &Groups,
+        groups: &ChainGroups,
         names: &mut OpNames,
         odd: GroupId,
         p: GroupId,
@@ -219,7 +219,7 @@ impl FrequentChains {
     /// Whether it is a violation whatever the uncounted chains were.
     fn is_sure(
         &self,
-        groups: &Groups,
+        groups: &ChainGroups,
         (odd, p): (GroupId, GroupId),
         similarity: f64,
         threshold: Threshold,
@@ -250,7 +250,7 @@ struct Against<'a> {
 
 impl Against<'_> {
     /// How frequent a group is.
-    fn count(&self, group: &Group) -> u64 {
+    fn count(&self, group: &ChainGroup) -> u64 {
         if self.referenced { group.reference } else { group.count }
     }
 
@@ -267,7 +267,7 @@ impl Against<'_> {
 
 /// Instances of a part of the frequent chain that are no more than the frequent chain seen in
 /// part: under way when watching began or ended, or given up by age.
-fn cut_by_edges(odd: &Group, frequent: &Group, common: Common) -> u64 {
+fn cut_by_edges(odd: &ChainGroup, frequent: &ChainGroup, common: Common) -> u64 {
     if usize::from(common.len) != odd.symbols.len() {
         return 0;
     }
@@ -290,7 +290,12 @@ fn cut_by_edges(odd: &Group, frequent: &Group, common: Common) -> u64 {
 /// work, and that nobody read what it wrote (or that it read what nobody wrote) says that the chain
 /// was cut here and not elsewhere. Mistakes are on the careful side: an operation that is often left
 /// unread anyway matches by chance only where the odd chain also begins with the rest of the frequent one.
-fn context_match(odd: &Group, frequent: &Group, common: Common, names: &mut OpNames) -> ContextMatch {
+fn context_match(
+    odd: &ChainGroup,
+    frequent: &ChainGroup,
+    common: Common,
+    names: &mut OpNames,
+) -> ContextMatch {
     let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
     let len = usize::from(common.len);
     let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();
@@ -323,7 +328,7 @@ fn heavier_first(a: &Violation, b: &Violation) -> std::cmp::Ordering {
 }
 
 /// Keeps the heaviest violation of each odd group, and orders them.
-fn one_per_group(mut all: Vec<Violation>, groups: &Groups) -> Vec<Violation> {
+fn one_per_group(mut all: Vec<Violation>, groups: &ChainGroups) -> Vec<Violation> {
     let count = |id: GroupId| groups.get(id).count;
     all.sort_by(|a, b| {
         heavier_first(a, b)

@@ -8,7 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::knn_outliers::{self, Average, Far, Mix, Rule};
-use crate::chains::groups::{GroupId, Groups, Work};
+use crate::chains::groups::{ChainGroups, GroupId, Work};
 use crate::chains::op_names::OpNames;
 use crate::chains::rank_counts::{RankCount, RankCounts};
 use crate::findings::finding::{ComparedBy, Severity, Verdict};
@@ -70,15 +70,15 @@ struct Table<K> {
 
 /// Chains of a run, with the job that they are of.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
+pub(crate) struct RunView<'a> {
     pub job: &'a Job,
-    pub groups: &'a Groups,
+    pub groups: &'a ChainGroups,
     pub ops: &'a OpNames,
 }
 
 /// Compares the ranks over the whole run, then over its last parts until something shows.
 /// `average_wanted`: even if nothing does.
-pub(crate) fn compare(run: Run<'_>, options: &Options, average_wanted: bool) -> Comparison {
+pub(crate) fn compare(run: RunView<'_>, options: &Options, average_wanted: bool) -> Comparison {
     let by_work = Comparer { run, options, average_wanted, counts: &run.groups.by_work };
     let comparison = by_work.compare();
     if !comparison.outliers.is_empty() {
@@ -88,13 +88,13 @@ pub(crate) fn compare(run: Run<'_>, options: &Options, average_wanted: bool) -> 
 }
 
 /// What chains are told apart by.
-trait Column: Copy + Ord + std::hash::Hash {
+trait MixColumn: Copy + Ord + std::hash::Hash {
     /// Says of an outlier what it has in excess. `None`: no group of it is kept.
-    fn describe(self, run: Run<'_>, outlier: Outlier, from: usize) -> Option<Outlier>;
+    fn describe(self, run: RunView<'_>, outlier: Outlier, from: usize) -> Option<Outlier>;
 }
 
-impl Column for Work {
-    fn describe(self, run: Run<'_>, outlier: Outlier, from: usize) -> Option<Outlier> {
+impl MixColumn for Work {
+    fn describe(self, run: RunView<'_>, outlier: Outlier, from: usize) -> Option<Outlier> {
         let group = most_frequent(run, self, outlier.who, from)?;
         // Work that the peers do too, in another measure, is suspect; work of its own is a role.
         let is_shared = outlier.share > 0.0 && outlier.peers_running * 2 > outlier.peers.len();
@@ -103,21 +103,21 @@ impl Column for Work {
     }
 }
 
-impl Column for GroupId {
-    fn describe(self, _: Run<'_>, outlier: Outlier, _: usize) -> Option<Outlier> {
+impl MixColumn for GroupId {
+    fn describe(self, _: RunView<'_>, outlier: Outlier, _: usize) -> Option<Outlier> {
         Some(Outlier { group: self, ..outlier })
     }
 }
 
 impl Work {
     /// Where the call is not known, only a place in the program or its messaging library tells work apart.
-    fn tells_work(self, run: Run<'_>) -> bool {
+    fn tells_work(self, run: RunView<'_>) -> bool {
         let file = run.job.names.site_file(self.site);
         self.call != CallSiteId::NONE || file.is_some_and(|(file, _)| run.job.own_files.contains(&file))
     }
 
     /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.
-    fn begins(self, run: Run<'_>, group: GroupId) -> bool {
+    fn begins(self, run: RunView<'_>, group: GroupId) -> bool {
         let group = run.groups.get(group);
         let first = &group.ops[0];
         let calls = || first.calls.iter().any(|call| call.0 == self.call) || first.calls_not_kept > 0;
@@ -126,7 +126,7 @@ impl Work {
 }
 
 /// Of a rank's groups that begin with some work the most frequent one.
-fn most_frequent(run: Run<'_>, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
+fn most_frequent(run: RunView<'_>, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
     let own = run.groups.by_group.all().iter().filter(|count| count.who == who);
     let beginning = own.filter(|count| work.begins(run, count.key));
     let weight = |count: &&RankCount<GroupId>| (count.buckets.since(from), std::cmp::Reverse(count.key));
@@ -135,13 +135,13 @@ fn most_frequent(run: Run<'_>, work: Work, who: WhoId, from: usize) -> Option<Gr
 
 /// Compares the ranks by one kind of column.
 struct Comparer<'a, K> {
-    run: Run<'a>,
+    run: RunView<'a>,
     options: &'a Options,
     average_wanted: bool,
     counts: &'a RankCounts<K>,
 }
 
-impl<K: Column> Comparer<'_, K> {
+impl<K: MixColumn> Comparer<'_, K> {
     fn compare(&self) -> Comparison {
         let used = self.run.groups.axis.used();
         let whos = candidates(self.run.groups, &self.run.job.processes, self.options);
@@ -242,7 +242,7 @@ impl<K: Column> Comparer<'_, K> {
 }
 
 /// Ranks if any are known, else processes; in order.
-fn candidates(groups: &Groups, processes: &Processes, options: &Options) -> Vec<WhoId> {
+fn candidates(groups: &ChainGroups, processes: &Processes, options: &Options) -> Vec<WhoId> {
     let mut whos: Vec<WhoId> = groups.by_work.all().iter().map(|count| count.who).collect();
     whos.sort_unstable();
     whos.dedup();

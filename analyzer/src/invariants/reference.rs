@@ -1,14 +1,14 @@
 //! Chain groups of a run that is known to be good: from a run, and into another one.
 
-use crate::chains::groups::{Group, Groups};
+use crate::chains::groups::{ChainGroup, ChainGroups};
 use crate::chains::op_names::OpNames;
 use crate::job::names::Names;
 use crate::options::reference::{REFERENCE_SCHEMA, Reference, ReferenceGroup, ReferenceOp};
 
 /// The chains of a run, by name.
-pub(crate) fn from_groups(groups: &Groups, ops: &OpNames, names: &Names) -> Reference {
+pub(crate) fn from_groups(groups: &ChainGroups, ops: &OpNames, names: &Names) -> Reference {
     let counted = groups.all().iter().filter(|g| g.count > 0);
-    let group = |g: &Group| ReferenceGroup {
+    let group = |g: &ChainGroup| ReferenceGroup {
         ops: g
             .symbols
             .iter()
@@ -23,7 +23,7 @@ pub(crate) fn from_groups(groups: &Groups, ops: &OpNames, names: &Names) -> Refe
 }
 
 /// Adds the chains of good runs to what a run is held against.
-pub(crate) fn add(reference: &Reference, groups: &mut Groups, ops: &mut OpNames, names: &mut Names) {
+pub(crate) fn add(reference: &Reference, groups: &mut ChainGroups, ops: &mut OpNames, names: &mut Names) {
     for group in &reference.groups {
         let symbols: Vec<_> = group.ops.iter().map(|op| ops.symbol_named(&op.name, names)).collect();
         let segments: Vec<_> = group.ops.iter().map(|op| op.segments).collect();

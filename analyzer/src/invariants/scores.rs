@@ -1,20 +1,20 @@
 //! The published scores, as pure functions.
 
-use crate::chains::op_names::{Symbol, SymbolId};
+use crate::chains::op_names::{OpSymbol, SymbolId};
 use crate::options::Options;
 
 /// One operation of a group: what it is and how much it says.
 pub(crate) type Weighted = (SymbolId, u32);
 
 /// Uniqueness of one operation.
-pub(crate) fn uniqueness(symbol: &Symbol, segments: u32, options: &Options) -> u32 {
+pub(crate) fn uniqueness(symbol: &OpSymbol, segments: u32, options: &Options) -> u32 {
     let pack = if symbol.pack { segments.min(options.pack_uniqueness_max) } else { 1 };
     let network = if symbol.crosses { options.network_uniqueness } else { 1 };
     pack.max(network)
 }
 
 /// Whether more records could still make the operation count more.
-pub(crate) fn is_open_pack(symbol: &Symbol, segments: u32, options: &Options) -> bool {
+pub(crate) fn is_open_pack(symbol: &OpSymbol, segments: u32, options: &Options) -> bool {
     symbol.pack && segments < options.pack_uniqueness_max
 }
 

@@ -5,8 +5,8 @@ use super::address_spaces::MapRecord;
 use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
 use super::ids::CallSiteId;
-use super::last_calls::Begun;
-use super::lifecycle::Part;
+use super::last_calls::CallEntry;
+use super::lifecycle::LifecycleRole;
 use super::movement::Movement;
 use super::resolve;
 use crate::mpi::calls::{self, CallRow};
@@ -273,7 +273,7 @@ impl Job {
     pub fn apply_record(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         match *body {
             Body::Call { nested: false, return_address, args } => {
-                let begun = Begun { probe: slot, return_address, arguments: args };
+                let begun = CallEntry { probe: slot, return_address, arguments: args };
                 self.begin_call(process, h, begun);
             }
             Body::Call { return_address, args: arguments, .. } => {
@@ -307,9 +307,9 @@ impl Job {
         }
     }
 
-    fn begin_call(&mut self, process: usize, h: &Header, begun: Begun) {
+    fn begin_call(&mut self, process: usize, h: &Header, begun: CallEntry) {
         self.calls_seen.note(h.pid, h.tid, begun);
-        let part = self.probes.get(begun.probe).map_or(Part::None, |probe| probe.part);
+        let part = self.probes.get(begun.probe).map_or(LifecycleRole::None, |probe| probe.part);
         let p = self.processes.get_mut(process);
         p.life.call(part, h.time_ns, &begun);
         p.counts.calls += 1;
@@ -334,7 +334,7 @@ impl Job {
         if row.and_then(CallRow::made) == Some(argument as usize) {
             self.made(h, slot, word);
         }
-        if part == Part::Finalize {
+        if part == LifecycleRole::Finalize {
             self.processes.get_mut(process).life.finalized();
         }
     }
@@ -350,8 +350,9 @@ impl Job {
         let ended = self.processes.get(process);
         let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
         let (pid, life) = (ended.pid, ended.life);
-        let is_finalize =
-            |begun: &Begun| self.probes.get(begun.probe).is_some_and(|probe| probe.part == Part::Finalize);
+        let is_finalize = |begun: &CallEntry| {
+            self.probes.get(begun.probe).is_some_and(|probe| probe.part == LifecycleRole::Finalize)
+        };
         let forbidden = life.forbidden_call(status);
         let event = ProcessEnded {
             process,
@@ -372,6 +373,6 @@ impl Job {
 
     /// MPI_Finalize has a probe.
     fn sees_ends(&self) -> bool {
-        self.probes.all().any(|(_, probe)| probe.part == Part::Finalize)
+        self.probes.all().any(|(_, probe)| probe.part == LifecycleRole::Finalize)
     }
 }

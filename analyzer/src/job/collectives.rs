@@ -155,7 +155,7 @@ impl Mismatch {
 
 /// One rank's call at one position.
 #[derive(Clone, Copy, Debug, Default)]
-struct Arrival {
+struct SlotEntry {
     /// From 1; 0: it has not come.
     group: u8,
     return_address: u64,
@@ -166,7 +166,7 @@ struct Arrival {
 struct Slot {
     groups: Vec<Signature>,
     /// By number in the communicator.
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<SlotEntry>,
     /// Members that are followed and have come.
     arrived: usize,
 }
@@ -242,7 +242,7 @@ impl Sequence {
             let mut slot = pool.pop().unwrap_or_default();
             slot.groups.clear();
             slot.arrivals.clear();
-            slot.arrivals.resize(members, Arrival::default());
+            slot.arrivals.resize(members, SlotEntry::default());
             slot.arrived = 0;
             *entries += members;
             self.slots.push_back(slot);
@@ -299,7 +299,7 @@ impl Slot {
             }
             None => self.groups.len() - 1,
         };
-        self.arrivals[own] = Arrival { group: group as u8 + 1, return_address: entry.return_address };
+        self.arrivals[own] = SlotEntry { group: group as u8 + 1, return_address: entry.return_address };
         self.arrived += 1;
         self.groups.len() == 1
     }

@@ -5,7 +5,7 @@
 //! matched pair is the movement. And where nobody was told whose message a receive got, the copies that were seen tell.
 
 use super::Job;
-use super::messages::{Arrival, Asked, Content, Data};
+use super::messages::{Arrival, Asked, Data, MessageContent};
 use super::movement::{Movement, Side};
 use super::names::Kind;
 use super::resolve;
@@ -102,7 +102,7 @@ impl Job {
     }
 
     #[inline(never)]
-    fn side(&mut self, process: usize, content: &Content) -> Side {
+    fn side(&mut self, process: usize, content: &MessageContent) -> Side {
         let memory = &mut self.processes.get_mut(process).memory;
         resolve::own(memory, content.addr, content.len_bytes.get())
     }

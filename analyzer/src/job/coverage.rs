@@ -4,7 +4,7 @@ use crate::tape::input;
 
 /// What is watched now, and was so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Coverage {
+pub(crate) struct WatchedTime {
     /// Since when not; `None`: movements are watched.
     paused_since_ns: Option<u64>,
     /// All finished pauses together.
@@ -28,7 +28,7 @@ pub(crate) enum Change {
     Resume,
 }
 
-impl Coverage {
+impl WatchedTime {
     /// Takes what was said.
     pub fn update(&mut self, now: &input::Coverage) -> Change {
         self.off.clone_from(&now.off);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn time_without_watching_adds_up_and_runs_while_it_lasts() {
-        let mut coverage = Coverage::default();
+        let mut coverage = WatchedTime::default();
         assert_eq!(coverage.update(&said(10, true, &[])), Change::Pause);
         assert_eq!(coverage.update(&said(20, true, &[1])), Change::None);
         assert_eq!(coverage.update(&said(30, false, &[1])), Change::Resume);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_was_out_once_leaves_the_session_sampled() {
-        let mut coverage = Coverage::default();
+        let mut coverage = WatchedTime::default();
         assert_eq!(coverage.update(&said(10, false, &[7])), Change::None);
         coverage.update(&said(20, false, &[]));
         assert!(coverage.sampled && coverage.off.is_empty());

@@ -2,10 +2,10 @@
 
 use super::ids::SpaceId;
 use super::ids::ThreadId;
-use super::lifecycle::{MpiLife, Part};
+use super::lifecycle::{LifecycleRole, MpiLife};
 use super::messages;
 use super::process::Who;
-use crate::job::last_calls::Begun;
+use crate::job::last_calls::CallEntry;
 use crate::tape::input::{CallInProgress, CodePlace, Loss, Threads};
 
 /// What happened. Movements of data and changes of memory have ways of their own, as there are so many of them: see
@@ -31,7 +31,7 @@ pub(crate) enum Event {
     /// Where quiet threads are; requests have the calls that started them, where those were seen.
     Sampled(Box<Threads>),
     /// Something was learnt of calls and messages.
-    Message(messages::Event),
+    Message(messages::MessageEvent),
     /// Something of the job was not seen.
     Gap(Gap),
     /// Time goes on, and nothing else.
@@ -49,8 +49,8 @@ pub(crate) struct CallBegan {
     pub tid: u32,
     pub time_ns: u64,
     /// What the call is for the life of its process.
-    pub part: Part,
-    pub begun: Begun,
+    pub part: LifecycleRole,
+    pub begun: CallEntry,
 }
 
 /// A thread was where the library reports errors.

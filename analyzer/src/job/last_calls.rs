@@ -7,7 +7,7 @@ const MOST_THREADS: usize = 1 << 16;
 
 /// How a call began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct CallEntry {
     /// Slot of the probe that saw it.
     pub probe: usize,
     pub return_address: u64,
@@ -17,19 +17,19 @@ pub(crate) struct Begun {
 /// Of all threads, by process and thread.
 #[derive(Default)]
 pub(crate) struct CallsSeen {
-    last: FxHashMap<(u32, u32), Begun>,
+    last: FxHashMap<(u32, u32), CallEntry>,
 }
 
 impl CallsSeen {
     /// A call began that is not part of another one.
-    pub fn note(&mut self, pid: u32, tid: u32, begun: Begun) {
+    pub fn note(&mut self, pid: u32, tid: u32, begun: CallEntry) {
         if self.last.len() < MOST_THREADS || self.last.contains_key(&(pid, tid)) {
             self.last.insert((pid, tid), begun);
         }
     }
 
     /// The last call of a thread.
-    pub fn last(&self, pid: u32, tid: u32) -> Option<&Begun> {
+    pub fn last(&self, pid: u32, tid: u32) -> Option<&CallEntry> {
         self.last.get(&(pid, tid))
     }
 
@@ -44,7 +44,7 @@ impl CallsSeen {
     }
 
     /// The last calls of the threads of a process, with their threads.
-    pub fn of(&self, pid: u32) -> impl Iterator<Item = (u32, &Begun)> {
+    pub fn of(&self, pid: u32) -> impl Iterator<Item = (u32, &CallEntry)> {
         self.last.iter().filter(move |(key, _)| key.0 == pid).map(|(key, begun)| (key.1, begun))
     }
 }

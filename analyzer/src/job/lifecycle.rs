@@ -1,11 +1,11 @@
 //! Where in its use of MPI a process is: what it may do, and how it should end, depends on that.
 
-use crate::job::last_calls::Begun;
+use crate::job::last_calls::CallEntry;
 use crate::mpi::calls::{self, Awaits, Does};
 
 /// What a call is for the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum LifecycleRole {
     /// It says nothing.
     None,
     /// Only possible between MPI_Init and MPI_Finalize.
@@ -20,7 +20,7 @@ pub(crate) enum Part {
     Session,
 }
 
-impl Part {
+impl LifecycleRole {
     /// Of a function of the standard.
     pub fn of(function: &str) -> Self {
         match function {
@@ -46,22 +46,22 @@ pub(crate) struct MpiLife {
     is_over: bool,
     aborts: bool,
     has_sessions: bool,
-    after: Option<(u64, Begun)>,
+    after: Option<(u64, CallEntry)>,
 }
 
 impl MpiLife {
     /// A call begins that is not part of another one.
     #[inline]
-    pub fn call(&mut self, part: Part, time_ns: u64, begun: &Begun) {
+    pub fn call(&mut self, part: LifecycleRole, time_ns: u64, begun: &CallEntry) {
         match part {
-            Part::None => {}
-            Part::Use | Part::Lock if self.is_over => {
+            LifecycleRole::None => {}
+            LifecycleRole::Use | LifecycleRole::Lock if self.is_over => {
                 self.after.get_or_insert((time_ns, *begun));
             }
-            Part::Use | Part::Lock | Part::Init => self.uses = true,
-            Part::Finalize => self.finalizes = true,
-            Part::Abort => self.aborts = true,
-            Part::Session => self.has_sessions = true,
+            LifecycleRole::Use | LifecycleRole::Lock | LifecycleRole::Init => self.uses = true,
+            LifecycleRole::Finalize => self.finalizes = true,
+            LifecycleRole::Abort => self.aborts = true,
+            LifecycleRole::Session => self.has_sessions = true,
         }
     }
 
@@ -81,7 +81,7 @@ impl MpiLife {
     }
 
     /// The call, and when, that it was ended for because MPI was over: libraries do not come back from one.
-    pub fn forbidden_call(&self, status: u32) -> Option<(u64, Begun)> {
+    pub fn forbidden_call(&self, status: u32) -> Option<(u64, CallEntry)> {
         const SIGNAL: u32 = 0x7f;
         let gave_up = status != 0 && status & SIGNAL == 0;
         self.after.filter(|_| gave_up && !self.aborts && self.is_over())
@@ -95,14 +95,14 @@ mod tests {
     const EXIT_1: u32 = 1 << 8;
     const KILLED: u32 = 9;
 
-    fn begun() -> Begun {
-        Begun { probe: 1, return_address: 2, arguments: [0; 6] }
+    fn begun() -> CallEntry {
+        CallEntry { probe: 1, return_address: 2, arguments: [0; 6] }
     }
 
     fn life(functions: &[&str]) -> MpiLife {
         let mut life = MpiLife::default();
         for function in functions {
-            life.call(Part::of(function), 5, &begun());
+            life.call(LifecycleRole::of(function), 5, &begun());
             if *function == "MPI_Finalize" {
                 life.finalized();
             }
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn a_call_while_mpi_ends_is_allowed() {
         let mut life = MpiLife::default();
-        life.call(Part::Finalize, 1, &begun());
-        life.call(Part::Use, 2, &begun());
+        life.call(LifecycleRole::Finalize, 1, &begun());
+        life.call(LifecycleRole::Use, 2, &begun());
         assert!(life.forbidden_call(EXIT_1).is_none());
     }
 }

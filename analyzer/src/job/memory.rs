@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::ids::SpaceId;
 use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, segment_pattern};
-use super::places::{Found, Place, PlaceCache};
+use super::places::{AddressRange, BufferAt, PlaceCache};
 use crate::tape::input::CodePlace;
 use crate::tape::wire::FileId;
 
@@ -44,7 +44,7 @@ pub(crate) struct NewRegion<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Block {
+struct HeapBlock {
     end: u64,
     buffer: BufferId,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Memory {
     cache: PlaceCache,
     private: SpaceId,
     regions: BTreeMap<u64, Region>,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, HeapBlock>,
     /// Start, end, space, offset of the shared ones, by start.
     shared: Vec<(u64, u64, SpaceId, u64)>,
     /// Mappings and blocks that there was no room for.
@@ -180,7 +180,7 @@ impl Memory {
             self.refused += 1;
             return;
         }
-        self.blocks.insert(addr, Block { end, buffer });
+        self.blocks.insert(addr, HeapBlock { end, buffer });
         self.cache.forget(addr, end);
     }
 
@@ -193,17 +193,17 @@ impl Memory {
 
     /// What the buffer at an address is called, and where it is.
     #[inline(always)]
-    pub fn find(&mut self, addr: u64) -> Found {
+    pub fn find(&mut self, addr: u64) -> BufferAt {
         match self.cache.find(addr) {
             Some(place) => place.found(addr),
             None => self.find_far(addr),
         }
     }
 
-    fn find_far(&mut self, addr: u64) -> Found {
+    fn find_far(&mut self, addr: u64) -> BufferAt {
         let named = self.name_range(addr);
         let (first, space, limit) = self.space_range(addr);
-        let place = Place {
+        let place = AddressRange {
             start: named.start.max(first.0),
             end: named.end.min(limit),
             buffer: named.buffer,

@@ -27,10 +27,10 @@ pub mod symbols;
 
 use rustc_hash::FxHashSet;
 
-use coverage::Coverage;
+use coverage::WatchedTime;
 use event::{Event, MemoryChange};
 use ids::ThreadId;
-use last_calls::{Begun, CallsSeen};
+use last_calls::{CallEntry, CallsSeen};
 use memory::call_site;
 use messages::Messages;
 use names::{Names, SiteId};
@@ -78,7 +78,7 @@ pub(crate) struct Job {
     pub processes: Processes,
     pub probes: Probes,
     pub symbols: SymbolTable,
-    pub coverage: Coverage,
+    pub coverage: WatchedTime,
     pub totals: Totals,
     pub start: Start,
     /// Why the session ended.
@@ -112,7 +112,7 @@ impl Job {
             processes: Processes::new(),
             probes,
             symbols: SymbolTable::default(),
-            coverage: Coverage::default(),
+            coverage: WatchedTime::default(),
             totals: Totals::default(),
             start: Start::default(),
             ended: None,
@@ -176,7 +176,7 @@ impl Job {
     }
 
     /// A call that was recorded when it began, as samples describe one.
-    pub fn call_in_progress(&self, process: usize, begun: &Begun) -> CallInProgress {
+    pub fn call_in_progress(&self, process: usize, begun: &CallEntry) -> CallInProgress {
         CallInProgress {
             function: self.probes.get(begun.probe).map_or_else(String::new, |probe| probe.function.clone()),
             mpi: self.builtin(process).as_ref().map(Builtin::facts),
@@ -187,7 +187,7 @@ impl Job {
     }
 
     /// The last call of a thread, as it began.
-    pub fn last_call(&self, pid: u32, tid: u32) -> Option<&Begun> {
+    pub fn last_call(&self, pid: u32, tid: u32) -> Option<&CallEntry> {
         self.calls_seen.last(pid, tid)
     }
 

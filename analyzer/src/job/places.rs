@@ -19,7 +19,7 @@ pub(crate) struct Location {
 
 /// What an address is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct BufferAt {
     pub buffer: BufferId,
     pub at: Location,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Found {
 /// A range of addresses that have one name and are in one space: one line of the cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Place {
+pub(crate) struct AddressRange {
     pub start: u64,
     pub end: u64,
     pub buffer: BufferId,
@@ -38,10 +38,10 @@ pub(crate) struct Place {
     pub limit: u64,
 }
 
-const NOWHERE: Place =
-    Place { start: 1, end: 0, buffer: BufferId(0), space: SpaceId::NONE, offset: 0, limit: 0 };
+const NOWHERE: AddressRange =
+    AddressRange { start: 1, end: 0, buffer: BufferId(0), space: SpaceId::NONE, offset: 0, limit: 0 };
 
-impl Place {
+impl AddressRange {
     #[inline]
     fn has(&self, addr: u64) -> bool {
         self.start <= addr && addr < self.end
@@ -49,10 +49,10 @@ impl Place {
 
     /// What holds of an address in the range.
     #[inline]
-    pub fn found(&self, addr: u64) -> Found {
+    pub fn found(&self, addr: u64) -> BufferAt {
         let offset = self.offset.wrapping_add(addr - self.start);
         let limit_bytes = (self.limit - addr).min(u64::MAX - offset);
-        Found { buffer: self.buffer, at: Location { space: self.space, offset, limit_bytes } }
+        BufferAt { buffer: self.buffer, at: Location { space: self.space, offset, limit_bytes } }
     }
 }
 
@@ -61,7 +61,7 @@ impl Place {
 #[repr(C, align(64))]
 pub(crate) struct PlaceCache {
     hints: [u8; HINTS],
-    places: [Place; PLACES],
+    places: [AddressRange; PLACES],
     /// What the next new range takes the place of.
     oldest: u8,
 }
@@ -75,7 +75,7 @@ impl Default for PlaceCache {
 impl PlaceCache {
     /// The range that an address is in.
     #[inline(always)]
-    pub fn find(&mut self, addr: u64) -> Option<&Place> {
+    pub fn find(&mut self, addr: u64) -> Option<&AddressRange> {
         let hint = hint_slot(addr);
         let at = usize::from(self.hints[hint]) % PLACES;
         if self.places[at].has(addr) {
@@ -87,7 +87,7 @@ impl PlaceCache {
     }
 
     /// Keeps a range, in place of the one that was kept for longest.
-    pub fn add(&mut self, place: Place) {
+    pub fn add(&mut self, place: AddressRange) {
         let at = usize::from(self.oldest) % PLACES;
         self.places[at] = place;
         self.oldest = (at + 1) as u8;

@@ -2,7 +2,7 @@
 
 use super::ids::CallSiteId;
 use super::names::{Interner, Names, SiteId, SiteName};
-use crate::job::lifecycle::Part;
+use crate::job::lifecycle::LifecycleRole;
 use crate::mpi::calls::{self, CallRow};
 use crate::tape::plan::{Probe, ProbeClass};
 use crate::tape::wire::FileId;
@@ -19,7 +19,7 @@ pub(crate) struct ProbeInfo {
     /// Of an MPI call, in the call table.
     pub row: Option<&'static CallRow>,
     /// What the call is for the life of its process.
-    pub part: Part,
+    pub part: LifecycleRole,
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
@@ -75,7 +75,11 @@ impl Probes {
             class: probe.class,
             function: probe.function.clone(),
             row: calls::row(&probe.function),
-            part: if is_entry(probe.class) { Part::of(&probe.function) } else { Part::None },
+            part: if is_entry(probe.class) {
+                LifecycleRole::of(&probe.function)
+            } else {
+                LifecycleRole::None
+            },
             file: probe.file,
             site_offset_bytes: probe.site_offset_bytes,
             site: names.site(probe.file, probe.site_offset_bytes),

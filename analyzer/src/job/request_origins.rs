@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::job::last_calls::Begun;
+use crate::job::last_calls::CallEntry;
 use crate::tape::input::CallInProgress;
 
 /// Handles that are kept of all processes.
@@ -14,19 +14,19 @@ const MOST: usize = 1 << 20;
 /// By process and handle.
 #[derive(Default)]
 pub(crate) struct HandlesMade {
-    calls: FxHashMap<(u32, u64), Begun>,
+    calls: FxHashMap<(u32, u64), CallEntry>,
 }
 
 impl HandlesMade {
     /// A call has stored a handle.
-    pub fn note(&mut self, pid: u32, handle: u64, by: Begun) {
+    pub fn note(&mut self, pid: u32, handle: u64, by: CallEntry) {
         if self.calls.len() < MOST || self.calls.contains_key(&(pid, handle)) {
             self.calls.insert((pid, handle), by);
         }
     }
 
     /// The call that made it.
-    pub fn maker(&self, pid: u32, handle: u64) -> Option<&Begun> {
+    pub fn maker(&self, pid: u32, handle: u64) -> Option<&CallEntry> {
         self.calls.get(&(pid, handle))
     }
 
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use crate::tape::input::PendingRequest;
 
-    fn begun(probe: usize) -> Begun {
-        Begun { probe, return_address: 0, arguments: [7; 6] }
+    fn begun(probe: usize) -> CallEntry {
+        CallEntry { probe, return_address: 0, arguments: [7; 6] }
     }
 
     #[test]

@@ -254,7 +254,7 @@ pub struct Envelope {
 
 /// Positions of the arguments that say where the content of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct ContentArgs {
     /// Where it begins.
     pub buffer: usize,
     /// How many elements; of a receive: at most.
@@ -339,19 +339,19 @@ impl CallRow {
     }
 
     /// Where what it sends is.
-    pub fn sent(&self) -> Option<Content> {
+    pub fn sent(&self) -> Option<ContentArgs> {
         let is_sent = matches!(self.does, Does::Send(_) | Does::Exchange);
         let buffer = self.position(Arg::Buffer).filter(|_| is_sent)?;
         let count = self.position(Arg::SendCount).or_else(|| self.position(Arg::Count))?;
-        Some(Content { buffer, count, datatype: self.position(Arg::Datatype)? })
+        Some(ContentArgs { buffer, count, datatype: self.position(Arg::Datatype)? })
     }
 
     /// Where what it receives goes.
-    pub fn received(&self) -> Option<Content> {
+    pub fn received(&self) -> Option<ContentArgs> {
         let is_received = matches!(self.does, Does::Receive | Does::ReceiveMatched | Does::Exchange);
         let buffer = self.last_position(Arg::Buffer).filter(|_| is_received)?;
         let count = self.position(Arg::ReceiveCount).or_else(|| self.position(Arg::Count))?;
-        Some(Content { buffer, count, datatype: self.last_position(Arg::Datatype)? })
+        Some(ContentArgs { buffer, count, datatype: self.last_position(Arg::Datatype)? })
     }
 
     /// Whether it asks, and does not wait.
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn the_content_of_a_message_is_where_its_arguments_say() {
-        let content = |buffer, count, datatype| Some(Content { buffer, count, datatype });
+        let content = |buffer, count, datatype| Some(ContentArgs { buffer, count, datatype });
         let of = |name: &str| row(name).map_or((None, None), |row| (row.sent(), row.received()));
         assert_eq!(of("MPI_Isend"), (content(0, 1, 2), None));
         assert_eq!(of("MPI_Recv_init"), (None, content(0, 1, 2)));

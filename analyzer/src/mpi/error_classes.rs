@@ -14,12 +14,12 @@ pub(crate) enum Says {
 }
 
 /// Name, number in Open MPI and in MPICH (-1: it has none), what it says.
-type Class = (&'static str, i32, i32, Says);
+type ErrorClass = (&'static str, i32, i32, Says);
 
 use Says::{Failed, Truncated, Wrong};
 
 /// All that either library has.
-const CLASSES: [Class; 60] = [
+const CLASSES: [ErrorClass; 60] = [
     ("MPI_ERR_BUFFER", 1, 1, Wrong),
     ("MPI_ERR_COUNT", 2, 2, Wrong),
     ("MPI_ERR_TYPE", 3, 3, Wrong),
@@ -87,7 +87,7 @@ pub(crate) fn class_of(kind: MpiKind, code: i32) -> Option<(&'static str, Says)>
     /// MPICH: the class is in the lowest bits, the rest says more; set in codes that the program defined.
     const CLASS_BITS: i32 = 0x7f;
     const DEFINED_BIT: i32 = 0x4000_0000;
-    let number = |class: &&Class| match kind {
+    let number = |class: &&ErrorClass| match kind {
         MpiKind::OpenMpi => code > 0 && class.1 == code,
         MpiKind::Mpich => code & DEFINED_BIT == 0 && class.2 == code & CLASS_BITS,
     };

@@ -41,13 +41,13 @@ const _: () = assert!(BODY_WORDS <= 8);
 /// Records of one third word and length: the last one there was.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Shape {
+struct RecordShape {
     record: RawRecord,
     /// The shape that came after this one last time.
     follower: u32,
 }
 
-impl Shape {
+impl RecordShape {
     fn is(&self, head: u64, len: usize) -> bool {
         self.record.words()[2] == head && self.record.words().len() == len
     }
@@ -56,18 +56,18 @@ impl Shape {
 /// What is known of a thread so far in this frame: one line of the cache.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Thread {
+struct ThreadDelta {
     /// Second word of its records.
     id: u64,
-    shapes: Vec<Shape>,
+    shapes: Vec<RecordShape>,
     last: u32,
     /// What most likely comes next: the follower of the last one.
     expected: u32,
     /// Where to read on.
-    section: Column,
+    section: DeltaColumn,
 }
 
-impl Thread {
+impl ThreadDelta {
     /// Another thread in the same place: what was allocated serves again.
     fn begin(&mut self, id: u64) {
         self.id = id;
@@ -82,7 +82,7 @@ impl Thread {
         (words[1], words[2]) = (self.id, head);
         let record = words.get(..len).and_then(RawRecord::from_words);
         let follower = self.shapes.len() as u32;
-        self.shapes.extend(record.map(|record| Shape { record, follower }));
+        self.shapes.extend(record.map(|record| RecordShape { record, follower }));
         record.is_some()
     }
 
@@ -108,7 +108,7 @@ pub(super) struct Encoder {
     order: Vec<u8>,
     times: Vec<u8>,
     /// Threads and their sections; those behind `used` serve again.
-    threads: Vec<(Thread, Vec<u8>)>,
+    threads: Vec<(ThreadDelta, Vec<u8>)>,
     used: usize,
     thread_of: FxHashMap<u64, usize>,
     shape_of: FxHashMap<(usize, u64, usize), usize>,
@@ -214,12 +214,12 @@ impl Encoder {
 }
 
 fn push_shape<'a>(
-    thread: &'a mut Thread,
+    thread: &'a mut ThreadDelta,
     section: &mut Vec<u8>,
     shape_of: &mut FxHashMap<(usize, u64, usize), usize>,
     thread_index: usize,
     words: &[u64],
-) -> &'a mut Shape {
+) -> &'a mut RecordShape {
     let (head, len) = (words[2], words.len());
     let expected = thread.expected as usize;
     let index = if thread.shapes.get(expected).is_some_and(|shape| shape.is(head, len)) {
@@ -264,7 +264,7 @@ pub(super) struct Malformed;
 
 /// What a step of the decoder gave.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum ColumnStep {
     /// A record: see [`Decoder::record`].
     Record,
     /// The same, but late.
@@ -279,14 +279,14 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     payload: Vec<u8>,
-    order: Column,
-    times: Column,
-    sections: Vec<Column>,
+    order: DeltaColumn,
+    times: DeltaColumn,
+    sections: Vec<DeltaColumn>,
     /// Those behind `used` serve again.
-    threads: Vec<Thread>,
+    threads: Vec<ThreadDelta>,
     used: usize,
     time_ns: u64,
-    /// Thread and shape of the last record.
+    /// ThreadDelta and shape of the last record.
     last: (usize, usize),
     /// The payload contradicts itself.
     malformed: bool,
@@ -295,12 +295,12 @@ pub(super) struct Decoder {
 /// A part of the payload, and how much of it has been read. Numbers are read without regard to the end,
 /// which is held against what was read once for each record; where there is none, far beyond the end.
 #[derive(Clone, Copy, Debug, Default)]
-struct Column {
+struct DeltaColumn {
     next: u32,
     end: u32,
 }
 
-impl Column {
+impl DeltaColumn {
     const BEYOND: u32 = u32::MAX;
 
     #[inline(always)]
@@ -360,7 +360,7 @@ impl Decoder {
         let mut column = |index| {
             let end = at.checked_add(length(index)?)?;
             // No payload is longer than MAX_FRAME_BYTES.
-            let column = Column { next: u32::try_from(at).ok()?, end: u32::try_from(end).ok()? };
+            let column = DeltaColumn { next: u32::try_from(at).ok()?, end: u32::try_from(end).ok()? };
             at = end;
             Some(column)
         };
@@ -399,7 +399,7 @@ impl Decoder {
     }
 
     /// The next input; `None` when all columns are used up.
-    pub(super) fn next(&mut self) -> Option<Result<Step, Malformed>> {
+    pub(super) fn next(&mut self) -> Option<Result<ColumnStep, Malformed>> {
         if self.malformed {
             return Some(Err(Malformed));
         }
@@ -409,18 +409,18 @@ impl Decoder {
         Some(self.read_input().and_then(|step| self.order.check().and(Ok(step))))
     }
 
-    fn read_input(&mut self) -> Result<Step, Malformed> {
+    fn read_input(&mut self) -> Result<ColumnStep, Malformed> {
         Ok(match self.read_order() {
             LATE => {
                 let order = self.read_order();
                 self.read_record_of(order)?;
-                Step::LateRecord
+                ColumnStep::LateRecord
             }
-            LOSS => Step::Other(Box::new(Input::Loss(self.read_loss()?))),
-            TICK => Step::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
+            LOSS => ColumnStep::Other(Box::new(Input::Loss(self.read_loss()?))),
+            TICK => ColumnStep::Other(Box::new(Input::Tick { time_ns: self.read_time()? })),
             order => {
                 self.read_record_of(order)?;
-                Step::Record
+                ColumnStep::Record
             }
         })
     }
@@ -486,7 +486,7 @@ impl Decoder {
 }
 
 #[inline(always)]
-fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Result<u32, Malformed> {
+fn read_shape(thread: &mut ThreadDelta, section: &mut DeltaColumn, payload: &[u8]) -> Result<u32, Malformed> {
     let mut ahead = *section;
     let shape;
     (shape, *section) = match u64::from(ahead.read_byte(payload)) {
@@ -497,10 +497,10 @@ fn read_shape(thread: &mut Thread, section: &mut Column, payload: &[u8]) -> Resu
 }
 
 fn read_other_shape(
-    thread: &mut Thread,
-    mut section: Column,
+    thread: &mut ThreadDelta,
+    mut section: DeltaColumn,
     payload: &[u8],
-) -> Result<(u32, Column), Malformed> {
+) -> Result<(u32, DeltaColumn), Malformed> {
     let index = match section.read(payload) {
         FOLLOWER => thread.expected,
         code => u32::try_from(code - FIRST_SHAPE).map_err(|_| Malformed)?,
@@ -518,7 +518,7 @@ fn read_other_shape(
 }
 
 #[inline(always)]
-fn read_body(record: &mut RawRecord, section: &mut Column, payload: &[u8]) -> Result<(), Malformed> {
+fn read_body(record: &mut RawRecord, section: &mut DeltaColumn, payload: &[u8]) -> Result<(), Malformed> {
     let body = &mut record.words_mut()[HEADER_WORDS..];
     if body.is_empty() {
         return Ok(());

@@ -22,7 +22,7 @@ pub(super) struct Frames<R> {
 
 /// What was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFrame {
     /// The next whole frame, if there is one; its payload is [`Frames::payload`].
     pub header: Option<FrameHeader>,
     /// Where the search began: bytes before the frame were skipped from here on.
@@ -63,12 +63,12 @@ impl<R: Read> Frames<R> {
     }
 
     /// Searches the next whole frame that begins before `limit_bytes` of the file.
-    pub(super) fn next(&mut self, limit_bytes: u64) -> io::Result<Found> {
+    pub(super) fn next(&mut self, limit_bytes: u64) -> io::Result<FoundFrame> {
         let from_bytes = self.position_bytes();
         let mut cut = false;
         loop {
             let here = self.position_bytes();
-            let found = |header| Found { header, from_bytes, skipped_bytes: here - from_bytes, cut };
+            let found = |header| FoundFrame { header, from_bytes, skipped_bytes: here - from_bytes, cut };
             if here >= limit_bytes {
                 return Ok(found(None));
             }
@@ -85,12 +85,12 @@ impl<R: Read> Frames<R> {
     }
 
     /// The last bytes, too few for a header.
-    fn tail(&mut self, from_bytes: u64, cut: bool) -> Found {
+    fn tail(&mut self, from_bytes: u64, cut: bool) -> FoundFrame {
         let rest = &self.buffer[self.used..];
         let begins_a_frame = rest.starts_with(&FRAME_MAGIC) || FRAME_MAGIC.starts_with(rest);
         let cut = cut || (!rest.is_empty() && begins_a_frame);
         self.used = self.buffer.len();
-        Found { header: None, from_bytes, skipped_bytes: self.position_bytes() - from_bytes, cut }
+        FoundFrame { header: None, from_bytes, skipped_bytes: self.position_bytes() - from_bytes, cut }
     }
 
     /// Uses up the frame, if its payload is all there and its CRC is right.

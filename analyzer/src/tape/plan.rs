@@ -85,7 +85,7 @@ pub struct Probe {
     /// Function of the library that it watches (`memcpy`, `MPI_Send`, `malloc`, …).
     pub function: String,
     /// How the kernel runs the displaced instruction.
-    pub place: Place,
+    pub place: ProbePlace,
     /// Bytes pushed onto the stack between the function's entry and the place:
     /// the return address is at rsp + this (entry probes).
     pub stack_bytes: u32,
@@ -152,7 +152,7 @@ pub enum ProbeClass {
     Call,
     /// MPI entry point, with results: entry and return.
     CallResults,
-    /// Place that a polling call reaches only when its answer is yes.
+    /// ProbePlace that a polling call reaches only when its answer is yes.
     PollSuccess,
     /// Polling call without such a place: entry and return, the flag is read by the kernel part.
     PollReturn,
@@ -167,7 +167,7 @@ pub enum ProbeClass {
 /// How the kernel runs the instruction under a probe: what a hit costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum ProbePlace {
     /// A five-byte nop (newer kernels turn the trap into a system call).
     Nop5,
     /// Any other nop.

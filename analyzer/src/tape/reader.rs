@@ -5,11 +5,11 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
-use super::codec::{Decoder, Step};
+use super::codec::{ColumnStep, Decoder};
 use super::damage::{Cause, Damage, TapeError};
 use super::fact;
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
-use super::frames::{Found, Frames};
+use super::frames::{FoundFrame, Frames};
 use super::input::{Input, Loss, Symbol};
 use super::weight::Weight;
 use super::weight::is_movement;
@@ -45,11 +45,11 @@ pub enum ItemRef<'a> {
 /// there is nothing more. Memory is bounded whatever the tape claims.
 pub struct Reader<R> {
     frames: Frames<R>,
-    /// Found already, but not opened.
-    ahead: Option<Found>,
+    /// FoundFrame already, but not opened.
+    ahead: Option<FoundFrame>,
     decompressor: Decompressor<'static>,
     decoder: Decoder,
-    content: Content,
+    content: FrameContent,
     open_frame: Stretch,
     /// Bytes since the last good frame that gave nothing.
     unreadable: Option<Stretch>,
@@ -64,7 +64,7 @@ pub struct Reader<R> {
     last_ns: u64,
     pids: BTreeSet<u32>,
     losses: VecDeque<Loss>,
-    state: State,
+    state: ReadState,
 }
 
 /// A part of the file.
@@ -75,7 +75,7 @@ struct Stretch {
 }
 
 /// What is left of the open frame.
-enum Content {
+enum FrameContent {
     /// It is in the decoder.
     Records,
     Facts(std::vec::IntoIter<Input>),
@@ -83,7 +83,7 @@ enum Content {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     /// No good frame yet.
     Fresh,
     /// In the middle.
@@ -113,7 +113,7 @@ impl<R: Read> Reader<R> {
             ahead,
             decompressor: Decompressor::new()?,
             decoder: Decoder::default(),
-            content: Content::Nothing,
+            content: FrameContent::Nothing,
             open_frame: Stretch::default(),
             unreadable: None,
             position: Weight::default(),
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
             last_ns: 0,
             pids: BTreeSet::new(),
             losses: VecDeque::new(),
-            state: State::Fresh,
+            state: ReadState::Fresh,
         })
     }
 
@@ -133,18 +133,18 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next input of the open frame.
-    fn next_input(&mut self) -> Option<Step> {
+    fn next_input(&mut self) -> Option<ColumnStep> {
         self.count_lent();
         let step = match &mut self.content {
-            Content::Records => self.decoder.next(),
-            Content::Facts(facts) => facts.next().map(|fact| Ok(Step::Other(Box::new(fact)))),
-            Content::Nothing => return None,
+            FrameContent::Records => self.decoder.next(),
+            FrameContent::Facts(facts) => facts.next().map(|fact| Ok(ColumnStep::Other(Box::new(fact)))),
+            FrameContent::Nothing => return None,
         };
         let whole = self.position.inputs >= self.frame_end;
         match step {
             Some(Ok(step)) if !whole => {
                 self.note(&step);
-                let records = matches!(self.content, Content::Records);
+                let records = matches!(self.content, FrameContent::Records);
                 self.left = if records { self.frame_end - self.position.inputs } else { 0 };
                 Some(step)
             }
@@ -163,29 +163,29 @@ impl<R: Read> Reader<R> {
         let (inputs, movements) = std::mem::take(&mut self.lent);
         if inputs > 0 {
             self.position = self.position.plus(Weight { inputs, movements, state: inputs - movements });
-            self.state = State::Running;
+            self.state = ReadState::Running;
         }
     }
 
-    fn note(&mut self, step: &Step) {
+    fn note(&mut self, step: &ColumnStep) {
         let weight = match step {
-            Step::Record | Step::LateRecord => Weight::of_record(self.decoder.record()),
-            Step::Other(input) => {
+            ColumnStep::Record | ColumnStep::LateRecord => Weight::of_record(self.decoder.record()),
+            ColumnStep::Other(input) => {
                 self.note_other(input);
                 return;
             }
         };
         self.position = self.position.plus(weight);
-        self.state = State::Running;
+        self.state = ReadState::Running;
     }
 
     fn note_other(&mut self, input: &Input) {
         self.position = self.position.plus(Weight::of(input));
         self.state = match (input, &self.state) {
-            (Input::End(_), _) => State::Ended,
+            (Input::End(_), _) => ReadState::Ended,
             // Names for the report are looked up when the session is over.
-            (Input::Symbols(_), State::Ended) => State::Ended,
-            _ => State::Running,
+            (Input::Symbols(_), ReadState::Ended) => ReadState::Ended,
+            _ => ReadState::Running,
         };
         if let Input::Process(process) = input {
             self.note_pid(process.pid);
@@ -200,7 +200,7 @@ impl<R: Read> Reader<R> {
 
     fn close(&mut self) {
         self.left = 0;
-        if matches!(std::mem::replace(&mut self.content, Content::Nothing), Content::Records) {
+        if matches!(std::mem::replace(&mut self.content, FrameContent::Nothing), FrameContent::Records) {
             let pids: BTreeSet<u32> = self.decoder.pids().collect();
             pids.into_iter().for_each(|pid| self.note_pid(pid));
         }
@@ -230,23 +230,23 @@ impl<R: Read> Reader<R> {
         self.position = header.before;
         self.frame_end = header.before.inputs.saturating_add(u64::from(header.inputs));
         self.last_ns = header.last_ns;
-        if self.state == State::Fresh {
-            self.state = State::Running;
+        if self.state == ReadState::Fresh {
+            self.state = ReadState::Running;
         }
         Ok(damage)
     }
 
     /// Decompresses the payload of the frame found last.
-    fn unpack(&mut self, header: &FrameHeader) -> Option<Content> {
+    fn unpack(&mut self, header: &FrameHeader) -> Option<FrameContent> {
         let buffer = self.decoder.buffer();
         decompress(&mut self.decompressor, header, self.frames.payload(), buffer)?;
         match header.kind {
-            RECORDS => self.decoder.open().ok().map(|()| Content::Records),
-            FACTS => fact::read(buffer).ok().map(|facts| Content::Facts(facts.into_iter())),
+            RECORDS => self.decoder.open().ok().map(|()| FrameContent::Records),
+            FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
             SYMBOLS => {
                 let lists: Vec<Vec<Symbol>> = serde_json::from_slice(buffer).ok()?;
                 let inputs: Vec<_> = lists.into_iter().map(Input::Symbols).collect();
-                Some(Content::Facts(inputs.into_iter()))
+                Some(FrameContent::Facts(inputs.into_iter()))
             }
             _ => None,
         }
@@ -264,20 +264,20 @@ impl<R: Read> Reader<R> {
 
     /// Nothing more can be read.
     fn finish(&mut self, cut: bool) -> Result<Option<Damage>, TapeError> {
-        let state = std::mem::replace(&mut self.state, State::Done);
+        let state = std::mem::replace(&mut self.state, ReadState::Done);
         let end = Stretch { position_bytes: self.frames.position_bytes(), len_bytes: 0 };
         let to_ns = self.last_ns;
         Ok(match (state, self.unreadable.take()) {
-            (State::Fresh, _) => return Err(TapeError::NoFrame),
-            (State::Ended, None) | (State::Done, _) => None,
-            (State::Ended, Some(unreadable)) => {
+            (ReadState::Fresh, _) => return Err(TapeError::NoFrame),
+            (ReadState::Ended, None) | (ReadState::Done, _) => None,
+            (ReadState::Ended, Some(unreadable)) => {
                 Some(self.damage(Cause::Damaged, unreadable, Some(Weight::default()), to_ns))
             }
-            (State::Running, Some(unreadable)) => {
+            (ReadState::Running, Some(unreadable)) => {
                 let cause = if cut { Cause::Cut } else { Cause::Damaged };
                 Some(self.damage(cause, unreadable, None, to_ns))
             }
-            (State::Running, None) => Some(self.damage(Cause::Unfinished, end, None, to_ns)),
+            (ReadState::Running, None) => Some(self.damage(Cause::Unfinished, end, None, to_ns)),
         })
     }
 
@@ -316,11 +316,11 @@ impl<R: Read> Reader<R> {
         self.next_far()
     }
 
-    fn item(&self, step: Step) -> ItemRef<'_> {
+    fn item(&self, step: ColumnStep) -> ItemRef<'_> {
         match step {
-            Step::Record => ItemRef::Record(self.decoder.record()),
-            Step::LateRecord => ItemRef::Input(Box::new(Input::LateRecord(*self.decoder.record()))),
-            Step::Other(input) => ItemRef::Input(input),
+            ColumnStep::Record => ItemRef::Record(self.decoder.record()),
+            ColumnStep::LateRecord => ItemRef::Input(Box::new(Input::LateRecord(*self.decoder.record()))),
+            ColumnStep::Other(input) => ItemRef::Input(input),
         }
     }
 
@@ -333,14 +333,14 @@ impl<R: Read> Reader<R> {
             if let Some(step) = self.next_input() {
                 return Some(Ok(self.item(step)));
             }
-            if self.state == State::Done {
+            if self.state == ReadState::Done {
                 return None;
             }
             match self.next_frame() {
                 Ok(Some(damage)) => return Some(Ok(ItemRef::Damage(Box::new(damage)))),
                 Ok(None) => {}
                 Err(error) => {
-                    self.state = State::Done;
+                    self.state = ReadState::Done;
                     return Some(Err(error));
                 }
             }
@@ -413,7 +413,7 @@ const FACTS: u8 = FrameKind::Facts as u8;
 const SYMBOLS: u8 = FrameKind::Symbols as u8;
 
 /// Uses up the file header. If it is damaged, but there are frames, gives back the first.
-fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<Found>, TapeError> {
+fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<FoundFrame>, TapeError> {
     let bytes = frames.peek(FILE_HEADER_BYTES)?;
     if bytes.is_empty() {
         return Err(TapeError::Empty);

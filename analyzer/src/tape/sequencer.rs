@@ -39,7 +39,7 @@ pub const DEFAULT_MAX_HELD_RECORDS: usize = 1_000_000;
 pub struct Sequencer {
     lateness_bound_ns: u64,
     max_held_records: usize,
-    rings: Vec<Ring>,
+    rings: Vec<RingQueue>,
     late: Vec<RawRecord>,
     held_records: usize,
     /// Time of the last record that was given out in order.
@@ -54,7 +54,7 @@ pub struct Sequencer {
 
 /// Records of one ring that are held, oldest first once sorted.
 #[derive(Debug, Default)]
-struct Ring {
+struct RingQueue {
     records: VecDeque<RawRecord>,
     unsorted: bool,
 }
@@ -91,7 +91,7 @@ impl Sequencer {
         }
         let index = usize::from(ring);
         if index >= self.rings.len() {
-            self.rings.resize_with(index + 1, Ring::default);
+            self.rings.resize_with(index + 1, RingQueue::default);
         }
         self.rings[index].push(record);
         self.held_records += 1;
@@ -184,7 +184,7 @@ fn ring_of(key: u128) -> usize {
     usize::from(key as u16)
 }
 
-impl Ring {
+impl RingQueue {
     fn push(&mut self, record: RawRecord) {
         self.unsorted |= self.records.back().is_some_and(|last| record.time_ns() < last.time_ns());
         self.records.push_back(record);

@@ -9,7 +9,7 @@ const MOST_GAPS: usize = 1000;
 
 /// A time in which calls may have been missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct TimelineGap {
     /// Its beginning, nanoseconds since the session began.
     pub begin_ns: u64,
     /// Its end.
@@ -21,7 +21,7 @@ pub struct Gap {
 /// All of them, each with the index of its process; none: of all processes.
 #[derive(Default)]
 pub(super) struct Gaps {
-    all: Vec<(Option<usize>, Gap)>,
+    all: Vec<(Option<usize>, TimelineGap)>,
     paused_ns: Option<u64>,
 }
 
@@ -31,19 +31,19 @@ impl Gaps {
         match *gap {
             event::Gap::Lost { process, loss, .. } => {
                 let lost = loss.movements.saturating_add(loss.state);
-                self.add(Some(process), Gap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
+                self.add(Some(process), TimelineGap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
             }
             event::Gap::Paused { time_ns } => self.paused_ns = Some(time_ns),
             event::Gap::Resumed { time_ns: end_ns } => {
                 if let Some(begin_ns) = self.paused_ns.take() {
-                    self.add(None, Gap { begin_ns, end_ns, lost: 0 });
+                    self.add(None, TimelineGap { begin_ns, end_ns, lost: 0 });
                 }
             }
             event::Gap::Late { .. } => {}
         }
     }
 
-    fn add(&mut self, process: Option<usize>, gap: Gap) {
+    fn add(&mut self, process: Option<usize>, gap: TimelineGap) {
         let is_full = self.all.len() >= MOST_GAPS;
         let mut same = self.all.iter_mut().rev().filter(|(of, _)| *of == process);
         match same.next().filter(|(_, last)| is_full || gap.begin_ns <= last.end_ns) {
@@ -58,8 +58,8 @@ impl Gaps {
     }
 
     /// Those so far; a pause that has not ended goes on to `end_ns`.
-    pub fn all(&self, end_ns: u64) -> Vec<(Option<usize>, Gap)> {
-        let open = self.paused_ns.map(|begin_ns| (None, Gap { begin_ns, end_ns, lost: 0 }));
+    pub fn all(&self, end_ns: u64) -> Vec<(Option<usize>, TimelineGap)> {
+        let open = self.paused_ns.map(|begin_ns| (None, TimelineGap { begin_ns, end_ns, lost: 0 }));
         self.all.iter().copied().chain(open).collect()
     }
 }
@@ -92,7 +92,7 @@ mod tests {
         lose(1, 10, 20);
         lose(0, 20, 30);
         lose(0, 50, 60);
-        let gap = |begin_ns, end_ns, lost| Gap { begin_ns, end_ns, lost };
+        let gap = |begin_ns, end_ns, lost| TimelineGap { begin_ns, end_ns, lost };
         let wanted = [(Some(0), gap(10, 30, 6)), (Some(1), gap(10, 20, 3)), (Some(0), gap(50, 60, 3))];
         assert_eq!(gaps.all(0), wanted);
     }

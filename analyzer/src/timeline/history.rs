@@ -11,7 +11,7 @@ const MOST_COMMUNICATORS: usize = 256;
 
 /// An MPI call that is not part of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct TimelineCall {
     pub begin_ns: u64,
     /// When it returned, if that is known.
     pub end_ns: Option<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Call {
     pub number: u32,
 }
 
-impl Call {
+impl TimelineCall {
     /// One that only its time is known of.
     pub fn at(begin_ns: u64) -> Self {
         Self { begin_ns, end_ns: None, slot: 0, place: None, return_address: 0, arguments: None, number: 0 }
@@ -63,14 +63,14 @@ impl Look {
 
 /// Calls of a thread, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Thread {
-    pub calls: VecDeque<Call>,
+pub(crate) struct ThreadCalls {
+    pub calls: VecDeque<TimelineCall>,
 }
 
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct History {
-    pub threads: BTreeMap<u32, Thread>,
+    pub threads: BTreeMap<u32, ThreadCalls>,
     /// Calls that were seen and are not kept.
     pub given_up: u64,
     pub look: Option<Look>,
@@ -81,7 +81,7 @@ pub(crate) struct History {
 
 impl History {
     /// A call of a thread, of which so many are kept.
-    pub fn call(&mut self, tid: u32, call: Call, share: usize) {
+    pub fn call(&mut self, tid: u32, call: TimelineCall, share: usize) {
         let calls = &mut self.threads.entry(tid).or_default().calls;
         calls.push_back(call);
         while calls.len() > share {
@@ -142,7 +142,7 @@ impl History {
     }
 
     /// All calls, each with its thread.
-    pub fn calls(&self) -> impl Iterator<Item = (u32, &Call)> {
+    pub fn calls(&self) -> impl Iterator<Item = (u32, &TimelineCall)> {
         self.threads.iter().flat_map(|(tid, thread)| thread.calls.iter().map(|call| (*tid, call)))
     }
 

@@ -18,8 +18,8 @@ use crate::tape::input::{CodePlace, ThreadFacts, Threads};
 use crate::tape::plan::ProbeClass;
 use crate::tape::wire::FileId;
 
-pub use gaps::Gap;
-pub(crate) use history::{Call, History, Look, ProcessEnd, called, stack};
+pub use gaps::TimelineGap;
+pub(crate) use history::{History, Look, ProcessEnd, TimelineCall, called, stack};
 
 use gaps::Gaps;
 
@@ -54,7 +54,13 @@ impl TimelineAnalysis {
             Event::CallBegan(began) => self.begin_call(job, began),
             // Of a polling call only the answer is recorded.
             &Event::PollAnswered { process, tid, time_ns, slot } => {
-                self.call(job, process, tid, slot, Call { end_ns: Some(time_ns), ..Call::at(time_ns) });
+                self.call(
+                    job,
+                    process,
+                    tid,
+                    slot,
+                    TimelineCall { end_ns: Some(time_ns), ..TimelineCall::at(time_ns) },
+                );
             }
             Event::ProcessReplaced { process, .. } => self.history(*process).forget_addresses(),
             Event::ProcessEnded(ended) => {
@@ -74,16 +80,16 @@ impl TimelineAnalysis {
 
     fn begin_call(&mut self, job: &Job, began: &CallBegan) {
         let (process, begun) = (began.process, &began.begun);
-        let call = Call {
+        let call = TimelineCall {
             place: job.return_place(process, begun.return_address).map(called),
             return_address: begun.return_address,
             arguments: Some(begun.arguments),
-            ..Call::at(began.time_ns)
+            ..TimelineCall::at(began.time_ns)
         };
         self.call(job, process, began.tid, begun.probe, call);
     }
 
-    fn call(&mut self, job: &Job, process: usize, tid: u32, slot: usize, call: Call) {
+    fn call(&mut self, job: &Job, process: usize, tid: u32, slot: usize, call: TimelineCall) {
         // Errors are no calls.
         if job.probes.get(slot).is_none_or(|probe| probe.class == ProbeClass::Error) {
             return;
@@ -95,7 +101,7 @@ impl TimelineAnalysis {
         }
         self.threads += usize::from(is_new);
         let share = self.share();
-        self.history(process).call(tid, Call { slot, ..call }, share);
+        self.history(process).call(tid, TimelineCall { slot, ..call }, share);
     }
 
     /// Calls may come before it is known what their process has mapped.
@@ -109,9 +115,9 @@ impl TimelineAnalysis {
     }
 
     /// When calls ended, and which of them belong together.
-    fn message(&mut self, job: &Job, event: &messages::Event) {
+    fn message(&mut self, job: &Job, event: &messages::MessageEvent) {
         match event {
-            messages::Event::Call { id, call, end_ns, .. } => {
+            messages::MessageEvent::Call { id, call, end_ns, .. } => {
                 if let Some(process) = job.processes.find(call.pid) {
                     let library = job.messages.library(call.pid);
                     let history = self.history(process);
@@ -119,13 +125,13 @@ impl TimelineAnalysis {
                     history.over(call.tid, call.begin_ns, id.number, *end_ns);
                 }
             }
-            messages::Event::Matched { send, receive } => {
+            messages::MessageEvent::Matched { send, receive } => {
                 self.matched.push_back((send.call, receive.call));
                 if self.matched.len() > self.calls {
                     self.matched.pop_front();
                 }
             }
-            messages::Event::Completed { .. } => {}
+            messages::MessageEvent::Completed { .. } => {}
         }
     }
 
@@ -170,7 +176,7 @@ impl TimelineAnalysis {
     }
 
     /// Times in which calls may have been missed.
-    pub fn gaps(&self, job: &Job) -> Vec<(Option<usize>, Gap)> {
+    pub fn gaps(&self, job: &Job) -> Vec<(Option<usize>, TimelineGap)> {
         self.gaps.all(job.now_ns())
     }
 

@@ -8,7 +8,7 @@ pub mod random;
 use std::collections::HashMap;
 
 use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts, Start};
-use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 
 pub const PROGRAM: FileId = FileId { dev: 1, inode: 10 };
@@ -71,7 +71,7 @@ impl Trace {
             site_offset_bytes: 0x1000 + u64::from(id) * 16,
             class,
             function: name.into(),
-            place: Place::Call,
+            place: ProbePlace::Call,
             stack_bytes: 0,
             argument: 0,
             results: None,

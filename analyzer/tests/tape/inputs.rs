@@ -2,7 +2,7 @@
 
 use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol};
 use analyzer::plan::{
-    Datatype, LeftOut, MpiObjects, Place, Plan, PlannedFile, Probe, ProbeClass, Read, ReadCount, Results,
+    Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
 };
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
 use proptest::prelude::*;
@@ -89,7 +89,8 @@ fn results(id: u32) -> Results {
 
 fn probe() -> impl Strategy<Value = Probe> {
     let class = prop::sample::select(vec![ProbeClass::Copy, ProbeClass::PollSuccess, ProbeClass::Free]);
-    let place = prop::sample::select(vec![Place::Nop5, Place::ConditionalJump, Place::SingleStep]);
+    let place =
+        prop::sample::select(vec![ProbePlace::Nop5, ProbePlace::ConditionalJump, ProbePlace::SingleStep]);
     (any::<(u32, u32)>(), file(), number(), number(), class, place, text(), text()).prop_map(
         |((id, stack_bytes), file, offset_bytes, site_offset_bytes, class, place, function, reason)| Probe {
             id,

@@ -1,7 +1,7 @@
 //! A small session with every kind of input.
 
 use analyzer::input::{End, Frame, Input, Loss, Mapping, ProcessFacts, Start, Symbol};
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 
 /// One copy.
@@ -51,7 +51,7 @@ pub fn small_session() -> Vec<Vec<Input>> {
         site_offset_bytes: 0x1230,
         class: ProbeClass::Copy,
         function: "memcpy".into(),
-        place: Place::Nop,
+        place: ProbePlace::Nop,
         stack_bytes: 0,
         argument: 0,
         results: None,

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn of_ranks_that_wait_for_requests_every_message_is_followed() {
-        use analyzer::messages::Event;
+        use analyzer::messages::MessageEvent;
         use analyzer::options::Options;
         use analyzer::pipeline::Pipeline;
         let job = GeneratedJob { results: true, ..GeneratedJob::halo(16, 100_000) };
@@ -92,9 +92,9 @@ mod tests {
             pipeline.push(&input);
             for event in pipeline.take_events() {
                 match event {
-                    Event::Matched { .. } => matched += 1,
-                    Event::Completed { .. } => completed += 1,
-                    Event::Call { .. } => {}
+                    MessageEvent::Matched { .. } => matched += 1,
+                    MessageEvent::Completed { .. } => completed += 1,
+                    MessageEvent::Call { .. } => {}
                 }
             }
         }

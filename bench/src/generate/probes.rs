@@ -1,6 +1,6 @@
 //! The probes of made-up programs.
 
-use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
 
 use super::memory::PROGRAM;
 
@@ -25,7 +25,7 @@ pub(super) fn plan() -> Plan {
         site_offset_bytes: u64::from(id) * 64,
         class,
         function: function.to_owned(),
-        place: Place::Call,
+        place: ProbePlace::Call,
         stack_bytes: 0,
         argument: 0,
         results: None,

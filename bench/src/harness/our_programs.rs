@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
 use dmscope::collector::Collector;
 use dmscope::host::clock::monotonic_ns;
 use dmscope::host::files::kernel_dev;
-use dmscope::kernel::{Counters, Scope, Settings, Target, Tracer};
+use dmscope::kernel::{Counters, LoadSettings, Scope, Target, Tracer};
 
 use super::probed_process::{Offsets, PROGRAM};
 
@@ -55,7 +55,7 @@ impl OurPrograms {
     /// # Errors
     /// The kernel's refusal.
     pub fn load(reader_cpus: Vec<u32>) -> Result<Self> {
-        let tracer = Tracer::load(Settings::default())?;
+        let tracer = Tracer::load(LoadSettings::default())?;
         let counters = tracer.counters();
         let collector = Collector::start(Arc::clone(&counters), reader_cpus)?;
         Ok(Self { tracer, collector, counters, seen: HashMap::new(), probes: 0 })
@@ -92,7 +92,7 @@ impl OurPrograms {
             site_offset_bytes: offset_bytes,
             class: probe.class,
             function: probe.function.to_owned(),
-            place: Place::Push,
+            place: ProbePlace::Push,
             stack_bytes: 0,
             argument: probe.argument,
             results: None,

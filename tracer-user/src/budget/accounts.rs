@@ -29,7 +29,7 @@ struct Hits {
 
 /// What was counted since the last choice.
 #[derive(Clone, Copy, Default)]
-struct Window {
+struct SpendingWindow {
     hits: u64,
     /// Hits of the allocator's probes that left no record.
     declined: u64,
@@ -59,7 +59,7 @@ pub struct HitAccounts {
     hits: Vec<Hits>,
     /// Cost of records by slot, since it was asked for.
     recorded_ns: BTreeMap<u32, f64>,
-    window: Window,
+    window: SpendingWindow,
 }
 
 impl HitAccounts {
@@ -71,7 +71,7 @@ impl HitAccounts {
             polling: BTreeSet::new(),
             hits: Vec::new(),
             recorded_ns: BTreeMap::new(),
-            window: Window::default(),
+            window: SpendingWindow::default(),
         }
     }
 
@@ -138,7 +138,7 @@ impl HitAccounts {
     /// Counts anew for the next choice.
     pub fn begin_window(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.recent = 0);
-        self.window = Window::default();
+        self.window = SpendingWindow::default();
     }
 
     /// How probes were used in the window, by `processes` processes on `cpus` CPUs. `joining`: probes whose movements
@@ -169,7 +169,7 @@ impl HitAccounts {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::plan::{Place, Probe};
+    use analyzer::plan::{Probe, ProbePlace};
     use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 
     use super::*;
@@ -182,7 +182,7 @@ mod tests {
             site_offset_bytes: 0,
             class,
             function: String::new(),
-            place: Place::Push,
+            place: ProbePlace::Push,
             stack_bytes: 0,
             argument: 0,
             results: None,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
 use super::reference;
 use crate::host;
-use crate::kernel::{Features, Settings as KernelSettings};
+use crate::kernel::{Features, LoadSettings};
 use crate::plan::PlanOptions;
 use crate::session::{self, Outcome, Settings, Sink, Tape};
 use crate::sink::{JsonSink, LiveSink, TextSink};
@@ -79,7 +79,7 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
         None => None,
     };
     Ok(Settings {
-        kernel: KernelSettings {
+        kernel: LoadSettings {
             ring_bytes: watch.ring_size,
             alloc_min_bytes: watch.alloc_size,
             without: Features { sessions: watch.without.contains(&Feature::Sessions) },

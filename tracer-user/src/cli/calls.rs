@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::messages::{Call, CallId, Event, LeftOver, LeftWhat, MessageId};
+use analyzer::messages::{Call, CallId, LeftWhat, MessageEvent, MessageId, Unfinished};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
@@ -115,17 +115,17 @@ impl<W: Write> Printer<'_, W> {
         self.ranks.as_ref().is_none_or(|list| list.0.contains(&rank))
     }
 
-    fn event(&mut self, pipeline: &Pipeline, event: &Event) -> Result<()> {
+    fn event(&mut self, pipeline: &Pipeline, event: &MessageEvent) -> Result<()> {
         match event {
-            Event::Call { id, call, end_ns, members } if self.wants(id.rank) => {
+            MessageEvent::Call { id, call, end_ns, members } if self.wants(id.rank) => {
                 self.call(pipeline, *id, call, *end_ns, members.as_deref())?;
             }
-            Event::Matched { send, receive }
+            MessageEvent::Matched { send, receive }
                 if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
             {
                 self.matched(send, receive)?;
             }
-            Event::Completed { message, by } if self.json && self.wants(by.rank) => {
+            MessageEvent::Completed { message, by } if self.json && self.wants(by.rank) => {
                 let line = serde_json::json!({ "completed": message, "by": by });
                 serde_json::to_writer(&mut self.out, &line)?;
                 writeln!(self.out)?;
@@ -189,7 +189,7 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn left_over(&mut self, pipeline: &Pipeline, left: &LeftOver) -> Result<()> {
+    fn left_over(&mut self, pipeline: &Pipeline, left: &Unfinished) -> Result<()> {
         if !self.wants(left.rank) && !left.peers.iter().any(|rank| self.wants(*rank)) {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::host::clock::monotonic_ns;
 use crate::host::cpus;
 use crate::host::gather::gather_processes;
-use crate::kernel::{KernelError, Scope, Settings, Target, Tracer};
+use crate::kernel::{KernelError, LoadSettings, Scope, Target, Tracer};
 use crate::plan::{PlanOptions, plan};
 
 /// One thing that was tried.
@@ -27,7 +27,7 @@ pub struct Check {
 /// Tries everything.
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![architecture(), type_information()];
-    match Tracer::load(Settings::default()) {
+    match Tracer::load(LoadSettings::default()) {
         Ok(tracer) => checks.extend(loaded(tracer)),
         Err(error) => checks.push(refused(&error)),
     }

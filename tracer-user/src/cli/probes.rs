@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::options::Options;
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use serde::Serialize;
 
 use super::args::ProbesArgs;
 use super::table::columns;
-use crate::host::{self, Job};
-use crate::kernel::Settings as KernelSettings;
+use crate::host::{self, NodeJob};
+use crate::kernel::LoadSettings;
 use crate::plan::{PlanOptions, plan};
 use crate::session::{self, Settings};
 use crate::sink::HitSink;
@@ -42,9 +42,9 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
 
 /// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
 /// plan that the same facts give.
-fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> anyhow::Result<BTreeMap<u32, u64>> {
+fn count_hits(job: &NodeJob, plan: PlanOptions, duration: Duration) -> anyhow::Result<BTreeMap<u32, u64>> {
     let settings = Settings {
-        kernel: KernelSettings::default(),
+        kernel: LoadSettings::default(),
         plan,
         analysis: Options::default(),
         duration: Some(duration),
@@ -62,7 +62,7 @@ fn count_hits(job: &Job, plan: PlanOptions, duration: Duration) -> anyhow::Resul
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProbesDocument<'a> {
     schema: u32,
     plan: &'a Plan,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -71,7 +71,7 @@ struct Document<'a> {
 
 /// For programs. `hits`: records by probe id, as far as they are known.
 pub fn json(plan: &Plan, hits: &BTreeMap<u32, u64>) -> serde_json::Value {
-    serde_json::json!(Document { schema: SCHEMA, plan, hits })
+    serde_json::json!(ProbesDocument { schema: SCHEMA, plan, hits })
 }
 
 /// For people: a summary by file, then each probe; `all` lists also what is left out, place by place.
@@ -145,7 +145,7 @@ fn summary(plan: &Plan) -> String {
     }
     let parts: Vec<String> =
         classes.iter().map(|(class, count)| format!("{count} {}", name_of_class(*class))).collect();
-    let single_steps = plan.probes.iter().filter(|p| p.place == Place::SingleStep).count();
+    let single_steps = plan.probes.iter().filter(|p| p.place == ProbePlace::SingleStep).count();
     let single_steps = if single_steps > 0 {
         format!("; {single_steps} of them are single-stepped, at about 16 times the overhead")
     } else {
@@ -176,15 +176,15 @@ fn name_of_class(class: ProbeClass) -> &'static str {
     }
 }
 
-fn name_of_place(place: Place) -> &'static str {
+fn name_of_place(place: ProbePlace) -> &'static str {
     match place {
-        Place::Nop5 => "5-byte nop",
-        Place::Nop => "nop",
-        Place::Push => "push",
-        Place::Call => "call",
-        Place::Jump => "jump",
-        Place::ConditionalJump => "conditional jump",
-        Place::SingleStep => "single step",
+        ProbePlace::Nop5 => "5-byte nop",
+        ProbePlace::Nop => "nop",
+        ProbePlace::Push => "push",
+        ProbePlace::Call => "call",
+        ProbePlace::Jump => "jump",
+        ProbePlace::ConditionalJump => "conditional jump",
+        ProbePlace::SingleStep => "single step",
     }
 }
 
@@ -210,9 +210,13 @@ fn cost(probe: &Probe) -> String {
 fn cost_ns(probe: &Probe) -> u32 {
     const RETURN_NS: u32 = 330;
     let entry_ns = match probe.place {
-        Place::Nop5 => 400,
-        Place::Nop | Place::Push | Place::Call | Place::Jump | Place::ConditionalJump => 600,
-        Place::SingleStep => 10_500,
+        ProbePlace::Nop5 => 400,
+        ProbePlace::Nop
+        | ProbePlace::Push
+        | ProbePlace::Call
+        | ProbePlace::Jump
+        | ProbePlace::ConditionalJump => 600,
+        ProbePlace::SingleStep => 10_500,
     };
     let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc | ProbeClass::Error);
     entry_ns + if returns { RETURN_NS } else { 0 }

@@ -3,24 +3,24 @@
 use serde::Serialize;
 
 use super::table::columns;
-use crate::host::Job;
+use crate::host::NodeJob;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct JobsDocument<'a> {
     schema: u32,
-    jobs: &'a [Job],
+    jobs: &'a [NodeJob],
 }
 
 /// For programs.
-pub fn json(jobs: &[Job]) -> serde_json::Value {
-    serde_json::json!(Document { schema: SCHEMA, jobs })
+pub fn json(jobs: &[NodeJob]) -> serde_json::Value {
+    serde_json::json!(JobsDocument { schema: SCHEMA, jobs })
 }
 
 /// For people.
-pub fn text(jobs: &[Job]) -> String {
+pub fn text(jobs: &[NodeJob]) -> String {
     if jobs.is_empty() {
         return "No MPI jobs that you may look at are running on this machine.\n".to_owned();
     }
@@ -28,7 +28,7 @@ pub fn text(jobs: &[Job]) -> String {
     columns(&["JOB", "USER", "MPI", "RANKS", "SINCE", "PROGRAM", "COMMAND"], &rows)
 }
 
-fn row(job: &Job) -> Vec<String> {
+fn row(job: &NodeJob) -> Vec<String> {
     let first = job.ranks.first();
     let size = first.and_then(|r| r.size).map(|s| s as usize);
     let here = job.ranks.len();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::host::{MpiLibrary, RankProcess};
 
-    fn job() -> Job {
+    fn job() -> NodeJob {
         let rank = RankProcess {
             pid: 11,
             namespace_pid: 11,
@@ -90,7 +90,7 @@ mod tests {
                 is_static: false,
             },
         };
-        Job {
+        NodeJob {
             pid: 10,
             command: "mpirun -n 4 stencil".into(),
             user: "root".into(),

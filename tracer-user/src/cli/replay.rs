@@ -97,7 +97,7 @@ pub(super) mod testing {
     //! Tapes of a made-up job, whole and cut.
 
     use analyzer::input::{MpiFacts, MpiKind, ProcessFacts, Start, ThreadFacts, Threads};
-    use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+    use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
     use analyzer::tape::Writer;
     use analyzer::wire::{Body, FileId, Header, Record};
 
@@ -175,7 +175,7 @@ pub(super) mod testing {
             site_offset_bytes: 0x100,
             class: ProbeClass::Call,
             function: function.into(),
-            place: Place::Push,
+            place: ProbePlace::Push,
             stack_bytes: 0,
             argument: 0,
             results: None,

@@ -17,7 +17,7 @@ use analyzer::wire::RawRecord;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::host::clock::monotonic_ns;
-use crate::kernel::{Counters, Ring, SlotCounters};
+use crate::kernel::{Counters, KernelRing, SlotCounters};
 use reader::RingReader;
 
 /// Records that may wait for the session, all rings together.
@@ -53,7 +53,7 @@ pub struct DrainBatch {
 /// The reading thread.
 pub struct Collector {
     batches: Receiver<DrainBatch>,
-    new_rings: Sender<Ring>,
+    new_rings: Sender<KernelRing>,
     spares: Sender<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ impl Collector {
     }
 
     /// Reads this ring too, from now on.
-    pub fn add(&self, ring: Ring) {
+    pub fn add(&self, ring: KernelRing) {
         // The thread ends only with self.
         let _ = self.new_rings.send(ring);
     }
@@ -143,7 +143,7 @@ impl DrainBatch {
 /// What the thread shares with the rest.
 struct Link {
     batches: Sender<DrainBatch>,
-    new_rings: Receiver<Ring>,
+    new_rings: Receiver<KernelRing>,
     spares: Receiver<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use analyzer::wire::RawRecord;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::kernel::Ring;
+use crate::kernel::KernelRing;
 
 /// Records taken from one ring at a time; what is beyond waits for the next time.
 const MAX_TAKEN: usize = 1 << 17;
@@ -16,7 +16,7 @@ const FEW: usize = 64;
 const RECORD_BYTES: usize = 64;
 
 #[derive(Default)]
-struct Found {
+struct RingBatch {
     records: Vec<RawRecord>,
     unreadable: u64,
 }
@@ -26,12 +26,12 @@ pub(super) struct RingReader {
     slot: u32,
     ring: RingBuffer<'static>,
     few_records: usize,
-    found: Rc<RefCell<Found>>,
+    found: Rc<RefCell<RingBatch>>,
 }
 
 impl RingReader {
-    pub(super) fn new(ring: Ring) -> Result<Self, libbpf_rs::Error> {
-        let found = Rc::new(RefCell::new(Found::default()));
+    pub(super) fn new(ring: KernelRing) -> Result<Self, libbpf_rs::Error> {
+        let found = Rc::new(RefCell::new(RingBatch::default()));
         let sink = Rc::clone(&found);
         let mut builder = RingBufferBuilder::new();
         builder.add(&ring.map, move |bytes| {

@@ -44,7 +44,7 @@ fn holder(body: &[u8], entry: u64, at: u64, argument: usize, width: Width) -> Op
     let index = flow.instructions.binary_search_by_key(&at, |i| i.ip()).ok()?;
     // Through a jump table the code may come here in ways that were not followed.
     let state = flow.states[index].as_ref().filter(|_| !flow.has_unknown_jumps);
-    let slot = |state: &super::flow::State| state.first_slot().map(Holder::Stack);
+    let slot = |state: &super::flow::FlowState| state.first_slot().map(Holder::Stack);
     Some(state.and_then(|state| state.first_kept_register().map(Holder::Register).or_else(|| slot(state))))
 }
 

@@ -4,8 +4,8 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{SectionHeader, SectionTable};
 
-pub(super) type Header = elf::FileHeader64<LittleEndian>;
-pub(super) type Sections<'d> = SectionTable<'d, Header>;
+pub(super) type LoadedHeader = elf::FileHeader64<LittleEndian>;
+pub(super) type Sections<'d> = SectionTable<'d, LoadedHeader>;
 
 /// A part of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

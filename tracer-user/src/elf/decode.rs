@@ -47,10 +47,10 @@ pub(super) fn incoming_slot(argument: usize) -> Option<i64> {
 
 /// A set of the sixteen general registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Registers(pub u16);
+pub(super) struct RegisterSet(pub u16);
 
-impl Registers {
-    /// Registers that a function of the System V interface may leave changed.
+impl RegisterSet {
+    /// RegisterSet that a function of the System V interface may leave changed.
     pub const CALLER_SAVED: Self = Self(0b0000_1111_1100_0111);
 
     /// The set with one register, whatever part of it is named; empty if it is not a general one.
@@ -77,24 +77,24 @@ impl Registers {
     }
 }
 
-/// Registers of the integer arguments, in order.
+/// RegisterSet of the integer arguments, in order.
 pub(super) const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
 /// General registers that an instruction may change.
-pub(super) fn written(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Registers {
+pub(super) fn written(info: &mut InstructionInfoFactory, instruction: &Instruction) -> RegisterSet {
     if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
         || matches!(instruction.code(), Code::Syscall | Code::Sysenter)
     {
-        return Registers::CALLER_SAVED;
+        return RegisterSet::CALLER_SAVED;
     }
-    let mut set = Registers::default();
+    let mut set = RegisterSet::default();
     for used in info.info(instruction).used_registers() {
         if !matches!(
             used.access(),
             OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
         ) {
-            set = set.with(Registers::one(used.register()));
+            set = set.with(RegisterSet::one(used.register()));
         }
     }
     set

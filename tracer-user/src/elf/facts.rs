@@ -6,7 +6,7 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
-use super::code::{CodeRange, Header, Sections, Segment, code_ranges};
+use super::code::{CodeRange, LoadedHeader, Sections, Segment, code_ranges};
 use super::functions::{Function, Functions};
 use super::imports;
 
@@ -122,7 +122,7 @@ impl<'d> ElfFacts<'d> {
 /// # Errors
 /// Another kind of file, or tables that point nowhere.
 pub fn parse(bytes: &[u8]) -> Result<ElfFacts<'_>, ElfError> {
-    let header = Header::parse(bytes).map_err(|_| ElfError::Foreign)?;
+    let header = LoadedHeader::parse(bytes).map_err(|_| ElfError::Foreign)?;
     let endian = header.endian().map_err(|_| ElfError::Foreign)?;
     if header.e_machine(endian) != elf::EM_X86_64 {
         return Err(ElfError::Foreign);

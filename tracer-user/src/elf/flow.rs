@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::decode::{ARGUMENTS, Registers, decode_all, direct_target, incoming_slot, written};
+use super::decode::{ARGUMENTS, RegisterSet, decode_all, direct_target, incoming_slot, written};
 
 /// Longer functions are not analysed: nothing that answers a question is this long.
 const MAX_INSTRUCTIONS: usize = 20_000;
@@ -37,10 +37,10 @@ pub(super) enum Width {
 
 /// What holds before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct FlowState {
     width: Width,
-    /// Registers that hold the argument.
-    holders: Registers,
+    /// RegisterSet that hold the argument.
+    holders: RegisterSet,
     /// Stack slots that hold it, counted from the stack pointer at entry.
     slots: Vec<i64>,
     /// Stack pointer and frame pointer, counted likewise.
@@ -51,11 +51,11 @@ pub(super) struct State {
     pub stored: Stored,
 }
 
-impl State {
+impl FlowState {
     fn at_entry(argument: usize, width: Width) -> Self {
         Self {
             width,
-            holders: ARGUMENTS.get(argument).map_or(Registers::default(), |r| Registers::one(*r)),
+            holders: ARGUMENTS.get(argument).map_or(RegisterSet::default(), |r| RegisterSet::one(*r)),
             slots: incoming_slot(argument).into_iter().collect(),
             rsp: Some(0),
             rbp: None,
@@ -66,7 +66,7 @@ impl State {
 
     /// Whether a register holds the argument.
     pub fn holds(&self, register: Register) -> bool {
-        register.is_gpr64() && self.holders.meets(Registers::one(register))
+        register.is_gpr64() && self.holders.meets(RegisterSet::one(register))
     }
 
     /// A register that holds the argument, by the number that instructions encode it with.
@@ -91,7 +91,7 @@ impl State {
 
     /// Keeps what holds in both.
     fn meet(&mut self, other: &Self) {
-        self.holders = Registers(self.holders.0 & other.holders.0);
+        self.holders = RegisterSet(self.holders.0 & other.holders.0);
         self.slots.retain(|s| other.slots.contains(s));
         self.rsp = self.rsp.filter(|_| self.rsp == other.rsp);
         self.rbp = self.rbp.filter(|_| self.rbp == other.rbp);
@@ -157,7 +157,7 @@ impl State {
         let changed = written(info, instruction);
         self.holders = self.holders.without(changed);
         for (number, constant) in self.constants.iter_mut().enumerate() {
-            *constant = constant.filter(|_| !changed.meets(Registers(1 << number)));
+            *constant = constant.filter(|_| !changed.meets(RegisterSet(1 << number)));
         }
         if let Some(slot) = target_slot.filter(|_| writes_memory(instruction)) {
             self.set_slot(slot, is_move && source_holds);
@@ -204,7 +204,7 @@ impl State {
             return;
         }
         if holds && self.fits(register) {
-            self.holders = self.holders.with(Registers::one(register));
+            self.holders = self.holders.with(RegisterSet::one(register));
         }
         let zeroed = instruction.mnemonic() == Mnemonic::Xor
             && instruction.op1_kind() == OpKind::Register
@@ -290,7 +290,7 @@ pub(super) struct Block {
 pub(super) struct Flow {
     pub instructions: Vec<Instruction>,
     pub blocks: Vec<Block>,
-    pub states: Vec<Option<State>>,
+    pub states: Vec<Option<FlowState>>,
     /// Jumps whose targets are not known (jump tables).
     pub has_unknown_jumps: bool,
 }
@@ -305,7 +305,7 @@ impl Flow {
         let blocks = blocks_of(&instructions);
         let mut flow =
             Self { states: vec![None; instructions.len()], has_unknown_jumps: false, instructions, blocks };
-        flow.run(State::at_entry(argument, width));
+        flow.run(FlowState::at_entry(argument, width));
         let unknown = flow
             .reached()
             .any(|(_, i, state)| i.flow_control() == FlowControl::IndirectBranch && !state.at_entry_depth());
@@ -313,10 +313,10 @@ impl Flow {
         Some(flow)
     }
 
-    fn run(&mut self, entry: State) {
+    fn run(&mut self, entry: FlowState) {
         let mut info = InstructionInfoFactory::new();
         let mut pending = vec![(0usize, entry)];
-        let mut inputs: Vec<Option<State>> = vec![None; self.blocks.len()];
+        let mut inputs: Vec<Option<FlowState>> = vec![None; self.blocks.len()];
         while let Some((block, state)) = pending.pop() {
             let met = match &inputs[block] {
                 None => state,
@@ -340,7 +340,7 @@ impl Flow {
     }
 
     /// Instructions that can be reached, with what holds before each.
-    pub fn reached(&self) -> impl Iterator<Item = (usize, &Instruction, &State)> {
+    pub fn reached(&self) -> impl Iterator<Item = (usize, &Instruction, &FlowState)> {
         self.instructions.iter().enumerate().filter_map(|(n, i)| Some((n, i, self.states[n].as_ref()?)))
     }
 

@@ -4,10 +4,10 @@
 //! out of line with a second trap, about sixteen times as expensive. Which ones it runs itself is
 //! in its `arch/x86/kernel/uprobes.c` (`branch_setup_xol_ops`, `push_setup_xol_ops`).
 
-use analyzer::plan::Place;
+use analyzer::plan::ProbePlace;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::decode::{Registers, decode_all, decoder, direct_target, leaves, written};
+use super::decode::{RegisterSet, decode_all, decoder, direct_target, leaves, written};
 
 /// Most bytes that are looked at from the entry of a function.
 const ENTRY_WINDOW_BYTES: usize = 64;
@@ -23,11 +23,11 @@ const LONG_NOPS: [&[u8]; 6] = [
 ];
 
 /// How the kernel runs an instruction under a probe; `None` if it refuses to put one there.
-pub fn emulated(bytes: &[u8]) -> Option<Place> {
+pub fn emulated(bytes: &[u8]) -> Option<ProbePlace> {
     const REFUSED_PREFIXES: [u8; 5] = [0x26, 0x2e, 0x36, 0x3e, 0xf0];
     const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
     if LONG_NOPS.contains(&bytes) {
-        return Some(if bytes.len() == 5 { Place::Nop5 } else { Place::Nop });
+        return Some(if bytes.len() == 5 { ProbePlace::Nop5 } else { ProbePlace::Nop });
     }
     let prefixes =
         bytes.iter().take_while(|b| REFUSED_PREFIXES.contains(b) || OTHER_PREFIXES.contains(b)).count();
@@ -37,19 +37,19 @@ pub fn emulated(bytes: &[u8]) -> Option<Place> {
     }
     let narrow = prefixes.contains(&0x66);
     Some(match rest {
-        [0x90] => Place::Nop,
-        [0xe8, ..] if !narrow => Place::Call,
-        [0xe9 | 0xeb, ..] if !narrow => Place::Jump,
-        [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if !narrow => Place::ConditionalJump,
-        [0x50..=0x57] | [0x41, 0x50..=0x57] if prefixes.is_empty() => Place::Push,
-        _ => Place::SingleStep,
+        [0x90] => ProbePlace::Nop,
+        [0xe8, ..] if !narrow => ProbePlace::Call,
+        [0xe9 | 0xeb, ..] if !narrow => ProbePlace::Jump,
+        [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if !narrow => ProbePlace::ConditionalJump,
+        [0x50..=0x57] | [0x41, 0x50..=0x57] if prefixes.is_empty() => ProbePlace::Push,
+        _ => ProbePlace::SingleStep,
     })
 }
 
 /// [`emulated`] of an instruction within the code that it was decoded from.
-pub(super) fn emulated_at(code: &[u8], vaddr: u64, instruction: &Instruction) -> Option<Place> {
+pub(super) fn emulated_at(code: &[u8], vaddr: u64, instruction: &Instruction) -> Option<ProbePlace> {
     let at = usize::try_from(instruction.ip().checked_sub(vaddr)?).ok()?;
-    emulated(code.get(at..at + instruction.len())?).filter(|p| *p != Place::SingleStep)
+    emulated(code.get(at..at + instruction.len())?).filter(|p| *p != ProbePlace::SingleStep)
 }
 
 /// What a probe at the entry of a function must see.
@@ -67,7 +67,7 @@ pub struct EntryPlace {
     /// Its address.
     pub vaddr: u64,
     /// What it costs.
-    pub place: Place,
+    pub place: ProbePlace,
     /// The return address is at the stack pointer + this.
     pub stack_bytes: u32,
 }
@@ -94,7 +94,7 @@ pub enum NoPlace {
 /// # Errors
 /// There is none.
 pub fn entry_place(body: &[u8], entry: u64, wanted: Wanted) -> Result<EntryPlace, NoPlace> {
-    let needed = Registers::arguments(wanted.arguments);
+    let needed = RegisterSet::arguments(wanted.arguments);
     let mut info = InstructionInfoFactory::new();
     let mut stack_bytes = 0u32;
     let window = &body[..body.len().min(ENTRY_WINDOW_BYTES)];
@@ -161,14 +161,14 @@ fn is_immediate(instruction: &Instruction) -> bool {
 
 /// The nearest cheap place before an indirect call at `site`, in the same straight line of
 /// code and with the first three arguments already final.
-pub fn place_before_call(body: &[u8], start: u64, site: u64) -> Option<(u64, Place)> {
+pub fn place_before_call(body: &[u8], start: u64, site: u64) -> Option<(u64, ProbePlace)> {
     let all = decode_all(body, start);
     // A jump table might lead in between.
     if all.iter().any(|i| i.flow_control() == FlowControl::IndirectBranch && i.ip() != site) {
         return None;
     }
     let call = all.binary_search_by_key(&site, Instruction::ip).ok()?;
-    let arguments = Registers::arguments(3);
+    let arguments = RegisterSet::arguments(3);
     let entered =
         |vaddr: u64| vaddr == start || all.iter().any(|i| leaves(i) && direct_target(i) == Some(vaddr));
     let mut info = InstructionInfoFactory::new();
@@ -193,26 +193,26 @@ mod tests {
 
     #[test]
     fn the_kernel_emulates_these_and_no_others() {
-        let cases: [(&[u8], Option<Place>); 17] = [
-            (&[0x55], Some(Place::Push)),
-            (&[0x41, 0x54], Some(Place::Push)),
-            (&[0x48, 0x50], Some(Place::SingleStep)),
-            (&[0xe8, 0, 0, 0, 0], Some(Place::Call)),
-            (&[0x67, 0xe8, 0, 0, 0, 0], Some(Place::Call)),
-            (&[0x66, 0xe8, 0, 0], Some(Place::SingleStep)),
-            (&[0xf2, 0xe9, 0, 0, 0, 0], Some(Place::Jump)),
-            (&[0xeb, 0], Some(Place::Jump)),
-            (&[0x74, 5], Some(Place::ConditionalJump)),
-            (&[0x0f, 0x84, 0, 0, 0, 0], Some(Place::ConditionalJump)),
+        let cases: [(&[u8], Option<ProbePlace>); 17] = [
+            (&[0x55], Some(ProbePlace::Push)),
+            (&[0x41, 0x54], Some(ProbePlace::Push)),
+            (&[0x48, 0x50], Some(ProbePlace::SingleStep)),
+            (&[0xe8, 0, 0, 0, 0], Some(ProbePlace::Call)),
+            (&[0x67, 0xe8, 0, 0, 0, 0], Some(ProbePlace::Call)),
+            (&[0x66, 0xe8, 0, 0], Some(ProbePlace::SingleStep)),
+            (&[0xf2, 0xe9, 0, 0, 0, 0], Some(ProbePlace::Jump)),
+            (&[0xeb, 0], Some(ProbePlace::Jump)),
+            (&[0x74, 5], Some(ProbePlace::ConditionalJump)),
+            (&[0x0f, 0x84, 0, 0, 0, 0], Some(ProbePlace::ConditionalJump)),
             // A branch hint: the kernel puts no probe there at all.
             (&[0x2e, 0x74, 5], None),
-            (&[0x90], Some(Place::Nop)),
-            (&[0x0f, 0x1f, 0x44, 0, 0], Some(Place::Nop5)),
-            (&[0x0f, 0x1f, 0x40, 0], Some(Place::Nop)),
+            (&[0x90], Some(ProbePlace::Nop)),
+            (&[0x0f, 0x1f, 0x44, 0, 0], Some(ProbePlace::Nop5)),
+            (&[0x0f, 0x1f, 0x40, 0], Some(ProbePlace::Nop)),
             // The same length, but not the form that the kernel compares with.
-            (&[0x0f, 0x1f, 0x44, 0, 1], Some(Place::SingleStep)),
-            (&[0xf3, 0x0f, 0x1e, 0xfa], Some(Place::SingleStep)),
-            (&[0xff, 0x25, 0, 0, 0, 0], Some(Place::SingleStep)),
+            (&[0x0f, 0x1f, 0x44, 0, 1], Some(ProbePlace::SingleStep)),
+            (&[0xf3, 0x0f, 0x1e, 0xfa], Some(ProbePlace::SingleStep)),
+            (&[0xff, 0x25, 0, 0, 0, 0], Some(ProbePlace::SingleStep)),
         ];
         for (bytes, place) in cases {
             assert_eq!(emulated(bytes), place, "{bytes:x?}");
@@ -229,7 +229,7 @@ mod tests {
     fn the_landing_pad_of_a_function_is_passed_over() {
         // endbr64; push %rbp
         let found = at(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55], 6, true).unwrap();
-        assert_eq!(found, EntryPlace { vaddr: ENTRY + 4, place: Place::Push, stack_bytes: 0 });
+        assert_eq!(found, EntryPlace { vaddr: ENTRY + 4, place: ProbePlace::Push, stack_bytes: 0 });
     }
 
     // sub $0x18,%rsp; test %rdi,%rdi; je
@@ -238,7 +238,10 @@ mod tests {
     #[test]
     fn bytes_that_were_pushed_are_counted() {
         let found = at(&FRAME_FIRST, 6, false).unwrap();
-        assert_eq!(found, EntryPlace { vaddr: ENTRY + 7, place: Place::ConditionalJump, stack_bytes: 0x18 });
+        assert_eq!(
+            found,
+            EntryPlace { vaddr: ENTRY + 7, place: ProbePlace::ConditionalJump, stack_bytes: 0x18 }
+        );
     }
 
     #[test]
@@ -278,7 +281,7 @@ mod tests {
 
     #[test]
     fn before_an_indirect_call_the_nearest_place_with_final_arguments_is_taken() {
-        assert_eq!(place_before_call(&INDIRECT, ENTRY, ENTRY + 4), Some((ENTRY, Place::Push)));
+        assert_eq!(place_before_call(&INDIRECT, ENTRY, ENTRY + 4), Some((ENTRY, ProbePlace::Push)));
     }
 
     #[test]

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use analyzer::plan::Place;
+use analyzer::plan::ProbePlace;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::decode::{ARGUMENTS, direct_target};
 use super::facts::ElfFacts;
-use super::flow::{Flow, State, Stored, Width, writes_memory};
+use super::flow::{Flow, FlowState, Stored, Width, writes_memory};
 use super::place::emulated_at;
 
 /// Calls that the argument is followed through.
@@ -33,7 +33,7 @@ pub enum PollingAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuccessPlaces {
     /// Their addresses, in order.
-    pub places: Vec<(u64, Place)>,
+    pub places: Vec<(u64, ProbePlace)>,
     /// Where a yes is stored that passes none of them: exits before the function does anything
     /// (no requests given).
     pub unseen: Vec<u64>,
@@ -67,7 +67,7 @@ pub fn success_places(elf: &ElfFacts<'_>, function: u64, argument: usize) -> Pol
 struct Search<'a, 'd> {
     elf: &'a ElfFacts<'d>,
     path: Vec<(u64, usize)>,
-    places: BTreeSet<(u64, Place)>,
+    places: BTreeSet<(u64, ProbePlace)>,
     unseen: Vec<u64>,
     through: BTreeSet<u64>,
     stores: bool,
@@ -125,7 +125,7 @@ impl Search<'_, '_> {
     }
 
     /// Follows the argument into what is called with it.
-    fn visit_call(&mut self, caller: u64, call: &Instruction, state: &State) -> Result<(), String> {
+    fn visit_call(&mut self, caller: u64, call: &Instruction, state: &FlowState) -> Result<(), String> {
         let came_in = self.path.last().map(|(_, argument)| *argument);
         let target = direct_target(call).map(|t| self.own_function(t).ok_or(t));
         for (number, register) in ARGUMENTS.iter().enumerate().filter(|(_, r)| state.holds(**r)) {
@@ -163,7 +163,7 @@ enum Effect {
     Calls,
 }
 
-fn effect(instruction: &Instruction, state: &State) -> Effect {
+fn effect(instruction: &Instruction, state: &FlowState) -> Effect {
     let leaves_function = match instruction.flow_control() {
         FlowControl::Call | FlowControl::IndirectCall => true,
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => state.at_entry_depth(),
@@ -189,7 +189,7 @@ fn effect(instruction: &Instruction, state: &State) -> Effect {
 }
 
 /// The first cheap instruction after (or on) the one at `store` that only such stores lead to.
-fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(usize, Place)> {
+fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(usize, ProbePlace)> {
     let mut index = store + 1;
     let mut block = flow.block_of(store);
     loop {
@@ -210,7 +210,7 @@ fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(us
 }
 
 /// A chosen place that can be reached from another one, or from itself.
-fn hit_twice(flow: &Flow, chosen: &BTreeSet<(usize, Place)>) -> Option<u64> {
+fn hit_twice(flow: &Flow, chosen: &BTreeSet<(usize, ProbePlace)>) -> Option<u64> {
     let places: BTreeSet<usize> = chosen.iter().map(|(index, _)| *index).collect();
     for from in &places {
         let block = flow.block_of(*from);
@@ -254,7 +254,7 @@ mod tests {
         success_places(&of_code(code), BASE, argument)
     }
 
-    fn places(code: &[u8], argument: usize) -> Vec<(u64, Place)> {
+    fn places(code: &[u8], argument: usize) -> Vec<(u64, ProbePlace)> {
         match answer(code, argument) {
             PollingAnswer::Places(found) => found.places,
             other => panic!("{other:?}"),
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_first_cheap_instruction_after_a_yes_is_the_place() {
-        assert_eq!(places(&PLAIN, 1), [(BASE + 12, Place::ConditionalJump)]);
+        assert_eq!(places(&PLAIN, 1), [(BASE + 12, ProbePlace::ConditionalJump)]);
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
             0xeb, 0x00, // jmp out
             0x58, 0x5b, 0xc3, // out: pop %rax; pop %rbx; ret
         ];
-        assert_eq!(places(&code, 1), [(BASE + 21, Place::Jump), (BASE + 29, Place::Jump)]);
+        assert_eq!(places(&code, 1), [(BASE + 21, ProbePlace::Jump), (BASE + 29, ProbePlace::Jump)]);
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         code[14] = 0x90; // instead of ret: what follows is reached from the yes, too
         code[12..14].copy_from_slice(&[0x90, 0x90]);
         // Now the first nop after the store is the place, before both ways meet.
-        assert_eq!(places(&code, 1), [(BASE + 12, Place::Nop)]);
+        assert_eq!(places(&code, 1), [(BASE + 12, ProbePlace::Nop)]);
         code[12..15].copy_from_slice(&[0x85, 0xd2, 0xf8]); // test; clc: nothing cheap before they meet
         code[21] = 0x90;
         assert!(matches!(answer(&code, 1), PollingAnswer::NeverStores | PollingAnswer::Unclear(_)));

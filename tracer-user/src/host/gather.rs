@@ -9,7 +9,7 @@ use analyzer::wire::FileId;
 
 use super::error::{JobError, read_error};
 use super::files::open_mapped;
-use super::jobs::Job;
+use super::jobs::NodeJob;
 use super::mappings::{MappedFile, code_files, parse_maps};
 use super::processes::all_pids;
 use crate::elf;
@@ -43,7 +43,7 @@ pub struct AttachPoint {
 ///
 /// # Errors
 /// No rank of the job can be read.
-pub fn gather(job: &Job) -> Result<Gathered, JobError> {
+pub fn gather(job: &NodeJob) -> Result<Gathered, JobError> {
     let pids: Vec<u32> = job.ranks.iter().map(|r| r.pid).collect();
     gather_processes(&pids, &BTreeSet::new())
 }

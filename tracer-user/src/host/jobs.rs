@@ -14,7 +14,7 @@ use crate::plan::tables::LAUNCHERS;
 
 /// Ranks of one job on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Job {
+pub struct NodeJob {
     /// The launcher; the rank itself if it was started without one.
     pub pid: u32,
     /// The launcher's command line.
@@ -27,7 +27,7 @@ pub struct Job {
     pub ranks: Vec<RankProcess>,
 }
 
-impl Job {
+impl NodeJob {
     /// Processors that any of its ranks may run on.
     pub fn cpus(&self) -> BTreeSet<u32> {
         self.ranks.iter().flat_map(|r| cpus::of_process(r.pid)).collect()
@@ -49,7 +49,7 @@ pub struct Candidate {
 }
 
 /// The launcher and what it started that is no rank and no rank's child: from these, more ranks may come.
-pub fn starters(job: &Job) -> Vec<u32> {
+pub fn starters(job: &NodeJob) -> Vec<u32> {
     let parents: BTreeMap<u32, u32> =
         all_pids().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let ranks: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
@@ -144,24 +144,24 @@ fn candidates(pids: impl IntoIterator<Item = u32>) -> Vec<Candidate> {
 }
 
 /// All MPI jobs of this machine that the caller may look at.
-pub fn find_jobs() -> Vec<Job> {
+pub fn find_jobs() -> Vec<NodeJob> {
     jobs_of(&candidates(all_pids()))
 }
 
 /// Ranks that were started since the job was looked at.
-pub fn late_ranks(job: &Job) -> Vec<RankProcess> {
+pub fn late_ranks(job: &NodeJob) -> Vec<RankProcess> {
     let known: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
     let others = all_pids().into_iter().filter(|pid| !known.contains(pid));
     group(&candidates(others)).remove(&job.pid).unwrap_or_default()
 }
 
-fn jobs_of(candidates: &[Candidate]) -> Vec<Job> {
+fn jobs_of(candidates: &[Candidate]) -> Vec<NodeJob> {
     let view_of = |pid| candidates.iter().find(|c| c.view.pid == pid).map(|c| &c.view);
     group(candidates)
         .into_iter()
         .map(|(pid, ranks)| {
             let view = view_of(pid);
-            Job {
+            NodeJob {
                 pid,
                 command: view.map(|v| v.command.clone()).unwrap_or_default(),
                 user: user_name(ranks.first().map_or(0, |r| r.uid)),
@@ -176,7 +176,7 @@ fn jobs_of(candidates: &[Candidate]) -> Vec<Job> {
 ///
 /// # Errors
 /// No such process, not of an MPI job, or not to be looked at.
-pub fn job_of(pid: u32) -> Result<Job, JobError> {
+pub fn job_of(pid: u32) -> Result<NodeJob, JobError> {
     let view = ProcessView::read(pid)?;
     let candidates = candidates(all_pids());
     let jobs = jobs_of(&candidates);

@@ -1,10 +1,10 @@
-//! Memory of a running process.
+//! RemoteMemory of a running process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Something to read words from.
-pub trait Memory {
+pub trait RemoteMemory {
     /// The word at an address; `None`: it cannot be read.
     fn word(&self, address: u64) -> Option<u64>;
 
@@ -17,7 +17,7 @@ pub trait Memory {
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// Memory of a running process, read in blocks as they are asked for; each is read once.
+/// RemoteMemory of a running process, read in blocks as they are asked for; each is read once.
 pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
@@ -47,7 +47,7 @@ impl ProcessMemory {
     }
 }
 
-impl Memory for ProcessMemory {
+impl RemoteMemory for ProcessMemory {
     fn word(&self, address: u64) -> Option<u64> {
         let start = address / BLOCK_BYTES * BLOCK_BYTES;
         let at = (address - start) as usize;
@@ -62,7 +62,7 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// Memory made of halves of words, for tests.
+/// RemoteMemory made of halves of words, for tests.
 #[cfg(test)]
 #[derive(Default)]
 pub struct Halves(HashMap<u64, u32>);
@@ -81,7 +81,7 @@ impl Halves {
 }
 
 #[cfg(test)]
-impl Memory for Halves {
+impl RemoteMemory for Halves {
     fn word(&self, address: u64) -> Option<u64> {
         let half = |at| self.0.get(&at).copied().unwrap_or_default();
         Some(u64::from(half(address)) | u64::from(half(address + 4)) << 32)

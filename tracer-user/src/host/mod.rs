@@ -16,5 +16,5 @@ pub mod symbols;
 
 pub use error::JobError;
 pub use gather::gather;
-pub use jobs::{Job, find_jobs, job_of};
+pub use jobs::{NodeJob, find_jobs, job_of};
 pub use processes::{MpiLibrary, RankProcess, process_facts};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use analyzer::plan::{Place, Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::FileId;
 
 use super::load::KernelError;
@@ -40,9 +40,9 @@ extern "C" fn place_of_allocations(_: u64, _: u64, _: u64) -> u64 {
     core::arch::naked_asm!("push rbp", "mov rax, rdi", "pop rbp", "ret", "nop", "nop")
 }
 
-type Function = extern "C" fn(u64, u64, u64) -> u64;
+type TimedFunction = extern "C" fn(u64, u64, u64) -> u64;
 
-const PLACES: [(ProbeClass, Function); 3] = [
+const PLACES: [(ProbeClass, TimedFunction); 3] = [
     (ProbeClass::Copy, place_of_copies),
     (ProbeClass::Call, place_of_calls),
     (ProbeClass::Alloc, place_of_allocations),
@@ -94,7 +94,7 @@ fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
 }
 
 /// The probe at the first instruction of one of our functions; `None` if it cannot be said where in the file it is.
-fn probe((&(class, function), id): (&(ProbeClass, Function), u32)) -> Option<Probe> {
+fn probe((&(class, function), id): (&(ProbeClass, TimedFunction), u32)) -> Option<Probe> {
     let address = function as usize as u64;
     let mappings = crate::host::gather::read_maps(std::process::id()).ok()?;
     let code = mappings.iter().find(|m| (m.start..m.end).contains(&address))?;
@@ -106,7 +106,7 @@ fn probe((&(class, function), id): (&(ProbeClass, Function), u32)) -> Option<Pro
         site_offset_bytes: offset_bytes,
         class,
         function: "malloc".into(),
-        place: Place::Push,
+        place: ProbePlace::Push,
         stack_bytes: 0,
         argument: 0,
         results: None,
@@ -114,7 +114,7 @@ fn probe((&(class, function), id): (&(ProbeClass, Function), u32)) -> Option<Pro
     })
 }
 
-fn ns_per_call(function: Function, argument: u64) -> f64 {
+fn ns_per_call(function: TimedFunction, argument: u64) -> f64 {
     let mut data = vec![0_u8; BETWEEN_BYTES];
     let mut measure = || {
         let hit = || {

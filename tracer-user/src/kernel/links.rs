@@ -68,7 +68,7 @@ pub(super) fn attach(
         let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
         for &scope in target.scopes.iter().filter(|scope| scope.is_there()) {
             for (program, returns) in programs(skel, features, class) {
-                let group = Group { program, returns, path: &path, scope, shapes };
+                let group = LinkGroup { program, returns, path: &path, scope, shapes };
                 group.attach(&probes, &mut links, &mut attached);
             }
         }
@@ -82,7 +82,7 @@ pub(super) fn attach(
 
 /// How a program is attached.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Returns {
+enum ReturnMode {
     No,
     Only,
     Session,
@@ -92,44 +92,46 @@ fn programs<'a>(
     skel: &'a DmscopeSkel<'static>,
     features: Features,
     class: ProbeClass,
-) -> Vec<(&'a ProgramMut<'static>, Returns)> {
+) -> Vec<(&'a ProgramMut<'static>, ReturnMode)> {
     let progs = &skel.progs;
-    let entry = |program| vec![(program, Returns::No)];
+    let entry = |program| vec![(program, ReturnMode::No)];
     match class {
         ProbeClass::Copy => entry(&progs.dms_copy),
         ProbeClass::Pack => entry(&progs.dms_pack),
         ProbeClass::Unpack => entry(&progs.dms_unpack),
         ProbeClass::Call => entry(&progs.dms_call),
-        ProbeClass::CallResults if features.sessions => vec![(&progs.dms_result_session, Returns::Session)],
+        ProbeClass::CallResults if features.sessions => {
+            vec![(&progs.dms_result_session, ReturnMode::Session)]
+        }
         ProbeClass::CallResults => {
-            vec![(&progs.dms_result_entry, Returns::No), (&progs.dms_result_exit, Returns::Only)]
+            vec![(&progs.dms_result_entry, ReturnMode::No), (&progs.dms_result_exit, ReturnMode::Only)]
         }
         ProbeClass::PollSuccess => entry(&progs.dms_poll_success),
         ProbeClass::Free => entry(&progs.dms_free),
         ProbeClass::Error => {
-            vec![(&progs.dms_error, Returns::No), (&progs.dms_error_returned, Returns::Only)]
+            vec![(&progs.dms_error, ReturnMode::No), (&progs.dms_error_returned, ReturnMode::Only)]
         }
-        ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, Returns::Session)],
+        ProbeClass::PollReturn if features.sessions => vec![(&progs.dms_poll_session, ReturnMode::Session)],
         ProbeClass::PollReturn => {
-            vec![(&progs.dms_poll_entry, Returns::No), (&progs.dms_poll_exit, Returns::Only)]
+            vec![(&progs.dms_poll_entry, ReturnMode::No), (&progs.dms_poll_exit, ReturnMode::Only)]
         }
-        ProbeClass::Alloc if features.sessions => vec![(&progs.dms_alloc_session, Returns::Session)],
+        ProbeClass::Alloc if features.sessions => vec![(&progs.dms_alloc_session, ReturnMode::Session)],
         ProbeClass::Alloc => {
-            vec![(&progs.dms_alloc_entry, Returns::No), (&progs.dms_alloc_exit, Returns::Only)]
+            vec![(&progs.dms_alloc_entry, ReturnMode::No), (&progs.dms_alloc_exit, ReturnMode::Only)]
         }
     }
 }
 
 /// Probes that one link can hold.
-struct Group<'a> {
+struct LinkGroup<'a> {
     program: &'a ProgramMut<'static>,
-    returns: Returns,
+    returns: ReturnMode,
     path: &'a std::path::Path,
     scope: Scope,
     shapes: &'a Shapes,
 }
 
-impl Group<'_> {
+impl LinkGroup<'_> {
     /// A single bad place refuses a whole link: then halves are tried, down to that place.
     fn attach(&self, probes: &[&Probe], links: &mut Vec<AttachedLink>, attached: &mut Attached) {
         match self.link(probes) {
@@ -149,8 +151,8 @@ impl Group<'_> {
         let options = UprobeMultiOpts {
             offsets: probes.iter().map(|p| p.offset_bytes as usize).collect(),
             cookies: probes.iter().map(|p| cookie(p, self.shapes)).collect(),
-            retprobe: self.returns == Returns::Only,
-            session: self.returns == Returns::Session,
+            retprobe: self.returns == ReturnMode::Only,
+            session: self.returns == ReturnMode::Session,
             ..UprobeMultiOpts::default()
         };
         let pid = match self.scope {

@@ -8,7 +8,7 @@ use tracer_ebpf::{DmscopeSkel, DmscopeSkelBuilder, OpenDmscopeSkel};
 
 /// What the programs are loaded with.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LoadSettings {
     /// Size of one ring: a power of two of pages.
     pub ring_bytes: u32,
     /// Heap blocks from this size on are recorded, whoever asks for them.
@@ -17,7 +17,7 @@ pub struct Settings {
     pub without: Features,
 }
 
-impl Default for Settings {
+impl Default for LoadSettings {
     fn default() -> Self {
         Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false } }
     }
@@ -64,7 +64,7 @@ pub enum KernelError {
 /// Part of a ring that movements leave for state records.
 const STATE_SHARE: u64 = 8;
 
-pub(super) fn load(settings: &Settings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
+pub(super) fn load(settings: &LoadSettings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
     if !may_load() {
         return Err(KernelError::NoPrivilege);
     }
@@ -100,7 +100,7 @@ fn may_load() -> bool {
     has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON)
 }
 
-fn load_with(settings: &Settings, features: Features) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
+fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
     // The skeleton borrows its object; a session loads once and keeps it to its end.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = DmscopeSkelBuilder::default().open(storage)?;

@@ -10,8 +10,8 @@ mod threads;
 mod tracer;
 mod types;
 
-pub use load::{Features, KernelError, Settings};
-pub use rings::{Counters, Ring, SlotCounters};
+pub use load::{Features, KernelError, LoadSettings};
+pub use rings::{Counters, KernelRing, SlotCounters};
 pub use threads::{ThreadLister, sample_running};
 pub use tracer::Tracer;
 pub use types::{Attached, MAX_OWN_RANGES, MAX_SLOTS, Scope, Target};

@@ -12,7 +12,7 @@ use super::load::KernelError;
 use super::types::MAX_SLOTS;
 
 /// One ring, not yet read by anyone.
-pub struct Ring {
+pub struct KernelRing {
     /// Where records of the slot's processes go.
     pub slot: u32,
     /// The kernel's ring.
@@ -20,18 +20,18 @@ pub struct Ring {
 }
 
 /// A ring that nothing is written to yet: see [`publish`].
-pub(super) fn create(slot: u32, ring_bytes: u32) -> Result<Ring, KernelError> {
+pub(super) fn create(slot: u32, ring_bytes: u32) -> Result<KernelRing, KernelError> {
     // SAFETY: an all-zero bpf_map_create_opts with its size set is libbpf's documented default.
     let mut options: libbpf_rs::libbpf_sys::bpf_map_create_opts = unsafe { std::mem::zeroed() };
     options.sz = size_of_val(&options) as _;
     let map = MapHandle::create(MapType::RingBuf, Some("dms_ring"), 0, 0, ring_bytes, &options);
     let refused = |source| KernelError::Refused { what: format!("a ring of {ring_bytes} bytes"), source };
-    Ok(Ring { slot, map: map.map_err(refused)? })
+    Ok(KernelRing { slot, map: map.map_err(refused)? })
 }
 
 /// Has the programs write to rings, at least one. All in one call: after each the kernel waits until all processors
 /// have come by, which is a hundredth of a second and more on a busy machine.
-pub(super) fn publish(skel: &DmscopeSkel<'_>, rings: &[Ring]) -> Result<(), KernelError> {
+pub(super) fn publish(skel: &DmscopeSkel<'_>, rings: &[KernelRing]) -> Result<(), KernelError> {
     let slots: Vec<u8> = rings.iter().flat_map(|ring| ring.slot.to_ne_bytes()).collect();
     let maps: Vec<u8> = rings.iter().flat_map(|ring| ring.map.as_fd().as_raw_fd().to_ne_bytes()).collect();
     skel.maps

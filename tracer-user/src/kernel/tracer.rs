@@ -14,8 +14,8 @@ use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
 use super::links::{self, AttachedLink, OpenTarget};
-use super::load::{self, Features, KernelError, Settings};
-use super::rings::{self, Counters, Ring};
+use super::load::{self, Features, KernelError, LoadSettings};
+use super::rings::{self, Counters, KernelRing};
 use super::shapes::Shapes;
 use super::types::{Attached, MAX_OWN_RANGES, Target};
 
@@ -26,7 +26,7 @@ pub struct Tracer {
     /// Never closed: counters and rings of the collector point into it. It ends with the process.
     pub(super) skel: ManuallyDrop<DmscopeSkel<'static>>,
     features: Features,
-    pub(super) settings: Settings,
+    pub(super) settings: LoadSettings,
     kernel_events: Vec<Link>,
     pub(super) targets: BTreeMap<FileId, OpenTarget>,
     pub(super) probes: BTreeMap<u32, Probe>,
@@ -40,7 +40,7 @@ impl Tracer {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn load(settings: Settings) -> Result<Self, KernelError> {
+    pub fn load(settings: LoadSettings) -> Result<Self, KernelError> {
         let (skel, features) = load::load(&settings)?;
         Ok(Self {
             skel: ManuallyDrop::new(skel),
@@ -137,7 +137,7 @@ impl Tracer {
     ///
     /// # Errors
     /// No memory, or more slots than there are.
-    pub fn make_ring(&mut self, slot: u32) -> Result<Ring, KernelError> {
+    pub fn make_ring(&mut self, slot: u32) -> Result<KernelRing, KernelError> {
         let ring = rings::create(slot, self.settings.ring_bytes)?;
         rings::publish(&self.skel, std::slice::from_ref(&ring))?;
         Ok(ring)
@@ -147,7 +147,7 @@ impl Tracer {
     ///
     /// # Errors
     /// No memory for any, or more slots than there are.
-    pub fn make_rings(&mut self, slots: Range<u32>) -> Result<Vec<Ring>, KernelError> {
+    pub fn make_rings(&mut self, slots: Range<u32>) -> Result<Vec<KernelRing>, KernelError> {
         let mut rings = Vec::new();
         for slot in slots {
             match rings::create(slot, self.settings.ring_bytes) {

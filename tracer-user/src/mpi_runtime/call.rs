@@ -15,7 +15,7 @@ use analyzer::pipeline::LastCall;
 
 use super::library::{Library, request};
 use super::open_mpi::OpenMpi;
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 /// Requests of one call that are looked at.
 const MOST_REQUESTS: u64 = 4096;
@@ -30,7 +30,7 @@ pub struct CallSources<'a> {
     /// Where the thread's last call stored a handle that is in no record yet, and whether handles are half a word.
     pub made: Option<(u64, bool)>,
     /// Of the process.
-    pub memory: &'a dyn Memory,
+    pub memory: &'a dyn RemoteMemory,
 }
 
 impl CallSources<'_> {

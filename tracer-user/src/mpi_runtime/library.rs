@@ -8,17 +8,17 @@ use analyzer::wire::FileId;
 
 use super::mpich::{self, Mpich};
 use super::open_mpi::OpenMpi;
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 /// A rank, as far as its library's objects are looked for in it.
 #[derive(Clone, Copy)]
-pub struct Rank<'a> {
+pub struct RankIdentity<'a> {
     /// In MPI_COMM_WORLD, and that one's size; `None`: its environment does not say.
     pub place: Option<(u32, u32)>,
     /// What it maps, in order of address.
     pub mappings: &'a [Mapping],
     /// What is there.
-    pub memory: &'a dyn Memory,
+    pub memory: &'a dyn RemoteMemory,
 }
 
 /// A library whose objects are where they are expected.
@@ -76,7 +76,7 @@ impl Worlds {
     /// The library of a rank; `file`: where its calls are. `inner`: words that a call and what it calls have.
     pub fn library<'a>(
         &mut self,
-        rank: Rank<'a>,
+        rank: RankIdentity<'a>,
         file: FileId,
         mpi: MpiFacts,
         inner: &'a [u64],
@@ -93,7 +93,7 @@ impl Worlds {
         }
     }
 
-    fn world(&mut self, rank: Rank<'_>, file: FileId, (number, size): (u32, u32)) -> Option<u64> {
+    fn world(&mut self, rank: RankIdentity<'_>, file: FileId, (number, size): (u32, u32)) -> Option<u64> {
         let data = data(rank.mappings, file)?;
         if let Some(distance) = self.distances.get(&file) {
             return data.start.checked_add(*distance);

@@ -7,5 +7,5 @@ mod mpich;
 mod open_mpi;
 
 pub use call::CallSources;
-pub use library::{Library, Rank, Worlds};
+pub use library::{Library, RankIdentity, Worlds};
 pub use mpich::WORLD as MPICH_WORLD;

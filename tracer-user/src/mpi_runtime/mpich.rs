@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use analyzer::input::{CommunicatorFacts, PendingRequest};
 
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 /// `MPI_COMM_WORLD`.
 pub const WORLD: u64 = 0x4400_0000;
@@ -50,7 +50,7 @@ const MOST_DATA_BYTES: u64 = 16 << 20;
 
 /// The library of one process.
 pub struct Mpich<'a> {
-    memory: &'a dyn Memory,
+    memory: &'a dyn RemoteMemory,
     /// Of this process in MPI_COMM_WORLD.
     rank: u32,
     size: u32,
@@ -61,7 +61,7 @@ pub struct Mpich<'a> {
 }
 
 /// Where MPI_COMM_WORLD lies in the library's data.
-pub fn find_world(memory: &dyn Memory, data: Range<u64>, rank: u32, size: u32) -> Option<u64> {
+pub fn find_world(memory: &dyn RemoteMemory, data: Range<u64>, rank: u32, size: u32) -> Option<u64> {
     let end = data.end.min(data.start.saturating_add(MOST_DATA_BYTES));
     let library = Mpich { memory, rank, size, communicators: Vec::new(), inner: &[] };
     (data.start.next_multiple_of(8)..end).step_by(8).find(|&at| library.is_world(at))
@@ -70,7 +70,7 @@ pub fn find_world(memory: &dyn Memory, data: Range<u64>, rank: u32, size: u32) -
 impl<'a> Mpich<'a> {
     /// `None`: MPI_COMM_WORLD is not at this address as MPICH 4 has it. `rank` and `size`: of this process in it.
     pub fn checked(
-        memory: &'a dyn Memory,
+        memory: &'a dyn RemoteMemory,
         world: u64,
         (rank, size): (u32, u32),
         inner: &'a [u64],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use analyzer::input::{CommunicatorFacts, PendingMessage, PendingRequest};
 
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 // A communicator.
 const CONTEXT_ID: u64 = 0xe0;
@@ -45,7 +45,7 @@ const MOST_MEMBERS: u32 = 1 << 22;
 
 /// The library of one process.
 pub struct OpenMpi<'a> {
-    memory: &'a dyn Memory,
+    memory: &'a dyn RemoteMemory,
     world: u64,
     /// Of this process in MPI_COMM_WORLD.
     rank: u32,
@@ -55,7 +55,7 @@ pub struct OpenMpi<'a> {
 impl<'a> OpenMpi<'a> {
     /// `None`: things are not where Open MPI 4 has them. `world`: address of MPI_COMM_WORLD; `rank` and
     /// `size`: of this process in it.
-    pub fn checked(memory: &'a dyn Memory, world: u64, rank: u32, size: u32) -> Option<Self> {
+    pub fn checked(memory: &'a dyn RemoteMemory, world: u64, rank: u32, size: u32) -> Option<Self> {
         let library = Self { memory, world, rank, size };
         let found = library.communicator(world)?;
         let own = memory.half(world + MY_RANK)?;

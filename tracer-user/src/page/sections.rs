@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use analyzer::finding::{Finding, Severity, Verdict};
-use analyzer::page::{Group, Page, Role, Tone};
+use analyzer::page::{HangRole, Page, RowGroup, Tone};
 use analyzer::render::{self, Style};
 use analyzer::text::{duration_text, who_text};
 
@@ -55,7 +55,7 @@ fn facts(page: &Page) -> String {
 /// Where ranks ended up, as a table.
 pub fn groups(page: &Page) -> String {
     let mut out = String::from(
-        "<table><thead><tr><th scope=\"col\">Who</th><th scope=\"col\">Role</th>\
+        "<table><thead><tr><th scope=\"col\">Who</th><th scope=\"col\">HangRole</th>\
          <th scope=\"col\">Where it ended up</th><th scope=\"col\">Waits for</th></tr></thead><tbody>",
     );
     for (number, group) in page.groups.iter().enumerate() {
@@ -74,13 +74,13 @@ pub fn groups(page: &Page) -> String {
     out
 }
 
-fn role(group: &Group) -> (&'static str, &'static str) {
+fn role(group: &RowGroup) -> (&'static str, &'static str) {
     match (group.role, group.at.as_str()) {
-        (Some(Role::AtFault), _) => ("at_fault", "<span class=\"badge at_fault\">✖ at fault</span>"),
-        (Some(Role::Affected), "died") => {
+        (Some(HangRole::AtFault), _) => ("at_fault", "<span class=\"badge at_fault\">✖ at fault</span>"),
+        (Some(HangRole::Affected), "died") => {
             ("affected", "<span class=\"badge affected\">○ ended after it</span>")
         }
-        (Some(Role::Affected), _) => ("affected", "<span class=\"badge affected\">○ only waits</span>"),
+        (Some(HangRole::Affected), _) => ("affected", "<span class=\"badge affected\">○ only waits</span>"),
         (None, _) => ("", "–"),
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use analyzer::plan::{Probe, ProbeClass};
 
-use super::part::{File, Part};
-use super::role::Role;
+use super::part::{File, PlanPart};
+use super::role::FileRole;
 use super::role::file_name;
 use super::tables::{ALLOCATORS, Allocator, FREE_WITH_HEADER};
 use crate::elf::{NoPlace, Wanted, entry_place};
 
-pub(super) fn plan(files: &[File<'_>]) -> Part {
-    let mut part = Part::default();
+pub(super) fn plan(files: &[File<'_>]) -> PlanPart {
+    let mut part = PlanPart::default();
     let providers: Vec<&File<'_>> = files.iter().filter(|f| provides(f)).collect();
     // Whoever else defines malloc stands in front of the C library's.
     let chosen = providers.iter().find(|f| !is_c_library(f)).or(providers.first()).copied();
@@ -31,9 +31,9 @@ pub(super) fn plan(files: &[File<'_>]) -> Part {
 
 fn provides(file: &File<'_>) -> bool {
     let visible = |name| {
-        file.elf
-            .function(name)
-            .is_some_and(|f| f.exported || matches!(file.role, Role::Mpi { program: true } | Role::Program))
+        file.elf.function(name).is_some_and(|f| {
+            f.exported || matches!(file.role, FileRole::Mpi { program: true } | FileRole::Program)
+        })
     };
     visible("malloc") && visible("free") && !file_name(&file.image.path).starts_with("ld-")
 }
@@ -43,7 +43,7 @@ fn is_c_library(file: &File<'_>) -> bool {
     name.starts_with("libc.so") || name.starts_with("libc-")
 }
 
-fn plan_file(file: &File<'_>, part: &mut Part) {
+fn plan_file(file: &File<'_>, part: &mut PlanPart) {
     let mut seen = BTreeSet::new();
     for allocator in &ALLOCATORS {
         let Some(function) = file.elf.function(allocator.name).filter(|f| !f.ifunc) else { continue };

@@ -7,7 +7,7 @@ use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
 use super::facts::PlanOptions;
-use super::part::{File, Part};
+use super::part::{File, PlanPart};
 use super::results::Returns;
 use super::results::{REGISTERS, results};
 use super::tables::{CallClass, class_of};
@@ -27,8 +27,8 @@ pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
     entries
 }
 
-pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> Part {
-    let mut part = Part::default();
+pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
+    let mut part = PlanPart::default();
     if !file.role.is_mpi() {
         return part;
     }

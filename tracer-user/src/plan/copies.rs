@@ -6,8 +6,8 @@ use analyzer::plan::ProbeClass;
 
 use super::facts::BoundCopy;
 use super::packs::Packs;
-use super::part::{File, Part};
-use super::role::Role;
+use super::part::{File, PlanPart};
+use super::role::FileRole;
 use crate::elf::{
     CopyScan, CopySite, SiteKind, UnseenCopies, Wanted, emulated, entry_place, place_before_call,
 };
@@ -20,8 +20,8 @@ pub(super) fn plan(
     scans: &[Option<CopyScan>],
     packs: &Packs,
     bound: Option<BoundCopy>,
-) -> Part {
-    let mut part = Part::default();
+) -> PlanPart {
+    let mut part = PlanPart::default();
     let mut unplaced = Vec::new();
     for (file, scan) in files.iter().zip(scans) {
         let Some(scan) = scan else { continue };
@@ -38,7 +38,7 @@ pub(super) fn plan(
             }
         }
     }
-    if unplaced.iter().any(|(file, _)| file.role == Role::Named)
+    if unplaced.iter().any(|(file, _)| file.role == FileRole::Named)
         && let Some(covering) = covering(files, bound)
     {
         return covered(part, covering);
@@ -49,7 +49,7 @@ pub(super) fn plan(
 }
 
 /// Adds the probe of a site; false if there is no cheap place for it.
-fn add_site(file: &File<'_>, site: &CopySite, part: &mut Part) -> bool {
+fn add_site(file: &File<'_>, site: &CopySite, part: &mut PlanPart) -> bool {
     let found = match site.kind {
         SiteKind::Call | SiteKind::TailJump => {
             let place = file.elf.code_from(site.vaddr).and_then(emulated_first);
@@ -72,15 +72,15 @@ fn add_site(file: &File<'_>, site: &CopySite, part: &mut Part) -> bool {
 }
 
 /// How the kernel runs the first instruction, if cheaply.
-fn emulated_first(code: &[u8]) -> Option<analyzer::plan::Place> {
-    use analyzer::plan::Place;
+fn emulated_first(code: &[u8]) -> Option<analyzer::plan::ProbePlace> {
+    use analyzer::plan::ProbePlace;
     let len = crate::elf::instruction_len(code)?;
-    emulated(&code[..len]).filter(|place| *place != Place::SingleStep)
+    emulated(&code[..len]).filter(|place| *place != ProbePlace::SingleStep)
 }
 
 /// Copies that have no call of their own.
-fn unseen(file: &File<'_>, scan: &CopyScan) -> Part {
-    let mut part = Part::default();
+fn unseen(file: &File<'_>, scan: &CopyScan) -> PlanPart {
+    let mut part = PlanPart::default();
     let inline: BTreeSet<u64> = scan
         .unseen
         .iter()
@@ -121,7 +121,7 @@ fn covering(files: &[File<'_>], bound: Option<BoundCopy>) -> Option<analyzer::pl
 }
 
 /// With the covering probe, a probe at a call would report the same copy twice.
-fn covered(mut part: Part, covering: analyzer::plan::Probe) -> Part {
+fn covered(mut part: PlanPart, covering: analyzer::plan::Probe) -> PlanPart {
     part.left_out.extend(part.probes.drain(..).map(|probe| analyzer::plan::LeftOut {
         file: probe.file,
         offset_bytes: Some(probe.site_offset_bytes),

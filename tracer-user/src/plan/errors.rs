@@ -1,13 +1,13 @@
 //! Probes at the functions that MPI calls report their errors through: never hit in a program without errors.
 
-use analyzer::plan::{LeftOut, Place, Probe, ProbeClass};
+use analyzer::plan::{LeftOut, Probe, ProbeClass, ProbePlace};
 
-use super::part::{File, Part};
+use super::part::{File, PlanPart};
 use super::tables::{ERROR_FUNCTIONS, ErrorFunction};
 use crate::elf::{NoPlace, emulated, instruction_len};
 
-pub(super) fn plan(file: &File<'_>) -> Part {
-    let mut part = Part::default();
+pub(super) fn plan(file: &File<'_>) -> PlanPart {
+    let mut part = PlanPart::default();
     if !file.role.is_mpi() {
         return part;
     }
@@ -32,6 +32,6 @@ fn probe(file: &File<'_>, function: &ErrorFunction, vaddr: u64) -> Result<Probe,
 }
 
 /// How the kernel runs the first instruction under a probe, if it does.
-fn place_of_first(code: &[u8]) -> Option<Place> {
+fn place_of_first(code: &[u8]) -> Option<ProbePlace> {
     emulated(code.get(..instruction_len(code)?)?)
 }

@@ -25,9 +25,9 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::elf;
 pub use calls::mpi_entry_points;
 pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions};
-use part::{File, Part};
+use part::{File, PlanPart};
 pub use results::Returns;
-pub use role::Role;
+pub use role::FileRole;
 pub(crate) use role::{compiled, file_name, is_communication_library};
 
 /// Why there is no plan.
@@ -46,7 +46,7 @@ pub enum PlanError {
 pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<Plan, PlanError> {
     let named = globs(&options.libraries)?;
     let parsed = in_parallel(&facts.files, |image| elf::parse(&image.bytes));
-    let mut total = Part::default();
+    let mut total = PlanPart::default();
     let mut files = Vec::new();
     for (image, elf) in facts.files.iter().zip(parsed) {
         match elf {
@@ -92,8 +92,8 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
 }
 
 /// One plan of all parts: in order, each place of a class once.
-fn numbered(part: Part, files: &[File<'_>], first_id: u32) -> Plan {
-    let Part { mut probes, mut left_out } = part;
+fn numbered(part: PlanPart, files: &[File<'_>], first_id: u32) -> Plan {
+    let PlanPart { mut probes, mut left_out } = part;
     let order = |id: &FileId| files.iter().position(|f| f.image.id == *id).unwrap_or(usize::MAX);
     probes.sort_by_cached_key(|p| (order(&p.file), p.offset_bytes, p.class, p.function.clone()));
     probes.dedup_by_key(|p| (p.file, p.offset_bytes, p.class));

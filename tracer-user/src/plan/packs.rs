@@ -4,14 +4,14 @@
 use analyzer::plan::ProbeClass;
 use analyzer::wire::FileId;
 
-use super::part::{File, Part};
+use super::part::{File, PlanPart};
 use super::tables::{CONVERTOR_PACK, PACKERS};
 use crate::elf::{Wanted, convertor_base_offset, entry_place};
 
 /// What was decided, and in which functions copies are therefore not watched one by one.
 #[derive(Default)]
 pub(super) struct Packs {
-    pub part: Part,
+    pub part: PlanPart,
     functions: Vec<(FileId, u64)>,
 }
 

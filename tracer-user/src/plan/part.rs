@@ -1,16 +1,16 @@
 //! What each planner is given and gives.
 
-use analyzer::plan::{Datatype, LeftOut, MpiObjects, Place, Probe, ProbeClass};
+use analyzer::plan::{Datatype, LeftOut, MpiObjects, Probe, ProbeClass, ProbePlace};
 
 use super::facts::FileImage;
-use super::role::Role;
+use super::role::FileRole;
 use crate::elf::{self, ElfFacts};
 
 /// A file with what is known of it.
 pub(crate) struct File<'a> {
     pub image: &'a FileImage,
     pub elf: ElfFacts<'a>,
-    pub role: Role,
+    pub role: FileRole,
 }
 
 impl File<'_> {
@@ -20,7 +20,7 @@ impl File<'_> {
         function: &str,
         site: u64,
         at: u64,
-        place: Place,
+        place: ProbePlace,
     ) -> Option<Probe> {
         Some(Probe {
             id: 0,
@@ -64,12 +64,12 @@ impl File<'_> {
 
 /// Probes without numbers, and what is left out.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct PlanPart {
     pub probes: Vec<Probe>,
     pub left_out: Vec<LeftOut>,
 }
 
-impl Part {
+impl PlanPart {
     pub fn append(&mut self, mut other: Self) {
         self.probes.append(&mut other.probes);
         self.left_out.append(&mut other.left_out);

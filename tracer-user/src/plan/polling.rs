@@ -5,13 +5,13 @@ use globset::Glob;
 
 use super::calls::mpi_entry_points;
 use super::facts::PlanOptions;
-use super::part::{File, Part};
+use super::part::{File, PlanPart};
 use super::results::Returns;
 use super::tables::{POLLING_CALLS, PollingCall};
 use crate::elf::{self, ElfFacts, PollingAnswer, SuccessPlaces, Wanted, entry_place, success_places};
 
-pub(super) fn plan(files: &[File<'_>], options: &PlanOptions) -> Part {
-    let mut part = Part::default();
+pub(super) fn plan(files: &[File<'_>], options: &PlanOptions) -> PlanPart {
+    let mut part = PlanPart::default();
     // Else their returns are seen, with all that they answer.
     if options.returns == Returns::All {
         return part;
@@ -27,7 +27,7 @@ pub(super) fn plan(files: &[File<'_>], options: &PlanOptions) -> Part {
     part
 }
 
-fn plan_call(files: &[File<'_>], mpi: &File<'_>, call: &PollingCall, entry: u64, part: &mut Part) {
+fn plan_call(files: &[File<'_>], mpi: &File<'_>, call: &PollingCall, entry: u64, part: &mut PlanPart) {
     match at_success(files, mpi, call, entry) {
         Ok(probes) => part.probes.extend(probes),
         Err(reason) => at_return(mpi, call, entry, &reason, part),
@@ -103,7 +103,7 @@ fn behind<'f>(files: &'f [File<'_>], call: &PollingCall) -> Vec<(&'f File<'f>, &
 }
 
 /// The question itself is probed, entry and return; the kernel part reads the answer.
-fn at_return(mpi: &File<'_>, call: &PollingCall, entry: u64, why: &str, part: &mut Part) {
+fn at_return(mpi: &File<'_>, call: &PollingCall, entry: u64, why: &str, part: &mut PlanPart) {
     let body = mpi.elf.body(entry).unwrap_or_default();
     let probe = entry_place(body, entry, Wanted { arguments: call.answer + 1, returns: true })
         .map_err(|e| e.to_string())

@@ -11,7 +11,7 @@ use crate::elf::ElfFacts;
 
 /// What a file is to the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum FileRole {
     /// Defines MPI's entry points.
     Mpi {
         /// It is the program itself.
@@ -31,7 +31,7 @@ pub enum Role {
     Other,
 }
 
-impl Role {
+impl FileRole {
     /// Copies of memory in such a file belong to the job's data movements.
     pub fn copies_are_watched(&self) -> bool {
         !matches!(self, Self::Interpreter | Self::Other)
@@ -48,7 +48,7 @@ impl Role {
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for FileRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mpi { program: false } => f.write_str("MPI library: calls and copies watched"),
@@ -89,26 +89,26 @@ pub(crate) fn is_communication_library(name: &str) -> bool {
     COMMUNICATION.is_match(name)
 }
 
-pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) -> Role {
+pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) -> FileRole {
     let name = file_name(&image.path);
     if named.is_match(name) || named.is_match(&image.path) {
-        return if defines_mpi(elf) { Role::Mpi { program: image.is_program } } else { Role::Named };
+        return if defines_mpi(elf) { FileRole::Mpi { program: image.is_program } } else { FileRole::Named };
     }
     if defines_mpi(elf) {
-        return Role::Mpi { program: image.is_program };
+        return FileRole::Mpi { program: image.is_program };
     }
     if image.is_program {
         let interprets = INTERPRETING.is_match(name) && !calls_mpi(elf);
-        return if interprets { Role::Interpreter } else { Role::Program };
+        return if interprets { FileRole::Interpreter } else { FileRole::Program };
     }
     if SILENT.is_match(name) {
-        return Role::Other;
+        return FileRole::Other;
     }
     if let Some((_, what)) = COMMUNICATION.matches(name).first().and_then(|n| COMMUNICATION_LIBRARIES.get(*n))
     {
-        return Role::Communication(what);
+        return FileRole::Communication(what);
     }
-    if calls_mpi(elf) { Role::CallsMpi } else { Role::Other }
+    if calls_mpi(elf) { FileRole::CallsMpi } else { FileRole::Other }
 }
 
 /// It has MPI's entry points under their second name, which tools that only wrap MPI have not.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use analyzer::input::{Mapping, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
-use analyzer::plan::{Place, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 use anyhow::Result;
 
@@ -17,7 +17,7 @@ use super::host::Host;
 use super::kernel::{Kernel, ThreadReader};
 use super::planner::{PlanSource, Planned};
 use crate::collector::DrainBatch;
-use crate::host::Job;
+use crate::host::NodeJob;
 use crate::host::gather::AttachPoint;
 use crate::kernel::{Attached, KernelError, SlotCounters, Target};
 use crate::plan::attach::{AttachDecision, AttachMode};
@@ -277,11 +277,11 @@ impl Host for FakeHost {
         !self.0.lock().processes.contains_key(&pid)
     }
 
-    fn starters(&self, _job: &Job) -> Vec<u32> {
+    fn starters(&self, _job: &NodeJob) -> Vec<u32> {
         self.0.lock().starters.clone()
     }
 
-    fn late_ranks(&self, _job: &Job) -> Vec<u32> {
+    fn late_ranks(&self, _job: &NodeJob) -> Vec<u32> {
         self.0.lock().late_ranks.clone()
     }
 
@@ -321,7 +321,7 @@ pub(super) fn probe(id: u32, class: ProbeClass) -> Probe {
         site_offset_bytes: 0x100 * u64::from(id),
         class,
         function: if class == ProbeClass::Call { "MPI_Barrier".into() } else { "memcpy".into() },
-        place: Place::Push,
+        place: ProbePlace::Push,
         stack_bytes: 0,
         argument: 0,
         results: None,

@@ -18,13 +18,13 @@ use super::names::SharedNames;
 use super::order::Order;
 use super::outcome::Outcome;
 use super::planner::{PlanSource, Planned, PlannerThread};
-use super::probes::Probes;
+use super::probes::ProbeSet;
 use super::recorder::Recorder;
 use super::sampler::Sampler;
-use super::sink::{Sink, Status};
+use super::sink::{SessionStatus, Sink};
 use super::watch::Watched;
 use crate::collector::DrainBatch;
-use crate::host::Job;
+use crate::host::NodeJob;
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
@@ -69,12 +69,12 @@ pub(super) struct Session<'s> {
     recorder: Recorder,
     order: Order,
     losses: LossTracker,
-    probes: Probes,
+    probes: ProbeSet,
     names: SharedNames,
     watched: Watched,
     budget: Option<BudgetController>,
     sampler: Sampler,
-    status: Status,
+    status: SessionStatus,
     spare_cpus: Vec<u32>,
     last_tick_ns: u64,
     sink: &'s mut dyn Sink,
@@ -96,12 +96,12 @@ impl<'s> Session<'s> {
             recorder,
             order: Order::new(),
             losses: LossTracker::new(now_ns),
-            probes: Probes::new(budget.is_some()),
+            probes: ProbeSet::new(budget.is_some()),
             names: SharedNames::default(),
             watched: Watched::default(),
             budget,
             sampler,
-            status: Status::default(),
+            status: SessionStatus::default(),
             spare_cpus,
             last_tick_ns: now_ns,
             sink,
@@ -145,7 +145,7 @@ impl<'s> Session<'s> {
 
     /// A job may still be starting: its launcher and that one's helpers are watched, for the ranks that
     /// they will start, and those that came since the job was looked at are opened.
-    pub(super) fn open_starters(&mut self, job: &Job) {
+    pub(super) fn open_starters(&mut self, job: &NodeJob) {
         for pid in self.host.starters(job) {
             self.watch_follower(pid);
             self.learn(pid, false);

@@ -3,7 +3,7 @@
 
 use analyzer::input::{Mapping, ProcessFacts};
 
-use crate::host::Job;
+use crate::host::NodeJob;
 
 /// The machine that a session runs on. Its threads share it.
 pub(super) trait Host: Send + Sync {
@@ -26,10 +26,10 @@ pub(super) trait Host: Send + Sync {
     fn has_ended(&self, pid: u32) -> bool;
 
     /// The launcher of a job and what it started that is no rank: from these, more ranks may come.
-    fn starters(&self, job: &Job) -> Vec<u32>;
+    fn starters(&self, job: &NodeJob) -> Vec<u32>;
 
     /// Ranks that were started since the job was looked at.
-    fn late_ranks(&self, job: &Job) -> Vec<u32>;
+    fn late_ranks(&self, job: &NodeJob) -> Vec<u32>;
 
     /// Keeps the calling thread on these CPUs; without any, it stays where it may be.
     fn stay_on(&self, cpus: &[u32]);

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
 /// A child that has not yet begun.
-pub struct Waiting {
+pub struct LaunchWait {
     /// Its process id; the command will keep it.
     pub pid: u32,
     go: File,
@@ -18,8 +18,8 @@ pub struct Waiting {
 /// Makes a child for the command and keeps it waiting.
 ///
 /// # Errors
-/// No process to be had. That the command cannot be run is known only after [`Waiting::go`].
-pub fn launch(command: &[String]) -> std::io::Result<Waiting> {
+/// No process to be had. That the command cannot be run is known only after [`LaunchWait::go`].
+pub fn launch(command: &[String]) -> std::io::Result<LaunchWait> {
     let (program, arguments) = command.split_first().ok_or_else(|| Error::other("no command"))?;
     let (mut pid_reader, pid_writer) = pipe()?;
     let (go_reader, go) = pipe()?;
@@ -39,10 +39,10 @@ pub fn launch(command: &[String]) -> std::io::Result<Waiting> {
             _ => Error::other("the child ended before it began"),
         });
     }
-    Ok(Waiting { pid: u32::from_ne_bytes(pid), go, spawning })
+    Ok(LaunchWait { pid: u32::from_ne_bytes(pid), go, spawning })
 }
 
-impl Waiting {
+impl LaunchWait {
     /// Lets the command run.
     ///
     /// # Errors

@@ -15,9 +15,9 @@ use super::host::Host;
 use super::kernel::{Kernel, ThreadReader};
 use crate::budget::HitCosts;
 use crate::collector::{Collector, DrainBatch};
-use crate::host::{self, Job, clock, placement};
+use crate::host::{self, NodeJob, clock, placement};
 use crate::kernel::{
-    Attached, Counters, KernelError, Settings, SlotCounters, Target, ThreadLister, Tracer, sample_running,
+    Attached, Counters, KernelError, LoadSettings, SlotCounters, Target, ThreadLister, Tracer, sample_running,
 };
 use crate::stacks::{StackReader, ThreadView};
 
@@ -34,7 +34,7 @@ impl LiveKernel {
     /// # Errors
     /// What the environment does not allow.
     pub(super) fn load(
-        settings: Settings,
+        settings: LoadSettings,
         cpus: &[u32],
         calibrate: bool,
     ) -> Result<(Self, Option<HitCosts>)> {
@@ -175,11 +175,11 @@ impl Host for LiveHost {
         }
     }
 
-    fn starters(&self, job: &Job) -> Vec<u32> {
+    fn starters(&self, job: &NodeJob) -> Vec<u32> {
         host::jobs::starters(job)
     }
 
-    fn late_ranks(&self, job: &Job) -> Vec<u32> {
+    fn late_ranks(&self, job: &NodeJob) -> Vec<u32> {
         host::jobs::late_ranks(job).into_iter().map(|rank| rank.pid).collect()
     }
 

@@ -41,13 +41,13 @@ use analyzer::options::Options;
 use anyhow::{Context, Result};
 
 use crate::budget::Budget;
-use crate::host::{Job, clock, cpus};
-use crate::kernel::Settings as KernelSettings;
+use crate::host::{NodeJob, clock, cpus};
+use crate::kernel::LoadSettings;
 use crate::plan::PlanOptions;
 
 pub use outcome::Outcome;
 pub use recorder::Tape;
-pub use sink::{AttachSummary, Recorded, Sink, Status};
+pub use sink::{AttachSummary, Recorded, SessionStatus, Sink};
 
 use controller::{BudgetController, JobCpus};
 use follow::{Limits, Parts, Session};
@@ -58,7 +58,7 @@ use recorder::Recorder;
 /// What a session is asked for.
 pub struct Settings {
     /// Rings and what is recorded.
-    pub kernel: KernelSettings,
+    pub kernel: LoadSettings,
     /// What is probed.
     pub plan: PlanOptions,
     /// Thresholds.
@@ -79,7 +79,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// The environment does not allow it; the job is gone. What happens later is no error.
-pub fn attach(job: &Job, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
+pub fn attach(job: &NodeJob, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin_ns = clock::monotonic_ns();
     let planner = Planner::new(settings.plan.clone());
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
@@ -95,7 +95,7 @@ fn attach_with(
     mut planner: Box<dyn PlanSource>,
     start: Start,
     begin_ns: u64,
-    job: &Job,
+    job: &NodeJob,
 ) -> Result<Outcome> {
     let mut session = Session::new(parts)?;
     session.start(start);

@@ -19,7 +19,7 @@ use crate::plan::attach::AttachMode;
 
 /// See the [module](self).
 #[derive(Default)]
-pub(super) struct Probes {
+pub(super) struct ProbeSet {
     /// There is a budget: some probes may have to be detached for a while.
     can_pause: bool,
     own: BTreeSet<FileId>,
@@ -29,7 +29,7 @@ pub(super) struct Probes {
     notes: Vec<String>,
 }
 
-impl Probes {
+impl ProbeSet {
     /// `can_pause`: probes may be detached for a while to keep a budget.
     pub(super) fn new(can_pause: bool) -> Self {
         Self { can_pause, ..Self::default() }
@@ -92,7 +92,7 @@ fn target(point: &AttachPoint) -> Target {
     Target { path: point.path.clone(), scopes }
 }
 
-/// Probes that the budget may have detached for a while.
+/// ProbeSet that the budget may have detached for a while.
 fn may_pause(plan: &Plan) -> BTreeSet<u32> {
     plan.probes.iter().filter(|probe| budget::can_pause(probe.class)).map(|probe| probe.id).collect()
 }

@@ -12,7 +12,7 @@ use super::kernel::ThreadReader;
 use super::schedule::SampleSchedule;
 
 /// Processes to be sampled.
-struct Request {
+struct SampleRequest {
     time_ns: u64,
     /// With what is known of their threads' last MPI calls.
     processes: BTreeMap<u32, Vec<LastCall>>,
@@ -20,7 +20,7 @@ struct Request {
 
 /// The thread that samples, and what it is to sample. It ends with this.
 pub(super) struct Sampler {
-    requests: Sender<Request>,
+    requests: Sender<SampleRequest>,
     results: Receiver<Threads>,
     /// It was asked, and has not answered yet.
     is_busy: bool,
@@ -41,7 +41,7 @@ impl Sampler {
         cpus: Vec<u32>,
         host: Arc<dyn Host>,
     ) -> std::io::Result<Self> {
-        let (requests, request_receiver) = bounded::<Request>(1);
+        let (requests, request_receiver) = bounded::<SampleRequest>(1);
         let (result_sender, results) = bounded(1);
         let watched_since_ns = host.now_ns();
         std::thread::Builder::new().name("dms-sample".into()).spawn(move || {
@@ -98,6 +98,6 @@ impl Sampler {
             return;
         }
         let processes = due.into_iter().map(|pid| (pid, last_calls(pid))).collect();
-        self.is_busy = self.requests.try_send(Request { time_ns: now_ns, processes }).is_ok();
+        self.is_busy = self.requests.try_send(SampleRequest { time_ns: now_ns, processes }).is_ok();
     }
 }

@@ -24,7 +24,7 @@ pub struct AttachSummary {
 
 /// Numbers of a session as it goes.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Status {
+pub struct SessionStatus {
     /// Ranks that are alive.
     pub ranks: Vec<u32>,
     /// Records so far.
@@ -63,7 +63,7 @@ pub trait Sink {
     /// Something people should know that is not a finding.
     fn notice(&mut self, message: &str);
     /// Twice a second; with the whole report if it is wanted.
-    fn status(&mut self, status: &Status, report: Option<&Report>);
+    fn status(&mut self, status: &SessionStatus, report: Option<&Report>);
     /// Whether [`Sink::status`] should come with a report.
     fn wants_report(&self) -> bool {
         false

@@ -18,9 +18,9 @@ use super::fake::{
     map, probe, process, record,
 };
 use super::follow::{Limits, Parts};
-use super::{AttachSummary, Outcome, Recorded, Recorder, Sink, Status, Tape, attach_with};
+use super::{AttachSummary, Outcome, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
 use crate::budget::{Budget, HitCosts};
-use crate::host::{Job, MpiLibrary, RankProcess};
+use crate::host::{MpiLibrary, NodeJob, RankProcess};
 
 /// Ranks 0 and 1.
 const RANKS: [u32; 2] = [100, 101];
@@ -30,7 +30,7 @@ const LAUNCHER: u32 = 90;
 #[derive(Default)]
 struct Told {
     notices: Vec<String>,
-    statuses: Vec<Status>,
+    statuses: Vec<SessionStatus>,
     attached: Option<AttachSummary>,
     report: Option<Report>,
 }
@@ -46,7 +46,7 @@ impl Sink for Told {
         self.notices.push(message.to_owned());
     }
 
-    fn status(&mut self, status: &Status, _report: Option<&Report>) {
+    fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
         self.statuses.push(status.clone());
     }
 
@@ -183,7 +183,7 @@ fn inputs(path: &std::path::Path) -> Vec<Input> {
     items.map(input).collect()
 }
 
-fn job() -> Job {
+fn job() -> NodeJob {
     let rank = |(rank, pid): (u32, u32)| RankProcess {
         pid,
         namespace_pid: pid,
@@ -197,7 +197,7 @@ fn job() -> Job {
         start_ticks: 1,
         library: MpiLibrary { kind: "MPICH".into(), path: "/lib/libmpich.so".into(), is_static: false },
     };
-    Job {
+    NodeJob {
         pid: LAUNCHER,
         command: "mpirun ./a.out".into(),
         user: "root".into(),

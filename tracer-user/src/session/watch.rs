@@ -6,12 +6,12 @@ use analyzer::input::{Mapping, ProcessFacts};
 
 use super::host::Host;
 use super::kernel::Kernel;
-use super::probes::Probes;
+use super::probes::ProbeSet;
 use super::sink::Sink;
 use crate::kernel::MAX_SLOTS;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Process {
+struct WatchedProcess {
     slot: u32,
     /// What its environment says; its children inherit that, whatever they are.
     rank: Option<u32>,
@@ -24,7 +24,7 @@ struct Process {
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Watched {
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, WatchedProcess>,
     /// Rings exist for slots below this.
     made: u32,
     free: BTreeSet<u32>,
@@ -57,7 +57,7 @@ impl Watched {
             self.complain(sink, "there are more processes than ring buffers: some share one, and its losses");
             pid % self.made.max(1)
         });
-        self.processes.insert(pid, Process { slot, ..known });
+        self.processes.insert(pid, WatchedProcess { slot, ..known });
         self.owners.insert(slot, pid);
     }
 
@@ -108,7 +108,7 @@ impl Watched {
     /// A child is watched from its birth; it shares its parent's ring.
     pub(super) fn inherit(&mut self, parent: u32, child: u32) {
         if let Some(process) = self.processes.get(&parent).copied() {
-            self.processes.entry(child).or_insert(Process {
+            self.processes.entry(child).or_insert(WatchedProcess {
                 inherited: process.rank.is_some(),
                 is_rank: false,
                 ..process
@@ -146,7 +146,7 @@ impl Watched {
         pid: u32,
         mappings: &[Mapping],
         kernel: &mut dyn Kernel,
-        probes: &Probes,
+        probes: &ProbeSet,
     ) {
         let Some(process) = self.processes.get(&pid) else { return };
         let own: Vec<(u64, u64)> = mappings
@@ -160,14 +160,14 @@ impl Watched {
     }
 
     /// Tells it again for processes that have loaded something, if it was told before.
-    pub(super) fn renew_own_code(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
+    pub(super) fn renew_own_code(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &ProbeSet) {
         for pid in self.told.keys().copied().collect::<Vec<_>>() {
             self.look_up_own_code(pid, kernel, host, probes);
         }
     }
 
     /// Now and then: tells it for processes that began some time ago.
-    pub(super) fn settle(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
+    pub(super) fn settle(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, probes: &ProbeSet) {
         for pid in self.pids() {
             if !self.told.contains_key(&pid) && !self.settling.insert(pid) {
                 self.look_up_own_code(pid, kernel, host, probes);
@@ -175,7 +175,7 @@ impl Watched {
         }
     }
 
-    fn look_up_own_code(&mut self, pid: u32, kernel: &mut dyn Kernel, host: &dyn Host, probes: &Probes) {
+    fn look_up_own_code(&mut self, pid: u32, kernel: &mut dyn Kernel, host: &dyn Host, probes: &ProbeSet) {
         // A process that is gone runs no code.
         if let Some(mappings) = host.mappings(pid) {
             self.tell_own_code(pid, &mappings, kernel, probes);

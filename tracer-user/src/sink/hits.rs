@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use analyzer::finding::{Alert, Report};
 
-use crate::session::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// Hits by probe id.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ impl Sink for HitSink {
     fn placed(&mut self, _spare_cpus: &[u32]) {}
     fn attached(&mut self, _summary: &AttachSummary) {}
     fn notice(&mut self, _message: &str) {}
-    fn status(&mut self, _status: &Status, _report: Option<&Report>) {}
+    fn status(&mut self, _status: &SessionStatus, _report: Option<&Report>) {}
     fn alert(&mut self, _alert: &Alert) {}
     fn recorded(&mut self, _tape: &Recorded<'_>) {}
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use analyzer::finding::{Alert, REPORT_SCHEMA, Report};
 use serde_json::{Value, json};
 
-use crate::session::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct JsonSink<W: Write> {
@@ -48,7 +48,7 @@ impl<W: Write> Sink for JsonSink<W> {
         self.chatter("notice", json!({ "message": message }));
     }
 
-    fn status(&mut self, status: &Status, _report: Option<&Report>) {
+    fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
         self.chatter("status", json!(status));
     }
 

@@ -14,7 +14,7 @@ use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::text::TextSink;
 use crate::budget::BudgetStatus;
-use crate::session::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 const GROUPS: usize = 5;
 const LINES: u16 = 5 + GROUPS as u16;
@@ -25,7 +25,7 @@ pub struct LiveSink {
     text: TextSink<Stdout>,
     job: String,
     begin: Instant,
-    last: (Instant, Status),
+    last: (Instant, SessionStatus),
     warnings: usize,
     notices: usize,
 }
@@ -38,7 +38,15 @@ impl LiveSink {
         let terminal = Terminal::with_options(CrosstermBackend::new(std::io::stdout()), options).ok();
         let now = Instant::now();
         let text = TextSink::new(std::io::stdout(), Style { colour: true, all }, false, statistics);
-        Self { terminal, text, job, begin: now, last: (now, Status::default()), warnings: 0, notices: 0 }
+        Self {
+            terminal,
+            text,
+            job,
+            begin: now,
+            last: (now, SessionStatus::default()),
+            warnings: 0,
+            notices: 0,
+        }
     }
 
     /// Writes above the view.
@@ -58,7 +66,7 @@ impl LiveSink {
         }
     }
 
-    fn draw(&mut self, status: &Status, report: Option<&Report>) {
+    fn draw(&mut self, status: &SessionStatus, report: Option<&Report>) {
         let text = self.view(status, report);
         if let Some(terminal) = &mut self.terminal {
             let drawn = terminal.draw(|frame| {
@@ -71,7 +79,7 @@ impl LiveSink {
         }
     }
 
-    fn view(&self, status: &Status, report: Option<&Report>) -> Text<'static> {
+    fn view(&self, status: &SessionStatus, report: Option<&Report>) -> Text<'static> {
         let bold = TuiStyle::default().add_modifier(Modifier::BOLD);
         let seconds = self.last.0.elapsed().as_secs_f64().max(0.001);
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds).round() as u64;
@@ -170,7 +178,7 @@ impl Sink for LiveSink {
         self.above(&format!("Note: {message}"));
     }
 
-    fn status(&mut self, status: &Status, report: Option<&Report>) {
+    fn status(&mut self, status: &SessionStatus, report: Option<&Report>) {
         self.draw(status, report);
         self.last = (Instant::now(), status.clone());
     }

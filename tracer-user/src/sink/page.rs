@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use analyzer::finding::{Alert, Evidence, Report};
 use analyzer::page::Page;
 
-use crate::session::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// A verdict is final when nothing was added to it for so long: not all ranks come to a hang at once.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -66,7 +66,7 @@ impl Sink for PageSink {
         self.inner.notice(message);
     }
 
-    fn status(&mut self, status: &Status, report: Option<&Report>) {
+    fn status(&mut self, status: &SessionStatus, report: Option<&Report>) {
         self.inner.status(status, report);
         if self.is_settled(Instant::now()) {
             self.stop.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::io::Write;
 use analyzer::finding::{Alert, Report};
 use analyzer::render::{self, Style};
 
-use crate::session::{AttachSummary, Recorded, Sink, Status};
+use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// Writes to anything; a reader that has gone away is no error.
 pub struct TextSink<W: Write> {
@@ -70,7 +70,7 @@ impl<W: Write> Sink for TextSink<W> {
         self.chatter(&format!("Note: {message}."));
     }
 
-    fn status(&mut self, status: &Status, _report: Option<&Report>) {
+    fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
         if status.lost > self.lost {
             self.chatter(&format!(
                 "Note: {} records were lost because a ring buffer was full; affected verdicts are inconclusive. \

@@ -10,7 +10,7 @@ use super::unwind::{Caller, Tables, UnwindError};
 use crate::elf::{self, Held, MAX_ARGUMENTS, Segment};
 use crate::host::files::open_mapped;
 use crate::host::mappings::code_files;
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 use crate::mpi_runtime::MPICH_WORLD;
 use crate::plan::mpi_entry_points;
 
@@ -57,7 +57,7 @@ impl Image {
         bias: u64,
         frame: &Registers,
         called: bool,
-        memory: &dyn Memory,
+        memory: &dyn RemoteMemory,
     ) -> Result<(Caller, u64), UnwindError> {
         self.tables.ok_or(UnwindError::NoTable)?.caller(&self.bytes, bias, frame, called, memory)
     }

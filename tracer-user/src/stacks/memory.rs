@@ -1,6 +1,6 @@
-//! Memory as a stack is read from: as it was when it was sampled, and as if nobody watched.
+//! RemoteMemory as a stack is read from: as it was when it was sampled, and as if nobody watched.
 
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 /// A stack as it was when a thread was sampled, and the process's memory beyond it.
 pub struct Sampled<'a, M> {
@@ -12,7 +12,7 @@ pub struct Sampled<'a, M> {
     pub beyond: &'a M,
 }
 
-impl<M: Memory> Memory for Sampled<'_, M> {
+impl<M: RemoteMemory> RemoteMemory for Sampled<'_, M> {
     fn word(&self, address: u64) -> Option<u64> {
         let at = address.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
         let sampled = at.and_then(|at| self.bytes.get(at..at.checked_add(8)?));
@@ -23,17 +23,17 @@ impl<M: Memory> Memory for Sampled<'_, M> {
     }
 }
 
-/// Memory with a return address as it would be if nobody watched.
+/// RemoteMemory with a return address as it would be if nobody watched.
 pub struct Unhooked<'a> {
     /// Where it lies, and what it is.
     pub hooked: Option<(u64, u64)>,
     /// The kernel's code that is returned to instead.
     pub trampoline: std::ops::Range<u64>,
     /// The rest.
-    pub beyond: &'a dyn Memory,
+    pub beyond: &'a dyn RemoteMemory,
 }
 
-impl Memory for Unhooked<'_> {
+impl RemoteMemory for Unhooked<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let word = self.beyond.word(address)?;
         match self.hooked {

@@ -15,9 +15,9 @@ use super::thread::{SampleRunning, ThreadView};
 use super::unwind::{Caller, UnwindError};
 use crate::elf::{Held, Holder, MAX_ARGUMENTS};
 use crate::host::gather::read_maps;
-use crate::host::memory::{Memory, ProcessMemory};
+use crate::host::memory::{ProcessMemory, RemoteMemory};
 use crate::host::processes::ProcessView;
-use crate::mpi_runtime::{CallSources, Rank, Worlds};
+use crate::mpi_runtime::{CallSources, RankIdentity, Worlds};
 
 /// The kernel's own code in every process, by the name of its mapping. It has no file: number 0.
 const VDSO: &str = "[vdso]";
@@ -43,7 +43,7 @@ pub struct StackReader {
 }
 
 /// A process whose threads are read.
-struct Process {
+struct SampledProcess {
     pid: u32,
     mappings: Vec<Mapping>,
     /// In MPI_COMM_WORLD, and that one's size.
@@ -54,7 +54,7 @@ struct Process {
 }
 
 /// A frame, and where its code is.
-struct Frame {
+struct UnwoundFrame {
     registers: Registers,
     /// Its `pc` is where a call returns to.
     called: bool,
@@ -83,18 +83,23 @@ impl StackReader {
     pub fn read(&mut self, pid: u32, threads: &[ThreadView], last_calls: &[LastCall]) -> Vec<ThreadFacts> {
         let Ok(mappings) = read_maps(pid) else { return Vec::new() };
         let rank = ProcessView::read(pid).ok().and_then(|view| view.rank.zip(view.size));
-        let process =
-            Process { pid, mappings, rank, memory: ProcessMemory::new(pid), last_calls: last_calls.to_vec() };
+        let process = SampledProcess {
+            pid,
+            mappings,
+            rank,
+            memory: ProcessMemory::new(pid),
+            last_calls: last_calls.to_vec(),
+        };
         threads.iter().map(|thread| self.thread(&process, thread)).collect()
     }
 
-    fn thread(&mut self, process: &Process, view: &ThreadView) -> ThreadFacts {
+    fn thread(&mut self, process: &SampledProcess, view: &ThreadView) -> ThreadFacts {
         let state = state(view.state);
         let (mut frames, error) = match state {
             ThreadState::Running => self.running(process, view),
             _ => self.frames(process, view.registers, &process.unhooked(view, &process.memory)),
         };
-        let memory: &dyn Memory = &process.memory;
+        let memory: &dyn RemoteMemory = &process.memory;
         // The outermost: what it calls itself is its own business.
         let outermost = (0..frames.len()).rev().find(|&at| self.is_mpi_call(&mut frames, at));
         ThreadFacts {
@@ -110,7 +115,7 @@ impl StackReader {
 
     /// Whether a frame is an MPI call: by its function, or by what its caller called, which may have handed
     /// on to another function at its end.
-    fn is_mpi_call(&mut self, frames: &mut [Frame], at: usize) -> bool {
+    fn is_mpi_call(&mut self, frames: &mut [UnwoundFrame], at: usize) -> bool {
         if frames[at].call.is_some() {
             return true;
         }
@@ -126,7 +131,7 @@ impl StackReader {
     }
 
     /// A thread that can run is sampled until its stack can be followed: now and then it is where no table tells how.
-    fn running(&mut self, process: &Process, view: &ThreadView) -> (Vec<Frame>, UnwindError) {
+    fn running(&mut self, process: &SampledProcess, view: &ThreadView) -> (Vec<UnwoundFrame>, UnwindError) {
         for _ in 0..MOST_SAMPLES {
             let Some(sample) = (self.sample_running)(view.tid, PATIENCE) else { break };
             let start = sample.registers.get(RSP).unwrap_or(0);
@@ -141,14 +146,14 @@ impl StackReader {
 
     fn frames(
         &mut self,
-        process: &Process,
+        process: &SampledProcess,
         innermost: Registers,
-        memory: &dyn Memory,
-    ) -> (Vec<Frame>, UnwindError) {
+        memory: &dyn RemoteMemory,
+    ) -> (Vec<UnwoundFrame>, UnwindError) {
         let mut frames = Vec::new();
         let (mut registers, mut called) = (innermost, false);
         loop {
-            let mut frame = Frame { registers, called, place: None, return_slot: None, call: None };
+            let mut frame = UnwoundFrame { registers, called, place: None, return_slot: None, call: None };
             let caller = self.caller(process, &mut frame, memory);
             frames.push(frame);
             match caller {
@@ -165,9 +170,9 @@ impl StackReader {
 
     fn caller(
         &mut self,
-        process: &Process,
-        frame: &mut Frame,
-        memory: &dyn Memory,
+        process: &SampledProcess,
+        frame: &mut UnwoundFrame,
+        memory: &dyn RemoteMemory,
     ) -> Result<Caller, UnwindError> {
         let pc = frame.registers.pc;
         let mapping =
@@ -183,7 +188,7 @@ impl StackReader {
         Ok(caller)
     }
 
-    fn image(&mut self, process: &Process, mapping: &Mapping) -> Option<&Image> {
+    fn image(&mut self, process: &SampledProcess, mapping: &Mapping) -> Option<&Image> {
         let image = self.images.entry(mapping.file).or_insert_with(|| match mapping.name.as_str() {
             VDSO => process.memory.bytes(mapping.start, mapping.end).and_then(Image::from_bytes),
             _ => Image::of(process.pid, mapping),
@@ -193,11 +198,11 @@ impl StackReader {
 
     fn call(
         &mut self,
-        process: &Process,
+        process: &SampledProcess,
         view: &ThreadView,
-        frames: &[Frame],
+        frames: &[UnwoundFrame],
         at: usize,
-        memory: &dyn Memory,
+        memory: &dyn RemoteMemory,
     ) -> Option<CallInProgress> {
         let frame = &frames[at];
         let (entry, function) = frame.call.clone()?;
@@ -227,7 +232,7 @@ impl StackReader {
             ..CallInProgress::default()
         };
         let inner = inner_words(&frames[..=at], return_slot, memory);
-        let rank = Rank { place: process.rank, mappings: &process.mappings, memory };
+        let rank = RankIdentity { place: process.rank, mappings: &process.mappings, memory };
         let library = call.mpi.and_then(|mpi| self.worlds.library(rank, file, mpi, &inner));
         let sources = CallSources { tid: view.tid, last_calls: &process.last_calls, made: view.made, memory };
         sources.complete(&mut call, library.as_ref(), &inner);
@@ -235,7 +240,7 @@ impl StackReader {
     }
 
     /// The kind of library, and where MPI_COMM_WORLD is.
-    fn mpi(&mut self, process: &Process) -> Option<MpiFacts> {
+    fn mpi(&mut self, process: &SampledProcess) -> Option<MpiFacts> {
         let mut found = None;
         let mut seen = Vec::new();
         // In the order of the linker: the program first.
@@ -259,9 +264,9 @@ impl StackReader {
     }
 }
 
-impl Process {
-    /// Memory without the traces of hooked returns.
-    fn unhooked<'a>(&self, view: &ThreadView, beyond: &'a dyn Memory) -> Unhooked<'a> {
+impl SampledProcess {
+    /// RemoteMemory without the traces of hooked returns.
+    fn unhooked<'a>(&self, view: &ThreadView, beyond: &'a dyn RemoteMemory) -> Unhooked<'a> {
         let trampoline = self.mappings.iter().find(|m| m.name == TRAMPOLINE).map_or(0..0, |m| m.start..m.end);
         Unhooked { hooked: view.hooked, trampoline, beyond }
     }
@@ -275,7 +280,7 @@ impl Process {
 }
 
 /// Words that a call and what it calls have in registers and on the stack.
-fn inner_words(frames: &[Frame], return_slot: u64, memory: &dyn Memory) -> Vec<u64> {
+fn inner_words(frames: &[UnwoundFrame], return_slot: u64, memory: &dyn RemoteMemory) -> Vec<u64> {
     let registers = frames.iter().flat_map(|frame| (0..16).filter_map(|number| frame.registers.get(number)));
     let innermost = frames.first().and_then(|frame| frame.registers.get(RSP)).unwrap_or(return_slot);
     let begin = innermost.max(return_slot.saturating_sub(DEEPEST_BYTES)) & !7;

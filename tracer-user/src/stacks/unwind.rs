@@ -8,7 +8,7 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::registers::{RETURN_ADDRESS, RSP, Registers};
-use crate::host::memory::Memory;
+use crate::host::memory::RemoteMemory;
 
 type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 
@@ -88,7 +88,7 @@ impl Tables {
         bias: u64,
         frame: &Registers,
         called: bool,
-        memory: &dyn Memory,
+        memory: &dyn RemoteMemory,
     ) -> Result<(Caller, u64), UnwindError> {
         let bases =
             BaseAddresses::default().set_eh_frame_hdr(self.header_vaddr).set_eh_frame(self.frame_vaddr);
@@ -102,7 +102,7 @@ impl Tables {
             table.fde_for_address(&eh_frame, &bases, vaddr, |s, bases, at| s.cie_from_offset(bases, at))?;
         let mut context = UnwindContext::new();
         let row = fde.unwind_info_for_address(&eh_frame, &bases, &mut context, vaddr)?;
-        let step = Step { eh_frame: &eh_frame, encoding: fde.cie().encoding(), frame, memory };
+        let step = UnwindStep { eh_frame: &eh_frame, encoding: fde.cie().encoding(), frame, memory };
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 frame.get(register.0).map(|value| value.wrapping_add_signed(*offset))
@@ -135,14 +135,14 @@ impl Tables {
 }
 
 /// What a row of a table refers to.
-struct Step<'s, 'd> {
+struct UnwindStep<'s, 'd> {
     eh_frame: &'s EhFrame<Bytes<'d>>,
     encoding: Encoding,
     frame: &'s Registers,
-    memory: &'s dyn Memory,
+    memory: &'s dyn RemoteMemory,
 }
 
-impl Step<'_, '_> {
+impl UnwindStep<'_, '_> {
     fn register(&self, register: Register, rule: &RegisterRule<usize>, cfa: u64) -> Option<u64> {
         match rule {
             RegisterRule::SameValue => self.frame.get(register.0),

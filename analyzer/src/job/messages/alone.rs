@@ -21,14 +21,14 @@ pub(super) struct Agreed {
 
 /// A call from which some members have returned.
 #[derive(Debug)]
-struct Call {
+struct GroupCreation {
     comm: CommId,
     returned: FxHashSet<u32>,
 }
 
 /// Calls from which not all have returned yet, in the order in which they were made.
 #[derive(Debug, Default)]
-pub(super) struct Alone(FxHashMap<Agreed, Vec<Call>>);
+pub(super) struct Alone(FxHashMap<Agreed, Vec<GroupCreation>>);
 
 impl Alone {
     /// What a rank has got whose call returns; `make`: makes it when the first of its members returns.
@@ -44,7 +44,7 @@ impl Alone {
         let calls = self.0.entry(agreed.clone()).or_default();
         let at = calls.iter().position(|call| !call.returned.contains(&rank)).unwrap_or(calls.len());
         if at == calls.len() && at < MOST_ALIKE {
-            calls.extend(make().map(|comm| Call { comm, returned: FxHashSet::default() }));
+            calls.extend(make().map(|comm| GroupCreation { comm, returned: FxHashSet::default() }));
         }
         let comm = calls.get_mut(at).map(|call| {
             call.returned.insert(rank);

@@ -197,7 +197,7 @@ impl Call {
 }
 
 /// What a record makes known.
-pub(super) enum Step {
+pub(super) enum CallStep {
     /// The call has begun; all that its entry tells is there.
     Begun,
     /// It has returned, with this code; `None`: it was not seen to return.
@@ -205,7 +205,7 @@ pub(super) enum Step {
 }
 
 /// A thread; `T`: what is kept for its call by whoever follows it.
-struct Thread<T> {
+struct CallingThread<T> {
     calls: u32,
     call: Call,
     is_open: bool,
@@ -216,7 +216,7 @@ struct Thread<T> {
 /// Puts records together, thread by thread.
 #[derive(Default)]
 pub(super) struct Assembler<T> {
-    threads: FxHashMap<(u32, u32), Thread<T>>,
+    threads: FxHashMap<(u32, u32), CallingThread<T>>,
 }
 
 /// A thread that is not followed.
@@ -230,7 +230,7 @@ impl<T: Default> Assembler<T> {
         h: &Header,
         body: &Body,
         row: Option<&'static CallRow>,
-        mut step: impl FnMut(&Call, &mut T, Step),
+        mut step: impl FnMut(&Call, &mut T, CallStep),
     ) -> Result<(), Unknown> {
         let thread = self.threads.get_mut(&(h.pid, h.tid)).ok_or(Unknown)?;
         match body {
@@ -285,8 +285,10 @@ impl<T: Default> Assembler<T> {
             return false;
         }
         let call = Call::new(row, process);
-        self.threads
-            .insert((pid, tid), Thread { calls: 0, call, is_open: false, begun: false, kept: T::default() });
+        self.threads.insert(
+            (pid, tid),
+            CallingThread { calls: 0, call, is_open: false, begun: false, kept: T::default() },
+        );
         true
     }
 
@@ -302,20 +304,20 @@ impl<T: Default> Assembler<T> {
     }
 }
 
-impl<T: Default> Thread<T> {
-    fn begin(&mut self, step: &mut impl FnMut(&Call, &mut T, Step)) {
+impl<T: Default> CallingThread<T> {
+    fn begin(&mut self, step: &mut impl FnMut(&Call, &mut T, CallStep)) {
         if self.is_open && !self.begun {
             self.begun = true;
             self.kept = T::default();
-            step(&self.call, &mut self.kept, Step::Begun);
+            step(&self.call, &mut self.kept, CallStep::Begun);
         }
     }
 
-    fn close(&mut self, code: Option<i32>, step: &mut impl FnMut(&Call, &mut T, Step)) {
+    fn close(&mut self, code: Option<i32>, step: &mut impl FnMut(&Call, &mut T, CallStep)) {
         self.begin(step);
         if self.is_open {
             self.is_open = false;
-            step(&self.call, &mut self.kept, Step::Over(code));
+            step(&self.call, &mut self.kept, CallStep::Over(code));
         }
     }
 

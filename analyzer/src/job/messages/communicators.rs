@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::alone::{Agreed, Alone};
 use super::bridges::{Bridge, Bridges};
-use super::members::{Choice, Members, Membership};
+use super::members::{MemberChoice, Members, Membership};
 use crate::mpi::handles::UNDEFINED;
 
 /// Communicators, and calls that make them, that are kept.
@@ -56,8 +56,8 @@ pub(super) struct Expected {
 
 /// A call that all members of a communicator make.
 #[derive(Debug, Default)]
-struct Making {
-    choices: BTreeMap<u32, Choice>,
+struct CommCreation {
+    choices: BTreeMap<u32, MemberChoice>,
     /// `None`: who is in it is not known.
     parts: Vec<(Selection, Option<CommId>)>,
     returned: usize,
@@ -90,7 +90,7 @@ struct Handle {
 pub(crate) struct Communicators {
     all: FxHashMap<CommId, Comm>,
     last: u32,
-    makings: FxHashMap<(CommId, u32), Making>,
+    makings: FxHashMap<(CommId, u32), CommCreation>,
     alone: Alone,
     /// Leaders of calls that make intercommunicators.
     bridges: Bridges<Expected>,
@@ -152,7 +152,7 @@ impl Communicators {
     }
 
     /// A rank calls for a new communicator, with all of the old one's members.
-    pub fn begin(&mut self, rank: u32, parent: CommId, choice: Option<Choice>) -> Option<Expected> {
+    pub fn begin(&mut self, rank: u32, parent: CommId, choice: Option<MemberChoice>) -> Option<Expected> {
         let number = self.made.entry((rank, parent)).or_default();
         *number = number.wrapping_add(1);
         let number = *number;
@@ -311,7 +311,7 @@ mod tests {
     }
 
     fn split(all: &mut Communicators, rank: u32, color: i32, key: i32) -> Expected {
-        all.begin(rank, WORLD, Some(Choice { color, key, place: 0 })).expect("there is room")
+        all.begin(rank, WORLD, Some(MemberChoice { color, key, place: 0 })).expect("there is room")
     }
 
     fn dup(all: &mut Communicators, rank: u32, handle: u64) {
@@ -429,7 +429,7 @@ mod tests {
         let mut calls = Vec::new();
         for rank in 0..4 {
             let (inter, _) = all.place(rank, 3).expect("it was made");
-            let choice = Choice { color: i32::from(rank < 2), key: 0, place: 0 };
+            let choice = MemberChoice { color: i32::from(rank < 2), key: 0, place: 0 };
             calls.push(all.begin(rank, inter, Some(choice)).expect("there is room"));
         }
         for (rank, call) in (0..).zip(calls) {

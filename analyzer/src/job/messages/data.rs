@@ -7,7 +7,7 @@ use super::follow::Op;
 
 /// A range of a process's memory. As small as it can be: every request has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Content {
+pub(crate) struct MessageContent {
     /// In the process's space.
     pub addr: u64,
     /// Of a receive: at most.
@@ -24,7 +24,7 @@ pub(crate) enum Data {
         /// Of this message: one more than that of the one before.
         number: u64,
         pid: u32,
-        content: Content,
+        content: MessageContent,
     },
     /// It has been received.
     Received(Arrival),
@@ -40,7 +40,7 @@ pub(crate) struct Arrival {
     /// The receiver, and the thread that was told so.
     pub pid: u32,
     pub tid: u32,
-    pub content: Content,
+    pub content: MessageContent,
     /// Where the call that receives it returns to, in the process's space.
     pub return_address: u64,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Asked {
     /// The receiver, and the thread that was told that something has come.
     pub pid: u32,
     pub(super) tid: u32,
-    pub content: Content,
+    pub content: MessageContent,
     pub(super) op: Op,
     pub(super) place: (CommId, u32),
 }

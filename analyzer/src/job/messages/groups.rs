@@ -1,4 +1,4 @@
-//! Groups: ranks in an order, from which communicators are made. Each process makes its own.
+//! MpiGroups: ranks in an order, from which communicators are made. Each process makes its own.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::members::Members;
 use crate::mpi::calls::Grouping;
 
-/// Groups of all processes that are kept.
+/// MpiGroups of all processes that are kept.
 const MOST: usize = 1 << 16;
 /// More members than groups have.
 const MOST_MEMBERS: usize = 1 << 16;
 
 /// By rank of MPI_COMM_WORLD and handle: members, and how often the handle was given out.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct MpiGroups {
     all: FxHashMap<(u32, u64), (Members, u32)>,
 }
 
-impl Groups {
+impl MpiGroups {
     /// The members of a group.
     pub fn members(&self, rank: u32, handle: u64) -> Option<&Members> {
         self.all.get(&(rank, handle)).map(|(members, _)| members)
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_handle_that_was_given_out_twice_is_valid_until_it_was_given_back_twice() {
-        let mut groups = Groups::default();
+        let mut groups = MpiGroups::default();
         let world = Members::from(WORLD);
         groups.made(0, 9, Some(Arc::clone(&world)));
         groups.made(0, 9, Some(Arc::clone(&world)));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_handle_given_out_for_a_group_that_is_not_known_is_not_the_old_one() {
-        let mut groups = Groups::default();
+        let mut groups = MpiGroups::default();
         groups.made(0, 9, Some(Members::from(WORLD)));
         groups.made(0, 9, None);
         assert_eq!(groups.members(0, 9), None);

@@ -22,7 +22,7 @@ pub enum LeftWhat {
 
 /// What one call site of one rank left over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOver {
+pub struct Unfinished {
     /// What.
     pub what: LeftWhat,
     /// Who sent or began it.
@@ -89,8 +89,8 @@ impl Tally {
     }
 
     /// All of it; `place`: where a rank's return address is in the code.
-    pub fn all(&self, place: impl Fn(u32, u64) -> Option<CodePlace>) -> Vec<LeftOver> {
-        let all = self.sites.iter().map(|(&(what, rank, function, return_address), site)| LeftOver {
+    pub fn all(&self, place: impl Fn(u32, u64) -> Option<CodePlace>) -> Vec<Unfinished> {
+        let all = self.sites.iter().map(|(&(what, rank, function, return_address), site)| Unfinished {
             what,
             rank,
             function,

@@ -12,7 +12,7 @@ pub(super) type Members = Arc<[u32]>;
 
 /// What a rank gave to a call that divides a communicator, or joins what is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct MemberChoice {
     pub color: i32,
     pub key: i32,
     /// Ranks of one color must be in the same place, or nothing is known of them.
@@ -118,7 +118,7 @@ impl Membership {
     }
 
     /// Those that gave a color, by key; in an intercommunicator, of each group.
-    pub fn of_color(&self, choices: &BTreeMap<u32, Choice>, color: i32) -> Option<Self> {
+    pub fn of_color(&self, choices: &BTreeMap<u32, MemberChoice>, color: i32) -> Option<Self> {
         // Nobody returns before all have called; if one was not seen, who is in it is not known.
         if choices.len() < self.all.len() {
             return None;
@@ -145,7 +145,7 @@ impl Membership {
     }
 
     /// Both groups as one: those come last that gave the higher color. If both gave the same, the library decides.
-    pub fn merged(&self, choices: &BTreeMap<u32, Choice>) -> Option<Self> {
+    pub fn merged(&self, choices: &BTreeMap<u32, MemberChoice>) -> Option<Self> {
         let (first, second) = self.all.split_at_checked(self.second?)?;
         let colors = color_of(first, choices)?.cmp(&color_of(second, choices)?);
         let all: Members = match colors {
@@ -158,7 +158,7 @@ impl Membership {
 }
 
 /// Those of a group that gave a color, by key and then by rank.
-fn by_key(group: &[u32], choices: &BTreeMap<u32, Choice>, color: i32) -> Vec<u32> {
+fn by_key(group: &[u32], choices: &BTreeMap<u32, MemberChoice>, color: i32) -> Vec<u32> {
     let chosen = group.iter().enumerate().filter_map(|(at, rank)| Some((at, rank, choices.get(rank)?)));
     let mut members: Vec<(i32, usize, u32)> = chosen
         .filter(|(_, _, choice)| choice.color == color)
@@ -169,7 +169,7 @@ fn by_key(group: &[u32], choices: &BTreeMap<u32, Choice>, color: i32) -> Vec<u32
 }
 
 /// The color that all of a group gave who are known to have given one.
-fn color_of(group: &[u32], choices: &BTreeMap<u32, Choice>) -> Option<i32> {
+fn color_of(group: &[u32], choices: &BTreeMap<u32, MemberChoice>) -> Option<i32> {
     let mut colors = group.iter().filter_map(|rank| choices.get(rank)).map(|choice| choice.color);
     let color = colors.next()?;
     colors.all(|other| other == color).then_some(color)
@@ -187,8 +187,8 @@ mod tests {
         of(members).gridded(&Arc::from(sizes))
     }
 
-    fn choices(all: &[(u32, i32, i32)]) -> BTreeMap<u32, Choice> {
-        all.iter().map(|&(rank, color, key)| (rank, Choice { color, key, place: 0 })).collect()
+    fn choices(all: &[(u32, i32, i32)]) -> BTreeMap<u32, MemberChoice> {
+        all.iter().map(|&(rank, color, key)| (rank, MemberChoice { color, key, place: 0 })).collect()
     }
 
     fn remaining(grid: &Membership, own: u32, remain: &[i32]) -> Option<Vec<u32>> {
@@ -279,9 +279,9 @@ mod tests {
         let mut given = choices(&[(0, 0, 2), (1, 0, 1), (2, -5, 0)]);
         let world = of(&[0, 1, 2]);
         assert_eq!(world.of_color(&given, 0), Some(of(&[1, 0])));
-        given.insert(2, Choice { color: -5, key: 0, place: 9 });
+        given.insert(2, MemberChoice { color: -5, key: 0, place: 9 });
         assert_eq!(world.of_color(&given, 0), Some(of(&[1, 0])));
-        given.insert(1, Choice { color: 0, key: 1, place: 9 });
+        given.insert(1, MemberChoice { color: 0, key: 1, place: 9 });
         assert_eq!(world.of_color(&given, 0), None);
     }
 }

@@ -22,10 +22,10 @@ use std::fmt;
 
 pub use assemble::Call;
 pub(crate) use communicators::CommId;
-pub(crate) use data::{Arrival, Asked, Content, Data};
+pub(crate) use data::{Arrival, Asked, Data, MessageContent};
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
-pub use left_over::{LeftOver, LeftWhat};
-pub use tracker::{Event, MessageId, Messages};
+pub use left_over::{LeftWhat, Unfinished};
+pub use tracker::{MessageEvent, MessageId, Messages};
 
 /// A call of a thread: of those in the call table (`calls`), polls that answered no left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]

@@ -1,4 +1,4 @@
-//! Processes of the job, as far as their MPI calls need them.
+//! MpiProcesses of the job, as far as their MPI calls need them.
 
 use rustc_hash::FxHashMap;
 
@@ -9,7 +9,7 @@ use crate::tape::wire::FileId;
 
 /// One of them.
 #[derive(Default)]
-pub(super) struct Process {
+pub(super) struct MpiProcess {
     pub rank: Option<u32>,
     /// When that was found out, CLOCK_MONOTONIC.
     pub facts_time_ns: u64,
@@ -23,13 +23,13 @@ pub(super) struct Process {
 
 /// All of them, by numbers that are given out again.
 #[derive(Default)]
-pub(super) struct Processes {
-    all: Vec<Process>,
+pub(super) struct MpiProcesses {
+    all: Vec<MpiProcess>,
     by_pid: FxHashMap<u32, usize>,
     free: Vec<usize>,
 }
 
-impl Process {
+impl MpiProcess {
     /// Takes what is known of it.
     pub fn learn(&mut self, facts: &ProcessFacts) {
         self.rank = facts.rank;
@@ -46,12 +46,12 @@ impl Process {
     }
 }
 
-impl Processes {
-    pub fn find(&self, pid: u32) -> Option<&Process> {
+impl MpiProcesses {
+    pub fn find(&self, pid: u32) -> Option<&MpiProcess> {
         Some(&self.all[*self.by_pid.get(&pid)?])
     }
 
-    pub fn find_mut(&mut self, pid: u32) -> Option<&mut Process> {
+    pub fn find_mut(&mut self, pid: u32) -> Option<&mut MpiProcess> {
         Some(&mut self.all[*self.by_pid.get(&pid)?])
     }
 
@@ -61,25 +61,25 @@ impl Processes {
             return number;
         }
         let number = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Process::default());
+            self.all.push(MpiProcess::default());
             self.all.len() - 1
         });
         self.by_pid.insert(pid, number);
         number
     }
 
-    pub fn get(&self, number: usize) -> &Process {
+    pub fn get(&self, number: usize) -> &MpiProcess {
         &self.all[number]
     }
 
-    pub fn get_mut(&mut self, number: usize) -> &mut Process {
+    pub fn get_mut(&mut self, number: usize) -> &mut MpiProcess {
         &mut self.all[number]
     }
 
     /// It has ended.
     pub fn remove(&mut self, pid: u32) {
         if let Some(number) = self.by_pid.remove(&pid) {
-            self.all[number] = Process::default();
+            self.all[number] = MpiProcess::default();
             self.free.push(number);
         }
     }

@@ -12,7 +12,7 @@ const MOST_OF_ONE: usize = 4;
 
 /// What a request stands for. `T`: what is known of one message; `O`: of the call that began it.
 #[derive(Clone, Debug)]
-pub(super) struct Request<T, O> {
+pub(super) struct TrackedRequest<T, O> {
     /// The thread that began it.
     pub tid: u32,
     /// The call that began it.
@@ -29,7 +29,7 @@ pub(super) struct Request<T, O> {
     pub is_cancelled: bool,
 }
 
-impl<T, O> Request<T, O> {
+impl<T, O> TrackedRequest<T, O> {
     /// The messages that it is.
     pub fn messages(&self) -> impl Iterator<Item = &T> {
         self.message.iter().chain(self.received.as_deref())
@@ -39,8 +39,8 @@ impl<T, O> Request<T, O> {
 /// Those with the same handle in the same process: mostly one.
 #[derive(Debug)]
 struct Same<T, O> {
-    oldest: Request<T, O>,
-    newer: Vec<Request<T, O>>,
+    oldest: TrackedRequest<T, O>,
+    newer: Vec<TrackedRequest<T, O>>,
 }
 
 /// Requests that were complete when they began: they have one and the same handle. Which of them a call names cannot be
@@ -71,16 +71,16 @@ impl<T, O> Default for Requests<T, O> {
 }
 
 impl<T: Clone, O: Clone> Same<T, O> {
-    fn iter(&self) -> impl Iterator<Item = &Request<T, O>> {
+    fn iter(&self) -> impl Iterator<Item = &TrackedRequest<T, O>> {
         std::iter::once(&self.oldest).chain(&self.newer)
     }
 
-    fn position_of_last(&self, wanted: impl Fn(&Request<T, O>) -> bool) -> Option<usize> {
+    fn position_of_last(&self, wanted: impl Fn(&TrackedRequest<T, O>) -> bool) -> Option<usize> {
         let newer = self.newer.iter().rposition(&wanted).map(|at| at + 1);
         newer.or_else(|| wanted(&self.oldest).then_some(0))
     }
 
-    fn get_mut(&mut self, at: usize) -> Option<&mut Request<T, O>> {
+    fn get_mut(&mut self, at: usize) -> Option<&mut TrackedRequest<T, O>> {
         match at.checked_sub(1) {
             None => Some(&mut self.oldest),
             Some(at) => self.newer.get_mut(at),
@@ -94,7 +94,7 @@ impl<T: Clone, O: Clone> Same<T, O> {
     }
 
     /// Takes one out; there must be others.
-    fn remove(&mut self, at: usize) -> Request<T, O> {
+    fn remove(&mut self, at: usize) -> TrackedRequest<T, O> {
         match at.checked_sub(1) {
             None => std::mem::replace(&mut self.oldest, self.newer.remove(0)),
             Some(at) => self.newer.remove(at),
@@ -137,7 +137,7 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     }
 
     /// A new one.
-    pub fn add(&mut self, pid: u32, handle: u64, request: Request<T, O>) {
+    pub fn add(&mut self, pid: u32, handle: u64, request: TrackedRequest<T, O>) {
         let has_room = self.all.len() < MOST;
         match self.all.entry((pid, handle)) {
             Entry::Occupied(same) => {
@@ -154,21 +154,21 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     }
 
     /// What the handle stands for now: if it can be started, the last that this thread made, if one is.
-    pub fn startable(&mut self, pid: u32, handle: u64, tid: u32) -> Option<&mut Request<T, O>> {
+    pub fn startable(&mut self, pid: u32, handle: u64, tid: u32) -> Option<&mut TrackedRequest<T, O>> {
         let same = self.all.get_mut(&(pid, handle))?;
-        let is_likely = |request: &Request<T, O>| request.is_persistent && request.tid == tid;
+        let is_likely = |request: &TrackedRequest<T, O>| request.is_persistent && request.tid == tid;
         let at = same.position_of_last(is_likely).unwrap_or(same.newer.len());
         same.get_mut(at)
     }
 
     /// What a handle stands for that is on its way, if only one has it.
-    pub fn active(&self, pid: u32, handle: u64) -> Option<&Request<T, O>> {
+    pub fn active(&self, pid: u32, handle: u64) -> Option<&TrackedRequest<T, O>> {
         let mut active = self.all.get(&(pid, handle))?.iter().filter(|request| request.is_active);
         active.next().filter(|_| active.next().is_none())
     }
 
     /// What it stood for; one that can be started again stays. Of several the oldest that this thread began, if one is.
-    pub fn complete(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
+    pub fn complete(&mut self, pid: u32, handle: u64, tid: u32) -> Option<TrackedRequest<T, O>> {
         let Entry::Occupied(mut same) = self.all.entry((pid, handle)) else { return None };
         let at = same.get().position_of_active(tid)?;
         let request = same.get_mut().get_mut(at)?;
@@ -181,7 +181,7 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     }
 
     /// It is to be given up: what it stands for, as for a completion.
-    pub fn cancel(&mut self, pid: u32, handle: u64, tid: u32) -> Option<&Request<T, O>> {
+    pub fn cancel(&mut self, pid: u32, handle: u64, tid: u32) -> Option<&TrackedRequest<T, O>> {
         let same = self.all.get_mut(&(pid, handle))?;
         let request = same.get_mut(same.position_of_active(tid)?)?;
         request.is_cancelled = true;
@@ -189,14 +189,14 @@ impl<T: Copy, O: Copy> Requests<T, O> {
     }
 
     /// The handle is given back.
-    pub fn free(&mut self, pid: u32, handle: u64, tid: u32) -> Option<Request<T, O>> {
+    pub fn free(&mut self, pid: u32, handle: u64, tid: u32) -> Option<TrackedRequest<T, O>> {
         let Entry::Occupied(same) = self.all.entry((pid, handle)) else { return None };
         let at = same.get().iter().position(|request| request.tid == tid).unwrap_or(0);
         Some(take(same, at))
     }
 
     /// Those of a process that nobody has come back for; `None`: that is not certain.
-    pub fn open(&self, pid: u32) -> Option<impl Iterator<Item = &Request<T, O>>> {
+    pub fn open(&self, pid: u32) -> Option<impl Iterator<Item = &TrackedRequest<T, O>>> {
         let of_process = self.all.iter().filter(move |(key, _)| key.0 == pid);
         let open = of_process.flat_map(|(_, same)| same.iter()).filter(|r| r.is_active && !r.is_cancelled);
         (!self.uncertain.contains(&pid)).then_some(open)
@@ -218,7 +218,10 @@ impl<T: Copy, O: Copy> Requests<T, O> {
 }
 
 /// Takes out one of those with the same handle.
-fn take<T: Clone, O: Clone>(mut same: OccupiedEntry<'_, (u32, u64), Same<T, O>>, at: usize) -> Request<T, O> {
+fn take<T: Clone, O: Clone>(
+    mut same: OccupiedEntry<'_, (u32, u64), Same<T, O>>,
+    at: usize,
+) -> TrackedRequest<T, O> {
     if same.get().newer.is_empty() { same.remove().oldest } else { same.get_mut().remove(at) }
 }
 
@@ -229,8 +232,8 @@ mod tests {
     const OWN: u32 = 5;
     const OTHER: u32 = 6;
 
-    fn of(tid: u32, message: u32) -> Request<u32, ()> {
-        Request {
+    fn of(tid: u32, message: u32) -> TrackedRequest<u32, ()> {
+        TrackedRequest {
             tid,
             origin: (),
             is_active: true,
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn what_can_be_started_again_stays_until_it_is_freed() {
         let mut requests = Requests::default();
-        let prepared = Request { is_active: false, is_persistent: true, ..of(OWN, 3) };
+        let prepared = TrackedRequest { is_active: false, is_persistent: true, ..of(OWN, 3) };
         requests.add(1, 7, prepared);
         assert_eq!(complete(&mut requests, OWN), None);
         requests.startable(1, 7, OWN).expect("it was added").is_active = true;

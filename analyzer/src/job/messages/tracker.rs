@@ -10,7 +10,7 @@ use super::assemble::{Assembler, Call};
 use super::communicators::CommId;
 use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
-use super::left_over::LeftOver;
+use super::left_over::Unfinished;
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does};
@@ -41,7 +41,7 @@ impl fmt::Display for MessageId {
 
 /// What was learnt.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum MessageEvent {
     /// A call is over; `end_ns`: if it was seen to return.
     Call {
         /// Which.
@@ -72,7 +72,7 @@ pub enum Event {
 
 /// What a probe of an MPI call watches.
 #[derive(Clone, Copy, Debug, Default)]
-enum Watched {
+enum ProbeTarget {
     /// Nothing that is followed.
     #[default]
     Nothing,
@@ -88,7 +88,7 @@ enum Watched {
 #[derive(Default)]
 pub struct Messages {
     /// By number of the probe.
-    probes: Vec<Watched>,
+    probes: Vec<ProbeTarget>,
     /// Calls are watched without their returns: what they complete is not known.
     sees_no_returns: bool,
     assembler: Assembler<Begun>,
@@ -166,15 +166,15 @@ impl Messages {
         match record.body {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Made { .. } => {
                 match self.watched(record.header.probe) {
-                    Watched::Beginning => true,
-                    Watched::Call(row) => {
+                    ProbeTarget::Beginning => true,
+                    ProbeTarget::Call(row) => {
                         let makes = matches!(
                             row.does,
                             Does::MakeCommunicator(_) | Does::MakeGroup(_) | Does::FreeGroup
                         );
                         makes || row.is_collective()
                     }
-                    Watched::Nothing | Watched::Other => false,
+                    ProbeTarget::Nothing | ProbeTarget::Other => false,
                 }
             }
             _ => true,
@@ -228,11 +228,11 @@ impl Messages {
     }
 
     fn hides_calls(&self, coverage: &Coverage) -> bool {
-        coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), Watched::Nothing))
+        coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), ProbeTarget::Nothing))
     }
 
     /// What was learnt by the last input, the oldest first.
-    pub(crate) fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<MessageEvent> {
         self.follower.events.pop_front()
     }
 
@@ -243,7 +243,7 @@ impl Messages {
 
     /// What is left over of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both
     /// sides left behind, and requests. What is not certain is not told.
-    pub fn left_over(&self) -> Vec<LeftOver> {
+    pub fn left_over(&self) -> Vec<Unfinished> {
         let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
         if is_certain { self.follower.left_over() } else { Vec::new() }
     }
@@ -351,15 +351,15 @@ impl Messages {
             let is_call = matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults);
             let at = probe.id as usize;
             if at >= self.probes.len() {
-                self.probes.resize(at + 1, Watched::Nothing);
+                self.probes.resize(at + 1, ProbeTarget::Nothing);
             }
             self.probes[at] = match (probe.function.as_str(), calls::row(&probe.function)) {
-                _ if !is_call => Watched::Nothing,
-                ("MPI_Init" | "MPI_Init_thread", _) => Watched::Beginning,
-                (_, Some(row)) => Watched::Call(row),
-                (_, None) => Watched::Other,
+                _ if !is_call => ProbeTarget::Nothing,
+                ("MPI_Init" | "MPI_Init_thread", _) => ProbeTarget::Beginning,
+                (_, Some(row)) => ProbeTarget::Call(row),
+                (_, None) => ProbeTarget::Other,
             };
-            if let Watched::Call(row) = self.probes[at] {
+            if let ProbeTarget::Call(row) = self.probes[at] {
                 self.sees_no_returns |= probe.class == ProbeClass::Call && needs_return(row);
             }
         }
@@ -367,7 +367,7 @@ impl Messages {
         self.sees_no_returns |= left_out.into_iter().any(needs_return);
     }
 
-    fn watched(&self, probe: u32) -> Watched {
+    fn watched(&self, probe: u32) -> ProbeTarget {
         self.probes.get(probe as usize).copied().unwrap_or_default()
     }
 
@@ -398,7 +398,7 @@ impl Messages {
 
     /// A thread's last call has stored a handle.
     fn made(&mut self, header: &Header, handle: u64) {
-        let Watched::Call(row) = self.watched(header.probe) else { return };
+        let ProbeTarget::Call(row) = self.watched(header.probe) else { return };
         let Self { assembler, follower, .. } = self;
         let last = assembler.last(header.pid, header.tid);
         if let Some((call, begun)) = last.filter(|(call, _)| std::ptr::eq(call.row, row)) {
@@ -428,9 +428,9 @@ impl Messages {
 
     fn call_record(&mut self, raw: &RawRecord, header: &Header, body: &Body, job: &Processes) {
         let row = match self.watched(header.probe) {
-            Watched::Nothing => return,
-            Watched::Beginning | Watched::Other => None,
-            Watched::Call(row) => Some(row),
+            ProbeTarget::Nothing => return,
+            ProbeTarget::Beginning | ProbeTarget::Other => None,
+            ProbeTarget::Call(row) => Some(row),
         };
         if let (Body::Call { nested: true, return_address, args }, Some(row)) = (body, row)
             && row.is_collective()
@@ -449,7 +449,7 @@ impl Messages {
         if !matches!(body, Body::Call { nested: false, .. }) {
             return;
         }
-        if matches!(self.watched(header.probe), Watched::Beginning) {
+        if matches!(self.watched(header.probe), ProbeTarget::Beginning) {
             self.follower.begin_process(header.pid);
         } else if let Some(row) = row {
             let process = self.follower.processes.number(header.pid);

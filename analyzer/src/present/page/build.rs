@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::data::{Event, EventKind, Function, PAGE_SCHEMA, Page, Row, RowGap, Timeline};
+use super::data::{EventKind, PAGE_SCHEMA, Page, PageEvent, PageFunction, Row, RowGap, Timeline};
 use super::lasts::{Last, told, untold};
 use super::places::Places;
 use super::sorts::sort_of;
@@ -18,7 +18,7 @@ use crate::job::symbols::SymbolTable;
 use crate::present::hang::{innermost_place, state_text};
 use crate::present::render;
 use crate::present::text::{capitalized, who_text};
-use crate::timeline::{Call, Gap, History, TimelineAnalysis};
+use crate::timeline::{History, TimelineAnalysis, TimelineCall, TimelineGap};
 
 /// A page about a session. `report`: with names; `names`: of the places that the timeline asks for, as far as they have any.
 pub(crate) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &SymbolTable) -> Page {
@@ -46,7 +46,7 @@ struct Builder<'a> {
     job: &'a Job,
     calls: &'a TimelineAnalysis,
     places: Places<'a>,
-    functions: Vec<Function>,
+    functions: Vec<PageFunction>,
     function_numbers: FxHashMap<String, u32>,
     /// Events of calls that messages know.
     by_call: FxHashMap<CallId, u32>,
@@ -71,7 +71,7 @@ impl<'a> Builder<'a> {
         let row_of: FxHashMap<Who, u32> = (0..).zip(&known).map(|(row, known)| (known.who, row)).collect();
         let row_of_process: FxHashMap<usize, u32> =
             (0..).zip(&known).filter_map(|(row, known)| Some((known.index?, row))).collect();
-        let (mut rows, mut events): (Vec<Row>, Vec<Event>) = (Vec::new(), Vec::new());
+        let (mut rows, mut events): (Vec<Row>, Vec<PageEvent>) = (Vec::new(), Vec::new());
         for known in &known {
             let first_event = events.len() as u32;
             events.extend(self.events(rows.len() as u32, known));
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Which events of a row are calls that messages know. `events`: all of the row, in order of time.
-    fn remember_calls(&mut self, known: &Known<'_>, first_event: u32, events: &[Event]) {
+    fn remember_calls(&mut self, known: &Known<'_>, first_event: u32, events: &[PageEvent]) {
         let (Who::Rank(rank), Some(history)) = (known.who, known.history) else { return };
         for (tid, call) in history.calls().filter(|(_, call)| call.number > 0) {
             let begin_ns = self.since_begin(call.begin_ns);
@@ -121,7 +121,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Leads from sends to receives and back.
-    fn link_messages(&self, events: &mut [Event]) {
+    fn link_messages(&self, events: &mut [PageEvent]) {
         for (send, receive) in self.calls.matched() {
             if let (Some(&from), Some(&to)) = (self.by_call.get(send), self.by_call.get(receive)) {
                 events[from as usize].sent_to.push(to);
@@ -135,12 +135,12 @@ impl<'a> Builder<'a> {
     }
 
     fn gaps(&self, row_of_process: &FxHashMap<usize, u32>) -> Vec<RowGap> {
-        let relative = |gap: Gap| Gap {
+        let relative = |gap: TimelineGap| TimelineGap {
             begin_ns: self.since_begin(gap.begin_ns),
             end_ns: self.since_begin(gap.end_ns),
             ..gap
         };
-        let of_row = |(process, gap): (Option<usize>, Gap)| match process {
+        let of_row = |(process, gap): (Option<usize>, TimelineGap)| match process {
             None => Some(RowGap { row: None, gap: relative(gap) }),
             Some(index) => Some(RowGap { row: Some(*row_of_process.get(&index)?), gap: relative(gap) }),
         };
@@ -218,8 +218,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Events of a row, in order of time.
-    fn events(&mut self, row: u32, known: &Known<'_>) -> Vec<Event> {
-        let mut calls: Vec<(u32, Call)> = known
+    fn events(&mut self, row: u32, known: &Known<'_>) -> Vec<PageEvent> {
+        let mut calls: Vec<(u32, TimelineCall)> = known
             .history
             .iter()
             .flat_map(|history| history.calls())
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
             self.last_event(row, last, entry)
         });
         let history = known.history;
-        let mut events: Vec<Event> =
+        let mut events: Vec<PageEvent> =
             calls.iter().filter_map(|(tid, call)| Some(self.call_event(row, *tid, call, history?))).collect();
         if let Some(last) = last {
             let before =
@@ -248,7 +248,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The recorded call that a process was found in: the last one of its thread, if nothing was missed since.
-    fn call_of(&self, index: usize, last: &Last, calls: &[(u32, Call)]) -> Option<usize> {
+    fn call_of(&self, index: usize, last: &Last, calls: &[(u32, TimelineCall)]) -> Option<usize> {
         let found = last
             .rank
             .call
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
             .filter(|_| matches!(last.rank.state, StuckState::InCall | StuckState::Stopped))?;
         let at = calls.iter().rposition(|(tid, _)| *tid == last.tid)?;
         let call = &calls[at].1;
-        let missed = |&(of, gap): &(Option<usize>, Gap)| {
+        let missed = |&(of, gap): &(Option<usize>, TimelineGap)| {
             of.is_none_or(|of| of == index) && gap.end_ns >= call.begin_ns
         };
         let site = call.place.map(|place| (place.file, place.offset_bytes));
@@ -268,12 +268,12 @@ impl<'a> Builder<'a> {
         is_it.then_some(at)
     }
 
-    fn last_event(&mut self, row: u32, last: &Last, entry: Option<(u32, Call)>) -> Event {
+    fn last_event(&mut self, row: u32, last: &Last, entry: Option<(u32, TimelineCall)>) -> PageEvent {
         let rank = &last.rank;
         let kind = EventKind::from(rank.state);
         let is_death = matches!(kind, EventKind::Ended | EventKind::Died);
         let own = rank.call.as_ref().map(|call| &call.place).or_else(|| innermost_place(rank));
-        Event {
+        PageEvent {
             tid: entry.map_or(last.tid, |(tid, _)| tid),
             began_earlier: entry.is_none() && !is_death,
             function: rank.call.as_ref().map(|call| self.function(&call.function)),
@@ -287,11 +287,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn call_event(&mut self, row: u32, tid: u32, call: &Call, history: &History) -> Event {
+    fn call_event(&mut self, row: u32, tid: u32, call: &TimelineCall, history: &History) -> PageEvent {
         let function = self.function_of(call);
         let arguments = call.arguments.map(|arguments| arguments::shown(function, &arguments, history));
         let place = call.place.map_or_else(Place::default, |place| self.places.at(place));
-        Event {
+        PageEvent {
             tid,
             end_ns: call.end_ns.map(|end_ns| self.since_begin(end_ns)),
             function: Some(self.function(function)),
@@ -302,8 +302,8 @@ impl<'a> Builder<'a> {
     }
 
     /// One of which no more is known.
-    fn event(&self, row: u32, kind: EventKind, begin_ns: u64) -> Event {
-        Event {
+    fn event(&self, row: u32, kind: EventKind, begin_ns: u64) -> PageEvent {
+        PageEvent {
             row,
             tid: 0,
             kind,
@@ -324,7 +324,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Name of the function that was called.
-    fn function_of(&self, call: &Call) -> &'a str {
+    fn function_of(&self, call: &TimelineCall) -> &'a str {
         self.job.probes.get(call.slot).map_or("", |probe| probe.function.as_str())
     }
 
@@ -334,7 +334,7 @@ impl<'a> Builder<'a> {
         }
         let number = self.functions.len() as u32;
         self.function_numbers.insert(name.to_owned(), number);
-        self.functions.push(Function { name: name.to_owned(), sort: sort_of(name) });
+        self.functions.push(PageFunction { name: name.to_owned(), sort: sort_of(name) });
         number
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::findings::finding::{Place, StuckState};
 use crate::findings::report::Report;
 use crate::job::process::Who;
-use crate::timeline::Gap;
+use crate::timeline::TimelineGap;
 
 /// Version of the JSON form.
 pub const PAGE_SCHEMA: u32 = 1;
@@ -16,13 +16,13 @@ pub struct Page {
     /// [`PAGE_SCHEMA`].
     pub schema: u32,
     /// The most important of it in words.
-    pub verdict: Verdict,
+    pub verdict: PageVerdict,
     /// Findings, thresholds and counts.
     pub report: Report,
     /// What could be said at all, in sentences.
     pub basis: Vec<String>,
     /// Where ranks ended up: those that did so in the same way together.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RowGroup>,
     /// What processes did, as far as it was kept.
     pub timeline: Timeline,
 }
@@ -41,7 +41,7 @@ pub enum Tone {
 
 /// The most important of a page in words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct PageVerdict {
     /// What to think of it.
     pub tone: Tone,
     /// In a few words.
@@ -57,7 +57,7 @@ pub struct Verdict {
 /// What somebody has to do with a hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum HangRole {
     /// It is (one of) the cause.
     AtFault,
     /// It only waits, or ended after the cause.
@@ -66,14 +66,14 @@ pub enum Role {
 
 /// Rows that ended up in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Group {
+pub struct RowGroup {
     /// Who, in words.
     pub who: String,
     /// Their rows.
     pub rows: Vec<u32>,
     /// What they have to do with a hang; none: nothing is said of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<HangRole>,
     /// Where they ended up, in a word or two: the MPI function, if they are in one.
     pub at: String,
     /// The same in full.
@@ -98,9 +98,9 @@ pub struct Timeline {
     /// Processes, in order of rank.
     pub rows: Vec<Row>,
     /// Row by row, each in order of time.
-    pub events: Vec<Event>,
+    pub events: Vec<PageEvent>,
     /// Functions that were called.
-    pub functions: Vec<Function>,
+    pub functions: Vec<PageFunction>,
     /// Places in code.
     pub places: Vec<NamedPlace>,
     /// Times in which calls may have been missed.
@@ -118,7 +118,7 @@ pub struct Row {
     pub pid: Option<u32>,
     /// What it has to do with a hang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<HangRole>,
     /// Rows that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<u32>,
@@ -162,7 +162,7 @@ impl From<StuckState> for EventKind {
 
 /// Something that a process did, or that it came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
+pub struct PageEvent {
     /// Whose.
     pub row: u32,
     /// Thread; 0: not known.
@@ -194,7 +194,7 @@ pub struct Event {
     pub reason: String,
     /// What it has to do with a hang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<HangRole>,
     /// What the process came to: the last that is known of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_last: bool,
@@ -233,7 +233,7 @@ pub enum Sort {
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Function {
+pub struct PageFunction {
     /// As in the standard.
     pub name: String,
     /// What it is for.
@@ -243,7 +243,7 @@ pub struct Function {
 /// A place in code, with what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedPlace {
-    /// Function, file and line, as far as they are known.
+    /// PageFunction, file and line, as far as they are known.
     pub text: String,
     /// The place.
     #[serde(flatten)]
@@ -258,5 +258,5 @@ pub struct RowGap {
     pub row: Option<u32>,
     /// When, and why.
     #[serde(flatten)]
-    pub gap: Gap,
+    pub gap: TimelineGap,
 }

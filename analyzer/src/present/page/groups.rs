@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::data::{Group, Role, Timeline};
+use super::data::{HangRole, RowGroup, Timeline};
 use super::lasts::Last;
 use crate::findings::finding::StuckState;
 use crate::job::process::Who;
@@ -11,18 +11,18 @@ use crate::present::text::who_text;
 
 /// What rows of one group have in common. Those at fault come first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a> {
+struct RowKey<'a> {
     /// Nothing is said of those without one: they come last.
-    role: (bool, Option<Role>),
+    role: (bool, Option<HangRole>),
     doing: String,
     at: &'a str,
     waits_for: &'a [u32],
 }
 
 /// All groups of rows that came to something worth telling.
-pub(super) fn of(timeline: &Timeline, lasts: &[Option<Last>]) -> Vec<Group> {
+pub(super) fn of(timeline: &Timeline, lasts: &[Option<Last>]) -> Vec<RowGroup> {
     let is_waited_for = |row: u32| timeline.rows.iter().any(|other| other.waits_for.contains(&row));
-    let mut groups: BTreeMap<Key<'_>, Vec<u32>> = BTreeMap::new();
+    let mut groups: BTreeMap<RowKey<'_>, Vec<u32>> = BTreeMap::new();
     for ((number, row), last) in (0..).zip(&timeline.rows).zip(lasts) {
         let (at, doing) = match last {
             Some(last)
@@ -34,10 +34,11 @@ pub(super) fn of(timeline: &Timeline, lasts: &[Option<Last>]) -> Vec<Group> {
             None if is_waited_for(number) => ("not known", "nothing is known of it".to_owned()),
             None => continue,
         };
-        let key = Key { role: (row.role.is_none(), row.role), doing, at, waits_for: &row.waits_for };
+        let key = RowKey { role: (row.role.is_none(), row.role), doing, at, waits_for: &row.waits_for };
         groups.entry(key).or_default().push(number);
     }
-    let mut groups: Vec<Group> = groups.into_iter().map(|(key, rows)| group(timeline, key, rows)).collect();
+    let mut groups: Vec<RowGroup> =
+        groups.into_iter().map(|(key, rows)| group(timeline, key, rows)).collect();
     groups.sort_by_key(|group| (group.role.is_none(), group.role, group.rows[0]));
     groups
 }
@@ -53,12 +54,12 @@ fn at(last: &Last) -> &str {
     }
 }
 
-fn group(timeline: &Timeline, key: Key<'_>, rows: Vec<u32>) -> Group {
+fn group(timeline: &Timeline, key: RowKey<'_>, rows: Vec<u32>) -> RowGroup {
     let whos =
         |rows: &[u32]| -> Vec<Who> { rows.iter().map(|&row| timeline.rows[row as usize].who).collect() };
     let waits_for_text =
         if key.waits_for.is_empty() { String::new() } else { who_text(&whos(key.waits_for)) };
-    Group {
+    RowGroup {
         who: who_text(&whos(&rows)),
         rows,
         role: key.role.1,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arguments::owned;
-use super::data::Role;
+use super::data::HangRole;
 use super::places::Places;
 use crate::findings::finding::{Fault, Hang, Place, StuckCall, StuckRank, StuckState};
 use crate::findings::report::Report;
@@ -15,7 +15,7 @@ use crate::timeline::{History, Look, ProcessEnd, called, stack};
 /// What one process came to.
 pub(super) struct Last {
     pub rank: StuckRank,
-    pub role: Option<Role>,
+    pub role: Option<HangRole>,
     pub reason: String,
     /// Since when at the latest, CLOCK_MONOTONIC.
     pub since_ns: u64,
@@ -42,7 +42,7 @@ pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
 }
 
 fn last_of(rank: &StuckRank, hang: &Hang) -> Last {
-    let role = if rank.at_fault { Role::AtFault } else { Role::Affected };
+    let role = if rank.at_fault { HangRole::AtFault } else { HangRole::Affected };
     let since_ns = hang.since_ns;
     Last { rank: rank.clone(), role: Some(role), reason: reason(rank, hang), since_ns, tid: 0 }
 }

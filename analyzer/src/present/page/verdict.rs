@@ -1,6 +1,6 @@
 //! The most important of a report in a few words.
 
-use super::data::{Tone, Verdict};
+use super::data::{PageVerdict, Tone};
 use crate::findings::finding::{self, Evidence, Finding, Severity};
 use crate::findings::report::Report;
 use crate::job::process::Who;
@@ -10,7 +10,7 @@ use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text};
 
 /// The verdict of a report.
-pub(super) fn of(report: &Report) -> Verdict {
+pub(super) fn of(report: &Report) -> PageVerdict {
     let is_hang = |finding: &&Finding| finding.hang().is_some();
     let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
     let first = report
@@ -24,7 +24,7 @@ pub(super) fn of(report: &Report) -> Verdict {
     }
 }
 
-fn of_finding(first: &Finding, report: &Report) -> Verdict {
+fn of_finding(first: &Finding, report: &Report) -> PageVerdict {
     let sure = first.severity == Severity::Warning && first.verdict != finding::Verdict::Inconclusive;
     let (title, affected) = match &first.evidence {
         Evidence::Hang(hang) => {
@@ -42,7 +42,7 @@ fn of_finding(first: &Finding, report: &Report) -> Verdict {
     };
     let more = report.findings.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" {} below.", counted(more, "more finding")) };
-    Verdict {
+    PageVerdict {
         tone: if sure { Tone::Fault } else { Tone::Suspicion },
         title: capitalized(&title),
         text: format!("{}{more}", capitalized(without_title(&first.summary, &title))),
@@ -56,7 +56,7 @@ fn without_title<'a>(summary: &'a str, title: &str) -> &'a str {
     summary.strip_prefix(title).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(summary)
 }
 
-fn without_finding(report: &Report) -> Verdict {
+fn without_finding(report: &Report) -> PageVerdict {
     let s = &report.statistics;
     let ranks: Vec<Who> = s.processes.iter().filter_map(|process| process.rank).map(Who::Rank).collect();
     let calls: u64 = s.processes.iter().map(|process| process.mpi_calls).sum();
@@ -77,7 +77,7 @@ fn without_finding(report: &Report) -> Verdict {
     } else {
         (Tone::Fine, "")
     };
-    Verdict {
+    PageVerdict {
         tone,
         title: "No fault found".to_owned(),
         text: format!(

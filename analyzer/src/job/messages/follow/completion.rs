@@ -3,14 +3,14 @@
 use std::num::NonZeroU64;
 
 use super::Begun;
-use super::{Follower, MOST_TAKEN, Op, Side, Taken, integers, origin};
+use super::{Endpoint, Follower, MOST_TAKEN, Op, Taken, integers, origin};
 use crate::job::messages::CallId;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::CommId;
 use crate::job::messages::data::{Arrival, Asked, Data};
 use crate::job::messages::left_over::Origin;
-use crate::job::messages::requests::Request;
-use crate::job::messages::tracker::{Event, MessageId};
+use crate::job::messages::requests::TrackedRequest;
+use crate::job::messages::tracker::{MessageEvent, MessageId};
 use crate::mpi::calls::{Arg, Which};
 use crate::mpi::status::Status;
 
@@ -18,7 +18,7 @@ impl Follower {
     pub(super) fn prepared(&mut self, call: &Call, begun: &Begun) {
         if let Some(handle) = self.handle(call, Arg::NewRequest, true) {
             self.made_collective(call, begun, handle);
-            let request = Request {
+            let request = TrackedRequest {
                 tid: call.tid,
                 origin: origin(call),
                 message: begun.ops.first(),
@@ -40,7 +40,7 @@ impl Follower {
             return;
         }
         self.made_collective(call, begun, handle);
-        let request = Request {
+        let request = TrackedRequest {
             tid: call.tid,
             origin: origin(call),
             message: begun.ops.first(),
@@ -105,7 +105,7 @@ impl Follower {
         (pid, by): (u32, CallId),
     ) {
         let thread = (pid, by.tid);
-        self.tell(Event::Completed { message: op.id, by });
+        self.tell(MessageEvent::Completed { message: op.id, by });
         if op.sends {
             return;
         }
@@ -228,7 +228,7 @@ impl Follower {
         self.probed.insert((call.pid, handle), probe);
         self.taken.insert(probe, Taken::default());
         if self.is_complete(call) {
-            let side = Side { id: probe, origin: origin(call), number: None };
+            let side = Endpoint { id: probe, origin: origin(call), number: None };
             self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
             self.matched();
         }

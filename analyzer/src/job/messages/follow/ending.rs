@@ -1,10 +1,10 @@
 //! What is left over when ranks end with MPI.
 
-use super::{Follower, Op, Side};
+use super::{Endpoint, Follower, Op};
 use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::CommId;
-use crate::job::messages::left_over::{LeftOver, LeftWhat, Origin};
+use crate::job::messages::left_over::{LeftWhat, Origin, Unfinished};
 use crate::mpi::handles::ANY_TAG;
 
 impl Follower {
@@ -35,9 +35,9 @@ impl Follower {
     }
 
     /// What is left over of ranks that were followed from their beginning to their end with MPI.
-    pub fn left_over(&self) -> Vec<LeftOver> {
+    pub fn left_over(&self) -> Vec<Unfinished> {
         let is_certain = |rank: &u32| self.ended.contains_key(rank) && !self.lost.contains(rank);
-        let mut sends: Vec<(u32, u32, u32, CommId, i32, Side)> = Vec::new();
+        let mut sends: Vec<(u32, u32, u32, CommId, i32, Endpoint)> = Vec::new();
         for (comm, from, number, tag, send) in self.matching.never_received() {
             let Some(members) = self.communicators.members(comm) else { continue };
             let Some((from, to)) = members.get(from as usize).zip(members.get(number as usize)) else {

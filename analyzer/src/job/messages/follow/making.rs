@@ -11,7 +11,7 @@ use crate::job::messages::assemble::Call;
 use crate::job::messages::bridges::Bridge;
 use crate::job::messages::communicators::{CommId, Expected, Selection};
 use crate::job::messages::groups;
-use crate::job::messages::members::{Choice, Members, Membership};
+use crate::job::messages::members::{MemberChoice, Members, Membership};
 use crate::mpi::calls::{Arg, Group, Grouping, Making, Meeting};
 
 impl Follower {
@@ -29,11 +29,13 @@ impl Follower {
     }
 
     /// What a rank gives that all of the old communicator must know.
-    fn choice(&self, call: &Call, group: Group, place: Option<(CommId, u32)>) -> Option<Choice> {
+    fn choice(&self, call: &Call, group: Group, place: Option<(CommId, u32)>) -> Option<MemberChoice> {
         match group {
-            Group::ByColor => {
-                Some(Choice { color: integer(call, Arg::Color)?, key: integer(call, Arg::Key)?, place: 0 })
-            }
+            Group::ByColor => Some(MemberChoice {
+                color: integer(call, Arg::Color)?,
+                key: integer(call, Arg::Key)?,
+                place: 0,
+            }),
             Group::SharedMemory => {
                 let (parent, _) = place?;
                 let is_inter = self.communicators.membership(parent)?.is_inter();
@@ -42,10 +44,10 @@ impl Follower {
                 let is_plain = !is_inter && !builtin.may_divide(call.argument(Arg::Info)?);
                 // Who is in another container may or may not be on the same node for the library.
                 let place = self.processes.get(call.process).pid_namespace;
-                is_plain.then_some(Choice { color, key: integer(call, Arg::Key)?, place })
+                is_plain.then_some(MemberChoice { color, key: integer(call, Arg::Key)?, place })
             }
             Group::Merged => {
-                Some(Choice { color: (integer(call, Arg::High)? != 0).into(), key: 0, place: 0 })
+                Some(MemberChoice { color: (integer(call, Arg::High)? != 0).into(), key: 0, place: 0 })
             }
             _ => None,
         }

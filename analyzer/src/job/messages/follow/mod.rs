@@ -14,16 +14,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::job::collectives::{Collectives, Signature};
 use crate::job::memory::CodeMap;
 use crate::job::messages::CallId;
-use crate::job::messages::assemble::{Call, Step};
+use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{CommId, Communicators, Expected, WORLD};
-use crate::job::messages::data::{Content, Data};
+use crate::job::messages::data::{Data, MessageContent};
 use crate::job::messages::few::Few;
-use crate::job::messages::groups::Groups;
+use crate::job::messages::groups::MpiGroups;
 use crate::job::messages::left_over::{Origin, Tally};
 use crate::job::messages::matching::{Matching, Pair};
-use crate::job::messages::process::Processes;
+use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
-use crate::job::messages::tracker::{Event, MessageId};
+use crate::job::messages::tracker::{MessageEvent, MessageId};
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
@@ -48,19 +48,19 @@ pub(in crate::job::messages) struct Op {
     peer: Option<u32>,
     tag: i32,
     /// Where its content is, if that is followed and known.
-    content: Option<Content>,
+    content: Option<MessageContent>,
 }
 
 /// A send or a receive, as it waits for its other side.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct Endpoint {
     id: MessageId,
     origin: Origin,
     /// What whoever follows data calls it: of a send whose content is known.
     number: Option<NonZeroU64>,
 }
 
-impl PartialEq for Side {
+impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
@@ -72,8 +72,8 @@ impl Op {
         (self.sends, self.peer, self.tag, self.place) == (other.sends, other.peer, other.tag, other.place)
     }
 
-    fn side(&self) -> Side {
-        Side { id: self.id, origin: self.origin, number: None }
+    fn side(&self) -> Endpoint {
+        Endpoint { id: self.id, origin: self.origin, number: None }
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Begun {
 /// A message that a matched probe took.
 #[derive(Clone, Copy, Default)]
 struct Taken {
-    send: Option<Side>,
+    send: Option<Endpoint>,
     receive: Option<MessageId>,
 }
 
@@ -97,11 +97,11 @@ struct Taken {
 #[derive(Default)]
 pub(super) struct Follower {
     pub libraries: Libraries,
-    pub processes: Processes,
+    pub processes: MpiProcesses,
     pub communicators: Communicators,
-    groups: Groups,
+    groups: MpiGroups,
     requests: Requests<Op, Origin>,
-    matching: Matching<Side>,
+    matching: Matching<Endpoint>,
     /// Collective calls of all ranks.
     pub collectives: Collectives,
     /// By process and handle: what collective calls began.
@@ -111,7 +111,7 @@ pub(super) struct Follower {
     taken: FxHashMap<MessageId, Taken>,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
-    /// Processes that were seen to begin with MPI, by rank.
+    /// MpiProcesses that were seen to begin with MPI, by rank.
     pub begun_by: FxHashMap<u32, u32>,
     /// Ranks that ended with MPI and were followed to there, with their code.
     pub ended: FxHashMap<u32, CodeMap>,
@@ -119,7 +119,7 @@ pub(super) struct Follower {
     pub ending: Vec<(u32, u32)>,
     left: Tally,
     /// What was learnt; nothing is noted unless somebody wants to hear it.
-    pub events: VecDeque<Event>,
+    pub events: VecDeque<MessageEvent>,
     pub is_heard: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
@@ -128,18 +128,18 @@ pub(super) struct Follower {
     sent: u64,
     /// Their numbers, by the receives that have got them.
     arriving: FxHashMap<MessageId, NonZeroU64>,
-    /// Processes of which something is found to be missing.
+    /// MpiProcesses of which something is found to be missing.
     pub to_lose: Vec<u32>,
     /// Room for pairs.
-    pairs: Vec<Pair<Side>>,
+    pairs: Vec<Pair<Endpoint>>,
 }
 
 impl Follower {
     /// A call goes on; `time_ns`: of the record that tells it.
-    pub fn step(&mut self, call: &Call, begun: &mut Begun, step: Step, time_ns: u64) {
+    pub fn step(&mut self, call: &Call, begun: &mut Begun, step: CallStep, time_ns: u64) {
         match step {
-            Step::Begun => self.begin(call, begun),
-            Step::Over(code) => self.over(call, begun, code, time_ns),
+            CallStep::Begun => self.begin(call, begun),
+            CallStep::Over(code) => self.over(call, begun, code, time_ns),
         }
     }
 
@@ -299,13 +299,13 @@ impl Follower {
     }
 
     /// Where the content of a message is, if it is in one piece.
-    fn content(&self, call: &Call, at: Option<calls::Content>) -> Option<Content> {
+    fn content(&self, call: &Call, at: Option<calls::ContentArgs>) -> Option<MessageContent> {
         let at = at.filter(|_| self.follows_data)?;
         let process = self.processes.get(call.process);
         let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, call.word(at.datatype)?)?;
         let len_bytes = u64::try_from(call.integer(at.count)?).ok()?.checked_mul(size_bytes)?;
         let addr = call.word(at.buffer)?;
-        Some(Content { addr, len_bytes: NonZeroU64::new(len_bytes)?, since_ns: call.begin_ns })
+        Some(MessageContent { addr, len_bytes: NonZeroU64::new(len_bytes)?, since_ns: call.begin_ns })
     }
 
     fn start(&mut self, call: &Call, id: CallId) {
@@ -322,7 +322,7 @@ impl Follower {
                 continue;
             };
             op.id = MessageId { call: id, part };
-            op.content = op.content.map(|content| Content { since_ns: call.begin_ns, ..content });
+            op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
             self.post(call, &op);
         }
@@ -336,7 +336,7 @@ impl Follower {
         let Some((comm, own)) = op.place else { return };
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
-                let side = Side { number: self.sent(call, op), ..op.side() };
+                let side = Endpoint { number: self.sent(call, op), ..op.side() };
                 self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
             }
             (true, _) => {}
@@ -378,14 +378,14 @@ impl Follower {
         self.pairs = pairs;
     }
 
-    fn pair(&mut self, send: Side, receive: MessageId) {
-        self.tell(Event::Matched { send: send.id, receive });
+    fn pair(&mut self, send: Endpoint, receive: MessageId) {
+        self.tell(MessageEvent::Matched { send: send.id, receive });
         if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
             self.arriving.insert(receive, number);
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: MessageEvent) {
         if self.is_heard {
             self.events.push_back(event);
         }
@@ -412,7 +412,7 @@ impl Follower {
             let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
             let members = place.and_then(named);
             let end_ns = code.map(|_| time_ns);
-            self.events.push_back(Event::Call { id, call: Box::new(call.clone()), end_ns, members });
+            self.events.push_back(MessageEvent::Call { id, call: Box::new(call.clone()), end_ns, members });
         }
     }
 
