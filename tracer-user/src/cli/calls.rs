@@ -260,10 +260,11 @@ impl<W: Write> Printer<'_, W> {
                 messages.strangers()
             )?;
         } else if !lost.is_empty() {
+            let ranks = if lost.len() == 1 { "rank" } else { "ranks" };
             let lost: Vec<String> = lost.iter().map(u32::to_string).collect();
             writeln!(
                 self.out,
-                "Coverage of rank {} is incomplete: what they received after the gap is unknown.",
+                "Coverage of {ranks} {} is incomplete: what was received after the gap is unknown.",
                 lost.join(", ")
             )?;
         }

@@ -155,3 +155,82 @@ fn find_messages(call: &mut CallInProgress, row: &CallRow, library: &OpenMpi<'_>
         fill(envelope.tag, found.tag);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use analyzer::input::MpiFacts;
+
+    use super::*;
+    use crate::host::memory::Halves;
+
+    const TID: u32 = 7;
+    const RETURN_SLOT: u64 = 0x7000_0000_0ff8;
+    const RETURN_ADDRESS: u64 = 0x40_0123;
+    const REQUEST_AT: u64 = 0x7000_0000_2000;
+    const REQUEST: u32 = 0xac00_0005;
+
+    /// The stack of a thread in a call, and a request in the program's memory.
+    fn memory() -> Halves {
+        let mut memory = Halves::default();
+        memory.put_word(RETURN_SLOT, RETURN_ADDRESS);
+        memory.put(REQUEST_AT, &[REQUEST]);
+        memory
+    }
+
+    fn in_call(function: &str, arguments: Vec<Option<u64>>) -> CallInProgress {
+        CallInProgress {
+            function: function.into(),
+            mpi: Some(MpiFacts { kind: MpiKind::Mpich, comm_world: None }),
+            return_slot: RETURN_SLOT,
+            arguments,
+            ..CallInProgress::default()
+        }
+    }
+
+    fn last(function: &str, arguments: [u64; 6]) -> LastCall {
+        LastCall { tid: TID, function: function.into(), return_address: RETURN_ADDRESS, arguments }
+    }
+
+    fn completed(mut call: CallInProgress, last: LastCall, made: Option<(u64, bool)>) -> CallInProgress {
+        let memory = memory();
+        let sources = CallSources { tid: TID, last_calls: &[last], made, memory: &memory };
+        sources.complete(&mut call, None, &[]);
+        call
+    }
+
+    #[test]
+    fn the_record_of_a_call_adds_arguments_and_overrules_none() {
+        let call = in_call("MPI_Recv", vec![None, Some(5), None]);
+        let call = completed(call, last("MPI_Recv", [1, 2, 3, 4, 5, 6]), None);
+        assert_eq!(call.arguments[..6], [1, 5, 3, 4, 5, 6].map(Some));
+    }
+
+    #[test]
+    fn the_record_of_another_call_adds_nothing() {
+        let recorded = [1, 2, 3, 4, 5, 6];
+        let others = [
+            last("MPI_Send", recorded),
+            LastCall { tid: TID + 1, ..last("MPI_Recv", recorded) },
+            LastCall { return_address: RETURN_ADDRESS + 1, ..last("MPI_Recv", recorded) },
+        ];
+        for other in others {
+            let call = completed(in_call("MPI_Recv", vec![None; 6]), other.clone(), None);
+            assert_eq!(call.arguments, vec![None; 6], "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_the_threads_last_call_began_is_named_by_that_call() {
+        let wait = || in_call("MPI_Wait", vec![Some(REQUEST_AT), Some(0)]);
+        let begun = |made| {
+            let call = completed(wait(), last("MPI_Irecv", [9; 6]), made);
+            let request = call.requests.into_iter().next().expect("MPI_Wait waits for one");
+            (request.handle, request.started.map(|started| started.function))
+        };
+        let half = Some((REQUEST_AT, true));
+        assert_eq!(begun(half), (u64::from(REQUEST), Some("MPI_Irecv".to_owned())));
+        assert_eq!(begun(None), (u64::from(REQUEST), None));
+        let barrier = completed(wait(), last("MPI_Barrier", [9; 6]), half);
+        assert_eq!(barrier.requests[0].started, None, "a barrier begins no request");
+    }
+}

@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn only_quiet_ranks_are_looked_at() {
+    fn only_quiet_ranks_are_sampled() {
         let mut ranks = SampleSchedule::default();
         assert_eq!(ranks.due(10 * S, [(1, 10 * S - 1), (2, 9 * S), (3, 0)].into_iter()), [2, 3]);
         assert_eq!(ranks.due(10 * S + 1, [(2, 9 * S), (3, 0)].into_iter()), [0u32; 0]);
     }
 
     #[test]
-    fn a_rank_in_a_call_is_looked_at_every_second_and_one_that_computes_less_and_less() {
+    fn a_rank_in_a_call_is_sampled_every_second_and_one_that_computes_less_and_less() {
         let samples = |in_call: bool| {
             let mut ranks = SampleSchedule::default();
             let mut at = Vec::new();

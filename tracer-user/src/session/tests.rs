@@ -235,6 +235,8 @@ fn what_a_session_records_gives_its_report_again() {
         .collect();
     let records = ["record"; 5];
     assert_eq!(kinds, [&["start", "plan", "process", "process"][..], &records, &["end"]].concat());
+    let ticks = over.inputs.iter().filter(|input| matches!(input, Input::Tick { .. })).count();
+    assert_eq!(ticks, 1, "the clock is on the tape too");
     let mut pipeline = Pipeline::new(Options::default());
     over.inputs.iter().for_each(|input| pipeline.push(input));
     assert_eq!(&pipeline.report(), over.report());
