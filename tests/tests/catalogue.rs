@@ -191,8 +191,10 @@ const NOT_TOLD: [(&str, Option<MpiImplementation>, &str); 4] = [
 
 /// What cannot be told without a record of a call that came before: what is not in the library's memory. MPICH's MPI_Bcast
 /// does not keep its communicator, calls on windows do not keep the window, and what its requests stand for is not to be seen.
-const NOT_IN_MEMORY: [(&str, Option<MpiImplementation>); 9] = [
+const NOT_IN_MEMORY: [(&str, Option<MpiImplementation>); 11] = [
     ("ibarrier_unstarted", None),
+    ("barrier_or_ibarrier", None),
+    ("waitall_collective", None),
     ("barrier_or_bcast", Some(MpiImplementation::Mpich)),
     ("waitall_unmatched", Some(MpiImplementation::Mpich)),
     ("waitany_unmatched", Some(MpiImplementation::Mpich)),

@@ -21,11 +21,14 @@ pub(crate) fn comm_text(name: &str) -> String {
     if name.starts_with("MPI_") { name.to_owned() } else { format!("communicator {name}") }
 }
 
+/// Ranks, their call, and whether they are at fault.
+type Group<'a> = (Vec<Who>, &'a StuckCall, bool);
+
 /// Ranks whose calls are the same, from the same place: those at fault first.
-fn groups(mismatch: &CollectiveMismatch) -> Vec<(Vec<Who>, &StuckCall, bool)> {
-    let mut groups: BTreeMap<(bool, u64, String, u64), (Vec<Who>, &StuckCall, bool)> = BTreeMap::new();
+fn groups(mismatch: &CollectiveMismatch) -> Vec<Group<'_>> {
+    let mut groups: BTreeMap<(bool, u64, &str, u64), Group<'_>> = BTreeMap::new();
     for MismatchedRank { who, at_fault, group, call } in &mismatch.ranks {
-        let key = (!at_fault, *group, call.place.module.clone(), call.place.offset_bytes);
+        let key = (!at_fault, *group, call.place.module.as_str(), call.place.offset_bytes);
         groups.entry(key).or_insert_with(|| (Vec::new(), call, *at_fault)).0.push(*who);
     }
     groups.into_values().collect()

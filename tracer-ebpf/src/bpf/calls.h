@@ -70,8 +70,8 @@ static __always_inline void put_stack(struct target *t, __u64 return_slot, __u32
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
 		return;
-	__builtin_memset(r->words, 0, sizeof(r->words));
-	if (bpf_probe_read_user(r->words, 8 * count, (void *)(return_slot + 8))) {
+	/* All that fits, whose length the verifier knows; the rest is no argument. */
+	if (bpf_probe_read_user(r->words, sizeof(r->words), (void *)(return_slot + 8))) {
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
 		return;
 	}
