@@ -59,7 +59,8 @@ fn wanted_cases() -> Result<Vec<Case>> {
         return Ok(looked_at.take(SAMPLE).collect());
     };
     let count = if text == "all" { Ok(all.len()) } else { text.parse() };
-    let named = |case: &Case| case.name().contains(&text);
+    let is_whole_name = all.iter().any(|case| case.name() == text);
+    let named = |case: &Case| case.name() == text || !is_whole_name && case.name().contains(&text);
     Ok(match count {
         Ok(count) => all.into_iter().take(count).collect(),
         Err(_) => all.into_iter().filter(named).collect(),
