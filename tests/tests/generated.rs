@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use live::MpiImplementation;
 use live::findings::summary;
-use live::generated::{Case, Half, Mode, Outcome, Results, Row, Seen, Verdict, cases, watch};
+use live::generated::{
+    Case, ExpectedOutcome, Half, JudgedRun, ResultsFile, Seen, TableRow, WatchMode, cases, watch,
+};
 
 /// Cases of the usual run, with each library: half a minute.
 const SAMPLE: usize = 3;
@@ -32,7 +34,7 @@ const SAMPLE: usize = 3;
 struct Wanted {
     cases: Vec<Case>,
     libraries: Vec<MpiImplementation>,
-    mode: Mode,
+    mode: WatchMode,
     twins: Vec<bool>,
     limit: Duration,
     side_by_side: usize,
@@ -81,7 +83,10 @@ fn wanted() -> Result<Wanted> {
     Ok(Wanted {
         cases: wanted_cases()?,
         libraries,
-        mode: Mode::ALL.into_iter().find(|one| one.name() == mode).context("DMSCOPE_TEST_GENERATED_MODE")?,
+        mode: WatchMode::ALL
+            .into_iter()
+            .find(|one| one.name() == mode)
+            .context("DMSCOPE_TEST_GENERATED_MODE")?,
         twins,
         limit: Duration::from_secs(number("_SECONDS", 15)?),
         side_by_side: usize::try_from(number("_SIDE_BY_SIDE", 3)?)?,
@@ -93,21 +98,21 @@ fn wanted() -> Result<Wanted> {
 struct Turn<'a> {
     case: &'a Case,
     library: MpiImplementation,
-    mode: Mode,
+    mode: WatchMode,
     is_right: bool,
 }
 
 impl Turn<'_> {
-    fn run(&self, limit: Duration) -> Row {
+    fn run(&self, limit: Duration) -> TableRow {
         let seen = watch(self.case, self.is_right, self.library, self.mode, limit);
-        let mut row = Row {
+        let mut row = TableRow {
             case: self.case.name(),
             library: self.library.name().to_owned(),
             mode: self.mode.name().to_owned(),
             is_right: self.is_right,
             is_through: None,
             seconds: 0.0,
-            verdict: Verdict::default(),
+            verdict: JudgedRun::default(),
             said: Vec::new(),
             has_warning: false,
             error: None,
@@ -120,11 +125,11 @@ impl Turn<'_> {
     }
 }
 
-fn fill(row: &mut Row, case: &Case, seen: &Seen) {
+fn fill(row: &mut TableRow, case: &Case, seen: &Seen) {
     let is_warning = |finding: &serde_json::Value| finding["severity"] == "warning";
     row.is_through = seen.is_through;
     row.seconds = seen.seconds;
-    row.verdict = Verdict::of(case, &seen.findings);
+    row.verdict = JudgedRun::of(case, &seen.findings);
     row.has_warning = seen.findings.iter().any(is_warning);
     let told = seen
         .findings
@@ -134,7 +139,7 @@ fn fill(row: &mut Row, case: &Case, seen: &Seen) {
 }
 
 /// All programs that are wanted and of which nothing is known yet, taken by several threads in turn.
-fn run_all(wanted: &Wanted, results: Results) -> Result<Results> {
+fn run_all(wanted: &Wanted, results: ResultsFile) -> Result<ResultsFile> {
     let mut turns = VecDeque::new();
     for case in &wanted.cases {
         for &library in &wanted.libraries {
@@ -146,7 +151,7 @@ fn run_all(wanted: &Wanted, results: Results) -> Result<Results> {
         }
     }
     // A twin ends by itself, so that there is nothing to come to later.
-    turns.retain(|turn: &Turn| !turn.is_right || turn.mode != Mode::After);
+    turns.retain(|turn: &Turn| !turn.is_right || turn.mode != WatchMode::After);
     let (turns, results) = (Mutex::new(turns), Mutex::new(Ok(results)));
     let next = || turns.lock().expect("turns").pop_front();
     let work = || {
@@ -166,7 +171,7 @@ fn run_all(wanted: &Wanted, results: Results) -> Result<Results> {
     results.into_inner().expect("results")
 }
 
-fn line_of(row: &Row) -> String {
+fn line_of(row: &TableRow) -> String {
     let what = match row.is_through {
         None => "hangs",
         Some(true) => "ends",
@@ -196,25 +201,28 @@ fn no_program_that_hangs_is_called_fine_and_no_right_one_is_warned_of() -> Resul
         return Ok(());
     }
     let begin = Instant::now();
-    let results = run_all(&wanted, Results::of(wanted.results.clone())?)?;
+    let results = run_all(&wanted, ResultsFile::of(wanted.results.clone())?)?;
     println!("{}", results.table());
     println!("{} programs known after {:.0} s", results.rows().count(), begin.elapsed().as_secs_f64());
-    let lines = |is_bad: fn(&Row) -> bool| -> Vec<String> {
+    let lines = |is_bad: fn(&TableRow) -> bool| -> Vec<String> {
         results.rows().filter(|row| is_bad(row)).map(line_of).collect()
     };
     let failed = lines(|row| row.error.is_some());
     ensure!(failed.is_empty(), "tests failed:\n{}", failed.join("\n"));
-    let must_hang: HashSet<String> =
-        cases().iter().filter(|case| case.truth().outcome == Outcome::Hangs).map(Case::name).collect();
+    let must_hang: HashSet<String> = cases()
+        .iter()
+        .filter(|case| case.truth().outcome == ExpectedOutcome::Hangs)
+        .map(Case::name)
+        .collect();
     let ended: Vec<String> = results
         .rows()
         .filter(|row| !row.is_right && row.is_through.is_some() && must_hang.contains(&row.case))
         .map(line_of)
         .collect();
     ensure!(ended.is_empty(), "programs that must hang ended:\n{}", ended.join("\n"));
-    let fine = lines(|row| row.mode != Mode::Alone.name() && row.is_called_fine());
+    let fine = lines(|row| row.mode != WatchMode::Alone.name() && row.is_called_fine());
     ensure!(fine.is_empty(), "programs that hang are called fine:\n{}", fine.join("\n"));
-    let alarms = lines(Row::is_false_alarm);
+    let alarms = lines(TableRow::is_false_alarm);
     ensure!(alarms.is_empty(), "right programs are warned of, or do not end:\n{}", alarms.join("\n"));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 /// What is wrong in the use of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum GeneratedFault {
     /// One rank does another operation in its place.
     OtherOperation,
     /// One rank does two operations the other way round.
@@ -23,7 +23,7 @@ pub enum Fault {
     MissingWait,
 }
 
-impl Fault {
+impl GeneratedFault {
     /// Name in arguments and tables.
     pub fn name(self) -> &'static str {
         match self {

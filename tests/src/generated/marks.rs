@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use crate::job::build::sources;
 
 /// File and line of each mark (`// call: NAME`).
-type Marks = HashMap<String, (String, u64)>;
+type SourceMarks = HashMap<String, (String, u64)>;
 
-fn marks() -> Result<Marks> {
+fn marks() -> Result<SourceMarks> {
     let folder = sources().join("generated");
     let mut marks = HashMap::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -33,7 +33,7 @@ fn marks() -> Result<Marks> {
 
 /// File and line that have a mark.
 pub fn line_of_mark(mark: &str) -> Result<&'static (String, u64)> {
-    static MARKS: OnceLock<Result<Marks, String>> = OnceLock::new();
+    static MARKS: OnceLock<Result<SourceMarks, String>> = OnceLock::new();
     let marks = MARKS.get_or_init(|| marks().map_err(|error| format!("{error:#}")));
     let marks = marks.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
     marks.get(mark).with_context(|| format!("no line has the mark {mark:?}"))

@@ -1,63 +1,67 @@
 //! What is true of faults between a sender and a receiver.
 
-use super::operations::{Form, From, Mode};
+use super::operations::{CallForm, From, SendVariant};
 use super::truth::FINALIZE;
-use super::{Case, Class, Fault, Outcome, Truth};
+use super::{Case, ExpectedOutcome, FindingClass, GeneratedFault, Truth};
 
-const MISSING: &[Class] = &[Class::MissingMessage];
-const DEADLOCK: &[Class] = &[Class::Deadlock];
+const MISSING: &[FindingClass] = &[FindingClass::MissingMessage];
+const DEADLOCK: &[FindingClass] = &[FindingClass::Deadlock];
 /// Two ranks wait for each other, for two messages that do not come.
-const EITHER: &[Class] = &[Class::Deadlock, Class::MissingMessage];
+const EITHER: &[FindingClass] = &[FindingClass::Deadlock, FindingClass::MissingMessage];
 
 /// A truth with the marks of the two ranks.
-fn truth(case: &Case, classes: &'static [Class], of_bad: &str, of_partner: &str) -> Truth {
+fn truth(case: &Case, classes: &'static [FindingClass], of_bad: &str, of_partner: &str) -> Truth {
     let mut may_be_named = vec![case.bad, case.partner()];
-    if case.fault == Fault::OtherRank {
+    if case.fault == GeneratedFault::OtherRank {
         may_be_named.push((case.bad + 2) % case.ranks);
     }
     let lines = vec![(case.bad, vec![of_bad.to_owned()]), (case.partner(), vec![of_partner.to_owned()])];
-    Truth { outcome: Outcome::Hangs, classes, may_be_named, lines }
+    Truth { outcome: ExpectedOutcome::Hangs, classes, may_be_named, lines }
 }
 
 /// Where a rank waits for its own message.
-fn own_mark(case: &Case, form: Form) -> &str {
-    if form == Form::Blocking { &case.operation.name } else { "wait for a message" }
+fn own_mark(case: &Case, form: CallForm) -> &str {
+    if form == CallForm::Blocking { &case.operation.name } else { "wait for a message" }
 }
 
 /// What was begun is not completed, and all ranks come through.
 fn left_over(case: &Case) -> Truth {
-    Truth { outcome: Outcome::Open, classes: &[Class::LeftOver], ..truth(case, &[], FINALIZE, FINALIZE) }
+    Truth {
+        outcome: ExpectedOutcome::Open,
+        classes: &[FindingClass::LeftOver],
+        ..truth(case, &[], FINALIZE, FINALIZE)
+    }
 }
 
 /// What is true of a fault of a sender. Its partner waits for the message.
-pub(super) fn truth_of_send(case: &Case, mode: Mode, form: Form) -> Truth {
-    let partner = if mode == Mode::Ready { "wait of the partner" } else { "receive of the partner" };
+pub(super) fn truth_of_send(case: &Case, mode: SendVariant, form: CallForm) -> Truth {
+    let partner = if mode == SendVariant::Ready { "wait of the partner" } else { "receive of the partner" };
     let own = own_mark(case, form);
-    let waits = matches!(mode, Mode::Synchronous | Mode::Exchange);
+    let waits = matches!(mode, SendVariant::Synchronous | SendVariant::Exchange);
     match case.fault {
-        Fault::OtherOperation | Fault::OtherOrder => {
+        GeneratedFault::OtherOperation | GeneratedFault::OtherOrder => {
             truth(case, DEADLOCK, "other receive of the bad rank", partner)
         }
-        Fault::MissingCall | Fault::MissingStart => truth(case, MISSING, FINALIZE, partner),
-        Fault::MissingWait => left_over(case),
+        GeneratedFault::MissingCall | GeneratedFault::MissingStart => truth(case, MISSING, FINALIZE, partner),
+        GeneratedFault::MissingWait => left_over(case),
         // An error of its own: nobody is ready for this message.
-        _ if mode == Mode::Ready => {
-            Truth { outcome: Outcome::Open, ..truth(case, MISSING, FINALIZE, partner) }
+        _ if mode == SendVariant::Ready => {
+            Truth { outcome: ExpectedOutcome::Open, ..truth(case, MISSING, FINALIZE, partner) }
         }
-        Fault::OtherRank if waits => truth(case, MISSING, own, partner),
+        GeneratedFault::OtherRank if waits => truth(case, MISSING, own, partner),
         _ if waits => truth(case, EITHER, own, partner),
         _ => truth(case, MISSING, FINALIZE, partner),
     }
 }
 
 /// What is true of a fault of a receiver. Its partner sends, and waits to be received from only where nobody receives.
-pub(super) fn truth_of_receive(case: &Case, from: From, form: Form) -> Truth {
+pub(super) fn truth_of_receive(case: &Case, from: From, form: CallForm) -> Truth {
     const SENDS: &str = "synchronous send of the partner";
     let mut told = match case.fault {
-        Fault::OtherOperation => truth(case, MISSING, "other send of the bad rank", FINALIZE),
-        Fault::OtherOrder => truth(case, DEADLOCK, "other send of the bad rank", SENDS),
-        Fault::MissingCall | Fault::MissingStart => truth(case, MISSING, FINALIZE, SENDS),
-        Fault::MissingWait => left_over(case),
+        GeneratedFault::OtherOperation => truth(case, MISSING, "other send of the bad rank", FINALIZE),
+        GeneratedFault::OtherOrder => truth(case, DEADLOCK, "other send of the bad rank", SENDS),
+        GeneratedFault::MissingCall | GeneratedFault::MissingStart => truth(case, MISSING, FINALIZE, SENDS),
+        GeneratedFault::MissingWait => left_over(case),
         _ => truth(case, MISSING, own_mark(case, form), FINALIZE),
     };
     if from == From::AnySource {

@@ -8,6 +8,7 @@
 //! looks at, and one that is only counted, and tells how much of what was learned from the first half holds in general.
 
 mod collectives;
+mod families;
 mod faults;
 mod marks;
 mod messages;
@@ -20,13 +21,13 @@ mod windows;
 
 use std::collections::BTreeMap;
 
-pub use faults::Fault;
+pub use faults::GeneratedFault;
 pub use marks::line_of_mark;
 pub use operations::{Operation, operations};
-pub use results::{Results, Row};
-pub use run::{Mode, Seen, watch};
-pub use truth::{Outcome, Truth};
-pub use verdict::{Class, Verdict, classify};
+pub use results::{ResultsFile, TableRow};
+pub use run::{Seen, WatchMode, watch};
+pub use truth::{ExpectedOutcome, Truth};
+pub use verdict::{FindingClass, JudgedRun, classify};
 
 /// How many ranks cases are made with.
 pub const RANKS: std::ops::RangeInclusive<u32> = 2..=5;
@@ -37,7 +38,7 @@ pub struct Case {
     /// What is used.
     pub operation: Operation,
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: GeneratedFault,
     /// With how many ranks.
     pub ranks: u32,
     /// Which of them makes the fault.

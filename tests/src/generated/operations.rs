@@ -1,6 +1,6 @@
 //! Operations of MPI, and which faults are possible in their use: data.
 
-use super::Fault;
+use super::GeneratedFault;
 
 /// One operation, in one form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,20 +8,20 @@ pub struct Operation {
     /// Name in arguments and tables: as in the standard, in lower case, without `MPI_`.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: OperationKind,
 }
 
 /// What an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperationKind {
     /// Of all ranks of a communicator.
-    Collective(Flow, Form),
+    Collective(DataFlow, CallForm),
     /// All ranks make something, or give it back.
     Maker,
     /// Of the sender of a message.
-    Send(Mode, Form),
+    Send(SendVariant, CallForm),
     /// Of the receiver.
-    Receive(From, Form),
+    Receive(From, CallForm),
     /// Of a receiver of several messages that were begun. The other side makes the fault.
     Completion,
     /// Of a receiver that asks first. The other side makes the fault.
@@ -29,7 +29,7 @@ pub enum Kind {
     /// Of all ranks of a window.
     Fence,
     /// Of two ranks, of which one exposes its window to the other.
-    Active(Role),
+    Active(CallRole),
     /// Of two ranks that lock two windows.
     Lock,
     /// Of a rank that gives a lock back.
@@ -40,7 +40,7 @@ pub enum Kind {
 
 /// When a send is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum SendVariant {
     /// When the library has the data (these messages are short).
     Standard,
     /// When it is received.
@@ -66,7 +66,7 @@ pub enum From {
 
 /// What the bad rank does with a window that is exposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum CallRole {
     /// It exposes it.
     Exposes,
     /// It accesses the other's.
@@ -79,7 +79,7 @@ pub enum Role {
 
 /// Who of a collective operation needs whose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum DataFlow {
     /// Everybody that of everybody (or of neighbors).
     AllToAll,
     /// Everybody that of the root.
@@ -92,7 +92,7 @@ pub enum Flow {
 
 /// In which form an operation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum CallForm {
     /// It returns when it is done.
     Blocking,
     /// It makes a request.
@@ -101,11 +101,11 @@ pub enum Form {
     Persistent,
 }
 
-use Fault::*;
-use Flow::*;
+use DataFlow::*;
+use GeneratedFault::*;
 
 /// Collective operations that have all forms.
-const COLLECTIVES: [(&str, Flow); 22] = [
+const COLLECTIVES: [(&str, DataFlow); 22] = [
     ("barrier", AllToAll),
     ("bcast", FromRoot),
     ("gather", ToRoot),
@@ -148,55 +148,55 @@ const MAKERS: [&str; 13] = [
 ];
 
 /// Sends that have all forms.
-const SENDS: [(&str, Mode); 4] = [
-    ("send", Mode::Standard),
-    ("ssend", Mode::Synchronous),
-    ("bsend", Mode::Buffered),
-    ("rsend", Mode::Ready),
+const SENDS: [(&str, SendVariant); 4] = [
+    ("send", SendVariant::Standard),
+    ("ssend", SendVariant::Synchronous),
+    ("bsend", SendVariant::Buffered),
+    ("rsend", SendVariant::Ready),
 ];
 
 /// Operations that are there in one form only, or not in all.
-const OTHERS: [(&str, Kind); 35] = [
-    ("sendrecv", Kind::Send(Mode::Exchange, Form::Blocking)),
-    ("sendrecv_replace", Kind::Send(Mode::Exchange, Form::Blocking)),
-    ("recv", Kind::Receive(From::One, Form::Blocking)),
-    ("recv_any_source", Kind::Receive(From::AnySource, Form::Blocking)),
-    ("recv_any_tag", Kind::Receive(From::AnyTag, Form::Blocking)),
-    ("irecv", Kind::Receive(From::One, Form::Nonblocking)),
-    ("irecv_any_source", Kind::Receive(From::AnySource, Form::Nonblocking)),
-    ("recv_init", Kind::Receive(From::One, Form::Persistent)),
-    ("wait", Kind::Completion),
-    ("waitall", Kind::Completion),
-    ("waitany", Kind::Completion),
-    ("waitsome", Kind::Completion),
-    ("test", Kind::Completion),
-    ("testall", Kind::Completion),
-    ("testany", Kind::Completion),
-    ("testsome", Kind::Completion),
-    ("probe", Kind::Probe),
-    ("probe_any_source", Kind::Probe),
-    ("iprobe", Kind::Probe),
-    ("iprobe_any_source", Kind::Probe),
-    ("mprobe", Kind::Probe),
-    ("improbe", Kind::Probe),
-    ("win_fence", Kind::Fence),
-    ("win_post", Kind::Active(Role::Exposes)),
-    ("win_start", Kind::Active(Role::Accesses)),
-    ("win_complete", Kind::Active(Role::Completes)),
-    ("win_test", Kind::Active(Role::IsAskedFor)),
-    ("win_lock", Kind::Lock),
-    ("win_unlock", Kind::Unlock),
-    ("win_unlock_shared", Kind::Unlock),
-    ("win_unlock_all", Kind::Unlock),
-    ("win_flush", Kind::Flush),
-    ("win_flush_all", Kind::Flush),
-    ("win_flush_local", Kind::Flush),
-    ("win_flush_local_all", Kind::Flush),
+const OTHERS: [(&str, OperationKind); 35] = [
+    ("sendrecv", OperationKind::Send(SendVariant::Exchange, CallForm::Blocking)),
+    ("sendrecv_replace", OperationKind::Send(SendVariant::Exchange, CallForm::Blocking)),
+    ("recv", OperationKind::Receive(From::One, CallForm::Blocking)),
+    ("recv_any_source", OperationKind::Receive(From::AnySource, CallForm::Blocking)),
+    ("recv_any_tag", OperationKind::Receive(From::AnyTag, CallForm::Blocking)),
+    ("irecv", OperationKind::Receive(From::One, CallForm::Nonblocking)),
+    ("irecv_any_source", OperationKind::Receive(From::AnySource, CallForm::Nonblocking)),
+    ("recv_init", OperationKind::Receive(From::One, CallForm::Persistent)),
+    ("wait", OperationKind::Completion),
+    ("waitall", OperationKind::Completion),
+    ("waitany", OperationKind::Completion),
+    ("waitsome", OperationKind::Completion),
+    ("test", OperationKind::Completion),
+    ("testall", OperationKind::Completion),
+    ("testany", OperationKind::Completion),
+    ("testsome", OperationKind::Completion),
+    ("probe", OperationKind::Probe),
+    ("probe_any_source", OperationKind::Probe),
+    ("iprobe", OperationKind::Probe),
+    ("iprobe_any_source", OperationKind::Probe),
+    ("mprobe", OperationKind::Probe),
+    ("improbe", OperationKind::Probe),
+    ("win_fence", OperationKind::Fence),
+    ("win_post", OperationKind::Active(CallRole::Exposes)),
+    ("win_start", OperationKind::Active(CallRole::Accesses)),
+    ("win_complete", OperationKind::Active(CallRole::Completes)),
+    ("win_test", OperationKind::Active(CallRole::IsAskedFor)),
+    ("win_lock", OperationKind::Lock),
+    ("win_unlock", OperationKind::Unlock),
+    ("win_unlock_shared", OperationKind::Unlock),
+    ("win_unlock_all", OperationKind::Unlock),
+    ("win_flush", OperationKind::Flush),
+    ("win_flush_all", OperationKind::Flush),
+    ("win_flush_local", OperationKind::Flush),
+    ("win_flush_local_all", OperationKind::Flush),
 ];
 
-const FORMS: [Form; 3] = [Form::Blocking, Form::Nonblocking, Form::Persistent];
+const FORMS: [CallForm; 3] = [CallForm::Blocking, CallForm::Nonblocking, CallForm::Persistent];
 
-impl Form {
+impl CallForm {
     /// What an operation is called in this form.
     fn name_of(self, operation: &str) -> String {
         match self {
@@ -207,7 +207,7 @@ impl Form {
     }
 
     /// Faults that only operations of this form can have.
-    fn faults(self) -> &'static [Fault] {
+    fn faults(self) -> &'static [GeneratedFault] {
         match self {
             Self::Blocking => &[],
             Self::Nonblocking => &[MissingWait],
@@ -219,50 +219,50 @@ impl Form {
 /// All of them.
 pub fn operations() -> Vec<Operation> {
     let collectives = COLLECTIVES.iter().flat_map(|(name, flow)| {
-        FORMS.map(|form| Operation { name: form.name_of(name), kind: Kind::Collective(*flow, form) })
+        FORMS.map(|form| Operation { name: form.name_of(name), kind: OperationKind::Collective(*flow, form) })
     });
     let sends = SENDS.iter().flat_map(|(name, mode)| {
-        FORMS.map(|form| Operation { name: form.name_of(name), kind: Kind::Send(*mode, form) })
+        FORMS.map(|form| Operation { name: form.name_of(name), kind: OperationKind::Send(*mode, form) })
     });
     let one = |name: &str, kind| Operation { name: name.to_owned(), kind };
-    let makers = MAKERS.iter().map(|name| one(name, Kind::Maker));
+    let makers = MAKERS.iter().map(|name| one(name, OperationKind::Maker));
     let others = OTHERS.iter().map(|(name, kind)| one(name, *kind));
     collectives.chain(sends).chain(makers).chain(others).collect()
 }
 
 impl Operation {
     /// The faults that are possible in its use.
-    pub fn faults(&self) -> Vec<Fault> {
-        let (faults, form): (&[Fault], Form) = match self.kind {
-            Kind::Collective(FromRoot | ToRoot, form) => {
+    pub fn faults(&self) -> Vec<GeneratedFault> {
+        let (faults, form): (&[GeneratedFault], CallForm) = match self.kind {
+            OperationKind::Collective(FromRoot | ToRoot, form) => {
                 (&[OtherOperation, OtherOrder, OtherCommunicator, OtherRoot, MissingCall], form)
             }
-            Kind::Collective(AllToAll | Upward, form) => {
+            OperationKind::Collective(AllToAll | Upward, form) => {
                 (&[OtherOperation, OtherOrder, OtherCommunicator, MissingCall], form)
             }
-            Kind::Maker | Kind::Fence => {
-                (&[OtherOperation, OtherOrder, OtherCommunicator, MissingCall], Form::Blocking)
+            OperationKind::Maker | OperationKind::Fence => {
+                (&[OtherOperation, OtherOrder, OtherCommunicator, MissingCall], CallForm::Blocking)
             }
-            Kind::Send(_, form) | Kind::Receive(From::One, form) => {
+            OperationKind::Send(_, form) | OperationKind::Receive(From::One, form) => {
                 (&[OtherOperation, OtherOrder, OtherCommunicator, OtherTag, OtherRank, MissingCall], form)
             }
-            Kind::Receive(From::AnySource, form) => {
+            OperationKind::Receive(From::AnySource, form) => {
                 (&[OtherOperation, OtherOrder, OtherCommunicator, OtherTag, MissingCall], form)
             }
-            Kind::Receive(From::AnyTag, form) => {
+            OperationKind::Receive(From::AnyTag, form) => {
                 (&[OtherOperation, OtherOrder, OtherCommunicator, OtherRank, MissingCall], form)
             }
-            Kind::Completion | Kind::Probe => {
-                (&[OtherCommunicator, OtherTag, OtherRank, MissingCall, MissingStart], Form::Blocking)
+            OperationKind::Completion | OperationKind::Probe => {
+                (&[OtherCommunicator, OtherTag, OtherRank, MissingCall, MissingStart], CallForm::Blocking)
             }
-            Kind::Active(Role::Exposes | Role::Accesses) => {
-                (&[OtherCommunicator, OtherRank, MissingCall], Form::Blocking)
+            OperationKind::Active(CallRole::Exposes | CallRole::Accesses) => {
+                (&[OtherCommunicator, OtherRank, MissingCall], CallForm::Blocking)
             }
-            Kind::Active(Role::Completes | Role::IsAskedFor) | Kind::Unlock => {
-                (&[MissingCall], Form::Blocking)
+            OperationKind::Active(CallRole::Completes | CallRole::IsAskedFor) | OperationKind::Unlock => {
+                (&[MissingCall], CallForm::Blocking)
             }
-            Kind::Lock => (&[OtherOrder], Form::Blocking),
-            Kind::Flush => (&[OtherOperation], Form::Blocking),
+            OperationKind::Lock => (&[OtherOrder], CallForm::Blocking),
+            OperationKind::Flush => (&[OtherOperation], CallForm::Blocking),
         };
         faults.iter().chain(form.faults()).copied().collect()
     }

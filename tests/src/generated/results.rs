@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Class, Half, Verdict, cases};
+use super::{FindingClass, Half, JudgedRun, cases};
 
 /// What came of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TableRow {
     /// Name of the case.
     pub case: String,
     /// Name of the library.
@@ -27,7 +27,7 @@ pub struct Row {
     /// Until what was said was said, or else how long it was watched.
     pub seconds: f64,
     /// What was said.
-    pub verdict: Verdict,
+    pub verdict: JudgedRun,
     /// Sentences of all warnings, and of notices of ranks that do not go on.
     pub said: Vec<String>,
     /// Whether one of them is a warning.
@@ -36,7 +36,7 @@ pub struct Row {
     pub error: Option<String>,
 }
 
-impl Row {
+impl TableRow {
     /// What it is the result of.
     pub fn key(&self) -> String {
         key(&self.case, &self.library, &self.mode, self.is_right)
@@ -67,12 +67,12 @@ fn key(case: &str, library: &str, mode: &str, is_right: bool) -> String {
 
 /// Results so far, and the file that they are kept in.
 #[derive(Default)]
-pub struct Results {
-    rows: BTreeMap<String, Row>,
+pub struct ResultsFile {
+    rows: BTreeMap<String, TableRow>,
     file: Option<PathBuf>,
 }
 
-impl Results {
+impl ResultsFile {
     /// Those of a file, which new ones are added to; of no file, none.
     pub fn of(file: Option<PathBuf>) -> Result<Self> {
         let text = match &file {
@@ -84,7 +84,7 @@ impl Results {
         let mut rows = BTreeMap::new();
         for line in text.lines() {
             // The last line may have been cut; a test that failed is made again.
-            if let Ok(row) = serde_json::from_str::<Row>(line)
+            if let Ok(row) = serde_json::from_str::<TableRow>(line)
                 && row.error.is_none()
             {
                 rows.insert(row.key(), row);
@@ -99,7 +99,7 @@ impl Results {
     }
 
     /// Adds one.
-    pub fn add(&mut self, row: Row) -> Result<()> {
+    pub fn add(&mut self, row: TableRow) -> Result<()> {
         if let Some(path) = &self.file {
             let mut file = OpenOptions::new().create(true).append(true).open(path)?;
             writeln!(file, "{}", serde_json::to_string(&row)?)?;
@@ -109,7 +109,7 @@ impl Results {
     }
 
     /// All of them.
-    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub fn rows(&self) -> impl Iterator<Item = &TableRow> {
         self.rows.values()
     }
 
@@ -158,7 +158,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn count(&mut self, row: &Row) {
+    fn count(&mut self, row: &TableRow) {
         let add = |count: &mut u32, is: bool| *count += u32::from(is);
         add(&mut self.failed, row.error.is_some());
         if row.error.is_some() {
@@ -174,7 +174,7 @@ impl Counts {
         add(&mut self.class, row.is_told_right());
         add(&mut self.ranks, row.is_told_right() && row.verdict.ranks_are_right);
         add(&mut self.line, row.is_told_right() && row.verdict.ranks_are_right && row.verdict.line_is_right);
-        add(&mut self.unknown, row.hangs() && row.verdict.class == Some(Class::UnknownHang));
+        add(&mut self.unknown, row.hangs() && row.verdict.class == Some(FindingClass::UnknownHang));
         add(&mut self.fine, row.is_called_fine());
         add(&mut self.survive, row.is_through == Some(true));
         add(&mut self.told, row.is_through == Some(true) && row.verdict.class_is_right);
@@ -195,15 +195,15 @@ impl Counts {
 mod tests {
     use super::*;
 
-    fn row(case: &str, class: Option<Class>) -> Row {
-        Row {
+    fn row(case: &str, class: Option<FindingClass>) -> TableRow {
+        TableRow {
             case: case.to_owned(),
             library: "openmpi".to_owned(),
             mode: "start".to_owned(),
             is_right: false,
             is_through: None,
             seconds: 1.0,
-            verdict: Verdict { class, class_is_right: class.is_some(), ..Verdict::default() },
+            verdict: JudgedRun { class, class_is_right: class.is_some(), ..JudgedRun::default() },
             said: Vec::new(),
             has_warning: class.is_some(),
             error: None,
@@ -214,10 +214,10 @@ mod tests {
     fn results_are_known_after_a_restart_and_failed_tests_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let file = Some(folder.path().join("results"));
-        let mut results = Results::of(file.clone()).unwrap();
+        let mut results = ResultsFile::of(file.clone()).unwrap();
         results.add(row("bcast/other_root/3/1", None)).unwrap();
-        results.add(Row { error: Some("e".into()), ..row("bcast/other_root/3/2", None) }).unwrap();
-        let again = Results::of(file).unwrap();
+        results.add(TableRow { error: Some("e".into()), ..row("bcast/other_root/3/2", None) }).unwrap();
+        let again = ResultsFile::of(file).unwrap();
         assert!(again.has("bcast/other_root/3/1", "openmpi", "start", false));
         assert!(!again.has("bcast/other_root/3/1", "openmpi", "start", true));
         assert!(!again.has("bcast/other_root/3/2", "openmpi", "start", false));
@@ -226,23 +226,23 @@ mod tests {
     #[test]
     fn a_program_that_hangs_and_of_which_nothing_is_said_is_called_fine() {
         assert!(row("bcast/other_root/3/1", None).is_called_fine());
-        assert!(!row("bcast/other_root/3/1", Some(Class::Deadlock)).is_called_fine());
-        assert!(!Row { is_through: Some(true), ..row("bcast/other_root/3/1", None) }.is_called_fine());
+        assert!(!row("bcast/other_root/3/1", Some(FindingClass::Deadlock)).is_called_fine());
+        assert!(!TableRow { is_through: Some(true), ..row("bcast/other_root/3/1", None) }.is_called_fine());
     }
 
     #[test]
     fn a_twin_must_end_and_without_a_warning() {
-        let right = Row { is_right: true, is_through: Some(true), ..row("bcast/other_root/3/1", None) };
+        let right = TableRow { is_right: true, is_through: Some(true), ..row("bcast/other_root/3/1", None) };
         assert!(!right.is_false_alarm());
-        assert!(Row { has_warning: true, ..right.clone() }.is_false_alarm());
-        assert!(Row { is_through: None, ..right.clone() }.is_false_alarm());
-        assert!(Row { is_through: Some(false), ..right }.is_false_alarm());
+        assert!(TableRow { has_warning: true, ..right.clone() }.is_false_alarm());
+        assert!(TableRow { is_through: None, ..right.clone() }.is_false_alarm());
+        assert!(TableRow { is_through: Some(false), ..right }.is_false_alarm());
     }
 
     #[test]
     fn the_table_counts_what_hangs_by_what_was_said() {
-        let mut results = Results::default();
-        results.add(row("bcast/other_root/3/0", Some(Class::MismatchedCollective))).unwrap();
+        let mut results = ResultsFile::default();
+        results.add(row("bcast/other_root/3/0", Some(FindingClass::MismatchedCollective))).unwrap();
         results.add(row("bcast/other_root/4/0", None)).unwrap();
         let table = results.table();
         let line = table.lines().find(|line| line.contains("bcast/other_root")).unwrap();

@@ -25,7 +25,7 @@ const THROUGH: &str = "through";
 
 /// How dmscope comes to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum WatchMode {
     /// It starts the job.
     Start,
     /// The same, and it records what calls give back.
@@ -36,7 +36,7 @@ pub enum Mode {
     Alone,
 }
 
-impl Mode {
+impl WatchMode {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Start, Self::Returns, Self::After, Self::Alone];
 
@@ -67,7 +67,7 @@ pub fn watch(
     case: &Case,
     is_right: bool,
     library: MpiImplementation,
-    mode: Mode,
+    mode: WatchMode,
     limit: Duration,
 ) -> Result<Seen> {
     let late_s = if is_right { LATE_S } else { 0.0 };
@@ -75,10 +75,10 @@ pub fn watch(
     let spec = JobSpec::own(library, "generated")?.ranks(case.ranks as usize);
     let spec = spec.args(case.args(is_right, late_s, watchdog_s));
     match mode {
-        Mode::Start => from_start(&Dmscope::run(&spec), case.ranks, limit),
-        Mode::Returns => from_start(&Dmscope::run(&spec).args(["--returns", "all"]), case.ranks, limit),
-        Mode::After => after(&spec, limit),
-        Mode::Alone => alone(&spec, limit),
+        WatchMode::Start => from_start(&Dmscope::run(&spec), case.ranks, limit),
+        WatchMode::Returns => from_start(&Dmscope::run(&spec).args(["--returns", "all"]), case.ranks, limit),
+        WatchMode::After => after(&spec, limit),
+        WatchMode::Alone => alone(&spec, limit),
     }
 }
 

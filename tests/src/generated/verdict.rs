@@ -9,7 +9,7 @@ use crate::session::findings::summary;
 /// What findings call a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum FindingClass {
     /// Ranks wait for each other.
     Deadlock,
     /// A message that nobody sends or receives.
@@ -27,23 +27,23 @@ pub enum Class {
 }
 
 /// The names that findings have for them, as the fault in their evidence.
-const FAULTS: [(&str, Class); 9] = [
-    ("deadlock", Class::Deadlock),
-    ("missing_message", Class::MissingMessage),
-    ("mismatched_collective", Class::MismatchedCollective),
-    ("crash", Class::Died),
-    ("truncated", Class::Died),
-    ("invalid_call", Class::Died),
-    ("outside", Class::Outside),
-    ("stopped", Class::Outside),
-    ("unknown_hang", Class::UnknownHang),
+const FAULTS: [(&str, FindingClass); 9] = [
+    ("deadlock", FindingClass::Deadlock),
+    ("missing_message", FindingClass::MissingMessage),
+    ("mismatched_collective", FindingClass::MismatchedCollective),
+    ("crash", FindingClass::Died),
+    ("truncated", FindingClass::Died),
+    ("invalid_call", FindingClass::Died),
+    ("outside", FindingClass::Outside),
+    ("stopped", FindingClass::Outside),
+    ("unknown_hang", FindingClass::UnknownHang),
 ];
 
 /// What a finding calls the fault; nothing if it is about something else than communication that goes wrong.
-pub fn classify(finding: &Value) -> Option<Class> {
+pub fn classify(finding: &Value) -> Option<FindingClass> {
     let evidence = &finding["evidence"];
     if evidence["kind"] == "left_over" {
-        return Some(Class::LeftOver);
+        return Some(FindingClass::LeftOver);
     }
     let fault = evidence["fault"].as_str()?;
     FAULTS.iter().find(|(name, _)| *name == fault).map(|(_, class)| *class)
@@ -51,9 +51,9 @@ pub fn classify(finding: &Value) -> Option<Class> {
 
 /// What was said of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct JudgedRun {
     /// The class; `None`: nothing.
-    pub class: Option<Class>,
+    pub class: Option<FindingClass>,
     /// The ranks that were named.
     pub named: Vec<u32>,
     /// Whether the class is the right one.
@@ -66,7 +66,7 @@ pub struct Verdict {
     pub summary: String,
 }
 
-impl Verdict {
+impl JudgedRun {
     /// Of the most important finding that is about communication that goes wrong.
     pub fn of(case: &Case, findings: &[Value]) -> Self {
         let told = findings.iter().find_map(|finding| Some((finding, classify(finding)?)));
@@ -92,11 +92,11 @@ impl Verdict {
         !matches!(
             self.class,
             Some(
-                Class::Deadlock
-                    | Class::MissingMessage
-                    | Class::MismatchedCollective
-                    | Class::Outside
-                    | Class::UnknownHang
+                FindingClass::Deadlock
+                    | FindingClass::MissingMessage
+                    | FindingClass::MismatchedCollective
+                    | FindingClass::Outside
+                    | FindingClass::UnknownHang
             )
         )
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_told_right_is_right() {
         let case = case("bcast/other_communicator/3/1");
-        let told = Verdict::of(&case, &[finding("mismatched_collective", &[1], "bcast")]);
+        let told = JudgedRun::of(&case, &[finding("mismatched_collective", &[1], "bcast")]);
         assert!(told.class_is_right && told.ranks_are_right && told.line_is_right, "{told:?}");
         assert!(!told.says_fine());
     }
@@ -153,20 +153,20 @@ mod tests {
     #[test]
     fn another_class_rank_or_line_is_wrong() {
         let case = case("bcast/other_communicator/3/1");
-        let told = |fault, ranks: &[u32], mark| Verdict::of(&case, &[finding(fault, ranks, mark)]);
+        let told = |fault, ranks: &[u32], mark| JudgedRun::of(&case, &[finding(fault, ranks, mark)]);
         assert!(!told("deadlock", &[1], "bcast").class_is_right);
         assert!(!told("mismatched_collective", &[2], "bcast").ranks_are_right);
         assert!(!told("mismatched_collective", &[1, 2], "bcast").ranks_are_right);
         assert!(!told("mismatched_collective", &[1], "gather").line_is_right);
-        assert_eq!(told("unknown_hang", &[0, 1, 2], "bcast").class, Some(Class::UnknownHang));
+        assert_eq!(told("unknown_hang", &[0, 1, 2], "bcast").class, Some(FindingClass::UnknownHang));
     }
 
     #[test]
     fn nothing_and_what_is_about_something_else_calls_it_fine() {
         let case = case("bcast/other_communicator/3/1");
-        assert!(Verdict::of(&case, &[]).says_fine());
+        assert!(JudgedRun::of(&case, &[]).says_fine());
         let chain = json!({"who": [], "summary": "s", "evidence": {"kind": "odd_chain"}});
-        assert!(Verdict::of(&case, &[chain]).says_fine());
-        assert!(Verdict::of(&case, &[finding("crash", &[1], "bcast")]).says_fine());
+        assert!(JudgedRun::of(&case, &[chain]).says_fine());
+        assert!(JudgedRun::of(&case, &[finding("crash", &[1], "bcast")]).says_fine());
     }
 }
