@@ -31,7 +31,7 @@ pub(crate) struct RankState<'a> {
 /// What is known of a job's ranks.
 pub(crate) struct JobView<'a> {
     pub ranks: BTreeMap<Rank, RankState<'a>>,
-    /// SampledCommunicators, requests and collective calls, as far as calls were recorded.
+    /// Communicators, requests and collective calls, as far as calls were recorded.
     pub messages: &'a Messages,
     /// CLOCK_MONOTONIC.
     pub now_ns: u64,
@@ -79,7 +79,7 @@ const WORLD: u64 = 0;
 
 /// Numbers from here on are those that calls told of.
 const FOLLOWED: u64 = 1 << 32;
-/// SampledCommunicators whose collective calls are shown with a hang.
+/// Communicators whose collective calls are shown with a hang.
 const MOST_COMMUNICATORS: usize = 8;
 
 fn number_of(comm: CommId) -> u64 {
@@ -90,7 +90,7 @@ fn followed(number: u64) -> Option<CommId> {
     (number == WORLD || number >= FOLLOWED).then_some(CommId(number as u32))
 }
 
-/// SampledCommunicators of all ranks: those that are the same have the same number.
+/// Communicators of all ranks: those that are the same have the same number.
 #[derive(Default)]
 struct SampledCommunicators {
     /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD. Those that calls told of as well have the

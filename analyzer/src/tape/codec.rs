@@ -286,7 +286,7 @@ pub(super) struct Decoder {
     threads: Vec<ThreadDelta>,
     used: usize,
     time_ns: u64,
-    /// ThreadDelta and shape of the last record.
+    /// Thread and shape of the last record.
     last: (usize, usize),
     /// The payload contradicts itself.
     malformed: bool,

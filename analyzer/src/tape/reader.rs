@@ -45,7 +45,7 @@ pub enum ItemRef<'a> {
 /// there is nothing more. Memory is bounded whatever the tape claims.
 pub struct Reader<R> {
     frames: Frames<R>,
-    /// FoundFrame already, but not opened.
+    /// Found already, but not opened.
     ahead: Option<FoundFrame>,
     decompressor: Decompressor<'static>,
     decoder: Decoder,

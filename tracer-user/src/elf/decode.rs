@@ -50,7 +50,7 @@ pub(super) fn incoming_slot(argument: usize) -> Option<i64> {
 pub(super) struct RegisterSet(pub u16);
 
 impl RegisterSet {
-    /// RegisterSet that a function of the System V interface may leave changed.
+    /// Registers that a function of the System V interface may leave changed.
     pub const CALLER_SAVED: Self = Self(0b0000_1111_1100_0111);
 
     /// The set with one register, whatever part of it is named; empty if it is not a general one.
@@ -77,7 +77,7 @@ impl RegisterSet {
     }
 }
 
-/// RegisterSet of the integer arguments, in order.
+/// Registers of the integer arguments, in order.
 pub(super) const ARGUMENTS: [Register; 6] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 

@@ -39,7 +39,7 @@ pub(super) enum Width {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FlowState {
     width: Width,
-    /// RegisterSet that hold the argument.
+    /// Registers that hold the argument.
     holders: RegisterSet,
     /// Stack slots that hold it, counted from the stack pointer at entry.
     slots: Vec<i64>,

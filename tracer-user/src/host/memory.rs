@@ -1,4 +1,4 @@
-//! RemoteMemory of a running process.
+//! Memory of a running process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub trait RemoteMemory {
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// RemoteMemory of a running process, read in blocks as they are asked for; each is read once.
+/// Memory of a running process, read in blocks as they are asked for; each is read once.
 pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
@@ -62,7 +62,7 @@ impl RemoteMemory for ProcessMemory {
     }
 }
 
-/// RemoteMemory made of halves of words, for tests.
+/// Memory made of halves of words, for tests.
 #[cfg(test)]
 #[derive(Default)]
 pub struct Halves(HashMap<u64, u32>);

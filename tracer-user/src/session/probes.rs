@@ -92,7 +92,7 @@ fn target(point: &AttachPoint) -> Target {
     Target { path: point.path.clone(), scopes }
 }
 
-/// ProbeSet that the budget may have detached for a while.
+/// Probes that the budget may have detached for a while.
 fn may_pause(plan: &Plan) -> BTreeSet<u32> {
     plan.probes.iter().filter(|probe| budget::can_pause(probe.class)).map(|probe| probe.id).collect()
 }

@@ -1,4 +1,4 @@
-//! RemoteMemory as a stack is read from: as it was when it was sampled, and as if nobody watched.
+//! Memory as a stack is read from: as it was when it was sampled, and as if nobody watched.
 
 use crate::host::memory::RemoteMemory;
 
@@ -23,7 +23,7 @@ impl<M: RemoteMemory> RemoteMemory for Sampled<'_, M> {
     }
 }
 
-/// RemoteMemory with a return address as it would be if nobody watched.
+/// Memory with a return address as it would be if nobody watched.
 pub struct Unhooked<'a> {
     /// Where it lies, and what it is.
     pub hooked: Option<(u64, u64)>,

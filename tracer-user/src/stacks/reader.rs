@@ -265,7 +265,7 @@ impl StackReader {
 }
 
 impl SampledProcess {
-    /// RemoteMemory without the traces of hooked returns.
+    /// Memory without the traces of hooked returns.
     fn unhooked<'a>(&self, view: &ThreadView, beyond: &'a dyn RemoteMemory) -> Unhooked<'a> {
         let trampoline = self.mappings.iter().find(|m| m.name == TRAMPOLINE).map_or(0..0, |m| m.start..m.end);
         Unhooked { hooked: view.hooked, trampoline, beyond }

@@ -1,4 +1,4 @@
-//! MpiProcesses of the job, as far as their MPI calls need them.
+//! Processes of the job, as far as their MPI calls need them.
 
 use rustc_hash::FxHashMap;
 

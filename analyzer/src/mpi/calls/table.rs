@@ -2,10 +2,10 @@
 //!
 //! Of calls that have nonblocking and persistent forms the blocking one is listed; the others follow from it.
 
-use super::Arg::{self, *};
-use super::Does::{self, *};
-use super::Group as Members;
-use super::{Awaits, Grouping, Making, Meeting, Mode, Which};
+use super::args::Arg::{self, *};
+use super::args::Does::{self, *};
+use super::args::Group as Members;
+use super::args::{Awaits, Grouping, Making, Meeting, Mode, Which};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);

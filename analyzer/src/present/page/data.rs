@@ -243,7 +243,7 @@ pub struct PageFunction {
 /// A place in code, with what it is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedPlace {
-    /// PageFunction, file and line, as far as they are known.
+    /// Function, file and line, as far as they are known.
     pub text: String,
     /// The place.
     #[serde(flatten)]

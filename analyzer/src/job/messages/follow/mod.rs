@@ -111,7 +111,7 @@ pub(super) struct Follower {
     taken: FxHashMap<MessageId, Taken>,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
-    /// MpiProcesses that were seen to begin with MPI, by rank.
+    /// Processes that were seen to begin with MPI, by rank.
     pub begun_by: FxHashMap<u32, u32>,
     /// Ranks that ended with MPI and were followed to there, with their code.
     pub ended: FxHashMap<u32, CodeMap>,
@@ -128,7 +128,7 @@ pub(super) struct Follower {
     sent: u64,
     /// Their numbers, by the receives that have got them.
     arriving: FxHashMap<MessageId, NonZeroU64>,
-    /// MpiProcesses of which something is found to be missing.
+    /// Processes of which something is found to be missing.
     pub to_lose: Vec<u32>,
     /// Room for pairs.
     pairs: Vec<Pair<Endpoint>>,

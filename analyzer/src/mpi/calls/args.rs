@@ -1,12 +1,4 @@
-//! What MPI calls do, and what their arguments are: a table, and what follows from it.
-//!
-//! Positions of arguments are those of the C binding of MPI 4.0, from 0. Calls that are not here
-//! have no part in communication, or their peers cannot be told from their arguments.
-
-mod table;
-
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+//! What an MPI call does, what its arguments are, and what follows from that.
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,9 +228,9 @@ pub struct CallRow {
     /// Its arguments.
     pub args: Vec<Arg>,
     /// By argument: where the first such one is. Looked up for every call that is seen.
-    first: [Option<u8>; Arg::COUNT],
+    pub(super) first: [Option<u8>; Arg::COUNT],
     /// How many arguments it takes to know what it does, and to show it.
-    used: usize,
+    pub(super) used: usize,
 }
 
 /// Positions of the arguments that name a message.
@@ -460,7 +452,7 @@ impl CallRow {
 
 impl Arg {
     /// How many there are.
-    const COUNT: usize = Self::Other as usize + 1;
+    pub(super) const COUNT: usize = Self::Other as usize + 1;
 
     /// As the standard calls it, where people want to see it. `both`: the call sends and receives.
     fn name(self, both: bool) -> Option<&'static str> {
@@ -484,141 +476,12 @@ impl Arg {
     }
 
     /// Whether its value at the entry says something.
-    fn matters(self) -> bool {
+    pub(super) fn matters(self) -> bool {
         use Arg::{Group, High, Info, LocalLeader, MakingTag, Message, Number, Op};
         use Arg::{PeerComm, RemoteLeader, Reorder, Request, Requests, SplitType};
         let is_hidden =
             matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
                 || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High);
         is_hidden || self.name(false).is_some()
-    }
-}
-
-/// By name.
-static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {
-    let single =
-        table::SINGLE.iter().map(|base| row_of(base, base.0.to_owned(), form_of(base.2), base.2.to_vec()));
-    let formed = table::WITH_FORMS.iter().flat_map(forms);
-    single.chain(formed).map(|row| (row.name.clone(), row)).collect()
-});
-
-fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallRow {
-    let mut first = [None; Arg::COUNT];
-    for (at, arg) in (0..).zip(&args) {
-        first[*arg as usize].get_or_insert(at);
-    }
-    let used = args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1);
-    CallRow { name, does: base.1, form, args, first, used }
-}
-
-/// Of a call that has one form.
-fn form_of(args: &[Arg]) -> Form {
-    if args.contains(&Arg::NewRequest) { Form::Nonblocking } else { Form::Blocking }
-}
-
-/// All forms of a call. The request takes the place of the status.
-fn forms(base: &table::Base) -> [CallRow; 3] {
-    let (name, does, args) = *base;
-    let mut started: Vec<Arg> = args.iter().copied().filter(|arg| *arg != Arg::Status).collect();
-    let mut prepared = started.clone();
-    // Persistent collectives take hints.
-    if matches!(does, Does::Collective) {
-        prepared.push(Arg::Other);
-    }
-    started.push(Arg::NewRequest);
-    prepared.push(Arg::NewRequest);
-    [
-        row_of(base, name.to_owned(), Form::Blocking, args.to_vec()),
-        row_of(base, nonblocking(name), Form::Nonblocking, started),
-        row_of(base, format!("{name}_init"), Form::Persistent, prepared),
-    ]
-}
-
-/// `MPI_Send` → `MPI_Isend`.
-fn nonblocking(name: &str) -> String {
-    let verb = name.strip_prefix("MPI_").unwrap_or(name);
-    format!("MPI_I{}", verb.to_ascii_lowercase())
-}
-
-/// The row of a call; names of the large-count forms (`_c`) have the same.
-pub fn row(function: &str) -> Option<&'static CallRow> {
-    CALLS.get(function.strip_suffix("_c").unwrap_or(function))
-}
-
-/// All of them, by name.
-pub fn rows() -> impl Iterator<Item = &'static CallRow> {
-    CALLS.values()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_call_is_in_the_table_twice() {
-        assert_eq!(CALLS.len(), table::SINGLE.len() + 3 * table::WITH_FORMS.len());
-    }
-
-    #[test]
-    fn large_counts_are_the_same_calls() {
-        assert_eq!(row("MPI_Recv_c").map(|row| row.name.as_str()), Some("MPI_Recv"));
-        assert!(row("MPI_Comm_rank").is_none());
-    }
-
-    #[test]
-    fn the_request_takes_the_place_of_the_status() {
-        let of = |name| row(name).and_then(|row| row.position(Arg::NewRequest));
-        assert_eq!(of("MPI_Irecv"), Some(6));
-        assert_eq!(of("MPI_Isendrecv"), Some(11));
-        assert_eq!(of("MPI_Send_init"), Some(6));
-        assert_eq!(of("MPI_Ineighbor_alltoallw"), Some(9));
-        assert_eq!(of("MPI_Bcast_init"), Some(6));
-        assert_eq!(of("MPI_Imrecv"), Some(4));
-    }
-
-    #[test]
-    fn what_waits_waits_for_what_its_arguments_name() {
-        let waiting = |name: &str| row(name).and_then(CallRow::waiting);
-        let envelope = |peer, tag, comm| Envelope { peer, tag, comm };
-        assert_eq!(waiting("MPI_Send"), Some(Waiting::Send(envelope(3, 4, 5))));
-        assert_eq!(waiting("MPI_Bsend"), None);
-        assert_eq!(waiting("MPI_Isend"), None);
-        assert_eq!(waiting("MPI_Testall"), None);
-        assert_eq!(waiting("MPI_Testsome"), None);
-        assert_eq!(waiting("MPI_Iprobe"), None);
-        assert_eq!(waiting("MPI_Ibarrier"), None);
-        let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
-        assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
-        let window = |win, group, awaits| Some(Waiting::Window { win, group, awaits });
-        assert_eq!(waiting("MPI_Win_lock"), window(3, None, Awaits::Lock));
-        assert_eq!(waiting("MPI_Win_start"), window(2, Some(0), Awaits::Epoch));
-        let fence = Collective { comm: 1, root: None, op: None };
-        assert_eq!(waiting("MPI_Win_fence"), Some(Waiting::Collective(fence)));
-        let freed = Collective { comm: 0, root: None, op: None };
-        assert_eq!(waiting("MPI_Win_free"), Some(Waiting::Collective(freed)));
-        let some = Waiting::Requests { count: Some(0), at: 1, all: false };
-        assert_eq!(waiting("MPI_Waitsome"), Some(some));
-        assert_eq!(waiting("MPI_Wait"), Some(Waiting::Requests { count: None, at: 0, all: true }));
-    }
-
-    #[test]
-    fn the_content_of_a_message_is_where_its_arguments_say() {
-        let content = |buffer, count, datatype| Some(ContentArgs { buffer, count, datatype });
-        let of = |name: &str| row(name).map_or((None, None), |row| (row.sent(), row.received()));
-        assert_eq!(of("MPI_Isend"), (content(0, 1, 2), None));
-        assert_eq!(of("MPI_Recv_init"), (None, content(0, 1, 2)));
-        assert_eq!(of("MPI_Imrecv"), (None, content(0, 1, 2)));
-        assert_eq!(of("MPI_Sendrecv"), (content(0, 1, 2), content(5, 6, 7)));
-        assert_eq!(of("MPI_Sendrecv_replace"), (content(0, 1, 2), content(0, 1, 2)));
-        assert_eq!(of("MPI_Bcast"), (None, None));
-    }
-
-    #[test]
-    fn shown_arguments_have_the_names_of_the_standard() {
-        let shown = |name: &str| row(name).map(|row| row.shown().collect::<Vec<_>>());
-        assert_eq!(shown("MPI_Recv"), Some(vec![(1, "count"), (3, "source"), (4, "tag"), (5, "comm")]));
-        let names = shown("MPI_Sendrecv").unwrap_or_default().into_iter().map(|(_, name)| name);
-        let all = ["sendcount", "dest", "sendtag", "recvcount", "source", "recvtag", "comm"];
-        assert_eq!(names.collect::<Vec<_>>(), all);
     }
 }
