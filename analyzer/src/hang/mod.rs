@@ -4,6 +4,8 @@
 //! threads as they were found, again and again → who has not moved → what each waits for → causes
 //! ```
 
+pub(crate) mod find;
+pub(crate) mod found;
 pub(crate) mod hang_analysis;
 pub(crate) mod localize;
 pub(crate) mod locks;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::found::{BlockedGroup, FoundHang};
 use super::progress::Observation;
-use super::view::{FoundHang, JobView, RankState, call_of, knows_communicator, request_texts, stuck_rank};
+use super::view::{JobView, RankState, call_of, knows_communicator, request_texts, stuck_rank};
 use super::wait_for::Rank;
 use crate::findings::finding::Fault;
 use crate::mpi::calls::{self, Waiting};
@@ -22,17 +23,6 @@ const MAY_WAIT_FOR_OTHERS: [&str; 7] = [
     "MPI_Comm_disconnect",
     "MPI_Abort",
 ];
-
-/// Ranks that are in the same call, called at the same place, on the same communicator.
-pub(crate) struct BlockedGroup {
-    pub ranks: Vec<Rank>,
-    pub function: String,
-    pub site: Option<CodePlace>,
-    /// Arguments that are the same for all of them.
-    pub arguments: Vec<(&'static str, String)>,
-    /// What their requests stand for.
-    pub pending: Vec<String>,
-}
 
 /// If all ranks that are alive are in MPI calls and have not moved for long.
 pub(super) fn hang(view: &JobView<'_>) -> Option<FoundHang> {

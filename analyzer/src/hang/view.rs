@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::localize::HangCause;
+use super::found::{FoundHang, HangingRank};
 use super::progress::Observation;
-use super::unknown::{self, BlockedGroup};
-use super::wait_for::{CollectiveOp, Dependency, Message, Rank, RankActivity, WaitForGraph};
+use super::wait_for::{CollectiveOp, Dependency, Message, Rank, RankActivity};
 use crate::findings::finding::Fault;
 use crate::hang::locks::HeldLock;
-use crate::job::collectives::Entered;
 use crate::job::messages::{CollectiveCall, CommId, KnownRequest, Messages};
 use crate::mpi::calls::{self, Arg, Awaits, CallRow, Collective, Envelope, Waiting};
 use crate::tape::input::{
@@ -37,41 +35,6 @@ pub(crate) struct JobView<'a> {
     pub now_ns: u64,
 }
 
-/// A cause, with what was found of the ranks.
-pub(crate) struct FoundHang {
-    pub fault: Fault,
-    pub ranks: Vec<HangingRank>,
-    /// Since when the last of them has not moved.
-    pub since_ns: u64,
-    /// Where no cause is known: ranks that are in the same call.
-    pub groups: Vec<BlockedGroup>,
-    /// … and what could not be found out.
-    pub unknown: Vec<String>,
-    /// Collective calls on the communicators that have to do with it.
-    pub collectives: Vec<CommCallCounts>,
-}
-
-/// How many collective calls ranks have made on a communicator.
-pub(crate) struct CommCallCounts {
-    pub comm: String,
-    pub entered: Vec<Entered>,
-    /// The number of the first one that differs.
-    pub differ_at: Option<u64>,
-}
-
-/// A rank that does not go on.
-pub(crate) struct HangingRank {
-    pub rank: Rank,
-    pub pid: u32,
-    pub at_fault: bool,
-    pub thread: Option<ThreadFacts>,
-    /// Names and values of the arguments worth showing.
-    pub arguments: Vec<(&'static str, String)>,
-    pub waits_for: BTreeSet<Rank>,
-    pub ended: Option<bool>,
-    pub stopped: bool,
-}
-
 /// Requests that are shown with a call.
 const MOST_SHOWN: usize = 4;
 /// MPI_COMM_WORLD, whatever its handle.
@@ -79,27 +42,25 @@ const WORLD: u64 = 0;
 
 /// Numbers from here on are those that calls told of.
 const FOLLOWED: u64 = 1 << 32;
-/// Communicators whose collective calls are shown with a hang.
-const MOST_COMMUNICATORS: usize = 8;
 
 fn number_of(comm: CommId) -> u64 {
     if comm.0 == 0 { WORLD } else { FOLLOWED | u64::from(comm.0) }
 }
 
-fn followed(number: u64) -> Option<CommId> {
+pub(super) fn followed(number: u64) -> Option<CommId> {
     (number == WORLD || number >= FOLLOWED).then_some(CommId(number as u32))
 }
 
 /// Communicators of all ranks: those that are the same have the same number.
 #[derive(Default)]
-struct SampledCommunicators {
+pub(super) struct SampledCommunicators {
     /// By what the library calls them and who is in them. 0 is MPI_COMM_WORLD. Those that calls told of as well have the
     /// number that they have there.
     numbers: BTreeMap<(u32, Vec<Rank>), u64>,
 }
 
 impl SampledCommunicators {
-    fn of(job: &JobView<'_>) -> Self {
+    pub(super) fn of(job: &JobView<'_>) -> Self {
         let mut all = Self::default();
         let calls = || {
             let call = |state: &RankState<'_>| thread(state.still?.0)?.call.clone();
@@ -118,7 +79,7 @@ impl SampledCommunicators {
     }
 
     /// Members of each, as ranks of MPI_COMM_WORLD.
-    fn members(
+    pub(super) fn members(
         &self,
         job: &JobView<'_>,
         activities: &BTreeMap<Rank, RankActivity>,
@@ -136,7 +97,7 @@ impl SampledCommunicators {
 }
 
 /// Numbers of the communicators that a rank waits in.
-fn communicators_of(activity: &RankActivity) -> impl Iterator<Item = u64> {
+pub(super) fn communicators_of(activity: &RankActivity) -> impl Iterator<Item = u64> {
     let dependencies = match activity {
         RankActivity::Waits { dependencies, .. } => dependencies.as_slice(),
         _ => &[],
@@ -146,32 +107,6 @@ fn communicators_of(activity: &RankActivity) -> impl Iterator<Item = u64> {
         Dependency::Collective(collective) => collective.comm,
         Dependency::Lock { comm, .. } => *comm,
     })
-}
-
-/// Why ranks do not go on. Ranks that nothing is known of may always move.
-pub(crate) fn hangs(view: &JobView<'_>) -> Vec<FoundHang> {
-    let communicators = SampledCommunicators::of(view);
-    let activities: BTreeMap<Rank, RankActivity> =
-        view.ranks.keys().map(|rank| (*rank, activity(*rank, view, &communicators))).collect();
-    let members = communicators.members(view, &activities);
-    let job = WaitForGraph { activities: &activities, members: &members };
-    let causes = job.causes();
-    if causes.is_empty() {
-        return unknown::hang(view).into_iter().map(|hang| with_counts(hang, &activities, view)).collect();
-    }
-    let hangs = causes.iter().map(|cause| hang(cause, &job, view));
-    hangs.map(|hang| with_counts(hang, &activities, view)).collect()
-}
-
-fn hang(cause: &HangCause, job: &WaitForGraph<'_>, view: &JobView<'_>) -> FoundHang {
-    let all = cause.at_fault.iter().chain(&cause.held_up);
-    let stuck: Vec<HangingRank> = all
-        .filter_map(|&rank| {
-            let at_fault = cause.at_fault.contains(&rank);
-            Some(HangingRank { at_fault, waits_for: job.waits_for(rank), ..stuck_rank(rank, view)? })
-        })
-        .collect();
-    FoundHang::of(cause.fault, stuck, view)
 }
 
 /// How a rank was found.
@@ -200,24 +135,6 @@ impl FoundHang {
         let since_ns = ranks.iter().map(since_ns).max().unwrap_or(0);
         Self { fault, since_ns, ranks, groups: Vec::new(), unknown: Vec::new(), collectives: Vec::new() }
     }
-}
-
-/// Adds how far ranks have come on the communicators that they wait in.
-fn with_counts(
-    mut hang: FoundHang,
-    activities: &BTreeMap<Rank, RankActivity>,
-    view: &JobView<'_>,
-) -> FoundHang {
-    let waiting = hang.ranks.iter().filter_map(|rank| activities.get(&rank.rank));
-    let numbers: BTreeSet<u64> = waiting.flat_map(communicators_of).collect();
-    let counts = numbers.into_iter().filter_map(followed).filter_map(|comm| {
-        let entered = view.messages.collectives().entered(comm.0);
-        let differ_at = view.messages.collectives().differ_at(comm.0);
-        let comm = view.messages.name_of(comm);
-        (!entered.is_empty()).then_some(CommCallCounts { comm, entered, differ_at })
-    });
-    hang.collectives = counts.take(MOST_COMMUNICATORS).collect();
-    hang
 }
 
 fn thread(seen: &Observation) -> Option<&ThreadFacts> {
@@ -254,7 +171,7 @@ fn holders(rank: Rank, ranks: &BTreeMap<Rank, RankState<'_>>) -> BTreeSet<Rank> 
     others.map(|(other, _)| *other).collect()
 }
 
-fn activity(rank: Rank, view: &JobView<'_>, communicators: &SampledCommunicators) -> RankActivity {
+pub(super) fn activity(rank: Rank, view: &JobView<'_>, communicators: &SampledCommunicators) -> RankActivity {
     let state = &view.ranks[&rank];
     if let Some(well) = state.ended {
         return RankActivity::Ended { well };

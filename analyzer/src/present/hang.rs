@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::mismatch::comm_text;
-use super::text::{capitalized, counted, place_text, times, who_text};
+use super::text::{capitalized, comm_text, counted, place_text, times, who_text};
 use crate::findings::finding::{
     CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState,
 };
@@ -229,15 +228,6 @@ pub(crate) fn polls(call: &StuckCall) -> bool {
     calls::row(&call.function).is_some_and(CallRow::polls)
 }
 
-pub(crate) fn call_at(call: &StuckCall) -> String {
-    let mut name = if call.function.is_empty() { "an MPI call".to_owned() } else { call_text(call) };
-    if polls(call) {
-        name.push_str(" again and again");
-    }
-    // Of a call whose beginning was not seen only the name is known.
-    if call.place.module.is_empty() { name } else { format!("{name} called at {}", place_text(&call.place)) }
-}
-
 fn call_text(call: &StuckCall) -> String {
     if call.arguments.is_empty() {
         return call.function.clone();
@@ -380,4 +370,14 @@ pub(crate) fn state_text(rank: &StuckRank) -> String {
             }
         }
     }
+}
+
+/// A call and where it was made.
+pub(crate) fn call_at(call: &StuckCall) -> String {
+    let mut name = if call.function.is_empty() { "an MPI call".to_owned() } else { call_text(call) };
+    if polls(call) {
+        name.push_str(" again and again");
+    }
+    // Of a call whose beginning was not seen only the name is known.
+    if call.place.module.is_empty() { name } else { format!("{name} called at {}", place_text(&call.place)) }
 }

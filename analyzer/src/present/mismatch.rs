@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::hang::{call_at, render_ranks};
-use super::text::who_text;
+use super::text::{comm_text, who_text};
 use crate::findings::finding::{CollectiveMismatch, MismatchedRank, StuckCall};
 use crate::job::process::Who;
 
@@ -16,17 +16,12 @@ pub(crate) fn title(mismatch: &CollectiveMismatch) -> String {
     format!("Collective mismatch on {}", comm_text(&mismatch.comm))
 }
 
-/// A communicator in a sentence.
-pub(crate) fn comm_text(name: &str) -> String {
-    if name.starts_with("MPI_") { name.to_owned() } else { format!("communicator {name}") }
-}
-
 /// Ranks, their call, and whether they are at fault.
-type Group<'a> = (Vec<Who>, &'a StuckCall, bool);
+type CallGroup<'a> = (Vec<Who>, &'a StuckCall, bool);
 
 /// Ranks whose calls are the same, from the same place: those at fault first.
-fn groups(mismatch: &CollectiveMismatch) -> Vec<Group<'_>> {
-    let mut groups: BTreeMap<(bool, u64, &str, u64), Group<'_>> = BTreeMap::new();
+fn groups(mismatch: &CollectiveMismatch) -> Vec<CallGroup<'_>> {
+    let mut groups: BTreeMap<(bool, u64, &str, u64), CallGroup<'_>> = BTreeMap::new();
     for MismatchedRank { who, at_fault, group, call } in &mismatch.ranks {
         let key = (!at_fault, *group, call.place.module.as_str(), call.place.offset_bytes);
         groups.entry(key).or_insert_with(|| (Vec::new(), call, *at_fault)).0.push(*who);

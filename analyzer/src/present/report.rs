@@ -68,13 +68,13 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let died = origin.map(|(first, rest)| views.death(&first, &rest));
     let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told = |s: &&crate::hang::view::FoundHang| {
+    let is_told = |s: &&crate::hang::found::FoundHang| {
         (died.is_some() || p.errors.is_origin_open(p.job))
             && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
     let mismatches: Vec<&Mismatch> =
         p.job.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
-    let of_mismatch = |s: &crate::hang::view::FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
+    let of_mismatch = |s: &crate::hang::found::FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
         views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
     });
@@ -106,9 +106,9 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
 }
 
 /// Why ranks do not go on.
-fn hangs(p: &Sources<'_>) -> Vec<crate::hang::view::FoundHang> {
+fn hangs(p: &Sources<'_>) -> Vec<crate::hang::found::FoundHang> {
     let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
-    crate::hang::view::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
+    crate::hang::find::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
 }
 
 /// Who is in the minority may still change.
@@ -117,8 +117,8 @@ fn is_open(p: &Sources<'_>, mismatch: &Mismatch) -> bool {
 }
 
 /// Whether ranks hang in calls that are known not to match.
-fn is_hang_of(hang: &crate::hang::view::FoundHang, mismatch: &Mismatch) -> bool {
-    let is_in = |rank: &crate::hang::view::HangingRank| {
+fn is_hang_of(hang: &crate::hang::found::FoundHang, mismatch: &Mismatch) -> bool {
+    let is_in = |rank: &crate::hang::found::HangingRank| {
         let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
         let known = mismatch.calls.iter().find(|call| call.rank == rank.rank);
         call.zip(known).is_some_and(|(call, known)| {
@@ -206,7 +206,7 @@ impl Views<'_> {
     }
 
     /// Calls that do not match; `hang`: if ranks hang in them.
-    fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::view::FoundHang>) -> Finding {
+    fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::found::FoundHang>) -> Finding {
         let (most, is_tie) = found.majority();
         let ranks = found.calls.iter().map(|call| MismatchedRank {
             who: Who::Rank(call.rank),
@@ -241,7 +241,7 @@ impl Views<'_> {
         )
     }
 
-    fn hang_evidence(&self, s: &crate::hang::view::FoundHang) -> Hang {
+    fn hang_evidence(&self, s: &crate::hang::found::FoundHang) -> Hang {
         let who = |ranks: &[u32]| ranks.iter().map(|rank| Who::Rank(*rank)).collect();
         let groups = s.groups.iter().map(|group| HangGroup {
             ranks: who(&group.ranks),
@@ -271,7 +271,7 @@ impl Views<'_> {
         }
     }
 
-    fn hang(&self, s: &crate::hang::view::FoundHang) -> Finding {
+    fn hang(&self, s: &crate::hang::found::FoundHang) -> Finding {
         let evidence = self.hang_evidence(s);
         if s.fault == Fault::UnknownHang {
             let who = evidence.ranks.iter().map(|rank| rank.who).collect();
@@ -372,7 +372,7 @@ impl Views<'_> {
         }
     }
 
-    fn stuck_rank(&self, rank: &crate::hang::view::HangingRank) -> StuckRank {
+    fn stuck_rank(&self, rank: &crate::hang::found::HangingRank) -> StuckRank {
         let thread = rank.thread.as_ref();
         let call = thread.and_then(|thread| thread.call.as_ref());
         let state = match (rank.ended, rank.stopped, call) {

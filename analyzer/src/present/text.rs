@@ -148,6 +148,11 @@ pub(crate) fn call_text(op: &OpView) -> Option<String> {
     Some(format!("{}{place}", call.function))
 }
 
+/// A communicator in a sentence.
+pub(crate) fn comm_text(name: &str) -> String {
+    if name.starts_with("MPI_") { name.to_owned() } else { format!("communicator {name}") }
+}
+
 pub(crate) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::communicators::CommId;
+use super::ids::CommId;
 use super::members::Members;
 
 /// Groups and tags of calls that are under way.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::communicators::CommId;
+use super::ids::CommId;
 
 /// Leaders that wait for the other side.
 const MOST: usize = 1 << 14;

@@ -13,18 +13,12 @@ use rustc_hash::FxHashMap;
 
 use super::alone::{Agreed, Alone};
 use super::bridges::{Bridge, Bridges};
+use super::ids::{CommId, WORLD};
 use super::members::{MemberChoice, Members, Membership};
 use crate::mpi::handles::UNDEFINED;
 
 /// Communicators, and calls that make them, that are kept.
 const MOST: usize = 1 << 16;
-
-/// Number of a communicator of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct CommId(pub u32);
-
-/// MPI_COMM_WORLD.
-pub(crate) const WORLD: CommId = CommId(0);
 
 /// Who is in a new communicator, as its members know when their calls return: those of one call differ in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

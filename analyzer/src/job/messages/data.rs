@@ -1,20 +1,7 @@
 //! Where the content of messages is in memory: what whoever follows messages tells, and asks of, whoever follows memory.
 
-use std::num::NonZeroU64;
-
-use super::communicators::CommId;
-use super::follow::Op;
-
-/// A range of a process's memory. As small as it can be: every request has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MessageContent {
-    /// In the process's space.
-    pub addr: u64,
-    /// Of a receive: at most.
-    pub len_bytes: NonZeroU64,
-    /// When the call was made that gives it to the library, CLOCK_MONOTONIC.
-    pub since_ns: u64,
-}
+use super::ids::CommId;
+use super::op::{MessageContent, Op};
 
 /// What a message does with memory.
 #[derive(Clone, Copy, Debug)]

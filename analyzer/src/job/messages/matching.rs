@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use super::communicators::CommId;
+use super::ids::CommId;
 use crate::mpi::handles::ANY_TAG;
 
 /// Sends and receives without a partner that are kept.

@@ -11,35 +11,22 @@ mod data;
 mod few;
 mod follow;
 mod groups;
+mod ids;
 mod left_over;
 mod matching;
 mod members;
+mod message_event;
+mod op;
 mod process;
 mod requests;
 mod tracker;
 
-use std::fmt;
-
 pub use assemble::Call;
-pub(crate) use communicators::CommId;
-pub(crate) use data::{Arrival, Asked, Data, MessageContent};
+pub(crate) use data::{Arrival, Asked, Data};
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
+pub(crate) use ids::CommId;
+pub use ids::{CallId, MessageId};
 pub use left_over::{LeftWhat, Unfinished};
-pub use tracker::{MessageEvent, MessageId, Messages};
-
-/// A call of a thread: of those in the call table (`calls`), polls that answered no left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-pub struct CallId {
-    /// Rank in MPI_COMM_WORLD.
-    pub rank: u32,
-    /// The thread, in the initial pid namespace.
-    pub tid: u32,
-    /// From 1.
-    pub number: u32,
-}
-
-impl fmt::Display for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.rank, self.tid, self.number)
-    }
-}
+pub use message_event::MessageEvent;
+pub(crate) use op::MessageContent;
+pub use tracker::Messages;

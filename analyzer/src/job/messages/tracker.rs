@@ -1,16 +1,15 @@
 //! From inputs to what is known of messages.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 
 use rustc_hash::FxHashSet;
 
-use super::CallId;
 use super::assemble::{Assembler, Call};
-use super::communicators::CommId;
 use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
+use super::ids::CommId;
 use super::left_over::Unfinished;
+use super::message_event::MessageEvent;
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does};
@@ -23,52 +22,6 @@ use crate::tape::wire::{Body, Header, RawRecord, Record};
 const MOST_HELD: usize = 1 << 18;
 /// Probes of a session at most.
 const MOST_PROBES: u32 = 1 << 20;
-
-/// One message, as one side has it: the call that started it, and which of that call's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-pub struct MessageId {
-    /// The call.
-    pub call: CallId,
-    /// From 0: the position in MPI_Startall; 1 for what MPI_Sendrecv receives.
-    pub part: u32,
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.call, self.part)
-    }
-}
-
-/// What was learnt.
-#[derive(Clone, Debug)]
-pub enum MessageEvent {
-    /// A call is over; `end_ns`: if it was seen to return.
-    Call {
-        /// Which.
-        id: CallId,
-        /// All of it.
-        call: Box<Call>,
-        /// CLOCK_MONOTONIC.
-        end_ns: Option<u64>,
-        /// Members of the communicator that it names, as ranks of MPI_COMM_WORLD by their ranks in it; of an
-        /// intercommunicator, of the other group.
-        members: Option<Vec<u32>>,
-    },
-    /// A send and the receive that got it.
-    Matched {
-        /// The send.
-        send: MessageId,
-        /// The receive.
-        receive: MessageId,
-    },
-    /// The user's buffer is the user's again.
-    Completed {
-        /// Of this message.
-        message: MessageId,
-        /// As this call said.
-        by: CallId,
-    },
-}
 
 /// What a probe of an MPI call watches.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,28 +2,15 @@
 
 use super::Begun;
 use super::Follower;
+use super::pending::{CollectiveCall, Pending};
 use crate::job::collectives::{Entry, Signature};
 use crate::job::messages::assemble::Call;
-use crate::job::messages::communicators::{CommId, Communicators, WORLD};
+use crate::job::messages::communicators::Communicators;
+use crate::job::messages::ids::{CommId, WORLD};
 use crate::mpi::calls::{Arg, CallRow, Does, Form};
 
 /// Requests of collective calls that are kept.
 const MOST_REQUESTS: usize = 1 << 16;
-
-/// A collective call of a rank: on which communicator, and which of its calls there, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CollectiveCall {
-    pub comm: CommId,
-    pub position: u64,
-}
-
-/// What a collective call began that a request stands for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    row: &'static CallRow,
-    call: CollectiveCall,
-    signature: Signature,
-}
 
 impl Follower {
     /// A collective call begins.
@@ -142,9 +129,4 @@ pub(super) fn name_of(communicators: &Communicators, comm: CommId) -> String {
     }
     let size = communicators.members(comm).map_or(0, <[u32]>::len);
     format!("number {} of {size} ranks", comm.0)
-}
-
-/// Whether the call's request can be started again and again.
-pub(super) fn is_persistent(row: &CallRow) -> bool {
-    row.form == Form::Persistent && row.is_collective()
 }

@@ -3,14 +3,16 @@
 use std::num::NonZeroU64;
 
 use super::Begun;
-use super::{Endpoint, Follower, MOST_TAKEN, Op, Taken, integers, origin};
-use crate::job::messages::CallId;
+use super::{Follower, MOST_TAKEN, Taken, integers, origin};
 use crate::job::messages::assemble::Call;
-use crate::job::messages::communicators::CommId;
 use crate::job::messages::data::{Arrival, Asked, Data};
+use crate::job::messages::ids::CallId;
+use crate::job::messages::ids::CommId;
+use crate::job::messages::ids::MessageId;
 use crate::job::messages::left_over::Origin;
+use crate::job::messages::message_event::MessageEvent;
+use crate::job::messages::op::{Endpoint, Op};
 use crate::job::messages::requests::TrackedRequest;
-use crate::job::messages::tracker::{MessageEvent, MessageId};
 use crate::mpi::calls::{Arg, Which};
 use crate::mpi::status::Status;
 

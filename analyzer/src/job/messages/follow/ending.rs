@@ -1,10 +1,11 @@
 //! What is left over when ranks end with MPI.
 
-use super::{Endpoint, Follower, Op};
+use super::Follower;
 use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::Call;
-use crate::job::messages::communicators::CommId;
+use crate::job::messages::ids::CommId;
 use crate::job::messages::left_over::{LeftWhat, Origin, Unfinished};
+use crate::job::messages::op::{Endpoint, Op};
 use crate::mpi::handles::ANY_TAG;
 
 impl Follower {

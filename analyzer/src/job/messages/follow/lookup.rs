@@ -1,7 +1,9 @@
 //! What is known of requests, for whoever asks why a rank waits for one.
 
-use super::{CollectiveCall, Follower, Op};
-use crate::job::messages::communicators::CommId;
+use super::Follower;
+use super::pending::CollectiveCall;
+use crate::job::messages::ids::CommId;
+use crate::job::messages::op::Op;
 use crate::mpi::calls::CallRow;
 use crate::mpi::handles::ANY_TAG;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::Begun;
 use super::collective::name_of;
 use super::{Follower, integers};
-use crate::job::messages::CallId;
 use crate::job::messages::alone::Agreed;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::bridges::Bridge;
-use crate::job::messages::communicators::{CommId, Expected, Selection};
+use crate::job::messages::communicators::{Expected, Selection};
 use crate::job::messages::groups;
+use crate::job::messages::ids::CallId;
+use crate::job::messages::ids::CommId;
 use crate::job::messages::members::{MemberChoice, Members, Membership};
 use crate::mpi::calls::{Arg, Group, Grouping, Making, Meeting};
 

@@ -5,6 +5,7 @@ mod completion;
 mod ending;
 mod lookup;
 mod making;
+mod pending;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -13,69 +14,31 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::job::collectives::{Collectives, Signature};
 use crate::job::memory::CodeMap;
-use crate::job::messages::CallId;
 use crate::job::messages::assemble::{Call, CallStep};
-use crate::job::messages::communicators::{CommId, Communicators, Expected, WORLD};
-use crate::job::messages::data::{Data, MessageContent};
+use crate::job::messages::communicators::{Communicators, Expected};
+use crate::job::messages::data::Data;
 use crate::job::messages::few::Few;
 use crate::job::messages::groups::MpiGroups;
+use crate::job::messages::ids::CallId;
+use crate::job::messages::ids::MessageId;
+use crate::job::messages::ids::{CommId, WORLD};
 use crate::job::messages::left_over::{Origin, Tally};
 use crate::job::messages::matching::{Matching, Pair};
+use crate::job::messages::message_event::MessageEvent;
+use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
-use crate::job::messages::tracker::{MessageEvent, MessageId};
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
-pub(crate) use collective::CollectiveCall;
-use collective::Pending;
 pub(crate) use lookup::{KnownMessage, KnownRequest};
+pub(crate) use pending::CollectiveCall;
+use pending::Pending;
 
 /// Messages that probes took and no receive has got.
 const MOST_TAKEN: usize = 1 << 16;
 /// Receives that have got a message and are not over.
 const MOST_ARRIVING: usize = 1 << 16;
-
-/// A message of one process.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::job::messages) struct Op {
-    id: MessageId,
-    origin: Origin,
-    sends: bool,
-    /// With the process's own number in it; `None`: not known.
-    place: Option<(CommId, u32)>,
-    /// Its number in the communicator, its rank where that is not known; `None`: anybody.
-    peer: Option<u32>,
-    tag: i32,
-    /// Where its content is, if that is followed and known.
-    content: Option<MessageContent>,
-}
-
-/// A send or a receive, as it waits for its other side.
-#[derive(Clone, Copy, Debug)]
-struct Endpoint {
-    id: MessageId,
-    origin: Origin,
-    /// What whoever follows data calls it: of a send whose content is known.
-    number: Option<NonZeroU64>,
-}
-
-impl PartialEq for Endpoint {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Op {
-    /// Whether both go the same way.
-    fn is_alike(&self, other: &Self) -> bool {
-        (self.sends, self.peer, self.tag, self.place) == (other.sends, other.peer, other.tag, other.place)
-    }
-
-    fn side(&self) -> Endpoint {
-        Endpoint { id: self.id, origin: self.origin, number: None }
-    }
-}
 
 /// What a thread's call has begun.
 #[derive(Default)]
@@ -316,7 +279,7 @@ impl Follower {
             request.tid = call.tid;
             let row = request.origin.row;
             let Some(op) = &mut request.message else {
-                if collective::is_persistent(row) {
+                if pending::is_persistent(row) {
                     self.start_collective(call, id.rank, row, handle);
                 }
                 continue;

@@ -1,0 +1,25 @@
+//! Collective calls that requests stand for.
+
+use crate::job::collectives::Signature;
+use crate::job::messages::ids::CommId;
+use crate::mpi::calls::{CallRow, Form};
+
+/// A collective call of a rank: on which communicator, and which of its calls there, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CollectiveCall {
+    pub comm: CommId,
+    pub position: u64,
+}
+
+/// What a collective call began that a request stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub row: &'static CallRow,
+    pub call: CollectiveCall,
+    pub signature: Signature,
+}
+
+/// Whether the call's request can be started again and again.
+pub(super) fn is_persistent(row: &CallRow) -> bool {
+    row.form == Form::Persistent && row.is_collective()
+}

@@ -1,0 +1,42 @@
+//! Numbers of calls, messages and communicators.
+
+use std::fmt;
+
+/// A call of a thread: of those in the call table (`calls`), polls that answered no left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct CallId {
+    /// Rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// The thread, in the initial pid namespace.
+    pub tid: u32,
+    /// From 1.
+    pub number: u32,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.rank, self.tid, self.number)
+    }
+}
+
+/// One message, as one side has it: the call that started it, and which of that call's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct MessageId {
+    /// The call.
+    pub call: CallId,
+    /// From 0: the position in MPI_Startall; 1 for what MPI_Sendrecv receives.
+    pub part: u32,
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.call, self.part)
+    }
+}
+
+/// Number of a communicator of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct CommId(pub u32);
+
+/// MPI_COMM_WORLD.
+pub(crate) const WORLD: CommId = CommId(0);
