@@ -123,17 +123,14 @@ fn thread(rank: u32, (function, arguments, line): &(&str, Vec<u64>, u64), second
 }
 
 fn mismatches(report: &Report) -> Vec<&CollectiveMismatch> {
-    let mismatch = |finding: &'_ Finding| match &finding.evidence {
-        Evidence::CollectiveMismatch(_) => true,
-        _ => false,
-    };
-    let found = report.findings.iter().filter(|finding| mismatch(finding));
-    found
-        .filter_map(|finding| match &finding.evidence {
-            Evidence::CollectiveMismatch(mismatch) => Some(&**mismatch),
-            _ => None,
-        })
-        .collect()
+    report.findings.iter().filter_map(mismatch).collect()
+}
+
+fn mismatch(finding: &Finding) -> Option<&CollectiveMismatch> {
+    match &finding.evidence {
+        Evidence::CollectiveMismatch(mismatch) => Some(mismatch),
+        _ => None,
+    }
 }
 
 /// Communicator, which of its calls, and who is at fault.
