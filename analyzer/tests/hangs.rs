@@ -4,8 +4,8 @@ mod common;
 
 use analyzer::finding::{Alert, Evidence, Fault, Finding, Hang, Report, Severity, StuckState, Verdict};
 use analyzer::input::{
-    CallInProgress, CodePlace, CommunicatorFacts, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts,
-    ThreadState, Threads,
+    CallInProgress, CodePlace, CommunicatorFacts, Coverage, Input, MpiFacts, MpiKind, PendingRequest,
+    ThreadFacts, ThreadState, Threads,
 };
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -104,6 +104,32 @@ fn faults(report: &Report) -> Vec<(Fault, Severity, Vec<u32>)> {
         _ => None,
     };
     report.findings.iter().filter_map(fault).collect()
+}
+
+/// The same, watched only for a while before each look.
+fn in_bursts(inputs: &[Input], burst_ns: u64) -> Vec<Input> {
+    let coverage = |time_ns, paused| Input::Coverage(Box::new(Coverage { time_ns, paused, off: Vec::new() }));
+    let mut all = Vec::new();
+    for input in inputs {
+        match input {
+            Input::Threads(threads) => {
+                all.push(coverage(threads.time_ns.saturating_sub(burst_ns), false));
+                all.push(input.clone());
+                all.push(coverage(threads.time_ns + 1, true));
+            }
+            other => all.push(other.clone()),
+        }
+    }
+    all
+}
+
+#[test]
+fn a_deadlock_is_found_in_spite_of_pauses_once_enough_of_it_was_watched() {
+    let looked = |seconds| looked_at(&[receive(1, 5), receive(0, 5)], seconds);
+    let found = |seconds, burst_ns| faults(&run(&in_bursts(&looked(seconds), burst_ns)));
+    assert_eq!(found(7, S / 5), []);
+    assert_eq!(found(12, S / 5), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
+    assert_eq!(found(7, S / 2), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
 }
 
 #[test]

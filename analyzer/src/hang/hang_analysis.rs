@@ -41,11 +41,9 @@ impl HangAnalysis {
         match gap {
             Gap::Lost { is_rank: true, loss, .. } => self.locks.forget(loss.pid),
             Gap::Lost { is_rank: false, .. } => self.locks.clear(),
-            Gap::Paused { .. } => {
-                self.progress.clear();
-                self.locks.clear();
-            }
-            Gap::Late { .. } | Gap::Resumed { .. } => {}
+            Gap::Paused { .. } => self.locks.clear(),
+            Gap::Resumed { time_ns } => self.progress.resume(*time_ns),
+            Gap::Late { .. } => {}
         }
     }
 

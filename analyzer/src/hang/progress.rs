@@ -11,6 +11,8 @@ use crate::tape::input::{ThreadFacts, ThreadState, Threads};
 const LOOKS: u32 = 3;
 /// … over so long.
 const LEAST_NS: u64 = 2_000_000_000;
+/// Of that so long must have been watched: in a pause of the budget nobody is seen to move.
+const LEAST_WATCHED_NS: u64 = 1_500_000_000;
 /// Who asks again and again, and does not wait, may do something else in between: that takes more looks …
 const POLLING_LOOKS: u32 = 6;
 /// … over longer …
@@ -48,12 +50,16 @@ struct RankSample {
     misses: u32,
     ran_ns: u64,
     last_look_ns: u64,
+    /// Time since it was first found so in which it would have been seen to move.
+    watched_ns: u64,
 }
 
 /// All processes that were looked at.
 #[derive(Default)]
 pub(crate) struct Watch {
     places: FxHashMap<u32, RankSample>,
+    /// When watching began again after the last pause, CLOCK_MONOTONIC.
+    resumed_ns: u64,
 }
 
 impl Watch {
@@ -75,6 +81,7 @@ impl Watch {
             && is_same(&place.seen, &seen)
             && moved_ns <= place.since_ns
         {
+            place.watched_ns += now_ns.saturating_sub(place.last_look_ns.max(self.resumed_ns));
             let ran = ran_ns.saturating_sub(place.ran_ns);
             let had_a_chance = match &seen {
                 Observation::InCall(thread) if thread.state == ThreadState::Running => ran >= LEAST_POLLED_NS,
@@ -84,7 +91,7 @@ impl Watch {
             if had_a_chance {
                 place.looks += 1;
             } else if matches!(seen, Observation::Outside(_)) {
-                (place.looks, place.since_ns) = (0, now_ns);
+                (place.looks, place.since_ns, place.watched_ns) = (0, now_ns, 0);
             }
             (place.ran_ns, place.last_look_ns, place.seen) = (ran_ns, now_ns, seen);
             return;
@@ -97,11 +104,13 @@ impl Watch {
             && (place.misses + 1) * LOOKS_A_MISS <= place.looks
         {
             place.misses += 1;
+            place.watched_ns += now_ns.saturating_sub(place.last_look_ns.max(self.resumed_ns));
             (place.ran_ns, place.last_look_ns) = (ran_ns, now_ns);
             return;
         }
         let (looks, misses, last_look_ns) = (1, 0, now_ns);
-        self.places.insert(pid, RankSample { seen, since_ns: now_ns, looks, misses, ran_ns, last_look_ns });
+        let place = RankSample { seen, since_ns: now_ns, looks, misses, ran_ns, last_look_ns, watched_ns: 0 };
+        self.places.insert(pid, place);
     }
 
     /// A process is gone.
@@ -109,9 +118,10 @@ impl Watch {
         self.places.remove(&pid);
     }
 
-    /// All that was seen is out of date.
-    pub fn clear(&mut self) {
-        self.places.clear();
+    /// Watching goes on after a pause. What was found before still holds where it is found again, but only time in which
+    /// a rank would have been seen to move counts.
+    pub fn resume(&mut self, now_ns: u64) {
+        self.resumed_ns = now_ns;
     }
 
     /// How a process has been found for long enough, and since when, if it has not done anything since.
@@ -127,7 +137,8 @@ impl Watch {
             Observation::Outside(_) | Observation::Stopped(_) => (LOOKS, LEAST_OUTSIDE_NS),
         };
         let long = place.last_look_ns.saturating_sub(place.since_ns) >= least_ns;
-        (place.looks >= least_looks && long).then_some((&place.seen, place.since_ns))
+        let watched = place.watched_ns >= LEAST_WATCHED_NS;
+        (place.looks >= least_looks && long && watched).then_some((&place.seen, place.since_ns))
     }
 }
 
