@@ -11,7 +11,7 @@ use crate::chains::Chains;
 use crate::chains::groups::ChainGroups;
 use crate::chains::op_names::OpNames;
 use crate::findings::finding::Verdict;
-use crate::job::event::{Event, Gap, MemoryChange};
+use crate::job::event::{Event, Gap, Gone};
 use crate::job::ids::ThreadId;
 use crate::job::movement::Movement;
 use crate::job::names::SiteId;
@@ -91,17 +91,17 @@ impl ChainAnalysis {
     }
 
     /// Memory changed.
-    pub fn memory_changed(&mut self, job: &Job, changes: &[MemoryChange]) {
+    pub fn memory_changed(&mut self, job: &Job, changes: &[Gone]) {
         self.chains.make_room(job.space_counts());
         for change in changes {
             match *change {
-                MemoryChange::RangeGone { space, start, end } => {
+                Gone::Range { space, start, end } => {
                     self.chains.remove_range(space, start, end, &mut self.ops, &mut self.groups);
                 }
-                MemoryChange::SpaceGone(space) => {
+                Gone::Space(space) => {
                     self.chains.remove_space(space, &mut self.ops, &mut self.groups);
                 }
-                MemoryChange::ThreadGone(thread) => self.chains.end_thread(thread),
+                Gone::Thread(thread) => self.chains.end_thread(thread),
             }
         }
     }

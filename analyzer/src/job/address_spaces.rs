@@ -1,7 +1,7 @@
 //! How the memory of processes changes: mappings, heap blocks, forks, new programs, ends.
 
 use super::Job;
-use super::event::MemoryChange;
+use super::event::Gone;
 use super::ids::SpaceId;
 use super::lifecycle::MpiLife;
 use super::memory::{Memory, NewRegion};
@@ -182,13 +182,13 @@ impl Job {
     fn forget_memory(&mut self, process: usize) {
         for thread in self.processes.get_mut(process).take_threads() {
             self.spaces.give_back_thread(thread);
-            self.memory_changes.push(MemoryChange::ThreadGone(thread));
+            self.memory_changes.push(Gone::Thread(thread));
         }
         let p = self.processes.get_mut(process);
         p.forget_code();
         let (old, gone) = (p.memory.private(), p.memory.shared_bytes());
         self.spaces.give_back_space(old);
-        self.memory_changes.push(MemoryChange::SpaceGone(old));
+        self.memory_changes.push(Gone::Space(old));
         let new = self.spaces.new_space();
         self.processes.get_mut(process).memory = Memory::new(new);
         self.release(gone);
@@ -202,14 +202,14 @@ impl Job {
     }
 
     fn range_gone(&mut self, space: SpaceId, start: u64, end: u64) {
-        self.memory_changes.push(MemoryChange::RangeGone { space, start, end });
+        self.memory_changes.push(Gone::Range { space, start, end });
     }
 
     /// A segment that nobody maps any more is gone.
     fn release(&mut self, gone: Vec<(SpaceId, u64)>) {
         for (space, bytes) in gone {
             if self.spaces.release(space, bytes) {
-                self.memory_changes.push(MemoryChange::SpaceGone(space));
+                self.memory_changes.push(Gone::Space(space));
             }
         }
     }

@@ -284,10 +284,10 @@ impl Job {
             Body::Done => self.done(process, h, slot),
             Body::Made { handle } => self.made(h, slot, handle),
             Body::Return { argument, word, .. } => self.end_call(process, h, slot, argument, word),
-            Body::Alloc { addr, size_bytes, old, caller } => {
-                if size_bytes >= self.start.alloc_min_bytes || self.is_own(process, caller) {
-                    self.allocate(process, addr, size_bytes, old, caller);
-                }
+            Body::Alloc { addr, size_bytes, old, caller }
+                if size_bytes >= self.start.alloc_min_bytes || self.is_own(process, caller) =>
+            {
+                self.allocate(process, addr, size_bytes, old, caller);
             }
             Body::Free { addr, .. } => self.free(process, addr),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {

@@ -9,7 +9,7 @@ use crate::job::last_calls::CallEntry;
 use crate::tape::input::{CallInProgress, CodePlace, Loss, Threads};
 
 /// What happened. Movements of data and changes of memory have ways of their own, as there are so many of them: see
-/// [`Job::movement`](super::Job::movement) and [`MemoryChange`].
+/// [`Job::movement`](super::Job::movement) and [`Gone`].
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The session begins.
@@ -110,11 +110,11 @@ pub(crate) enum Gap {
 
 /// Memory whose content is not what was written there any more; and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MemoryChange {
+pub(crate) enum Gone {
     /// New content, or none, that no movement wrote.
-    RangeGone { space: SpaceId, start: u64, end: u64 },
+    Range { space: SpaceId, start: u64, end: u64 },
     /// Its number may be given out again.
-    SpaceGone(SpaceId),
+    Space(SpaceId),
     /// Its number may be given out again.
-    ThreadGone(ThreadId),
+    Thread(ThreadId),
 }

@@ -28,7 +28,7 @@ pub mod symbols;
 use rustc_hash::FxHashSet;
 
 use coverage::WatchedTime;
-use event::{Event, MemoryChange};
+use event::{Event, Gone};
 use ids::ThreadId;
 use last_calls::{CallEntry, CallsSeen};
 use memory::call_site;
@@ -99,7 +99,7 @@ pub(crate) struct Job {
     /// By the last input.
     events: Vec<Event>,
     /// By the last input; whoever takes them clears them.
-    pub memory_changes: Vec<MemoryChange>,
+    pub memory_changes: Vec<Gone>,
 }
 
 impl Job {
