@@ -8,7 +8,7 @@ use crate::job::process::Who;
 use crate::timeline::TimelineGap;
 
 /// Version of the JSON form.
-pub const PAGE_SCHEMA: u32 = 1;
+pub const PAGE_SCHEMA: u32 = 2;
 
 /// Everything that is on a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

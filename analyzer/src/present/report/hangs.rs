@@ -1,0 +1,172 @@
+//! Hangs and collective mismatches as findings.
+
+use std::collections::BTreeSet;
+
+use super::views::{Sources, Views, finding, owned};
+use crate::findings::finding::*;
+use crate::findings::ids;
+use crate::hang::view::JobView;
+use crate::job::collectives::Mismatch;
+use crate::job::process::Who;
+use crate::tape::input::CodePlace;
+
+/// Why ranks do not go on.
+pub(super) fn hangs(p: &Sources<'_>) -> Vec<crate::hang::found::FoundHang> {
+    let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
+    crate::hang::find::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
+}
+
+/// Who is in the minority may still change.
+pub(super) fn is_open(p: &Sources<'_>, mismatch: &Mismatch) -> bool {
+    p.job.ended.is_none() && mismatch.is_open(p.job.now_ns())
+}
+
+/// Whether ranks hang in calls that are known not to match.
+pub(super) fn is_hang_of(hang: &crate::hang::found::FoundHang, mismatch: &Mismatch) -> bool {
+    let is_in = |rank: &crate::hang::found::HangingRank| {
+        let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
+        let known = mismatch.calls.iter().find(|call| call.rank == rank.rank);
+        call.zip(known).is_some_and(|(call, known)| {
+            call.function == known.signature.row.name && call.site == known.place
+        })
+    };
+    matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) && hang.ranks.iter().any(is_in)
+}
+
+impl Views<'_> {
+    /// Calls that do not match; `hang`: if ranks hang in them.
+    pub(super) fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::found::FoundHang>) -> Finding {
+        let (most, is_tie) = found.majority();
+        let ranks = found.calls.iter().map(|call| MismatchedRank {
+            who: Who::Rank(call.rank),
+            at_fault: call.group != most,
+            group: call.group as u64,
+            call: StuckCall {
+                function: call.signature.row.name.clone(),
+                arguments: call.signature.shown(),
+                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+            },
+        });
+        let ranks: Vec<MismatchedRank> = ranks.collect();
+        let wrong: BTreeSet<Who> = ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
+        let hang = hang.map(|hang| {
+            let mut hang = self.hang_evidence(hang);
+            hang.fault = Fault::MismatchedCollective;
+            hang.ranks.iter_mut().for_each(|rank| rank.at_fault = wrong.contains(&rank.who));
+            hang.ranks.sort_by_key(|rank| (!rank.at_fault, rank.who));
+            hang
+        });
+        let who =
+            if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
+        let id = ids::collective_mismatch(&found.comm.to_string(), found.number);
+        let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
+        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
+        finding(
+            id,
+            Verdict::Violated,
+            Severity::Warning,
+            who,
+            Evidence::CollectiveMismatch(Box::new(evidence)),
+        )
+    }
+
+    pub(super) fn hang_evidence(&self, s: &crate::hang::found::FoundHang) -> Hang {
+        let who = |ranks: &[u32]| ranks.iter().map(|rank| Who::Rank(*rank)).collect();
+        let groups = s.groups.iter().map(|group| HangGroup {
+            ranks: who(&group.ranks),
+            call: StuckCall {
+                function: group.function.clone(),
+                arguments: owned(&group.arguments),
+                place: group.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
+            },
+            pending: group.pending.clone(),
+        });
+        let collectives = s.collectives.iter().map(|counts| CollectiveCounts {
+            comm: counts.comm.clone(),
+            entered: counts
+                .entered
+                .iter()
+                .map(|entered| WhoCount { who: Who::Rank(entered.rank), count: entered.count })
+                .collect(),
+            differ_at: counts.differ_at,
+        });
+        Hang {
+            fault: s.fault,
+            since_ns: s.since_ns,
+            ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
+            groups: groups.collect(),
+            unknown: s.unknown.clone(),
+            collectives: collectives.collect(),
+        }
+    }
+
+    pub(super) fn hang(&self, s: &crate::hang::found::FoundHang) -> Finding {
+        let evidence = self.hang_evidence(s);
+        if s.fault == Fault::UnknownHang {
+            let who = evidence.ranks.iter().map(|rank| rank.who).collect();
+            let evidence = Evidence::Hang(Box::new(evidence));
+            return finding(
+                ids::hang(Fault::UnknownHang, std::iter::empty()),
+                Verdict::Inconclusive,
+                Severity::Notice,
+                who,
+                evidence,
+            );
+        }
+        let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
+        let severity = match s.fault {
+            Fault::Outside | Fault::Stopped => Severity::Notice,
+            // Who asks again and again may stop asking.
+            _ if evidence
+                .ranks
+                .iter()
+                .filter_map(|rank| rank.call.as_ref())
+                .any(crate::present::hang::polls) =>
+            {
+                Severity::Notice
+            }
+            _ => Severity::Warning,
+        };
+        let id = ids::hang(s.fault, at_fault());
+        let who = at_fault().map(Who::Rank).collect();
+        finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
+    }
+
+    pub(super) fn stuck_rank(&self, rank: &crate::hang::found::HangingRank) -> StuckRank {
+        let thread = rank.thread.as_ref();
+        let call = thread.and_then(|thread| thread.call.as_ref());
+        let state = match (rank.ended, rank.stopped, call) {
+            (Some(true), ..) => StuckState::Ended,
+            (Some(false), ..) => StuckState::Died,
+            (None, true, _) => StuckState::Stopped,
+            (None, false, Some(_)) => StuckState::InCall,
+            (None, false, None) => StuckState::Outside,
+        };
+        // What a call returns to lies behind it.
+        let called = |place: CodePlace| self.code_place(place, 1);
+        StuckRank {
+            who: Who::Rank(rank.rank),
+            pid: rank.pid,
+            at_fault: rank.at_fault,
+            state,
+            status: None,
+            call: call.map(|call| StuckCall {
+                function: call.function.clone(),
+                arguments: owned(&rank.arguments),
+                place: call.site.map_or_else(Place::default, called),
+            }),
+            error: None,
+            sender: None,
+            waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
+            stack: thread.map_or_else(Vec::new, |thread| {
+                let behind = |at: usize| u64::from(at > 0);
+                thread
+                    .frames
+                    .iter()
+                    .enumerate()
+                    .map(|(at, &place)| self.code_place(place, behind(at)))
+                    .collect()
+            }),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! From what analyses know to findings and reports.
+
+mod chains;
+mod errors;
+mod hangs;
+mod statistics;
+mod views;
+
+use crate::errors::left_over;
+use crate::findings::finding::*;
+use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
+use crate::invariants::scores::rounded;
+use crate::job::collectives::Mismatch;
+use hangs::{hangs, is_hang_of, is_open};
+use statistics::statistics;
+use views::{Views, finding, whos};
+
+pub(crate) use views::Sources;
+
+/// All that is to be said.
+pub(crate) fn report(p: &Sources<'_>) -> Report {
+    Report {
+        schema: REPORT_SCHEMA,
+        session: p.job.start.clone(),
+        ended: p.job.ended.clone(),
+        thresholds: thresholds(p),
+        findings: findings(p),
+        statistics: statistics(p),
+    }
+}
+
+/// The findings, the most important first.
+pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
+    let views = Views { p };
+    let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
+    let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
+    let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
+    let died = origin.map(|(first, rest)| views.death(&first, &rest));
+    let hangs = hangs(p);
+    // A death is told once, whether or not anybody waits for the dead.
+    let is_told = |s: &&crate::hang::found::FoundHang| {
+        (died.is_some() || p.errors.is_origin_open(p.job))
+            && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
+    };
+    let mismatches: Vec<&Mismatch> =
+        p.job.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
+    let of_mismatch = |s: &crate::hang::found::FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
+    let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
+        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
+    });
+    let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
+    let left = left_over::findings(&p.errors.left_over, |place| views.code_place(place, 1));
+    let left = left.into_iter().map(|left| {
+        finding(
+            left.id,
+            Verdict::Violated,
+            left.severity,
+            left.who,
+            Evidence::LeftOver(Box::new(left.evidence)),
+        )
+    });
+    let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
+    let mut findings: Vec<Finding> = died
+        .iter()
+        .cloned()
+        .chain(mismatched)
+        .chain(stuck)
+        .chain(returned)
+        .chain(left)
+        .chain(chains)
+        .chain(ranks)
+        .collect();
+    // Stable: within a severity and verdict the order of the checks stays.
+    findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
+    findings
+}
+
+fn thresholds(p: &Sources<'_>) -> Thresholds {
+    Thresholds {
+        uniqueness: p.evaluation.threshold.uniqueness,
+        chains: p.evaluation.threshold.chains,
+        warm: p.evaluation.warm,
+        frequent_groups: p.evaluation.frequent.len() as u64,
+        abnormality: p.chains.options.abnormality,
+        uncounted: p.chains.uncounted(p.job),
+        sampled: p.job.coverage.sampled,
+        referenced: p.chains.options.reference.is_some(),
+        compared_ranks: whos(p, p.comparison.compared.iter().copied()),
+        average_distance: rounded(p.comparison.average),
+    }
+}

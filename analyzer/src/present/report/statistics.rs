@@ -1,0 +1,130 @@
+//! Counts of a session.
+
+use std::collections::BTreeMap;
+
+use super::views::{Sources, Views};
+use crate::chains::groups::GroupId;
+use crate::findings::finding::*;
+use crate::findings::statistics::*;
+use crate::job::process::{KINDS, Process, Who};
+
+/// Groups listed in the statistics.
+const TOP_GROUPS: usize = 20;
+
+/// Names of `enum dms_kind`, by number.
+const KIND_NAMES: [&str; KINDS] = [
+    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
+    "exit", "values", "return", "made",
+];
+
+pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
+    let (t, all) = (&p.job.totals, p.job.processes.all());
+    let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
+    let now_ns = p.job.now_ns();
+    let duration_ns = now_ns - p.job.begin_ns().unwrap_or(now_ns).min(now_ns);
+    Statistics {
+        duration_ns,
+        watched_ns: duration_ns.saturating_sub(p.job.coverage.paused_ns(now_ns)),
+        pauses: p.job.coverage.pauses,
+        probes_off: p.job.coverage.off.clone(),
+        records: t.records,
+        bad_records: t.bad_records,
+        unplanned_records: t.unplanned_records,
+        unseen_messages: t.unseen_messages,
+        late_records: t.late_records,
+        lost_movements: t.lost_movements,
+        lost_state: t.lost_state,
+        movements: sum(|p| p.movements),
+        empty_movements: sum(|p| p.counts.empty_movements),
+        bytes: sum(|p| p.bytes),
+        operations: p.chains.chains.ops(),
+        chains: p.chains.groups.chains,
+        inconclusive_chains: p.chains.chains.counts.inconclusive,
+        chains_not_kept: p.chains.groups.not_kept,
+        groups: p.chains.groups.all().iter().filter(|g| g.count > 0).count() as u64,
+        pending_operations: p.chains.chains.counts.pending_nodes,
+        memory_not_kept: sum(|p| p.memory.refused),
+        processes: processes(p),
+        probes: probes(p),
+        calls: calls(p),
+        top_groups: top_groups(p),
+    }
+}
+
+fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
+    let kinds = |index: usize| {
+        let counts = p.job.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = counts.filter(|(count, _)| *count > 0);
+        counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
+    };
+    let view = |(index, process): (usize, &Process)| ProcessStatistics {
+        rank: process.rank,
+        pid: process.pid,
+        exe: process.exe.clone(),
+        alive: process.alive,
+        records: kinds(index),
+        movements: process.movements,
+        bytes: process.bytes,
+        mpi_calls: process.counts.calls,
+        lost_movements: process.counts.lost_movements,
+        lost_state: process.counts.lost_state,
+        late_records: process.counts.late,
+        live_buffers: p.chains.chains.live_ranges(process.memory.private()) as u64,
+    };
+    let mut processes: Vec<_> = p.job.processes.all().iter().enumerate().map(view).collect();
+    processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
+    processes
+}
+
+fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
+    let views = Views { p };
+    let view = |(slot, info): (usize, &crate::job::probes::ProbeInfo)| {
+        let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
+        for (index, process) in p.job.processes.all().iter().enumerate() {
+            let hits = p.job.processes.hits(index, slot);
+            if hits > 0 {
+                *by_who.entry(p.job.processes.who(process.who)).or_default() += hits;
+            }
+        }
+        let place =
+            Place { file: Some(info.file), offset_bytes: info.site_offset_bytes, ..views.place(info.site) };
+        ProbeStatistics {
+            probe: info.id,
+            class: info.class,
+            function: info.function.clone(),
+            place,
+            hits: by_who.values().sum(),
+            by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
+        }
+    };
+    p.job.probes.all().map(view).filter(|s| s.hits > 0).collect()
+}
+
+fn calls(p: &Sources<'_>) -> Vec<CallStatistics> {
+    let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
+    for (slot, counts) in p.job.probes.all_call_counts().iter().enumerate() {
+        if counts.calls == 0 && counts.movements == 0 {
+            continue;
+        }
+        let function = p.job.probes.get(slot).map_or_else(String::new, |info| info.function.clone());
+        let all = by_function.entry(function.clone()).or_insert(CallStatistics {
+            function,
+            calls: 0,
+            movements: 0,
+            bytes: 0,
+        });
+        all.calls += counts.calls;
+        all.movements += counts.movements;
+        all.bytes = all.bytes.saturating_add(counts.bytes);
+    }
+    by_function.into_values().collect()
+}
+
+fn top_groups(p: &Sources<'_>) -> Vec<GroupView> {
+    let groups = p.chains.groups.all();
+    let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
+    ids.retain(|id| groups[id.index()].count > 0);
+    ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));
+    let views = Views { p };
+    ids.into_iter().take(TOP_GROUPS).map(|id| views.group(id)).collect()
+}

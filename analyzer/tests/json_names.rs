@@ -1,0 +1,153 @@
+//! Names in the JSON of a report: programs rely on them, so that renaming a type must not change them.
+//!
+//! Whoever changes what is pinned here changes `REPORT_SCHEMA` as well.
+
+use analyzer::finding::{
+    BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, ErrorReturned, Evidence, Fault,
+    Hang, HangGroup, LeftOver, LeftOverRank, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall,
+    StuckRank, StuckState, Verdict, WhoCount,
+};
+use analyzer::messages::LeftWhat;
+use analyzer::names::Kind;
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
+use analyzer::process::Who;
+use serde::Serialize;
+use serde_json::Value;
+
+fn json(of: impl Serialize) -> Value {
+    serde_json::to_value(of).expect("findings have a JSON form")
+}
+
+fn names<T: Serialize>(all: impl IntoIterator<Item = T>) -> Vec<String> {
+    all.into_iter().map(|one| json(one).as_str().expect("a name").to_owned()).collect()
+}
+
+/// The keys of an object, in order.
+fn keys(of: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = of.as_object().expect("an object").keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn call() -> StuckCall {
+    let arguments = vec![("source".to_owned(), "1".to_owned())];
+    StuckCall { function: "MPI_Recv".into(), arguments, place: Place::default() }
+}
+
+fn rank() -> StuckRank {
+    StuckRank {
+        who: Who::Rank(1),
+        pid: 7,
+        at_fault: true,
+        state: StuckState::InCall,
+        status: Some(9),
+        call: Some(call()),
+        error: Some(CallError::Code(3)),
+        sender: Some(Who::Pid(8)),
+        waits_for: vec![Who::Rank(0)],
+        stack: Vec::new(),
+    }
+}
+
+fn hang() -> Hang {
+    let entered = vec![WhoCount { who: Who::Rank(1), count: 4 }];
+    Hang {
+        fault: Fault::UnknownHang,
+        since_ns: 5,
+        ranks: vec![rank()],
+        groups: vec![HangGroup {
+            ranks: vec![Who::Rank(1)],
+            call: call(),
+            pending: vec!["a receive".into()],
+        }],
+        unknown: vec!["the requests".into()],
+        collectives: vec![CollectiveCounts { comm: "MPI_COMM_WORLD".into(), entered, differ_at: Some(3) }],
+    }
+}
+
+#[test]
+fn names_of_values_stay_what_they_are() {
+    use Fault::{Crash, Deadlock, InvalidCall, MismatchedCollective, MissingMessage};
+    let faults = [Crash, MismatchedCollective, MissingMessage, Deadlock, Fault::Truncated, InvalidCall];
+    let faults = faults.into_iter().chain([Fault::Outside, Fault::Stopped, Fault::UnknownHang]);
+    let wanted =
+        ["crash", "mismatched_collective", "missing_message", "deadlock", "truncated", "invalid_call"];
+    let wanted: Vec<&str> = wanted.into_iter().chain(["outside", "stopped", "unknown_hang"]).collect();
+    assert_eq!(names(faults), wanted);
+    assert_eq!(names([Severity::Notice, Severity::Warning]), ["notice", "warning"]);
+    let verdicts = [Verdict::Inconclusive, Verdict::Sampled, Verdict::Violated];
+    assert_eq!(names(verdicts), ["inconclusive", "sampled", "violated"]);
+    let states = [StuckState::InCall, StuckState::Outside, StuckState::Stopped, StuckState::Ended];
+    let states = states.into_iter().chain([StuckState::Died]);
+    assert_eq!(names(states), ["in_call", "outside", "stopped", "ended", "died"]);
+    assert_eq!(names([LeftWhat::Message, LeftWhat::Request]), ["message", "request"]);
+    assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
+    let kinds = [Kind::Copy, Kind::Pack, Kind::Unpack, Kind::CrossRead, Kind::CrossWrite, Kind::Message];
+    assert_eq!(names(kinds), ["copy", "pack", "unpack", "cross_read", "cross_write", "message"]);
+    let buffers = [BufferKind::Heap, BufferKind::HeapBeforeAttach, BufferKind::Shared, BufferKind::Static];
+    let buffers = buffers.into_iter().chain([BufferKind::Stack, BufferKind::Anonymous]);
+    let buffers = buffers.chain([BufferKind::NotWatched, BufferKind::Unknown]);
+    let wanted = ["heap", "heap_before_attach", "shared", "static", "stack", "anonymous"];
+    let wanted: Vec<&str> = wanted.into_iter().chain(["not_watched", "unknown"]).collect();
+    assert_eq!(names(buffers), wanted);
+}
+
+#[test]
+fn evidence_of_a_hang_has_the_fields_that_it_has() {
+    let hang = json(Evidence::Hang(Box::new(hang())));
+    assert_eq!(hang["kind"], "hang");
+    let wanted = ["collectives", "fault", "groups", "kind", "ranks", "since_ns", "unknown"];
+    assert_eq!(keys(&hang), wanted);
+    let rank = &hang["ranks"][0];
+    let wanted =
+        ["at_fault", "call", "error", "pid", "sender", "stack", "state", "status", "waits_for", "who"];
+    assert_eq!(keys(rank), wanted);
+    assert_eq!((&rank["who"]["rank"], &rank["sender"]["pid"]), (&Value::from(1), &Value::from(8)));
+    assert_eq!(keys(&rank["call"]), ["arguments", "function", "place"]);
+    assert_eq!(rank["error"]["code"], 3);
+    assert_eq!(keys(&hang["groups"][0]), ["call", "pending", "ranks"]);
+    assert_eq!(keys(&hang["collectives"][0]), ["comm", "differ_at", "entered"]);
+}
+
+#[test]
+fn other_evidence_has_the_fields_that_it_has() {
+    let ranks = vec![MismatchedRank { who: Who::Rank(2), at_fault: true, group: 1, call: call() }];
+    let mismatch = CollectiveMismatch {
+        comm: "MPI_COMM_WORLD".into(),
+        position: 3,
+        is_tie: false,
+        first_ns: 9,
+        ranks,
+        hang: Some(hang()),
+    };
+    let mismatch = json(Evidence::CollectiveMismatch(Box::new(mismatch)));
+    assert_eq!(mismatch["kind"], "collective_mismatch");
+    assert_eq!(keys(&mismatch), ["comm", "first_ns", "hang", "is_tie", "kind", "position", "ranks"]);
+    assert_eq!(keys(&mismatch["ranks"][0]), ["at_fault", "call", "group", "who"]);
+    let ranks =
+        vec![LeftOverRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
+    let left = LeftOver {
+        what: LeftWhat::Message,
+        function: "MPI_Send".into(),
+        place: Place::default(),
+        count: 1,
+        ranks,
+    };
+    let left = json(Evidence::LeftOver(Box::new(left)));
+    assert_eq!(left["kind"], "left_over");
+    assert_eq!(keys(&left), ["count", "function", "kind", "place", "ranks", "what"]);
+    assert_eq!(keys(&left["ranks"][0]), ["arguments", "count", "peers", "who"]);
+    let error = CallError::Class("MPI_ERR_RANK".into());
+    let returned = ErrorReturned { call: call(), error, count: 2, first_ns: 1 };
+    let returned = json(Evidence::ErrorReturned(Box::new(returned)));
+    assert_eq!(returned["kind"], "error_returned");
+    assert_eq!(keys(&returned), ["call", "count", "error", "first_ns", "kind"]);
+}
+
+#[test]
+fn a_report_has_the_fields_that_it_has() {
+    let report = json(Pipeline::new(Options::default()).report());
+    assert_eq!(keys(&report), ["ended", "findings", "schema", "session", "statistics", "thresholds"]);
+    assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(2), 2));
+}
