@@ -56,7 +56,8 @@ fn check(library: MpiImplementation, case: &FaultCase) -> Result<()> {
     let again = Dmscope::analyze(&folder.path().join("x.dmt")).finish()?;
     ensure!(again.report_line()? == session.report_line()?, "{name}: the tape says something else");
     let calls = Dmscope::command("calls", [folder.path().join("x.dmt")]).finish()?;
-    let told = calls.stdout.iter().filter(|line| line.trim_start().starts_with("never "));
+    let is_told = |line: &str| line.starts_with("unmatched send") || line.starts_with("request leak");
+    let told = calls.stdout.iter().filter(|line| is_told(line.trim_start()));
     ensure!(told.count() == 1, "{name}: {}", calls.stdout.join("\n"));
     Ok(())
 }
