@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use live::catalogue::CASES;
 use live::fault_case::{Ends, FaultCase};
+use live::processes::HungJob;
 use live::{Dmscope, JobSpec, MpiImplementation, RunningSession};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,6 +55,7 @@ fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()>
     let name = format!("{} {:?}", library.name(), case.args);
     let folder = TempDir::new()?;
     let run = run(library, case, case.args, &folder)?;
+    let job = HungJob::started_by(run.pid());
     let wanted = |finding: &Value| finding["evidence"]["kind"] == kind;
     let finding = run.wait_for_alert(wanted).with_context(|| name.clone())?;
     let who = finding["who"].as_array().into_iter().flatten();
@@ -68,7 +70,8 @@ fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()>
     );
     eprintln!("{name}: {}", finding["summary"]);
     if case.ends == Ends::Hangs {
-        run.interrupt();
+        // With its job the session ends too.
+        drop(job);
     }
     run.finish()?;
     Ok(())

@@ -53,6 +53,22 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Processes of a job that hangs: ended when this is dropped, whatever has become of the test.
+pub struct HungJob(Vec<u32>);
+
+impl HungJob {
+    /// All that a process has started so far.
+    pub fn started_by(pid: u32) -> Self {
+        Self(descendants(pid))
+    }
+}
+
+impl Drop for HungJob {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    }
+}
+
 /// The kernel takes breakpoints out a little after their last user is gone.
 const GRACE: Duration = Duration::from_secs(5);
 
