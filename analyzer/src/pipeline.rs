@@ -12,6 +12,7 @@ use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::Job;
 use crate::job::event::Event;
+use crate::job::last_calls::CallEntry;
 use crate::job::messages::{self, Messages};
 use crate::job::symbols::SymbolTable;
 use crate::options::Options;
@@ -154,9 +155,7 @@ impl Pipeline {
             _ => self.apply_event(record),
         }
         self.take_memory_changes();
-        if self.job.has_events() {
-            self.dispatch();
-        }
+        self.dispatch();
     }
 
     #[inline(always)]
@@ -174,19 +173,39 @@ impl Pipeline {
         let (process, slot) = self.job.count(record);
         let thread = self.job.thread(process, h.tid);
         self.chains.other_record(&self.job, thread);
-        self.job.apply_record(process, h, &record.body, slot);
+        if let Body::Call { nested: false, return_address, args: arguments } = record.body {
+            let event = self.job.begin_call(process, h, CallEntry { probe: slot, return_address, arguments });
+            // What was learnt before it comes before it.
+            self.dispatch();
+            self.tell(&event);
+        } else {
+            self.job.apply_record(process, h, &record.body, slot);
+        }
+    }
+
+    #[inline(always)]
+    fn tell(&mut self, event: &Event) {
+        self.chains.on(&self.job, event);
+        self.errors.on(&self.job, event);
+        self.hang.on(&self.job, event);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.on(&self.job, event);
+        }
     }
 
     /// Tells analyses what the last input meant.
+    #[inline]
     fn dispatch(&mut self) {
+        if self.job.has_events() {
+            self.dispatch_all();
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_all(&mut self) {
         let mut events = self.job.take_events();
         for event in &events {
-            self.chains.on(&self.job, event);
-            self.errors.on(&self.job, event);
-            self.hang.on(&self.job, event);
-            if let Some(timeline) = &mut self.timeline {
-                timeline.on(&self.job, event);
-            }
+            self.tell(event);
         }
         if let Some(told) = &mut self.told {
             told.extend(events.drain(..).filter_map(|event| match event {

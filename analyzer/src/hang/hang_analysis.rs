@@ -22,6 +22,7 @@ pub(crate) struct HangAnalysis {
 
 impl HangAnalysis {
     /// What happened to the job.
+    #[inline]
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
             Event::CallBegan(began) => self.begin_call(job, began),

@@ -269,13 +269,9 @@ impl Job {
         }
     }
 
-    /// Takes a record that moves no data.
+    /// Takes a record that moves no data; the beginning of a call has [`Job::begin_call`].
     pub fn apply_record(&mut self, process: usize, h: &Header, body: &Body, slot: usize) {
         match *body {
-            Body::Call { nested: false, return_address, args } => {
-                let begun = CallEntry { probe: slot, return_address, arguments: args };
-                self.begin_call(process, h, begun);
-            }
             Body::Call { return_address, args: arguments, .. } => {
                 let (pid, tid, time_ns) = (h.pid, h.tid, h.time_ns);
                 let report = ErrorReport { process, pid, tid, time_ns, slot, return_address, arguments };
@@ -307,7 +303,9 @@ impl Job {
         }
     }
 
-    fn begin_call(&mut self, process: usize, h: &Header, begun: CallEntry) {
+    /// A call began that is not part of another one. There are so many that what it means is given back at once.
+    #[inline]
+    pub fn begin_call(&mut self, process: usize, h: &Header, begun: CallEntry) -> Event {
         self.calls_seen.note(h.pid, h.tid, begun);
         let part = self.probes.get(begun.probe).map_or(LifecycleRole::None, |probe| probe.part);
         let p = self.processes.get_mut(process);
@@ -315,7 +313,7 @@ impl Job {
         p.counts.calls += 1;
         self.probes.call_counts(begun.probe).calls += 1;
         let began = CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, part, begun };
-        self.events.push(Event::CallBegan(began));
+        Event::CallBegan(began)
     }
 
     /// A polling call answered yes, or a thread came back from where errors are reported.
