@@ -131,10 +131,10 @@ fn fill(row: &mut TableRow, case: &Case, seen: &Seen) {
     row.seconds = seen.seconds;
     row.verdict = JudgedRun::of(case, &seen.findings);
     row.has_warning = seen.findings.iter().any(is_warning);
-    let told = seen
-        .findings
-        .iter()
-        .filter(|finding| is_warning(finding) || finding["evidence"]["kind"] == "standstill");
+    let told = seen.findings.iter().filter(|finding| {
+        is_warning(finding)
+            || ["hang", "collective_mismatch"].iter().any(|kind| finding["evidence"]["kind"] == *kind)
+    });
     row.said = told.map(summary).collect();
 }
 

@@ -84,7 +84,8 @@ pub fn watch(
 
 /// Something is said of ranks that do not go on, or the session is over.
 fn is_an_answer(event: &Value) -> bool {
-    event["event"] == "report" || event["alert"]["raised"]["evidence"]["kind"] == "standstill"
+    let kind = &event["alert"]["raised"]["evidence"]["kind"];
+    event["event"] == "report" || kind == "hang" || kind == "collective_mismatch"
 }
 
 /// The findings of a report that dmscope makes when it is asked to end.

@@ -42,8 +42,10 @@ const FAULTS: [(&str, FindingClass); 9] = [
 /// What a finding calls the fault; nothing if it is about something else than communication that goes wrong.
 pub fn classify(finding: &Value) -> Option<FindingClass> {
     let evidence = &finding["evidence"];
-    if evidence["kind"] == "left_over" {
-        return Some(FindingClass::LeftOver);
+    match evidence["kind"].as_str()? {
+        "left_over" => return Some(FindingClass::LeftOver),
+        "collective_mismatch" => return Some(FindingClass::MismatchedCollective),
+        _ => {}
     }
     let fault = evidence["fault"].as_str()?;
     FAULTS.iter().find(|(name, _)| *name == fault).map(|(_, class)| *class)
@@ -138,7 +140,7 @@ mod tests {
         let place = json!({"frames": [{"source": format!("/x/{file}"), "line": line}]});
         let shown: Vec<_> =
             who.iter().map(|who| json!({"who": who, "stack": [], "call": {"place": place}})).collect();
-        let evidence = json!({"kind": "standstill", "fault": fault, "ranks": shown});
+        let evidence = json!({"kind": "hang", "fault": fault, "ranks": shown});
         json!({"who": who, "summary": "s", "evidence": evidence})
     }
 

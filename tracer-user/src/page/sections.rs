@@ -55,7 +55,7 @@ fn facts(page: &Page) -> String {
 /// Where ranks ended up, as a table.
 pub fn groups(page: &Page) -> String {
     let mut out = String::from(
-        "<table><thead><tr><th scope=\"col\">Who</th><th scope=\"col\">HangRole</th>\
+        "<table><thead><tr><th scope=\"col\">Who</th><th scope=\"col\">Role</th>\
          <th scope=\"col\">Where it ended up</th><th scope=\"col\">Waits for</th></tr></thead><tbody>",
     );
     for (number, group) in page.groups.iter().enumerate() {
