@@ -401,6 +401,23 @@ fn a_hang_of_unknown_cause_is_told_once_and_gives_way_to_a_cause() {
 }
 
 #[test]
+fn a_hang_of_unknown_cause_is_told_when_its_time_has_come_and_not_at_the_next_sample() {
+    let inputs = looked_at(&lost_on_the_way(), 6);
+    let sampled = |input: &Input| match input {
+        Input::Threads(threads) => Some(threads.time_ns),
+        _ => None,
+    };
+    let first_ns = inputs.iter().find_map(sampled).expect("somebody looked");
+    let mut pipeline = Pipeline::new(Options::default());
+    inputs.iter().for_each(|input| pipeline.push(input));
+    pipeline.push(&Input::Tick { time_ns: first_ns + 9 * S });
+    assert_eq!(pipeline.take_alerts().len(), 0);
+    pipeline.push(&Input::Tick { time_ns: first_ns + 10 * S });
+    let told = pipeline.take_alerts();
+    assert!(matches!(&told[..], [Alert::Raised(finding)] if finding.id == "hang-unknown"), "{told:?}");
+}
+
+#[test]
 fn while_one_rank_computes_sleeps_or_waits_for_a_file_no_unknown_hang_is_told() {
     let file = || At::Call("MPI_File_write_all", vec![None, None, None, None, None]);
     let accept = || At::Call("MPI_Comm_accept", vec![None, None, None, Some(WORLD), None]);

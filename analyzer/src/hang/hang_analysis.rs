@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use super::locks::Locks;
 use super::progress::Watch;
+use super::unknown;
 use super::view::RankState;
 use crate::job::Job;
 use crate::job::event::{CallBegan, Event, Gap};
@@ -16,6 +17,8 @@ use crate::tape::input::Threads;
 pub(crate) struct HangAnalysis {
     progress: Watch,
     locks: Locks,
+    /// When ranks that stay where they are will have been there for so long that it is a hang, CLOCK_MONOTONIC.
+    unknown_at_ns: Option<u64>,
     /// Something has changed since [`HangAnalysis::take_changed`].
     changed: bool,
 }
@@ -61,6 +64,8 @@ impl HangAnalysis {
     fn sample(&mut self, job: &Job, threads: &Threads) {
         if !job.coverage.is_paused() {
             self.progress.look(threads, |pid| job.moved_ns(pid));
+            let since_ns = self.progress.latest_since_ns();
+            self.unknown_at_ns = since_ns.map(|since_ns| since_ns.saturating_add(unknown::LEAST_NS));
             self.changed = true;
         }
     }
@@ -68,6 +73,8 @@ impl HangAnalysis {
     /// Whether something has changed that findings may depend on. What is open now is not for long.
     pub fn take_changed(&mut self, job: &Job) -> bool {
         let is_open = job.messages.collectives().is_open(job.now_ns());
+        // That nobody has moved for long becomes true between two samples.
+        self.changed |= self.unknown_at_ns.take_if(|at_ns| *at_ns <= job.now_ns()).is_some();
         std::mem::replace(&mut self.changed, is_open)
     }
 

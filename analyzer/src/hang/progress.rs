@@ -118,6 +118,11 @@ impl Watch {
         self.places.remove(&pid);
     }
 
+    /// When the last process was first found where it is now, if there are any.
+    pub fn latest_since_ns(&self) -> Option<u64> {
+        self.places.values().map(|place| place.since_ns).max()
+    }
+
     /// Watching goes on after a pause. What was found before still holds where it is found again, but only time in which
     /// a rank would have been seen to move counts.
     pub fn resume(&mut self, now_ns: u64) {

@@ -11,7 +11,7 @@ use crate::mpi::calls::{self, Waiting};
 use crate::tape::input::{CallInProgress, CodePlace};
 
 /// Nothing must have moved for so long.
-const LEAST_NS: u64 = 10_000_000_000;
+pub(super) const LEAST_NS: u64 = 10_000_000_000;
 
 /// Calls that may wait for what is outside of the job: files, and other jobs.
 const MAY_WAIT_FOR_OTHERS: [&str; 7] = [
