@@ -266,16 +266,18 @@ impl Pipeline {
     /// What a page shows of a report, with names that came with the inputs; nothing unless made by
     /// [`Pipeline::with_timeline`].
     pub fn page(&mut self, report: Report) -> Option<Page> {
-        let timeline = self.timeline.as_mut()?;
-        timeline.settle();
-        Some(page::page(report, &self.job, timeline, &self.job.symbols))
+        self.settled_page(report, None)
     }
 
     /// The same with other names.
     pub fn page_with(&mut self, report: Report, names: &SymbolTable) -> Option<Page> {
+        self.settled_page(report, Some(names))
+    }
+
+    fn settled_page(&mut self, report: Report, names: Option<&SymbolTable>) -> Option<Page> {
         let timeline = self.timeline.as_mut()?;
         timeline.settle();
-        Some(page::page(report, &self.job, timeline, names))
+        Some(page::page(report, &self.job, timeline, names.unwrap_or(&self.job.symbols)))
     }
 
     /// What is known of calls and messages.

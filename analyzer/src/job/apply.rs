@@ -71,7 +71,7 @@ impl Job {
         }
     }
 
-    fn tell_learnt(&mut self) {
+    pub(super) fn tell_learnt(&mut self) {
         while let Some(event) = self.messages.next_event() {
             self.events.push(Event::Message(event));
         }

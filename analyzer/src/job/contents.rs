@@ -61,13 +61,7 @@ impl Job {
     pub fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
         let rank = sender.and_then(|sender| self.processes.all().get(sender as usize)?.rank);
         self.messages.answer(asked, rank);
-        self.tell_answered();
-    }
-
-    fn tell_answered(&mut self) {
-        while let Some(event) = self.messages.next_event() {
-            self.events.push(super::event::Event::Message(event));
-        }
+        self.tell_learnt();
     }
 
     /// A message whose data moved unseen, as the movement that it is; counted.
