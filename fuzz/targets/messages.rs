@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use analyzer::input::Input;
-use analyzer::messages::Event;
+use analyzer::messages::MessageEvent;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, Record};
@@ -38,12 +38,12 @@ fuzz_target!(|bytes: &[u8]| {
         }
         for event in pipeline.take_events() {
             match event {
-                Event::Call { call, .. } => {
+                MessageEvent::Call { call, .. } => {
                     let messages = pipeline.messages();
                     let _ = messages.shown(&call);
                     let _ = pipeline.call_place(&call).map(|place| pipeline.path(place.file));
                 }
-                Event::Matched { send, receive } if is_plain => {
+                MessageEvent::Matched { send, receive } if is_plain => {
                     assert!(sends.insert(send), "{send} was received twice");
                     assert!(receives.insert(receive), "{receive} got two messages");
                 }
