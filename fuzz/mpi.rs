@@ -80,17 +80,8 @@ pub fn function(bytes: &mut Bytes<'_>) -> &'static str {
 /// All calls are watched, with their returns, in a program of this kind of library.
 pub fn plan(kind: MpiKind) -> Plan {
     let probe = |(id, function): (u32, &str)| Probe {
-        id,
-        file: PROGRAM,
-        offset_bytes: u64::from(id) * 16,
-        site_offset_bytes: u64::from(id) * 16,
-        class: ProbeClass::CallResults,
-        function: function.to_owned(),
         place: ProbePlace::Nop,
-        stack_bytes: 0,
-        argument: 0,
-        results: None,
-        reason: String::new(),
+        ..Probe::at(id, PROGRAM, u64::from(id) * 16, ProbeClass::CallResults, function)
     };
     let objects =
         MpiObjects { kind, comm_world: Some(WORLD_OFFSET), complete_request: Some(COMPLETE_OFFSET) };

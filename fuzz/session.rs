@@ -310,18 +310,14 @@ impl Session<'_> {
         const CLASSES: [ProbeClass; 4] =
             [ProbeClass::Copy, ProbeClass::Call, ProbeClass::Alloc, ProbeClass::Pack];
         const FUNCTIONS: [&str; 4] = ["memcpy", "MPI_Send", "malloc", "MPI_Recv"];
-        let probe = |byte: u8| Probe {
-            id: u32::from(byte % 8),
-            file: FileId { dev: 1, inode: u64::from(byte >> 6) },
-            offset_bytes: u64::from(byte) * 16,
-            site_offset_bytes: u64::from(byte) * 16,
-            class: CLASSES[usize::from(byte >> 3 & 3)],
-            function: FUNCTIONS[usize::from(byte >> 3 & 3)].into(),
-            place: ProbePlace::Nop,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
+        let probe = |byte: u8| {
+            let kind = usize::from(byte >> 3 & 3);
+            let file = FileId { dev: 1, inode: u64::from(byte >> 6) };
+            let offset_bytes = u64::from(byte) * 16;
+            Probe {
+                place: ProbePlace::Nop,
+                ..Probe::at(u32::from(byte % 8), file, offset_bytes, CLASSES[kind], FUNCTIONS[kind])
+            }
         };
         let probes = (0..self.next() % 8).map(|_| probe(self.next())).collect();
         Plan { probes, ..Plan::default() }

@@ -11,7 +11,7 @@ use crate::findings::report::Report;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::Job;
-use crate::job::event::Event;
+use crate::job::event::{CallBegan, Event};
 use crate::job::last_calls::CallEntry;
 use crate::job::messages::{self, Messages};
 use crate::job::symbols::SymbolTable;
@@ -113,18 +113,18 @@ impl Pipeline {
         self.apply(raw);
     }
 
-    /// Most records are copies: a path of their own needs no regard to what other kinds have.
+    /// Most records are copies: a path of their own needs no regard to what other kinds have. That it is one is asked before
+    /// it is decoded, so that all of the path is made for copies alone.
     #[inline(always)]
     fn apply(&mut self, raw: &RawRecord) {
-        self.job.totals.records += 1;
-        let Ok(record) = Record::decode(raw) else {
-            self.job.totals.bad_records += 1;
-            return;
-        };
         if raw.kind() == kind::COPY {
-            self.movement(&record);
+            self.job.totals.records += 1;
+            match &Record::decode(raw) {
+                Ok(record) => self.movement(record),
+                Err(_) => self.job.totals.bad_records += 1,
+            }
         } else {
-            self.apply_other(raw, &record);
+            self.apply_other(raw);
         }
     }
 
@@ -145,10 +145,15 @@ impl Pipeline {
     }
 
     #[inline(never)]
-    fn apply_other(&mut self, raw: &RawRecord, record: &Record) {
-        self.job.apply_to_calls(raw, record);
-        while let Some(content) = self.job.next_content() {
-            self.chains.content(&mut self.job, &content, record.header.time_ns);
+    fn apply_other(&mut self, raw: &RawRecord) {
+        self.job.totals.records += 1;
+        let Ok(record) = &Record::decode(raw) else {
+            self.job.totals.bad_records += 1;
+            return;
+        };
+        if self.job.follows_messages {
+            self.job.apply_to_calls(raw, record);
+            self.take_contents(record.header.time_ns);
         }
         match record.body {
             Body::Pack { .. } | Body::Cross { .. } => self.movement(record),
@@ -156,6 +161,15 @@ impl Pipeline {
         }
         self.take_memory_changes();
         self.dispatch();
+    }
+
+    #[inline(always)]
+    fn take_contents(&mut self, time_ns: u64) {
+        while self.job.has_contents()
+            && let Some(content) = self.job.next_content()
+        {
+            self.chains.content(&mut self.job, &content, time_ns);
+        }
     }
 
     #[inline(always)]
@@ -174,16 +188,25 @@ impl Pipeline {
         let thread = self.job.thread(process, h.tid);
         self.chains.other_record(&self.job, thread);
         if let Body::Call { nested: false, return_address, args: arguments } = record.body {
-            let event = self.job.begin_call(process, h, CallEntry { probe: slot, return_address, arguments });
+            let begun = CallEntry { probe: slot, return_address, arguments };
+            let began = self.job.begin_call(process, thread, h, begun);
             // What was learnt before it comes before it.
             self.dispatch();
-            self.tell(&event);
+            self.tell_call(&began);
         } else {
             self.job.apply_record(process, h, &record.body, slot);
         }
     }
 
     #[inline(always)]
+    fn tell_call(&mut self, began: &CallBegan) {
+        self.errors.begin_call(&self.job, began);
+        self.hang.begin_call(&self.job, began);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.begin_call(&self.job, began);
+        }
+    }
+
     fn tell(&mut self, event: &Event) {
         self.chains.on(&self.job, event);
         self.errors.on(&self.job, event);

@@ -279,25 +279,25 @@ fn leaders_that_name_nobody_lead_nowhere() {
 }
 
 #[test]
-fn what_is_left_over_in_an_intercommunicator_is_named_as_its_call_did() {
+fn what_is_open_at_the_end_in_an_intercommunicator_is_named_as_its_call_did() {
     let mut job = Job::begun(4);
     job.between();
     job.send_in(0, INTER, 1);
     job.finalize();
     let (pipeline, _) = job.told();
-    let left = pipeline.messages().left_over();
+    let left = pipeline.messages().leaks();
     assert_eq!((left.len(), left[0].rank, &left[0].peers[..]), (1, 0, &[3][..]));
     assert_eq!(left[0].arguments[0], ("dest", "1".to_owned()));
 }
 
 #[test]
-fn a_request_left_over_in_a_communicator_that_is_not_known_is_named_as_its_call_did() {
+fn a_request_open_at_the_end_in_a_communicator_that_is_not_known_is_named_as_its_call_did() {
     let mut job = Job::begun(2);
     job.begin(0, "MPI_Isend", [0x1000, 8, 5, 1, TAG, OTHER], 0);
     job.points(0, "MPI_Isend", 6, false, &[POINTER as i32, 0]);
     job.over(0, "MPI_Isend", Some((6, 7)));
     job.finalize();
-    let left = job.told().0.messages().left_over();
+    let left = job.told().0.messages().leaks();
     assert_eq!((left.len(), left[0].arguments[0].clone()), (1, ("dest", "1".to_owned())));
 }
 
@@ -414,7 +414,7 @@ fn whatever_ranks_pass_a_message_is_received_once_at_most() {
         let sends: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.0).collect();
         let receives: BTreeSet<MessageId> = pairs.iter().map(|pair| pair.1).collect();
         assert_eq!((sends.len(), receives.len()), (pairs.len(), pairs.len()));
-        let _ = pipeline.messages().left_over();
+        let _ = pipeline.messages().leaks();
         matched += pairs.len();
     }
     assert!(matched > 500, "{matched}");

@@ -342,6 +342,19 @@ fn hang(report: &Report) -> &Hang {
     report.findings.iter().find_map(Finding::hang).unwrap_or_else(|| panic!("{report:#?}"))
 }
 
+#[test]
+fn a_hang_that_is_too_large_to_be_analysed_is_said_to_be_that() {
+    let from_anybody =
+        || At::Call("MPI_Recv", vec![None, word(1), None, word(-2), word(0), Some(WORLD), None]);
+    let ranks: Vec<At> = (0..2500).map(|_| from_anybody()).collect();
+    let report = run(&looked_at(&ranks, 4));
+    assert_eq!(faults(&report), [(Fault::NotAnalysed, Severity::Notice, vec![])]);
+    let finding = &report.findings[0];
+    assert_eq!((finding.verdict, finding.id.as_str()), (Verdict::Inconclusive, "hang-not-analysed"));
+    assert!(finding.summary.starts_with("Too large to analyse within the time"), "{}", finding.summary);
+    assert!(finding.summary.contains("2500 ranks"), "{}", finding.summary);
+}
+
 /// A message that is about to arrive, and does not.
 fn lost_on_the_way() -> [At; 3] {
     let send = At::Call("MPI_Ssend", vec![None, word(1), None, word(1), word(0), Some(WORLD)]);

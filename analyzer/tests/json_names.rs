@@ -1,16 +1,18 @@
 //! Names in the JSON of a report: programs rely on them, so that renaming a type must not change them.
 //!
-//! Whoever changes what is pinned here changes `REPORT_SCHEMA` as well.
+//! Whoever renames or takes away what is pinned here changes `REPORT_SCHEMA` as well; what is added is no change for them.
 
 use analyzer::finding::{
     BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, ErrorReturned, Evidence, Fault,
-    Hang, HangGroup, LeftOver, LeftOverRank, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall,
-    StuckRank, StuckState, Verdict, WhoCount,
+    Hang, HangGroup, Leak, LeakingRank, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
+    StuckState, Verdict, WhoCount,
 };
-use analyzer::messages::LeftWhat;
+use analyzer::input::{End, Input, StrangerCost};
+use analyzer::messages::LeakKind;
 use analyzer::names::Kind;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
+use analyzer::plan::ProbeClass;
 use analyzer::process::Who;
 use serde::Serialize;
 use serde_json::Value;
@@ -62,7 +64,13 @@ fn hang() -> Hang {
             pending: vec!["a receive".into()],
         }],
         unknown: vec!["the requests".into()],
-        collectives: vec![CollectiveCounts { comm: "MPI_COMM_WORLD".into(), entered, differ_at: Some(3) }],
+        collectives: vec![CollectiveCounts {
+            comm: "MPI_COMM_WORLD".into(),
+            completed: entered.clone(),
+            unknown: entered.clone(),
+            entered,
+            differ_at: Some(3),
+        }],
     }
 }
 
@@ -70,10 +78,15 @@ fn hang() -> Hang {
 fn names_of_values_stay_what_they_are() {
     use Fault::{Crash, Deadlock, InvalidCall, MismatchedCollective, MissingMessage};
     let faults = [Crash, MismatchedCollective, MissingMessage, Deadlock, Fault::Truncated, InvalidCall];
-    let faults = faults.into_iter().chain([Fault::Outside, Fault::Stopped, Fault::UnknownHang]);
+    let faults =
+        faults.into_iter().chain([Fault::Outside, Fault::Stopped, Fault::UnknownHang, Fault::NotAnalysed]);
+    let faults = faults.chain([Fault::UncompletedRequest]);
     let wanted =
         ["crash", "mismatched_collective", "missing_message", "deadlock", "truncated", "invalid_call"];
-    let wanted: Vec<&str> = wanted.into_iter().chain(["outside", "stopped", "unknown_hang"]).collect();
+    let wanted: Vec<&str> = wanted
+        .into_iter()
+        .chain(["outside", "stopped", "unknown_hang", "not_analysed", "uncompleted_request"])
+        .collect();
     assert_eq!(names(faults), wanted);
     assert_eq!(names([Severity::Notice, Severity::Warning]), ["notice", "warning"]);
     let verdicts = [Verdict::Inconclusive, Verdict::Sampled, Verdict::Violated];
@@ -81,7 +94,7 @@ fn names_of_values_stay_what_they_are() {
     let states = [StuckState::InCall, StuckState::Outside, StuckState::Stopped, StuckState::Ended];
     let states = states.into_iter().chain([StuckState::Died]);
     assert_eq!(names(states), ["in_call", "outside", "stopped", "ended", "died"]);
-    assert_eq!(names([LeftWhat::Message, LeftWhat::Request]), ["message", "request"]);
+    assert_eq!(names([LeakKind::Message, LeakKind::Request]), ["message", "request"]);
     assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
     let kinds = [Kind::Copy, Kind::Pack, Kind::Unpack, Kind::CrossRead, Kind::CrossWrite, Kind::Message];
     assert_eq!(names(kinds), ["copy", "pack", "unpack", "cross_read", "cross_write", "message"]);
@@ -107,7 +120,7 @@ fn evidence_of_a_hang_has_the_fields_that_it_has() {
     assert_eq!(keys(&rank["call"]), ["arguments", "function", "place"]);
     assert_eq!(rank["error"]["code"], 3);
     assert_eq!(keys(&hang["groups"][0]), ["call", "pending", "ranks"]);
-    assert_eq!(keys(&hang["collectives"][0]), ["comm", "differ_at", "entered"]);
+    assert_eq!(keys(&hang["collectives"][0]), ["comm", "completed", "differ_at", "entered", "unknown"]);
 }
 
 #[test]
@@ -120,21 +133,22 @@ fn other_evidence_has_the_fields_that_it_has() {
         first_ns: 9,
         ranks,
         hang: Some(hang()),
+        death: Some(hang()),
     };
     let mismatch = json(Evidence::CollectiveMismatch(Box::new(mismatch)));
     assert_eq!(mismatch["kind"], "collective_mismatch");
-    assert_eq!(keys(&mismatch), ["comm", "first_ns", "hang", "is_tie", "kind", "position", "ranks"]);
+    assert_eq!(keys(&mismatch), ["comm", "death", "first_ns", "hang", "is_tie", "kind", "position", "ranks"]);
     assert_eq!(keys(&mismatch["ranks"][0]), ["at_fault", "call", "group", "who"]);
     let ranks =
-        vec![LeftOverRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
-    let left = LeftOver {
-        what: LeftWhat::Message,
+        vec![LeakingRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
+    let left = Leak {
+        what: LeakKind::Message,
         function: "MPI_Send".into(),
         place: Place::default(),
         count: 1,
         ranks,
     };
-    let left = json(Evidence::LeftOver(Box::new(left)));
+    let left = json(Evidence::Leak(Box::new(left)));
     assert_eq!(left["kind"], "left_over");
     assert_eq!(keys(&left), ["count", "function", "kind", "place", "ranks", "what"]);
     assert_eq!(keys(&left["ranks"][0]), ["arguments", "count", "peers", "who"]);
@@ -150,4 +164,15 @@ fn a_report_has_the_fields_that_it_has() {
     let report = json(Pipeline::new(Options::default()).report());
     assert_eq!(keys(&report), ["ended", "findings", "schema", "session", "statistics", "thresholds"]);
     assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(2), 2));
+}
+
+#[test]
+fn what_strangers_paid_has_the_fields_that_it_has() {
+    let hits = [(ProbeClass::Alloc, 7)].into();
+    let mut pipeline = Pipeline::new(Options::default());
+    let strangers = Some(Box::new(StrangerCost { hits, ..StrangerCost::default() }));
+    pipeline.push(&Input::End(End { strangers, ..End::default() }));
+    let strangers = &json(pipeline.report())["statistics"]["strangers"];
+    assert_eq!(keys(strangers), ["cost_ns", "counted_ns", "hits", "of_other_users", "processes"]);
+    assert_eq!(strangers["hits"]["alloc"], 7);
 }

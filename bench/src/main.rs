@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bench::kinds::MeasurementKind;
 use bench::options::BenchOptions;
 use bench::results::{BenchReport, Machine, SCHEMA};
@@ -22,6 +22,9 @@ struct Arguments {
     /// Of the kind `jobs`: only jobs with TEXT in their names
     #[arg(long, value_name = "TEXT")]
     job: Option<String>,
+    /// With the kind `pipeline` alone: compare with another version's `dmscope-bench`, in turn
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
     /// Write all figures with all their runs to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -47,9 +50,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         quick: arguments.quick,
         rounds: arguments.rounds.map(usize::from),
         job: arguments.job.as_deref(),
+        against: arguments.against.as_deref(),
     };
     let kinds =
         if arguments.kinds.is_empty() { MeasurementKind::usual(options) } else { arguments.kinds.clone() };
+    ensure!(
+        options.against.is_none() || kinds == [MeasurementKind::Pipeline],
+        "--against compares the kind `pipeline`"
+    );
     let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut report = BenchReport {
         schema: SCHEMA,

@@ -1,5 +1,7 @@
 //! How a run of the benchmark was asked for.
 
+use std::path::Path;
+
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchOptions<'a> {
@@ -9,6 +11,8 @@ pub struct BenchOptions<'a> {
     pub rounds: Option<usize>,
     /// Of the jobs of [`MeasurementKind::Jobs`](crate::kinds::MeasurementKind::Jobs) only those whose names have this in them.
     pub job: Option<&'a str>,
+    /// Another benchmark program that [`MeasurementKind::Pipeline`](crate::kinds::MeasurementKind::Pipeline) is compared with.
+    pub against: Option<&'a Path>,
 }
 
 impl BenchOptions<'_> {

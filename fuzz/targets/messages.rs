@@ -11,6 +11,7 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, Record};
 use dmscope_fuzz::session::session_of;
+use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 
 /// After the end of a process its number may be another's, whose calls are counted anew.
@@ -24,7 +25,7 @@ fn names_a_process(input: &Input) -> bool {
     matches!(input, Input::Process(_))
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fn run(bytes: &[u8]) {
     let inputs = session_of(bytes);
     let mut pipeline = Pipeline::with_events(Options::default());
     let (mut sends, mut receives) = (HashSet::new(), HashSet::new());
@@ -52,5 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     let messages = pipeline.messages();
-    let _ = (messages.lost().count(), messages.strangers(), messages.left_over());
-});
+    let _ = (messages.lost().count(), messages.strangers(), messages.leaks());
+}
+
+fuzz_target!(|bytes: &[u8]| within_a_second(|| run(bytes)));

@@ -8,6 +8,7 @@ use analyzer::options::Options;
 use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use dmscope_fuzz::session::session_of;
+use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 
 /// Few, so that some are given up.
@@ -47,7 +48,7 @@ fn check(page: &Page) {
     }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fn run(bytes: &[u8]) {
     let inputs = session_of(bytes);
     let page = page_of(&inputs, Pipeline::push);
     check(&page);
@@ -58,4 +59,6 @@ fuzz_target!(|bytes: &[u8]| {
         let again = serde_json::to_string(&page_of(&inputs, one_by_one)).expect("a page is JSON");
         assert!(again == json, "one by one, the records make another page");
     }
-});
+}
+
+fuzz_target!(|bytes: &[u8]| within_a_second(|| run(bytes)));

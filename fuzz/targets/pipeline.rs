@@ -8,6 +8,7 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::tape::{Item, Reader, Writer};
 use dmscope_fuzz::session::session_of;
+use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 
 /// Everything small, so that a few dozen records come to findings.
@@ -53,11 +54,13 @@ fn recorded(inputs: &[Input]) -> Vec<Input> {
         .collect()
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fn run(bytes: &[u8]) {
     let inputs = session_of(bytes);
     let live = report_of(&inputs);
     // Tapes are slow to set up: one session in sixteen.
     if !inputs.is_empty() && bytes.len() % 16 == 0 {
         assert!(report_of(&recorded(&inputs)) == live, "the recording gives another report");
     }
-});
+}
+
+fuzz_target!(|bytes: &[u8]| within_a_second(|| run(bytes)));

@@ -5,6 +5,7 @@
 use analyzer::input::Input;
 use analyzer::sequencer::Sequencer;
 use analyzer::wire::RawRecord;
+use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 
 const MAX_HELD: usize = 16;
@@ -38,7 +39,7 @@ fn time_of(byte: u8) -> u64 {
     if byte == 0xff { u64::MAX } else { u64::from(byte) }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fn run(bytes: &[u8]) {
     let mut sequencer = Sequencer::new(10, MAX_HELD);
     let mut checked = Checked::default();
     let mut pushed = 0;
@@ -55,4 +56,6 @@ fuzz_target!(|bytes: &[u8]| {
     sequencer.finish(|input| checked.check(input));
     assert_eq!(checked.given, pushed);
     assert_eq!(checked.late, sequencer.late_records());
-});
+}
+
+fuzz_target!(|bytes: &[u8]| within_a_second(|| run(bytes)));

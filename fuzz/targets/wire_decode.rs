@@ -3,13 +3,16 @@
 #![no_main]
 
 use analyzer::wire::{RawRecord, Record};
+use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fn run(bytes: &[u8]) {
     let Some(raw) = RawRecord::from_bytes(bytes) else { return };
     let _ = format!("{raw:?}");
     let Ok(record) = Record::decode(&raw) else { return };
     let again = record.encode();
     assert_eq!(again.words().len(), raw.words().len());
     assert_eq!(Record::decode(&again), Ok(record));
-});
+}
+
+fuzz_target!(|bytes: &[u8]| within_a_second(|| run(bytes)));

@@ -125,7 +125,7 @@ pub const CASES: &[FaultCase] = cases! {
     "errors" ["--fault", "matched_probe"] on 2 ranks, right ["--right", "matched_probe"]:
         MissingMessage of [1, 0] in "MPI_Mprobe" at "errors_messages.c" "matched_probe", Hangs;
     "errors" ["--fault", "unreceived"] on 2 ranks, right ["--right", "unreceived"]:
-        LeftOver of [0, 1] in "MPI_Send" at "errors_messages.c" "unreceived", EndsWell;
+        Leak of [0, 1] in "MPI_Send" at "errors_messages.c" "unreceived", EndsWell;
     "errors" ["--fault", "waitall_unmatched"] on 3 ranks, right ["--right", "waitall_unmatched"]:
         MissingMessage of [0, 2] in "MPI_Waitall" at "errors_requests.c" "waitall_unmatched", Hangs;
     "errors" ["--fault", "waitany_unmatched"] on 3 ranks, right ["--right", "waitany_unmatched"]:
@@ -135,9 +135,9 @@ pub const CASES: &[FaultCase] = cases! {
     "errors" ["--fault", "persistent_unstarted"] on 2 ranks, right ["--right", "persistent_unstarted"]:
         MissingMessage of [1, 0] in "MPI_Wait" at "errors_requests.c" "persistent_unstarted", Hangs;
     "errors" ["--fault", "leaked_send"] on 2 ranks, right ["--right", "leaked_send"]:
-        LeftOver of [1] in "MPI_Isend" at "errors_requests.c" "leaked_send", EndsWell;
+        Leak of [1] in "MPI_Isend" at "errors_requests.c" "leaked_send", EndsWell;
     "errors" ["--fault", "leaked_receive"] on 2 ranks, right ["--right", "leaked_receive"]:
-        LeftOver of [1] in "MPI_Irecv" at "errors_requests.c" "leaked_receive", EndsWell;
+        Leak of [1] in "MPI_Irecv" at "errors_requests.c" "leaked_receive", EndsWell;
     "errors" ["--fault", "barrier_or_bcast"] on 3 ranks, right ["--right", "barrier_or_bcast"]:
         MismatchedCollective of [1] in "MPI_Bcast" at "errors_collectives.c" "barrier_or_bcast", Hangs;
     "errors" ["--fault", "bcast_other_root"] on 3 ranks, right ["--right", "bcast_other_root"]:
@@ -158,6 +158,8 @@ pub const CASES: &[FaultCase] = cases! {
         MismatchedCollective of [1] in "MPI_Finalize", Hangs;
     "errors" ["--fault", "survived_root"] on 3 ranks, right ["--right", "survived_root"]:
         MismatchedCollective of [1] in "MPI_Bcast" at "errors_collectives.c" "survived_root", EndsWrong;
+    "errors" ["--fault", "in_place_on_one"] on 3 ranks, right ["--right", "in_place_on_one"]:
+        MismatchedCollective of [1] in "MPI_Allreduce" at "errors_collectives.c" "in_place_on_one", EndsWrong;
     "errors" ["--fault", "barrier_or_ibarrier"] on 3 ranks, right ["--right", "barrier_or_ibarrier"]:
         MismatchedCollective of [1] in "MPI_Barrier" at "errors_collectives.c" "barrier_or_ibarrier", Hangs;
     "errors" ["--fault", "overlapping_communicators"] on 4 ranks, right ["--right", "overlapping_communicators"]:

@@ -50,7 +50,7 @@ pub enum FaultClass {
     /// A rank crashes by what it computes.
     CalculationFault,
     /// Requests or messages that nobody came back for.
-    LeftOver,
+    Leak,
     /// A call that MPI forbids.
     InvalidCall,
     /// Wrong results, and no sign of it in the communication.
@@ -68,7 +68,7 @@ impl FaultClass {
             Self::Crash => "crash",
             Self::BlockedOutside => "blocked_outside",
             Self::CalculationFault => "calculation_fault",
-            Self::LeftOver => "left_over",
+            Self::Leak => "left_over",
             Self::InvalidCall => "invalid_call",
             Self::Silent => "silent",
         }

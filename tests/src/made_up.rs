@@ -7,7 +7,7 @@ use analyzer::input::{
     CallInProgress, CodePlace, End, Frame, Input, Mapping, MpiFacts, MpiKind, ProcessFacts, Start, Symbol,
     ThreadFacts, ThreadState, Threads,
 };
-use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::tape::FileTape;
 use analyzer::wire::{Body, FileId, Header, Record};
 use anyhow::Result;
@@ -20,7 +20,7 @@ const BEGIN_NS: u64 = 5_000_000_000;
 const S: u64 = 1_000_000_000;
 const FIRST_PID: u32 = 1000;
 
-/// MadeUpNames that a job gives to things.
+/// Names that a job gives to things.
 #[derive(Clone, Debug)]
 pub struct MadeUpNames {
     /// Command line of the launcher.
@@ -135,6 +135,7 @@ impl MadeUpJob {
             time_ns: end_ns,
             reason: "the job ended".into(),
             failed_probes: Vec::new(),
+            strangers: None,
         }));
         inputs.push(self.symbols());
         inputs
@@ -209,18 +210,9 @@ impl MadeUpJob {
 
     fn plan(&self) -> Input {
         let file = |id, path: &str| PlannedFile { id, path: path.into(), ..PlannedFile::default() };
-        let probe = |made: MadeUpCall| Probe {
-            id: made.probe(),
-            file: LIBRARY,
-            offset_bytes: 0x1000 + 0x10 * u64::from(made.probe()),
-            site_offset_bytes: 0x1000 + 0x10 * u64::from(made.probe()),
-            class: ProbeClass::Call,
-            function: self.function(made).into(),
-            place: ProbePlace::Push,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
+        let probe = |made: MadeUpCall| {
+            let id = made.probe();
+            Probe::at(id, LIBRARY, 0x1000 + 0x10 * u64::from(id), ProbeClass::Call, self.function(made))
         };
         Input::Plan(Box::new(Plan {
             files: vec![file(PROGRAM, &self.names.program), file(LIBRARY, "/usr/lib/libmpi.so")],

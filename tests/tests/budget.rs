@@ -28,25 +28,30 @@ fn spent_share(session: &FinishedSession) -> f64 {
 #[test]
 fn a_fault_in_a_storm_is_found_under_a_budget_and_said_to_be_of_a_sample() -> Result<()> {
     for (library, ranks) in [(MpiImplementation::OpenMpi, 4), (MpiImplementation::Mpich, 2)] {
-        let job = endless(JobSpec::own(library, "figure2")?.ranks(ranks))?;
-        let dmscope =
-            Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).spawn()?;
-        let alert = dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
-        ensure!(alert["verdict"] == "sampled" || alert["verdict"] == "violated", "{alert}");
-        let session = dmscope.finish()?;
-        job.stop()?;
-        job.finish(TIMEOUT)?.check_verdict()?;
-        let statistics = &session.report()?["statistics"];
-        let (watched, all) = (statistics["watched_ns"].as_f64(), statistics["duration_ns"].as_f64());
-        ensure!(statistics["pauses"].as_u64() > Some(1) && watched < all, "{statistics}");
-        let spent = spent_share(&session);
-        eprintln!("{library:?}: spent {:.2}%, watched {watched:?} of {all:?} ns", spent * 100.0);
-        ensure!(spent < 0.01 * TOLERANCE, "spent {spent}");
-        // Never sure, whatever was found: not everything was watched.
-        let findings = session.report()?["findings"].as_array().cloned().unwrap_or_default();
-        ensure!(findings.iter().all(|finding| finding["verdict"] != "violated"), "{findings:?}");
-        ensure!(session.status == Some(3), "{:?}", session.status);
+        find_in_a_storm(library, ranks)?;
     }
+    Ok(())
+}
+
+fn find_in_a_storm(library: MpiImplementation, ranks: usize) -> Result<()> {
+    let job = endless(JobSpec::own(library, "figure2")?.ranks(ranks))?;
+    let dmscope =
+        Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).spawn()?;
+    let alert = dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
+    ensure!(alert["verdict"] == "sampled" || alert["verdict"] == "violated", "{alert}");
+    let session = dmscope.finish()?;
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    let statistics = &session.report()?["statistics"];
+    let (watched, all) = (statistics["watched_ns"].as_f64(), statistics["duration_ns"].as_f64());
+    ensure!(statistics["pauses"].as_u64() > Some(1) && watched < all, "{statistics}");
+    let spent = spent_share(&session);
+    eprintln!("{library:?}: spent {:.2}%, watched {watched:?} of {all:?} ns", spent * 100.0);
+    ensure!(spent < 0.01 * TOLERANCE, "spent {spent}");
+    // Never sure, whatever was found: not everything was watched.
+    let findings = session.report()?["findings"].as_array().cloned().unwrap_or_default();
+    ensure!(findings.iter().all(|finding| finding["verdict"] != "violated"), "{findings:?}");
+    ensure!(session.status == Some(3), "{:?}", session.status);
     Ok(())
 }
 
@@ -58,14 +63,19 @@ fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
         (MpiImplementation::OpenMpi, "halo2d", 4),
         (MpiImplementation::Mpich, "ring", 2),
     ] {
-        let job = endless(JobSpec::own(library, name)?.ranks(ranks))?;
-        let session =
-            Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).finish()?;
-        job.stop()?;
-        job.finish(TIMEOUT)?.check_verdict()?;
-        session.findings()?.check_no_warning()?;
-        ensure!(spent_share(&session) < 0.01 * TOLERANCE, "{name}: spent {}", spent_share(&session));
+        watch_a_clean_storm(library, name, ranks)?;
     }
+    Ok(())
+}
+
+fn watch_a_clean_storm(library: MpiImplementation, name: &str, ranks: usize) -> Result<()> {
+    let job = endless(JobSpec::own(library, name)?.ranks(ranks))?;
+    let session =
+        Dmscope::attach(job.launcher_pid()).args(["--budget", "1%", "--duration", "12s"]).finish()?;
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    session.findings()?.check_no_warning()?;
+    ensure!(spent_share(&session) < 0.01 * TOLERANCE, "{name}: spent {}", spent_share(&session));
     Ok(())
 }
 

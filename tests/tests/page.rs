@@ -46,7 +46,7 @@ impl WrittenPage {
     }
 }
 
-/// MadeUpNames of the rows that are in view, in order.
+/// Names of the rows that are in view, in order.
 fn rows(browser: &Browser) -> Result<Vec<String>> {
     let names = browser.run(
         "return [...document.querySelectorAll('#names button')].map(b => b.getAttribute('aria-label'))",

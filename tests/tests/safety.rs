@@ -1,23 +1,33 @@
 //! Whatever happens to dmscope or to the job, the other goes on as it should, and nothing is left behind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use live::processes::{check_code, descendants};
-use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, SmallDisk};
+use live::processes::{ChangedCode, changed_code, check_code, descendants};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, SmallDisk};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(180);
 
+/// What dmscope and all that it has in the kernel may take to be gone, however busy the machine is.
+const SOON: Duration = Duration::from_secs(2);
+/// What an orderly end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const DEFAULT_BUDGET: [&str; 2] = ["--budget", "10%"];
+
 /// A job that checks its data all the time, until it is stopped.
-fn busy() -> Result<RunningJob> {
-    let spec = JobSpec::own(MpiImplementation::OpenMpi, "figure2")?.ranks(4).args(["--no-bug"]);
+fn busy_with(library: MpiImplementation) -> Result<RunningJob> {
+    let spec = JobSpec::own(library, "figure2")?.ranks(4).args(["--no-bug"]);
     let job = spec.held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     Ok(job)
+}
+
+fn busy() -> Result<RunningJob> {
+    busy_with(MpiImplementation::OpenMpi)
 }
 
 fn stop_and_check(job: RunningJob) -> Result<()> {
@@ -28,6 +38,41 @@ fn stop_and_check(job: RunningJob) -> Result<()> {
 fn code_is_as_it_was(pids: &[u32]) -> Result<()> {
     let own = live::build::jobs_for(MpiImplementation::OpenMpi)?.canonicalize()?;
     pids.iter().try_for_each(|pid| check_code(*pid, &own))
+}
+
+/// The code of a job's ranks, as it was before anybody looked.
+struct CodeBefore(Vec<(u32, PathBuf, ChangedCode)>);
+
+impl CodeBefore {
+    fn of(job: &RunningJob, library: MpiImplementation) -> Result<Self> {
+        let folders = [PathBuf::from("/usr/lib"), live::build::jobs_for(library)?.canonicalize()?];
+        let ranks = job.rank_pids()?;
+        let places = ranks.iter().flat_map(|rank| folders.iter().map(|folder| (*rank, folder.clone())));
+        let before = places.map(|(rank, folder)| Ok((rank, folder.clone(), changed_code(rank, &folder)?)));
+        Ok(Self(before.collect::<Result<_>>()?))
+    }
+
+    /// Fails if it is not so again, in some folders, when one begins to look by then. When that was: looking takes a while.
+    fn check_again(&self, deadline: Instant, is_looked_at: impl Fn(&Path) -> bool) -> Result<Instant> {
+        let looked_at = || self.0.iter().filter(|(_, folder, _)| is_looked_at(folder));
+        let now = || {
+            looked_at()
+                .try_for_each(|(rank, folder, before)| changed_code(*rank, folder)?.since(before).check())
+        };
+        loop {
+            let began = Instant::now();
+            match now() {
+                Ok(()) => return Ok(began),
+                Err(error) if began > deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}
+
+/// How often something is done: 20 times, or as a variable says.
+fn times(variable: &str) -> Result<u32> {
+    Ok(std::env::var(variable).map_or(Ok(20), |text| text.parse())?)
 }
 
 /// Moments that differ from round to round and are the same in every run of the test.
@@ -48,32 +93,105 @@ fn records_of_an_unended_tape(tape: &Path) -> Result<u64> {
     Ok(report["statistics"]["records"].as_u64().unwrap_or(0))
 }
 
+/// A session that is ended by a signal at some moment, with or without a budget.
+struct EndedSession {
+    session: FinishedSession,
+    tape: PathBuf,
+    /// Until dmscope was gone, and what it had in the kernel.
+    ended: Duration,
+    /// Until its probes were.
+    clean: Duration,
+}
+
+fn end_at(
+    job: &RunningJob,
+    before: &CodeBefore,
+    round: u32,
+    moment: Duration,
+    signal: Signal,
+    folder: &Path,
+) -> Result<EndedSession> {
+    let tape = folder.join(format!("{round}.dmt"));
+    // A budget takes probes out, and puts them in again.
+    let budget: &[&str] = if round.is_multiple_of(2) { &DEFAULT_BUDGET } else { &["--budget", "none"] };
+    let mut dmscope =
+        Dmscope::attach(job.launcher_pid()).record(&tape).args(budget.iter().copied()).spawn()?;
+    // In the middle of being attached.
+    let is_attaching = round % 4 < 2;
+    if is_attaching {
+        dmscope.wait_for_event("placed")?;
+    } else {
+        dmscope.wait_until_attached()?;
+    }
+    std::thread::sleep(moment);
+    dmscope.end_by(signal);
+    let signalled = Instant::now();
+    let session = dmscope.finish()?;
+    let ended = Instant::now();
+    // A thread that is killed while it puts breakpoints in may leave one in a library: seen once in 30.
+    let may_stay = signal == Signal::KILL && (is_attaching || budget == DEFAULT_BUDGET.as_slice());
+    let clean = before.check_again(ended + SOON, |folder| !may_stay || folder != Path::new("/usr/lib"))?;
+    Ok(EndedSession { session, tape, ended: ended - signalled, clean: clean - signalled })
+}
+
+/// Ends a session again and again, beside a job of each library. Only the tape may be left of it.
+fn end_at_any_moment(
+    signal: Signal,
+    variable: &str,
+    check: &mut dyn FnMut(&EndedSession) -> Result<()>,
+) -> Result<()> {
+    let count = times(variable)?.div_ceil(2);
+    for library in MpiImplementation::ALL {
+        let directory = TempDir::new()?;
+        let job = busy_with(library)?;
+        let before = CodeBefore::of(&job, library)?;
+        job.go()?;
+        let mut longest = (Duration::ZERO, Duration::ZERO);
+        for (round, moment) in (0..count).zip(moments(count, Duration::from_millis(800))) {
+            let what = || format!("{library:?}, {signal:?}, round {round}, after {moment:?}");
+            let ended = end_at(&job, &before, round, moment, signal, directory.path()).with_context(what)?;
+            longest = longest.max((ended.ended, ended.clean));
+            check(&ended).with_context(what)?;
+            if ended.tape.exists() {
+                std::fs::remove_file(&ended.tape)?;
+            }
+            let left: Vec<_> = std::fs::read_dir(directory.path())?.collect::<Result<_, _>>()?;
+            ensure!(left.is_empty(), "left: {left:?}: {}", what());
+        }
+        let (ended, clean) = longest;
+        eprintln!("{library:?}: {count} sessions, gone after {ended:?} at most, its probes after {clean:?}");
+        stop_and_check(job)?;
+    }
+    Ok(())
+}
+
+/// `DMSCOPE_TEST_KILLS` says how often.
 #[test]
 fn killed_at_any_moment_it_harms_no_job_and_leaves_a_tape() -> Result<()> {
-    let directory = TempDir::new()?;
-    let job = busy()?;
-    let pids = job.rank_pids()?;
-    job.go()?;
     let mut records = Vec::new();
-    for (round, moment) in moments(20, Duration::from_millis(800)).enumerate() {
-        let tape = directory.path().join(format!("{round}.dmt"));
-        let mut dmscope = Dmscope::attach(job.launcher_pid()).record(&tape).spawn()?;
-        if round % 4 == 0 {
-            // In the middle of being attached.
-            dmscope.wait_for_event("placed")?;
-        } else {
-            dmscope.wait_until_attached()?;
-        }
-        std::thread::sleep(moment * if round % 4 == 0 { 1 } else { 3 });
-        dmscope.signal(Signal::KILL);
-        let session = dmscope.finish()?;
+    end_at_any_moment(Signal::KILL, "DMSCOPE_TEST_KILLS", &mut |ended: &EndedSession| {
+        let EndedSession { session, tape, clean, .. } = ended;
+        ensure!(*clean < SOON, "gone after {clean:?}");
         ensure!(session.status.is_none(), "it ended by itself: {:?}: {:?}", session.status, session.stderr);
-        code_is_as_it_was(&pids)?;
-        records.push(records_of_an_unended_tape(&tape).with_context(|| format!("round {round}"))?);
-    }
+        records.push(records_of_an_unended_tape(tape)?);
+        Ok(())
+    })?;
     eprintln!("records on the tapes of killed sessions: {records:?}");
     ensure!(records.iter().any(|count| *count > 1000), "no tape has anything: {records:?}");
-    stop_and_check(job)
+    Ok(())
+}
+
+/// `DMSCOPE_TEST_TERMINATIONS` says how often.
+#[test]
+fn terminated_at_any_moment_it_reports_what_it_saw_and_harms_no_job() -> Result<()> {
+    end_at_any_moment(Signal::TERM, "DMSCOPE_TEST_TERMINATIONS", &mut |ended: &EndedSession| {
+        let EndedSession { session, ended, .. } = ended;
+        // It analyses what is in the rings, and writes its report.
+        ensure!(*ended < PATIENCE, "ended after {ended:?}");
+        let report = session.report()?;
+        ensure!(report["ended"] == "interrupted", "{}", report["ended"]);
+        session.findings()?.check_no_warning()
+    })
 }
 
 /// While it stands still rings overflow; what is missing then is no finding.
@@ -242,11 +360,10 @@ fn a_library_that_is_loaded_later_is_watched_from_then_on() -> Result<()> {
 /// `DMSCOPE_TEST_ATTACHES` says how often; 100 takes a minute.
 #[test]
 fn attached_and_detached_again_and_again_it_leaves_nothing() -> Result<()> {
-    let times = std::env::var("DMSCOPE_TEST_ATTACHES").map_or(Ok(20), |text| text.parse::<u32>())?;
     let job = busy()?;
     let pids = job.rank_pids()?;
     job.go()?;
-    for round in 0..times {
+    for round in 0..times("DMSCOPE_TEST_ATTACHES")? {
         let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
         dmscope.wait_until_attached().with_context(|| format!("round {round}"))?;
         dmscope.interrupt();
@@ -257,9 +374,48 @@ fn attached_and_detached_again_and_again_it_leaves_nothing() -> Result<()> {
     stop_and_check(job)
 }
 
+/// `DMSCOPE_TEST_STORMS` says how often it is attached. Between signals, threads that come and go, children that run other
+/// programs or are killed, and libraries that are loaded and unloaded, everything else goes on as it should.
 #[test]
-fn under_run_a_job_has_the_priority_and_the_processors_it_would_have_had() -> Result<()> {
-    const QUESTION: &str = "nice; grep Cpus_allowed_list /proc/self/status";
+fn attached_and_detached_in_a_storm_it_harms_nothing() -> Result<()> {
+    const ENDS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::KILL];
+    let count = times("DMSCOPE_TEST_STORMS")?.div_ceil(2);
+    for library in MpiImplementation::ALL {
+        let job = JobSpec::own(library, "storm")?.ranks(3).held().endless().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let before = CodeBefore::of(&job, library)?;
+        job.go()?;
+        for ((round, moment), end) in
+            (0_u32..).zip(moments(count, Duration::from_millis(600))).zip(ENDS.iter().cycle())
+        {
+            let what = || format!("{library:?}, round {round}, {end:?} after {moment:?}");
+            let budget = if round.is_multiple_of(2) { &DEFAULT_BUDGET } else { &["--budget", "none"] };
+            let mut dmscope = Dmscope::attach(job.launcher_pid()).args(*budget).spawn()?;
+            dmscope.wait_until_attached().with_context(what)?;
+            std::thread::sleep(moment);
+            dmscope.end_by(*end);
+            let session = dmscope.finish().with_context(what)?;
+            let may_stay = *end == Signal::KILL;
+            before
+                .check_again(Instant::now() + SOON, |folder| !may_stay || folder != Path::new("/usr/lib"))
+                .with_context(what)?;
+            if *end != Signal::KILL {
+                session.findings()?.check_no_warning().with_context(what)?;
+            }
+        }
+        job.stop()?;
+        let job = job.finish(TIMEOUT)?;
+        job.check_verdict()?;
+        let (events, signals) = (job.total("events")?, job.total("signals")?);
+        eprintln!("{library:?}: {count} sessions in a storm of {events} events and {signals} signals");
+        ensure!(events > 10 * u64::from(count) && signals > events, "no storm: {events} and {signals}");
+    }
+    Ok(())
+}
+
+#[test]
+fn under_run_a_job_has_the_priority_the_processors_and_the_huge_pages_it_would_have_had() -> Result<()> {
+    const QUESTION: &str = "nice; grep -e Cpus_allowed_list -e THP_enabled /proc/self/status";
     let output = std::process::Command::new("sh").args(["-c", QUESTION]).output()?;
     let expected: Vec<_> = String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect();
     let session = Dmscope::command("run", ["--", "sh", "-c", QUESTION]).finish()?;

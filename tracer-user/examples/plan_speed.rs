@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use dmscope::host::parsing::InProcess;
 use dmscope::host::{gather, job_of};
-use dmscope::plan::{PlanOptions, plan};
+use dmscope::plan::PlanOptions;
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
@@ -16,9 +17,10 @@ fn main() -> anyhow::Result<()> {
         let begin = Instant::now();
         let job = job_of(pid)?;
         let found = begin.elapsed();
-        let gathered = gather(&job)?;
+        let gathered = gather(&job, &mut InProcess)?;
         let read = begin.elapsed();
-        probes = plan(&gathered.facts, &PlanOptions::default(), 1)?.probes.len();
+        let made = gathered.plan(&PlanOptions::default(), 1, &mut InProcess).map_err(anyhow::Error::msg)?;
+        probes = made.plan.probes.len();
         let planned = begin.elapsed();
         for (best, time) in best.iter_mut().zip([found, read - found, planned - read]) {
             *best = time.min(*best);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use analyzer::visible::visible;
 use clap::Parser;
 use dmscope::cli;
 
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // A reader that has gone away (| head) is no error worth words.
-            eprintln!("dmscope: {error:#}");
+            eprintln!("dmscope: {}", visible(&format!("{error:#}")));
             ExitCode::from(TROUBLE)
         }
     }

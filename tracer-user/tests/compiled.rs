@@ -6,7 +6,7 @@ use std::process::Command;
 
 use analyzer::plan::{Plan, ProbeClass, ProbePlace};
 use analyzer::wire::FileId;
-use dmscope::elf::{self, ElfFacts, SiteKind, scan_copies};
+use dmscope::elf::{self, Contents, ElfFacts, SiteKind, scan_copies};
 use dmscope::plan::{FileImage, PlanFacts, PlanOptions, plan};
 use tempfile::TempDir;
 
@@ -54,8 +54,8 @@ fn expected(call: SiteKind, jump: SiteKind) -> Vec<(String, &'static str, SiteKi
 fn check_library(options: &[&str], call: SiteKind, jump: SiteKind) {
     let folder = TempDir::new().unwrap();
     let options = [&["-shared", "-fPIC", "-U_FORTIFY_SOURCE"], options].concat();
-    let bytes = std::fs::read(compile(folder.path(), "libcopies.so", COPIES, &options)).unwrap();
-    assert_eq!(sites(&elf::parse(&bytes).unwrap()), expected(call, jump), "{options:?}");
+    let contents = contents(&compile(folder.path(), "libcopies.so", COPIES, &options));
+    assert_eq!(sites(&elf::parse(&contents).unwrap()), expected(call, jump), "{options:?}");
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn a_static_program_calls_its_own_copy_function() {
         "{COPIES}\nint main(int n, char **v) {{ plain(v[0], v[1], n); tail(v[0], v[1], n); twice(v[0], v[1], n); return none(n); }}"
     );
     let options = ["-static", "-fno-inline", "-fno-ipa-cp", "-U_FORTIFY_SOURCE"];
-    let bytes = std::fs::read(compile(folder.path(), "static", &main, &options)).unwrap();
-    let elf = elf::parse(&bytes).unwrap();
+    let contents = contents(&compile(folder.path(), "static", &main, &options));
+    let elf = elf::parse(&contents).unwrap();
     assert_eq!(elf.kind, elf::ElfKind::StaticProgram);
     let own: Vec<_> = sites(&elf)
         .into_iter()
@@ -105,8 +105,8 @@ fn an_inline_copy_is_listed_and_not_probed() {
     let source = r#"void inline_copy(char *d, const char *s, unsigned long n) {
         __asm__ volatile("rep movsb" : "+D"(d), "+S"(s), "+c"(n) : : "memory"); }"#;
     let folder = TempDir::new().unwrap();
-    let bytes = std::fs::read(compile(folder.path(), "libinline.so", source, &["-shared", "-fPIC"])).unwrap();
-    let scan = scan_copies(&elf::parse(&bytes).unwrap());
+    let contents = contents(&compile(folder.path(), "libinline.so", source, &["-shared", "-fPIC"]));
+    let scan = scan_copies(&elf::parse(&contents).unwrap());
     assert_eq!((scan.sites.len(), scan.unseen.len()), (0, 1));
 }
 
@@ -123,9 +123,13 @@ CALL(MPI_Testsome, (int n, void *r, int *count, int *which, void *s), { fake_pro
 CALL(MPI_Comm_rank, (void *comm, int *rank), { fake_progress(); *rank = 0; return 0; })
 "#;
 
+fn contents(path: &Path) -> Contents {
+    std::fs::read(path).unwrap().into()
+}
+
 fn image(path: &Path, inode: u64, is_program: bool) -> FileImage {
     let id = FileId { dev: 1, inode };
-    FileImage { id, path: path.display().to_string(), is_program, bytes: std::fs::read(path).unwrap() }
+    FileImage { id, path: path.display().to_string(), is_program, contents: contents(path) }
 }
 
 /// A job of a program, a messaging library, a library that has nothing to do with messages, and MPI.
@@ -225,8 +229,10 @@ fn a_library_that_comes_later_has_a_plan_of_its_own() {
 fn what_cannot_be_read_is_left_out_by_name() {
     let folder = TempDir::new().unwrap();
     let mut facts = job(folder.path());
-    facts.files[2].bytes = b"#!/bin/sh\n".to_vec();
-    facts.files[1].bytes.truncate(3_000);
+    facts.files[2].contents = b"#!/bin/sh\n".to_vec().into();
+    let mut half = std::fs::read(&facts.files[1].path).unwrap();
+    half.truncate(3_000);
+    facts.files[1].contents = half.into();
     facts.unreadable.push(("/lib/gone.so".into(), "gone".into()));
     let plan = planned(&facts, &PlanOptions::default());
     assert!(

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use dmscope::host::launched::{LibraryPaths, gather_program};
+use dmscope::host::parsing::InProcess;
 use dmscope::host::{JobError, NodeJob, find_jobs, gather, job_of};
-use dmscope::plan::{PlanOptions, plan};
+use dmscope::plan::PlanOptions;
 use tempfile::TempDir;
 
 /// Waits in a barrier until it is killed; copies once before.
@@ -97,7 +98,7 @@ fn end(pid: u32) {
 }
 
 fn planned(job: &NodeJob) -> Plan {
-    plan(&gather(job).unwrap().facts, &PlanOptions::default(), 1).unwrap()
+    gather(job, &mut InProcess).unwrap().plan(&PlanOptions::default(), 1, &mut InProcess).unwrap().plan
 }
 
 fn of_file<'p>(plan: &'p Plan, name: &str) -> Vec<&'p Probe> {
@@ -188,8 +189,9 @@ fn a_job_is_found_by_its_launcher_and_by_each_rank() {
 fn a_program_that_does_not_run_yet_has_the_plan_of_the_running_one() {
     let running = RunningJob::openmpi();
     let live = planned(&running.job());
-    let facts = gather_program(&running.program, &LibraryPaths::of_this_machine()).unwrap().facts;
-    let before = plan(&facts, &PlanOptions::default(), 1).unwrap();
+    let gathered =
+        gather_program(&running.program, &LibraryPaths::of_this_machine(), &mut InProcess).unwrap();
+    let before = gathered.plan(&PlanOptions::default(), 1, &mut InProcess).unwrap().plan;
     // Which plugin answers a polling call is known only when the job runs.
     let polls = |p: &&Probe| matches!(p.class, ProbeClass::PollSuccess | ProbeClass::PollReturn);
     let places = |plan: &Plan| -> Vec<_> {
@@ -246,6 +248,8 @@ fn a_deleted_program_is_read_from_its_mapping() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(opened.replaced && file.deleted);
-    assert_eq!(image.len(), whole.len());
-    assert_eq!(dmscope::elf::parse(&image).unwrap().build_id, dmscope::elf::parse(&whole).unwrap().build_id);
+    assert_eq!(
+        dmscope::elf::parse(&image).unwrap().build_id,
+        dmscope::elf::parse(&whole.into()).unwrap().build_id
+    );
 }

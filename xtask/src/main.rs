@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod demo;
+mod fuzz;
 mod jobs;
 mod packages;
 mod process;
@@ -28,6 +29,9 @@ usage: cargo xtask COMMAND
            check --counts: lines of code, functions, types and files in circles of each crate
   bench    measure what dmscope costs, in paired runs (see BENCHMARKS.md):
            bench [--quick] [--json FILE] [KIND…]; `bench --help` names the kinds
+           bench --against PROGRAM pipeline: compare with another version's dmscope-bench
+  fuzz     run all fuzz targets for so many minutes together: fuzz MINUTES (needs cargo-fuzz and a
+           nightly compiler; see fuzz/README.md)
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
 ";
 
@@ -66,6 +70,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["check", options @ ..] => check(options),
         ["demo"] => demo::show(),
         ["bench", arguments @ ..] => bench::measure(arguments),
+        ["fuzz", minutes] => fuzz::run(minutes),
         ["test"] => test::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -34,6 +34,8 @@ pub const PACKAGES: &[Package] = &[
     package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),
     package("lammps", "a job from outside: molecular dynamics"),
     package("python3-mpi4py", "a job from outside: MPI from Python"),
+    package("libcap2-bin", "tests without root give a copy of dmscope capabilities with setcap"),
+    package("util-linux", "tests without root become other users with setpriv"),
     package("tmux", "tests of the live view need a terminal"),
     package("chromium", "tests of the page need a browser"),
     package("chromium-driver", "drives that browser"),

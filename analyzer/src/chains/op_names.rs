@@ -1,6 +1,6 @@
 //! What operations of chains are, by small numbers: for linking (shapes, contexts) and for groups (symbols).
 
-use crate::job::names::{BufferId, Interner, Kind, Names, OpName, SiteId, id};
+use crate::job::names::{BufferId, Interner, Kind, NameText, Names, OpName, SiteId, id};
 
 id!(/// What an operation of a chain is, as far as groups are concerned.
     SymbolId);
@@ -23,12 +23,27 @@ pub(crate) struct OpSymbol {
 
 /// What of an operation is known when it happens. What it becomes (several pieces, crossing to
 /// another process) makes one of four symbols of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Eq, Hash)]
+#[expect(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal shapes have equal parts, which is what is hashed"
+)]
 pub(crate) struct OpShape {
     pub site: SiteId,
     pub kind: Kind,
     pub source: BufferId,
     pub destination: BufferId,
+}
+
+impl PartialEq for OpShape {
+    /// All of it is looked at at once: mostly it is equal.
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        let names = (self.site.0 ^ other.site.0)
+            | (self.source.0 ^ other.source.0)
+            | (self.destination.0 ^ other.destination.0);
+        names | u32::from(self.kind as u8 ^ other.kind as u8) == 0
+    }
 }
 
 /// What is derived of a [`OpShape`] once.
@@ -168,6 +183,11 @@ impl OpNames {
         self.symbol(&symbol)
     }
 }
+
+// They are made of numbers.
+impl NameText for OpSymbol {}
+impl NameText for OpShape {}
+impl NameText for (SiteId, Kind, BufferId) {}
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,9 @@ use super::deaths::{Death, Deaths};
 use super::reported::{Errors, Reported, Said};
 use crate::job::Job;
 use crate::job::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
-use crate::job::lifecycle::LifecycleRole;
 use crate::job::messages::Unfinished;
 use crate::job::process::Who;
+use crate::mpi::calls::Lifecycle;
 use crate::tape::plan::ProbeClass;
 
 /// See the [module](self).
@@ -15,23 +15,21 @@ pub(crate) struct ErrorAnalysis {
     pub errors: Errors,
     pub deaths: Deaths,
     /// Known at the end of the session.
-    pub left_over: Vec<Unfinished>,
+    pub leaks: Vec<Unfinished>,
     /// Something has changed since [`ErrorAnalysis::take_changed`].
     changed: bool,
 }
 
 impl ErrorAnalysis {
     /// What happened to the job.
-    #[inline]
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
-            Event::CallBegan(began) => self.begin_call(job, began),
             Event::ErrorReported(report) => self.report(job, report),
             Event::ErrorHandled { pid, tid } => self.changed |= self.errors.go_on(*pid, *tid),
             Event::ProcessReplaced { pid, .. } => self.errors.forget(*pid),
             Event::ProcessEnded(ended) => self.end_process(ended),
             Event::Gap(gap) => self.miss(gap),
-            Event::Ended if job.follows_messages => self.left_over = job.messages.left_over(),
+            Event::Ended if job.follows_messages => self.leaks = job.messages.leaks(),
             _ => {}
         }
     }
@@ -45,17 +43,22 @@ impl ErrorAnalysis {
         }
     }
 
-    /// The program gives up: because of an error that is under way, or for a reason of its own. The launcher may end other
-    /// ranks first. Any other call: it goes on after an error, if there was one.
-    #[inline]
-    fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        if began.part == LifecycleRole::Abort {
-            let call = job.call_in_progress(began.process, &began.begun);
-            let who = job.processes.who(job.processes.get(began.process).who);
-            self.errors.begin(began.pid, began.tid, who, Reported::abort(began.time_ns, call));
+    /// A call began: the program gives up, or goes on after an error, if there was one.
+    #[inline(always)]
+    pub fn begin_call(&mut self, job: &Job, began: &CallBegan) {
+        if began.part == Lifecycle::Abort {
+            self.abort(job, began);
         } else {
             self.changed |= self.errors.go_on(began.pid, began.tid);
         }
+    }
+
+    /// The program gives up: because of an error that is under way, or for a reason of its own. The launcher may end other
+    /// ranks first.
+    fn abort(&mut self, job: &Job, began: &CallBegan) {
+        let call = job.call_in_progress(began.process, &began.begun);
+        let who = job.processes.who(job.processes.get(began.process).who);
+        self.errors.begin(began.pid, began.tid, who, Reported::abort(began.time_ns, call));
     }
 
     fn report(&mut self, job: &Job, report: &ErrorReport) {

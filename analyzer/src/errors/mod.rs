@@ -2,5 +2,5 @@
 
 pub(crate) mod deaths;
 pub(crate) mod error_analysis;
-pub(crate) mod left_over;
+pub(crate) mod leaks;
 pub(crate) mod reported;

@@ -159,11 +159,13 @@ impl Errors {
     }
 
     /// A thread came back from where errors are reported, or went on otherwise. Whether that is news.
+    #[inline(always)]
     pub fn go_on(&mut self, pid: u32, tid: u32) -> bool {
         // Mostly there is none: a call asks this.
-        if self.under_way.is_empty() {
-            return false;
-        }
+        !self.under_way.is_empty() && self.go_on_after(pid, tid)
+    }
+
+    fn go_on_after(&mut self, pid: u32, tid: u32) -> bool {
         let Some((who, reported)) = self.under_way.remove(&(pid, tid)) else { return false };
         self.survive(who, reported);
         true

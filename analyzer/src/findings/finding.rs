@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::messages::LeftWhat;
+use crate::job::messages::LeakKind;
 use crate::job::names::Kind;
 use crate::job::process::Who;
 use crate::tape::input::Frame;
@@ -76,7 +76,8 @@ pub enum Evidence {
     /// Ranks made different collective calls on a communicator.
     CollectiveMismatch(Box<CollectiveMismatch>),
     /// Messages that nobody received, or requests that nobody came back for.
-    LeftOver(Box<LeftOver>),
+    #[serde(rename = "left_over")]
+    Leak(Box<Leak>),
     /// A call that failed, and a program that went on.
     ErrorReturned(Box<ErrorReturned>),
 }
@@ -327,6 +328,12 @@ pub struct CollectiveCounts {
     pub comm: String,
     /// Each member that was followed, with the one that it may be in.
     pub entered: Vec<WhoCount>,
+    /// The same: those that are known to be complete.
+    #[serde(default)]
+    pub completed: Vec<WhoCount>,
+    /// Members of which it is not known of so many whether they are complete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<WhoCount>,
     /// Which one is the first that members differ in, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differ_at: Option<u64>,
@@ -348,6 +355,9 @@ pub struct CollectiveMismatch {
     /// The job hangs in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang: Option<Hang>,
+    /// The first rank that died did so in it: the library reported an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death: Option<Hang>,
 }
 
 /// A rank's collective call at the position where ranks differ.
@@ -364,11 +374,11 @@ pub struct MismatchedRank {
 }
 
 impl Finding {
-    /// The hang that it is about, if it is about one.
+    /// The hang or death that it is about, if it is about one.
     pub fn hang(&self) -> Option<&Hang> {
         match &self.evidence {
             Evidence::Hang(hang) => Some(hang),
-            Evidence::CollectiveMismatch(mismatch) => mismatch.hang.as_ref(),
+            Evidence::CollectiveMismatch(mismatch) => mismatch.hang.as_ref().or(mismatch.death.as_ref()),
             _ => None,
         }
     }
@@ -376,8 +386,15 @@ impl Finding {
     /// Whether somebody is to be told of it when it is found. Of what a loss may have caused nobody is; that ranks do not
     /// move is certain, though why is not.
     pub(crate) fn is_told(&self) -> bool {
-        let is_hang = matches!(&self.evidence, Evidence::Hang(hang) if hang.fault == Fault::UnknownHang);
+        let is_hang = matches!(&self.evidence, Evidence::Hang(hang) if hang.fault.has_no_cause());
         self.verdict != Verdict::Inconclusive || is_hang
+    }
+}
+
+impl Fault {
+    /// Nobody is at fault as far as it is known.
+    pub(crate) fn has_no_cause(self) -> bool {
+        matches!(self, Self::UnknownHang | Self::NotAnalysed)
     }
 }
 
@@ -393,6 +410,8 @@ pub enum Fault {
     MissingMessage,
     /// A cycle of ranks that wait for each other.
     Deadlock,
+    /// A rank went to MPI_Finalize without completing a collective call that others wait for.
+    UncompletedRequest,
     /// A message is longer than the buffer for it.
     Truncated,
     /// A call that MPI forbids.
@@ -403,6 +422,8 @@ pub enum Fault {
     Stopped,
     /// All ranks are inside MPI and none of them moves; why is not known.
     UnknownHang,
+    /// Ranks stand still, and what they wait for is too much to be followed.
+    NotAnalysed,
 }
 
 /// A rank that does not go on.
@@ -460,11 +481,11 @@ pub struct StuckCall {
     pub place: Place,
 }
 
-/// What one call of the program left over.
+/// What one call of the program left open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOver {
+pub struct Leak {
     /// Messages or requests.
-    pub what: LeftWhat,
+    pub what: LeakKind,
     /// The call that sent or began it.
     pub function: String,
     /// Where it was called.
@@ -472,12 +493,12 @@ pub struct LeftOver {
     /// How many, of all ranks.
     pub count: u64,
     /// Who left how many.
-    pub ranks: Vec<LeftOverRank>,
+    pub ranks: Vec<LeakingRank>,
 }
 
-/// What one rank left over.
+/// What one rank left open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOverRank {
+pub struct LeakingRank {
     /// The rank.
     pub who: Who,
     /// How many.

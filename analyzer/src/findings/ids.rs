@@ -3,8 +3,8 @@
 //! An id is made of named parts. Where names are long (chains, places) it has a hash of a text in which each part is
 //! written out here; that text is part of the output format, and a test holds it.
 
-use super::finding::{CallError, Fault, LeftOver, Place};
-use crate::job::messages::LeftWhat;
+use super::finding::{CallError, Fault, Leak, Place};
+use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
 use crate::job::process::Who;
 
@@ -55,10 +55,10 @@ pub(crate) fn error(function: &str, place: &Place, error: &CallError) -> String 
 }
 
 /// Of what one call left open at the end.
-pub(crate) fn left_over(left: &LeftOver) -> String {
+pub(crate) fn leak(left: &Leak) -> String {
     let what = match left.what {
-        LeftWhat::Message => "message",
-        LeftWhat::Request => "request",
+        LeakKind::Message => "message",
+        LeakKind::Request => "request",
     };
     format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
 }
@@ -69,11 +69,13 @@ fn fault_name(fault: Fault) -> &'static str {
         Fault::MismatchedCollective => "mismatched-collective",
         Fault::MissingMessage => "missing-message",
         Fault::Deadlock => "deadlock",
+        Fault::UncompletedRequest => "uncompleted-request",
         Fault::Truncated => "truncated",
         Fault::InvalidCall => "invalid-call",
         Fault::Outside => "outside",
         Fault::Stopped => "stopped",
         Fault::UnknownHang => "unknown",
+        Fault::NotAnalysed => "not-analysed",
     }
 }
 

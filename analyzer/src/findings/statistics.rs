@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finding::{GroupView, Place, WhoCount};
+use crate::tape::input::StrangerCost;
 use crate::tape::plan::ProbeClass;
 
 /// Counts of a session.
@@ -54,6 +55,9 @@ pub struct Statistics {
     pub pending_operations: u64,
     /// Mappings and heap blocks that there was no room for.
     pub memory_not_kept: u64,
+    /// What watching cost processes outside the job; known at the end of a session that ended well.
+    #[serde(default)]
+    pub strangers: Option<Box<StrangerCost>>,
     /// By process, in order of rank and pid.
     pub processes: Vec<ProcessStatistics>,
     /// By probe, in order of id; only those that were hit.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::locks::Locks;
-use super::progress::Watch;
+use super::progress::SampledRanks;
 use super::unknown;
 use super::view::RankState;
 use crate::job::Job;
 use crate::job::event::{CallBegan, Event, Gap};
-use crate::job::lifecycle::LifecycleRole;
+use crate::mpi::calls::Lifecycle;
 use crate::tape::input::Threads;
 
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct HangAnalysis {
-    progress: Watch,
+    progress: SampledRanks,
     locks: Locks,
     /// When ranks that stay where they are will have been there for so long that it is a hang, CLOCK_MONOTONIC.
     unknown_at_ns: Option<u64>,
@@ -25,10 +25,8 @@ pub(crate) struct HangAnalysis {
 
 impl HangAnalysis {
     /// What happened to the job.
-    #[inline]
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
-            Event::CallBegan(began) => self.begin_call(job, began),
             Event::Sampled(threads) => self.sample(job, threads),
             Event::ProcessReplaced { pid, .. } => self.locks.forget(*pid),
             Event::ProcessEnded(ended) => {
@@ -51,19 +49,20 @@ impl HangAnalysis {
         }
     }
 
-    #[inline]
-    fn begin_call(&mut self, job: &Job, began: &CallBegan) {
-        if began.part == LifecycleRole::Lock
-            && let Some(probe) = job.probes.get(began.begun.probe)
+    /// A call began.
+    #[inline(always)]
+    pub fn begin_call(&mut self, job: &Job, began: &CallBegan) {
+        if began.part == Lifecycle::Lock
+            && let Some(row) = job.probes.get(began.begun.probe).and_then(|probe| probe.row)
         {
-            self.locks.call(began.pid, &probe.function, &began.begun.arguments);
+            self.locks.call(began.pid, row, &began.begun.arguments);
         }
     }
 
     /// While not everything is watched, who is quiet may still move.
     fn sample(&mut self, job: &Job, threads: &Threads) {
         if !job.coverage.is_paused() {
-            self.progress.look(threads, |pid| job.moved_ns(pid));
+            self.progress.sample(threads, |pid| job.moved_ns(pid));
             let since_ns = self.progress.latest_since_ns();
             self.unknown_at_ns = since_ns.map(|since_ns| since_ns.saturating_add(unknown::LEAST_NS));
             self.changed = true;

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use super::wait_for::{CollectiveOp, Dependency, Message, Rank, RankActivity, WaitForGraph};
+use super::dependency::{CollectiveOp, Dependency, Message, Rank, RankActivity};
+use super::step_budget::TooLarge;
+use super::wait_for::WaitForGraph;
 use crate::findings::finding::Fault;
 
 /// One cause, and whom it holds up.
@@ -22,84 +24,104 @@ pub(crate) struct HangCause {
     pub held_up: BTreeSet<Rank>,
 }
 
+/// Whom each stuck rank waits for, both ways.
+pub(crate) struct Waits {
+    pub of: BTreeMap<Rank, BTreeSet<Rank>>,
+    on: BTreeMap<Rank, Vec<Rank>>,
+}
+
+impl Waits {
+    fn new(of: BTreeMap<Rank, BTreeSet<Rank>>) -> Self {
+        let mut on: BTreeMap<Rank, Vec<Rank>> = BTreeMap::new();
+        for (&rank, peers) in &of {
+            peers.iter().for_each(|peer| on.entry(*peer).or_default().push(rank));
+        }
+        Self { of, on }
+    }
+
+    /// Ranks that wait for one.
+    fn on(&self, rank: Rank) -> &[Rank] {
+        self.on.get(&rank).map_or(&[], Vec::as_slice)
+    }
+}
+
 impl WaitForGraph<'_> {
-    /// Why ranks do not go on; nothing if all of them may.
-    pub fn causes(&self) -> Vec<HangCause> {
-        let stuck = self.stuck();
-        let waits: BTreeMap<Rank, BTreeSet<Rank>> =
-            stuck.iter().map(|&rank| (rank, self.waits_for(rank))).collect();
-        let mut causes: Vec<HangCause> = self.roots(&stuck, &waits);
+    /// Why ranks do not go on, and who waits for whom; nothing if all of them may.
+    pub fn causes(&self) -> Result<(Vec<HangCause>, Waits), TooLarge> {
+        let stuck = self.stuck()?;
+        let waits = Waits::new(self.waits_of(&stuck)?);
+        let mut causes: Vec<HangCause> = self.roots(&stuck, &waits)?;
         for cause in &mut causes {
-            cause.held_up = reaching(&cause.at_fault, &waits);
+            cause.held_up = self.reaching(&cause.at_fault, &waits)?;
         }
         causes.sort_by_key(|cause| (cause.fault, cause.at_fault.clone()));
-        causes
+        Ok((causes, waits))
     }
 
     /// Where following the waits ends: cycles, and ranks that wait for nobody.
-    fn roots(&self, stuck: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<HangCause> {
+    fn roots(&self, stuck: &BTreeSet<Rank>, waits: &Waits) -> Result<Vec<HangCause>, TooLarge> {
         let mut causes = Vec::new();
-        for component in components(stuck, waits) {
+        for component in components(stuck, &waits.of) {
             // Who waits for one that ended, or is stopped, is held up by that, whoever else it waits for.
-            let waits_itself =
-                |rank: &Rank| matches!(self.activities.get(rank), Some(RankActivity::Waits { .. }));
-            let is_held_up = component
-                .iter()
-                .any(|rank| waits[rank].iter().any(|to| stuck.contains(to) && !waits_itself(to)));
-            let is_cycle = component.len() > 1 || component.iter().all(|rank| waits[rank].contains(rank));
+            let waits_itself = |rank: &Rank| matches!(self.activity(*rank), Some(RankActivity::Waits { .. }));
+            let is_held_up = || {
+                component
+                    .iter()
+                    .any(|rank| waits.of[rank].iter().any(|to| stuck.contains(to) && !waits_itself(to)))
+            };
+            let is_cycle = component.len() > 1 || component.iter().all(|rank| waits.of[rank].contains(rank));
             let only = component.first().copied();
-            let cause = match only.and_then(|rank| self.activities.get(&rank)) {
-                Some(RankActivity::Ended { well }) => self.ended(only.unwrap_or_default(), *well, waits),
+            let cause = match only.and_then(|rank| self.activity(rank)) {
+                Some(RankActivity::Ended { well }) => ended(only.unwrap_or_default(), *well, waits),
                 Some(RankActivity::Outside) => Some(HangCause::of(Fault::Outside, component)),
                 Some(RankActivity::Stopped) => Some(HangCause::of(Fault::Stopped, component)),
                 // A cycle that waits for another cycle besides is told all the same.
-                Some(RankActivity::Waits { .. }) if is_cycle && !is_held_up => Some(self.cycle(component)),
+                Some(RankActivity::Waits { .. }) if is_cycle && !is_held_up() => Some(self.cycle(component)?),
                 _ => None,
             };
             causes.extend(cause);
         }
         // Somebody must wait for it: a rank that is stopped or has ended alone is no fault.
         causes.retain(|cause| match cause.fault {
-            Fault::Outside | Fault::Stopped => waits.values().any(|to| !to.is_disjoint(&cause.at_fault)),
+            Fault::Outside | Fault::Stopped => cause.at_fault.iter().any(|rank| !waits.on(*rank).is_empty()),
             _ => true,
         });
-        causes
+        Ok(causes)
     }
 
-    /// A rank that ended, and those that wait for it directly.
-    fn ended(&self, rank: Rank, well: bool, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Option<HangCause> {
-        let waiting: BTreeSet<Rank> =
-            waits.iter().filter(|(_, to)| to.contains(&rank)).map(|w| *w.0).collect();
-        if waiting.is_empty() {
-            return None;
-        }
-        if !well {
-            return Some(HangCause::of(Fault::Crash, BTreeSet::from([rank])));
-        }
-        let mut at_fault = waiting;
-        at_fault.insert(rank);
-        Some(HangCause::of(Fault::MissingMessage, at_fault))
-    }
-
-    fn cycle(&self, ranks: BTreeSet<Rank>) -> HangCause {
+    fn cycle(&self, ranks: BTreeSet<Rank>) -> Result<HangCause, TooLarge> {
         let locks = |rank: &Rank| {
             self.dependencies(*rank).iter().any(|dependency| matches!(dependency, Dependency::Lock { .. }))
         };
         if !ranks.iter().any(|rank| self.collective(*rank).is_some()) || ranks.iter().any(locks) {
-            return HangCause::of(Fault::Deadlock, ranks);
+            return Ok(HangCause::of(Fault::Deadlock, ranks));
+        }
+        let abandoned = self.abandoned(&ranks);
+        if !abandoned.is_empty() {
+            return Ok(HangCause::of(Fault::UncompletedRequest, abandoned));
         }
         // A rank that waits for a message of one in a collective call, which waits for the rest, does so in vain. Of
         // one at the end of the program before all others: that one sends nothing more.
-        let at_end = |rank: &Rank| self.collective(*rank).is_some_and(CollectiveOp::is_finalize);
+        let at_end = |rank: &Rank| self.collective(*rank).is_some_and(|call| call.is_finalize);
         let gathers = |rank: &Rank| self.collective(*rank).is_some();
-        self.missing_message(&ranks, &at_end)
-            .or_else(|| self.missing_message(&ranks, &gathers))
-            .unwrap_or_else(|| {
-                HangCause::of(
-                    Fault::MismatchedCollective,
-                    self.odd_ones_of_a_collective(&ranks).unwrap_or(ranks),
-                )
-            })
+        if let Some(cause) = self.missing_message(&ranks, &at_end)? {
+            return Ok(cause);
+        }
+        if let Some(cause) = self.missing_message(&ranks, &gathers)? {
+            return Ok(cause);
+        }
+        let odd = self.odd_ones_of_a_collective(&ranks)?;
+        Ok(HangCause::of(Fault::MismatchedCollective, odd.unwrap_or(ranks)))
+    }
+
+    /// Ranks of a cycle that left a collective call that others of it wait for.
+    fn abandoned(&self, ranks: &BTreeSet<Rank>) -> BTreeSet<Rank> {
+        let waited_for = ranks.iter().flat_map(|rank| self.dependencies(*rank));
+        let arrivals = waited_for.filter_map(|dependency| match dependency {
+            Dependency::Collective(call) => call.arrived.as_deref(),
+            _ => None,
+        });
+        arrivals.flat_map(|arrived| arrived.abandoned.intersection(ranks)).copied().collect()
     }
 
     /// Messages that ranks of a cycle wait for, of or to ranks that are `elsewhere`.
@@ -107,35 +129,43 @@ impl WaitForGraph<'_> {
         &self,
         ranks: &BTreeSet<Rank>,
         elsewhere: &dyn Fn(&Rank) -> bool,
-    ) -> Option<HangCause> {
+    ) -> Result<Option<HangCause>, TooLarge> {
         let mut at_fault = BTreeSet::new();
         for &rank in ranks {
-            let receives = |dependency: &&Dependency| matches!(dependency, Dependency::Receive(_));
-            let sends = |dependency: &&Dependency| matches!(dependency, Dependency::Send(_));
-            let partners = |dependencies: Vec<&Dependency>| -> BTreeSet<Rank> {
-                dependencies
-                    .iter()
-                    .flat_map(|dependency| self.peers(rank, dependency))
-                    .filter(elsewhere)
-                    .collect()
-            };
+            let receives = |dependency: &Dependency| matches!(dependency, Dependency::Receive(_));
+            let sends = |dependency: &Dependency| matches!(dependency, Dependency::Send(_));
             // Whether a message was sent that nobody takes is not known: what is received tells more.
-            let mut named = partners(self.dependencies(rank).iter().filter(receives).collect());
+            let mut named = self.partners(rank, &receives, elsewhere)?;
             if named.is_empty() {
-                named = partners(self.dependencies(rank).iter().filter(sends).collect());
+                named = self.partners(rank, &sends, elsewhere)?;
             }
             if !named.is_empty() {
                 at_fault.insert(rank);
-                if !self.has_another_partner(rank) {
+                if !self.has_another_partner(rank)? {
                     at_fault.extend(named);
                 }
             }
         }
-        (!at_fault.is_empty()).then(|| HangCause::of(Fault::MissingMessage, at_fault))
+        Ok((!at_fault.is_empty()).then(|| HangCause::of(Fault::MissingMessage, at_fault)))
+    }
+
+    /// Ranks that a rank needs for some of its messages, of those that are `elsewhere`.
+    fn partners(
+        &self,
+        rank: Rank,
+        wanted: &dyn Fn(&Dependency) -> bool,
+        elsewhere: &dyn Fn(&Rank) -> bool,
+    ) -> Result<BTreeSet<Rank>, TooLarge> {
+        let mut partners = BTreeSet::new();
+        for dependency in self.dependencies(rank).iter().filter(|dependency| wanted(dependency)) {
+            self.work.spend(1)?;
+            partners.extend(self.peers(rank, dependency)?.into_iter().filter(elsewhere));
+        }
+        Ok(partners)
     }
 
     /// Somebody waits for just this rank's message, but the rank named another one.
-    fn has_another_partner(&self, rank: Rank) -> bool {
+    fn has_another_partner(&self, rank: Rank) -> Result<bool, TooLarge> {
         let with_peer = |dependency: &Dependency, peer: Rank| match *dependency {
             Dependency::Send(message) => Some(Dependency::Send(Message { peer: Some(peer), ..message })),
             Dependency::Receive(message) => {
@@ -143,54 +173,87 @@ impl WaitForGraph<'_> {
             }
             Dependency::Collective(_) | Dependency::Lock { .. } => None,
         };
-        let waits_for_it = |peer: Rank| {
-            self.dependencies(rank)
-                .iter()
-                .filter_map(|dependency| with_peer(dependency, peer))
-                .any(|dependency| self.fits(rank, &dependency, peer))
-        };
-        self.activities.keys().any(|&peer| peer != rank && waits_for_it(peer))
+        for peer in self.ranks().filter(|peer| *peer != rank) {
+            for dependency in self.dependencies(rank).iter().filter_map(|needed| with_peer(needed, peer)) {
+                if self.fits(rank, &dependency, peer)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Where most ranks are in one collective call: the few that are elsewhere.
-    fn odd_ones_of_a_collective(&self, ranks: &BTreeSet<Rank>) -> Option<BTreeSet<Rank>> {
-        let gathered = |rank: &Rank| Some((*rank, self.collective(*rank)?));
-        let all: Vec<(Rank, &CollectiveOp)> = self.activities.keys().filter_map(gathered).collect();
-        let party = |collective: &CollectiveOp| -> BTreeSet<Rank> {
-            let waiting = all.iter().filter(|(_, other)| collective.fits(other)).map(|(rank, _)| *rank);
-            waiting.chain(collective.arrived.iter().flatten().copied()).collect()
-        };
-        let parties = all.iter().map(|(_, collective)| (*collective, party(collective)));
-        // Among equals the first: max_by_key would take the last.
-        let (most, party) = parties.rev().max_by_key(|(_, party)| party.len())?;
-        let expected = self.members(most.comm);
+    fn odd_ones_of_a_collective(&self, ranks: &BTreeSet<Rank>) -> Result<Option<BTreeSet<Rank>>, TooLarge> {
+        // Ranks in the same call, by the first of them: there are few different ones.
+        let mut calls: BTreeMap<&CollectiveOp, Vec<Rank>> = BTreeMap::new();
+        let mut firsts: Vec<&CollectiveOp> = Vec::new();
+        for rank in self.ranks() {
+            let Some(call) = self.collective(rank) else { continue };
+            self.work.spend(1)?;
+            let alike = calls.entry(call).or_default();
+            if alike.is_empty() {
+                firsts.push(call);
+            }
+            alike.push(rank);
+        }
+        let mut most: Option<(&CollectiveOp, BTreeSet<Rank>)> = None;
+        for call in firsts {
+            let mut party = BTreeSet::new();
+            for (other, ranks) in &calls {
+                self.work.spend(1)?;
+                if call.fits(other) {
+                    self.work.spend(ranks.len())?;
+                    party.extend(ranks.iter().copied());
+                }
+            }
+            party.extend(call.arrived.iter().flat_map(|arrived| arrived.started.iter().copied()));
+            // Among equals the first.
+            if most.as_ref().is_none_or(|(_, largest)| party.len() > largest.len()) {
+                most = Some((call, party));
+            }
+        }
+        let Some((call, party)) = most else { return Ok(None) };
+        let expected = self.members(call.comm)?;
         let odd: BTreeSet<Rank> =
             expected.difference(&party).copied().filter(|rank| ranks.contains(rank)).collect();
         // As many on both sides: who is wrong cannot be told.
         let is_minority = odd.len() < party.len();
-        (is_minority && !odd.is_empty() && !ranks.is_disjoint(&party)).then_some(odd)
+        Ok((is_minority && !odd.is_empty() && !ranks.is_disjoint(&party)).then_some(odd))
     }
+
+    /// Ranks that reach one of `to`, but for these.
+    fn reaching(&self, to: &BTreeSet<Rank>, waits: &Waits) -> Result<BTreeSet<Rank>, TooLarge> {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<Rank> = to.iter().copied().collect();
+        while let Some(rank) = next.pop() {
+            self.work.spend(1 + waits.on(rank).len())?;
+            for &waiting in waits.on(rank) {
+                if !to.contains(&waiting) && reached.insert(waiting) {
+                    next.push(waiting);
+                }
+            }
+        }
+        Ok(reached)
+    }
+}
+
+/// A rank that ended, and those that wait for it directly.
+fn ended(rank: Rank, well: bool, waits: &Waits) -> Option<HangCause> {
+    let mut waiting: BTreeSet<Rank> = waits.on(rank).iter().copied().collect();
+    if waiting.is_empty() {
+        return None;
+    }
+    if !well {
+        return Some(HangCause::of(Fault::Crash, BTreeSet::from([rank])));
+    }
+    waiting.insert(rank);
+    Some(HangCause::of(Fault::MissingMessage, waiting))
 }
 
 impl HangCause {
     fn of(fault: Fault, at_fault: BTreeSet<Rank>) -> Self {
         Self { fault, at_fault, held_up: BTreeSet::new() }
-    }
-}
-
-/// Ranks that reach one of `to`, but for these.
-fn reaching(to: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> BTreeSet<Rank> {
-    let mut reached = to.clone();
-    loop {
-        let more: Vec<Rank> = waits
-            .iter()
-            .filter(|(rank, peers)| !reached.contains(rank) && !peers.is_disjoint(&reached))
-            .map(|(rank, _)| *rank)
-            .collect();
-        if more.is_empty() {
-            return reached.difference(to).copied().collect();
-        }
-        reached.extend(more);
     }
 }
 
@@ -208,7 +271,11 @@ fn components(ranks: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use super::super::dependency::Arrivals;
     use super::*;
+    use crate::hang::step_budget::StepBudget;
 
     const WORLD: u64 = 0;
 
@@ -236,7 +303,8 @@ mod tests {
         let activities: BTreeMap<Rank, RankActivity> = (0..).zip(activities).collect();
         let members = BTreeMap::from([(WORLD, activities.keys().copied().collect())]);
         let list = |set: BTreeSet<Rank>| set.into_iter().collect::<Vec<_>>();
-        let found = WaitForGraph { activities: &activities, members: &members }.causes();
+        let work = StepBudget::default();
+        let (found, _) = WaitForGraph::new(&activities, &members, &work).causes().expect("it is small");
         found.into_iter().map(|c| (c.fault, list(c.at_fault), list(c.held_up))).collect()
     }
 
@@ -258,6 +326,24 @@ mod tests {
             ]),
             []
         );
+    }
+
+    #[test]
+    fn who_came_to_the_end_without_completing_what_others_wait_for_is_named() {
+        let begun = |abandoned: &[Rank]| {
+            let arrived =
+                Arrivals { started: (0..3).collect(), abandoned: abandoned.iter().copied().collect() };
+            waits(Dependency::Collective(CollectiveOp {
+                function: "MPI_Ibarrier".into(),
+                comm: WORLD,
+                arrived: Some(Rc::new(arrived)),
+                ..CollectiveOp::default()
+            }))
+        };
+        let end = || waits(Dependency::Collective(CollectiveOp::finalize(WORLD)));
+        let found = causes(vec![begun(&[1]), end(), begun(&[1])]);
+        assert_eq!(found, [(Fault::UncompletedRequest, vec![1], vec![0, 2])]);
+        assert_eq!(causes(vec![begun(&[]), end(), begun(&[])]), [], "all have started it: it goes on");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::mpi::calls::{Arg, CallRow, LockStep};
+
 /// Locks of one process that are kept.
 const MOST_LOCKS: usize = 256;
 /// Processes that are kept.
@@ -34,20 +36,20 @@ enum LockChange {
 
 impl LockChange {
     /// `None`: nothing.
-    fn of(function: &str, arguments: &[u64; 6]) -> Option<Self> {
+    fn of(row: &CallRow, arguments: &[u64; 6]) -> Option<Self> {
         /// MPI_LOCK_SHARED of Open MPI and of MPICH; neither calls anything else so.
         const SHARED: [u32; 2] = [2, 235];
-        let [first, second, _, fourth, ..] = arguments.map(|word| word as u32);
-        Some(match function {
-            "MPI_Win_lock" => {
-                let is_shared = SHARED.contains(&first);
-                Self::Locks(HeldLock { window: fourth, target: Some(second), is_shared })
+        let argument = |arg| arguments.get(row.position(arg)?).map(|word| *word as u32);
+        let (window, target) = (argument(Arg::Win)?, argument(Arg::Target));
+        match row.lock_step()? {
+            LockStep::Takes => {
+                // One on all ranks is always shared.
+                let is_shared = argument(Arg::LockType).is_none_or(|kind| SHARED.contains(&kind));
+                Some(Self::Locks(HeldLock { window, target, is_shared }))
             }
-            "MPI_Win_lock_all" => Self::Locks(HeldLock { window: second, target: None, is_shared: true }),
-            "MPI_Win_unlock" => Self::Unlocks { window: second, target: Some(first) },
-            "MPI_Win_unlock_all" => Self::Unlocks { window: first, target: None },
-            _ => return None,
-        })
+            LockStep::GivesBack => Some(Self::Unlocks { window, target }),
+            LockStep::Flushes => None,
+        }
     }
 }
 
@@ -59,8 +61,8 @@ pub(crate) struct Locks {
 
 impl Locks {
     /// A call begins that is not part of another one.
-    pub fn call(&mut self, pid: u32, function: &str, arguments: &[u64; 6]) {
-        match LockChange::of(function, arguments) {
+    pub fn call(&mut self, pid: u32, row: &CallRow, arguments: &[u64; 6]) {
+        match LockChange::of(row, arguments) {
             Some(LockChange::Locks(lock))
                 if self.held.len() < MOST_PROCESSES || self.held.contains_key(&pid) =>
             {
@@ -99,20 +101,25 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mpi::calls::row;
+
+    fn call(locks: &mut Locks, function: &str, arguments: &[u64; 6]) {
+        locks.call(7, row(function).expect("it is in the table"), arguments);
+    }
 
     #[test]
     fn a_lock_is_held_from_the_call_that_asks_for_it_to_the_one_that_gives_it_back() {
         let mut locks = Locks::default();
         let targets = |locks: &Locks| locks.of(7).iter().map(|lock| lock.target).collect::<Vec<_>>();
-        locks.call(7, "MPI_Win_lock", &[1, 3, 0, 0xa0, 0, 0]);
-        locks.call(7, "MPI_Win_lock_all", &[0, 0xb0, 0, 0, 0, 0]);
-        locks.call(7, "MPI_Win_flush", &[3, 0xa0, 0, 0, 0, 0]);
+        call(&mut locks, "MPI_Win_lock", &[1, 3, 0, 0xa0, 0, 0]);
+        call(&mut locks, "MPI_Win_lock_all", &[0, 0xb0, 0, 0, 0, 0]);
+        call(&mut locks, "MPI_Win_flush", &[3, 0xa0, 0, 0, 0, 0]);
         assert_eq!(targets(&locks), [Some(3), None]);
-        locks.call(7, "MPI_Win_unlock", &[3, 0xa0, 0, 0, 0, 0]);
+        call(&mut locks, "MPI_Win_unlock", &[3, 0xa0, 0, 0, 0, 0]);
         assert_eq!(targets(&locks), [None]);
-        locks.call(7, "MPI_Win_unlock_all", &[0xb0, 0, 0, 0, 0, 0]);
+        call(&mut locks, "MPI_Win_unlock_all", &[0xb0, 0, 0, 0, 0, 0]);
         assert_eq!(targets(&locks), []);
-        locks.call(7, "MPI_Win_lock", &[1, 3, 0, 0xa0, 0, 0]);
+        call(&mut locks, "MPI_Win_lock", &[1, 3, 0, 0xa0, 0, 0]);
         locks.forget(7);
         assert_eq!(targets(&locks), []);
     }
@@ -122,11 +129,11 @@ mod tests {
         const EXCLUSIVE: [u64; 2] = [1, 234];
         let lock = |kind: u64, target: u64| {
             let mut locks = Locks::default();
-            locks.call(7, "MPI_Win_lock", &[kind, target, 0, 0xa0, 0, 0]);
+            call(&mut locks, "MPI_Win_lock", &[kind, target, 0, 0xa0, 0, 0]);
             locks.of(7)[0]
         };
         let mut locks = Locks::default();
-        locks.call(7, "MPI_Win_lock_all", &[0, 0xa0, 0, 0, 0, 0]);
+        call(&mut locks, "MPI_Win_lock_all", &[0, 0xa0, 0, 0, 0, 0]);
         let all = locks.of(7)[0];
         for (exclusive, shared) in EXCLUSIVE.into_iter().zip([2, 235]) {
             assert!(lock(exclusive, 1).excludes(&lock(exclusive, 1)));

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::found::{BlockedGroup, FoundHang};
+use super::activity::knows_communicator;
+use super::call_text::{pending_of, request_texts};
+use super::communicators::SampledCommunicators;
+use super::dependency::Rank;
+use super::found::{BlockedGroup, FoundHang, stuck_rank};
 use super::progress::Observation;
-use super::view::{JobView, RankState, call_of, knows_communicator, request_texts, stuck_rank};
-use super::wait_for::Rank;
+use super::view::{JobView, RankState, call_of};
 use crate::findings::finding::Fault;
 use crate::mpi::calls::{self, Waiting};
 use crate::tape::input::{CallInProgress, CodePlace};
@@ -13,40 +16,28 @@ use crate::tape::input::{CallInProgress, CodePlace};
 /// Nothing must have moved for so long.
 pub(super) const LEAST_NS: u64 = 10_000_000_000;
 
-/// Calls that may wait for what is outside of the job: files, and other jobs.
-const MAY_WAIT_FOR_OTHERS: [&str; 7] = [
-    "MPI_File_",
-    "MPI_Comm_accept",
-    "MPI_Comm_connect",
-    "MPI_Comm_join",
-    "MPI_Comm_spawn",
-    "MPI_Comm_disconnect",
-    "MPI_Abort",
-];
-
 /// If all ranks that are alive are in MPI calls and have not moved for long.
-pub(super) fn hang(view: &JobView<'_>) -> Option<FoundHang> {
+pub(super) fn hang(view: &JobView<'_>, communicators: &SampledCommunicators) -> Option<FoundHang> {
     let alive: Vec<(Rank, &RankState<'_>)> = view
         .ranks
         .iter()
         .filter(|(_, state)| state.ended.is_none())
         .map(|(rank, state)| (*rank, state))
         .collect();
-    if alive.is_empty() || !alive.iter().all(|(_, state)| is_long_in_mpi(state, view.now_ns)) {
+    if alive.is_empty() || !alive.iter().all(|(_, state)| is_long_in_mpi(state, view.job.now_ns())) {
         return None;
     }
     let ranks = alive.iter().filter_map(|(rank, _)| stuck_rank(*rank, view)).collect();
     let mut hang = FoundHang::of(Fault::UnknownHang, ranks, view);
     hang.groups = groups(&alive, view);
-    hang.unknown = unknown(&alive, view);
+    hang.unknown = unknown(&alive, view, communicators);
     Some(hang)
 }
 
 fn is_long_in_mpi(state: &RankState<'_>, now_ns: u64) -> bool {
     let Some((Observation::InCall(_), since_ns)) = state.still else { return false };
-    let waits_for_others =
-        |call: &CallInProgress| MAY_WAIT_FOR_OTHERS.iter().any(|name| call.function.starts_with(name));
-    now_ns.saturating_sub(since_ns) >= LEAST_NS && !call_of(state).is_none_or(waits_for_others)
+    let waits_outside = |call: &CallInProgress| calls::waits_outside(&call.function);
+    now_ns.saturating_sub(since_ns) >= LEAST_NS && !call_of(state).is_none_or(waits_outside)
 }
 
 fn groups(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<BlockedGroup> {
@@ -90,11 +81,15 @@ impl BlockedGroup {
 }
 
 /// What could not be found out that would tell more.
-fn unknown(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<String> {
+fn unknown(
+    alive: &[(Rank, &RankState<'_>)],
+    view: &JobView<'_>,
+    communicators: &SampledCommunicators,
+) -> Vec<String> {
     let mut by_what: BTreeMap<(&str, &str), Vec<Rank>> = BTreeMap::new();
     for (rank, state) in alive {
         let Some(call) = call_of(state) else { continue };
-        for what in missing(call, state.pid, view) {
+        for what in missing(call, state.pid, view, communicators) {
             by_what.entry((what, &call.function)).or_default().push(*rank);
         }
     }
@@ -104,17 +99,22 @@ fn unknown(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<String> 
     by_what.into_iter().map(text).collect()
 }
 
-fn missing(call: &CallInProgress, pid: u32, view: &JobView<'_>) -> Vec<&'static str> {
+fn missing(
+    call: &CallInProgress,
+    pid: u32,
+    view: &JobView<'_>,
+    communicators: &SampledCommunicators,
+) -> Vec<&'static str> {
     const WAITS: &str = "what is waited for";
     let Some(row) = calls::row(&call.function) else { return vec![WAITS] };
     match row.awaits() {
         None => vec![WAITS],
         Some(Waiting::Requests { .. }) => {
-            let pending = call.requests.iter().filter(|request| request.complete != Some(true)).count();
+            let pending = pending_of(call).count();
             let known = request_texts(call, pid, view).len();
             if pending == 0 || known < pending { vec!["the requests"] } else { Vec::new() }
         }
-        Some(_) => match knows_communicator(call, pid, view) {
+        Some(_) => match knows_communicator(call, pid, view, communicators) {
             Some(false) => vec!["the communicator"],
             _ => Vec::new(),
         },

@@ -1,243 +1,278 @@
 //! The wait-for graph: what ranks wait for, and which of them somebody may still release.
 //!
-//! What can release whom is one table ([`rule`]): what is waited for, by what the peers are doing.
+//! What can release whom is one table: see [`rule`].
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-/// A rank of MPI_COMM_WORLD.
-pub(crate) type Rank = u32;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A message that a rank waits to send or receive. `None`: a wildcard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub peer: Option<Rank>,
-    pub tag: Option<i32>,
-    /// The same number for the same communicator.
-    pub comm: u64,
-}
-
-/// A collective call, as far as it must be the same in all ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CollectiveOp {
-    pub function: String,
-    pub comm: u64,
-    /// In the communicator.
-    pub root: Option<i32>,
-    pub op: Option<u64>,
-    /// Who is known to have started it, wherever they are now; `None`: that is not known of anybody.
-    pub arrived: Option<BTreeSet<Rank>>,
-}
-
-/// The last call of a program: all ranks meet there.
-const FINALIZE: &str = "MPI_Finalize";
-
-impl CollectiveOp {
-    /// Where all ranks meet at their end. `world`: MPI_COMM_WORLD.
-    pub fn finalize(world: u64) -> Self {
-        Self { function: FINALIZE.to_owned(), comm: world, ..Self::default() }
-    }
-
-    pub fn is_finalize(&self) -> bool {
-        self.function == FINALIZE
-    }
-
-    /// Whether they may be the same; what is not known of one is as in the other.
-    pub fn fits(&self, other: &Self) -> bool {
-        fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
-            a.is_none() || b.is_none() || a == b
-        }
-        self.function == other.function
-            && self.comm == other.comm
-            && same(self.root, other.root)
-            && same(self.op, other.op)
-    }
-
-    /// Whether a rank is known to have started it.
-    pub fn has_arrived(&self, rank: Rank) -> bool {
-        self.arrived.as_ref().is_some_and(|arrived| arrived.contains(&rank))
-    }
-}
-
-/// What a rank waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Dependency {
-    Send(Message),
-    Receive(Message),
-    Collective(CollectiveOp),
-    /// A lock on a window, and what belongs to it: any rank of the window may have to do something for it.
-    Lock {
-        /// The window.
-        comm: u64,
-        /// Who is known to hold a lock that is in the way.
-        holders: BTreeSet<Rank>,
-    },
-}
-
-/// What a rank is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RankActivity {
-    /// It may go on by itself, or it is not known what it does.
-    Moves,
-    /// It waits: for all of these, or for any of them.
-    Waits { dependencies: Vec<Dependency>, any: bool },
-    /// It does nothing, outside of MPI.
-    Outside,
-    /// A signal or a debugger stopped it.
-    Stopped,
-    /// It ended.
-    Ended { well: bool },
-}
-
-/// What is waited for, as far as the table tells it apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Awaited {
-    Send,
-    Receive,
-    ReceiveFromAny,
-    /// A collective call, and it is not known who has been there.
-    Collective,
-    /// A collective call, and it is known who has started it.
-    CollectiveWithArrivals,
-    Finalize,
-    Lock,
-}
-
-/// What a peer is doing, seen from whoever waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Peer {
-    /// It does its part: it waits for just this as well, or has done so already.
-    Fits,
-    /// It may go on: by itself, or because somebody may release it.
-    Free,
-    /// It waits for something else, in vain.
-    Stuck,
-    Outside,
-    Stopped,
-    Ended,
-}
-
-/// How many of the peers must be able to do their part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quantifier {
-    Every,
-    AnyOne,
-    /// Every one fits; or one that does not is free: it may have been there and gone on, or be at work in there on what
-    /// the others wait for.
-    EveryFitsOrOneIsFree,
-}
-
-/// What can release who waits: who of the peers is needed, and in which states a peer can do its part.
-struct ReleaseRule {
-    quantifier: Quantifier,
-    able: &'static [Peer],
-}
-
-/// The table. Nobody who is stuck, outside, stopped or at the end can release anybody.
-const fn rule(awaited: Awaited) -> ReleaseRule {
-    use Peer::{Fits, Free};
-    let (quantifier, able): (_, &'static [Peer]) = match awaited {
-        Awaited::Send | Awaited::Receive => (Quantifier::Every, &[Fits, Free]),
-        // One that sends is enough.
-        Awaited::ReceiveFromAny => (Quantifier::AnyOne, &[Fits, Free]),
-        Awaited::Collective => (Quantifier::EveryFitsOrOneIsFree, &[Fits, Free]),
-        // Who has not started it is known: each of them must still come.
-        Awaited::CollectiveWithArrivals => (Quantifier::Every, &[Fits, Free]),
-        // Nobody goes on after the end.
-        Awaited::Finalize => (Quantifier::Every, &[Fits, Free]),
-        // Of several locks, and of several windows, it is not known which one is in the way.
-        Awaited::Lock => (Quantifier::AnyOne, &[Free]),
-    };
-    ReleaseRule { quantifier, able }
-}
-
-impl ReleaseRule {
-    fn is_met(&self, peers: &[Peer]) -> bool {
-        let is_able = |peer: &Peer| self.able.contains(peer);
-        match self.quantifier {
-            Quantifier::Every => peers.iter().all(is_able),
-            // Where there is nobody else, nobody is waited for.
-            Quantifier::AnyOne => peers.is_empty() || peers.iter().any(is_able),
-            Quantifier::EveryFitsOrOneIsFree => {
-                peers.iter().all(|peer| *peer == Peer::Fits)
-                    || peers.iter().any(|peer| *peer != Peer::Fits && is_able(peer))
-            }
-        }
-    }
-}
-
-impl Dependency {
-    fn awaited(&self) -> Awaited {
-        match self {
-            Self::Send(_) => Awaited::Send,
-            Self::Receive(Message { peer: None, .. }) => Awaited::ReceiveFromAny,
-            Self::Receive(_) => Awaited::Receive,
-            Self::Collective(collective) if collective.is_finalize() => Awaited::Finalize,
-            Self::Collective(CollectiveOp { arrived: Some(_), .. }) => Awaited::CollectiveWithArrivals,
-            Self::Collective(_) => Awaited::Collective,
-            Self::Lock { .. } => Awaited::Lock,
-        }
-    }
-}
+use super::dependency::{CollectiveOp, Dependency, Message, Rank, RankActivity};
+use super::release::{Peer, PeerCounts, rule};
+use super::step_budget::{StepBudget, TooLarge};
 
 /// The ranks of a job.
 pub(crate) struct WaitForGraph<'a> {
-    pub activities: &'a BTreeMap<Rank, RankActivity>,
+    activities: &'a BTreeMap<Rank, RankActivity>,
     /// Members of a communicator, by its number, as ranks of MPI_COMM_WORLD.
-    pub members: &'a BTreeMap<u64, Vec<Rank>>,
+    members: &'a BTreeMap<u64, Vec<Rank>>,
+    offers: OnceCell<AllOffers<'a>>,
+    pub work: &'a StepBudget,
 }
 
-impl WaitForGraph<'_> {
+#[derive(Default)]
+struct AllOffers<'a> {
+    by_rank: FxHashMap<Rank, Offers<'a>>,
+    /// Who waits to send something to a rank.
+    senders: FxHashMap<Rank, Vec<Rank>>,
+}
+
+/// What a rank waits for, so that who needs it of it finds it without going through all of it.
+#[derive(Default)]
+struct Offers<'a> {
+    /// Messages that it sends: to whom, with which tag, on which communicator.
+    sends: FxHashSet<(Option<Rank>, Option<i32>, u64)>,
+    /// The same, with whatever tag.
+    sends_to: FxHashSet<(Option<Rank>, u64)>,
+    /// Messages that it receives: from whom, with which tag, on which communicator.
+    receives: FxHashSet<(Option<Rank>, Option<i32>, u64)>,
+    /// Collective calls, by function and communicator; those that differ only in who has arrived are one.
+    collectives: FxHashMap<(&'a str, u64), Vec<&'a CollectiveOp>>,
+}
+
+impl<'a> Offers<'a> {
+    fn of(dependencies: &'a [Dependency], work: &StepBudget) -> Result<Self, TooLarge> {
+        let mut offers = Self::default();
+        work.spend(dependencies.len())?;
+        for dependency in dependencies {
+            match dependency {
+                Dependency::Send(Message { peer, tag, comm }) => {
+                    offers.sends.insert((*peer, *tag, *comm));
+                    offers.sends_to.insert((*peer, *comm));
+                }
+                Dependency::Receive(Message { peer, tag, comm }) => {
+                    offers.receives.insert((*peer, *tag, *comm));
+                }
+                Dependency::Collective(call) => {
+                    let calls = offers.collectives.entry((&call.function, call.comm)).or_default();
+                    work.spend(calls.len())?;
+                    if !calls.iter().any(|known| (known.root, known.op) == (call.root, call.op)) {
+                        calls.push(call);
+                    }
+                }
+                Dependency::Lock { .. } => {}
+            }
+        }
+        Ok(offers)
+    }
+
+    /// Whether one of them is what `rank` needs of `own`, whose offers these are.
+    fn fit(
+        &self,
+        rank: Rank,
+        dependency: &Dependency,
+        own: Rank,
+        work: &StepBudget,
+    ) -> Result<bool, TooLarge> {
+        work.spend(1)?;
+        Ok(match dependency {
+            Dependency::Send(send) if send.peer != Some(own) => false,
+            Dependency::Send(Message { tag, comm, .. }) => {
+                let sources = [Some(rank), None];
+                sources.iter().any(|from| {
+                    self.receives.contains(&(*from, None, *comm))
+                        || self.receives.contains(&(*from, *tag, *comm))
+                })
+            }
+            Dependency::Receive(receive) if receive.peer.is_some_and(|source| source != own) => false,
+            Dependency::Receive(Message { tag: None, comm, .. }) => {
+                self.sends_to.contains(&(Some(rank), *comm))
+            }
+            Dependency::Receive(Message { tag, comm, .. }) => self.sends.contains(&(Some(rank), *tag, *comm)),
+            Dependency::Collective(call) => {
+                let calls = self.collectives.get(&(call.function.as_str(), call.comm));
+                let calls = calls.map_or(&[][..], Vec::as_slice);
+                work.spend(calls.len())?;
+                calls.iter().any(|other| call.fits(other))
+            }
+            Dependency::Lock { .. } => false,
+        })
+    }
+}
+
+/// What many ranks need alike, so that it need be looked for only once.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum SharedNeed {
+    /// The collective call: function, communicator, root, operation, and where who has arrived is written.
+    Collective(String, u64, Option<i32>, Option<u64>, usize),
+    /// Anybody of a communicator who may go on.
+    Anybody(u64),
+}
+
+impl SharedNeed {
+    fn of_collective(call: &CollectiveOp) -> Self {
+        let arrived = call.arrived.as_ref().map_or(0, |arrived| Rc::as_ptr(arrived) as usize);
+        Self::Collective(call.function.clone(), call.comm, call.root, call.op, arrived)
+    }
+}
+
+/// Members of a communicator, and in how many states they are.
+struct Counted {
+    members: BTreeSet<Rank>,
+    counts: PeerCounts,
+}
+
+/// What one round of [`WaitForGraph::stuck`] knows.
+struct Round<'f> {
+    free: &'f FxHashSet<Rank>,
+    counted: &'f mut FxHashMap<SharedNeed, Counted>,
+}
+
+impl<'a> WaitForGraph<'a> {
+    pub fn new(
+        activities: &'a BTreeMap<Rank, RankActivity>,
+        members: &'a BTreeMap<u64, Vec<Rank>>,
+        work: &'a StepBudget,
+    ) -> Self {
+        Self { activities, members, offers: OnceCell::new(), work }
+    }
+
+    pub fn activity(&self, rank: Rank) -> Option<&RankActivity> {
+        self.activities.get(&rank)
+    }
+
+    pub fn ranks(&self) -> impl DoubleEndedIterator<Item = Rank> {
+        self.activities.keys().copied()
+    }
+
     /// Ranks that no rank which may go on can ever release: what remains when all that can be released is.
-    pub fn stuck(&self) -> BTreeSet<Rank> {
+    pub fn stuck(&self) -> Result<BTreeSet<Rank>, TooLarge> {
         let moves = self.activities.iter().filter(|(_, activity)| **activity == RankActivity::Moves);
-        let mut free: BTreeSet<Rank> = moves.map(|(rank, _)| *rank).collect();
+        let mut free: FxHashSet<Rank> = moves.map(|(rank, _)| *rank).collect();
+        let mut held: Vec<Rank> = self.ranks().filter(|rank| !free.contains(rank)).collect();
         loop {
-            let released: Vec<Rank> = self
-                .activities
-                .keys()
-                .filter(|rank| !free.contains(rank) && self.can_be_released(**rank, &free))
-                .copied()
-                .collect();
-            if released.is_empty() {
-                break;
+            // Who is released counts at once for those behind it, and each round goes the other way: chains of ranks that
+            // wait for each other mostly go up or down. What was counted before is too little then, never too much, and
+            // right in the last round, in which nobody is released.
+            let before = held.len();
+            let mut counted = FxHashMap::default();
+            let mut left = Vec::new();
+            for &rank in held.iter().rev() {
+                if self.can_be_released(rank, &mut Round { free: &free, counted: &mut counted })? {
+                    free.insert(rank);
+                } else {
+                    left.push(rank);
+                }
             }
-            free.extend(released);
+            held = left;
+            if held.len() == before {
+                return Ok(held.into_iter().collect());
+            }
         }
-        self.activities.keys().filter(|rank| !free.contains(rank)).copied().collect()
     }
 
-    fn can_be_released(&self, rank: Rank, free: &BTreeSet<Rank>) -> bool {
+    fn can_be_released(&self, rank: Rank, round: &mut Round<'_>) -> Result<bool, TooLarge> {
         let Some(RankActivity::Waits { dependencies, any }) = self.activities.get(&rank) else {
-            return false;
+            return Ok(false);
         };
-        let is_met = |dependency: &Dependency| {
-            let peers: Vec<Peer> = self
-                .releasers(rank, dependency)
-                .into_iter()
-                .map(|peer| self.peer(rank, dependency, peer, free))
-                .collect();
-            rule(dependency.awaited()).is_met(&peers)
-        };
-        if *any { dependencies.iter().any(is_met) } else { dependencies.iter().all(is_met) }
-    }
-
-    /// Who may have to do something: of a lock anybody, whoever holds it.
-    fn releasers(&self, rank: Rank, dependency: &Dependency) -> BTreeSet<Rank> {
-        match dependency {
-            Dependency::Lock { comm, .. } => {
-                let mut all = self.members(*comm);
-                all.remove(&rank);
-                all
+        for dependency in dependencies {
+            let peers = self.releasers(rank, dependency, round)?;
+            if rule(dependency.awaited()).is_met(&peers) == *any {
+                return Ok(*any);
             }
-            _ => self.peers(rank, dependency),
+        }
+        Ok(!*any)
+    }
+
+    /// In which states those are who may have to do something: of a lock anybody, whoever holds it.
+    fn releasers(
+        &self,
+        rank: Rank,
+        dependency: &Dependency,
+        round: &mut Round<'_>,
+    ) -> Result<PeerCounts, TooLarge> {
+        match dependency {
+            Dependency::Send(Message { peer: Some(peer), .. })
+            | Dependency::Receive(Message { peer: Some(peer), .. }) => {
+                let mut counts = PeerCounts::default();
+                counts.add(self.peer(rank, Some(dependency), *peer, round.free)?);
+                Ok(counts)
+            }
+            Dependency::Collective(call) => {
+                let need = SharedNeed::of_collective(call);
+                self.shared(rank, need, call.comm, Some(dependency), round)
+            }
+            Dependency::Lock { comm, .. } => {
+                self.shared(rank, SharedNeed::Anybody(*comm), *comm, None, round)
+            }
+            Dependency::Send(Message { comm, .. }) | Dependency::Receive(Message { comm, .. }) => {
+                let mut counts = self.shared(rank, SharedNeed::Anybody(*comm), *comm, None, round)?;
+                if counts.of(Peer::Free) == 0 && self.has_sender(rank, dependency, *comm, round)? {
+                    counts.add(Peer::Fits);
+                }
+                Ok(counts)
+            }
         }
     }
 
-    fn peer(&self, rank: Rank, dependency: &Dependency, peer: Rank, free: &BTreeSet<Rank>) -> Peer {
-        if self.fits(rank, dependency, peer) {
-            return Peer::Fits;
+    /// In which states all members of a communicator are but the rank itself.
+    fn shared(
+        &self,
+        rank: Rank,
+        need: SharedNeed,
+        comm: u64,
+        dependency: Option<&Dependency>,
+        round: &mut Round<'_>,
+    ) -> Result<PeerCounts, TooLarge> {
+        self.work.spend(1)?;
+        if !round.counted.contains_key(&need) {
+            let (members, mut counts) = (self.members(comm)?, PeerCounts::default());
+            for &peer in &members {
+                counts.add(self.peer(rank, dependency, peer, round.free)?);
+            }
+            round.counted.insert(need.clone(), Counted { members, counts });
         }
-        match self.activities.get(&peer) {
+        let Counted { members, counts } = &round.counted[&need];
+        let mut counts = *counts;
+        if members.contains(&rank) {
+            counts.remove(self.peer(rank, dependency, rank, round.free)?);
+        }
+        Ok(counts)
+    }
+
+    /// Whether somebody of the communicator sends what the rank receives from anybody.
+    fn has_sender(
+        &self,
+        rank: Rank,
+        dependency: &Dependency,
+        comm: u64,
+        round: &Round<'_>,
+    ) -> Result<bool, TooLarge> {
+        let Some(Counted { members, .. }) = round.counted.get(&SharedNeed::Anybody(comm)) else {
+            return Ok(false);
+        };
+        for &peer in self.offers()?.senders.get(&rank).map_or(&[][..], Vec::as_slice) {
+            if peer != rank && members.contains(&peer) && self.fits(rank, dependency, peer)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn peer(
+        &self,
+        rank: Rank,
+        dependency: Option<&Dependency>,
+        peer: Rank,
+        free: &FxHashSet<Rank>,
+    ) -> Result<Peer, TooLarge> {
+        if let Some(dependency) = dependency
+            && self.fits(rank, dependency, peer)?
+        {
+            return Ok(Peer::Fits);
+        }
+        Ok(match self.activities.get(&peer) {
             // Of a rank that nothing is known of, nothing can be said.
             None => Peer::Free,
             Some(_) if free.contains(&peer) => Peer::Free,
@@ -245,58 +280,123 @@ impl WaitForGraph<'_> {
             Some(RankActivity::Stopped) => Peer::Stopped,
             Some(RankActivity::Ended { .. }) => Peer::Ended,
             Some(RankActivity::Moves | RankActivity::Waits { .. }) => Peer::Stuck,
-        }
+        })
     }
 
     /// Ranks that a dependency is about, but for itself.
-    pub fn peers(&self, rank: Rank, dependency: &Dependency) -> BTreeSet<Rank> {
+    pub fn peers(&self, rank: Rank, dependency: &Dependency) -> Result<BTreeSet<Rank>, TooLarge> {
         let mut peers = match dependency {
             Dependency::Send(Message { peer: Some(peer), .. })
             | Dependency::Receive(Message { peer: Some(peer), .. }) => {
-                return BTreeSet::from([*peer]);
+                return Ok(BTreeSet::from([*peer]));
             }
-            Dependency::Send(message) | Dependency::Receive(message) => self.members(message.comm),
-            Dependency::Collective(collective) => self.members(collective.comm),
-            Dependency::Lock { comm, holders } if holders.is_empty() => self.members(*comm),
-            Dependency::Lock { holders, .. } => holders.clone(),
+            Dependency::Send(message) | Dependency::Receive(message) => self.members(message.comm)?,
+            Dependency::Collective(collective) => self.members(collective.comm)?,
+            Dependency::Lock { comm, holders } if holders.is_empty() => self.members(*comm)?,
+            Dependency::Lock { holders, .. } => {
+                self.work.spend(holders.len())?;
+                holders.clone()
+            }
         };
         peers.remove(&rank);
-        peers
+        Ok(peers)
     }
 
     /// All of a communicator. One whose members are not known has all ranks.
-    pub fn members(&self, comm: u64) -> BTreeSet<Rank> {
+    pub fn members(&self, comm: u64) -> Result<BTreeSet<Rank>, TooLarge> {
         match self.members.get(&comm) {
-            Some(members) => members.iter().copied().collect(),
-            None => self.activities.keys().copied().collect(),
+            Some(members) => {
+                self.work.spend(members.len())?;
+                Ok(members.iter().copied().collect())
+            }
+            None => {
+                self.work.spend(self.activities.len())?;
+                Ok(self.ranks().collect())
+            }
         }
     }
 
-    /// Peers of a dependency that are not where they would have to be for it.
-    fn missing(&self, rank: Rank, dependency: &Dependency) -> BTreeSet<Rank> {
-        self.peers(rank, dependency).into_iter().filter(|peer| !self.fits(rank, dependency, *peer)).collect()
+    /// Those that are not where they would have to be for a dependency.
+    fn missing(
+        &self,
+        rank: Rank,
+        dependency: &Dependency,
+        peers: BTreeSet<Rank>,
+    ) -> Result<BTreeSet<Rank>, TooLarge> {
+        let mut missing = BTreeSet::new();
+        for peer in peers {
+            if !self.fits(rank, dependency, peer)? {
+                missing.insert(peer);
+            }
+        }
+        Ok(missing)
     }
 
     /// Whether the peer is waiting for just this, or has started it: then both go on.
-    pub fn fits(&self, rank: Rank, dependency: &Dependency, peer: Rank) -> bool {
+    pub fn fits(&self, rank: Rank, dependency: &Dependency, peer: Rank) -> Result<bool, TooLarge> {
         let has_arrived = matches!(dependency, Dependency::Collective(call) if call.has_arrived(peer));
-        has_arrived || self.dependencies(peer).iter().any(|other| fit(rank, dependency, peer, other))
+        if has_arrived {
+            self.work.spend(1)?;
+            return Ok(true);
+        }
+        match self.offers()?.by_rank.get(&peer) {
+            Some(offers) => offers.fit(rank, dependency, peer, self.work),
+            None => Ok(false),
+        }
     }
 
-    /// Ranks that a stuck rank waits for: those that are not where they would have to be.
-    pub fn waits_for(&self, rank: Rank) -> BTreeSet<Rank> {
-        self.dependencies(rank).iter().flat_map(|dependency| self.missing(rank, dependency)).collect()
+    fn offers(&self) -> Result<&AllOffers<'a>, TooLarge> {
+        if let Some(offers) = self.offers.get() {
+            return Ok(offers);
+        }
+        let mut all = AllOffers::default();
+        for (rank, activity) in self.activities {
+            if let RankActivity::Waits { dependencies, .. } = activity {
+                let offers = Offers::of(dependencies, self.work)?;
+                for to in offers.sends_to.iter().filter_map(|(to, _)| *to) {
+                    all.senders.entry(to).or_default().push(*rank);
+                }
+                all.by_rank.insert(*rank, offers);
+            }
+        }
+        Ok(self.offers.get_or_init(|| all))
+    }
+
+    /// Whom each of some ranks waits for: those that are not where they would have to be.
+    pub fn waits_of(&self, ranks: &BTreeSet<Rank>) -> Result<BTreeMap<Rank, BTreeSet<Rank>>, TooLarge> {
+        let mut shared: FxHashMap<SharedNeed, BTreeSet<Rank>> = FxHashMap::default();
+        let mut all = BTreeMap::new();
+        for &rank in ranks {
+            let mut waits = BTreeSet::new();
+            for dependency in self.dependencies(rank) {
+                let Dependency::Collective(call) = dependency else {
+                    waits.extend(self.missing(rank, dependency, self.peers(rank, dependency)?)?);
+                    continue;
+                };
+                let need = SharedNeed::of_collective(call);
+                if !shared.contains_key(&need) {
+                    let missing = self.missing(rank, dependency, self.members(call.comm)?)?;
+                    shared.insert(need.clone(), missing);
+                }
+                let missing = &shared[&need];
+                self.work.spend(missing.len())?;
+                waits.extend(missing.iter().copied().filter(|peer| *peer != rank));
+            }
+            self.work.spend(1)?;
+            all.insert(rank, waits);
+        }
+        Ok(all)
     }
 
     /// The collective call that a rank is in, or waits for.
-    pub fn collective(&self, rank: Rank) -> Option<&CollectiveOp> {
+    pub fn collective(&self, rank: Rank) -> Option<&'a CollectiveOp> {
         self.dependencies(rank).iter().find_map(|dependency| match dependency {
             Dependency::Collective(collective) => Some(collective),
             _ => None,
         })
     }
 
-    pub fn dependencies(&self, rank: Rank) -> &[Dependency] {
+    pub fn dependencies(&self, rank: Rank) -> &'a [Dependency] {
         match self.activities.get(&rank) {
             Some(RankActivity::Waits { dependencies, .. }) => dependencies,
             _ => &[],
@@ -304,25 +404,10 @@ impl WaitForGraph<'_> {
     }
 }
 
-/// Whether what two ranks wait for is the same message, or the same collective call.
-fn fit(rank: Rank, dependency: &Dependency, peer: Rank, other: &Dependency) -> bool {
-    let same_message = |send: &Message, from: Rank, receive: &Message, to: Rank| {
-        send.comm == receive.comm
-            && send.peer == Some(to)
-            && receive.peer.is_none_or(|source| source == from)
-            && (receive.tag.is_none() || receive.tag == send.tag)
-    };
-    match (dependency, other) {
-        (Dependency::Send(send), Dependency::Receive(receive)) => same_message(send, rank, receive, peer),
-        (Dependency::Receive(receive), Dependency::Send(send)) => same_message(send, peer, receive, rank),
-        (Dependency::Collective(a), Dependency::Collective(b)) => a.fits(b),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hang::dependency::Arrivals;
 
     const WORLD: u64 = 0;
 
@@ -335,7 +420,10 @@ mod tests {
     }
 
     fn barrier(arrived: Option<&[Rank]>) -> Dependency {
-        let arrived = arrived.map(|ranks| ranks.iter().copied().collect());
+        let arrived = arrived.map(|ranks| {
+            let started = ranks.iter().copied().collect();
+            Rc::new(Arrivals { started, ..Arrivals::default() })
+        });
         let function = "MPI_Barrier".to_owned();
         Dependency::Collective(CollectiveOp { function, comm: WORLD, arrived, ..CollectiveOp::default() })
     }
@@ -349,7 +437,9 @@ mod tests {
         let all = std::iter::once(waits(dependency)).chain(peers.iter().cloned());
         let activities: BTreeMap<Rank, RankActivity> = (0..).zip(all).collect();
         let members = BTreeMap::from([(WORLD, activities.keys().copied().collect())]);
-        !WaitForGraph { activities: &activities, members: &members }.stuck().contains(&0)
+        let work = StepBudget::default();
+        let stuck = WaitForGraph::new(&activities, &members, &work).stuck().expect("it is small");
+        !stuck.contains(&0)
     }
 
     #[test]

@@ -107,7 +107,6 @@ impl ChainAnalysis {
     }
 
     /// What happened to the job.
-    #[inline]
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
             Event::Started if job.start.launched => self.chains.watched_from_birth(),

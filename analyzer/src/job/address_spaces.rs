@@ -36,6 +36,10 @@ impl Job {
         if has_file {
             self.names.file(mapping.file, &mapping.name, None, false);
         }
+        if !self.has_room_for(1) {
+            self.processes.get_mut(process).memory.refused += 1;
+            return;
+        }
         let space = if mapping.shared && has_file { self.spaces.shared(mapping.file) } else { SpaceId::NONE };
         self.map_region(
             process,
@@ -152,7 +156,12 @@ impl Job {
         let child = self.process(child);
         let parent = self.processes.get(process);
         let (namespace, exe) = (parent.namespace, parent.exe.clone());
-        let memory = parent.memory.forked(self.processes.get(child).memory.private());
+        let (private, len) = (self.processes.get(child).memory.private(), parent.memory.len());
+        let memory = if self.has_room_for(len) {
+            self.processes.get(process).memory.forked(private)
+        } else {
+            Memory::not_kept(private, len)
+        };
         for (space, bytes) in memory.shared_bytes() {
             self.spaces.retain(space, bytes);
         }
@@ -162,6 +171,13 @@ impl Job {
         p.namespace = namespace;
         p.exe = exe;
         self.release(gone);
+    }
+
+    /// Whether so many regions and blocks more may be kept, of all processes together.
+    fn has_room_for(&mut self, count: usize) -> bool {
+        let records = self.totals.records as usize;
+        let processes = &self.processes;
+        self.memory_room.take(count, records, || processes.all().iter().map(|p| p.memory.len()).sum())
     }
 
     /// Another program in the same process.
@@ -182,6 +198,7 @@ impl Job {
     fn forget_memory(&mut self, process: usize) {
         for thread in self.processes.get_mut(process).take_threads() {
             self.spaces.give_back_thread(thread);
+            self.calls_seen.forget(thread);
             self.memory_changes.push(Gone::Thread(thread));
         }
         let p = self.processes.get_mut(process);

@@ -4,12 +4,11 @@ use super::Job;
 use super::address_spaces::MapRecord;
 use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
-use super::ids::CallSiteId;
+use super::ids::{CallSiteId, ThreadId};
 use super::last_calls::CallEntry;
-use super::lifecycle::LifecycleRole;
 use super::movement::Movement;
 use super::resolve;
-use crate::mpi::calls::{self, CallRow};
+use crate::mpi::calls::{self, CallRow, Lifecycle};
 use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
 use crate::tape::plan::{Plan, Probe, ProbeClass};
 use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, kind};
@@ -46,10 +45,13 @@ impl Job {
                 self.clock(*time_ns);
                 self.events.push(Event::Tick);
             }
-            Input::Symbols(symbols) => self.symbols.extend(symbols),
+            Input::Symbols(symbols) => {
+                self.symbols.extend(symbols);
+            }
             Input::End(end) => {
                 self.clock(end.time_ns);
                 self.ended = Some(end.reason.clone());
+                self.strangers = end.strangers.clone();
                 self.events.push(Event::Ended);
             }
         }
@@ -71,8 +73,11 @@ impl Job {
         }
     }
 
+    #[inline]
     pub(super) fn tell_learnt(&mut self) {
-        while let Some(event) = self.messages.next_event() {
+        while self.messages.has_events()
+            && let Some(event) = self.messages.next_event()
+        {
             self.events.push(Event::Message(event));
         }
     }
@@ -130,7 +135,7 @@ impl Job {
         // Processes that start share a ring: whose records were lost is known of ranks only.
         let is_rank = self.processes.get(process).rank.is_some();
         if is_rank {
-            self.forget_calls(loss.pid)
+            self.forget_calls(process, loss.pid)
         } else {
             self.forget_all_calls()
         }
@@ -172,21 +177,23 @@ impl Job {
         for thread in &mut threads.threads {
             let function = |slot| Some(self.probes.get(slot)?.function.clone());
             if let Some(call) = &mut thread.call {
-                self.handles_made.complete(thread.pid, call, function);
+                self.request_origins.complete(thread.pid, call, function);
             }
         }
         self.events.push(Event::Sampled(Box::new(threads)));
     }
 
     /// Calls of a process may have begun unseen, or it is gone.
-    fn forget_calls(&mut self, pid: u32) {
-        self.calls_seen.forget(pid);
-        self.handles_made.forget(pid);
+    fn forget_calls(&mut self, process: usize, pid: u32) {
+        for thread in self.processes.get(process).threads.values() {
+            self.calls_seen.forget(*thread);
+        }
+        self.request_origins.forget(pid);
     }
 
     fn forget_all_calls(&mut self) {
         self.calls_seen.clear();
-        self.handles_made.clear();
+        self.request_origins.clear();
     }
 
     /// Counts a record; gives back the index of its process and the slot of its probe.
@@ -225,18 +232,8 @@ impl Job {
             self.processes.get_mut(process).counts.empty_movements += 1;
             return None;
         };
-        self.count_movement(process, call_slot, &m);
+        self.probes.call_counts(call_slot).count_movement(m.len_bytes);
         Some(m)
-    }
-
-    #[inline(always)]
-    pub(super) fn count_movement(&mut self, process: usize, call_slot: usize, m: &Movement) {
-        let process = self.processes.get_mut(process);
-        process.movements += 1;
-        process.bytes = process.bytes.saturating_add(m.len_bytes);
-        let call = self.probes.call_counts(call_slot);
-        call.movements += 1;
-        call.bytes = call.bytes.saturating_add(m.len_bytes);
     }
 
     #[inline(always)]
@@ -263,10 +260,8 @@ impl Job {
     /// Messages take a record, before anything else does.
     #[inline]
     pub fn apply_to_calls(&mut self, raw: &RawRecord, record: &Record) {
-        if self.follows_messages {
-            self.messages.record(raw, record, &self.processes);
-            self.tell_learnt();
-        }
+        self.messages.record(raw, record, &self.processes);
+        self.tell_learnt();
     }
 
     /// Takes a record that moves no data; the beginning of a call has [`Job::begin_call`].
@@ -278,7 +273,7 @@ impl Job {
                 self.events.push(Event::ErrorReported(report));
             }
             Body::Done => self.done(process, h, slot),
-            Body::Made { handle } => self.made(h, slot, handle),
+            Body::Made { handle } => self.made(process, h, slot, handle),
             Body::Return { argument, word, .. } => self.end_call(process, h, slot, argument, word),
             Body::Alloc { addr, size_bytes, old, caller }
                 if size_bytes >= self.start.alloc_min_bytes || self.is_own(process, caller) =>
@@ -295,7 +290,7 @@ impl Job {
             Body::Fork { child } => self.fork(process, child),
             Body::Exec => {
                 self.exec(process);
-                self.forget_calls(h.pid);
+                self.forget_calls(process, h.pid);
                 self.events.push(Event::ProcessReplaced { process, pid: h.pid });
             }
             Body::Exit { status, at } => self.end_process(process, h.time_ns, status, at),
@@ -304,16 +299,21 @@ impl Job {
     }
 
     /// A call began that is not part of another one. There are so many that what it means is given back at once.
-    #[inline]
-    pub fn begin_call(&mut self, process: usize, h: &Header, begun: CallEntry) -> Event {
-        self.calls_seen.note(h.pid, h.tid, begun);
-        let part = self.probes.get(begun.probe).map_or(LifecycleRole::None, |probe| probe.part);
+    #[inline(always)]
+    pub fn begin_call(
+        &mut self,
+        process: usize,
+        thread: ThreadId,
+        h: &Header,
+        begun: CallEntry,
+    ) -> CallBegan {
+        self.calls_seen.note(thread, h.tid, begun);
+        let part = self.probes.get(begun.probe).map_or(Lifecycle::None, |probe| probe.part);
         let p = self.processes.get_mut(process);
         p.life.call(part, h.time_ns, &begun);
         p.counts.calls += 1;
         self.probes.call_counts(begun.probe).calls += 1;
-        let began = CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, part, begun };
-        Event::CallBegan(began)
+        CallBegan { process, pid: h.pid, tid: h.tid, time_ns: h.time_ns, part, begun }
     }
 
     /// A polling call answered yes, or a thread came back from where errors are reported.
@@ -321,7 +321,10 @@ impl Job {
         let is_error = self.probes.get(slot).is_some_and(|probe| probe.class == ProbeClass::Error);
         self.events.push(match is_error {
             true => Event::ErrorHandled { pid: h.pid, tid: h.tid },
-            false => Event::PollAnswered { process, tid: h.tid, time_ns: h.time_ns, slot },
+            false => {
+                self.processes.get_mut(process).life.completes(h.time_ns);
+                Event::PollAnswered { process, tid: h.tid, time_ns: h.time_ns, slot }
+            }
         });
     }
 
@@ -330,17 +333,18 @@ impl Job {
         let Some(probe) = self.probes.get(slot) else { return };
         let (row, part) = (probe.row, probe.part);
         if row.and_then(CallRow::made) == Some(argument as usize) {
-            self.made(h, slot, word);
+            self.made(process, h, slot, word);
         }
-        if part == LifecycleRole::Finalize {
+        if part == Lifecycle::Finalize {
             self.processes.get_mut(process).life.finalized();
         }
     }
 
     /// A thread's last call has stored a handle.
-    fn made(&mut self, h: &Header, slot: usize, handle: u64) {
-        if let Some(begun) = self.calls_seen.last(h.pid, h.tid).filter(|begun| begun.probe == slot) {
-            self.handles_made.note(h.pid, handle, *begun);
+    fn made(&mut self, process: usize, h: &Header, slot: usize, handle: u64) {
+        let thread = self.thread(process, h.tid);
+        if let Some(begun) = self.calls_seen.last(thread, h.tid).filter(|begun| begun.probe == slot) {
+            self.request_origins.note(h.pid, handle, *begun);
         }
     }
 
@@ -349,7 +353,7 @@ impl Job {
         let place = ended.memory.code_at(at).map(|(file, offset_bytes)| CodePlace { file, offset_bytes });
         let (pid, life) = (ended.pid, ended.life);
         let is_finalize = |begun: &CallEntry| {
-            self.probes.get(begun.probe).is_some_and(|probe| probe.part == LifecycleRole::Finalize)
+            self.probes.get(begun.probe).is_some_and(|probe| probe.part == Lifecycle::Finalize)
         };
         let forbidden = life.forbidden_call(status);
         let event = ProcessEnded {
@@ -360,17 +364,17 @@ impl Job {
             status,
             place,
             life,
-            in_finalize: self.calls_seen.of(pid).any(|(_, begun)| is_finalize(begun)),
+            in_finalize: self.calls_of(ended).any(|(_, begun)| is_finalize(begun)),
             forbidden: forbidden.map(|(since_ns, begun)| (since_ns, self.call_in_progress(process, &begun))),
             unfinished: life.is_unfinished(status) && self.sees_ends() && self.has_seen_all(),
         };
         self.events.push(Event::ProcessEnded(Box::new(event)));
         self.exit(process, Some(status));
-        self.forget_calls(pid);
+        self.forget_calls(process, pid);
     }
 
     /// MPI_Finalize has a probe.
     fn sees_ends(&self) -> bool {
-        self.probes.all().any(|(_, probe)| probe.part == LifecycleRole::Finalize)
+        self.probes.all().any(|(_, probe)| probe.part == Lifecycle::Finalize)
     }
 }

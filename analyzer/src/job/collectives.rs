@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::mismatch::{DifferingCall, Entry, Mismatch};
+use super::signature::Signature;
 use crate::mpi::calls::CallRow;
 use crate::tape::input::CodePlace;
 
@@ -20,138 +22,6 @@ const MOST_ENTRIES_OF_ALL: usize = 1 << 21;
 const MOST_GROUPS: usize = 16;
 /// Mismatches that are kept: the first ones.
 const MOST_MISMATCHES: usize = 64;
-/// So long after two calls differed, those who have not come are not waited for to say who is wrong.
-const OPEN_NS: u64 = 1_000_000_000;
-
-/// What must be the same in all members, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Signature {
-    pub row: &'static CallRow,
-    /// A persistent call that is started, not one that is prepared.
-    pub starts: bool,
-    pub root: Option<i32>,
-    /// One that MPI has from the beginning, as the same number in all ranks.
-    pub op: Option<i64>,
-    pub count: Option<i32>,
-    /// Of what must be of the same length everywhere.
-    pub bytes: Option<u64>,
-}
-
-/// A reduction operation by its number; of Open MPI only that is known.
-fn op_name(op: i64) -> String {
-    const MPICH_FIRST: i64 = 0x5800_0001;
-    const MPICH: [&str; 14] = [
-        "MPI_MAX",
-        "MPI_MIN",
-        "MPI_SUM",
-        "MPI_PROD",
-        "MPI_LAND",
-        "MPI_BAND",
-        "MPI_LOR",
-        "MPI_BOR",
-        "MPI_LXOR",
-        "MPI_BXOR",
-        "MPI_MINLOC",
-        "MPI_MAXLOC",
-        "MPI_REPLACE",
-        "MPI_NO_OP",
-    ];
-    let name = usize::try_from(op - MPICH_FIRST).ok().and_then(|at| MPICH.get(at));
-    name.map_or_else(|| format!("{op:#x}"), |name| (*name).to_owned())
-}
-
-impl Signature {
-    pub fn of(row: &'static CallRow) -> Self {
-        Self { row, starts: false, root: None, op: None, count: None, bytes: None }
-    }
-
-    /// What of it must be the same everywhere: names and values.
-    pub fn shown(&self) -> Vec<(String, String)> {
-        let root = self.root.map(|root| ("root", root.to_string()));
-        let count = self.count.map(|count| ("count", count.to_string()));
-        let bytes = self.bytes.map(|bytes| ("bytes", bytes.to_string()));
-        let op = self.op.map(|op| ("op", op_name(op)));
-        let all = root.into_iter().chain(count).chain(bytes).chain(op);
-        all.map(|(name, value)| (name.to_owned(), value)).collect()
-    }
-
-    /// What is not known of one is as in the other.
-    fn fits(&self, other: &Self) -> bool {
-        fn same<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
-            a.is_none() || b.is_none() || a == b
-        }
-        std::ptr::eq(self.row, other.row)
-            && self.starts == other.starts
-            && same(self.root, other.root)
-            && same(self.op, other.op)
-            && same(self.bytes, other.bytes)
-    }
-
-    /// Takes what was not known from one that fits.
-    fn learn(&mut self, other: &Self) {
-        self.root = self.root.or(other.root);
-        self.op = self.op.or(other.op);
-        self.count = self.count.or(other.count);
-        self.bytes = self.bytes.or(other.bytes);
-    }
-}
-
-/// A rank makes a collective call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub signature: Signature,
-    pub return_address: u64,
-    pub time_ns: u64,
-}
-
-/// What one rank did at the first position where members differ.
-#[derive(Clone, Debug)]
-pub(crate) struct DifferingCall {
-    /// In MPI_COMM_WORLD.
-    pub rank: u32,
-    /// Those that fit together have the same.
-    pub group: usize,
-    pub signature: Signature,
-    /// In the process's space.
-    pub return_address: u64,
-    /// What it returns to, once that was looked up.
-    pub place: Option<CodePlace>,
-}
-
-/// Members of a communicator made different calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Mismatch {
-    pub comm: u32,
-    /// What the communicator is called.
-    pub name: String,
-    /// How many collective calls on it each rank had made with this one, from 1.
-    pub number: u64,
-    /// By rank.
-    pub calls: Vec<DifferingCall>,
-    /// All members that are followed.
-    expected: usize,
-    /// When the first two were seen to differ.
-    pub first_ns: u64,
-}
-
-impl Mismatch {
-    /// Whether those who have not come yet may still change who is in the minority.
-    pub fn is_open(&self, now_ns: u64) -> bool {
-        self.calls.len() < self.expected && now_ns < self.first_ns.saturating_add(OPEN_NS)
-    }
-
-    /// The group of most ranks; of several the one with the lowest rank. And whether there are several.
-    pub fn majority(&self) -> (usize, bool) {
-        let groups: BTreeSet<usize> = self.calls.iter().map(|call| call.group).collect();
-        let size = |group: &usize| self.calls.iter().filter(|call| call.group == *group).count();
-        let first =
-            |group: &usize| self.calls.iter().filter(|call| call.group == *group).map(|c| c.rank).min();
-        let most = groups.iter().map(size).max().unwrap_or(0);
-        let mut largest: Vec<usize> = groups.into_iter().filter(|group| size(group) == most).collect();
-        largest.sort_by_key(first);
-        (largest.first().copied().unwrap_or(0), largest.len() > 1)
-    }
-}
 
 /// One rank's call at one position.
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,11 +41,22 @@ struct Slot {
     arrived: usize,
 }
 
+/// A collective call of a member that a request stands for.
+#[derive(Clone, Copy, Debug)]
+struct StartedRequest {
+    position: u64,
+    time_ns: u64,
+}
+
 /// What a member has done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     entered: u64,
+    /// Of these so many are known to be complete.
+    completed: u64,
     last: Option<&'static CallRow>,
+    /// The last one that a request stands for.
+    last_request: Option<StartedRequest>,
     is_lost: bool,
 }
 
@@ -208,11 +89,13 @@ pub(crate) struct Collectives {
     entries: usize,
 }
 
-/// What a rank has entered on a communicator.
+/// How many collective calls a rank has made on a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entered {
+pub(crate) struct MemberCalls {
     pub rank: u32,
-    pub count: u64,
+    pub entered: u64,
+    /// Of these so many are known to be complete.
+    pub completed: u64,
 }
 
 impl Sequence {
@@ -323,6 +206,9 @@ impl Collectives {
         let position = member.entered;
         member.entered += 1;
         member.last = Some(entry.signature.row);
+        if entry.signature.has_request() {
+            member.last_request = Some(StartedRequest { position, time_ns: entry.time_ns });
+        }
         if member.is_lost {
             return None;
         }
@@ -347,7 +233,7 @@ impl Collectives {
         });
         let expected = sequence.members.len() - sequence.lost;
         let (number, first_ns) = (position + 1, entry.time_ns);
-        let mismatch = Mismatch { comm, name: name(), number, calls: calls.collect(), expected, first_ns };
+        let mismatch = Mismatch::new(comm, name(), number, calls.collect(), expected, first_ns);
         sequence.mismatch = Some(mismatches.len());
         *has_news = true;
         if mismatches.len() < MOST_MISMATCHES {
@@ -355,6 +241,14 @@ impl Collectives {
         }
         sequence.drop_all(pool, entries);
         Some(position)
+    }
+
+    /// A call of a member, by its number in the communicator, is complete.
+    pub fn complete(&mut self, comm: u32, own: u32) {
+        let member = self.all.get_mut(&comm).and_then(|sequence| sequence.members.get_mut(own as usize));
+        if let Some(member) = member {
+            member.completed = (member.completed + 1).min(member.entered);
+        }
     }
 
     /// What a rank does is not known from here on.
@@ -406,13 +300,23 @@ impl Collectives {
         self.mismatches.iter().any(|mismatch| mismatch.is_open(now_ns))
     }
 
-    /// The position of a rank's last call on a communicator, if that was this function.
-    pub fn last_position(&self, comm: u32, rank: u32, row: &CallRow) -> Option<u64> {
+    /// The position of a member's last call on a communicator, if that was this function; `own`: its rank there.
+    pub fn last_position(&self, comm: u32, own: usize, row: &CallRow) -> Option<u64> {
         let sequence = self.all.get(&comm)?;
-        let at = sequence.ranks.iter().position(|member| *member == rank)?;
-        let member = sequence.members.get(at).filter(|member| !member.is_lost)?;
+        let member = sequence.members.get(own).filter(|member| !member.is_lost)?;
         let is_last = member.last.is_some_and(|last| std::ptr::eq(last, row));
         member.entered.checked_sub(1).filter(|_| is_last)
+    }
+
+    /// Ranks whose last call on a communicator that a request stands for is this one, and when they made it. If nothing
+    /// they did is unknown.
+    pub fn last_requests(&self, comm: u32, position: u64) -> impl Iterator<Item = (u32, u64)> {
+        let sequence = self.all.get(&comm);
+        let members = sequence.into_iter().flat_map(|sequence| sequence.ranks.iter().zip(&sequence.members));
+        members.filter(|(_, member)| !member.is_lost).filter_map(move |(rank, member)| {
+            let request = member.last_request.filter(|request| request.position == position)?;
+            Some((*rank, request.time_ns))
+        })
     }
 
     /// Members that have made the call at a position; `None`: that is not known of all. `is_followed`: whether all that a
@@ -431,10 +335,14 @@ impl Collectives {
     }
 
     /// How many calls each member that is followed has made on a communicator.
-    pub fn entered(&self, comm: u32) -> Vec<Entered> {
+    pub fn calls(&self, comm: u32) -> Vec<MemberCalls> {
         let Some(sequence) = self.all.get(&comm) else { return Vec::new() };
         let members = sequence.ranks.iter().zip(&sequence.members).filter(|(_, member)| !member.is_lost);
-        members.map(|(&rank, member)| Entered { rank, count: member.entered }).collect()
+        let calls = |(&rank, member): (&u32, &Member)| {
+            let Member { entered, completed, .. } = *member;
+            MemberCalls { rank, entered, completed }
+        };
+        members.map(calls).collect()
     }
 
     /// The number of the first call on a communicator that members differ in, from 1.
@@ -443,23 +351,9 @@ impl Collectives {
     }
 }
 
-impl Mismatch {
-    /// A member comes later.
-    fn join(&mut self, rank: u32, entry: &Entry) {
-        if self.calls.iter().any(|call| call.rank == rank) {
-            return;
-        }
-        let known = self.calls.iter().find(|call| call.signature.fits(&entry.signature));
-        let next = self.calls.iter().map(|call| call.group + 1).max().unwrap_or(0);
-        let group = known.map_or(next, |call| call.group);
-        let (signature, return_address) = (entry.signature, entry.return_address);
-        self.calls.push(DifferingCall { rank, group, signature, return_address, place: None });
-        self.calls.sort_by_key(|call| call.rank);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::mismatch::OPEN_NS;
     use super::*;
     use crate::mpi::calls::row;
 
@@ -553,6 +447,10 @@ mod tests {
                 Signature { op: Some(1), ..rooted("MPI_Reduce", 0) },
             ),
             (
+                Signature { in_place: Some(true), ..Signature::of(row("MPI_Allreduce").unwrap()) },
+                Signature { in_place: Some(false), ..Signature::of(row("MPI_Allreduce").unwrap()) },
+            ),
+            (
                 Signature { bytes: Some(8), ..rooted("MPI_Bcast", 0) },
                 Signature { bytes: Some(4), ..rooted("MPI_Bcast", 0) },
             ),
@@ -608,6 +506,26 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_are_complete_are_counted_by_member_and_communicator() {
+        let mut trial = Trial::default();
+        for _ in 0..2 {
+            trial.enter(0, &ALL, "MPI_Barrier");
+            trial.enter(1, &ALL, "MPI_Barrier");
+        }
+        trial.enter(2, &[0, 2], "MPI_Barrier");
+        trial.0.complete(WORLD, 0);
+        trial.0.complete(1, 1);
+        // Of calls that were not seen nothing is counted.
+        (0..3).for_each(|_| trial.0.complete(WORLD, 1));
+        trial.0.complete(7, 0);
+        let calls = |trial: &Trial, comm| {
+            trial.0.calls(comm).iter().map(|c| (c.rank, c.entered, c.completed)).collect::<Vec<_>>()
+        };
+        assert_eq!(calls(&trial, WORLD), [(0, 2, 1), (1, 2, 2), (2, 0, 0)]);
+        assert_eq!(calls(&trial, 1), [(0, 0, 0), (2, 1, 1)]);
+    }
+
+    #[test]
     fn who_has_started_a_call_is_known_if_all_are_followed() {
         let mut trial = Trial::default();
         let position = trial.enter(0, &ALL, "MPI_Ibarrier").expect("it is followed");
@@ -619,7 +537,7 @@ mod tests {
         assert_eq!(trial.0.last_position(WORLD, 1, ibarrier), None);
         trial.0.lose(1);
         assert_eq!(trial.0.arrivals(WORLD, position, |_| true), None);
-        let entered: Vec<(u32, u64)> = trial.0.entered(WORLD).iter().map(|e| (e.rank, e.count)).collect();
+        let entered: Vec<(u32, u64)> = trial.0.calls(WORLD).iter().map(|c| (c.rank, c.entered)).collect();
         assert_eq!(entered, [(0, 1), (2, 1)]);
     }
 }

@@ -35,6 +35,12 @@ pub(crate) struct ArrivedContent {
 }
 
 impl Job {
+    /// Whether messages have done anything with memory.
+    #[inline(always)]
+    pub fn has_contents(&self) -> bool {
+        self.messages.has_data()
+    }
+
     /// What messages have done with memory by the last record, the oldest first. Answers may make more known.
     pub fn next_content(&mut self) -> Option<ContentEvent> {
         Some(match self.messages.next_data()? {
@@ -90,7 +96,8 @@ impl Job {
             remote: Some(sender),
             call: super::ids::CallSiteId::NONE,
         };
-        self.count_movement(process, 0, &m);
+        self.processes.get_mut(process).count_movement(len_bytes);
+        self.probes.call_counts(0).count_movement(len_bytes);
         self.totals.unseen_messages += 1;
         m
     }

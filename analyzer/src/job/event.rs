@@ -2,22 +2,21 @@
 
 use super::ids::SpaceId;
 use super::ids::ThreadId;
-use super::lifecycle::{LifecycleRole, MpiLife};
+use super::lifecycle::MpiLife;
 use super::messages;
 use super::process::Who;
 use crate::job::last_calls::CallEntry;
+use crate::mpi::calls::Lifecycle;
 use crate::tape::input::{CallInProgress, CodePlace, Loss, Threads};
 
-/// What happened. Movements of data and changes of memory have ways of their own, as there are so many of them: see
-/// [`Job::movement`](super::Job::movement) and [`Gone`].
+/// What happened. Movements of data, beginnings of calls and changes of memory have ways of their own, as there are so many of
+/// them: see [`Job::movement`](super::Job::movement), [`CallBegan`] and [`Gone`].
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The session begins.
     Started,
     /// What `/proc` says of a process is known now.
     ProcessKnown { process: usize },
-    /// A call began that is not part of another one.
-    CallBegan(CallBegan),
     /// The answer of a polling call was yes.
     PollAnswered { process: usize, tid: u32, time_ns: u64, slot: usize },
     /// The library was told of an error.
@@ -40,7 +39,7 @@ pub(crate) enum Event {
     Ended,
 }
 
-/// A call of a thread, as its entry tells of it.
+/// A call of a thread began that is not part of another one: what its entry tells of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallBegan {
     /// Index of the process.
@@ -49,7 +48,7 @@ pub(crate) struct CallBegan {
     pub tid: u32,
     pub time_ns: u64,
     /// What the call is for the life of its process.
-    pub part: LifecycleRole,
+    pub part: Lifecycle,
     pub begun: CallEntry,
 }
 

@@ -1,6 +1,6 @@
 //! The last MPI call of each thread, as it was recorded when it began: its arguments are whole.
 
-use rustc_hash::FxHashMap;
+use super::ids::ThreadId;
 
 /// Threads that are kept.
 const MOST_THREADS: usize = 1 << 16;
@@ -14,37 +14,79 @@ pub(crate) struct CallEntry {
     pub arguments: [u64; 6],
 }
 
-/// Of all threads, by process and thread.
+/// Of all threads, by their numbers. Threads of a process that has too many share one, so each call has its tid.
 #[derive(Default)]
 pub(crate) struct CallsSeen {
-    last: FxHashMap<(u32, u32), CallEntry>,
+    last: Vec<Option<(u32, CallEntry)>>,
 }
 
 impl CallsSeen {
     /// A call began that is not part of another one.
-    pub fn note(&mut self, pid: u32, tid: u32, begun: CallEntry) {
-        if self.last.len() < MOST_THREADS || self.last.contains_key(&(pid, tid)) {
-            self.last.insert((pid, tid), begun);
+    #[inline]
+    pub fn note(&mut self, thread: ThreadId, tid: u32, begun: CallEntry) {
+        match self.last.get_mut(thread.index()) {
+            Some(last) => *last = Some((tid, begun)),
+            None => self.note_first(thread, tid, begun),
+        }
+    }
+
+    #[cold]
+    fn note_first(&mut self, thread: ThreadId, tid: u32, begun: CallEntry) {
+        if thread.index() < MOST_THREADS {
+            self.last.resize(thread.index() + 1, None);
+            self.last[thread.index()] = Some((tid, begun));
         }
     }
 
     /// The last call of a thread.
-    pub fn last(&self, pid: u32, tid: u32) -> Option<&CallEntry> {
-        self.last.get(&(pid, tid))
+    pub fn last(&self, thread: ThreadId, tid: u32) -> Option<&CallEntry> {
+        let (of_tid, begun) = self.last.get(thread.index())?.as_ref()?;
+        (*of_tid == tid).then_some(begun)
     }
 
-    /// Calls of a process may have begun unseen, or it is gone.
-    pub fn forget(&mut self, pid: u32) {
-        self.last.retain(|key, _| key.0 != pid);
+    /// Calls of a thread may have begun unseen, or it is gone.
+    pub fn forget(&mut self, thread: ThreadId) {
+        if let Some(last) = self.last.get_mut(thread.index()) {
+            *last = None;
+        }
     }
 
     /// Calls of all may have.
     pub fn clear(&mut self) {
-        self.last.clear();
+        self.last.fill(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(probe: usize) -> CallEntry {
+        CallEntry { probe, return_address: 0, arguments: [0; 6] }
     }
 
-    /// The last calls of the threads of a process, with their threads.
-    pub fn of(&self, pid: u32) -> impl Iterator<Item = (u32, &CallEntry)> {
-        self.last.iter().filter(move |(key, _)| key.0 == pid).map(|(key, begun)| (key.1, begun))
+    #[test]
+    fn of_threads_that_share_a_number_only_the_one_that_called_last_is_known() {
+        let mut seen = CallsSeen::default();
+        seen.note(ThreadId(2), 7, begun(1));
+        assert_eq!(seen.last(ThreadId(2), 7).map(|begun| begun.probe), Some(1));
+        seen.note(ThreadId(2), 8, begun(3));
+        assert!(seen.last(ThreadId(2), 7).is_none());
+        assert_eq!(seen.last(ThreadId(2), 8).map(|begun| begun.probe), Some(3));
+        assert!(seen.last(ThreadId(1), 7).is_none());
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_known_and_no_more_threads_are_kept_than_there_is_room_for() {
+        let mut seen = CallsSeen::default();
+        let beyond = ThreadId(MOST_THREADS as u32);
+        for thread in [ThreadId(0), ThreadId(1), beyond] {
+            seen.note(thread, 5, begun(1));
+        }
+        seen.forget(ThreadId(0));
+        assert!(seen.last(ThreadId(0), 5).is_none() && seen.last(beyond, 5).is_none());
+        assert!(seen.last(ThreadId(1), 5).is_some());
+        seen.clear();
+        assert!(seen.last(ThreadId(1), 5).is_none());
     }
 }

@@ -1,42 +1,7 @@
 //! Where in its use of MPI a process is: what it may do, and how it should end, depends on that.
 
 use crate::job::last_calls::CallEntry;
-use crate::mpi::calls::{self, Awaits, Does};
-
-/// What a call is for the life of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LifecycleRole {
-    /// It says nothing.
-    None,
-    /// Only possible between MPI_Init and MPI_Finalize.
-    Use,
-    /// MPI_Init.
-    Init,
-    Finalize,
-    Abort,
-    /// A use that takes or gives back locks on windows.
-    Lock,
-    /// Of a session, which needs none of the two.
-    Session,
-}
-
-impl LifecycleRole {
-    /// Of a function of the standard.
-    pub fn of(function: &str) -> Self {
-        match function {
-            "MPI_Init" | "MPI_Init_thread" => Self::Init,
-            "MPI_Finalize" => Self::Finalize,
-            "MPI_Abort" => Self::Abort,
-            _ if function.starts_with("MPI_Session_") => Self::Session,
-            _ => match calls::row(function).map(|row| row.does) {
-                // Libraries clean up with these, in MPI_Finalize too.
-                None | Some(Does::Free | Does::FreeCommunicator | Does::FreeGroup) => Self::None,
-                Some(Does::Window(Awaits::Lock)) => Self::Lock,
-                Some(_) => Self::Use,
-            },
-        }
-    }
-}
+use crate::mpi::calls::Lifecycle;
 
 /// Of one process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,23 +11,39 @@ pub(crate) struct MpiLife {
     is_over: bool,
     aborts: bool,
     has_sessions: bool,
+    /// When requests were last completed, or may have been.
+    completed_ns: Option<u64>,
     after: Option<(u64, CallEntry)>,
 }
 
 impl MpiLife {
     /// A call begins that is not part of another one.
     #[inline]
-    pub fn call(&mut self, part: LifecycleRole, time_ns: u64, begun: &CallEntry) {
+    pub fn call(&mut self, part: Lifecycle, time_ns: u64, begun: &CallEntry) {
         match part {
-            LifecycleRole::None => {}
-            LifecycleRole::Use | LifecycleRole::Lock if self.is_over => {
+            Lifecycle::None => {}
+            Lifecycle::Use | Lifecycle::Lock | Lifecycle::Completion if self.is_over => {
                 self.after.get_or_insert((time_ns, *begun));
             }
-            LifecycleRole::Use | LifecycleRole::Lock | LifecycleRole::Init => self.uses = true,
-            LifecycleRole::Finalize => self.finalizes = true,
-            LifecycleRole::Abort => self.aborts = true,
-            LifecycleRole::Session => self.has_sessions = true,
+            Lifecycle::Completion => {
+                self.uses = true;
+                self.completes(time_ns);
+            }
+            Lifecycle::Use | Lifecycle::Lock | Lifecycle::Init => self.uses = true,
+            Lifecycle::Finalize => self.finalizes = true,
+            Lifecycle::Abort => self.aborts = true,
+            Lifecycle::Session => self.has_sessions = true,
         }
+    }
+
+    /// Requests are completed, or may be.
+    pub fn completes(&mut self, time_ns: u64) {
+        self.completed_ns = Some(time_ns);
+    }
+
+    /// It has come to MPI_Finalize, and called nothing since this time that completes requests.
+    pub fn ends_without_completion_since(&self, time_ns: u64) -> bool {
+        self.finalizes && self.completed_ns.is_none_or(|completed_ns| completed_ns < time_ns)
     }
 
     /// MPI_Finalize returned.
@@ -91,6 +72,7 @@ impl MpiLife {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mpi::calls;
 
     const EXIT_1: u32 = 1 << 8;
     const KILLED: u32 = 9;
@@ -102,7 +84,7 @@ mod tests {
     fn life(functions: &[&str]) -> MpiLife {
         let mut life = MpiLife::default();
         for function in functions {
-            life.call(LifecycleRole::of(function), 5, &begun());
+            life.call(calls::lifecycle(function), 5, &begun());
             if *function == "MPI_Finalize" {
                 life.finalized();
             }
@@ -134,10 +116,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_begun_after_the_last_completion_is_not_complete_at_the_end() {
+        let mut life = MpiLife::default();
+        life.call(Lifecycle::Completion, 5, &begun());
+        assert!(!life.ends_without_completion_since(6), "it may still complete it");
+        life.call(Lifecycle::Finalize, 9, &begun());
+        assert!(life.ends_without_completion_since(6));
+        assert!(!life.ends_without_completion_since(5));
+        life.completes(10);
+        assert!(!life.ends_without_completion_since(6));
+    }
+
+    #[test]
     fn a_call_while_mpi_ends_is_allowed() {
         let mut life = MpiLife::default();
-        life.call(LifecycleRole::Finalize, 1, &begun());
-        life.call(LifecycleRole::Use, 2, &begun());
+        life.call(Lifecycle::Finalize, 1, &begun());
+        life.call(Lifecycle::Use, 2, &begun());
         assert!(life.forbidden_call(EXIT_1).is_none());
     }
 }

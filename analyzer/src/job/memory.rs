@@ -85,6 +85,16 @@ impl Memory {
     }
 
     /// The same memory in another process, after fork.
+    /// How many regions and blocks it has.
+    pub fn len(&self) -> usize {
+        self.regions.len() + self.blocks.len()
+    }
+
+    /// A copy of which there is no room for: what the child has is not known.
+    pub fn not_kept(private: SpaceId, count: usize) -> Self {
+        Self { refused: count as u64, ..Self::new(private) }
+    }
+
     pub fn forked(&self, private: SpaceId) -> Self {
         Self { private, cache: PlaceCache::default(), ..self.clone() }
     }

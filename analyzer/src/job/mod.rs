@@ -14,7 +14,9 @@ pub(crate) mod ids;
 pub(crate) mod last_calls;
 pub(crate) mod lifecycle;
 pub(crate) mod memory;
+mod memory_room;
 pub mod messages;
+pub(crate) mod mismatch;
 pub(crate) mod movement;
 pub mod names;
 pub(crate) mod places;
@@ -22,26 +24,29 @@ pub(crate) mod probes;
 pub mod process;
 pub(crate) mod request_origins;
 pub(crate) mod resolve;
+pub(crate) mod signature;
 pub(crate) mod spaces;
 pub mod symbols;
 
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 
 use coverage::WatchedTime;
 use event::{Event, Gone};
 use ids::ThreadId;
 use last_calls::{CallEntry, CallsSeen};
 use memory::call_site;
+use memory_room::MemoryRoom;
 use messages::Messages;
 use names::{Names, SiteId};
 use probes::Probes;
-use process::{Processes, Remote};
-use request_origins::HandlesMade;
+use process::{Process, Processes, Remote};
+use request_origins::RequestOrigins;
 use spaces::Spaces;
 use symbols::SymbolTable;
 
 use crate::mpi::handles::{Builtin, Libraries};
-use crate::tape::input::{CallInProgress, CodePlace, Start};
+use crate::tape::input::{CallInProgress, CodePlace, Start, StrangerCost};
 use crate::tape::wire::FileId;
 
 pub(crate) use contents::ContentEvent;
@@ -60,7 +65,7 @@ pub(crate) struct Totals {
 }
 
 /// An MPI call of a thread, as it was recorded when it began.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastCall {
     /// The thread.
     pub tid: u32,
@@ -83,6 +88,8 @@ pub(crate) struct Job {
     pub start: Start,
     /// Why the session ended.
     pub ended: Option<String>,
+    /// What watching cost processes outside the job.
+    pub strangers: Option<Box<StrangerCost>>,
     /// Programs and messaging libraries.
     pub own_files: FxHashSet<FileId>,
     pub messages: Messages,
@@ -92,8 +99,9 @@ pub(crate) struct Job {
     pub may_follow_messages: bool,
     libraries: Libraries,
     calls_seen: CallsSeen,
-    handles_made: HandlesMade,
+    request_origins: RequestOrigins,
     spaces: Spaces,
+    memory_room: MemoryRoom,
     begin_ns: Option<u64>,
     now_ns: u64,
     /// By the last input.
@@ -116,14 +124,16 @@ impl Job {
             totals: Totals::default(),
             start: Start::default(),
             ended: None,
+            strangers: None,
             own_files: FxHashSet::default(),
             messages: Messages::default(),
             follows_messages: false,
             may_follow_messages: true,
             libraries: Libraries::default(),
             calls_seen: CallsSeen::default(),
-            handles_made: HandlesMade::default(),
+            request_origins: RequestOrigins::default(),
             spaces: Spaces::default(),
+            memory_room: MemoryRoom::default(),
             begin_ns: None,
             now_ns: 0,
             events: Vec::new(),
@@ -188,12 +198,15 @@ impl Job {
 
     /// The last call of a thread, as it began.
     pub fn last_call(&self, pid: u32, tid: u32) -> Option<&CallEntry> {
-        self.calls_seen.last(pid, tid)
+        let process = self.processes.find(pid)?;
+        self.calls_seen.last(self.processes.get(process).find_thread(tid)?, tid)
     }
 
     /// The last MPI call of each thread of a process, as it began.
     pub fn last_calls(&self, pid: u32) -> impl Iterator<Item = LastCall> {
-        self.calls_seen.of(pid).filter_map(move |(tid, begun)| {
+        let process = self.processes.find(pid).map(|process| self.processes.get(process));
+        let calls = process.into_iter().flat_map(|process| self.calls_of(process));
+        calls.filter_map(move |(tid, begun)| {
             Some(LastCall {
                 tid,
                 function: self.probes.get(begun.probe)?.function.clone(),
@@ -201,6 +214,12 @@ impl Job {
                 arguments: begun.arguments,
             })
         })
+    }
+
+    /// The last calls of the threads of a process, with their threads.
+    fn calls_of<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = (u32, &'a CallEntry)> {
+        let last = |(&tid, &thread)| Some((tid, self.calls_seen.last(thread, tid)?));
+        process.threads.iter().filter_map(last)
     }
 
     /// Nothing was lost, and nothing left out to keep a budget.

@@ -40,17 +40,58 @@ id!(/// A kind of buffer: an allocation site or a region.
     BufferId);
 /// Most names of one sort: what hostile input can make us keep.
 const MAX_NAMES: usize = 1 << 20;
+/// Bytes of text that names of one sort may have: paths are in the names of all their places.
+const MAX_NAME_BYTES: usize = 48 << 20;
+/// No path and no function is longer; the rest is cut off.
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// Gives equal things equal numbers, in the order in which they come.
+/// Text of a name.
+pub(crate) trait NameText {
+    /// Its length.
+    fn text_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl NameText for (u32, SiteId) {}
+
+impl NameText for SiteName {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::File { module, build_id, .. } => module.len() + build_id.as_ref().map_or(0, String::len),
+            Self::Kernel { call } => call.len(),
+            Self::Unknown => 0,
+        }
+    }
+}
+
+impl NameText for BufferName {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Heap { site } => site.text_bytes(),
+            Self::Shared { name } => name.len(),
+            Self::Static { module } => module.len(),
+            Self::HeapBeforeAttach | Self::Stack | Self::Anonymous | Self::NotWatched | Self::Unknown => 0,
+        }
+    }
+}
+
+/// Text that a job or a tape chose, of a length that a path may have.
+pub(crate) fn bounded_text(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]
+}
+
 pub(crate) struct Interner<T> {
     ids: FxHashMap<T, u32>,
     items: Vec<T>,
+    text_bytes: usize,
 }
 
-impl<T: Clone + Eq + Hash> Interner<T> {
+impl<T: Clone + Eq + Hash + NameText> Interner<T> {
     /// `overflow` is number 0, and what everything is when there are too many.
     pub fn new(overflow: T) -> Self {
-        let mut new = Self { ids: FxHashMap::default(), items: Vec::new() };
+        let mut new = Self { ids: FxHashMap::default(), items: Vec::new(), text_bytes: 0 };
         new.intern(&overflow);
         new
     }
@@ -59,9 +100,11 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         if let Some(&id) = self.ids.get(item) {
             return id;
         }
-        if self.items.len() >= MAX_NAMES {
+        let text_bytes = self.text_bytes + item.text_bytes();
+        if self.items.len() >= MAX_NAMES || text_bytes > MAX_NAME_BYTES {
             return 0;
         }
+        self.text_bytes = text_bytes;
         let id = self.items.len() as u32;
         self.ids.insert(item.clone(), id);
         self.items.push(item.clone());
@@ -183,6 +226,8 @@ pub(crate) const NOT_WATCHED: BufferId = BufferId(3);
 /// All that is interned.
 pub(crate) struct Names {
     files: FxHashMap<FileId, FileName>,
+    /// Of their text, of all that there ever were.
+    file_bytes: usize,
     sites: Interner<SiteName>,
     by_offset: FxHashMap<(FileId, u64), SiteId>,
     /// In this run's files; a site of a reference may not be here.
@@ -199,6 +244,7 @@ impl Names {
         }
         Self {
             files: FxHashMap::default(),
+            file_bytes: 0,
             sites: Interner::new(SiteName::Unknown),
             by_offset: FxHashMap::default(),
             site_files: FxHashMap::default(),
@@ -210,9 +256,12 @@ impl Names {
     /// Learns a file's name. What the plan says counts more than what `/proc` says.
     pub fn file(&mut self, id: FileId, path: &str, build_id: Option<&str>, from_plan: bool) {
         let known = self.files.get(&id).is_some_and(|f| f.from_plan || !from_plan);
-        if known || self.files.len() >= MAX_NAMES {
+        let (path, build_id) = (bounded_text(path), build_id.map(bounded_text));
+        let text_bytes = self.file_bytes + path.len() + build_id.map_or(0, str::len);
+        if known || self.files.len() >= MAX_NAMES || text_bytes > MAX_NAME_BYTES {
             return;
         }
+        self.file_bytes = text_bytes;
         let name = FileName { path: path.to_owned(), build_id: build_id.map(str::to_owned), from_plan };
         self.files.insert(id, name);
     }

@@ -13,7 +13,7 @@ const HINTS: usize = 64;
 pub(crate) struct Location {
     pub space: SpaceId,
     pub offset: u64,
-    /// Bytes from here on that are in this space.
+    /// Bytes from here on that are in this space; offsets end at the largest number, though.
     pub limit_bytes: u64,
 }
 
@@ -51,7 +51,7 @@ impl AddressRange {
     #[inline]
     pub fn found(&self, addr: u64) -> BufferAt {
         let offset = self.offset.wrapping_add(addr - self.start);
-        let limit_bytes = (self.limit - addr).min(u64::MAX - offset);
+        let limit_bytes = self.limit - addr;
         BufferAt { buffer: self.buffer, at: Location { space: self.space, offset, limit_bytes } }
     }
 }

@@ -1,9 +1,8 @@
 //! The probes of all plans so far, and what is counted by MPI function.
 
 use super::ids::CallSiteId;
-use super::names::{Interner, Names, SiteId, SiteName};
-use crate::job::lifecycle::LifecycleRole;
-use crate::mpi::calls::{self, CallRow};
+use super::names::{Interner, Names, SiteId, SiteName, bounded_text};
+use crate::mpi::calls::{self, CallRow, Lifecycle};
 use crate::tape::plan::{Probe, ProbeClass};
 use crate::tape::wire::FileId;
 
@@ -19,7 +18,7 @@ pub(crate) struct ProbeInfo {
     /// Of an MPI call, in the call table.
     pub row: Option<&'static CallRow>,
     /// What the call is for the life of its process.
-    pub part: LifecycleRole,
+    pub part: Lifecycle,
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
@@ -31,6 +30,15 @@ pub(crate) struct CallCounts {
     pub calls: u64,
     pub movements: u64,
     pub bytes: u64,
+}
+
+impl CallCounts {
+    /// So many bytes were moved in a call.
+    #[inline(always)]
+    pub fn count_movement(&mut self, bytes: u64) {
+        self.movements += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
 }
 
 /// Whether a record of the probe says that a call begins.
@@ -73,13 +81,9 @@ impl Probes {
         let info = ProbeInfo {
             id: probe.id,
             class: probe.class,
-            function: probe.function.clone(),
+            function: bounded_text(&probe.function).to_owned(),
             row: calls::row(&probe.function),
-            part: if is_entry(probe.class) {
-                LifecycleRole::of(&probe.function)
-            } else {
-                LifecycleRole::None
-            },
+            part: if is_entry(probe.class) { calls::lifecycle(&probe.function) } else { Lifecycle::None },
             file: probe.file,
             site_offset_bytes: probe.site_offset_bytes,
             site: names.site(probe.file, probe.site_offset_bytes),

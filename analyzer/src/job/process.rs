@@ -1,11 +1,13 @@
 //! Processes and threads of the job.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{CallSiteId, SpaceId, ThreadId, WhoId};
 use super::memory::Memory;
-use super::names::{Interner, SiteId};
+use super::names::{Interner, NameText, SiteId, bounded_text};
 use crate::job::lifecycle::MpiLife;
 use crate::tape::input::ProcessFacts;
 
@@ -31,6 +33,8 @@ pub enum Who {
 }
 
 /// Counts for people.
+impl NameText for Who {}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessCounts {
     pub empty_movements: u64,
@@ -114,7 +118,7 @@ pub(crate) struct Process {
     pub size: Option<u32>,
     /// As wait(2) gives it.
     pub exit_status: Option<u32>,
-    pub exe: String,
+    pub exe: Arc<str>,
     pub namespace: u64,
     pub namespace_pid: u32,
     /// Mapping records from before this are in the mappings already.
@@ -136,7 +140,7 @@ impl Process {
             size: None,
             moved_ns: 0,
             exit_status: None,
-            exe: String::new(),
+            exe: Arc::from(""),
             namespace: 0,
             namespace_pid: pid,
             memory: Memory::new(space),
@@ -168,6 +172,11 @@ impl Process {
         thread
     }
 
+    /// The thread of a tid, if there is one.
+    pub fn find_thread(&self, tid: u32) -> Option<ThreadId> {
+        self.threads.get(&tid).copied()
+    }
+
     /// Forgets the threads; returns them in order of tid.
     pub fn take_threads(&mut self) -> Vec<ThreadId> {
         self.last_thread = NO_THREAD;
@@ -195,12 +204,19 @@ impl Process {
         self.recent_calls = NO_CALLS;
     }
 
+    /// It has moved so many bytes.
+    #[inline(always)]
+    pub fn count_movement(&mut self, bytes: u64) {
+        self.movements += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     /// Takes what `/proc` says, without the mappings.
     pub fn learn(&mut self, facts: &ProcessFacts, who: WhoId) {
         self.rank = facts.rank;
         self.size = facts.size;
         self.who = who;
-        self.exe.clone_from(&facts.exe);
+        self.exe = Arc::from(bounded_text(&facts.exe));
         self.namespace = facts.pid_namespace;
         self.namespace_pid = facts.namespace_pid;
         self.facts_time_ns = facts.time_ns;

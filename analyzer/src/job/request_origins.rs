@@ -13,11 +13,11 @@ const MOST: usize = 1 << 20;
 
 /// By process and handle.
 #[derive(Default)]
-pub(crate) struct HandlesMade {
+pub(crate) struct RequestOrigins {
     calls: FxHashMap<(u32, u64), CallEntry>,
 }
 
-impl HandlesMade {
+impl RequestOrigins {
     /// A call has stored a handle.
     pub fn note(&mut self, pid: u32, handle: u64, by: CallEntry) {
         if self.calls.len() < MOST || self.calls.contains_key(&(pid, handle)) {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_handle_stands_for_what_it_was_last_given_to() {
-        let mut made = HandlesMade::default();
+        let mut made = RequestOrigins::default();
         made.note(1, 0x100, begun(3));
         made.note(1, 0x100, begun(4));
         made.note(2, 0x100, begun(5));

@@ -10,7 +10,7 @@ use super::places::Location;
 use super::process::Remote;
 use crate::tape::wire::{Body, Record};
 
-/// The movement that a record tells of; `None` if it moves nothing.
+/// The movement that a record tells of, counted for its process; `None` if it moves nothing.
 #[inline(always)]
 pub(crate) fn movement(
     job: &mut Job,
@@ -19,25 +19,39 @@ pub(crate) fn movement(
     slot: usize,
     call: CallSiteId,
 ) -> Option<Movement> {
+    let (Body::Copy { len_bytes: bytes, .. }
+    | Body::Pack { len_bytes: bytes, .. }
+    | Body::Cross { len_bytes: bytes, .. }) = record.body
+    else {
+        return None;
+    };
+    if bytes == 0 {
+        return None;
+    }
+    let h = &record.header;
     let mut site = job.probes.get(slot).map_or(SiteId(0), |p| p.site);
-    let memory = &mut job.processes.get_mut(process).memory;
-    let (kind, source, destination, bytes);
+    // Looked up once for all that it is asked for.
+    let p = job.processes.get_mut(process);
+    let (thread, who) = (p.thread(h.tid, || job.spaces.new_thread()), p.who);
+    p.count_movement(bytes);
+    let memory = &mut p.memory;
+    let (kind, source, destination);
     let (mut pieces, mut remote) = (1, None);
     match record.body {
-        Body::Copy { dst, src, len_bytes, .. } => {
-            (kind, bytes) = (Kind::Copy, len_bytes);
+        Body::Copy { dst, src, .. } => {
+            kind = Kind::Copy;
             (source, destination) = (own(memory, src, bytes), own(memory, dst, bytes));
         }
-        Body::Pack { dst, src, len_bytes, segments, unpack, .. } => {
-            (kind, bytes) = (if unpack { Kind::Unpack } else { Kind::Pack }, len_bytes);
+        Body::Pack { dst, src, segments, unpack, .. } => {
+            kind = if unpack { Kind::Unpack } else { Kind::Pack };
             let (from, to) = (own(memory, src, bytes), own(memory, dst, bytes));
             // The other side is in pieces: its exact bytes are not known, and a range
             // around them would link what is not connected.
             (source, destination) = if unpack { (from, named(to)) } else { (named(from), to) };
             pieces = if segments == 0 { 2 } else { segments.min(u64::from(u32::MAX)) as u32 };
         }
-        Body::Cross { local, remote: addr, len_bytes, remote_pid, write, .. } => {
-            (kind, bytes) = (if write { Kind::CrossWrite } else { Kind::CrossRead }, len_bytes);
+        Body::Cross { local, remote: addr, remote_pid, write, .. } => {
+            kind = if write { Kind::CrossWrite } else { Kind::CrossRead };
             let own = own(memory, local, bytes);
             let (other, number) = other(job, process, remote_pid, addr, bytes);
             (source, destination) = if write { (own, other) } else { (other, own) };
@@ -48,16 +62,12 @@ pub(crate) fn movement(
         }
         _ => return None,
     }
-    if bytes == 0 {
-        return None;
-    }
-    let h = &record.header;
     Some(Movement {
-        thread: job.thread(process, h.tid),
+        thread,
         process: process as u32,
         pid: h.pid,
         tid: h.tid,
-        who: job.processes.get(process).who,
+        who,
         time_ns: h.time_ns,
         site,
         kind,

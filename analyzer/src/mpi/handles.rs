@@ -149,6 +149,15 @@ impl Builtin {
         self.handles(bytes).nth(at)
     }
 
+    /// Whether a buffer is MPI_IN_PLACE.
+    pub fn is_in_place(&self, buffer: u64) -> bool {
+        buffer
+            == match self.kind {
+                MpiKind::OpenMpi => 1,
+                MpiKind::Mpich => u64::MAX,
+            }
+    }
+
     /// What MPI_ANY_SOURCE is.
     pub fn any_source(&self) -> i32 {
         match self.kind {

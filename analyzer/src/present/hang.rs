@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::text::{capitalized, comm_text, counted, place_text, times, who_text};
+use super::text::{arguments_text, capitalized, comm_text, counted, place_text, times, who_text};
+use super::visible::visible;
 use crate::findings::finding::{
-    CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState,
+    CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState, WhoCount,
 };
 use crate::job::process::Who;
-use crate::mpi::calls::{self, CallRow, Waiting};
+use crate::mpi::calls::{self, CallRow, Lifecycle, LockStep, Waiting};
 
 /// Ranks told one by one in a sentence.
 const MOST_TOLD: usize = 3;
@@ -26,11 +27,13 @@ pub(crate) fn title(hang: &Hang) -> String {
         Fault::MissingMessage if awaits_receiver(hang) => "Unmatched send".to_owned(),
         Fault::MissingMessage => "Unmatched receive".to_owned(),
         Fault::Deadlock => "Deadlock".to_owned(),
+        Fault::UncompletedRequest => "Uncompleted request".to_owned(),
         Fault::Truncated => "Message truncation (MPI_ERR_TRUNCATE)".to_owned(),
         Fault::InvalidCall => "Invalid call".to_owned(),
         Fault::Outside => "Ranks wait for one that does nothing".to_owned(),
         Fault::Stopped => "Ranks wait for one that is stopped".to_owned(),
         Fault::UnknownHang => "Hang of unknown cause".to_owned(),
+        Fault::NotAnalysed => "Too large to analyse within the time".to_owned(),
     }
 }
 
@@ -70,6 +73,16 @@ pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
         }
         Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
         Fault::MissingMessage => missing(hang),
+        Fault::UncompletedRequest => {
+            let party = waiting.iter().find(|rank| rank.call.is_some());
+            let for_it = party
+                .map_or_else(String::new, |rank| format!(", which {others} wait for in {}", doing(rank)));
+            let have = if at_fault().count() == 1 { "has" } else { "have" };
+            format!(
+                "{}: {named} {have} gone to MPI_Finalize without completing a collective call{for_it}.",
+                title(hang)
+            )
+        }
         Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
             if at_fault().any(|rank| rank.error.is_some()) =>
         {
@@ -89,6 +102,7 @@ pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
         }
         Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
         Fault::UnknownHang => unknown(hang),
+        Fault::NotAnalysed => format!("{}: not known is {}.", title(hang), visible(&hang.unknown.join("; "))),
     };
     (summary, next_steps(hang, &named))
 }
@@ -146,10 +160,21 @@ fn failed(hang: &Hang) -> String {
     format!("{}: {}{from}; {it} {how}{after}.", title(hang), calls.join("; "))
 }
 
+/// Ranks that died in a call which the sentence is about already.
+pub(crate) fn died_in(death: &Hang) -> String {
+    let failed = death.ranks.iter().filter(|rank| rank.at_fault && rank.error.is_some());
+    let told = failed.take(MOST_TOLD).map(|rank| {
+        let error = rank.error.as_ref().map_or_else(String::new, error_text);
+        let how = rank.status.map_or_else(|| "died".to_owned(), status_text);
+        format!("{} {how} in it, {error}", who_text(&[rank.who]))
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
 /// What was wrong with a call, as a part of a sentence about it.
 fn error_text(error: &CallError) -> String {
     match error {
-        CallError::Class(name) => format!("which reported {name}"),
+        CallError::Class(name) => format!("which reported {}", visible(name)),
         CallError::Code(code) => format!("which reported error {code}"),
         CallError::OutsideOfMpi => "before MPI_Init or after MPI_Finalize".to_owned(),
         CallError::AfterFinalize => "after MPI_Finalize".to_owned(),
@@ -229,12 +254,11 @@ pub(crate) fn polls(call: &StuckCall) -> bool {
 }
 
 fn call_text(call: &StuckCall) -> String {
+    let function = visible(&call.function);
     if call.arguments.is_empty() {
-        return call.function.clone();
+        return function.into_owned();
     }
-    let arguments: Vec<String> =
-        call.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    format!("{}({})", call.function, arguments.join(", "))
+    format!("{function}({})", arguments_text(&call.arguments))
 }
 
 /// The innermost place that has a source line, else the innermost one.
@@ -249,8 +273,9 @@ fn own_place(rank: &StuckRank) -> String {
 
 fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
     let is_error = |error: &CallError| hang.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
-    let calls = || hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
-    let is_in = |function: &str| calls().any(|call| call.function.starts_with(function));
+    let at_fault = || hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let takes_lock =
+        |call: &StuckCall| calls::row(&call.function).and_then(CallRow::lock_step) == Some(LockStep::Takes);
     match hang.fault {
         Fault::InvalidCall if is_error(&CallError::AfterFinalize) => {
             vec!["Make all MPI calls before MPI_Finalize, those of destructors and exit handlers too.".into()]
@@ -261,7 +286,7 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
         Fault::MismatchedCollective if hang.ranks.iter().any(|rank| rank.error.is_some()) => vec![
             "All ranks must give the same amount of data in this call: compare count and datatype in all of them.".into(),
         ],
-        Fault::Deadlock if is_in("MPI_Win_lock") => {
+        Fault::Deadlock if at_fault().any(takes_lock) => {
             vec!["Give a lock back with MPI_Win_unlock before waiting for ranks that want it.".into()]
         }
         Fault::Deadlock => vec![format!(
@@ -274,20 +299,26 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
             format!("Look at the branch by which {named} came to another call than the rest."),
             "All ranks of a communicator must make the same collective calls in the same order, with the same root.".into(),
         ],
+        Fault::UncompletedRequest => vec![format!(
+            "Complete the call in {named} before MPI_Finalize, with MPI_Wait or one of its relatives."
+        )],
         Fault::Truncated => vec![
             "Compare what is sent with the room that the receiver gives: count and datatype on both sides.".into(),
             "MPI_Probe and MPI_Get_count tell how long a message is before it is received.".into(),
         ],
         Fault::InvalidCall => vec![format!("Look at where {named} has the arguments of this call from.")],
-        Fault::Crash if is_in("MPI_Abort") => {
+        Fault::Crash if at_fault().any(|call| calls::lifecycle(&call.function) == Lifecycle::Abort) => {
             vec![format!("{} gave up there: what it met is in the conditions before that call.", capitalized(named))]
         }
         Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
         Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
+        Fault::NotAnalysed => {
+            vec!["Look at a few of the ranks, or at the stacks of all of them with a debugger: other findings still hold.".into()]
+        }
         Fault::UnknownHang => {
             let mut steps = vec!["Compare these calls with each other: what each rank waits for, and who should do it.".to_owned()];
             if !hang.unknown.is_empty() {
-                steps.push(format!("Not known: {}. `--returns all` from the start tells more.", hang.unknown.join("; ")));
+                steps.push(format!("Not known: {}. `--returns all` from the start tells more.", visible(&hang.unknown.join("; "))));
             }
             steps
         }
@@ -300,11 +331,11 @@ pub(crate) fn render(out: &mut String, hang: &Hang) {
     for group in &hang.groups {
         let _ = writeln!(out, "   {}: {}", who_text(&group.ranks), call_at(&group.call));
         for pending in &group.pending {
-            let _ = writeln!(out, "       waits for {pending}");
+            let _ = writeln!(out, "       waits for {}", visible(pending));
         }
     }
     for unknown in &hang.unknown {
-        let _ = writeln!(out, "   not known: {unknown}");
+        let _ = writeln!(out, "   not known: {}", visible(unknown));
     }
     render_ranks(out, hang);
 }
@@ -317,22 +348,31 @@ pub(crate) fn render_ranks(out: &mut String, hang: &Hang) {
     }
 }
 
-/// Ranks that have made as many collective calls together.
+/// Ranks that have come as far in their collective calls together.
 fn render_counts(out: &mut String, hang: &Hang) {
     for counts in &hang.collectives {
-        let mut by_count: BTreeMap<u64, Vec<Who>> = BTreeMap::new();
-        for entered in &counts.entered {
-            by_count.entry(entered.count).or_default().push(entered.who);
+        let of =
+            |all: &[WhoCount], who: Who| all.iter().find(|one| one.who == who).map_or(0, |one| one.count);
+        let mut by_count: BTreeMap<(u64, u64, u64), Vec<Who>> = BTreeMap::new();
+        for &WhoCount { who, count } in &counts.entered {
+            let key = (count, of(&counts.completed, who), of(&counts.unknown, who));
+            by_count.entry(key).or_default().push(who);
         }
-        let told = by_count.iter().map(|(count, ranks)| {
-            format!("{} made {}", who_text(ranks), counted(*count as usize, "collective call"))
-        });
-        let told: Vec<String> = told.collect();
+        let told: Vec<String> = by_count.iter().map(|(key, ranks)| progress_text(ranks, *key)).collect();
         let differ = counts
             .differ_at
             .map_or_else(String::new, |at| format!("; call number {at} is the first that differs"));
         let _ = writeln!(out, "   {}: {}{differ}", comm_text(&counts.comm), told.join(", "));
     }
+}
+
+fn progress_text(ranks: &[Who], (entered, completed, unknown): (u64, u64, u64)) -> String {
+    let unknown = match unknown {
+        0 => String::new(),
+        unknown => format!(" (not known of {unknown})"),
+    };
+    let calls = counted(entered as usize, "collective call");
+    format!("{} entered {calls} and completed {completed}{unknown}", who_text(ranks))
 }
 
 fn render_rank(out: &mut String, rank: &StuckRank) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::hang::{call_at, render_ranks};
+use super::hang::{call_at, died_in, render_ranks};
 use super::text::{comm_text, who_text};
 use crate::findings::finding::{CollectiveMismatch, MismatchedRank, StuckCall};
 use crate::job::process::Who;
@@ -36,10 +36,11 @@ pub(crate) fn say(mismatch: &CollectiveMismatch) -> (String, Vec<String>) {
         let of = groups.iter().filter(|group| group.2 == wrong).take(MOST_TOLD);
         of.map(|(ranks, call, _)| format!("{} in {}", who_text(ranks), call_at(call))).collect()
     };
+    let died = mismatch.death.as_ref().map_or_else(String::new, |death| format!("; {}", died_in(death)));
     let hangs = if mismatch.hang.is_some() { "; the job hangs in it" } else { "" };
     let which = if mismatch.is_tie { ", as many on each side" } else { "" };
     let summary = format!(
-        "{}: collective call number {} on it is {}, but {}{which}{hangs}.",
+        "{}: collective call number {} on it is {}, but {}{which}{hangs}{died}.",
         title(mismatch),
         mismatch.position,
         told(true).join(", "),
@@ -48,18 +49,18 @@ pub(crate) fn say(mismatch: &CollectiveMismatch) -> (String, Vec<String>) {
     let wrong: Vec<Who> = mismatch.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
     let next = vec![
         format!("Look at the branch by which {} came to another call than the rest.", who_text(&wrong)),
-        "All ranks of a communicator must make the same collective calls in the same order, with the same root, operation and amount of data; blocking and nonblocking calls do not match.".to_owned(),
+        "All ranks of a communicator must make the same collective calls in the same order, with the same root, operation and amount of data, in place all or none; blocking and nonblocking calls do not match.".to_owned(),
     ];
     (summary, next)
 }
 
-/// All ranks with their calls, and where they are if the job hangs.
+/// All ranks with their calls, and where they are if the job hangs, or how they died.
 pub(crate) fn render(out: &mut String, mismatch: &CollectiveMismatch) {
     for (ranks, call, at_fault) in groups(mismatch) {
         let role = if at_fault { "at fault" } else { "expected" };
         let _ = writeln!(out, "   {}, {role}: {}", who_text(&ranks), call_at(call));
     }
-    if let Some(hang) = &mismatch.hang {
+    for hang in mismatch.hang.iter().chain(&mismatch.death) {
         render_ranks(out, hang);
     }
 }

@@ -2,7 +2,7 @@
 
 mod chain;
 pub(crate) mod hang;
-pub(crate) mod left_over;
+pub(crate) mod leaks;
 pub(crate) mod mismatch;
 pub mod page;
 pub mod render;
@@ -10,3 +10,4 @@ pub(crate) mod report;
 pub(crate) mod say;
 pub mod symbols;
 pub mod text;
+pub mod visible;

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::text::{buffer_text, call_text, file_name, kind_text, place_text, who_text};
+use super::visible::visible;
 use crate::findings::finding::*;
 use crate::findings::report::{Report, Thresholds};
 use crate::findings::statistics::{ProcessStatistics, Statistics};
 use crate::job::process::Who;
+use crate::tape::input::StrangerCost;
 
 /// How text looks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,7 +61,7 @@ pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> S
             text.lines().take(2).for_each(|line| {
                 let _ = writeln!(out, "{line}");
             });
-            let _ = writeln!(out, "   shown in full above; id {}", f.id);
+            let _ = writeln!(out, "   shown in full above; id {}", visible(&f.id));
         } else {
             out.push_str(&text);
         }
@@ -137,7 +139,27 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
             t.uncounted
         );
     }
+    if let Some(strangers) = s.strangers.as_deref().filter(|cost| matters(cost)) {
+        let _ = writeln!(out, "{}", strangers_text(strangers));
+    }
     out
+}
+
+/// Less than this part of a processor's time is not worth a line.
+const SHARE_WORTH_A_LINE: f64 = 0.001;
+
+fn matters(cost: &StrangerCost) -> bool {
+    cost.share() >= SHARE_WORTH_A_LINE
+}
+
+fn strangers_text(cost: &StrangerCost) -> String {
+    format!(
+        "Others: processes outside the job ran into probes {} times (about {} ms of their time, {:.1}% of \
+         one processor); see --only-job.",
+        cost.all_hits(),
+        cost.cost_ns / 1_000_000,
+        cost.share() * 100.0
+    )
 }
 
 /// One finding.
@@ -148,7 +170,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Hang(hang) => crate::present::hang::render(&mut out, hang),
         Evidence::CollectiveMismatch(mismatch) => crate::present::mismatch::render(&mut out, mismatch),
-        Evidence::LeftOver(left) => super::left_over::render(&mut out, left),
+        Evidence::Leak(left) => super::leaks::render(&mut out, left),
         // The sentence says it all.
         Evidence::ErrorReturned(_) => {}
     }
@@ -156,7 +178,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
     for step in &f.next_steps {
         let _ = writeln!(out, "     - {step}");
     }
-    let _ = writeln!(out, "   id {}", f.id);
+    let _ = writeln!(out, "   id {}", visible(&f.id));
     out
 }
 
@@ -363,6 +385,16 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
         "  lost: {} of movements and calls, {} of memory and process life",
         s.lost_movements, s.lost_state
     );
+    if let Some(cost) = &s.strangers {
+        let _ = writeln!(
+            out,
+            "  outside the job: {} other processes ({} of other users) ran into probes {} times, about {} ms",
+            cost.processes,
+            cost.of_other_users,
+            cost.all_hits(),
+            cost.cost_ns / 1_000_000
+        );
+    }
     let _ = writeln!(
         out,
         "  {} movements of {} bytes ({} of zero bytes), {} operations, {} pending",
@@ -380,7 +412,8 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
     s.processes.iter().for_each(|p| process(&mut out, p));
     let _ = writeln!(out, "{}", style.bold("MPI calls"));
     for call in &s.calls {
-        let name = if call.function.is_empty() { "(outside MPI or not known)" } else { &call.function };
+        let name =
+            if call.function.is_empty() { "(outside MPI or not known)" } else { &visible(&call.function) };
         let _ = writeln!(
             out,
             "  {name}: {} calls, {} movements, {} bytes",
@@ -391,7 +424,7 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
     let mut probes: Vec<_> = s.probes.iter().collect();
     probes.sort_by_key(|p| (std::cmp::Reverse(p.hits), p.probe));
     for p in probes.into_iter().take(TOP) {
-        let _ = writeln!(out, "  {:>12}  {} at {}", p.hits, p.function, place_text(&p.place));
+        let _ = writeln!(out, "  {:>12}  {} at {}", p.hits, visible(&p.function), place_text(&p.place));
     }
     let _ = writeln!(out, "{}", style.bold("Chains most seen"));
     for group in s.top_groups.iter().take(TOP) {
@@ -412,7 +445,7 @@ fn process(out: &mut String, p: &ProcessStatistics) {
         "  {} (pid {}, {}{}): {} movements, {} bytes, {} MPI calls, {} live buffers{losses}",
         who_text(&[who]),
         p.pid,
-        file_name(&p.exe),
+        visible(file_name(&p.exe)),
         if p.alive { "" } else { ", ended" },
         p.movements,
         p.bytes,

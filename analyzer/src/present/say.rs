@@ -10,7 +10,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddRank(rank) => super::chain::odd_rank(rank, finding.severity),
         Evidence::Hang(hang) => super::hang::say(hang),
         Evidence::CollectiveMismatch(mismatch) => super::mismatch::say(mismatch),
-        Evidence::LeftOver(left) => super::left_over::say(left),
+        Evidence::Leak(left) => super::leaks::say(left),
         Evidence::ErrorReturned(returned) => super::hang::say_returned(returned, &finding.who),
     };
     // What is not known of a hang is part of its evidence.

@@ -77,10 +77,11 @@ impl Finding {
             Evidence::OddRank(rank) => rank.group.each_place(f),
             Evidence::Hang(hang) => hang.each_place(f),
             Evidence::CollectiveMismatch(mismatch) => {
+                mismatch.death.iter_mut().for_each(|death| death.each_place(f));
                 mismatch.ranks.iter_mut().for_each(|rank| f(&mut rank.call.place));
                 mismatch.hang.iter_mut().for_each(|hang| hang.each_place(f));
             }
-            Evidence::LeftOver(left) => f(&mut left.place),
+            Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
             Evidence::OddChain(chain) => {
                 chain.odd.each_place(f);

@@ -1,5 +1,6 @@
 //! Words for places, buffers, ranks, times and counts.
 
+use super::visible::visible;
 use crate::findings::finding::*;
 use crate::job::names::{Kind, SiteName};
 use crate::job::process::Who;
@@ -17,30 +18,30 @@ pub(crate) fn place(name: &SiteName) -> Place {
 }
 
 /// `function (file:line)`, or as much of that as is known.
-pub(crate) fn place_text(place: &Place) -> String {
+pub fn place_text(place: &Place) -> String {
     if place.module.is_empty() {
         return "an unknown place".to_owned();
     }
     let Some(frame) = place.frames.first() else {
         return if place.file.is_none() && place.offset_bytes == 0 {
-            place.module.clone()
+            visible(&place.module).into_owned()
         } else {
             module_text(place)
         };
     };
     match source_text(frame) {
-        Some(source) => format!("{} ({source})", frame.function),
-        None => format!("{} ({})", frame.function, module_text(place)),
+        Some(source) => format!("{} ({source})", visible(&frame.function)),
+        None => format!("{} ({})", visible(&frame.function), module_text(place)),
     }
 }
 
 fn module_text(place: &Place) -> String {
-    format!("{}+{:#x}", file_name(&place.module), place.offset_bytes)
+    format!("{}+{:#x}", visible(file_name(&place.module)), place.offset_bytes)
 }
 
 fn source_text(frame: &Frame) -> Option<String> {
-    let source = file_name(frame.source.as_deref()?);
-    Some(frame.line.map_or_else(|| source.to_owned(), |line| format!("{source}:{line}")))
+    let source = visible(file_name(frame.source.as_deref()?));
+    Some(frame.line.map_or_else(|| source.clone().into_owned(), |line| format!("{source}:{line}")))
 }
 
 /// Last part of a path.
@@ -56,8 +57,8 @@ pub(crate) fn buffer_text(buffer: &BufferView) -> String {
             _ => "heap block".to_owned(),
         },
         BufferKind::HeapBeforeAttach => "heap (before attach)".to_owned(),
-        BufferKind::Shared => format!("shared {}", file_name(&buffer.name)),
-        BufferKind::Static => format!("static data of {}", file_name(&buffer.name)),
+        BufferKind::Shared => format!("shared {}", visible(file_name(&buffer.name))),
+        BufferKind::Static => format!("static data of {}", visible(file_name(&buffer.name))),
         BufferKind::Stack => "stack".to_owned(),
         BufferKind::Anonymous => "anonymous memory".to_owned(),
         BufferKind::NotWatched => "memory of a process that is not watched".to_owned(),
@@ -145,12 +146,19 @@ pub(crate) fn call_text(op: &OpView) -> Option<String> {
     } else {
         format!(" called at {}", place_text(&call.place))
     };
-    Some(format!("{}{place}", call.function))
+    Some(format!("{}{place}", visible(&call.function)))
+}
+
+/// Arguments of a call, each with its name.
+pub(crate) fn arguments_text(arguments: &[(String, String)]) -> String {
+    let text = |(name, value): &(String, String)| format!("{} {}", visible(name), visible(value));
+    arguments.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// A communicator in a sentence.
 pub(crate) fn comm_text(name: &str) -> String {
-    if name.starts_with("MPI_") { name.to_owned() } else { format!("communicator {name}") }
+    let name = visible(name);
+    if name.starts_with("MPI_") { name.into_owned() } else { format!("communicator {name}") }
 }
 
 pub(crate) fn capitalized(text: &str) -> String {
@@ -180,5 +188,32 @@ mod tests {
         place.frames[0].line = Some(7);
         assert_eq!(place_text(&place), "send (a.c:7)");
         assert_eq!(place_text(&Place::default()), "an unknown place");
+    }
+
+    #[test]
+    fn names_of_places_buffers_and_calls_are_made_visible() {
+        let hostile = "x\n\x1b[2J\u{202e}y";
+        let frame = |source: Option<&str>| Frame {
+            function: hostile.into(),
+            source: source.map(Into::into),
+            line: Some(1),
+        };
+        let place = |frames| Place { module: hostile.into(), offset_bytes: 1, frames, ..Place::default() };
+        let buffer = |what| BufferView { what, name: hostile.into(), allocated: Some(place(vec![])) };
+        let whole = Place { module: hostile.into(), ..Place::default() };
+        let texts = [
+            place_text(&whole),
+            place_text(&place(vec![])),
+            place_text(&place(vec![frame(None)])),
+            place_text(&place(vec![frame(Some(hostile))])),
+            buffer_text(&buffer(BufferKind::Heap)),
+            buffer_text(&buffer(BufferKind::Shared)),
+            buffer_text(&buffer(BufferKind::Static)),
+            comm_text(hostile),
+            arguments_text(&[(hostile.into(), hostile.into())]),
+        ];
+        for text in texts {
+            assert!(text.contains("\\n\\u{1b}[2J\\u{202e}y") && !text.contains(char::is_control), "{text}");
+        }
     }
 }

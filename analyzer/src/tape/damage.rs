@@ -60,6 +60,8 @@ pub enum Cause {
     /// The last frame is whole, but it is not the end of the session: the recorder was
     /// killed, or is still writing.
     Unfinished,
+    /// There is so much damage that the rest is not looked at.
+    GaveUp,
 }
 
 impl std::fmt::Display for Damage {
@@ -71,6 +73,7 @@ impl std::fmt::Display for Damage {
             Cause::Cut => {
                 write!(f, "cut inside a frame at byte {at}: {} bytes unusable", self.skipped_bytes)?
             }
+            Cause::GaveUp => write!(f, "too much damage: nothing is read from byte {at} on")?,
             Cause::Unfinished => {
                 return write!(f, "no end of session: the recorder was killed, or is still writing");
             }

@@ -8,6 +8,8 @@ pub const VERSION: u32 = 1;
 pub const FILE_HEADER_BYTES: usize = 16;
 /// No frame is longer than this, compressed or not: what a damaged or hostile length can cost.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
+/// No frame of facts or symbols is longer than this: what is read of JSON takes up to eight times its room.
+pub const MAX_JSON_BYTES: usize = 16 << 20;
 /// No frame has more inputs than this.
 pub const MAX_INPUTS_PER_FRAME: u32 = 1 << 16;
 
@@ -96,7 +98,9 @@ impl FrameHeader {
             last_ns: u64_at(bytes, 56),
         };
         let longest = header.compressed_len.max(header.uncompressed_len) as usize;
-        (longest <= MAX_FRAME_BYTES && header.inputs <= MAX_INPUTS_PER_FRAME).then_some(header)
+        let is_json = [FrameKind::Facts as u8, FrameKind::Symbols as u8].contains(&header.kind);
+        let most = if is_json { MAX_JSON_BYTES } else { MAX_FRAME_BYTES };
+        (longest <= most && header.inputs <= MAX_INPUTS_PER_FRAME).then_some(header)
     }
 }
 
@@ -149,6 +153,7 @@ mod tests {
         let too_long = MAX_FRAME_BYTES as u32 + 1;
         for bad in [
             FrameHeader { compressed_len: too_long, ..header() },
+            FrameHeader { uncompressed_len: MAX_JSON_BYTES as u32 + 1, ..header() },
             FrameHeader { uncompressed_len: too_long, ..header() },
             FrameHeader { inputs: MAX_INPUTS_PER_FRAME + 1, ..header() },
         ] {

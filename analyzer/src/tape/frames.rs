@@ -6,6 +6,9 @@ use std::ops::Range;
 use super::frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader};
 
 const READ_BYTES: u64 = 256 << 10;
+/// Bytes of payloads that were checked and found damaged, after which the search ends. Headers that claim long payloads could
+/// have each byte of a file checked once for each of them.
+const MAX_CHECKED_IN_VAIN: u64 = 1 << 30;
 
 /// The frames of a file, one after the other.
 #[derive(Debug)]
@@ -18,6 +21,7 @@ pub(super) struct Frames<R> {
     used: usize,
     payload: Range<usize>,
     at_end: bool,
+    checked_in_vain: u64,
 }
 
 /// What was found.
@@ -35,12 +39,25 @@ pub(super) struct FoundFrame {
 
 impl<R: Read> Frames<R> {
     pub(super) fn new(source: R) -> Self {
-        Self { source, buffer: Vec::new(), buffer_at_bytes: 0, used: 0, payload: 0..0, at_end: false }
+        Self {
+            source,
+            buffer: Vec::new(),
+            buffer_at_bytes: 0,
+            used: 0,
+            payload: 0..0,
+            at_end: false,
+            checked_in_vain: 0,
+        }
     }
 
     /// Payload of the frame found last.
     pub(super) fn payload(&self) -> &[u8] {
         &self.buffer[self.payload.clone()]
+    }
+
+    /// Whether the search ended because there was too much damage.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.checked_in_vain > MAX_CHECKED_IN_VAIN
     }
 
     /// Where in the file the search goes on.
@@ -69,7 +86,7 @@ impl<R: Read> Frames<R> {
         loop {
             let here = self.position_bytes();
             let found = |header| FoundFrame { header, from_bytes, skipped_bytes: here - from_bytes, cut };
-            if here >= limit_bytes {
+            if here >= limit_bytes || self.has_given_up() {
                 return Ok(found(None));
             }
             let Some(bytes) = self.peek(FRAME_HEADER_BYTES)?.first_chunk() else {
@@ -98,6 +115,7 @@ impl<R: Read> Frames<R> {
         let len = FRAME_HEADER_BYTES + header.compressed_len as usize;
         let Some(payload) = self.peek(len)?.get(FRAME_HEADER_BYTES..len) else { return Ok(false) };
         if crc32c::crc32c(payload) != header.payload_crc {
+            self.checked_in_vain += len as u64;
             return Ok(false);
         }
         self.payload = self.used + FRAME_HEADER_BYTES..self.used + len;
@@ -115,10 +133,14 @@ impl<R: Read> Frames<R> {
     /// Reads until `len` bytes are there to be peeked. Memory grows with what the file has,
     /// not with what a header claims.
     fn fill(&mut self, len: usize) -> io::Result<()> {
-        self.buffer.drain(..self.used);
-        self.buffer_at_bytes += self.used as u64;
-        self.used = 0;
+        // Not for every few bytes: what is left would be moved again and again.
+        if self.used >= self.buffer.len() / 2 {
+            self.buffer.drain(..self.used);
+            self.buffer_at_bytes += self.used as u64;
+            self.used = 0;
+        }
         self.payload = 0..0;
+        let len = self.used + len;
         while self.buffer.len() < len && !self.at_end {
             let read = (&mut self.source).take(READ_BYTES).read_to_end(&mut self.buffer)?;
             self.at_end = read == 0;

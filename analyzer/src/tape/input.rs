@@ -1,9 +1,11 @@
 //! Everything that is not deterministic, in the order in which the pipeline sees it.
 //! A live session feeds these to the pipeline and to the tape; a tape gives them back.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::plan::{MpiKind, Plan, Probe};
+use super::plan::{MpiKind, Plan, Probe, ProbeClass};
 use super::wire::{FileId, RawRecord};
 
 /// One step of a session.
@@ -299,4 +301,34 @@ pub struct End {
     pub reason: String,
     /// What was tried and did not attach.
     pub failed_probes: Vec<Probe>,
+    /// What watching cost processes outside the job; `None`: nobody counted.
+    #[serde(default)]
+    pub strangers: Option<Box<StrangerCost>>,
+}
+
+/// What processes that are not watched paid for probes in files that they share with the job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StrangerCost {
+    /// How many of them ran code of one probed file when its probes were attached; of the file that most of them ran.
+    pub processes: u64,
+    /// Those of them that are other users' than the job's.
+    pub of_other_users: u64,
+    /// For how long hits were counted.
+    pub counted_ns: u64,
+    /// Probes that they ran into, by class; classes without a hit are left out.
+    pub hits: BTreeMap<ProbeClass, u64>,
+    /// About how much of their time that took.
+    pub cost_ns: u64,
+}
+
+impl StrangerCost {
+    /// All hits.
+    pub fn all_hits(&self) -> u64 {
+        self.hits.values().fold(0, |all: u64, hits| all.saturating_add(*hits))
+    }
+
+    /// What it cost, as a part of one processor's time.
+    pub fn share(&self) -> f64 {
+        self.cost_ns as f64 / self.counted_ns.max(1) as f64
+    }
 }

@@ -1,4 +1,4 @@
-//! The tape: every [`Input`] of a session, in the order in which the pipeline saw it.
+//! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
 //! # Format, version 1
 //!
@@ -22,7 +22,7 @@
 //! of which weight ([`Weight`]), the session had before it. So a reader that meets damage
 //! searches for the next frame header that its CRC confirms, goes on from there, and knows how much
 //! is missing. A frame that could not be written (disk full) looks the same: the
-//! counts jump. What is missing reaches the pipeline as [`Input::Loss`].
+//! counts jump. What is missing reaches the pipeline as [`Input::Loss`](input::Input::Loss).
 //!
 //! The number of an input in its session is its *position*: it is the same live and from tape.
 

@@ -102,6 +102,25 @@ pub struct Probe {
     pub reason: String,
 }
 
+impl Probe {
+    /// A probe at the `push` that a function begins with; nothing is recorded besides what its class always records.
+    pub fn at(id: u32, file: FileId, offset_bytes: u64, class: ProbeClass, function: &str) -> Self {
+        Self {
+            id,
+            file,
+            offset_bytes,
+            site_offset_bytes: offset_bytes,
+            class,
+            function: function.to_owned(),
+            place: ProbePlace::Push,
+            stack_bytes: 0,
+            argument: 0,
+            results: None,
+            reason: String::new(),
+        }
+    }
+}
+
 /// What is recorded of an MPI call besides its arguments in registers, and that it returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Results {
@@ -152,7 +171,7 @@ pub enum ProbeClass {
     Call,
     /// MPI entry point, with results: entry and return.
     CallResults,
-    /// ProbePlace that a polling call reaches only when its answer is yes.
+    /// Place that a polling call reaches only when its answer is yes.
     PollSuccess,
     /// Polling call without such a place: entry and return, the flag is read by the kernel part.
     PollReturn,

@@ -18,6 +18,12 @@ use super::wire::RawRecord;
 /// For how many processes losses are told: no node runs more ranks, a hostile tape may name more.
 const MAX_PIDS: usize = 1 << 16;
 
+/// Losses that are told because of damage, for all processes together, after which no more is read.
+const MAX_LOSSES: usize = 1 << 21;
+
+/// Bytes of symbols that are read as JSON. Whoever takes them keeps less; of the rest there is nothing but that they were there.
+const MAX_SYMBOL_BYTES: usize = 192 << 20;
+
 /// What a tape gives back.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
@@ -64,6 +70,8 @@ pub struct Reader<R> {
     last_ns: u64,
     pids: BTreeSet<u32>,
     losses: VecDeque<Loss>,
+    losses_told: usize,
+    symbol_bytes: usize,
     state: ReadState,
 }
 
@@ -123,6 +131,8 @@ impl<R: Read> Reader<R> {
             last_ns: 0,
             pids: BTreeSet::new(),
             losses: VecDeque::new(),
+            losses_told: 0,
+            symbol_bytes: 0,
             state: ReadState::Fresh,
         })
     }
@@ -208,6 +218,9 @@ impl<R: Read> Reader<R> {
 
     /// Opens the next good frame; gives back what is wrong between it and the one before.
     fn next_frame(&mut self) -> Result<Option<Damage>, TapeError> {
+        if self.has_given_up() {
+            return self.finish(false);
+        }
         let found = match self.ahead.take() {
             Some(found) => found,
             None => self.frames.next(u64::MAX)?,
@@ -243,7 +256,12 @@ impl<R: Read> Reader<R> {
         match header.kind {
             RECORDS => self.decoder.open().ok().map(|()| FrameContent::Records),
             FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
+            SYMBOLS if self.symbol_bytes > MAX_SYMBOL_BYTES => {
+                let unread = vec![Input::Symbols(Vec::new()); header.inputs as usize];
+                Some(FrameContent::Facts(unread.into_iter()))
+            }
             SYMBOLS => {
+                self.symbol_bytes += buffer.len();
                 let lists: Vec<Vec<Symbol>> = serde_json::from_slice(buffer).ok()?;
                 let inputs: Vec<_> = lists.into_iter().map(Input::Symbols).collect();
                 Some(FrameContent::Facts(inputs.into_iter()))
@@ -262,12 +280,20 @@ impl<R: Read> Reader<R> {
         Some(self.damage(cause, unreadable.unwrap_or(nothing), Some(missing), header.first_ns))
     }
 
+    fn has_given_up(&self) -> bool {
+        self.frames.has_given_up() || self.losses_told > MAX_LOSSES
+    }
+
     /// Nothing more can be read.
     fn finish(&mut self, cut: bool) -> Result<Option<Damage>, TapeError> {
         let state = std::mem::replace(&mut self.state, ReadState::Done);
         let end = Stretch { position_bytes: self.frames.position_bytes(), len_bytes: 0 };
         let to_ns = self.last_ns;
-        Ok(match (state, self.unreadable.take()) {
+        let unreadable = self.unreadable.take();
+        if self.has_given_up() && !matches!(state, ReadState::Fresh | ReadState::Done) {
+            return Ok(Some(self.damage(Cause::GaveUp, unreadable.unwrap_or(end), None, to_ns)));
+        }
+        Ok(match (state, unreadable) {
             (ReadState::Fresh, _) => return Err(TapeError::NoFrame),
             (ReadState::Ended, None) | (ReadState::Done, _) => None,
             (ReadState::Ended, Some(unreadable)) => {
@@ -292,6 +318,7 @@ impl<R: Read> Reader<R> {
             to_ns: to_ns.max(self.last_ns),
         };
         let pids: Vec<u32> = self.pids.iter().copied().collect();
+        self.losses_told += pids.len();
         self.losses.extend(damage.losses(pids.into_iter()));
         damage
     }
@@ -383,27 +410,28 @@ pub fn content_bytes<R: Read>(source: R) -> Result<u64, TapeError> {
     }
 }
 
-/// All names of code places that are on a tape, without decoding its records.
+/// Gives all names of code places that are on a tape to `take`, some at a time, without decoding its records. `take` says
+/// whether it wants more.
 ///
 /// # Errors
 /// This is not a tape, or not one that this version can read. Damage is passed over.
-pub fn symbols<R: Read>(source: R) -> Result<Vec<Symbol>, TapeError> {
+pub fn symbols<R: Read>(source: R, mut take: impl FnMut(&[Symbol]) -> bool) -> Result<(), TapeError> {
     let mut frames = Frames::new(source);
     let mut ahead = begin(&mut frames)?;
     let mut decompressor = Decompressor::new()?;
     let mut json = Vec::new();
-    let mut symbols = Vec::new();
     loop {
         let found = match ahead.take() {
             Some(found) => found,
             None => frames.next(u64::MAX)?,
         };
-        let Some(header) = found.header else { return Ok(symbols) };
+        let Some(header) = found.header else { return Ok(()) };
         if header.kind == SYMBOLS
             && decompress(&mut decompressor, &header, frames.payload(), &mut json).is_some()
             && let Ok(lists) = serde_json::from_slice::<Vec<Vec<Symbol>>>(&json)
+            && !lists.iter().all(|symbols| take(symbols))
         {
-            symbols.extend(lists.into_iter().flatten());
+            return Ok(());
         }
     }
 }

@@ -243,6 +243,16 @@ pub mod kind {
     }
 }
 
+/// A record, if it is as long as its kind says. Asked of each kind where it is decoded: all of it goes where it is to be at
+/// once.
+#[inline(always)]
+fn fit(raw: &RawRecord, header: Header, words: u8, body: Body) -> Result<Record, WireError> {
+    if raw.len != words {
+        return Err(WireError::WrongLength { kind: raw.kind(), words: raw.len });
+    }
+    Ok(Record { header, body })
+}
+
 const MAP_SHARED: u32 = 1;
 const MAP_EXEC: u32 = 2;
 const MAP_FILE: u32 = 4;
@@ -271,9 +281,13 @@ impl Record {
         let kind = w[2] as u16;
         let flag = w[2] >> 16 & 1 == 1;
         let context = || CallContext { return_address: w[6], probe: low(w[7]), serial: high(w[7]) };
-        let (words, body) = match kind {
-            kind::COPY => (8, Body::Copy { dst: w[3], src: w[4], len_bytes: w[5], context: context() }),
-            kind::PACK => (
+        match kind {
+            kind::COPY => {
+                fit(raw, header, 8, Body::Copy { dst: w[3], src: w[4], len_bytes: w[5], context: context() })
+            }
+            kind::PACK => fit(
+                raw,
+                header,
                 9,
                 Body::Pack {
                     dst: w[3],
@@ -284,7 +298,9 @@ impl Record {
                     context: context(),
                 },
             ),
-            kind::CROSS => (
+            kind::CROSS => fit(
+                raw,
+                header,
                 9,
                 Body::Cross {
                     local: w[3],
@@ -296,16 +312,22 @@ impl Record {
                     context: context(),
                 },
             ),
-            kind::CALL => (
+            kind::CALL => fit(
+                raw,
+                header,
                 10,
                 Body::Call { return_address: w[3], args: [w[4], w[5], w[6], w[7], w[8], w[9]], nested: flag },
             ),
-            kind::DONE => (3, Body::Done),
-            kind::ALLOC => (7, Body::Alloc { addr: w[3], size_bytes: w[4], old: w[5], caller: w[6] }),
-            kind::FREE => (5, Body::Free { addr: w[3], caller: w[4] }),
+            kind::DONE => fit(raw, header, 3, Body::Done),
+            kind::ALLOC => {
+                fit(raw, header, 7, Body::Alloc { addr: w[3], size_bytes: w[4], old: w[5], caller: w[6] })
+            }
+            kind::FREE => fit(raw, header, 5, Body::Free { addr: w[3], caller: w[4] }),
             kind::MAP => {
                 let flags = high(w[7]);
-                (
+                fit(
+                    raw,
+                    header,
                     8,
                     Body::Map {
                         addr: w[3],
@@ -318,13 +340,15 @@ impl Record {
                     },
                 )
             }
-            kind::UNMAP => (5, Body::Unmap { addr: w[3], len_bytes: w[4] }),
-            kind::FORK => (4, Body::Fork { child: low(w[3]) }),
-            kind::EXEC => (4, Body::Exec),
+            kind::UNMAP => fit(raw, header, 5, Body::Unmap { addr: w[3], len_bytes: w[4] }),
+            kind::FORK => fit(raw, header, 4, Body::Fork { child: low(w[3]) }),
+            kind::EXEC => fit(raw, header, 4, Body::Exec),
             // Older tapes do not say where.
-            kind::EXIT if raw.len == 4 => (4, Body::Exit { status: low(w[3]), at: 0 }),
-            kind::EXIT => (5, Body::Exit { status: low(w[3]), at: w[4] }),
-            kind::VALUES => (
+            kind::EXIT if raw.len == 4 => fit(raw, header, 4, Body::Exit { status: low(w[3]), at: 0 }),
+            kind::EXIT => fit(raw, header, 5, Body::Exit { status: low(w[3]), at: w[4] }),
+            kind::VALUES => fit(
+                raw,
+                header,
                 10,
                 Body::Values {
                     serial: low(w[3]),
@@ -335,7 +359,9 @@ impl Record {
                     words: [w[5], w[6], w[7], w[8], w[9]],
                 },
             ),
-            kind::RETURN => (
+            kind::RETURN => fit(
+                raw,
+                header,
                 6,
                 Body::Return {
                     serial: low(w[3]),
@@ -345,13 +371,9 @@ impl Record {
                     word: w[5],
                 },
             ),
-            kind::MADE => (4, Body::Made { handle: w[3] }),
-            other => return Err(WireError::UnknownKind(other)),
-        };
-        if raw.len != words {
-            return Err(WireError::WrongLength { kind, words: raw.len });
+            kind::MADE => fit(raw, header, 4, Body::Made { handle: w[3] }),
+            other => Err(WireError::UnknownKind(other)),
         }
-        Ok(Self { header, body })
     }
 
     /// The words that [`Record::decode`] reads: for tests and generated tapes.

@@ -8,7 +8,7 @@ use zstd::bulk::Compressor;
 
 use super::codec::Encoder;
 use super::fact::Fact;
-use super::frame::{self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME};
+use super::frame::{self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES};
 use super::input::{Input, Symbol};
 use super::weight::Weight;
 
@@ -244,7 +244,7 @@ impl<W: Write> Writer<W> {
     /// The input as JSON; `None`, and it is dropped, if it does not fit into a frame.
     fn json_or_drop(&mut self, input: &Input, value: &impl serde::Serialize) -> Option<Vec<u8>> {
         let error = match serde_json::to_vec(value) {
-            Ok(json) if json.len() <= MAX_FRAME_BYTES / 2 => return Some(json),
+            Ok(json) if json.len() <= MAX_JSON_BYTES / 2 => return Some(json),
             Ok(json) => WriteError::TooLarge { bytes: json.len() },
             Err(error) => self.io_error(error.into()),
         };

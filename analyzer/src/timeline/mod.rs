@@ -51,7 +51,6 @@ impl TimelineAnalysis {
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
             Event::ProcessKnown { process } => self.find_places(job, *process),
-            Event::CallBegan(began) => self.begin_call(job, began),
             // Of a polling call only the answer is recorded.
             &Event::PollAnswered { process, tid, time_ns, slot } => {
                 self.call(
@@ -78,7 +77,8 @@ impl TimelineAnalysis {
         }
     }
 
-    fn begin_call(&mut self, job: &Job, began: &CallBegan) {
+    /// A call began.
+    pub fn begin_call(&mut self, job: &Job, began: &CallBegan) {
         let (process, begun) = (began.process, &began.begun);
         let call = TimelineCall {
             place: job.return_place(process, begun.return_address).map(called),

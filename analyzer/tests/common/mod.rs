@@ -65,17 +65,8 @@ impl Trace {
         let id = self.probes.len() as u32 + 1;
         self.probes.insert(name.into(), id);
         let probe = Probe {
-            id,
-            file: LIBRARY,
-            offset_bytes: 0x1000 + u64::from(id) * 16,
-            site_offset_bytes: 0x1000 + u64::from(id) * 16,
-            class,
-            function: name.into(),
             place: ProbePlace::Call,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
+            ..Probe::at(id, LIBRARY, 0x1000 + u64::from(id) * 16, class, name)
         };
         self.inputs.push(Input::Plan(Box::new(Plan { probes: vec![probe], ..Plan::default() })));
         id

@@ -1,6 +1,6 @@
 //! Arbitrary inputs.
 
-use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, Symbol};
+use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, StrangerCost, Symbol};
 use analyzer::plan::{
     Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
 };
@@ -145,6 +145,19 @@ fn symbols() -> impl Strategy<Value = Input> {
     prop::collection::vec(symbol, 0..3).prop_map(Input::Symbols)
 }
 
+fn strangers() -> impl Strategy<Value = StrangerCost> {
+    let classes = prop::sample::select(vec![ProbeClass::Copy, ProbeClass::CallResults, ProbeClass::Free]);
+    let numbers = any::<(u64, u64, u64, u64)>();
+    let hits = prop::collection::btree_map(classes, any::<u64>(), 0..3);
+    (numbers, hits).prop_map(|((processes, of_other_users, counted_ns, cost_ns), hits)| StrangerCost {
+        processes,
+        of_other_users,
+        counted_ns,
+        hits,
+        cost_ns,
+    })
+}
+
 /// Any input.
 pub fn any_input() -> impl Strategy<Value = Input> {
     let loss = (any::<u32>(), any::<(u64, u64, u64, u64)>()).prop_map(
@@ -152,8 +165,10 @@ pub fn any_input() -> impl Strategy<Value = Input> {
             Input::Loss(Loss { pid, from_ns, to_ns, movements, state })
         },
     );
-    let end = (number(), text(), prop::collection::vec(probe(), 0..2))
-        .prop_map(|(time_ns, reason, failed_probes)| Input::End(End { time_ns, reason, failed_probes }));
+    let end = (number(), text(), prop::collection::vec(probe(), 0..2), prop::option::of(strangers()));
+    let end = end.prop_map(|(time_ns, reason, failed_probes, strangers)| {
+        Input::End(End { time_ns, reason, failed_probes, strangers: strangers.map(Box::new) })
+    });
     prop_oneof![
         20 => record().prop_map(Input::Record),
         3 => record().prop_map(Input::LateRecord),

@@ -81,6 +81,11 @@ pub fn small_session() -> Vec<Vec<Input>> {
         copies(4_000).collect(),
         vec![Input::Loss(Loss { pid: 10, from_ns: 4_100, to_ns: 4_200, movements: 7, state: 1 })],
         copies(5_000).collect(),
-        vec![Input::End(End { time_ns: 6_000, reason: "job ended".into(), failed_probes: vec![probe] })],
+        vec![Input::End(End {
+            time_ns: 6_000,
+            reason: "job ended".into(),
+            failed_probes: vec![probe],
+            strangers: None,
+        })],
     ]
 }

@@ -97,7 +97,12 @@ impl JobInputs {
         if self.records_left == 0 || self.ranks.is_empty() {
             self.stage = StreamStage::Over;
             let reason = "the made-up job is over".to_owned();
-            return Input::End(End { time_ns: self.now_ns, reason, failed_probes: Vec::new() });
+            return Input::End(End {
+                time_ns: self.now_ns,
+                reason,
+                failed_probes: Vec::new(),
+                strangers: None,
+            });
         }
         self.records_left -= 1;
         Input::Record(self.record())

@@ -19,17 +19,8 @@ pub(super) const POST: u32 = 11;
 /// The plan for programs whose calls give no results.
 pub(super) fn plan() -> Plan {
     let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
-        id,
-        file: PROGRAM,
-        offset_bytes: u64::from(id) * 64,
-        site_offset_bytes: u64::from(id) * 64,
-        class,
-        function: function.to_owned(),
         place: ProbePlace::Call,
-        stack_bytes: 0,
-        argument: 0,
-        results: None,
-        reason: String::new(),
+        ..Probe::at(id, PROGRAM, u64::from(id) * 64, class, function)
     };
     let probes = [
         (HEADER_COPY, ProbeClass::Copy, "header"),

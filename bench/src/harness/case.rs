@@ -92,7 +92,14 @@ impl MeasuredCase {
     /// # Errors
     /// It could not be started, or failed.
     pub fn measure(&self) -> Result<CaseCost> {
-        let program = std::env::current_exe().context("this program has no file")?;
+        self.measure_by(&std::env::current_exe().context("this program has no file")?)
+    }
+
+    /// The same by another version of this program.
+    ///
+    /// # Errors
+    /// It could not be started, or failed.
+    pub fn measure_by(&self, program: &Path) -> Result<CaseCost> {
         let case = serde_json::to_string(self)?;
         let output = Command::new(program).args([ARGUMENT, &case]).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
@@ -167,9 +174,18 @@ fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 20, file))
 }
 
+fn count_names(path: &Path) -> Result<u64> {
+    let mut count = 0;
+    tape::symbols(open(path)?, |names| {
+        count += names.len() as u64;
+        true
+    })?;
+    Ok(count)
+}
+
 fn read(path: &Path, until: ReadDepth) -> Result<(u64, u64)> {
     let depth = match until {
-        ReadDepth::Frames => return Ok((tape::symbols(open(path)?)?.len() as u64, 0)),
+        ReadDepth::Frames => return Ok((count_names(path)?, 0)),
         ReadDepth::Content => return Ok((tape::content_bytes(open(path)?).map(|_| 0)?, 0)),
         ReadDepth::Inputs => None,
         ReadDepth::Resolve => Some(Depth::Resolve),

@@ -8,7 +8,7 @@ use perf_event::{Builder, Counter};
 
 use crate::results::Samples;
 
-/// ProcessCounters of one process and of the threads and processes that it starts from now on.
+/// Counters of one process and of the threads and processes that it starts from now on.
 pub struct ProcessCounters {
     task_clock: Counter,
     hardware: Vec<(&'static str, Counter)>,

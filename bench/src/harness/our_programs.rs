@@ -1,18 +1,17 @@
 //! The real BPF programs at chosen places of a process, with the real reader of their rings.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::os::linux::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
 use dmscope::collector::Collector;
 use dmscope::host::clock::monotonic_ns;
-use dmscope::host::files::kernel_dev;
-use dmscope::kernel::{Counters, LoadSettings, Scope, Target, Tracer};
+use dmscope::host::files::{kernel_dev, open_path};
+use dmscope::kernel::{Counters, LoadSettings, ProcessKey, Scope, Target, Tracer};
 
 use super::probed_process::{Offsets, PROGRAM};
 
@@ -73,7 +72,9 @@ impl OurPrograms {
     pub fn watch(&mut self, pid: u32, slot: u32) -> Result<()> {
         let ring = self.tracer.make_ring(slot)?;
         self.collector.add(ring);
-        Ok(self.tracer.watch(pid, slot, Some(&[]))?)
+        let start_ticks = dmscope::host::processes::start_ticks(pid)?;
+        self.tracer.watch(ProcessKey { pid, start_ticks }, slot)?;
+        Ok(self.tracer.tell_own_code(pid, &[])?)
     }
 
     /// Puts a program at the first instruction of a function, for all processes.
@@ -86,29 +87,24 @@ impl OurPrograms {
         let offset_bytes = offsets.of(function)?;
         self.probes += 1;
         let probe = Probe {
-            id: self.probes,
-            file,
-            offset_bytes,
-            site_offset_bytes: offset_bytes,
-            class: probe.class,
-            function: probe.function.to_owned(),
-            place: ProbePlace::Push,
-            stack_bytes: 0,
             argument: probe.argument,
-            results: None,
-            reason: String::new(),
+            ..Probe::at(self.probes, file, offset_bytes, probe.class, probe.function)
         };
         let plan = Plan { probes: vec![probe], ..Plan::default() };
-        let target = Target { path: PathBuf::from(PROGRAM), scopes: vec![Scope::EveryProcess] };
-        let attached = self.tracer.attach(&plan, &BTreeMap::from([(file, target)]), &BTreeSet::new());
+        let (_, program) = open_path(PROGRAM.as_ref())?;
+        let target = Target::as_it_is(program, [offset_bytes], Scope::EveryProcess);
+        let attached = self.tracer.attach(&plan, &BTreeMap::from([(file, target)]));
         ensure!(attached.failed.is_empty(), "{function}: {}", attached.failed[0].1);
         Ok(())
     }
 
     /// Waits until the reader has found all that was written so far, and counts it.
-    pub fn settle(&mut self) {
+    ///
+    /// # Errors
+    /// The reader has failed.
+    pub fn settle(&mut self) -> Result<()> {
         let now_ns = monotonic_ns();
-        while let Some(batch) = self.collector.next(PATIENCE) {
+        while let Some(batch) = self.collector.next(PATIENCE)? {
             for (slot, records) in batch.records {
                 *self.seen.entry(slot).or_default() += records.len() as u64;
             }
@@ -116,6 +112,7 @@ impl OurPrograms {
                 break;
             }
         }
+        Ok(())
     }
 
     /// What was counted for a slot so far.

@@ -131,7 +131,8 @@ impl Offsets {
     /// The program is not what it was built as.
     pub fn read() -> Result<Self> {
         let bytes = std::fs::read(PROGRAM).with_context(|| format!("cannot read {PROGRAM}"))?;
-        let elf = dmscope::elf::parse(&bytes)?;
+        let contents = bytes.into();
+        let elf = dmscope::elf::parse(&contents)?;
         let functions = elf.functions.iter();
         let offsets = functions.filter_map(|f| Some((f.name.to_owned(), elf.offset_of(f.vaddr)?)));
         Ok(Self(offsets.collect()))

@@ -43,7 +43,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             bare_ns.push(run(&mut all[..*count], BARE)?);
             let before: Vec<_> = (0..*count).map(|slot| ours.counted(slot as u32)).collect();
             ours_ns.push(run(&mut all[..*count], OURS)?);
-            ours.settle();
+            ours.settle()?;
             for (slot, before) in before.into_iter().enumerate() {
                 ours.check_records(slot as u32, before, HITS / *count as u64)?;
             }

@@ -1,5 +1,6 @@
 //! The kinds of measurement, by name.
 
+mod against;
 mod attach;
 mod contention;
 mod detection;

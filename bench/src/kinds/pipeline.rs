@@ -4,17 +4,21 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::against;
 use crate::harness::case::{CaseCost, CaseJob, MeasuredCase, ReadDepth};
 use crate::options::BenchOptions;
 use crate::results::{Cell, ResultTable, Samples, Section};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Reads tapes of made-up jobs of several sizes to the end, and so far only.
+/// Reads tapes of made-up jobs of several sizes to the end, and so far only; or compares with another version.
 ///
 /// # Errors
 /// A case failed, or the disk is full.
 pub fn measure(options: BenchOptions) -> Result<Section> {
+    if let Some(other) = options.against {
+        return against::measure(other, options);
+    }
     let mut section = Section::new("pipeline", "From a tape to findings on one core");
     section.note(
         "Tapes of a made-up halo exchange on one node (`bench/src/generate`): every rank has a core, so that \

@@ -111,6 +111,18 @@ static uint64_t survived_root(const struct scene *scene)
     return number != NUMBER;
 }
 
+// Rank 1 reduces in place, the others do not: libraries do not notice. What rank 1 should have given is not where it is taken
+// from.
+static uint64_t in_place_on_one(const struct scene *scene)
+{
+    const bool in_place = scene->faulty && scene->rank == 1;
+    int sum = 0;
+    const void *given = in_place ? MPI_IN_PLACE : (const void *)&scene->rank;
+    MPI_Allreduce(given, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); // at fault: in_place_on_one
+    MPI_Barrier(MPI_COMM_WORLD);
+    return sum != scene->ranks * (scene->ranks - 1) / 2;
+}
+
 // Rank 1 waits in the call, the others with a request.
 static uint64_t barrier_or_ibarrier(const struct scene *scene)
 {
@@ -168,6 +180,7 @@ const struct lapse collective_lapses[] = {
     {.name = "skips_collective", .least_ranks = 3, .run = skips_collective},
     {.name = "ibarrier_unstarted", .least_ranks = 3, .run = ibarrier_unstarted},
     {.name = "survived_root", .least_ranks = 3, .run = survived_root, .ends = true},
+    {.name = "in_place_on_one", .least_ranks = 3, .run = in_place_on_one, .ends = true},
     {.name = "barrier_or_ibarrier", .least_ranks = 3, .run = barrier_or_ibarrier},
     {.name = "overlapping_communicators", .least_ranks = 3, .run = overlapping_communicators},
     {.name = "waitall_collective", .least_ranks = 3, .run = waitall_collective},

@@ -41,7 +41,7 @@ pub(super) fn truth(case: &Case, flow: DataFlow, form: CallForm) -> Truth {
     // Whoever gets through in spite of its fault is at the end.
     let told = mismatch(case, outcome, vec![of_bad, FINALIZE.to_owned()]);
     if case.fault == GeneratedFault::MissingWait {
-        Truth { classes: &[FindingClass::LeftOver], ..told }
+        Truth { classes: &[FindingClass::Leak, FindingClass::UncompletedRequest], ..told }
     } else {
         told
     }

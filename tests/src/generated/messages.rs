@@ -25,10 +25,10 @@ fn own_mark(case: &Case, form: CallForm) -> &str {
 }
 
 /// What was begun is not completed, and all ranks come through.
-fn left_over(case: &Case) -> Truth {
+fn leaks(case: &Case) -> Truth {
     Truth {
         outcome: ExpectedOutcome::Open,
-        classes: &[FindingClass::LeftOver],
+        classes: &[FindingClass::Leak],
         ..truth(case, &[], FINALIZE, FINALIZE)
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn truth_of_send(case: &Case, mode: SendVariant, form: CallForm) -> T
             truth(case, DEADLOCK, "other receive of the bad rank", partner)
         }
         GeneratedFault::MissingCall | GeneratedFault::MissingStart => truth(case, MISSING, FINALIZE, partner),
-        GeneratedFault::MissingWait => left_over(case),
+        GeneratedFault::MissingWait => leaks(case),
         // An error of its own: nobody is ready for this message.
         _ if mode == SendVariant::Ready => {
             Truth { outcome: ExpectedOutcome::Open, ..truth(case, MISSING, FINALIZE, partner) }
@@ -61,7 +61,7 @@ pub(super) fn truth_of_receive(case: &Case, from: From, form: CallForm) -> Truth
         GeneratedFault::OtherOperation => truth(case, MISSING, "other send of the bad rank", FINALIZE),
         GeneratedFault::OtherOrder => truth(case, DEADLOCK, "other send of the bad rank", SENDS),
         GeneratedFault::MissingCall | GeneratedFault::MissingStart => truth(case, MISSING, FINALIZE, SENDS),
-        GeneratedFault::MissingWait => left_over(case),
+        GeneratedFault::MissingWait => leaks(case),
         _ => truth(case, MISSING, own_mark(case, form), FINALIZE),
     };
     if from == From::AnySource {

@@ -17,7 +17,9 @@ pub enum FindingClass {
     /// Collective calls that do not go together.
     MismatchedCollective,
     /// Requests or messages that nobody came back for.
-    LeftOver,
+    Leak,
+    /// A rank went to MPI_Finalize without completing what others wait for.
+    UncompletedRequest,
     /// A rank ended before its time, by an error or otherwise.
     Died,
     /// A rank does nothing outside of MPI.
@@ -27,7 +29,7 @@ pub enum FindingClass {
 }
 
 /// The names that findings have for them, as the fault in their evidence.
-const FAULTS: [(&str, FindingClass); 9] = [
+const FAULTS: [(&str, FindingClass); 11] = [
     ("deadlock", FindingClass::Deadlock),
     ("missing_message", FindingClass::MissingMessage),
     ("mismatched_collective", FindingClass::MismatchedCollective),
@@ -37,13 +39,15 @@ const FAULTS: [(&str, FindingClass); 9] = [
     ("outside", FindingClass::Outside),
     ("stopped", FindingClass::Outside),
     ("unknown_hang", FindingClass::UnknownHang),
+    ("uncompleted_request", FindingClass::UncompletedRequest),
+    ("not_analysed", FindingClass::UnknownHang),
 ];
 
 /// What a finding calls the fault; nothing if it is about something else than communication that goes wrong.
 pub fn classify(finding: &Value) -> Option<FindingClass> {
     let evidence = &finding["evidence"];
     match evidence["kind"].as_str()? {
-        "left_over" => return Some(FindingClass::LeftOver),
+        "left_over" => return Some(FindingClass::Leak),
         "collective_mismatch" => return Some(FindingClass::MismatchedCollective),
         _ => {}
     }
@@ -69,9 +73,12 @@ pub struct JudgedRun {
 }
 
 impl JudgedRun {
-    /// Of the most important finding that is about communication that goes wrong.
+    /// Of the most important finding that is about ranks that do not go on; else about communication that goes wrong.
     pub fn of(case: &Case, findings: &[Value]) -> Self {
-        let told = findings.iter().find_map(|finding| Some((finding, classify(finding)?)));
+        let mut told: Vec<_> =
+            findings.iter().filter_map(|finding| Some((finding, classify(finding)?))).collect();
+        told.sort_by_key(|(_, class)| *class == FindingClass::Leak);
+        let told = told.first().copied();
         let Some((finding, class)) = told else { return Self::default() };
         let truth = case.truth();
         let named = ranks_in(&finding["who"]);
@@ -95,6 +102,7 @@ impl JudgedRun {
             self.class,
             Some(
                 FindingClass::Deadlock
+                    | FindingClass::UncompletedRequest
                     | FindingClass::MissingMessage
                     | FindingClass::MismatchedCollective
                     | FindingClass::Outside

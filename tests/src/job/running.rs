@@ -41,7 +41,7 @@ impl RunningJob {
     fn start(spec: &JobSpec) -> Result<Self> {
         let directory = TempDir::with_prefix("job-").context("cannot make a folder for a job")?;
         spec.put_files(directory.path())?;
-        let mut command = spec.command();
+        let mut command = spec.command(directory.path());
         if spec.is_held {
             command.arg("--wait-for").arg(go_file(directory.path()));
         }

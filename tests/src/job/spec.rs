@@ -1,6 +1,8 @@
 //! What to run and how: MPI library, program, ranks, transport.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::MpiImplementation;
 use super::build::jobs_for;
+use crate::system::users::{as_user, copy_program};
 
 /// How ranks of one node reach each other. Everything stays on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,15 @@ pub struct JobSpec {
     is_own: bool,
     cpus: Option<String>,
     wrapper: Vec<String>,
+    pub(crate) owner: Option<Owner>,
+}
+
+/// Whose a job is, if not the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub uid: u32,
+    /// Of the folder that the job runs in, and its program lies in.
+    pub folder_mode: u32,
 }
 
 impl JobSpec {
@@ -57,6 +69,7 @@ impl JobSpec {
             is_own: false,
             cpus: None,
             wrapper: Vec::new(),
+            owner: None,
         }
     }
 
@@ -110,31 +123,62 @@ impl JobSpec {
         self
     }
 
+    /// Has another user run it: a copy of the program in the job's folder, which has this mode.
+    pub fn owned_by(mut self, uid: u32, folder_mode: u32) -> Self {
+        self.owner = Some(Owner { uid, folder_mode });
+        self
+    }
+
     /// Writes the job's files.
     pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
         for (name, contents) in &self.files {
             fs::write(directory.join(name), contents).with_context(|| format!("cannot write {name}"))?;
         }
+        if let Some(owner) = self.owner {
+            copy_program(&self.program, directory)?;
+            give_away(directory, owner.uid)?;
+            fs::set_permissions(directory, fs::Permissions::from_mode(owner.folder_mode))?;
+        }
         Ok(())
     }
 
-    /// The command that starts the job.
-    pub(crate) fn command(&self) -> Command {
+    /// The program where it is run from.
+    pub(crate) fn program_in(&self, directory: &Path) -> PathBuf {
+        match self.owner {
+            Some(_) => directory.join(self.program.file_name().unwrap_or_default()),
+            None => self.program.clone(),
+        }
+    }
+
+    /// The words of the command that starts the job, for whoever starts it.
+    pub fn words(&self) -> Vec<OsString> {
+        let command = self.command(Path::new("."));
+        std::iter::once(command.get_program()).chain(command.get_args()).map(OsString::from).collect()
+    }
+
+    /// The command that starts the job in a folder.
+    pub(crate) fn command(&self, directory: &Path) -> Command {
         let launcher = format!("mpirun.{}", self.library.name());
-        let mut command = match &self.cpus {
-            Some(cpus) => {
-                let mut command = Command::new("taskset");
-                command.args(["--cpu-list", cpus, &launcher]);
-                command
-            }
-            None => Command::new(launcher),
-        };
+        let mut words = Vec::new();
+        if let Some(owner) = self.owner {
+            words.extend(as_user(owner.uid, &[]));
+        }
+        if let Some(cpus) = &self.cpus {
+            words.extend(["taskset", "--cpu-list", cpus].map(String::from));
+        }
+        words.push(launcher);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        if self.owner.is_some() {
+            // What the libraries leave there is gone with the folder.
+            command.env("HOME", directory).env("TMPDIR", directory);
+        }
         match self.library {
             MpiImplementation::OpenMpi => self.add_open_mpi_options(&mut command),
             MpiImplementation::Mpich => self.add_mpich_options(&mut command),
         }
         command.arg("-n").arg(self.ranks.to_string());
-        command.args(&self.wrapper).arg(&self.program).args(&self.args);
+        command.args(&self.wrapper).arg(self.program_in(directory)).args(&self.args);
         if self.is_own && self.library == MpiImplementation::Mpich && self.ranks > cores() {
             command.arg("--yield"); // MPICH never gives a core away while it waits: 25 times slower without
         }
@@ -142,7 +186,7 @@ impl JobSpec {
     }
 
     fn add_open_mpi_options(&self, command: &mut Command) {
-        if rustix::process::geteuid().is_root() {
+        if rustix::process::geteuid().is_root() && self.owner.is_none() {
             command.arg("--allow-run-as-root");
         }
         command.args(["--oversubscribe", "--mca", "oob_tcp_if_include", "lo"]);
@@ -170,6 +214,14 @@ impl JobSpec {
             }
         }
     }
+}
+
+/// A folder and all files in it.
+fn give_away(folder: &Path, uid: u32) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        chown(entry?.path(), Some(uid), Some(uid))?;
+    }
+    Ok(chown(folder, Some(uid), Some(uid))?)
 }
 
 fn cores() -> usize {

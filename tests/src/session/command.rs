@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -18,6 +18,7 @@ pub struct Dmscope {
     operands: Vec<OsString>,
     job: Option<JobSpec>,
     says_json: bool,
+    program: Option<PathBuf>,
 }
 
 impl Dmscope {
@@ -28,9 +29,7 @@ impl Dmscope {
 
     /// `dmscope run`, with the job's command; in a folder that is made for the job.
     pub fn run(job: &JobSpec) -> Self {
-        let command = job.command();
-        let words = std::iter::once(command.get_program()).chain(command.get_args()).map(OsString::from);
-        let operands = std::iter::once("--".into()).chain(words);
+        let operands = std::iter::once("--".into()).chain(job.words());
         Self { job: Some(job.clone()), ..Self::command("run", operands).json().args(["--budget", "none"]) }
     }
 
@@ -46,10 +45,12 @@ impl Dmscope {
             operands: operands.into_iter().map(Into::into).collect(),
             job: None,
             says_json: false,
+            program: None,
         }
     }
 
-    fn json(mut self) -> Self {
+    /// What it says is JSON lines.
+    pub fn json(mut self) -> Self {
         self.says_json = true;
         self.args(["--json"])
     }
@@ -65,9 +66,19 @@ impl Dmscope {
         self.args(["--record".as_ref(), tape.as_os_str()])
     }
 
+    /// Another file with the program.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    fn binary(&self) -> Result<PathBuf> {
+        self.program.clone().map_or_else(binary, Ok)
+    }
+
     /// Starts it in a folder of its own.
     pub fn spawn(&self) -> Result<RunningSession> {
-        self.spawn_as(Command::new(binary()?))
+        self.spawn_as(Command::new(self.binary()?))
     }
 
     /// Starts it through another command, whose last arguments it becomes.
@@ -77,7 +88,7 @@ impl Dmscope {
     ) -> Result<RunningSession> {
         let mut words = wrapper.into_iter().map(Into::into);
         let mut command = Command::new(words.next().context("no command to start dmscope with")?);
-        command.args(words).arg(binary()?);
+        command.args(words).arg(self.binary()?);
         self.spawn_as(command)
     }
 

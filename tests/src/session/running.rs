@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::FinishedSession;
 use crate::job::FinishedJob;
 use crate::system::processes::{descendants, is_alive, signal};
-use crate::system::{HeldPrograms, Lines, held_programs};
+use crate::system::{HeldObjects, Lines, held_objects};
 
 const POLL: Duration = Duration::from_millis(2);
 /// How long anything may take on a busy machine before it counts as hanging.
@@ -33,7 +33,7 @@ pub struct RunningSession {
     events: Arc<Lines>,
     events_end: Option<PipeWriter>,
     readers: Vec<JoinHandle<()>>,
-    programs: HeldPrograms,
+    in_kernel: HeldObjects,
     patience: Duration,
 }
 
@@ -72,7 +72,7 @@ impl RunningSession {
             events,
             events_end,
             readers,
-            programs: HeldPrograms::default(),
+            in_kernel: HeldObjects::default(),
             patience: PATIENCE,
         })
     }
@@ -95,8 +95,8 @@ impl RunningSession {
     /// Waits until the probes are in place.
     pub fn wait_until_attached(&mut self) -> Result<Value> {
         let attached = self.wait_for_event("attached")?;
-        self.programs = held_programs(self.pid());
-        ensure!(!self.programs.is_empty(), "dmscope holds no BPF program");
+        self.in_kernel = held_objects(self.pid());
+        ensure!(!self.in_kernel.is_empty(), "dmscope holds no BPF program or no map");
         Ok(attached)
     }
 
@@ -140,6 +140,12 @@ impl RunningSession {
         signal(self.pid(), what);
     }
 
+    /// Ends it with a signal, at whatever it is: what it has in the kernel now has to be gone later.
+    pub fn end_by(&mut self, what: Signal) {
+        self.in_kernel = held_objects(self.pid());
+        self.signal(what);
+    }
+
     /// Waits for its end; whatever it was, nothing of it may be left.
     pub fn finish(mut self) -> Result<FinishedSession> {
         let deadline = Instant::now() + self.patience;
@@ -157,7 +163,7 @@ impl RunningSession {
         for reader in self.readers.drain(..) {
             reader.join().map_err(|_| anyhow!("a reader of dmscope's output failed"))?;
         }
-        self.programs.check_gone()?;
+        self.in_kernel.check_gone()?;
         let stderr = self.stderr.so_far();
         if stderr.iter().any(|line| line.contains("panicked")) {
             return Err(self.complain("dmscope panicked"));

@@ -1,13 +1,14 @@
 //! The machine that tests run on: processes, what they hold in the kernel, disks, a browser. Knows neither MPI nor dmscope.
 
-mod bpf_programs;
+mod bpf_objects;
 mod browser;
 pub mod debugger;
 mod lines;
 pub mod processes;
 mod small_disk;
+pub mod users;
 
-pub(crate) use bpf_programs::{HeldPrograms, held_programs};
+pub(crate) use bpf_objects::{HeldObjects, held_objects};
 pub use browser::Browser;
 pub(crate) use lines::Lines;
 pub use small_disk::SmallDisk;

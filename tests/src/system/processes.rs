@@ -1,9 +1,9 @@
 //! Looking at processes through `/proc`. A process that is gone while we look is simply not there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -76,7 +76,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// one folder only, since others may watch the libraries that all programs share.
 pub fn check_code(pid: u32, folder: &Path) -> Result<()> {
     let deadline = Instant::now() + GRACE;
-    while let Err(error) = check_code_now(pid, folder) {
+    while let Err(error) = changed_code(pid, folder).and_then(|changed| changed.check()) {
         if Instant::now() > deadline {
             return Err(error);
         }
@@ -85,26 +85,48 @@ pub fn check_code(pid: u32, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check_code_now(pid: u32, folder: &Path) -> Result<()> {
+/// Where the code of a process is not what is in the files it comes from. MPI libraries change code of the C library too.
+#[derive(Debug, Default)]
+pub struct ChangedCode {
+    pid: u32,
+    /// The bytes in memory, by file and place in it.
+    bytes: BTreeMap<(PathBuf, u64), u8>,
+}
+
+impl ChangedCode {
+    /// What was not so before.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.bytes.retain(|place, byte| before.bytes.get(place) != Some(byte));
+        self
+    }
+
+    /// Fails if there is any.
+    pub fn check(&self) -> Result<()> {
+        let Some(((path, offset), byte)) = self.bytes.first_key_value() else { return Ok(()) };
+        bail!("{}+{offset:#x} is changed in process {}: {byte:#x}", path.display(), self.pid)
+    }
+}
+
+/// What is changed now in the code of a process that comes from files in a folder.
+pub fn changed_code(pid: u32, folder: &Path) -> Result<ChangedCode> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("reading a process's mappings")?;
     let memory = File::open(format!("/proc/{pid}/mem")).context("opening a process's memory")?;
     let code: Vec<_> = maps.lines().filter_map(code_mapping).collect();
-    let code = code.iter().filter(|(path, ..)| path.starts_with(folder));
-    let mut compared = 0;
-    for &(path, start, bytes, offset) in code {
+    let code: Vec<_> = code.iter().filter(|(path, ..)| path.starts_with(folder)).collect();
+    ensure!(!code.is_empty(), "process {pid} has no code in {}", folder.display());
+    let mut changed = ChangedCode { pid, ..ChangedCode::default() };
+    for &&(path, start, bytes, offset) in &code {
         let (mut mapped, mut filed) = (vec![0; bytes], vec![0; bytes]);
         memory.read_exact_at(&mut mapped, start).context("reading a process's memory")?;
         // The last page goes on behind the end of the file.
         let bytes =
             File::open(path).and_then(|file| file.read_at(&mut filed, offset)).context("reading a file")?;
-        if let Some(at) = (0..bytes).find(|at| mapped[*at] != filed[*at]) {
-            let offset = offset + at as u64;
-            bail!("{}+{offset:#x} is changed in process {pid}: {:#x}", path.display(), mapped[at]);
-        }
-        compared += 1;
+        let pairs = (offset..).zip(mapped[..bytes].iter().zip(&filed));
+        let differing = pairs.filter(|(_, (mapped, filed))| mapped != filed);
+        changed.bytes.extend(differing.map(|(at, (byte, _))| ((path.to_owned(), at), *byte)));
     }
-    ensure!(compared > 0, "process {pid} has no code in {}", folder.display());
-    Ok(())
+    Ok(changed)
 }
 
 /// Path, first address, length and offset in the file, of a line of `/proc/PID/maps` that is a file's code.

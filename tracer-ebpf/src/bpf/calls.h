@@ -93,7 +93,7 @@ int dms_call(struct pt_regs *ctx)
 	struct target *t;
 	bool outermost;
 
-	t = current_target(&th);
+	t = hit_target(&th, CLASS_CALL);
 	if (!t)
 		return 0;
 	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
@@ -121,13 +121,10 @@ int dms_call(struct pt_regs *ctx)
 	return 0;
 }
 
-static __always_inline int poll_done(__u32 probe)
+static __always_inline int poll_done(struct target *t, struct thread *th, __u32 probe)
 {
 	struct dms_header *r;
-	struct thread *th;
-	struct target *t;
 
-	t = current_target(&th);
 	if (!t)
 		return 0;
 	if (th && th->made_at)
@@ -143,7 +140,10 @@ static __always_inline int poll_done(__u32 probe)
 SEC("uprobe.multi")
 int dms_poll_success(struct pt_regs *ctx)
 {
-	return poll_done(cookie_probe(bpf_get_attach_cookie(ctx)));
+	struct thread *th;
+	struct target *t = hit_target(&th, CLASS_POLL_SUCCESS);
+
+	return poll_done(t, th, cookie_probe(bpf_get_attach_cookie(ctx)));
 }
 
 /* The argument of the probe says which parameter is the flag (or the count of completions). */
@@ -155,8 +155,8 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 	struct target *t;
 	__u32 argument;
 
-	t = current_target(&th);
-	if (!t || !th)
+	t = hit_target_with_thread(&th, CLASS_POLL_RETURN, false);
+	if (!t)
 		return false;
 	second = PT_REGS_PARM2(ctx);
 	third = PT_REGS_PARM3(ctx);
@@ -175,14 +175,17 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 static __always_inline int poll_return(struct pt_regs *ctx)
 {
 	struct thread *th = current_thread(false);
+	struct target *t;
 	int flag = 0;
 
 	if (!th || !th->poll_flag)
 		return 0;
 	bpf_probe_read_user(&flag, sizeof(flag), (void *)th->poll_flag);
 	th->poll_flag = 0;
-	if (flag > 0)
-		return poll_done(cookie_probe(bpf_get_attach_cookie(ctx)));
+	if (flag > 0) {
+		t = current_target(&th);
+		return poll_done(t, th, cookie_probe(bpf_get_attach_cookie(ctx)));
+	}
 	count_refused(&th->target);
 	return 0;
 }

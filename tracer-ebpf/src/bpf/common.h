@@ -24,8 +24,9 @@ struct code_range {
 	__u64 end;
 };
 
-/* A watched process. */
+/* A watched process: its PID may be another's later, which began at another time. */
 struct target {
+	__u64 start_ticks;
 	__u32 slot;
 	__u32 owns;	/* used entries of own */
 	struct code_range own[MAX_OWN];
@@ -46,6 +47,7 @@ struct slot_counters {
 struct slot_counters counters[MAX_SLOTS];
 
 /* Set before load. */
+const volatile __u64 tick_ns = 10000000;
 const volatile __u64 alloc_min_bytes = 4096;
 /* Movements fill a ring up to here; the rest is for state records, which must not be lost. */
 const volatile __u64 movement_limit_bytes = ~0ULL;
@@ -76,6 +78,31 @@ struct {
 volatile __u32 watch_epoch SEC(".data.watch") = 1;
 /* Set by the user side while probes are out: nobody follows what system calls move between processes either. */
 volatile __u32 is_paused SEC(".data.watch") = 0;
+
+/*
+ * Probes by what they watch, in the order of the user side's classes. Processes that nobody watches run into them
+ * where they map the same files: they pay for it, and it is told.
+ */
+enum probe_class {
+	CLASS_COPY,
+	CLASS_PACK,
+	CLASS_UNPACK,
+	CLASS_CALL,
+	CLASS_CALL_RESULTS,
+	CLASS_POLL_SUCCESS,
+	CLASS_POLL_RETURN,
+	CLASS_ALLOC,
+	CLASS_FREE,
+	CLASS_ERROR,
+	CLASSES,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CLASSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} stranger_hits SEC(".maps");
 
 /* What is known of a thread between two probes. */
 struct thread {
@@ -118,12 +145,26 @@ static __always_inline struct thread *current_thread(bool create)
 				    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
+/* When its process began, as /proc/PID/stat counts. */
+static __always_inline __u64 start_ticks(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, group_leader, start_boottime) / tick_ns;
+}
+
+/* How the process of a task is watched; NULL: not at all. */
+static __always_inline struct target *target_of(struct task_struct *task)
+{
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+
+	return t && t->start_ticks == start_ticks(task) ? t : NULL;
+}
+
 /* The first hit of a thread since the list was changed, and every hit of a stranger. */
 static __noinline struct target *look_up_target(void)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	__u32 epoch = watch_epoch; /* before the look-up, else a change in between would not be seen */
-	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct target *t = target_of(bpf_get_current_task_btf());
 	struct thread *th;
 
 	if (!t)
@@ -155,6 +196,26 @@ static __always_inline struct target *current_target(struct thread **thread)
 	return t;
 }
 
+static __noinline int count_stranger(__u32 class)
+{
+	__u64 *hits = bpf_map_lookup_elem(&stranger_hits, &class);
+
+	/* On its own processor's line, but another task may come in between. */
+	if (hits)
+		__sync_fetch_and_add(hits, 1);
+	return 0;
+}
+
+/* The same at the entry of a probe; a hit of a process that is not watched is counted. */
+static __always_inline struct target *hit_target(struct thread **thread, enum probe_class class)
+{
+	struct target *t = current_target(thread);
+
+	if (!t)
+		count_stranger(class);
+	return t;
+}
+
 static __always_inline __u64 read_word(__u64 address)
 {
 	__u64 word = 0;
@@ -183,6 +244,32 @@ static __always_inline void count_declined(struct target *t)
 static __always_inline void count_refused(struct target *t)
 {
 	__sync_fetch_and_add(&slot_counters(t)->refused, 1);
+}
+
+/* The kernel has memory for new threads again as soon as an interrupt was taken. */
+#define MOST_THREAD_TRIES 4096
+
+static long try_to_keep_thread(__u32 i, void *data)
+{
+	return current_thread(true) != NULL;
+}
+
+/*
+ * The same, for programs that keep something for the thread. Without memory for that they cannot
+ * follow what it does: a loss.
+ */
+static __always_inline struct target *hit_target_with_thread(struct thread **thread, enum probe_class class,
+							     bool state)
+{
+	struct target *t = hit_target(thread, class);
+
+	if (t && !*thread) {
+		bpf_loop(MOST_THREAD_TRIES, try_to_keep_thread, NULL, 0);
+		t = current_target(thread);
+	}
+	if (t && !*thread)
+		count_lost(t, state);
+	return *thread ? t : NULL;
 }
 
 /* Room for one record in the ring of the process, or a counted loss. */

@@ -10,7 +10,7 @@ SEC("uprobe.multi")
 int dms_copy(struct pt_regs *ctx)
 {
 	struct thread *th;
-	struct target *t = current_target(&th);
+	struct target *t = hit_target(&th, CLASS_COPY);
 	struct dms_copy *r;
 
 	if (!t)
@@ -45,7 +45,7 @@ static __always_inline int pack(struct pt_regs *ctx, bool unpack)
 	struct thread *th;
 	__u64 user;
 
-	t = current_target(&th);
+	t = hit_target(&th, unpack ? CLASS_UNPACK : CLASS_PACK);
 	if (!t)
 		return 0;
 	bpf_probe_read_user(&iov, sizeof(iov), (void *)PT_REGS_PARM2(ctx));

@@ -35,7 +35,7 @@ int dms_error(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = current_target(&th);
+	t = hit_target(&th, CLASS_ERROR);
 	if (!t)
 		return 0;
 	second = PT_REGS_PARM2(ctx);
@@ -68,7 +68,10 @@ int dms_error(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_error_returned(struct pt_regs *ctx)
 {
-	return poll_done(cookie_probe(bpf_get_attach_cookie(ctx)));
+	struct thread *th;
+	struct target *t = current_target(&th);
+
+	return poll_done(t, th, cookie_probe(bpf_get_attach_cookie(ctx)));
 }
 
 #endif

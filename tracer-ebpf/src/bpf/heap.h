@@ -26,8 +26,8 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = current_target(&th);
-	if (!t || !th)
+	t = hit_target_with_thread(&th, CLASS_ALLOC, true);
+	if (!t)
 		return false;
 	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
 	barrier_var(first);
@@ -119,7 +119,7 @@ int dms_free(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = current_target(&th);
+	t = hit_target(&th, CLASS_FREE);
 	if (!t || !block)
 		return 0;
 	caller = read_word(PT_REGS_SP(ctx) + cookie_stack_bytes(cookie));

@@ -46,14 +46,25 @@ struct sched_entity {
 	__u64 sum_exec_runtime;
 };
 
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
 	unsigned int __state;
 	struct sched_entity se;
 	int pid;
 	int tgid;
 	int exit_code;
+	__u64 start_boottime;
 	struct signal_struct *signal;
 	struct task_struct *group_leader;
+	struct files_struct *files;
 };
 
 struct kernel_siginfo {

@@ -21,15 +21,18 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
-	struct target *t;
+	struct target *t, its;
 
 	if (parent_tgid == child_tgid)
 		return 0;
-	t = bpf_map_lookup_elem(&targets, &parent_tgid);
+	t = target_of(parent);
 	if (!t)
 		return 0;
 	/* It shares the parent's ring until the user side gives it one. */
-	bpf_map_update_elem(&targets, &child_tgid, t, BPF_ANY);
+	__builtin_memcpy(&its, t, sizeof(its));
+	its.start_ticks = start_ticks(child);
+	if (bpf_map_update_elem(&targets, &child_tgid, &its, BPF_ANY))
+		count_lost(t, true);
 	life(t, DMS_FORK, child_tgid);
 	return 0;
 }
@@ -37,8 +40,7 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *bprm)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct target *t = target_of(p);
 	struct thread *th = current_thread(false);
 
 	if (!t)
@@ -58,14 +60,13 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 SEC("tp_btf/signal_deliver")
 int BPF_PROG(dms_signal, int signal, struct kernel_siginfo *info)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct target *t;
 	struct pt_regs *regs;
+	struct target *t;
 
 	/* SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV */
 	if (signal != 4 && signal != 6 && signal != 7 && signal != 8 && signal != 11)
 		return 0;
-	t = bpf_map_lookup_elem(&targets, &tgid);
+	t = target_of(bpf_get_current_task_btf());
 	if (!t || (info->si_code <= 0 && t->fault_signal == signal))
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
@@ -78,7 +79,7 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(dms_exit, struct task_struct *p)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+	struct target *t = target_of(p);
 	__u32 signal = p->exit_code & 0x7f;
 	struct dms_end *r;
 

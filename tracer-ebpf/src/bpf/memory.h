@@ -10,6 +10,13 @@
 /* The kernel takes at most 1024 iovecs on each side. */
 #define CROSS_SEGMENTS 2048
 #define MAX_ERRNO 4095
+#define ENOENT 2
+/* Arguments of mmap. */
+#define PROT_EXEC 4
+#define MAP_PRIVATE 2
+#define MAP_TYPE 0xf
+#define MAP_ANONYMOUS 0x20
+#define EBUSY 16
 
 static __always_inline bool failed(long ret)
 {
@@ -39,24 +46,107 @@ static long describe_area(struct task_struct *task, struct vm_area_struct *vma, 
 	return 0;
 }
 
+/* The kernel refuses while another thread of the process changes its mappings, which takes microseconds. */
+#define MOST_TRIES 4096
+
+struct search {
+	__u64 address;
+	struct found_area found;
+	long error;
+};
+
+static long try_to_find(__u32 i, void *data)
+{
+	struct search *search = data;
+
+	search->error = bpf_find_vma(bpf_get_current_task_btf(), search->address, describe_area, &search->found, 0);
+	return search->error != -EBUSY;
+}
+
+static __always_inline void put_map(struct target *t, const struct dms_map *description)
+{
+	struct dms_map *r = reserve(t, sizeof(*r), true);
+
+	if (!r)
+		return;
+	__builtin_memcpy(r, description, sizeof(*r));
+	fill_header(&r->h, DMS_MAP, 0, 0);
+	submit(r);
+}
+
+/* Describes what was just mapped by what the kernel knows of it; 0, or an error. */
+static __always_inline long find_area(struct dms_map *description)
+{
+	struct search search = { .address = description->addr, .found = { .r = description } };
+
+	bpf_loop(MOST_TRIES, try_to_find, &search, 0);
+	return search.error;
+}
+
 static __always_inline void mapped(__u64 address, __u64 len_bytes)
 {
 	struct dms_map description = { .addr = address, .len_bytes = len_bytes };
-	struct found_area found = { .r = &description };
-	struct dms_map *r;
 	struct thread *th;
 	struct target *t;
+	long error;
 
 	t = current_target(&th);
 	if (!t)
 		return;
-	bpf_find_vma(bpf_get_current_task_btf(), address, describe_area, &found, 0);
-	r = reserve(t, sizeof(*r), true);
-	if (!r)
+	error = find_area(&description);
+	/* Without what it is, shared memory would be taken for private. If it is gone, another thread has unmapped it. */
+	if (!error)
+		put_map(t, &description);
+	else if (error != -ENOENT)
+		count_lost(t, true);
+}
+
+/* The file that a descriptor stands for; it may be another one by now if another thread closes it at once. */
+static __always_inline struct file *file_of(__u32 descriptor)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file **files = BPF_CORE_READ(task, files, fdt, fd), *file = NULL;
+
+	if (descriptor < BPF_CORE_READ(task, files, fdt, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), files + descriptor);
+	return file;
+}
+
+/*
+ * The arguments tell all of private memory without a file. Of other memory they do if the kernel's
+ * lists of mappings are locked, which they may be for long if whoever changes them lost its CPU.
+ */
+static __always_inline void mapped_by_call(struct pt_regs *regs, __u64 address)
+{
+	struct dms_map description = { .addr = address, .len_bytes = regs->si };
+	__u64 flags = regs->r10;
+	bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
+	struct thread *th;
+	struct target *t;
+	struct file *file;
+	long error = -EBUSY;
+
+	t = current_target(&th);
+	if (!t)
 		return;
-	__builtin_memcpy(r, &description, sizeof(*r));
-	fill_header(&r->h, DMS_MAP, 0, 0);
-	submit(r);
+	if (shared || !(flags & MAP_ANONYMOUS))
+		error = find_area(&description);
+	if (error == -ENOENT)
+		return;
+	if (error) {
+		description.flags = (shared ? DMS_MAP_SHARED : 0) | (regs->dx & PROT_EXEC ? DMS_MAP_EXEC : 0);
+		file = flags & MAP_ANONYMOUS ? NULL : file_of(regs->r8);
+		/* Shared memory without a file has one that only its mapping knows. */
+		if (flags & MAP_ANONYMOUS ? shared : !file)
+			return count_lost(t, true);
+		if (file) {
+			description.flags |= DMS_MAP_FILE;
+			description.inode = BPF_CORE_READ(file, f_inode, i_ino);
+			description.dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+			description.offset_bytes = regs->r9;
+		}
+	}
+	put_map(t, &description);
 }
 
 static __always_inline void unmapped(__u64 address, __u64 len_bytes)
@@ -169,7 +259,7 @@ static __always_inline void system_call_returned(long number, struct pt_regs *re
 	switch (number) {
 	case 9: /* mmap */
 		if (!failed(ret))
-			mapped(ret, regs->si);
+			mapped_by_call(regs, ret);
 		break;
 	case 11: /* munmap */
 		if (!failed(ret))

@@ -212,8 +212,8 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = current_target(&th);
-	if (!t || !th)
+	t = hit_target_with_thread(&th, CLASS_CALL_RESULTS, false);
+	if (!t)
 		return false;
 	/* What another call does inside is its own business. */
 	if (!enter_call(t, th, sp, read_word(sp), probe))

@@ -30,9 +30,9 @@ int dms_threads(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	view.pid = task->tgid;
-	if (!bpf_map_lookup_elem(&targets, &view.pid))
+	if (!target_of(task))
 		return 0;
+	view.pid = task->tgid;
 	view.tid = task->pid;
 	view.state = task->__state;
 	view.ran_ns = task->se.sum_exec_runtime;

@@ -169,25 +169,13 @@ impl HitAccounts {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::plan::{Probe, ProbePlace};
+    use analyzer::plan::Probe;
     use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 
     use super::*;
 
     fn accounts(classes: &[(u32, ProbeClass)]) -> HitAccounts {
-        let probe = |&(id, class): &(u32, ProbeClass)| Probe {
-            id,
-            file: FileId::default(),
-            offset_bytes: 0,
-            site_offset_bytes: 0,
-            class,
-            function: String::new(),
-            place: ProbePlace::Push,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
-        };
+        let probe = |&(id, class): &(u32, ProbeClass)| Probe::at(id, FileId::default(), 0, class, "");
         let mut accounts = HitAccounts::new(HitCosts::default());
         accounts.know(&Plan { probes: classes.iter().map(probe).collect(), ..Plan::default() });
         accounts

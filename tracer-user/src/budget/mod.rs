@@ -2,12 +2,13 @@
 //!
 //! What a probe costs is known before ([`HitCosts`], calibrated on this machine), how often it is hit is counted.
 //! Every process has an allowance ([`Governor`]) that grows with time, a share of it, and that hits use up. While
-//! there is some left, everything is watched. When one process has used up its own, the most expensive probes
-//! ([`choose`]) are detached from all processes until the allowance is whole again. So a job that is quiet is
+//! there is some left, everything is watched. When one process has used up its own, the [`bundles`] of the most expensive
+//! probes ([`choose`]) are detached from all processes until the allowance is whole again. So a job that is quiet is
 //! watched all the time, and one that moves millions of small messages in bursts, all of its processes at the same
 //! time: within a burst chains are complete.
 
 mod accounts;
+mod bundles;
 mod choice;
 mod governor;
 mod status;
@@ -16,6 +17,7 @@ use analyzer::plan::ProbeClass;
 use analyzer::wire::kind;
 
 pub use accounts::{HitAccounts, Unrecorded};
+pub use bundles::{Bundle, bundles, links_by_file};
 pub use choice::{Choice, ProbeUse, choose};
 pub use governor::{Action, Governor};
 pub use status::BudgetStatus;
@@ -38,12 +40,14 @@ pub struct HitCosts {
     pub alloc_ns: f64,
     /// An allocation or release that is not worth a record.
     pub declined_ns: f64,
+    /// A hit of a process that is not watched.
+    pub stranger_ns: f64,
 }
 
 impl Default for HitCosts {
     /// Measured on a virtual machine; where calibration is not possible.
     fn default() -> Self {
-        Self { copy_ns: 700.0, call_ns: 750.0, alloc_ns: 1100.0, declined_ns: 600.0 }
+        Self { copy_ns: 700.0, call_ns: 750.0, alloc_ns: 1100.0, declined_ns: 600.0, stranger_ns: 550.0 }
     }
 }
 

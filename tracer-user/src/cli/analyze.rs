@@ -1,6 +1,5 @@
 //! `dmscope analyze`: the live pipeline over recorded tapes.
 
-use std::fs::File;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
@@ -10,10 +9,11 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
 use analyzer::wire::RawRecord;
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 
 use super::args::AnalyzeArgs;
-use super::attach::plain;
+use super::attach::{is_one_of, plain};
+use super::output::create;
 use super::reference;
 use super::replay::{Consumer, names, replay};
 use crate::session::{Outcome, Sink};
@@ -27,10 +27,10 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
     options.reference = reference::read(&args.analysis.reference)?;
     let mut outcome = Outcome::Nothing;
     let mut sink = match &args.output.output {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            plain(file, false, &args.output)
+        Some(path) if is_one_of(path, &args.tapes) => {
+            bail!("{} is a tape that is to be read; write to another file", path.display())
         }
+        Some(path) => plain(create(path)?, false, &args.output),
         None => plain(stdout(), stdout().is_terminal(), &args.output),
     };
     for path in &args.tapes {

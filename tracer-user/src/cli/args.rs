@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::budget::Budget;
 use crate::plan::Returns;
+use crate::plan::attach::OnlyJob;
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -45,7 +46,8 @@ pub enum Command {
     /// Start a job and watch it from its first instruction
     #[command(after_help = "Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
         dmscope run --record app.dmt -- mpirun -n 4 ./app\n\n\
-        The job's output stays on standard output; dmscope writes to standard error, or to --output.")]
+        The job's output stays on standard output; dmscope writes to standard error, or to --output.\n\
+        Under sudo the job is started as the user who called sudo; --as-root starts it as root.")]
     Run(RunArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
     #[command(
@@ -80,6 +82,12 @@ pub enum Command {
     },
     /// Print the manual page (read it with: dmscope man | man -l -)
     Man,
+    /// Read files for a session, without rights
+    #[command(hide = true)]
+    ParseFiles,
+    /// Read stacks for a session, without rights
+    #[command(hide = true)]
+    ReadStacks,
 }
 
 /// Options of commands that only list.
@@ -119,6 +127,9 @@ pub struct RunArgs {
     /// What is printed
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub job: Vec<String>,
@@ -232,6 +243,10 @@ pub struct WatchArgs {
     /// sampled. 1% for production; none: full coverage, whatever the overhead
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_budget, overrides_with = "budget")]
     pub budget: BudgetArg,
+    /// Keep probes out of processes outside the job that run the same libraries. Without that they lose about half a
+    /// microsecond at each probe they run into, which the report tells
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub only_job: OnlyJob,
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
@@ -259,6 +274,8 @@ pub struct BudgetArg(pub Option<Budget>);
 pub enum Feature {
     /// Session probes.
     Sessions,
+    /// Probes for one process that see all of its threads.
+    ProcessFilter,
 }
 
 /// What is printed, and where.

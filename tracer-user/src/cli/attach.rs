@@ -1,6 +1,5 @@
 //! `dmscope attach` and `dmscope run`.
 
-use std::fs::File;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +9,11 @@ use analyzer::render::Style;
 use anyhow::{Context, Result, bail};
 
 use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
+use super::output::create;
 use super::reference;
 use crate::host;
+use crate::host::capabilities::with_own_file_rights;
+use crate::host::sudo::SudoUser;
 use crate::kernel::{Features, LoadSettings};
 use crate::plan::PlanOptions;
 use crate::session::{self, Outcome, Settings, Sink, Tape};
@@ -24,7 +26,7 @@ use crate::sink::{JsonSink, LiveSink, TextSink};
 pub fn attach(args: &AttachArgs) -> Result<Outcome> {
     let job = host::job_of(args.pid)?;
     let settings = settings(&args.watch, &args.analysis)?;
-    let mut sink = sink(&job.command, &args.output)?;
+    let mut sink = with_own_file_rights(|| sink(&job.command, &args.output))?;
     session::attach(&job, settings, sink.as_mut())
 }
 
@@ -48,13 +50,10 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
     let mut sink: Box<dyn Sink> = match &args.output.output {
         // Standard output is the job's.
         None => plain(stderr(), stderr().is_terminal(), &args.output),
-        Some(path) => plain(create(path)?, false, &args.output),
+        Some(path) => plain(with_own_file_rights(|| create(path))?, false, &args.output),
     };
-    session::run(&args.job, settings, sink.as_mut())
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+    let user = SudoUser::of_this_process().filter(|_| !args.as_root);
+    session::run(&args.job, user.map(SudoUser::account).as_ref(), settings, sink.as_mut())
 }
 
 /// A sink that writes line by line.
@@ -66,7 +65,12 @@ pub(super) fn plain<W: Write + 'static>(out: W, colour: bool, output: &OutputArg
     }
 }
 
+/// What a session is asked for. Files that the user names are opened with the user's own rights.
 pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
+    with_own_file_rights(|| settings_of(watch, analysis))
+}
+
+fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
     let mut options = analysis.options();
     options.reference = reference::read(&analysis.reference)?;
     if let Some(path) = watch.record.as_ref().filter(|path| is_one_of(path, &analysis.reference)) {
@@ -82,7 +86,10 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
         kernel: LoadSettings {
             ring_bytes: watch.ring_size,
             alloc_min_bytes: watch.alloc_size,
-            without: Features { sessions: watch.without.contains(&Feature::Sessions) },
+            without: Features {
+                sessions: watch.without.contains(&Feature::Sessions),
+                process_filter: watch.without.contains(&Feature::ProcessFilter),
+            },
         },
         plan: PlanOptions {
             libraries: watch.library.clone(),
@@ -91,6 +98,7 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
         },
         analysis: options,
         duration: watch.duration,
+        only_job: watch.only_job,
         budget: watch.budget.0,
         tape,
         page_calls: None,
@@ -99,7 +107,7 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
 }
 
 /// By whatever names.
-fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
+pub(super) fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
     let real = path.canonicalize();
     real.is_ok_and(|real| files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == real)))
 }

@@ -3,10 +3,11 @@
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
-use analyzer::messages::{Call, CallId, LeftWhat, MessageEvent, MessageId, Unfinished};
+use analyzer::messages::{Call, CallId, LeakKind, MessageEvent, MessageId, Unfinished};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
+use analyzer::visible::{visible, visible_json};
 use analyzer::wire::RawRecord;
 use anyhow::Result;
 use serde::Serialize;
@@ -46,8 +47,7 @@ struct Listing<'a, W: Write> {
 impl<W: Write> Listing<'_, W> {
     fn begin(&mut self) -> Result<()> {
         if self.printer.json {
-            serde_json::to_writer(&mut self.printer.out, &serde_json::json!({ "schema": SCHEMA }))?;
-            writeln!(self.printer.out)?;
+            self.printer.json_line(&serde_json::json!({ "schema": SCHEMA }))?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl<W: Write> Consumer for Listing<'_, W> {
 
     fn damage(&mut self, message: &str) {
         // Standard output is the list's.
-        eprintln!("dmscope: {message}");
+        eprintln!("dmscope: {}", visible(message));
     }
 }
 
@@ -115,6 +115,10 @@ impl<W: Write> Printer<'_, W> {
         self.ranks.as_ref().is_none_or(|list| list.0.contains(&rank))
     }
 
+    fn json_line(&mut self, line: &serde_json::Value) -> Result<()> {
+        Ok(writeln!(self.out, "{}", visible_json(&line.to_string()))?)
+    }
+
     fn event(&mut self, pipeline: &Pipeline, event: &MessageEvent) -> Result<()> {
         match event {
             MessageEvent::Call { id, call, end_ns, members } if self.wants(id.rank) => {
@@ -127,8 +131,7 @@ impl<W: Write> Printer<'_, W> {
             }
             MessageEvent::Completed { message, by } if self.json && self.wants(by.rank) => {
                 let line = serde_json::json!({ "completed": message, "by": by });
-                serde_json::to_writer(&mut self.out, &line)?;
-                writeln!(self.out)?;
+                self.json_line(&line)?;
             }
             _ => {}
         }
@@ -153,12 +156,11 @@ impl<W: Write> Printer<'_, W> {
             let function = &call.row.name;
             let line =
                 CallLine { id, pid: call.pid, function, begin_ns, duration_ns, arguments, members, at };
-            serde_json::to_writer(&mut self.out, &serde_json::json!({ "call": line }))?;
-            writeln!(self.out)?;
+            self.json_line(&serde_json::json!({ "call": line }))?;
             return Ok(());
         }
         let arguments: Vec<String> =
-            arguments.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+            arguments.into_iter().map(|(name, value)| format!("{name}={}", visible(&value))).collect();
         let thread = if call.tid == call.pid { String::new() } else { format!(" thread {}", call.tid) };
         write!(
             self.out,
@@ -173,15 +175,14 @@ impl<W: Write> Printer<'_, W> {
             Some(duration) => write!(self.out, "  {:.1} us", duration as f64 / 1e3)?,
             None => write!(self.out, "  not seen to return")?,
         }
-        writeln!(self.out, "{}", at.map_or_else(String::new, |at| format!("  at {at}")))?;
+        writeln!(self.out, "{}", at.map_or_else(String::new, |at| format!("  at {}", visible(&at))))?;
         Ok(())
     }
 
     fn matched(&mut self, send: &MessageId, receive: &MessageId) -> Result<()> {
         if self.json {
             let line = serde_json::json!({ "matched": { "send": send, "receive": receive } });
-            serde_json::to_writer(&mut self.out, &line)?;
-            writeln!(self.out)?;
+            self.json_line(&line)?;
         } else {
             let who = |id: &MessageId| format!("rank {} call {}", id.call.rank, id.call.number);
             writeln!(self.out, "{:>16} {} -> {}", "message", who(send), who(receive))?;
@@ -189,7 +190,7 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn left_over(&mut self, pipeline: &Pipeline, left: &Unfinished) -> Result<()> {
+    fn leaks(&mut self, pipeline: &Pipeline, left: &Unfinished) -> Result<()> {
         if !self.wants(left.rank) && !left.peers.iter().any(|rank| self.wants(*rank)) {
             return Ok(());
         }
@@ -204,23 +205,22 @@ impl<W: Write> Printer<'_, W> {
                 "what": left.what, "rank": left.rank, "function": left.function, "arguments": arguments,
                 "peers": left.peers, "count": left.count, "at": at,
             });
-            serde_json::to_writer(&mut self.out, &serde_json::json!({ "left_over": line }))?;
-            writeln!(self.out)?;
+            self.json_line(&serde_json::json!({ "left_over": line }))?;
             return Ok(());
         }
         let arguments: Vec<String> =
-            left.arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            left.arguments.iter().map(|(name, value)| format!("{name}={}", visible(value))).collect();
         let what = match left.what {
-            LeftWhat::Message => "unmatched send",
-            LeftWhat::Request => "request leak",
+            LeakKind::Message => "unmatched send",
+            LeakKind::Request => "request leak",
         };
         let times = if left.count == 1 { String::new() } else { format!("  {} times", left.count) };
-        let at = at.map_or_else(String::new, |at| format!("  at {at}"));
+        let at = at.map_or_else(String::new, |at| format!("  at {}", visible(&at)));
         writeln!(
             self.out,
             "{what:>16} rank {}  {}({}){times}{at}",
             left.rank,
-            left.function,
+            visible(left.function),
             arguments.join(", ")
         )?;
         Ok(())
@@ -242,17 +242,15 @@ impl<W: Write> Printer<'_, W> {
 
     fn end(&mut self, pipeline: &Pipeline) -> Result<()> {
         let messages = pipeline.messages();
-        for left in messages.left_over() {
-            self.left_over(pipeline, &left)?;
+        for left in messages.leaks() {
+            self.leaks(pipeline, &left)?;
         }
         let mut lost: Vec<u32> = messages.lost().collect();
         lost.sort_unstable();
         if self.json {
-            serde_json::to_writer(
-                &mut self.out,
+            self.json_line(
                 &serde_json::json!({ "end": { "not_followed": lost, "strangers": messages.strangers() } }),
             )?;
-            writeln!(self.out)?;
         } else if messages.strangers() > 0 {
             writeln!(
                 self.out,

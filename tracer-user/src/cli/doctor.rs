@@ -1,15 +1,20 @@
 //! `dmscope doctor`: tries what a session needs, and says what is missing and how to get it.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use analyzer::visible::visible;
+use analyzer::wire::FileId;
 use serde::Serialize;
 
 use crate::host::clock::monotonic_ns;
 use crate::host::cpus;
-use crate::host::gather::gather_processes;
-use crate::kernel::{KernelError, LoadSettings, Scope, Target, Tracer};
-use crate::plan::{PlanOptions, plan};
+use crate::host::gather::{AttachPoint, gather_processes};
+use crate::host::parsing::ParsingChild;
+use crate::host::support::{Requirement, requirements, support_facts};
+use crate::kernel::{FilterCheck, KernelError, LoadSettings, Scope, Target, Tracer};
+use crate::plan::PlanOptions;
+use crate::plan::code::Instructions;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, Serialize)]
@@ -26,13 +31,15 @@ pub struct Check {
 
 /// Tries everything.
 pub fn checks() -> Vec<Check> {
-    let mut checks = vec![architecture(), type_information()];
+    let facts = support_facts();
+    let mut checks: Vec<Check> = requirements(&facts).into_iter().map(Check::from).collect();
     match Tracer::load(LoadSettings::default()) {
         Ok(tracer) => checks.extend(loaded(tracer)),
+        // What is missing is told above.
+        Err(KernelError::NotSupported(_)) => {}
         Err(error) => checks.push(refused(&error)),
     }
     checks.push(spare_cpus());
-    checks.push(other_users());
     checks
 }
 
@@ -52,7 +59,7 @@ pub fn text(checks: &[Check]) -> String {
         } else {
             "without"
         };
-        text.push_str(&format!("{mark}  {}: {}\n", check.what, check.says));
+        text.push_str(&format!("{mark}  {}: {}\n", check.what, visible(&check.says)));
     }
     text.push_str(if all_needed(checks) {
         "\nThis machine can watch MPI jobs. Next: dmscope ps\n"
@@ -66,23 +73,10 @@ fn check(what: &'static str, ok: bool, needed: bool, says: impl Into<String>) ->
     Check { what, ok, needed, says: says.into() }
 }
 
-fn architecture() -> Check {
-    let system = rustix::system::uname();
-    let machine = system.machine().to_string_lossy().into_owned();
-    let release = system.release().to_string_lossy().into_owned();
-    let ok = machine == "x86_64";
-    let says = if ok {
-        format!("Linux {release} on {machine}")
-    } else {
-        format!("{machine}: only x86_64 is supported")
-    };
-    check("machine", ok, true, says)
-}
-
-fn type_information() -> Check {
-    let ok = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    let says = if ok { "present".into() } else { KernelError::NoBtf.to_string() };
-    check("kernel type information (BTF)", ok, true, says)
+impl From<Requirement> for Check {
+    fn from(Requirement { what, ok, needed, says }: Requirement) -> Self {
+        Self { what, ok, needed, says }
+    }
 }
 
 fn refused(error: &KernelError) -> Check {
@@ -99,6 +93,7 @@ fn loaded(mut tracer: Tracer) -> Vec<Check> {
         events.map_or_else(|e| e.to_string(), |()| "seen".into()),
     ));
     checks.push(probes(&mut tracer));
+    checks.push(process_filter(tracer.check_filter()));
     let sessions = tracer.features().sessions;
     checks.push(check(
         "session probes (Linux 6.13)",
@@ -114,19 +109,26 @@ fn probes(tracer: &mut Tracer) -> Check {
     const WHAT: &str = "many probes by one link (Linux 6.6)";
     let own = std::process::id();
     let begin_ns = monotonic_ns();
-    let gathered = match gather_processes(&[own], &BTreeSet::new()) {
+    let mut parser = ParsingChild::default();
+    let gathered = match gather_processes(&[own], &BTreeSet::new(), &mut parser) {
         Ok(gathered) => gathered,
         Err(error) => return check(WHAT, false, true, error.to_string()),
     };
     let options = PlanOptions { copies: false, ..PlanOptions::default() };
-    let plan = match plan(&gathered.facts, &options, 1) {
-        Ok(plan) => plan,
-        Err(error) => return check(WHAT, false, true, error.to_string()),
+    let planned = match gathered.plan(&options, 1, &mut parser) {
+        Ok(planned) => planned,
+        Err(why) => return check(WHAT, false, true, why),
     };
-    let target = |path: &PathBuf| Target { path: path.clone(), scopes: vec![Scope::Process(own)] };
-    let targets = gathered.attach.iter().map(|(id, point)| (*id, target(&point.path))).collect();
-    let attached = tracer.attach(&plan, &targets, &BTreeSet::new());
+    let mut code: BTreeMap<FileId, Instructions> = planned.code.into_iter().collect();
+    let mut target = |(id, point): (&FileId, &AttachPoint)| {
+        let file = Arc::clone(&point.file);
+        (*id, Target { file, code: code.remove(id).unwrap_or_default(), scope: Scope::EachReached })
+    };
+    let targets = gathered.attach.iter().map(&mut target).collect();
+    tracer.reach(own);
+    let attached = tracer.attach(&planned.plan, &targets);
     tracer.detach_all();
+    tracer.leave(own);
     match attached.failed.first() {
         None if attached.probes > 0 => {
             let took_ms = (monotonic_ns() - begin_ns) / 1_000_000;
@@ -139,13 +141,34 @@ fn probes(tracer: &mut Tracer) -> Check {
         }
         None => check(WHAT, false, true, "no place to probe was found in this process"),
         Some((probe, why)) => {
-            let says = format!(
-                "the kernel refused a probe at {}: {why}; Linux 6.6 or later is needed",
-                probe.function
-            );
+            let says = format!("the kernel refused a probe at {}: {why}", probe.function);
             check(WHAT, false, true, says)
         }
     }
+}
+
+/// What was found when a function of ours was probed for this process alone, and run by others as well.
+fn process_filter(check_of: Result<FilterCheck, KernelError>) -> Check {
+    const WHAT: &str = "probes for the job's processes alone";
+    const WITHOUT: &str = "--only-job is not used: processes outside the job run into its probes, and it is told what that \
+                           costs them";
+    let found = match check_of {
+        Ok(found) => found,
+        Err(error) => return check(WHAT, false, false, format!("{error}; {WITHOUT}")),
+    };
+    if !found.sees_all_threads() {
+        let says = format!(
+            "of {} calls of each of two threads of a process, {} and {} were seen (mended in Linux 6.10); {WITHOUT}",
+            found.calls, found.of_first_thread, found.of_other_thread
+        );
+        return check(WHAT, false, false, says);
+    }
+    let others = match (found.changes_other_process, found.of_other_process) {
+        (false, 0) => "no other process has a probe in it",
+        (true, 0) => "another process is not seen, but has the probes in its code and loses time at each",
+        _ => "another process was seen as well",
+    };
+    check(WHAT, found.spares_others(), false, format!("all threads of a process are seen, and {others}"))
 }
 
 fn spare_cpus() -> Check {
@@ -164,9 +187,27 @@ fn spare_cpus() -> Check {
     )
 }
 
-fn other_users() -> Check {
-    let root = rustix::process::geteuid().is_root();
-    let says =
-        if root { "jobs of all users can be watched" } else { "only jobs of this user can be watched" };
-    check("other users' jobs", root, false, says)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(found: FilterCheck) -> (bool, String) {
+        let check = process_filter(Ok(FilterCheck { of_first_thread: 8, calls: 8, ..found }));
+        assert!(!check.needed, "jobs can be watched without it");
+        (check.ok, check.says)
+    }
+
+    #[test]
+    fn of_the_filter_for_one_process_it_is_said_what_was_seen() {
+        let (ok, says) = said(FilterCheck { of_other_thread: 8, ..FilterCheck::default() });
+        assert!(ok && says.ends_with("no other process has a probe in it"), "{says}");
+        let (ok, says) = said(FilterCheck::default());
+        assert!(
+            !ok && says.starts_with("of 8 calls of each of two threads of a process, 8 and 0 were seen"),
+            "{says}"
+        );
+        let changed =
+            FilterCheck { of_other_thread: 8, changes_other_process: true, ..FilterCheck::default() };
+        assert!(!said(changed).0);
+    }
 }

@@ -13,23 +13,28 @@ mod replay;
 mod report;
 mod table;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::CommandFactory;
 
-use crate::host;
-use args::{Cli, Command};
-use output::print;
+use crate::host::capabilities::{Capabilities, give_up_all};
+use crate::host::support::unseen_jobs;
+use crate::{host, stacks};
+use args::{Cli, Command, Subject};
+use output::{print, print_json};
 
 /// Runs a command; gives its exit status.
 ///
 /// # Errors
 /// Usage, or an environment that does not allow it: what, and what to do.
 pub fn main(cli: &Cli) -> Result<u8> {
+    if !watches(&cli.command) {
+        give_up_all().context("cannot give up capabilities")?;
+    }
     match &cli.command {
         Command::Doctor(plain) => {
             let checks = doctor::checks();
             if plain.json {
-                print(&format!("{}\n", serde_json::json!({ "schema": 1, "checks": checks })))?;
+                print_json(&serde_json::json!({ "schema": 1, "checks": checks }))?;
             } else {
                 print(&doctor::text(&checks))?;
             }
@@ -38,9 +43,12 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Ps(plain) => {
             let jobs = host::find_jobs();
             if plain.json {
-                print(&format!("{}\n", ps::json(&jobs)))?;
+                print_json(&ps::json(&jobs))?;
             } else {
                 print(&ps::text(&jobs))?;
+            }
+            if let Some(unseen) = unseen_jobs(Capabilities::in_effect()) {
+                eprintln!("dmscope: {unseen}");
             }
             Ok(0)
         }
@@ -59,11 +67,35 @@ pub fn main(cli: &Cli) -> Result<u8> {
             print(&String::from_utf8_lossy(&script))?;
             Ok(0)
         }
+        Command::ParseFiles => {
+            host::parsing::serve()?;
+            Ok(0)
+        }
+        Command::ReadStacks => {
+            stacks::serve()?;
+            Ok(0)
+        }
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;
             print(&String::from_utf8_lossy(&page))?;
             Ok(0)
         }
+    }
+}
+
+/// Whether a command looks at running processes; others read what the user names, with the user's own rights.
+fn watches(command: &Command) -> bool {
+    match command {
+        Command::Doctor(_) | Command::Ps(_) | Command::Attach(_) | Command::Run(_) | Command::Probes(_) => {
+            true
+        }
+        Command::Report(args) => matches!(args.subject, Subject::Job(_)),
+        Command::Analyze(_)
+        | Command::Calls(_)
+        | Command::Completions { .. }
+        | Command::ParseFiles
+        | Command::ReadStacks
+        | Command::Man => false,
     }
 }

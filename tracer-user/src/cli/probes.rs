@@ -7,13 +7,21 @@ use std::time::Duration;
 
 use analyzer::options::Options;
 use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use analyzer::visible::{visible, visible_json};
+use analyzer::wire::FileId;
 use serde::Serialize;
 
 use super::args::ProbesArgs;
 use super::table::columns;
+use crate::budget::links_by_file;
+use crate::host::gather::AttachPoint;
+use crate::host::parsing::ParsingChild;
 use crate::host::{self, NodeJob};
 use crate::kernel::LoadSettings;
-use crate::plan::{PlanOptions, plan};
+use crate::plan::PlanOptions;
+use crate::plan::attach::{
+    AttachDecision, AttachMode, FileUse, JobSize, MOST_LINKS, OnlyJob, StrangerCount, attach_modes,
+};
 use crate::session::{self, Settings};
 use crate::sink::HitSink;
 
@@ -24,16 +32,18 @@ use crate::sink::HitSink;
 pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     let job = host::job_of(args.pid)?;
     let options = PlanOptions { libraries: args.library.clone(), ..PlanOptions::default() };
-    let gathered = host::gather(&job)?;
-    let plan = plan(&gathered.facts, &options, 1)?;
+    let mut parser = ParsingChild::default();
+    let gathered = host::gather(&job, &mut parser)?;
+    let plan = gathered.plan(&options, 1, &mut parser).map_err(anyhow::Error::msg)?.plan;
+    let attach = attachments(&plan, &gathered.attach, job.size());
     let hits = match args.hits {
         Some(duration) => count_hits(&job, options, duration)?,
         None => BTreeMap::new(),
     };
     if args.json {
-        return Ok(format!("{}\n", json(&plan, &hits)));
+        return Ok(format!("{}\n", visible_json(&json(&plan, &attach, &hits).to_string())));
     }
-    let mut text = text(&plan, &hits, args.all);
+    let mut text = text(&plan, &attach, &hits, args.all);
     if let Some(duration) = args.hits {
         text.push_str(&cost_of_hits(&plan, &hits, duration, job.ranks.len()));
     }
@@ -48,6 +58,7 @@ fn count_hits(job: &NodeJob, plan: PlanOptions, duration: Duration) -> anyhow::R
         plan,
         analysis: Options::default(),
         duration: Some(duration),
+        only_job: OnlyJob::default(),
         budget: None,
         tape: None,
         page_calls: None,
@@ -58,6 +69,31 @@ fn count_hits(job: &NodeJob, plan: PlanOptions, duration: Duration) -> anyhow::R
     Ok(hits.0)
 }
 
+/// How the probes of a file are attached, and who else runs it.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileAttachment {
+    /// The file.
+    pub file: FileId,
+    /// Processes outside the job that map it.
+    pub strangers: StrangerCount,
+    /// For whom its probes are.
+    #[serde(flatten)]
+    pub decision: AttachDecision,
+}
+
+/// What a session would decide for the files that have probes.
+fn attachments(plan: &Plan, files: &BTreeMap<FileId, AttachPoint>, job: JobSize) -> Vec<FileAttachment> {
+    let links = links_by_file(plan);
+    let facts = links.iter().filter_map(|(id, &links)| {
+        let strangers = files.get(id)?.strangers;
+        Some((*id, FileUse { strangers, links, is_late: false }))
+    });
+    let facts: BTreeMap<FileId, FileUse> = facts.collect();
+    let decided = attach_modes(&facts, job, MOST_LINKS, OnlyJob::default());
+    let attachment = |(file, decision)| FileAttachment { file, strangers: facts[&file].strangers, decision };
+    decided.into_iter().map(attachment).collect()
+}
+
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
@@ -65,17 +101,18 @@ const SCHEMA: u32 = 1;
 struct ProbesDocument<'a> {
     schema: u32,
     plan: &'a Plan,
+    attach: &'a [FileAttachment],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hits: &'a BTreeMap<u32, u64>,
 }
 
 /// For programs. `hits`: records by probe id, as far as they are known.
-pub fn json(plan: &Plan, hits: &BTreeMap<u32, u64>) -> serde_json::Value {
-    serde_json::json!(ProbesDocument { schema: SCHEMA, plan, hits })
+pub fn json(plan: &Plan, attach: &[FileAttachment], hits: &BTreeMap<u32, u64>) -> serde_json::Value {
+    serde_json::json!(ProbesDocument { schema: SCHEMA, plan, attach, hits })
 }
 
 /// For people: a summary by file, then each probe; `all` lists also what is left out, place by place.
-pub fn text(plan: &Plan, hits: &BTreeMap<u32, u64>, all: bool) -> String {
+pub fn text(plan: &Plan, attach: &[FileAttachment], hits: &BTreeMap<u32, u64>, all: bool) -> String {
     let mut text = String::new();
     for file in &plan.files {
         let probes: Vec<&Probe> = plan.probes.iter().filter(|p| p.file == file.id).collect();
@@ -83,7 +120,10 @@ pub fn text(plan: &Plan, hits: &BTreeMap<u32, u64>, all: bool) -> String {
         if probes.is_empty() && left_out.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "{} ({})", file.path, file.role);
+        let _ = writeln!(text, "{} ({})", visible(&file.path), file.role);
+        if let Some(attachment) = attach.iter().find(|attachment| attachment.file == file.id) {
+            let _ = writeln!(text, "  {}", attachment_text(&attachment.decision));
+        }
         let rows: Vec<Vec<String>> = probes.iter().map(|p| row(p, hits)).collect();
         let header: &[&str] = if hits.is_empty() { &HEADER[1..] } else { &HEADER };
         if !rows.is_empty() {
@@ -93,10 +133,18 @@ pub fn text(plan: &Plan, hits: &BTreeMap<u32, u64>, all: bool) -> String {
         text.push('\n');
     }
     for lost in plan.left_out.iter().filter(|l| plan.files.iter().all(|f| f.id != l.file)) {
-        let _ = writeln!(text, "{}: {}", lost.what, lost.reason);
+        let _ = writeln!(text, "{}: {}", visible(&lost.what), visible(&lost.reason));
     }
     text.push_str(&summary(plan));
     text
+}
+
+fn attachment_text(decision: &AttachDecision) -> String {
+    let mode = match decision.mode {
+        AttachMode::OneLink => "for everybody",
+        AttachMode::LinkPerProcess => "for processes of the job alone",
+    };
+    format!("{mode}: {}", decision.reason)
 }
 
 const HEADER: [&str; 8] = ["HITS", "PROBE", "WATCHES", "OF", "SITE", "PLACE", "COST", "WHY THERE"];
@@ -128,13 +176,13 @@ fn left_out_text(text: &mut String, left_out: &[&analyzer::plan::LeftOut], all: 
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for lost in left_out {
         let place = lost.offset_bytes.map(|o| format!(" +{o:#x}")).unwrap_or_default();
-        by_reason.entry(&lost.reason).or_default().push(format!("{}{place}", lost.what));
+        by_reason.entry(&lost.reason).or_default().push(format!("{}{place}", visible(&lost.what)));
     }
     for (reason, what) in by_reason {
         let shown = if all { what.len() } else { what.len().min(3) };
         let more = what.len() - shown;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let _ = writeln!(text, "  not watched: {}{more}: {reason}", what[..shown].join(", "));
+        let _ = writeln!(text, "  not watched: {}{more}: {}", what[..shown].join(", "), visible(reason));
     }
 }
 

@@ -80,6 +80,7 @@ mod tests {
             mount_namespace: 1,
             rank: Some(0),
             size: Some(4),
+            local_size: None,
             exe: "/opt/stencil".into(),
             command: "/opt/stencil -n 3".into(),
             uid: 0,

@@ -50,7 +50,8 @@ pub(super) fn replay(path: &Path, consumer: &mut impl Consumer) -> Result<()> {
 /// The file is no tape, or cannot be read.
 pub(super) fn names(path: &Path) -> Result<SymbolTable> {
     let mut names = SymbolTable::default();
-    names.extend(&tape::symbols(open(path)?).with_context(|| path.display().to_string())?);
+    tape::symbols(open(path)?, |symbols| names.extend(symbols))
+        .with_context(|| path.display().to_string())?;
     Ok(names)
 }
 
@@ -86,7 +87,8 @@ fn drive<R: Read>(
         }
     }
     if !ended {
-        let end = End { time_ns: last_ns, reason: CUT.to_owned(), failed_probes: Vec::new() };
+        let end =
+            End { time_ns: last_ns, reason: CUT.to_owned(), failed_probes: Vec::new(), strangers: None };
         consumer.push(&Input::End(end))?;
     }
     Ok(())
@@ -97,7 +99,7 @@ pub(super) mod testing {
     //! Tapes of a made-up job, whole and cut.
 
     use analyzer::input::{MpiFacts, MpiKind, ProcessFacts, Start, ThreadFacts, Threads};
-    use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+    use analyzer::plan::{Plan, Probe, ProbeClass};
     use analyzer::tape::Writer;
     use analyzer::wire::{Body, FileId, Header, Record};
 
@@ -146,7 +148,12 @@ pub(super) mod testing {
 
     /// The end of a session that was stopped when the tape was cut.
     pub fn end() -> Input {
-        Input::End(End { time_ns: LAST_NS, reason: CUT.to_owned(), failed_probes: Vec::new() })
+        Input::End(End {
+            time_ns: LAST_NS,
+            reason: CUT.to_owned(),
+            failed_probes: Vec::new(),
+            strangers: None,
+        })
     }
 
     /// The bytes of a tape.
@@ -168,19 +175,7 @@ pub(super) mod testing {
     }
 
     fn probe(id: u32, function: &str) -> Probe {
-        Probe {
-            id,
-            file: FileId { dev: 1, inode: 10 },
-            offset_bytes: 0x100,
-            site_offset_bytes: 0x100,
-            class: ProbeClass::Call,
-            function: function.into(),
-            place: ProbePlace::Push,
-            stack_bytes: 0,
-            argument: 0,
-            results: None,
-            reason: String::new(),
-        }
+        Probe::at(id, FileId { dev: 1, inode: 10 }, 0x100, ProbeClass::Call, function)
     }
 
     fn call(pid: u32, time_ns: u64) -> RawRecord {

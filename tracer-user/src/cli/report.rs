@@ -1,8 +1,7 @@
 //! `dmscope report`: a page about a tape or a running job.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{IsTerminal, Write, stdout};
+use std::collections::{HashMap, HashSet};
+use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use analyzer::options::Options;
 use analyzer::page::Page;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
+use analyzer::visible::visible;
 use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result};
 
@@ -20,7 +20,9 @@ use super::output::print;
 use super::reference;
 use super::replay::{Consumer, names, replay};
 use crate::host;
-use crate::host::symbols::{Symbols, is_file};
+use crate::host::capabilities::with_own_file_rights;
+use crate::host::output_file::OutputFile;
+use crate::host::symbols::Symbols;
 use crate::page;
 use crate::session::{self, Outcome, Sink};
 use crate::sink::PageSink;
@@ -31,8 +33,8 @@ use crate::sink::PageSink;
 /// The tape or the job cannot be read, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<Outcome> {
     // Before a job is watched for hours.
-    let mut html = Output::open(&args.output)?;
-    let mut json = args.json.as_deref().map(Output::open).transpose()?;
+    let mut html = PageFile::find(&args.output)?;
+    let mut json = args.json.as_deref().map(PageFile::find).transpose()?;
     let (page, outcome) = match &args.subject {
         Subject::Job(pid) => of_job(*pid, args)?,
         Subject::Tape(path) => of_tape(path, args)?,
@@ -43,30 +45,29 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     }
     print(&format!(
         "{}: {}\nThe page is {}\n",
-        page.verdict.title,
-        page.verdict.text,
-        args.output.display()
+        visible(&page.verdict.title),
+        visible(&page.verdict.text),
+        visible(&args.output.to_string_lossy())
     ))?;
     Ok(outcome)
 }
 
-/// A file that keeps what it has until there is something to write.
-struct Output {
-    path: PathBuf,
-    file: File,
+/// A file that keeps what it has until all that is to be written is there.
+struct PageFile<'a> {
+    path: &'a Path,
+    file: OutputFile,
 }
 
-impl Output {
-    fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file })
+impl<'a> PageFile<'a> {
+    fn find(path: &'a Path) -> Result<Self> {
+        let file = with_own_file_rights(|| OutputFile::find(path))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path, file })
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
-        // A pipe has no length.
-        let _ = self.file.set_len(0);
-        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+        let written = self.file.write_whole(text.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
@@ -142,15 +143,13 @@ fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
 /// A tape has the names that its findings need. Others are looked up where the very same files are still there.
 fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>) {
     let wanted = maker.pipeline.wanted_by_timeline(names);
-    let needed = |id: &FileId| wanted.iter().any(|(file, _)| file == id);
+    let needed: HashSet<FileId> = wanted.iter().map(|(file, _)| *file).collect();
     let mut symbols = Symbols::default();
-    symbols.know(
-        maker
-            .files
-            .iter()
-            .filter(|(id, (path, build_id))| needed(id) && is_file(path, **id, build_id.as_deref()))
-            .map(|(id, (path, _))| (*id, path.clone())),
-    );
+    for (id, (path, build_id)) in maker.files.iter().filter(|(id, _)| needed.contains(id)) {
+        if let Some(build_id) = build_id {
+            symbols.know_again(*id, path, build_id);
+        }
+    }
     names.extend(&symbols.resolve(wanted));
 }
 

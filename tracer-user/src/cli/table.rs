@@ -1,9 +1,13 @@
 //! Columns of text.
 
-/// Rows in columns as wide as their widest cell, two spaces apart; numbers to the right.
+use analyzer::visible::visible;
+
+/// Rows in columns as wide as their widest cell, two spaces apart; numbers to the right. Cells are made visible.
 pub(super) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| visible(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -13,7 +17,7 @@ pub(super) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
         .collect();
     let mut text = String::new();
     let header: Vec<String> = header.iter().map(|h| (*h).to_owned()).collect();
-    for row in std::iter::once(&header).chain(rows) {
+    for row in std::iter::once(&header).chain(&rows) {
         let mut line = String::new();
         for ((cell, width), right) in row.iter().zip(&widths).zip(&numeric) {
             let padding = " ".repeat(width - cell.chars().count());
@@ -39,5 +43,11 @@ mod tests {
     fn numbers_stand_to_the_right_and_lines_have_no_trailing_space() {
         let rows = [vec!["7".into(), "a".into()], vec!["123".into(), "bcd".into()]];
         assert_eq!(columns(&["PID", "X"], &rows), "PID  X\n  7  a\n123  bcd\n");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_whatever_is_in_it() {
+        let rows = [vec!["7".into(), "a\n8  \x1b[2Jb".into()]];
+        assert_eq!(columns(&["PID", "X"], &rows), "PID  X\n  7  a\\n8  \\u{1b}[2Jb\n");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! It looks at all rings, again and again (every millisecond while one fills quickly, less often
 //! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands
-//! over what it found as a [`DrainBatch`]. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
+//! over what it found as a [`DrainBatch`]. A ring is full in less time than the scheduler may make a thread wait beside
+//! ranks that poll, so it runs before them. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
 
@@ -14,9 +15,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::host::clock::monotonic_ns;
+use crate::host::placement;
 use crate::kernel::{Counters, KernelRing, SlotCounters};
 use reader::RingReader;
 
@@ -50,6 +52,11 @@ pub struct DrainBatch {
     pub unreadable: u64,
 }
 
+/// The reading thread has ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the thread that reads the rings has failed: nothing is recorded any more")]
+pub struct ReaderFailed;
+
 /// The reading thread.
 pub struct Collector {
     batches: Receiver<DrainBatch>,
@@ -80,8 +87,9 @@ impl Collector {
             counters,
         };
         let thread = std::thread::Builder::new().name("dms-rings".into()).spawn(move || {
-            crate::host::placement::stay_on(&cpus);
-            Worker { link, readers: Vec::new() }.run();
+            placement::stay_on(&cpus);
+            placement::run_first();
+            Worker { link, readers: Vec::new(), unread: Vec::new() }.run();
         })?;
         Ok(Self { batches, new_rings, spares, waiting, stop, thread: Some(thread) })
     }
@@ -93,10 +101,17 @@ impl Collector {
     }
 
     /// The next batch, if one comes in time.
-    pub fn next(&self, timeout: Duration) -> Option<DrainBatch> {
-        let batch = self.batches.recv_timeout(timeout).ok()?;
+    ///
+    /// # Errors
+    /// The thread has ended: nothing comes any more.
+    pub fn next(&self, timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed> {
+        let batch = match self.batches.recv_timeout(timeout) {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => return Err(ReaderFailed),
+        };
         self.waiting.fetch_sub(batch.record_count(), Ordering::Relaxed);
-        Some(batch)
+        Ok(Some(batch))
     }
 
     /// Room that a batch's records had: the next ones find a place without asking for memory.
@@ -153,6 +168,28 @@ struct Link {
 struct Worker {
     link: Link,
     readers: Vec<RingReader>,
+    unread: Vec<UnreadRing>,
+}
+
+/// A ring that could not be mapped. Until it is full, the kernel part takes what nobody reads for recorded.
+struct UnreadRing {
+    slot: u32,
+    /// How often it could not be looked at.
+    looks: u64,
+}
+
+impl UnreadRing {
+    /// Whatever was written since the last look is lost; how much it was is not known.
+    fn look(&mut self, counted: SlotCounters) -> (u32, SlotCounters) {
+        self.looks += 1;
+        let lost = |counted| counted + self.looks;
+        let counters = SlotCounters {
+            lost_movements: lost(counted.lost_movements),
+            lost_state: lost(counted.lost_state),
+            ..counted
+        };
+        (self.slot, counters)
+    }
 }
 
 impl Worker {
@@ -162,10 +199,14 @@ impl Worker {
         loop {
             let last = self.link.stop.load(Ordering::Acquire);
             while let Ok(ring) = self.link.new_rings.try_recv() {
-                // A ring that cannot be mapped fills up: its loss is counted like any other.
-                self.readers.extend(RingReader::new(ring).ok());
+                let slot = ring.slot;
+                match RingReader::new(ring) {
+                    Ok(reader) => self.readers.push(reader),
+                    Err(_) => self.unread.push(UnreadRing { slot, looks: 0 }),
+                }
             }
             let mut fills = false;
+            let began = Instant::now();
             let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
                 let batch;
                 (batch, fills) = self.drain();
@@ -190,7 +231,8 @@ impl Worker {
                 _ if fills => BUSY_PAUSE,
                 _ => (pause * 2).min(CALM_PAUSE),
             };
-            std::thread::sleep(pause);
+            // It goes before the job's processes, so it leaves them at least half of a processor.
+            std::thread::sleep(pause.max(began.elapsed()));
         }
     }
 
@@ -208,7 +250,25 @@ impl Worker {
                 records.push((reader.slot(), found));
             }
         }
-        let counters = self.readers.iter().map(|r| (r.slot(), self.link.counters.read(r.slot()))).collect();
+        let Self { link, readers, unread } = self;
+        let counted = |slot| link.counters.read(slot);
+        let mut counters: Vec<_> = readers.iter().map(|r| (r.slot(), counted(r.slot()))).collect();
+        counters.extend(unread.iter_mut().map(|ring| ring.look(counted(ring.slot))));
         (DrainBatch { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }, fills)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_a_ring_that_nobody_reads_is_lost_at_every_look() {
+        let mut ring = UnreadRing { slot: 3, looks: 0 };
+        let counted = SlotCounters { lost_movements: 5, declined: 7, ..SlotCounters::default() };
+        let mut look = || ring.look(counted).1;
+        let (first, second) = (look(), look());
+        assert_eq!((first.lost_movements, first.lost_state, first.declined), (6, 1, 7));
+        assert_eq!((second.lost_movements, second.lost_state, second.declined), (7, 2, 7));
     }
 }

@@ -25,6 +25,9 @@ const fn copy(symbol: &'static str, function: &'static str) -> CopyFunction {
     CopyFunction { symbol, function }
 }
 
+/// Of one file so many places are listed, and the rest of the function of the last one.
+pub const MOST_SITES: usize = 1 << 15;
+
 /// Functions that copy memory.
 const COPY_FUNCTIONS: [CopyFunction; 10] = [
     copy("memcpy", "memcpy"),
@@ -95,6 +98,8 @@ pub struct CopyScan {
     pub sites: Vec<CopySite>,
     /// The rest, by address.
     pub unseen: Vec<UnseenCopies>,
+    /// There are more than are listed.
+    pub is_cut: bool,
 }
 
 /// Addresses that mean a copy. Most calls go elsewhere, and are told by the range alone.
@@ -150,6 +155,10 @@ pub fn scan_copies(elf: &ElfFacts<'_>) -> CopyScan {
             *last = candidate.max(*last);
         }
         for (start, last) in functions {
+            if scan.sites.len().max(scan.unseen.len()) >= MOST_SITES {
+                scan.is_cut = true;
+                return scan;
+            }
             scan_function(range, start, last, &targets, &mut scan);
         }
     }
@@ -186,7 +195,7 @@ fn scan_function(range: &CodeRange<'_>, start: u64, last: u64, targets: &Targets
         return;
     };
     for instruction in &mut decoder(code, start) {
-        if instruction.ip() > last {
+        if instruction.ip() > last || scan.sites.len().max(scan.unseen.len()) >= 2 * MOST_SITES {
             break;
         }
         let vaddr = instruction.ip();

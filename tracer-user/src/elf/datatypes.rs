@@ -1,9 +1,8 @@
 //! Datatypes of Open MPI, whose objects' addresses are handles. MPICH's handles say their sizes themselves.
 
 use analyzer::plan::Datatype;
-use object::{Object, ObjectSymbol};
 
-use super::code::Segment;
+use super::facts::ElfFacts;
 use super::objects::distance;
 
 /// Size of an element of a datatype without gaps, by the name of its object. Fortran's default types may be of any size.
@@ -24,12 +23,10 @@ fn size_bytes(object: &str) -> Option<u8> {
 }
 
 /// Those that a file has.
-pub fn datatypes(bytes: &[u8], segments: &[Segment]) -> Vec<Datatype> {
-    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
-    let Some(code) = segments.iter().find(|segment| segment.exec) else { return Vec::new() };
-    let found = file.dynamic_symbols().filter(|symbol| symbol.is_definition()).filter_map(|symbol| {
-        let size_bytes = size_bytes(symbol.name().ok()?)?;
-        Some(Datatype { object: distance(symbol.address(), code), size_bytes })
+pub fn datatypes(elf: &ElfFacts<'_>) -> Vec<Datatype> {
+    let Some(code) = elf.segments.iter().find(|segment| segment.exec) else { return Vec::new() };
+    let found = elf.functions.all_mpi_data().filter_map(|(name, vaddr)| {
+        Some(Datatype { object: distance(vaddr, code), size_bytes: size_bytes(name)? })
     });
     let mut all: Vec<Datatype> = found.collect();
     all.sort_by_key(|datatype| datatype.object);

@@ -16,6 +16,15 @@ pub fn instruction_len(code: &[u8]) -> Option<usize> {
     (!instruction.is_invalid()).then(|| instruction.len())
 }
 
+/// Longer functions are not analysed: nothing that answers a question is this long.
+const MAX_INSTRUCTIONS: usize = 20_000;
+
+/// All instructions of a function; `None`: it is too long to be analysed.
+pub(super) fn decode_function(body: &[u8], vaddr: u64) -> Option<Vec<Instruction>> {
+    let all: Vec<Instruction> = decoder(body, vaddr).iter().take(MAX_INSTRUCTIONS + 1).collect();
+    (all.len() <= MAX_INSTRUCTIONS).then_some(all)
+}
+
 /// All instructions of a piece of code.
 pub(super) fn decode_all(bytes: &[u8], vaddr: u64) -> Vec<Instruction> {
     decoder(bytes, vaddr).iter().collect()

@@ -6,26 +6,19 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
-use super::code::{CodeRange, LoadedHeader, Sections, Segment, code_ranges};
+use super::code::{CodeRange, LoadedHeader, Sections, Segment, code_ranges, range_at};
+use super::contents::{Contents, LONGEST_NAME_BYTES};
+use super::error::ElfError;
 use super::functions::{Function, Functions};
 use super::imports;
+use super::work::WorkLeft;
 
-/// Why a file has no facts.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ElfError {
-    /// Not ELF, not 64 bits, not x86-64.
-    #[error("not an x86-64 ELF file")]
-    Foreign,
-    /// It says it is, but its tables cannot be read.
-    #[error("damaged ELF file: {0}")]
-    Damaged(String),
-}
-
-impl From<object::read::Error> for ElfError {
-    fn from(error: object::read::Error) -> Self {
-        Self::Damaged(error.to_string())
-    }
-}
+/// The kernel loads no program with more (its headers must fit into 64 KiB).
+const MOST_SEGMENTS: usize = 1170;
+/// Longer notes are not looked through for the build id, which comes first.
+const LONGEST_NOTES_BYTES: u64 = 64 << 10;
+/// No linker writes a longer one.
+const LONGEST_BUILD_ID_BYTES: usize = 64;
 
 /// What the file is loaded as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +76,7 @@ impl<'d> ElfFacts<'d> {
 
     /// Instructions from an address up to the end of its section.
     pub fn code_from(&self, vaddr: u64) -> Option<&'d [u8]> {
-        let range = self.code.iter().find(|c| c.range().contains(&vaddr))?;
+        let range = range_at(&self.code, vaddr)?;
         range.bytes.get((vaddr - range.vaddr) as usize..)
     }
 
@@ -96,7 +89,7 @@ impl<'d> ElfFacts<'d> {
 
     /// Start of the function that an address is in.
     pub fn start_of(&self, vaddr: u64) -> Option<u64> {
-        let range = self.code.iter().find(|c| c.range().contains(&vaddr))?;
+        let range = range_at(&self.code, vaddr)?;
         let start = self.functions.start_of(vaddr).unwrap_or(range.vaddr);
         Some(start.max(range.vaddr))
     }
@@ -121,14 +114,19 @@ impl<'d> ElfFacts<'d> {
 ///
 /// # Errors
 /// Another kind of file, or tables that point nowhere.
-pub fn parse(bytes: &[u8]) -> Result<ElfFacts<'_>, ElfError> {
-    let header = LoadedHeader::parse(bytes).map_err(|_| ElfError::Foreign)?;
+pub fn parse(contents: &Contents) -> Result<ElfFacts<'_>, ElfError> {
+    let header = LoadedHeader::parse(contents).map_err(|_| ElfError::Foreign)?;
     let endian = header.endian().map_err(|_| ElfError::Foreign)?;
     if header.e_machine(endian) != elf::EM_X86_64 {
         return Err(ElfError::Foreign);
     }
-    let program_headers = header.program_headers(endian, bytes)?;
-    let sections = header.sections(endian, bytes)?;
+    let program_headers = header.program_headers(endian, contents)?;
+    let sections = header.sections(endian, contents)?;
+    let mut work = WorkLeft::default();
+    work.spend((sections.len() * size_of::<elf::SectionHeader64<LittleEndian>>()) as u64)?;
+    if program_headers.len() > MOST_SEGMENTS {
+        return Err(ElfError::TooMuch);
+    }
     let segments: Vec<Segment> = program_headers
         .iter()
         .filter(|p| p.p_type(endian) == elf::PT_LOAD)
@@ -139,10 +137,10 @@ pub fn parse(bytes: &[u8]) -> Result<ElfFacts<'_>, ElfError> {
             exec: p.p_flags(endian).contains(elf::PF_X),
         })
         .collect();
-    let code = code_ranges(endian, bytes, &sections, &segments);
-    let functions = Functions::read(endian, bytes, &sections, program_headers, &code);
-    let links = imports::read(endian, bytes, &sections, &code, &functions);
-    let dynamic = dynamic_strings(endian, bytes, &sections);
+    let code = code_ranges(endian, contents, &sections, &segments);
+    let functions = Functions::read(endian, contents, &sections, program_headers, &code, &mut work)?;
+    let links = imports::read(endian, contents, &sections, &code, &functions, &mut work)?;
+    let dynamic = dynamic_strings(endian, contents, &sections, &mut work)?;
     let has = |kind| program_headers.iter().any(|p| p.p_type(endian) == kind);
     let kind = match (has(elf::PT_INTERP), has(elf::PT_DYNAMIC), dynamic.soname) {
         (true, _, None) => ElfKind::Program,
@@ -152,7 +150,7 @@ pub fn parse(bytes: &[u8]) -> Result<ElfFacts<'_>, ElfError> {
     };
     Ok(ElfFacts {
         kind,
-        build_id: build_id(endian, bytes, program_headers),
+        build_id: build_id(endian, contents, program_headers),
         soname: dynamic.soname,
         needed: dynamic.needed,
         run_path: dynamic.run_path,
@@ -173,13 +171,19 @@ struct DynamicStrings<'d> {
     pie: bool,
 }
 
-fn dynamic_strings<'d>(endian: LittleEndian, bytes: &'d [u8], sections: &Sections<'d>) -> DynamicStrings<'d> {
+fn dynamic_strings<'d>(
+    endian: LittleEndian,
+    contents: &'d Contents,
+    sections: &Sections<'d>,
+    work: &mut WorkLeft,
+) -> Result<DynamicStrings<'d>, ElfError> {
     let mut found = DynamicStrings::default();
-    let Ok(Some((entries, link))) = sections.dynamic(endian, bytes) else { return found };
-    let Ok(strings) = sections.strings(endian, bytes, link) else { return found };
+    let Ok(Some((entries, link))) = sections.dynamic(endian, contents) else { return Ok(found) };
+    let Ok(strings) = sections.strings(endian, contents, link) else { return Ok(found) };
     let text = |entry: &elf::Dyn64<LittleEndian>| {
         entry.string(endian, strings).ok().and_then(|s| str::from_utf8(s).ok())
     };
+    work.spend(entries.len() as u64 * LONGEST_NAME_BYTES)?;
     let mut rpath = None;
     for entry in entries {
         match entry.tag(endian) {
@@ -193,19 +197,21 @@ fn dynamic_strings<'d>(endian: LittleEndian, bytes: &'d [u8], sections: &Section
         }
     }
     found.run_path = found.run_path.or(rpath);
-    found
+    Ok(found)
 }
 
 fn build_id(
     endian: LittleEndian,
-    bytes: &[u8],
+    contents: &Contents,
     program_headers: &[elf::ProgramHeader64<LittleEndian>],
 ) -> Option<String> {
-    for header in program_headers {
-        let Ok(Some(mut notes)) = header.notes(endian, bytes) else { continue };
+    for header in program_headers.iter().filter(|header| header.p_filesz(endian) <= LONGEST_NOTES_BYTES) {
+        let Ok(Some(mut notes)) = header.notes(endian, contents) else { continue };
         while let Ok(Some(note)) = notes.next() {
             if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-                return Some(note.desc().iter().map(|b| format!("{b:02x}")).collect());
+                return Some(
+                    note.desc().iter().take(LONGEST_BUILD_ID_BYTES).map(|b| format!("{b:02x}")).collect(),
+                );
             }
         }
     }
@@ -214,31 +220,13 @@ fn build_id(
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{Load, file_of};
     use super::*;
-
-    /// A file of one executable segment and no sections.
-    fn file_of_segment(vaddr: u64, offset_bytes: u64, len_bytes: u64) -> Vec<u8> {
-        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-        file.resize(16, 0);
-        for half in [3_u16, 62, 1, 0] {
-            file.extend_from_slice(&half.to_le_bytes());
-        }
-        for word in [0_u64, 64, 0] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        for half in [0_u16, 0, 64, 56, 1, 64, 0, 0] {
-            file.extend_from_slice(&half.to_le_bytes());
-        }
-        file.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
-        for word in [offset_bytes, vaddr, vaddr, len_bytes, len_bytes, 4096] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file
-    }
 
     #[test]
     fn addresses_and_offsets_are_told_apart_by_the_segment() {
-        let file = file_of_segment(0x4000, 0x1000, 0x200);
+        let file = file_of(&[Load { vaddr: 0x4000, offset_bytes: 0x1000, len_bytes: 0x200 }]);
+        let file = file.into();
         let facts = parse(&file).expect("a small file");
         assert_eq!(facts.offset_of(0x4010), Some(0x1010));
         assert_eq!(facts.vaddr_of(0x1010), Some(0x4010));
@@ -248,9 +236,34 @@ mod tests {
 
     #[test]
     fn a_segment_that_claims_all_addresses_does_not_hold_those_before_it() {
-        let file = file_of_segment(0xc000_0000_0000_0000, 0x2000_0000_0000_0000, u64::MAX);
+        let all = u64::MAX;
+        let (vaddr, offset_bytes) = (0xc000_0000_0000_0000, 0x2000_0000_0000_0000);
+        let file = file_of(&[Load { vaddr, offset_bytes, len_bytes: all }]);
+        let file = file.into();
         let facts = parse(&file).expect("a hostile file");
         assert_eq!(facts.offset_of(0x1000), None);
         assert_eq!(facts.vaddr_of(0x1000), None);
+    }
+
+    #[test]
+    fn segments_of_the_same_bytes_are_looked_at_once() {
+        let load = |vaddr| Load { vaddr, offset_bytes: 0, len_bytes: 4096 };
+        let overlapping: Vec<Load> = (0..20).map(|n| load(0x40_0000 + n)).collect();
+        let apart: Vec<Load> = (0..20).map(|n| load(0x40_0000 + 0x10_0000 * n)).collect();
+        for segments in [overlapping, apart] {
+            let mut file = file_of(&segments);
+            file.resize(4096, 0);
+            let file = file.into();
+            let facts = parse(&file).expect("a hostile file");
+            let looked_at: usize = facts.code.iter().map(|range| range.bytes.len()).sum();
+            assert!((4000..=4096).contains(&looked_at), "{looked_at}");
+        }
+    }
+
+    #[test]
+    fn more_segments_than_the_kernel_loads_are_refused() {
+        let load = Load { vaddr: 0, offset_bytes: 0, len_bytes: 1 };
+        let file = file_of(&vec![load; MOST_SEGMENTS + 1]).into();
+        assert_eq!(parse(&file).unwrap_err(), ElfError::TooMuch);
     }
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::decode::{ARGUMENTS, RegisterSet, decode_all, direct_target, incoming_slot, written};
+use super::decode::{ARGUMENTS, RegisterSet, decode_function, direct_target, incoming_slot, written};
 
-/// Longer functions are not analysed: nothing that answers a question is this long.
-const MAX_INSTRUCTIONS: usize = 20_000;
+/// Steps over one instruction: compiled code takes two or three for each.
+const MAX_STEPS: usize = 200_000;
 /// Slots remembered at a time.
 const MAX_SLOTS: usize = 32;
 
@@ -296,16 +296,14 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Follows an argument (from 0), all of it or its lower part, through a function; `None` if it is too long or empty.
+    /// Follows an argument (from 0), all of it or its lower part, through a function; `None` if it is too long,
+    /// too entangled or empty.
     pub fn follow(body: &[u8], start: u64, argument: usize, width: Width) -> Option<Self> {
-        let instructions = decode_all(body, start);
-        if instructions.is_empty() || instructions.len() > MAX_INSTRUCTIONS {
-            return None;
-        }
+        let instructions = decode_function(body, start).filter(|all| !all.is_empty())?;
         let blocks = blocks_of(&instructions);
         let mut flow =
             Self { states: vec![None; instructions.len()], has_unknown_jumps: false, instructions, blocks };
-        flow.run(FlowState::at_entry(argument, width));
+        flow.run(FlowState::at_entry(argument, width))?;
         let unknown = flow
             .reached()
             .any(|(_, i, state)| i.flow_control() == FlowControl::IndirectBranch && !state.at_entry_depth());
@@ -313,7 +311,9 @@ impl Flow {
         Some(flow)
     }
 
-    fn run(&mut self, entry: FlowState) {
+    /// `None`: it takes too many steps.
+    fn run(&mut self, entry: FlowState) -> Option<()> {
+        let mut left_steps = MAX_STEPS;
         let mut info = InstructionInfoFactory::new();
         let mut pending = vec![(0usize, entry)];
         let mut inputs: Vec<Option<FlowState>> = vec![None; self.blocks.len()];
@@ -331,12 +331,14 @@ impl Flow {
             };
             inputs[block] = Some(met.clone());
             let mut state = met;
+            left_steps = left_steps.checked_sub(self.blocks[block].end - self.blocks[block].first)?;
             for index in self.blocks[block].first..self.blocks[block].end {
                 self.states[index] = Some(state.clone());
                 state.step(&self.instructions[index], &mut info);
             }
             pending.extend(self.blocks[block].next.iter().map(|next| (*next, state.clone())));
         }
+        Some(())
     }
 
     /// Instructions that can be reached, with what holds before each.

@@ -10,7 +10,10 @@ use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{ProgramHeader, Sym};
 
-use super::code::{CodeRange, Sections};
+use super::code::{CodeRange, Sections, range_at};
+use super::contents::Contents;
+use super::error::ElfError;
+use super::work::WorkLeft;
 
 /// A function that the file defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,9 @@ pub struct Function<'d> {
     pub ifunc: bool,
 }
 
+/// How names of Open MPI's objects begin.
+const MPI_DATA: &str = "ompi_";
+
 /// Functions of one file.
 #[derive(Clone, Debug, Default)]
 pub struct Functions<'d> {
@@ -34,18 +40,29 @@ pub struct Functions<'d> {
     by_name: HashMap<&'d str, usize>,
     starts: Vec<u64>,
     ends: Vec<u64>,
+    /// Data of MPI libraries that has a name, by name.
+    mpi_data: HashMap<&'d str, u64>,
 }
 
 impl<'d> Functions<'d> {
+    /// Functions without names.
+    #[cfg(test)]
+    pub(super) fn of_starts(starts: Vec<u64>) -> Self {
+        Self { starts, ..Self::default() }
+    }
+
     pub(super) fn read(
         endian: LittleEndian,
-        bytes: &'d [u8],
+        contents: &'d Contents,
         sections: &Sections<'d>,
         program_headers: &[elf::ProgramHeader64<LittleEndian>],
         code: &[CodeRange<'d>],
-    ) -> Self {
-        let mut all = exported(endian, bytes, sections);
-        all.extend(local(endian, bytes, sections));
+        work: &mut WorkLeft,
+    ) -> Result<Self, ElfError> {
+        let mut symbols = SymbolTables { endian, contents, sections, work, mpi_data: HashMap::new() };
+        let mut all = symbols.exported()?;
+        all.extend(symbols.local()?);
+        let mpi_data = symbols.mpi_data;
         all.sort_by_key(|f| (f.vaddr, f.name, !f.exported));
         all.dedup_by_key(|f| (f.vaddr, f.name));
         // Of several names, the one which other files know comes first, then the plainest.
@@ -58,14 +75,24 @@ impl<'d> Functions<'d> {
                 *known = index;
             }
         }
-        let mut starts = unwind_starts(endian, bytes, program_headers);
+        let mut starts = unwind_starts(endian, contents, program_headers, work)?;
         starts.extend(all.iter().map(|f| f.vaddr));
-        starts.retain(|s| code.iter().any(|c| c.range().contains(s)));
+        starts.retain(|s| range_at(code, *s).is_some());
         starts.sort_unstable();
         starts.dedup();
         let mut ends: Vec<u64> = code.iter().map(|c| c.range().end).collect();
         ends.sort_unstable();
-        Self { by_address: all, by_name, starts, ends }
+        Ok(Self { by_address: all, by_name, starts, ends, mpi_data })
+    }
+
+    /// Address of data of an MPI library.
+    pub fn mpi_data(&self, name: &str) -> Option<u64> {
+        self.mpi_data.get(name).copied()
+    }
+
+    /// All of it that is known by name.
+    pub fn all_mpi_data(&self) -> impl Iterator<Item = (&'d str, u64)> {
+        self.mpi_data.iter().map(|(name, vaddr)| (*name, *vaddr))
     }
 
     /// All of them, by address.
@@ -115,57 +142,86 @@ fn as_function<'d>(
     Some(Function { name: name?, vaddr, len_bytes, exported, ifunc })
 }
 
-/// Functions of `.dynsym`, the default version of each.
-fn exported<'d>(endian: LittleEndian, bytes: &'d [u8], sections: &Sections<'d>) -> Vec<Function<'d>> {
-    let Ok(symbols) = sections.symbols(endian, bytes, elf::SHT_DYNSYM) else { return Vec::new() };
-    let versions = sections.versions(endian, bytes).ok().flatten();
-    let is_default = |index: SymbolIndex| {
-        versions.as_ref().is_none_or(|v| !v.version_index(endian, index).contains(elf::VERSYM_HIDDEN))
-    };
-    symbols
-        .enumerate()
-        .filter(|(index, _)| is_default(*index))
-        .filter_map(|(_, symbol)| {
-            let name = symbol.name(endian, symbols.strings()).ok().and_then(|n| str::from_utf8(n).ok());
-            as_function(endian, symbol, name, true)
-        })
-        .collect()
+/// The symbol tables of a file.
+struct SymbolTables<'s, 'd> {
+    endian: LittleEndian,
+    contents: &'d Contents,
+    sections: &'s Sections<'d>,
+    work: &'s mut WorkLeft,
+    /// Found beside the functions; what other files can see counts first.
+    mpi_data: HashMap<&'d str, u64>,
 }
 
-/// Functions of `.symtab`, which stripped files do not have.
-fn local<'d>(endian: LittleEndian, bytes: &'d [u8], sections: &Sections<'d>) -> Vec<Function<'d>> {
-    let Ok(symbols) = sections.symbols(endian, bytes, elf::SHT_SYMTAB) else { return Vec::new() };
-    symbols
-        .iter()
-        .filter_map(|symbol| {
-            let name = symbol.name(endian, symbols.strings()).ok().and_then(|n| str::from_utf8(n).ok());
+impl<'d> SymbolTables<'_, 'd> {
+    /// Functions of `.dynsym`, the default version of each.
+    fn exported(&mut self) -> Result<Vec<Function<'d>>, ElfError> {
+        let (endian, contents) = (self.endian, self.contents);
+        let Ok(symbols) = self.sections.symbols(endian, contents, elf::SHT_DYNSYM) else {
+            return Ok(Vec::new());
+        };
+        let versions = self.sections.versions(endian, contents).ok().flatten();
+        let is_default = |index: SymbolIndex| {
+            versions.as_ref().is_none_or(|v| !v.version_index(endian, index).contains(elf::VERSYM_HIDDEN))
+        };
+        let mut functions = Vec::new();
+        for (index, symbol) in symbols.enumerate() {
+            let name = self.work.name(endian, symbol, symbols.strings())?;
+            self.note_data(symbol, name);
+            if is_default(index) {
+                functions.extend(as_function(endian, symbol, name, true));
+            }
+        }
+        Ok(functions)
+    }
+
+    /// Functions of `.symtab`, which stripped files do not have.
+    fn local(&mut self) -> Result<Vec<Function<'d>>, ElfError> {
+        let endian = self.endian;
+        let Ok(symbols) = self.sections.symbols(endian, self.contents, elf::SHT_SYMTAB) else {
+            return Ok(Vec::new());
+        };
+        let mut functions = Vec::new();
+        for symbol in symbols.iter() {
+            let name = self.work.name(endian, symbol, symbols.strings())?;
+            self.note_data(symbol, name);
             // `memcpy@@GLIBC_2.14` and `memcpy` are one function.
-            as_function(endian, symbol, name.map(|n| n.split('@').next().unwrap_or(n)), false)
-        })
-        .collect()
+            let name = name.map(|n| n.split('@').next().unwrap_or(n));
+            functions.extend(as_function(endian, symbol, name, false));
+        }
+        Ok(functions)
+    }
+
+    fn note_data(&mut self, symbol: &elf::Sym64<LittleEndian>, name: Option<&'d str>) {
+        if let Some(name) = name.filter(|name| name.starts_with(MPI_DATA))
+            && !symbol.is_undefined(self.endian)
+        {
+            self.mpi_data.entry(name).or_insert(symbol.st_value(self.endian));
+        }
+    }
 }
 
 /// First addresses of the sorted table in `.eh_frame_hdr` (the form that every linker writes).
 fn unwind_starts(
     endian: LittleEndian,
-    bytes: &[u8],
+    contents: &Contents,
     program_headers: &[elf::ProgramHeader64<LittleEndian>],
-) -> Vec<u64> {
+    work: &mut WorkLeft,
+) -> Result<Vec<u64>, ElfError> {
     const VERSION_AND_ENCODINGS: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
     let Some(header) = program_headers.iter().find(|p| p.p_type(endian) == elf::PT_GNU_EH_FRAME) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let Ok(table) = header.data(endian, bytes) else { return Vec::new() };
+    let Ok(table) = header.data(endian, contents) else { return Ok(Vec::new()) };
     let base = header.p_vaddr(endian);
-    let (Some(encodings), Some(count)) = (table.get(..4), table.get(8..12)) else { return Vec::new() };
+    let (Some(encodings), Some(count)) = (table.get(..4), table.get(8..12)) else { return Ok(Vec::new()) };
     if encodings != VERSION_AND_ENCODINGS {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let count = u32::from_le_bytes([count[0], count[1], count[2], count[3]]) as usize;
     let (entries, _) = table[12..].as_chunks::<8>();
-    entries
-        .iter()
-        .take(count)
-        .map(|e| base.wrapping_add_signed(i64::from(i32::from_le_bytes([e[0], e[1], e[2], e[3]]))))
-        .collect()
+    let entries = &entries[..count.min(entries.len())];
+    work.spend(size_of_val(entries) as u64)?;
+    let start =
+        |e: &[u8; 8]| base.wrapping_add_signed(i64::from(i32::from_le_bytes([e[0], e[1], e[2], e[3]])));
+    Ok(entries.iter().map(start).collect())
 }

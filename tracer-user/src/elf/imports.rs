@@ -6,11 +6,14 @@ use std::collections::HashMap;
 use iced_x86::Mnemonic;
 use object::LittleEndian;
 use object::elf;
-use object::read::elf::{Rela, SectionHeader, Sym};
+use object::read::elf::{Rela, SectionHeader, Sym, SymbolTable};
 
-use super::code::{CodeRange, Sections};
+use super::code::{CodeRange, LoadedHeader, Sections};
+use super::contents::Contents;
 use super::decode::{decoder, slot_of};
+use super::error::ElfError;
 use super::functions::Functions;
+use super::work::WorkLeft;
 
 #[derive(Default)]
 pub(super) struct Links<'d> {
@@ -21,44 +24,55 @@ pub(super) struct Links<'d> {
 
 pub(super) fn read<'d>(
     endian: LittleEndian,
-    bytes: &'d [u8],
+    contents: &'d Contents,
     sections: &Sections<'d>,
     code: &[CodeRange<'d>],
     functions: &Functions<'d>,
-) -> Links<'d> {
-    let slots = slots(endian, bytes, sections, functions);
-    Links { imports: imports(endian, bytes, sections), stubs: stubs(code, &slots), slots }
+    work: &mut WorkLeft,
+) -> Result<Links<'d>, ElfError> {
+    let slots = slots(endian, contents, sections, functions, work)?;
+    Ok(Links { imports: imports(endian, contents, sections, work)?, stubs: stubs(code, &slots), slots })
 }
 
-fn imports<'d>(endian: LittleEndian, bytes: &'d [u8], sections: &Sections<'d>) -> Vec<&'d str> {
-    let Ok(symbols) = sections.symbols(endian, bytes, elf::SHT_DYNSYM) else { return Vec::new() };
-    symbols
-        .iter()
-        .filter(|s| s.is_undefined(endian))
-        .filter_map(|s| s.name(endian, symbols.strings()).ok().and_then(|n| str::from_utf8(n).ok()))
-        .filter(|n| !n.is_empty())
-        .collect()
+fn imports<'d>(
+    endian: LittleEndian,
+    contents: &'d Contents,
+    sections: &Sections<'d>,
+    work: &mut WorkLeft,
+) -> Result<Vec<&'d str>, ElfError> {
+    let Ok(symbols) = sections.symbols(endian, contents, elf::SHT_DYNSYM) else { return Ok(Vec::new()) };
+    let mut imports = Vec::new();
+    for symbol in symbols.iter().filter(|s| s.is_undefined(endian)) {
+        imports.extend(work.name(endian, symbol, symbols.strings())?.filter(|name| !name.is_empty()));
+    }
+    Ok(imports)
 }
 
 /// Slots by address, from all relocations that fill one with a function's address. Those of
 /// static programs name no symbol, only the resolver.
 fn slots<'d>(
     endian: LittleEndian,
-    bytes: &'d [u8],
+    contents: &'d Contents,
     sections: &Sections<'d>,
     functions: &Functions<'d>,
-) -> HashMap<u64, &'d str> {
+    work: &mut WorkLeft,
+) -> Result<HashMap<u64, &'d str>, ElfError> {
     let mut slots = HashMap::new();
-    let symbols = sections.symbols(endian, bytes, elf::SHT_DYNSYM).ok();
+    let symbols = sections.symbols(endian, contents, elf::SHT_DYNSYM).ok();
     for section in sections.iter() {
-        let Ok(Some((relocations, _))) = section.rela(endian, bytes) else { continue };
+        let Ok(Some((relocations, _))) = section.rela(endian, contents) else { continue };
+        work.spend(size_of_val(relocations) as u64)?;
         for relocation in relocations {
             let name = match relocation.r_type(endian, false) {
-                elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => symbols.as_ref().and_then(|table| {
-                    let index = relocation.symbol(endian, false)?;
-                    let symbol = table.symbol(index).ok()?;
-                    str::from_utf8(symbol.name(endian, table.strings()).ok()?).ok()
-                }),
+                elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => {
+                    let symbol = |table: &SymbolTable<'d, LoadedHeader, &'d Contents>| {
+                        table.symbol(relocation.symbol(endian, false)?).ok()
+                    };
+                    match symbols.as_ref().and_then(|table| Some((symbol(table)?, table.strings()))) {
+                        Some((symbol, strings)) => work.name(endian, symbol, strings)?,
+                        None => None,
+                    }
+                }
                 elf::R_X86_64_IRELATIVE => {
                     functions.at(relocation.r_addend(endian) as u64).map(|resolver| resolver.name)
                 }
@@ -69,7 +83,7 @@ fn slots<'d>(
             }
         }
     }
-    slots
+    Ok(slots)
 }
 
 /// Stubs by address. A stub is `jmp *slot(%rip)`, with `endbr64` before it if the file asks

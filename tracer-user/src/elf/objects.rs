@@ -2,9 +2,9 @@
 
 use analyzer::input::MpiKind;
 use analyzer::plan::MpiObjects;
-use object::{Object, ObjectSymbol};
 
 use super::code::Segment;
+use super::facts::ElfFacts;
 
 /// Open MPI's own object behind MPI_COMM_WORLD.
 const OPEN_MPI_WORLD: &str = "ompi_mpi_comm_world";
@@ -19,15 +19,9 @@ pub(super) fn distance(vaddr: u64, code: &Segment) -> u64 {
 }
 
 /// What a file has of an MPI library; `has_calls`: MPI's entry points.
-pub fn mpi_objects(bytes: &[u8], segments: &[Segment], has_calls: bool) -> Option<MpiObjects> {
-    let file = object::File::parse(bytes).ok()?;
-    let code = segments.iter().find(|segment| segment.exec)?;
-    let vaddr = |name: &str| {
-        file.dynamic_symbols()
-            .chain(file.symbols())
-            .find(|s| s.is_definition() && s.name() == Ok(name))
-            .map(|s| s.address())
-    };
+pub fn mpi_objects(elf: &ElfFacts<'_>, has_calls: bool) -> Option<MpiObjects> {
+    let code = elf.segments.iter().find(|segment| segment.exec)?;
+    let vaddr = |name: &str| elf.functions.mpi_data(name);
     let distance = |vaddr| distance(vaddr, code);
     match vaddr(OPEN_MPI_WORLD) {
         Some(world) => Some(MpiObjects {
@@ -35,7 +29,7 @@ pub fn mpi_objects(bytes: &[u8], segments: &[Segment], has_calls: bool) -> Optio
             comm_world: Some(distance(world)),
             complete_request: vaddr(OPEN_MPI_COMPLETE).map(distance),
         }),
-        None if has_calls && vaddr(MPICH_MARK).is_some() => {
+        None if has_calls && elf.function(MPICH_MARK).is_some() => {
             Some(MpiObjects { kind: MpiKind::Mpich, comm_world: None, complete_request: None })
         }
         None => None,

@@ -4,10 +4,12 @@
 //! out of line with a second trap, about sixteen times as expensive. Which ones it runs itself is
 //! in its `arch/x86/kernel/uprobes.c` (`branch_setup_xol_ops`, `push_setup_xol_ops`).
 
+use std::collections::HashSet;
+
 use analyzer::plan::ProbePlace;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
-use super::decode::{RegisterSet, decode_all, decoder, direct_target, leaves, written};
+use super::decode::{RegisterSet, decode_function, decoder, direct_target, leaves, written};
 
 /// Most bytes that are looked at from the entry of a function.
 const ENTRY_WINDOW_BYTES: usize = 64;
@@ -125,12 +127,12 @@ pub fn entry_place(body: &[u8], entry: u64, wanted: Wanted) -> Result<EntryPlace
 }
 
 /// Whether the function jumps back to a place between its entry and `vaddr`: a loop would
-/// hit a probe there again and again.
+/// hit a probe there again and again. Of a function that is too long to be analysed that is not known.
 fn is_entered_below(body: &[u8], entry: u64, vaddr: u64) -> bool {
-    vaddr != entry
-        && decoder(body, entry)
-            .iter()
-            .any(|i| leaves(&i) && direct_target(&i).is_some_and(|target| entry < target && target <= vaddr))
+    let jumps_below = |i: &Instruction| {
+        leaves(i) && direct_target(i).is_some_and(|target| entry < target && target <= vaddr)
+    };
+    vaddr != entry && decode_function(body, entry).is_none_or(|all| all.iter().any(jumps_below))
 }
 
 /// Bytes between the stack pointer and the return address after an instruction; `None` if
@@ -162,29 +164,58 @@ fn is_immediate(instruction: &Instruction) -> bool {
 /// The nearest cheap place before an indirect call at `site`, in the same straight line of
 /// code and with the first three arguments already final.
 pub fn place_before_call(body: &[u8], start: u64, site: u64) -> Option<(u64, ProbePlace)> {
-    let all = decode_all(body, start);
-    // A jump table might lead in between.
-    if all.iter().any(|i| i.flow_control() == FlowControl::IndirectBranch && i.ip() != site) {
-        return None;
+    CallPlaces::of(body, start)?.before(site)
+}
+
+/// Places before the indirect calls of one function.
+pub struct CallPlaces<'d> {
+    body: &'d [u8],
+    start: u64,
+    instructions: Vec<Instruction>,
+    /// Where its own jumps lead.
+    entered: HashSet<u64>,
+    /// Jumps whose targets are not known.
+    unknown_jumps: Vec<u64>,
+}
+
+impl<'d> CallPlaces<'d> {
+    /// How far back a place may be: arguments are made ready just before a call.
+    const MOST_BACK: usize = 64;
+
+    /// Looks at a function; `None`: it is too long to be analysed.
+    pub fn of(body: &'d [u8], start: u64) -> Option<Self> {
+        let instructions = decode_function(body, start)?;
+        let jumps = instructions.iter().filter(|i| leaves(i));
+        let entered = jumps.filter_map(direct_target).chain([start]).collect();
+        let unknown = instructions.iter().filter(|i| i.flow_control() == FlowControl::IndirectBranch);
+        let unknown_jumps = unknown.map(Instruction::ip).collect();
+        Some(Self { body, start, entered, unknown_jumps, instructions })
     }
-    let call = all.binary_search_by_key(&site, Instruction::ip).ok()?;
-    let arguments = RegisterSet::arguments(3);
-    let entered =
-        |vaddr: u64| vaddr == start || all.iter().any(|i| leaves(i) && direct_target(i) == Some(vaddr));
-    let mut info = InstructionInfoFactory::new();
-    // Whoever comes in between the place and the call would not be seen.
-    let mut after = call;
-    while after > 0 && !entered(all[after].ip()) {
-        let here = &all[after - 1];
-        if leaves(here) || written(&mut info, here).meets(arguments) || here.code() == Code::INVALID {
+
+    /// The nearest cheap place before a call at `site`, see [`place_before_call`].
+    pub fn before(&self, site: u64) -> Option<(u64, ProbePlace)> {
+        // A jump table might lead in between.
+        if self.unknown_jumps.iter().take(2).any(|jump| *jump != site) {
             return None;
         }
-        if let Some(place) = emulated_at(body, start, here) {
-            return Some((here.ip(), place));
+        let call = self.instructions.binary_search_by_key(&site, Instruction::ip).ok()?;
+        let arguments = RegisterSet::arguments(3);
+        let mut info = InstructionInfoFactory::new();
+        // Whoever comes in between the place and the call would not be seen.
+        for after in (call.saturating_sub(Self::MOST_BACK) + 1..=call).rev() {
+            if self.entered.contains(&self.instructions[after].ip()) {
+                return None;
+            }
+            let here = &self.instructions[after - 1];
+            if leaves(here) || written(&mut info, here).meets(arguments) || here.code() == Code::INVALID {
+                return None;
+            }
+            if let Some(place) = emulated_at(self.body, self.start, here) {
+                return Some((here.ip(), place));
+            }
         }
-        after -= 1;
+        None
     }
-    None
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! place that stores a constant other than zero through it, and go on from there to the next
 //! instruction that a probe is cheap on, as long as nothing but such a store leads there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use analyzer::plan::ProbePlace;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -17,6 +17,12 @@ use super::place::emulated_at;
 
 /// Calls that the argument is followed through.
 const MAX_DEPTH: usize = 4;
+/// Instructions of all functions that are analysed for one question.
+const MAX_INSTRUCTIONS: usize = 100_000;
+/// Places of one function.
+const MAX_PLACES: usize = 64;
+/// How far behind a store a place is looked for.
+const MAX_WALK: usize = 256;
 
 /// What was found for one polling function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,49 +50,83 @@ pub struct SuccessPlaces {
 /// Finds the places that `function` (its address) reaches only when it stores yes through its
 /// argument number `argument` (from 0).
 pub fn success_places(elf: &ElfFacts<'_>, function: u64, argument: usize) -> PollingAnswer {
-    let mut search = Search {
-        elf,
-        path: Vec::new(),
-        places: BTreeSet::new(),
-        unseen: Vec::new(),
-        through: BTreeSet::new(),
-        stores: false,
-    };
+    let mut search = Search::new(elf);
     match search.visit(function, argument) {
         Err(reason) => PollingAnswer::Unclear(reason),
-        Ok(()) if !search.places.is_empty() => PollingAnswer::Places(SuccessPlaces {
+        Ok(_) if !search.places.is_empty() => PollingAnswer::Places(SuccessPlaces {
             places: search.places.into_iter().collect(),
             unseen: search.unseen,
             through: search.through.into_iter().filter(|f| *f != function).collect(),
         }),
-        Ok(()) if search.stores => PollingAnswer::Unclear("it only ever stores no".into()),
-        Ok(()) => PollingAnswer::NeverStores,
+        Ok(_) if search.stores => PollingAnswer::Unclear("it only ever stores no".into()),
+        Ok(_) => PollingAnswer::NeverStores,
     }
 }
 
 struct Search<'a, 'd> {
     elf: &'a ElfFacts<'d>,
     path: Vec<(u64, usize)>,
+    /// What was analysed; each function once for each of its arguments.
+    visited: HashMap<(u64, usize), Visited>,
+    left_instructions: usize,
     places: BTreeSet<(u64, ProbePlace)>,
     unseen: Vec<u64>,
     through: BTreeSet<u64>,
     stores: bool,
 }
 
-impl Search<'_, '_> {
-    fn visit(&mut self, function: u64, argument: usize) -> Result<(), String> {
-        if self.path.contains(&(function, argument)) {
-            return Ok(());
+/// What was found in a function and in what it calls.
+#[derive(Clone, Copy, Default)]
+struct Visited {
+    /// Calls, one in the other.
+    depth: usize,
+    has_places: bool,
+}
+
+impl<'a, 'd> Search<'a, 'd> {
+    fn new(elf: &'a ElfFacts<'d>) -> Self {
+        Self {
+            elf,
+            path: Vec::new(),
+            visited: HashMap::new(),
+            left_instructions: MAX_INSTRUCTIONS,
+            places: BTreeSet::new(),
+            unseen: Vec::new(),
+            through: BTreeSet::new(),
+            stores: false,
         }
-        if self.path.len() >= MAX_DEPTH {
+    }
+
+    fn visit(&mut self, function: u64, argument: usize) -> Result<Visited, String> {
+        if self.path.contains(&(function, argument)) {
+            return Ok(Visited::default());
+        }
+        let known = self.visited.get(&(function, argument)).copied();
+        if self.path.len() + known.map_or(1, |known| known.depth) > MAX_DEPTH {
             return Err("the answer is handed on through too many functions".into());
         }
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        self.path.push((function, argument));
+        let found = self.analyse(function, argument)?;
+        self.path.pop();
+        if found.has_places {
+            self.through.insert(function);
+        }
+        self.visited.insert((function, argument), found);
+        Ok(found)
+    }
+
+    fn analyse(&mut self, function: u64, argument: usize) -> Result<Visited, String> {
         let body = self.elf.body(function).ok_or("its code is not in the file")?;
         let flow = Flow::follow(body, function, argument, Width::Whole).ok_or("too long to analyse")?;
+        let left = self.left_instructions.checked_sub(flow.instructions.len());
+        self.left_instructions = left.ok_or("the answer is handed on to too many functions")?;
         if flow.has_unknown_jumps {
             return Err("it jumps through a table".into());
         }
-        self.path.push((function, argument));
+        let mut found = Visited { depth: 1, has_places: false };
         let mut chosen = BTreeSet::new();
         for (index, instruction, state) in flow.reached() {
             match effect(instruction, state) {
@@ -102,6 +142,9 @@ impl Search<'_, '_> {
                             return Err(format!("no cheap place after the answer is stored at {at:#x}"));
                         }
                     }
+                    if chosen.len() > MAX_PLACES {
+                        return Err("it stores its answer at too many places".into());
+                    }
                 }
                 Effect::Stores(Stored::Zero | Stored::Nothing) => self.stores = true,
                 Effect::Stores(Stored::Unclear) => {
@@ -110,22 +153,24 @@ impl Search<'_, '_> {
                 Effect::Escapes => {
                     return Err(format!("the pointer to the answer is kept at {:#x}", instruction.ip()));
                 }
-                Effect::Calls => self.visit_call(function, instruction, state)?,
+                Effect::Calls => {
+                    let called = self.visit_call(function, instruction, state)?;
+                    found.depth = found.depth.max(called.depth + 1);
+                    found.has_places |= called.has_places;
+                }
             }
         }
         if let Some(again) = hit_twice(&flow, &chosen) {
             return Err(format!("the place {again:#x} may be passed more than once"));
         }
-        if !chosen.is_empty() {
-            self.through.extend(self.path.iter().map(|(function, _)| *function));
-        }
+        found.has_places |= !chosen.is_empty();
         self.places.extend(chosen.into_iter().map(|(index, place)| (flow.instructions[index].ip(), place)));
-        self.path.pop();
-        Ok(())
+        Ok(found)
     }
 
     /// Follows the argument into what is called with it.
-    fn visit_call(&mut self, caller: u64, call: &Instruction, state: &FlowState) -> Result<(), String> {
+    fn visit_call(&mut self, caller: u64, call: &Instruction, state: &FlowState) -> Result<Visited, String> {
+        let mut deepest = Visited::default();
         let came_in = self.path.last().map(|(_, argument)| *argument);
         let target = direct_target(call).map(|t| self.own_function(t).ok_or(t));
         for (number, register) in ARGUMENTS.iter().enumerate().filter(|(_, r)| state.holds(**r)) {
@@ -133,7 +178,11 @@ impl Search<'_, '_> {
             let is_left_over = Some(number) == came_in
                 && (call.flow_control() != FlowControl::IndirectBranch || state.stored != Stored::Nothing);
             match target {
-                Some(Ok(own)) if own != caller => self.visit(own, number)?,
+                Some(Ok(own)) if own != caller => {
+                    let called = self.visit(own, number)?;
+                    deepest.depth = deepest.depth.max(called.depth);
+                    deepest.has_places |= called.has_places;
+                }
                 Some(Ok(_)) => {}
                 _ if is_left_over => {}
                 _ => {
@@ -144,7 +193,7 @@ impl Search<'_, '_> {
                 }
             }
         }
-        Ok(())
+        Ok(deepest)
     }
 
     /// The function of this file that a direct call reaches.
@@ -192,8 +241,10 @@ fn effect(instruction: &Instruction, state: &FlowState) -> Effect {
 fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(usize, ProbePlace)> {
     let mut index = store + 1;
     let mut block = flow.block_of(store);
+    let mut left = MAX_WALK;
     loop {
         while index < flow.blocks[block].end {
+            left = left.checked_sub(1)?;
             if let Some(place) = emulated_at(body, start, &flow.instructions[index]) {
                 return Some((index, place));
             }
@@ -212,15 +263,15 @@ fn cheap_place(flow: &Flow, body: &[u8], start: u64, store: usize) -> Option<(us
 /// A chosen place that can be reached from another one, or from itself.
 fn hit_twice(flow: &Flow, chosen: &BTreeSet<(usize, ProbePlace)>) -> Option<u64> {
     let places: BTreeSet<usize> = chosen.iter().map(|(index, _)| *index).collect();
+    let mut seen = vec![usize::MAX; flow.blocks.len()];
     for from in &places {
         let block = flow.block_of(*from);
         if let Some(again) = places.range(from + 1..flow.blocks[block].end).next() {
             return Some(flow.instructions[*again].ip());
         }
-        let mut seen = BTreeSet::new();
         let mut pending = flow.blocks[block].next.clone();
         while let Some(next) = pending.pop() {
-            if !seen.insert(next) {
+            if std::mem::replace(&mut seen[next], *from) == *from {
                 continue;
             }
             let block = &flow.blocks[next];
@@ -325,6 +376,61 @@ mod tests {
     fn a_pointer_that_is_kept_elsewhere_is_given_up() {
         let code = [0x48, 0x89, 0x37, 0xc3]; // mov %rsi,(%rdi); ret
         assert!(matches!(answer(&code, 1), PollingAnswer::Unclear(reason) if reason.contains("kept")));
+    }
+
+    /// Levels of functions, each of which hands its second argument to all of the next level; those of the last one store
+    /// a yes. Also the number of functions.
+    fn levels(a_level: usize) -> (Vec<u8>, usize) {
+        let slot_bytes = 16 + 8 * a_level;
+        let slot =
+            |level: usize, number: usize| if level == 0 { 0 } else { 1 + (level - 1) * a_level + number };
+        let mut code = Vec::new();
+        for level in 0..MAX_DEPTH {
+            for number in 0..if level == 0 { 1 } else { a_level } {
+                code.resize(slot(level, number) * slot_bytes, 0xcc);
+                code.extend([0x53, 0x48, 0x89, 0xf3]); // push %rbx; mov %rsi,%rbx
+                if level + 1 == MAX_DEPTH {
+                    code.extend([0xc7, 0x03, 1, 0, 0, 0, 0x90]); // movl $1,(%rbx); nop
+                } else {
+                    for callee in 0..a_level {
+                        code.extend([0x48, 0x89, 0xde, 0xe8]); // mov %rbx,%rsi; call
+                        let target = (slot(level + 1, callee) * slot_bytes) as i32;
+                        code.extend((target - (code.len() as i32 + 4)).to_le_bytes());
+                    }
+                }
+                code.extend([0x5b, 0xc3]); // pop %rbx; ret
+            }
+        }
+        let functions = slot(MAX_DEPTH, 0);
+        (code, functions)
+    }
+
+    fn of_slots(code: &[u8], a_level: usize, functions: usize) -> ElfFacts<'_> {
+        let mut facts = of_code(code);
+        let starts = (0..functions).map(|slot| BASE + (slot * (16 + 8 * a_level)) as u64).collect();
+        facts.functions = super::super::functions::Functions::of_starts(starts);
+        facts
+    }
+
+    #[test]
+    fn each_function_is_analysed_once_however_many_call_it() {
+        const A_LEVEL: usize = 80;
+        let (code, functions) = levels(A_LEVEL);
+        let facts = of_slots(&code, A_LEVEL, functions);
+        let mut search = Search::new(&facts);
+        assert!(search.visit(BASE, 1).is_ok_and(|found| found.depth == MAX_DEPTH && found.has_places));
+        assert_eq!((search.visited.len(), search.places.len()), (functions, A_LEVEL));
+        let analysed = MAX_INSTRUCTIONS - search.left_instructions;
+        assert!(analysed < code.len(), "{analysed} instructions");
+    }
+
+    #[test]
+    fn functions_without_end_are_given_up() {
+        const A_LEVEL: usize = 300;
+        let (code, functions) = levels(A_LEVEL);
+        let facts = of_slots(&code, A_LEVEL, functions);
+        let found = success_places(&facts, BASE, 1);
+        assert!(matches!(found, PollingAnswer::Unclear(reason) if reason.contains("too many functions")));
     }
 
     #[test]

@@ -47,7 +47,9 @@ pub fn of_process(pid: u32) -> BTreeSet<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeSet::new() };
     let mut cpus = BTreeSet::new();
     for task in tasks.flatten() {
-        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        // The name of a thread may be no text.
+        let status = std::fs::read(task.path().join("status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
         let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
         cpus.extend(list.map(parse_list).unwrap_or_default());
     }

@@ -1,28 +1,50 @@
 //! Files as a process sees them: the very file that is mapped, even if it was deleted or
 //! replaced since, and in the process's own mount namespace.
+//!
+//! A job chooses its paths, and may put a FIFO, a device or a link there. So a file is found without opening it
+//! (`O_PATH`), looked at, and only then opened: by what was found, not by its path again. Who needs it later takes the
+//! open file along.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use analyzer::wire::FileId;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::mappings::MappedFile;
+use super::capabilities::{Capabilities, Capability, remedy};
+use super::mappings::{MappedFile, path_of};
+use super::sudo::is_trusted_owner;
+use crate::elf::Contents;
 
-/// An opened file of a process.
+/// An open regular file, whatever becomes of its path.
 #[derive(Debug)]
 pub struct OpenedFile {
-    file: File,
-    /// A path that leads to the same file for whoever opens it now, for the kernel's probes.
+    file: StampedFile,
+    /// A path that led to the file when it was opened, for people and for what lies beside it.
     pub path: PathBuf,
     /// The path which the process maps it by leads to another file now.
     pub replaced: bool,
 }
 
+/// An open file, and when it had last been changed when this was made.
+#[derive(Debug)]
+pub struct StampedFile {
+    file: File,
+    changed: ChangeTime,
+}
+
+/// Seconds and nanoseconds; unlike the time of modification it cannot be set back.
+type ChangeTime = (i64, u64);
+
 /// Why a mapped file cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: neither the mapping ({mapping}) nor the path ({by_path}) can be opened")]
+#[error(
+    "{path}: neither the mapping ({mapping}) nor the path ({by_path}) can be opened{}",
+    lacking(.mapping, .by_path, Capabilities::in_effect())
+)]
 pub struct OpenError {
     /// As the process maps it.
     pub path: String,
@@ -30,36 +52,109 @@ pub struct OpenError {
     by_path: io::Error,
 }
 
-/// Opens the file that a process maps. The mapping itself counts (`map_files`); the path within
-/// the process's root is taken where it leads to the same file, since people can read it.
+/// Which capabilities would help, if any. Pure.
+fn lacking(mapping: &io::Error, by_path: &io::Error, capabilities: Capabilities) -> String {
+    let mut wanted = Vec::new();
+    // Its folder in `/proc`, or the file, is for its owner alone.
+    if [mapping, by_path].iter().any(|error| error.raw_os_error() == Some(libc::EACCES)) {
+        wanted.push(Capability::DacReadSearch);
+    }
+    // The kernel lets others not follow a mapping to its file.
+    if mapping.kind() == io::ErrorKind::PermissionDenied {
+        wanted.push(Capability::CheckpointRestore);
+    }
+    let missing = capabilities.names_of_missing(&wanted);
+    missing.map_or_else(String::new, |missing| format!("; {missing}: {}", remedy()))
+}
+
+/// Opens the file that a process maps: by the mapping itself (`map_files`, which takes root or
+/// `CAP_CHECKPOINT_RESTORE`), else by its path within the process's root, if that leads to the same file.
 ///
 /// # Errors
-/// Neither way leads to the file.
+/// Neither way leads to the file, or it is no regular file.
 pub fn open_mapped(pid: u32, mapped: &MappedFile) -> Result<OpenedFile, OpenError> {
-    let by_mapping = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapped.start, mapped.end));
-    let by_path = PathBuf::from(format!("/proc/{pid}/root{}", mapped.path));
-    let mapping = open_regular(&by_mapping);
-    // Some file systems give other numbers to stat(2) than to /proc/PID/maps: compare like with like.
-    let wanted = mapping.as_ref().ok().and_then(|f| id_of(f).ok()).unwrap_or(mapped.id);
-    let same = open_regular(&by_path).and_then(|file| {
-        if id_of(&file)? == wanted { Ok(file) } else { Err(io::Error::other("another file is there now")) }
-    });
-    match (same, mapping) {
-        (Ok(file), _) => Ok(OpenedFile { file, path: by_path, replaced: false }),
-        (Err(_), Ok(file)) => Ok(OpenedFile { file, path: by_mapping, replaced: true }),
-        (Err(by_path), Err(mapping)) => Err(OpenError { path: mapped.path.clone(), mapping, by_path }),
+    by_mapping(pid, mapped).or_else(|mapping| {
+        let refused = |by_path| OpenError { path: mapped.path.clone(), mapping, by_path };
+        by_path(pid, mapped).map_err(refused)
+    })
+}
+
+fn by_mapping(pid: u32, mapped: &MappedFile) -> io::Result<OpenedFile> {
+    let found = find_mapping(pid, mapped)?;
+    let replaced = !find_in_root(pid, mapped).is_ok_and(|there| are_same(&there, &found));
+    OpenedFile::open(found, path_in_root(pid, mapped), replaced)
+}
+
+fn by_path(pid: u32, mapped: &MappedFile) -> io::Result<OpenedFile> {
+    let found = find_in_root(pid, mapped)?;
+    if id_of(&found)? != mapped.id {
+        return Err(io::Error::other("another file is there now"));
+    }
+    OpenedFile::open(found, path_in_root(pid, mapped), false)
+}
+
+fn path_in_root(pid: u32, mapped: &MappedFile) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root{}", mapped.path))
+}
+
+/// The file of a mapping, found but not opened.
+fn find_mapping(pid: u32, mapped: &MappedFile) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapped.start, mapped.end);
+    let found = find(CWD, path.as_ref(), ResolveFlags::empty())?;
+    // Some file systems give other numbers to stat(2) than to /proc/PID/maps: then the mapping must still be there.
+    if id_of(&found)? == mapped.id || path_of(pid, mapped).is_some() {
+        Ok(found)
+    } else {
+        Err(io::Error::other("something else is mapped there now"))
     }
 }
 
-fn open_regular(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+/// What the path of a mapping leads to now in the process's root, found but not opened. The kernel wrote the path without
+/// links: one that is there now was put there since.
+fn find_in_root(pid: u32, mapped: &MappedFile) -> io::Result<OwnedFd> {
+    let root = find(CWD, format!("/proc/{pid}/root").as_ref(), ResolveFlags::empty())?;
+    let path = match mapped.path.contains(char::REPLACEMENT_CHARACTER) {
+        true => path_of(pid, mapped).ok_or_else(|| io::Error::other("it is not mapped any more"))?,
+        false => PathBuf::from(&mapped.path),
+    };
+    find(root, &path, ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
 }
 
-/// Who an opened file is, in the numbers that `/proc/PID/maps` and the kernel part use.
-fn id_of(file: &File) -> io::Result<FileId> {
-    let metadata = file.metadata()?;
-    Ok(FileId { dev: kernel_dev(metadata.dev()), inode: metadata.ino() })
+/// Finds a file without opening it: nobody is waited for, and no device notices.
+fn find(folder: impl AsFd, path: &Path, resolve: ResolveFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve)?)
+}
+
+/// Opens what was found, if it is a regular file.
+fn open_found(found: OwnedFd) -> io::Result<File> {
+    let file = File::from(found);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    // Not blocking: somebody may hold a lease on it.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    Ok(File::from(rustix::fs::open(link_to(&file), flags, Mode::empty())?))
+}
+
+fn are_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    id_of(one).is_ok_and(|id| id_of(other).is_ok_and(|other| id == other))
+}
+
+/// A path that leads to an open file, for this process.
+fn link_to(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn change_time(file: &File) -> io::Result<ChangeTime> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_ctime, stat.st_ctime_nsec))
+}
+
+/// Who a file is, in the numbers that `/proc/PID/maps` and the kernel part use.
+fn id_of(file: impl AsFd) -> io::Result<FileId> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok(FileId { dev: kernel_dev(stat.st_dev), inode: stat.st_ino })
 }
 
 /// The kernel's own device number from that of stat(2).
@@ -74,91 +169,119 @@ pub fn kernel_dev(dev: u64) -> u32 {
 /// # Errors
 /// It is not there, or no regular file.
 pub fn open_path(path: &Path) -> io::Result<(FileId, OpenedFile)> {
-    let file = open_regular(path)?;
-    Ok((id_of(&file)?, OpenedFile { file, path: path.to_owned(), replaced: false }))
+    let file = OpenedFile::open(find(CWD, path, ResolveFlags::empty())?, path.to_owned(), false)?;
+    Ok((id_of(file.file())?, file))
+}
+
+/// Opens a file that somebody else named, if it is of root's or of the caller's own.
+///
+/// # Errors
+/// It is not there, another user's, or no regular file.
+pub fn open_trusted(path: &Path) -> io::Result<OpenedFile> {
+    let found = find(CWD, path, ResolveFlags::empty())?;
+    if !is_trusted_owner(rustix::fs::fstat(&found)?.st_uid) {
+        return Err(io::Error::other("a file of another user"));
+    }
+    OpenedFile::open(found, path.to_owned(), false)
+}
+
+/// The bytes of one instruction at most.
+pub const INSTRUCTION_BYTES: usize = 15;
+
+impl StampedFile {
+    /// An open file as it is now.
+    ///
+    /// # Errors
+    /// The kernel does not say when it was changed.
+    pub fn of(file: File) -> io::Result<Self> {
+        let changed = change_time(&file)?;
+        Ok(Self { file, changed })
+    }
+
+    /// Whether it may have been written since then.
+    pub fn may_have_changed(&self) -> bool {
+        change_time(&self.file).map_or(true, |changed| changed != self.changed)
+    }
+
+    /// The parts of the file that are of use.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is too large.
+    pub fn read_image(&self) -> io::Result<Contents> {
+        read_contents(&self.file)
+    }
 }
 
 impl OpenedFile {
-    /// The parts of the file that are read for a plan, at their places; all else is zero. Debug
-    /// information can be gigabytes, and is not read.
+    fn open(found: OwnedFd, path: PathBuf, replaced: bool) -> io::Result<Self> {
+        Ok(Self { file: StampedFile::of(open_found(found)?)?, path, replaced })
+    }
+
+    /// Whether it may have been written since it was opened. As long as it is open, its number is no other file's.
+    pub fn may_have_changed(&self) -> bool {
+        self.file.may_have_changed()
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file.file
+    }
+
+    /// A path that leads to this very file as long as it is open, for whoever takes nothing but paths.
+    pub fn link(&self) -> PathBuf {
+        link_to(self.file())
+    }
+
+    /// Number of the user whose file it is.
+    pub fn owner(&self) -> Option<u32> {
+        rustix::fs::fstat(self.file()).ok().map(|stat| stat.st_uid)
+    }
+
+    /// What is at a place now; beyond the end of the file, or where it cannot be read, nothing.
+    pub fn code_at(&self, offset_bytes: u64) -> Vec<u8> {
+        let mut code = vec![0; INSTRUCTION_BYTES];
+        let len = self.file().read_at(&mut code, offset_bytes).unwrap_or(0);
+        code.truncate(len);
+        code
+    }
+
+    /// The parts of the file that a plan is made from.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub fn read_image(&self) -> io::Result<Vec<u8>> {
-        let len = usize::try_from(self.file.metadata()?.len()).map_err(io::Error::other)?;
-        // Zeroed memory is only taken where it is written.
-        let mut image = vec![0; len];
-        self.read_range(&mut image, 0, HEADER_BYTES)?;
-        for (offset, len) in table_ranges(&image) {
-            self.read_range(&mut image, offset, len)?;
-        }
-        for (offset, len) in needed_ranges(&image) {
-            self.read_range(&mut image, offset, len)?;
-        }
-        Ok(image)
-    }
-
-    /// Reads a part of the file to its place; what is beyond the end is left out.
-    fn read_range(&self, image: &mut [u8], offset: u64, len: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(image.len());
-        let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX)).min(image.len());
-        self.file.read_exact_at(&mut image[start..end], offset)
+    /// The file cannot be read, or is too large.
+    pub fn read_image(&self) -> io::Result<Contents> {
+        self.file.read_image()
     }
 }
 
-const HEADER_BYTES: u64 = 64;
-const SEGMENT_HEADER_BYTES: u64 = 56;
-const SECTION_HEADER_BYTES: u64 = 64;
-
-/// Where the segment and section tables are, from the file header; nothing if it is no 64-bit ELF.
-fn table_ranges(image: &[u8]) -> Vec<(u64, u64)> {
-    if !image.starts_with(b"\x7fELF\x02\x01") || image.len() < HEADER_BYTES as usize {
-        return Vec::new();
-    }
-    let count = |at: usize| u64::from(u16::from_le_bytes([image[at], image[at + 1]]));
-    vec![
-        (word(image, 0x20).unwrap_or(0), count(0x38) * SEGMENT_HEADER_BYTES),
-        (word(image, 0x28).unwrap_or(0), count(0x3c) * SECTION_HEADER_BYTES),
-    ]
+/// The parts of a file that a plan is made from.
+///
+/// # Errors
+/// The file cannot be read, or is too large.
+pub fn read_contents(file: &File) -> io::Result<Contents> {
+    Contents::read(len_bytes(file)?, |bytes, at| file.read_exact_at(bytes, at))
 }
 
-/// Where the code and the symbols are, from the tables.
-fn needed_ranges(image: &[u8]) -> Vec<(u64, u64)> {
-    const LOAD: u32 = 1;
-    const SYMBOLS: u32 = 2;
-    const STRINGS: u32 = 3;
-    let tables = table_ranges(image);
-    let [(segments, segments_len), (sections, sections_len)] = tables[..] else { return Vec::new() };
-    let rows = |start: u64, len: u64, row: u64| {
-        (0..len / row).filter_map(move |n| usize::try_from(start.checked_add(n * row)?).ok())
-    };
-    let mut ranges = Vec::new();
-    for at in rows(segments, segments_len, SEGMENT_HEADER_BYTES) {
-        if half(image, at) == Some(LOAD) {
-            ranges.extend(word(image, at + 0x08).zip(word(image, at + 0x20)));
-        }
-    }
-    for at in rows(sections, sections_len, SECTION_HEADER_BYTES) {
-        if matches!(half(image, at + 4), Some(SYMBOLS | STRINGS)) {
-            ranges.extend(word(image, at + 0x18).zip(word(image, at + 0x20)));
-        }
-    }
-    ranges
-}
-
-fn word(image: &[u8], at: usize) -> Option<u64> {
-    let bytes = image.get(at..at.checked_add(8)?)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
-}
-
-fn half(image: &[u8], at: usize) -> Option<u32> {
-    let bytes = image.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+/// How long a file is, by the one call about a file that the parsing child may make: it names no path.
+pub(super) fn len_bytes(file: &File) -> io::Result<u64> {
+    u64::try_from(rustix::fs::fstat(file)?.st_size).map_err(io::Error::other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_told_with_the_capability_that_would_help() {
+        let error = io::Error::from_raw_os_error;
+        let told = |mapping, by_path| lacking(&error(mapping), &error(by_path), Capabilities::default());
+        assert!(told(libc::EPERM, libc::ENOENT).starts_with("; CAP_CHECKPOINT_RESTORE is missing: run"));
+        let both = "; CAP_DAC_READ_SEARCH and CAP_CHECKPOINT_RESTORE are missing: ";
+        assert!(told(libc::EACCES, libc::ENOENT).starts_with(both));
+        assert!(told(libc::EPERM, libc::EACCES).starts_with(both));
+        assert_eq!(told(libc::ENOENT, libc::ENOENT), "");
+        assert_eq!(lacking(&error(libc::EPERM), &error(libc::EACCES), Capabilities::ALL), "");
+    }
 
     #[test]
     fn device_numbers_are_the_kernels_own() {
@@ -173,7 +296,8 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         let (_, opened) = open_path(&path).unwrap();
         let image = opened.read_image().unwrap();
-        assert_eq!(image.len(), whole.len());
+        assert!(image.held_bytes() < whole.len() as u64);
+        let whole = Contents::from(whole);
         let (a, b) = (crate::elf::parse(&whole).unwrap(), crate::elf::parse(&image).unwrap());
         assert!(a.functions.iter().count() > 100);
         assert!(a.functions.iter().eq(b.functions.iter()));

@@ -1,41 +1,65 @@
 //! Facts for the plan of a running job.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
 
+use super::deadline::in_time;
 use super::error::{JobError, read_error};
-use super::files::open_mapped;
+use super::files::{OpenedFile, open_mapped};
 use super::jobs::NodeJob;
-use super::mappings::{MappedFile, code_files, parse_maps};
-use super::processes::all_pids;
-use crate::elf;
-use crate::plan::attach::{AttachDecision, attach_mode};
-use crate::plan::{BoundCopy, FileImage, PlanFacts};
+use super::mappings::{self, MappedFile, code_files};
+use super::memory::{ProcessMemory, RemoteMemory};
+use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
+use super::processes::{all_pids, has_ended};
+use crate::plan::attach::StrangerCount;
+use crate::plan::{BoundCopy, PlanOptions};
 
 /// Facts of a job, and what it takes to attach to its files.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
-    /// For the planner.
-    pub facts: PlanFacts,
-    /// For each file, how the kernel finds it, and who maps it.
+    /// What there is to plan, in the order in which it should be listed.
+    pub files: Vec<FoundFile>,
+    /// What memcpy is bound to, if a running process shows it.
+    pub bound_copy: Option<BoundCopy>,
+    /// Files that should be there and could not be opened: path and reason.
+    pub unreadable: Vec<(String, String)>,
+    /// Traced processes that map such a file: what it moves is not seen.
+    pub blind: BTreeSet<u32>,
+    /// The files, and who maps them.
     pub attach: BTreeMap<FileId, AttachPoint>,
     /// What people should know: files replaced since they were mapped, and the like.
     pub notes: Vec<String>,
 }
 
-/// How the probes of a file are attached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Gathered {
+    /// The plan of what was found.
+    ///
+    /// # Errors
+    /// There is none: why.
+    pub fn plan(
+        &self,
+        options: &PlanOptions,
+        first_id: u32,
+        parser: &mut dyn FileParser,
+    ) -> Result<PlannedCode, String> {
+        let (bound_copy, unreadable) = (self.bound_copy, self.unreadable.clone());
+        parser.plan(&self.files, PlanRequest { options: options.clone(), first_id, bound_copy, unreadable })
+    }
+}
+
+/// A file, and who runs it.
+#[derive(Clone, Debug)]
 pub struct AttachPoint {
-    /// A path that leads to the very file that is mapped, as long as the process lives.
-    pub path: PathBuf,
+    /// The very file that was looked at: it is not opened again.
+    pub file: Arc<OpenedFile>,
     /// Traced processes that map it.
     pub pids: Vec<u32>,
-    /// One link, or one for each process.
-    pub decision: AttachDecision,
+    /// Others that map it.
+    pub strangers: StrangerCount,
 }
 
 /// Reads everything that the plan of a job is made from. Each file is read once, however many
@@ -43,24 +67,32 @@ pub struct AttachPoint {
 ///
 /// # Errors
 /// No rank of the job can be read.
-pub fn gather(job: &NodeJob) -> Result<Gathered, JobError> {
+pub fn gather(job: &NodeJob, parser: &mut dyn FileParser) -> Result<Gathered, JobError> {
     let pids: Vec<u32> = job.ranks.iter().map(|r| r.pid).collect();
-    gather_processes(&pids, &BTreeSet::new())
+    gather_processes(&pids, &BTreeSet::new(), parser)
 }
 
 /// [`gather`] for processes by number, leaving out files that are `known` already.
 ///
 /// # Errors
 /// None of them can be read.
-pub fn gather_processes(pids: &[u32], known: &BTreeSet<FileId>) -> Result<Gathered, JobError> {
+pub fn gather_processes(
+    pids: &[u32],
+    known: &BTreeSet<FileId>,
+    parser: &mut dyn FileParser,
+) -> Result<Gathered, JobError> {
     let mut users: BTreeMap<FileId, Vec<u32>> = BTreeMap::new();
     let mut gathered = Gathered::default();
+    let mut slots = CopySlots { parser, known: HashMap::new() };
     let mut first_error = None;
     let mut read_any = false;
     for pid in pids {
         let mappings = match read_maps(*pid) {
             Ok(mappings) => mappings,
             Err(error) => {
+                if !error.has_ended() {
+                    gathered.notes.push(format!("{error}: what only it maps is not watched"));
+                }
                 first_error.get_or_insert(error);
                 continue;
             }
@@ -75,8 +107,8 @@ pub fn gather_processes(pids: &[u32], known: &BTreeSet<FileId>) -> Result<Gather
                 read_file(*pid, &file, is_program, &mut gathered);
             }
         }
-        if gathered.facts.bound_copy.is_none() {
-            gathered.facts.bound_copy = bound_copy(*pid, &mappings, &gathered.facts.files);
+        if gathered.bound_copy.is_none() {
+            gathered.bound_copy = slots.bound_copy(*pid, &mappings, &gathered.files);
         }
     }
     if !read_any && let Some(error) = first_error {
@@ -85,11 +117,16 @@ pub fn gather_processes(pids: &[u32], known: &BTreeSet<FileId>) -> Result<Gather
     if users.is_empty() {
         return Ok(gathered);
     }
-    let strangers = strangers(&users, pids);
+    gathered.blind = users
+        .iter()
+        .filter(|(id, _)| !gathered.attach.contains_key(id))
+        .flat_map(|(_, pids)| pids.iter().copied())
+        .filter(|pid| !has_ended(*pid, None).unwrap_or(false))
+        .collect();
     for (id, point) in &mut gathered.attach {
         point.pids = users.remove(id).unwrap_or_default();
-        point.decision = attach_mode(point.pids.len(), strangers.get(id).copied().unwrap_or(0));
     }
+    count_strangers(&mut gathered.attach, pids, &pids.iter().filter_map(|pid| user(*pid)).collect());
     Ok(gathered)
 }
 
@@ -98,15 +135,14 @@ pub fn gather_processes(pids: &[u32], known: &BTreeSet<FileId>) -> Result<Gather
 /// # Errors
 /// It does not exist (any more), or may not be looked at.
 pub fn read_maps(pid: u32) -> Result<Vec<Mapping>, JobError> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| read_error(pid, &e))?;
-    Ok(parse_maps(&text))
+    mappings::read(pid).map_err(|e| read_error(pid, &e))
 }
 
 fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathered) {
     let opened = match open_mapped(pid, file) {
         Ok(opened) => opened,
         Err(error) => {
-            gathered.facts.unreadable.push((file.path.clone(), error.to_string()));
+            gathered.unreadable.push((file.path.clone(), error.to_string()));
             return;
         }
     };
@@ -116,62 +152,73 @@ fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathe
             file.path
         ));
     }
-    match opened.read_image() {
-        Ok(bytes) => {
-            let path = file.path.clone();
-            gathered.facts.files.push(FileImage { id: file.id, path, is_program, bytes });
-            let decision = attach_mode(1, 0);
-            gathered.attach.insert(file.id, AttachPoint { path: opened.path, pids: Vec::new(), decision });
-        }
-        Err(error) => gathered.facts.unreadable.push((file.path.clone(), error.to_string())),
-    }
+    let (path, opened) = (file.path.clone(), Arc::new(opened));
+    gathered.files.push(FoundFile { id: file.id, path, is_program, file: Arc::clone(&opened) });
+    let strangers = StrangerCount::default();
+    gathered.attach.insert(file.id, AttachPoint { file: opened, pids: Vec::new(), strangers });
 }
 
-/// How many processes that are not traced run code from each file.
-fn strangers(files: &BTreeMap<FileId, Vec<u32>>, traced: &[u32]) -> HashMap<FileId, usize> {
-    let traced: HashSet<u32> = traced.iter().copied().collect();
-    let mut counts = HashMap::new();
-    for pid in all_pids().into_iter().filter(|pid| !traced.contains(pid)) {
+/// Files that any process runs code from.
+pub fn mapped_files() -> BTreeSet<FileId> {
+    let files = all_pids().into_iter().flat_map(|pid| code_files(&read_maps(pid).unwrap_or_default()));
+    files.map(|file| file.id).collect()
+}
+
+/// Counts how many processes that are not traced run code from each file. `users`: those of the job.
+pub(super) fn count_strangers(
+    files: &mut BTreeMap<FileId, AttachPoint>,
+    traced: &[u32],
+    users: &HashSet<u32>,
+) {
+    // We are no stranger to ourselves.
+    let known: HashSet<u32> = traced.iter().copied().chain([std::process::id()]).collect();
+    for pid in all_pids().into_iter().filter(|pid| !known.contains(pid)) {
+        let is_other_user = user(pid).is_some_and(|user| !users.contains(&user));
         for file in code_files(&read_maps(pid).unwrap_or_default()) {
-            if files.contains_key(&file.id) {
-                *counts.entry(file.id).or_default() += 1;
+            if let Some(point) = files.get_mut(&file.id) {
+                point.strangers.all += 1;
+                point.strangers.of_other_users += usize::from(is_other_user);
             }
         }
     }
-    counts
 }
 
-/// What memcpy is bound to in a process: the first slot for it that is bound already.
-fn bound_copy(pid: u32, mappings: &[Mapping], files: &[FileImage]) -> Option<BoundCopy> {
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
-    for image in files {
-        let Ok(elf) = elf::parse(&image.bytes) else { continue };
-        let slots = elf.slots.iter().filter(|(_, name)| matches!(**name, "memcpy" | "memmove"));
-        for (slot, _) in slots {
-            let Some(address) = loaded_address(&elf, image.id, mappings, *slot) else { continue };
-            let mut bytes = [0; 8];
-            if memory.read_exact_at(&mut bytes, address).is_err() {
-                continue;
-            }
-            if let Some(bound) = place_of(mappings, u64::from_le_bytes(bytes)).filter(|b| b.file != image.id)
-            {
-                return Some(bound);
+/// Whose process it is; of one that must not be looked at, root's.
+fn user(pid: u32) -> Option<u32> {
+    Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+}
+
+/// Slots for memcpy of files, each file looked at once.
+struct CopySlots<'p> {
+    parser: &'p mut dyn FileParser,
+    known: HashMap<FileId, Vec<u64>>,
+}
+
+impl CopySlots<'_> {
+    /// What memcpy is bound to in a process: the first slot for it that is bound already.
+    fn bound_copy(&mut self, pid: u32, mappings: &[Mapping], files: &[FoundFile]) -> Option<BoundCopy> {
+        for found in files {
+            let Some(first_byte) = first_byte(found.id, mappings) else { continue };
+            let summary = || self.parser.summary(&found.file).unwrap_or_default().copy_slots;
+            for slot in self.known.entry(found.id).or_insert_with(summary) {
+                let address = first_byte.wrapping_add(*slot);
+                let read = in_time(move || ProcessMemory::new(pid).word(address));
+                // One that does not end would not the next time either.
+                let Some(bound) = read? else { continue };
+                let bound = place_of(mappings, bound);
+                if let Some(bound) = bound.filter(|bound| bound.file != found.id) {
+                    return Some(bound);
+                }
             }
         }
+        None
     }
-    None
 }
 
-/// Where an address of a file is in a process that maps it.
-fn loaded_address(elf: &elf::ElfFacts<'_>, file: FileId, mappings: &[Mapping], vaddr: u64) -> Option<u64> {
-    let code = elf.segments.iter().find(|s| s.exec)?;
+/// Where the first byte of a file would be in a process if all were mapped as its first code is.
+fn first_byte(file: FileId, mappings: &[Mapping]) -> Option<u64> {
     let mapping = mappings.iter().find(|m| m.exec && m.file == file)?;
-    // The first executable segment is mapped from the page that it starts in.
-    let bias = mapping
-        .start
-        .wrapping_sub(mapping.offset_bytes)
-        .wrapping_sub(code.vaddr.wrapping_sub(code.offset_bytes));
-    Some(bias.wrapping_add(vaddr))
+    Some(mapping.start.wrapping_sub(mapping.offset_bytes))
 }
 
 /// File and offset of a code address.

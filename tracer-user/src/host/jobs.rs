@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cpus;
 use super::error::JobError;
 use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, parent};
+use crate::plan::attach::JobSize;
 use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
 
@@ -31,6 +32,13 @@ impl NodeJob {
     /// Processors that any of its ranks may run on.
     pub fn cpus(&self) -> BTreeSet<u32> {
         self.ranks.iter().flat_map(|r| cpus::of_process(r.pid)).collect()
+    }
+
+    /// How many ranks are here or about to come, as far as its launcher says.
+    pub fn size(&self) -> JobSize {
+        let local_sizes = self.ranks.iter().filter_map(|rank| rank.local_size);
+        let processes = local_sizes.max().map_or(0, |size| size as usize).max(self.ranks.len());
+        JobSize { processes, is_starting: processes > self.ranks.len() }
     }
 
     /// Its MPI library (of the first rank; a job has one).
@@ -121,6 +129,7 @@ fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
         mount_namespace: view.mount_namespace,
         rank: view.rank,
         size: view.size,
+        local_size: view.local_size,
         exe: view.exe.clone(),
         command: view.command.clone(),
         uid: view.uid,

@@ -1,20 +1,22 @@
 //! Facts for the plan of a job that is not running yet: its program and the files that it
 //! will load, found as ld.so and the MPI library will find them.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use analyzer::wire::FileId;
 
 use super::files::open_path;
-use super::gather::{AttachPoint, Gathered};
+use super::gather::{AttachPoint, Gathered, count_strangers};
 use super::jobs::is_launcher;
-use crate::elf;
-use crate::plan::attach::attach_mode;
+use super::parsing::{FileParser, FoundFile};
+use super::sudo::user_of_jobs;
+use crate::plan::attach::StrangerCount;
 use crate::plan::tables::PLUGIN_FOLDERS;
-use crate::plan::{FileImage, file_name, is_communication_library};
+use crate::plan::{file_name, is_communication_library};
 
 /// Where ld.so looks for libraries.
 #[derive(Clone, Debug, Default)]
@@ -106,16 +108,20 @@ pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The program cannot be read. A library that is not found is only noted.
-pub fn gather_program(program: &Path, paths: &LibraryPaths) -> io::Result<Gathered> {
+pub fn gather_program(
+    program: &Path,
+    paths: &LibraryPaths,
+    parser: &mut dyn FileParser,
+) -> io::Result<Gathered> {
     let mut gathered = Gathered::default();
     let mut known = BTreeSet::new();
     let mut pending: VecDeque<PathBuf> = VecDeque::new();
     read(program, true, &mut known, &mut gathered)?;
     let mut next = 0;
     loop {
-        while let Some(image) = gathered.facts.files.get(next) {
+        while let Some(image) = gathered.files.get(next).cloned() {
             next += 1;
-            let (found, missing) = needed(image, paths);
+            let (found, missing) = needed(&image, paths, parser);
             gathered.notes.extend(
                 missing.iter().map(|name| format!("{} needs {name}, which is not found", image.path)),
             );
@@ -124,9 +130,10 @@ pub fn gather_program(program: &Path, paths: &LibraryPaths) -> io::Result<Gather
         }
         let Some(path) = pending.pop_front() else { break };
         if let Err(error) = read(&path, false, &mut known, &mut gathered) {
-            gathered.facts.unreadable.push((path.display().to_string(), error.to_string()));
+            gathered.unreadable.push((path.display().to_string(), error.to_string()));
         }
     }
+    count_strangers(&mut gathered.attach, &[], &HashSet::from([user_of_jobs()]));
     Ok(gathered)
 }
 
@@ -139,24 +146,29 @@ fn read(
     let path = path.canonicalize()?;
     let (id, opened) = open_path(&path)?;
     if known.insert(id) {
-        let bytes = opened.read_image()?;
-        gathered.facts.files.push(FileImage { id, path: path.display().to_string(), is_program, bytes });
-        let decision = attach_mode(1, 0);
-        gathered.attach.insert(id, AttachPoint { path, pids: Vec::new(), decision });
+        let file = Arc::new(opened);
+        let path = path.display().to_string();
+        gathered.files.push(FoundFile { id, path, is_program, file: Arc::clone(&file) });
+        let strangers = StrangerCount::default();
+        gathered.attach.insert(id, AttachPoint { file, pids: Vec::new(), strangers });
     }
     Ok(())
 }
 
 /// Libraries that a file names: where they are, and names that are nowhere.
-fn needed(image: &FileImage, paths: &LibraryPaths) -> (Vec<PathBuf>, Vec<String>) {
-    let Ok(elf) = elf::parse(&image.bytes) else { return Default::default() };
+fn needed(
+    image: &FoundFile,
+    paths: &LibraryPaths,
+    parser: &mut dyn FileParser,
+) -> (Vec<PathBuf>, Vec<String>) {
+    let Ok(summary) = parser.summary(&image.file) else { return Default::default() };
     let origin = Path::new(&image.path).parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
     let mut missing = Vec::new();
-    for name in &elf.needed {
-        match paths.find(name, origin, elf.run_path) {
+    for name in &summary.needed {
+        match paths.find(name, origin, summary.run_path.as_deref()) {
             Some(path) => found.push(path),
-            None => missing.push((*name).to_owned()),
+            None => missing.push(name.clone()),
         }
     }
     (found, missing)

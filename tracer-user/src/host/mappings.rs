@@ -1,11 +1,64 @@
 //! What a process maps.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
 
+/// What a process maps now.
+///
+/// # Errors
+/// It does not exist (any more), or may not be looked at.
+pub(super) fn read(pid: u32) -> io::Result<Vec<Mapping>> {
+    Ok(parse_maps(&read_lines(pid)?))
+}
+
+/// A path may hold any bytes, also such as are no text.
+fn read_lines(pid: u32) -> io::Result<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/maps"))
+}
+
 /// Reads all lines of a `/proc/PID/maps`; lines that are none are left out.
-pub fn parse_maps(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(parse_line).collect()
+pub fn parse_maps(lines: &[u8]) -> Vec<Mapping> {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| parse_line(&String::from_utf8_lossy(line))).collect()
+}
+
+/// The path of a file that a process maps, as it is, without the mark of a deleted file; `None`: it is not mapped there any
+/// more.
+pub(super) fn path_of(pid: u32, file: &MappedFile) -> Option<PathBuf> {
+    path_among(&read_lines(pid).ok()?, file)
+}
+
+fn path_among(lines: &[u8], file: &MappedFile) -> Option<PathBuf> {
+    let mut lines = lines.split(|byte| *byte == b'\n');
+    let line = lines.find(|line| {
+        let mapping = parse_line(&String::from_utf8_lossy(line));
+        mapping.is_some_and(|m| (m.start, m.end, m.file) == (file.start, file.end, file.id))
+    })?;
+    let path = &line[line.iter().position(|byte| *byte == b'/')?..];
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    Some(PathBuf::from(OsStr::from_bytes(&unescaped(path))))
+}
+
+/// The kernel writes a newline within a name as \012.
+fn unescaped(name: &[u8]) -> Vec<u8> {
+    const NEWLINE: &[u8] = b"\\012";
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(NEWLINE) {
+            bytes.push(b'\n');
+            rest = tail;
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    bytes
 }
 
 /// `7f12-7f34 r-xp 00002000 fe:01 1234    /usr/lib/libfoo.so (deleted)`
@@ -46,7 +99,7 @@ fn name(text: &str) -> String {
 pub struct MappedFile {
     /// Who it is.
     pub id: FileId,
-    /// Path as the process sees it, without the mark of a deleted file.
+    /// Path as the process sees it, without the mark of a deleted file; for people: what is no text is replaced.
     pub path: String,
     /// The file was deleted or replaced since.
     pub deleted: bool,
@@ -59,8 +112,9 @@ pub struct MappedFile {
 /// Files that are mapped executable, each once, in order of address.
 pub fn code_files(mappings: &[Mapping]) -> Vec<MappedFile> {
     let mut files: Vec<MappedFile> = Vec::new();
+    let mut seen = HashSet::new();
     for m in mappings.iter().filter(|m| m.exec && m.file.inode != 0 && m.name.starts_with('/')) {
-        if files.iter().any(|f| f.id == m.file) {
+        if !seen.insert(m.file) {
             continue;
         }
         let path = m.name.strip_suffix(" (deleted)");
@@ -93,7 +147,7 @@ not a line
 
     #[test]
     fn every_line_of_maps_becomes_a_mapping() {
-        let mappings = parse_maps(MAPS);
+        let mappings = parse_maps(MAPS.as_bytes());
         assert_eq!(mappings.len(), 8);
         assert_eq!(mappings[1].name, "/opt/a b/prog");
         assert!(mappings[1].exec && !mappings[1].shared);
@@ -107,11 +161,22 @@ not a line
 
     #[test]
     fn code_files_are_listed_once_with_their_deletion_told() {
-        let files = code_files(&parse_maps(MAPS));
+        let files = code_files(&parse_maps(MAPS.as_bytes()));
         let summary: Vec<_> = files.iter().map(|f| (f.path.as_str(), f.deleted, f.start)).collect();
         assert_eq!(
             summary,
             [("/opt/a b/prog", false, 0x55d0c0001000), ("/usr/lib/libx.so", true, 0x7f0000500000)]
         );
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_is_mapped_all_the_same_and_known_as_it_is() {
+        let lines = b"1000-2000 r-xp 00000000 fe:01 7    /a/\xff\xfe\\012b.so (deleted)\n3000-4000 r-xp 00000000 fe:01 8 /c\n";
+        let files = code_files(&parse_maps(lines));
+        assert_eq!(files.len(), 2);
+        assert_eq!(files[0].path, "/a/\u{fffd}\u{fffd}\nb.so");
+        let path = path_among(lines, &files[0]).expect("it is mapped");
+        assert_eq!(path.as_os_str().as_bytes(), b"/a/\xff\xfe\nb.so");
+        assert_eq!(path_among(&lines[40..], &files[0]), None);
     }
 }

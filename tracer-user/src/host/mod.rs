@@ -1,8 +1,11 @@
 //! What this machine says about its processes: a thin layer that reads `/proc`, and pure
 //! functions over what it read.
 
+pub mod capabilities;
 pub mod clock;
 pub mod cpus;
+pub mod deadline;
+mod debug_files;
 mod error;
 pub mod files;
 pub mod gather;
@@ -10,8 +13,14 @@ pub mod jobs;
 pub mod launched;
 pub mod mappings;
 pub mod memory;
+pub mod output_file;
+pub mod own_settings;
+pub mod parsing;
 pub mod placement;
 pub mod processes;
+pub mod sandbox;
+pub mod sudo;
+pub mod support;
 pub mod symbols;
 
 pub use error::JobError;

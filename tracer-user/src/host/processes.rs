@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 
 use analyzer::input::ProcessFacts;
-use procfs::process::Process;
+use procfs::FromRead;
+use procfs::process::{Process, Status};
 use serde::Serialize;
 
 use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
-use super::mappings::{MappedFile, code_files, parse_maps};
-use crate::elf;
-use crate::plan::tables::{MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
+use super::mappings::{self, MappedFile, code_files};
+use super::memory::ProcessMemory;
+use super::parsing::{FileParser, ParsingChild};
+use crate::plan::tables::{LOCAL_SIZE_VARIABLES, MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
 
 /// The MPI library of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +40,8 @@ pub struct RankProcess {
     pub rank: Option<u32>,
     /// Size of MPI_COMM_WORLD, if its launcher says.
     pub size: Option<u32>,
+    /// How many ranks of its job are on this node, if its launcher says.
+    pub local_size: Option<u32>,
     /// Path of the program.
     pub exe: String,
     /// Its command line.
@@ -69,6 +73,8 @@ pub struct ProcessView {
     pub rank: Option<u32>,
     /// Size of the job from the environment.
     pub size: Option<u32>,
+    /// How many of its ranks are on this node, from the environment.
+    pub local_size: Option<u32>,
     /// Path of the program.
     pub exe: String,
     /// Arguments.
@@ -98,18 +104,17 @@ impl ProcessView {
     pub fn read(pid: u32) -> Result<Self, JobError> {
         let process = open(pid)?;
         let stat = process.stat().map_err(|e| proc_error(pid, e))?;
-        let status = process.status().map_err(|e| proc_error(pid, e))?;
+        let status = status(pid)?;
         let namespaces = process.namespaces().ok();
         let namespace = |name: &str| {
             let all = namespaces.as_ref()?;
             all.0.iter().find(|(kind, _)| *kind == name).map(|(_, n)| n.identifier)
         };
-        let environment = process.environ().unwrap_or_default();
-        let environment: HashMap<String, String> = environment
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let (rank, size) = rank_and_size(|name| environment.get(name).map(String::as_str));
+        let environment = environment(pid, stat.env_start.zip(stat.env_end));
+        let environment: HashMap<&str, &str> = variables(&environment).collect();
+        let (rank, size) = rank_and_size(|name| environment.get(name).copied());
+        let local_size =
+            LOCAL_SIZE_VARIABLES.iter().find_map(|name| environment.get(name)?.trim().parse().ok());
         let innermost = status.nspid.as_ref().and_then(|pids| pids.last().copied());
         Ok(Self {
             pid,
@@ -120,12 +125,42 @@ impl ProcessView {
             mount_namespace: namespace("mnt").unwrap_or(0),
             rank,
             size,
+            local_size,
             exe: process.exe().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
-            command: process.cmdline().map(|words| words.join(" ")).unwrap_or_default(),
+            command: command_line(pid),
             uid: status.euid,
             start_ticks: stat.starttime,
         })
     }
+}
+
+/// The environment that a process was started with; `range`: its addresses. The file is for the process's user alone, whoever
+/// else may look at the process: then it is read from memory.
+fn environment(pid: u32, range: Option<(u64, u64)>) -> Vec<u8> {
+    const MOST_BYTES: u64 = 8 << 20;
+    std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_else(|_| {
+        let range = range.filter(|(start, end)| end.saturating_sub(*start) <= MOST_BYTES);
+        range.and_then(|(start, end)| ProcessMemory::new(pid).bytes(start, end)).unwrap_or_default()
+    })
+}
+
+/// Those that are text.
+fn variables(environment: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    let entries = environment.split(|byte| *byte == 0);
+    entries.filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('='))
+}
+
+/// A process's name may hold any bytes, also such as are no text.
+fn status(pid: u32) -> Result<Status, JobError> {
+    let status = std::fs::read(format!("/proc/{pid}/status")).map_err(|e| read_error(pid, &e))?;
+    Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|e| proc_error(pid, e))
+}
+
+/// The arguments of a process, with spaces between; what is no text in them is replaced.
+fn command_line(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
 }
 
 /// Rank and size of MPI_COMM_WORLD, as launchers put them into the environment.
@@ -162,8 +197,9 @@ fn kind_of(files: &[MappedFile], mpi_path: &str) -> String {
 /// # Errors
 /// It does not exist (any more), or may not be looked at.
 pub fn mpi_library(pid: u32, exe: &str, may_be_static: bool) -> Result<Option<MpiLibrary>, JobError> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| read_error(pid, &e))?;
-    let files = code_files(&parse_maps(&maps));
+    // Some kernels let mappings be read of processes whose files and memory are out of reach.
+    std::fs::read_link(format!("/proc/{pid}/root")).map_err(|e| read_error(pid, &e))?;
+    let files = code_files(&mappings::read(pid).map_err(|e| read_error(pid, &e))?);
     let library = library_among(&files);
     if library.is_some() || !may_be_static {
         return Ok(library);
@@ -180,9 +216,7 @@ pub fn mpi_library(pid: u32, exe: &str, may_be_static: bool) -> Result<Option<Mp
 
 fn program_defines_mpi(pid: u32, program: &MappedFile) -> bool {
     let Ok(opened) = open_mapped(pid, program) else { return false };
-    let Ok(bytes) = opened.read_image() else { return false };
-    elf::parse(&bytes)
-        .is_ok_and(|elf| elf.function("PMPI_Init").is_some() || elf.function("MPI_Init").is_some())
+    ParsingChild::default().summary(&opened).is_ok_and(|summary| summary.has_mpi)
 }
 
 pub(super) fn open(pid: u32) -> Result<Process, JobError> {
@@ -193,12 +227,49 @@ pub(super) fn open(pid: u32) -> Result<Process, JobError> {
     }
 }
 
+/// When a process started, in clock ticks since the machine did: with its PID, who it is.
+///
+/// # Errors
+/// It does not exist (any more), or cannot be looked at.
+pub fn start_ticks(pid: u32) -> Result<u64, JobError> {
+    life(pid).map(|life| life.start_ticks)
+}
+
+/// Whether the process that started then has ended, be it that its parent has not noticed yet.
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn has_ended(pid: u32, started: Option<u64>) -> Result<bool, JobError> {
+    match life(pid) {
+        Ok(life) => Ok(life.is_zombie || started.is_some_and(|started| started != life.start_ticks)),
+        Err(error) if error.has_ended() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+struct ProcessLife {
+    is_zombie: bool,
+    start_ticks: u64,
+}
+
+/// From `/proc/PID/stat`, whose second field is a name that may hold anything.
+fn life(pid: u32) -> Result<ProcessLife, JobError> {
+    const START: usize = 22 - 3;
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).map_err(|e| read_error(pid, &e))?;
+    let stat = String::from_utf8_lossy(&stat);
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let parsed = fields.next().and_then(|state| {
+        Some(ProcessLife { is_zombie: state == "Z", start_ticks: fields.nth(START - 1)?.parse().ok()? })
+    });
+    parsed.ok_or_else(|| JobError::Unreadable(pid, "its state is not as expected".into()))
+}
+
 /// What `/proc` says of a process now. `time_ns` is CLOCK_MONOTONIC, read by the caller before.
 ///
 /// # Errors
 /// It does not exist (any more), or may not be looked at.
 pub fn process_facts(pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| read_error(pid, &e))?;
+    let mappings = mappings::read(pid).map_err(|e| read_error(pid, &e))?;
     let view = ProcessView::read(pid)?;
     Ok(ProcessFacts {
         pid,
@@ -207,7 +278,7 @@ pub fn process_facts(pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
         rank: view.rank,
         size: view.size,
         exe: view.exe,
-        mappings: parse_maps(&maps),
+        mappings,
         time_ns,
     })
 }
@@ -219,6 +290,29 @@ mod tests {
 
     fn mapped(path: &str) -> MappedFile {
         MappedFile { id: FileId::default(), path: path.into(), deleted: false, start: 0, end: 0 }
+    }
+
+    #[test]
+    fn a_process_that_started_at_another_time_is_another_one() {
+        let own = std::process::id();
+        let started = start_ticks(own).unwrap();
+        assert_eq!(Ok(started), ProcessView::read(own).map(|view| view.start_ticks));
+        assert_eq!(has_ended(own, Some(started)), Ok(false));
+        assert_eq!(has_ended(own, Some(started - 1)), Ok(true));
+        assert_eq!(has_ended(own, None), Ok(false));
+        assert_eq!(has_ended(u32::MAX, None), Ok(true));
+    }
+
+    #[test]
+    fn the_environment_of_a_process_is_the_same_in_its_file_and_in_its_memory() {
+        let own = std::process::id();
+        let stat = open(own).unwrap().stat().unwrap();
+        let (start, end) = stat.env_start.zip(stat.env_end).unwrap();
+        let in_memory = ProcessMemory::new(own).bytes(start, end).unwrap();
+        assert_eq!(in_memory, environment(own, None));
+        assert!(variables(&in_memory).any(|(name, _)| name == "PATH"));
+        let text = b"A=1\0no variable\0B=x=y\0\xff=2\0";
+        assert_eq!(variables(text).collect::<Vec<_>>(), [("A", "1"), ("B", "x=y")]);
     }
 
     #[test]

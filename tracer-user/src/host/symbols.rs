@@ -1,40 +1,50 @@
-//! Names of code places, for people's eyes: function, file and line, through blazesym.
+//! Names of code places, for people's eyes: function, file and line.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use analyzer::input::{Frame, Symbol};
 use analyzer::wire::FileId;
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolizer};
 
-use super::files::open_path;
-use crate::elf;
+use super::debug_files::debug_file;
+use super::files::{OpenedFile, open_trusted};
+use super::parsing::{FileParser, ParsingChild};
 
 /// Looks names up, each place once.
 pub struct Symbols {
-    symbolizer: Symbolizer,
-    files: HashMap<FileId, KnownFile>,
+    parser: Box<dyn FileParser>,
+    files: HashMap<FileId, SymbolFile>,
     done: HashSet<(FileId, u64)>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        Self { symbolizer: Symbolizer::new(), files: HashMap::new(), done: HashSet::new() }
+        Self::through(ParsingChild::default())
     }
 }
 
 impl Symbols {
-    /// Says where files can be opened now. Names can be asked for when they no longer can be: when
-    /// the job, through whose processes the paths lead, has ended.
-    pub fn know(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
-        for (id, path) in paths {
-            if let Ok(file) = File::open(&path) {
-                self.files.insert(id, KnownFile { path, file });
-            }
+    /// Looks them up through somebody who reads files.
+    pub fn through(parser: impl FileParser + 'static) -> Self {
+        Self { parser: Box::new(parser), files: HashMap::new(), done: HashSet::new() }
+    }
+
+    /// Takes files along. Names can be asked for when the job, through whose processes their paths lead, has ended.
+    pub fn know(&mut self, files: impl IntoIterator<Item = (FileId, Arc<OpenedFile>)>) {
+        self.files.extend(files.into_iter().map(|(id, file)| (id, SymbolFile { file, debug: None })));
+    }
+
+    /// Takes a file along that was known in another session, and says whether it is still what it was: a regular file of
+    /// root's or the caller's own with that build id. The path is a stranger's word, and so is what is there.
+    pub fn know_again(&mut self, id: FileId, path: &Path, build_id: &str) -> bool {
+        let Ok(file) = open_trusted(path) else { return false };
+        let summary = self.parser.summary(&file).unwrap_or_default();
+        let is_same = summary.build_id.as_deref() == Some(build_id);
+        if is_same {
+            self.know([(id, Arc::new(file))]);
         }
+        is_same
     }
 
     /// The names of those places that were not asked for before. A place without a name comes
@@ -52,70 +62,50 @@ impl Symbols {
         symbols
     }
 
-    fn resolve_file(&self, file: FileId, offsets: Vec<u64>) -> Vec<Symbol> {
-        let frames = self.frames(file, &offsets);
-        offsets
-            .into_iter()
-            .zip(frames)
-            .map(|(offset_bytes, frames)| Symbol { file, offset_bytes, frames })
-            .collect()
+    fn resolve_file(&mut self, file: FileId, offsets: Vec<u64>) -> Vec<Symbol> {
+        let mut frames = self.frames(file, &offsets).unwrap_or_default();
+        frames.resize(offsets.len(), Vec::new());
+        let symbol = |(offset_bytes, frames)| Symbol { file, offset_bytes, frames };
+        offsets.into_iter().zip(frames).map(symbol).collect()
     }
 
-    fn frames(&self, file: FileId, offsets: &[u64]) -> Vec<Vec<Frame>> {
-        let nothing = || vec![Vec::new(); offsets.len()];
-        let Some(file) = self.files.get(&file) else { return nothing() };
-        let source = Source::Elf(Elf::new(file.path()));
-        // A strange file has no names; that is all it costs.
-        match self.symbolizer.symbolize(&source, Input::FileOffset(offsets)) {
-            Ok(found) => found.iter().map(|place| place.as_sym().map(frames).unwrap_or_default()).collect(),
-            Err(_) => nothing(),
+    fn frames(&mut self, id: FileId, offsets: &[u64]) -> Option<Vec<Vec<Frame>>> {
+        let known = self.files.get_mut(&id)?;
+        if let Some(Some(debug)) = &known.debug
+            && let Ok(found) = self.parser.names(&known.file, Some(debug), offsets)
+        {
+            return Some(found.frames);
         }
+        let Ok(found) = self.parser.names(&known.file, None, offsets) else {
+            // A strange file has no names; that is all it costs, and once.
+            self.files.remove(&id);
+            return None;
+        };
+        let Some(build_id) = found.debug_build_id else { return Some(found.frames) };
+        let debug = known.debug.get_or_insert_with(|| debug_file(&known.file, &build_id, &mut *self.parser));
+        let Some(opened) = debug else { return Some(found.frames) };
+        let Ok(with_debug) = self.parser.names(&known.file, Some(opened), offsets) else {
+            *debug = None;
+            return Some(found.frames);
+        };
+        Some(with_debug.frames)
     }
 }
 
-/// A file that stays, whatever becomes of its path.
-struct KnownFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl KnownFile {
-    fn path(&self) -> PathBuf {
-        let by_number = Path::new("/proc/self/fd").join(self.file.as_raw_fd().to_string());
-        // Separate debug information may lie beside the real path.
-        if self.path.exists() { self.path.clone() } else { by_number }
-    }
-}
-
-/// Whether a file that was known in another session is still what it was: by its build id, else by its number.
-pub fn is_file(path: &Path, id: FileId, build_id: Option<&str>) -> bool {
-    let Ok((id_now, file)) = open_path(path) else { return false };
-    match build_id {
-        None => id_now == id,
-        Some(wanted) => {
-            let Ok(image) = file.read_image() else { return false };
-            elf::parse(&image).is_ok_and(|facts| facts.build_id.as_deref() == Some(wanted))
-        }
-    }
-}
-
-/// Innermost inlined function first.
-fn frames(sym: &Sym<'_>) -> Vec<Frame> {
-    let inlined = sym.inlined.iter().rev().map(|f| frame(&f.name, f.code_info.as_ref()));
-    inlined.chain(std::iter::once(frame(&sym.name, sym.code_info.as_deref()))).collect()
-}
-
-fn frame(name: &str, info: Option<&CodeInfo<'_>>) -> Frame {
-    Frame {
-        function: name.to_owned(),
-        source: info.map(|info| info.to_path().to_string_lossy().into_owned()),
-        line: info.and_then(|info| info.line),
-    }
+/// A file that names are looked up in.
+struct SymbolFile {
+    file: Arc<OpenedFile>,
+    /// The file with its debug information. Looked for when the first name is wanted that the file itself does not tell
+    /// in full; none inside: there is none.
+    debug: Option<Option<OpenedFile>>,
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::open_path;
+    use super::super::parsing::InProcess;
     use super::*;
+    use crate::elf;
 
     #[test]
     fn a_file_keeps_its_names_when_its_path_is_gone() {
@@ -125,8 +115,8 @@ mod tests {
         let object = std::fs::read(&path).expect("the copy");
         let offset = file_offset_of_a_function(&object);
         let file = FileId { dev: 1, inode: 2 };
-        let mut symbols = Symbols::default();
-        symbols.know([(file, path.clone())]);
+        let mut symbols = Symbols::through(InProcess);
+        symbols.know([(file, Arc::new(open_path(&path).expect("the copy").1))]);
         std::fs::remove_file(&path).expect("ours");
         let found = symbols.resolve([(file, offset)]);
         assert!(found[0].frames[0].function.contains("main"), "{found:?}");
@@ -143,22 +133,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_known_again_by_its_build_id_whatever_its_path_and_number() {
+    fn a_file_is_known_again_by_its_build_id_alone() {
         let path = std::env::current_exe().expect("this test");
         let bytes = std::fs::read(&path).expect("this test");
-        let build_id = elf::parse(&bytes).expect("an ELF file").build_id.expect("linkers write one");
-        let (number, _) = open_path(&path).expect("this test");
-        let other = FileId { dev: 1, inode: 2 };
-        assert!(is_file(&path, other, Some(&build_id)) && !is_file(&path, number, Some("00")));
-        assert!(is_file(&path, number, None) && !is_file(&path, other, None));
-        assert!(!is_file(Path::new("/nonexistent"), number, None));
+        let build_id = elf::parse(&bytes.into()).expect("an ELF file").build_id.expect("linkers write one");
+        let mut symbols = Symbols::through(InProcess);
+        let mut is_known = |path: &Path, build_id| symbols.know_again(FileId::default(), path, build_id);
+        assert!(is_known(&path, &build_id));
+        assert!(!is_known(&path, "00"));
+        assert!(!is_known(Path::new("/nonexistent"), &build_id));
+        assert!(!is_known(Path::new("/dev/zero"), &build_id));
     }
 
     #[test]
-    fn a_file_that_is_gone_has_places_without_names() {
+    fn a_file_that_is_not_known_has_places_without_names() {
         let file = FileId { dev: 1, inode: 2 };
-        let mut symbols = Symbols::default();
-        symbols.know([(file, PathBuf::from("/nonexistent"))]);
+        let mut symbols = Symbols::through(InProcess);
         let found = symbols.resolve([(file, 64)]);
         assert_eq!(found, vec![Symbol { file, offset_bytes: 64, frames: vec![] }]);
         assert!(symbols.resolve([(file, 64)]).is_empty(), "each place is looked up once");

@@ -1,17 +1,17 @@
-//! What a hit costs here: our own programs on a function of our own, hit as a job does that works on data of its own
+//! What a hit costs here, of a watched process and of another: our own programs on a function of our own, hit as a job does that works on data of its own
 //! between two hits. In a loop that does nothing else a hit costs a third less, because all that it needs is in the cache.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 
 use super::load::KernelError;
 use super::tracer::Tracer;
-use super::types::{MAX_SLOTS, Scope, Target};
+use super::types::{MAX_SLOTS, ProcessKey, Scope, Target};
 use crate::budget::HitCosts;
+use crate::host::files::open_path;
 
 /// Hits of one measurement; of several the least counts, since whatever else runs only adds.
 const HITS: u32 = 40;
@@ -22,7 +22,7 @@ const LINE_BYTES: usize = 64;
 /// No rank gets this one.
 const SLOT: u32 = MAX_SLOTS - 1;
 /// Ids that no plan has.
-const FIRST_PROBE: u32 = 1 << 24;
+pub(super) const FIRST_PROBE: u32 = 1 << 24;
 
 /// Begins like most functions, with a `push`; returns its first argument, as an allocator returns a block.
 #[unsafe(naked)]
@@ -40,7 +40,7 @@ extern "C" fn place_of_allocations(_: u64, _: u64, _: u64) -> u64 {
     core::arch::naked_asm!("push rbp", "mov rax, rdi", "pop rbp", "ret", "nop", "nop")
 }
 
-type TimedFunction = extern "C" fn(u64, u64, u64) -> u64;
+pub(super) type TimedFunction = extern "C" fn(u64, u64, u64) -> u64;
 
 const PLACES: [(ProbeClass, TimedFunction); 3] = [
     (ProbeClass::Copy, place_of_copies),
@@ -61,22 +61,35 @@ impl Tracer {
 fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
     let own = std::process::id();
     let ring = tracer.make_ring(SLOT)?;
-    let plan =
-        Plan { probes: PLACES.iter().zip(FIRST_PROBE..).filter_map(probe).collect(), ..Plan::default() };
+    let plan = Plan {
+        probes: PLACES
+            .iter()
+            .zip(FIRST_PROBE..)
+            .filter_map(|(&(class, place), id)| own_probe(class, place, id))
+            .collect(),
+        ..Plan::default()
+    };
     if plan.probes.len() < PLACES.len() {
         return Ok(HitCosts::default());
     }
     let plain_ns = PLACES.map(|(_, function)| ns_per_call(function, 1));
-    let target = Target { path: PathBuf::from("/proc/self/exe"), scopes: vec![Scope::Process(own)] };
+    let Ok((_, program)) = open_path("/proc/self/exe".as_ref()) else { return Ok(HitCosts::default()) };
+    let Ok(start_ticks) = crate::host::processes::start_ticks(own) else { return Ok(HitCosts::default()) };
+    let offsets = plan.probes.iter().map(|probe| probe.offset_bytes);
+    let target = Target::as_it_is(program, offsets, Scope::EachReached);
     let targets = BTreeMap::from([(FileId::default(), target)]);
-    let attached = tracer.attach(&plan, &targets, &BTreeSet::new());
+    tracer.reach(own);
+    let attached = tracer.attach(&plan, &targets);
+    let stranger = ns_per_call(place_of_copies, 0);
     // Small blocks are nobody's own: they are declined.
-    tracer.watch(own, SLOT, Some(&[]))?;
+    tracer.watch(ProcessKey { pid: own, start_ticks }, SLOT)?;
+    tracer.tell_own_code(own, &[])?;
     let large = tracer.settings.alloc_min_bytes.max(1);
     let [copy, call, alloc] = PLACES.map(|(_, function)| ns_per_call(function, large));
     let declined = ns_per_call(place_of_allocations, 0);
-    tracer.unwatch(own);
+    tracer.unwatch(own, None);
     tracer.detach(&plan.probes.iter().map(|p| p.id).collect());
+    tracer.leave(own);
     tracer.targets.remove(&FileId::default());
     tracer.probes.retain(|id, _| *id < FIRST_PROBE);
     drop(ring);
@@ -90,28 +103,17 @@ fn measure(tracer: &mut Tracer) -> Result<HitCosts, KernelError> {
         call_ns: (call - plain_ns[1]).max(least),
         alloc_ns: (alloc - plain_ns[2]).max(least),
         declined_ns: (declined - plain_ns[2]).max(least),
+        stranger_ns: (stranger - plain_ns[0]).max(least),
     })
 }
 
 /// The probe at the first instruction of one of our functions; `None` if it cannot be said where in the file it is.
-fn probe((&(class, function), id): (&(ProbeClass, TimedFunction), u32)) -> Option<Probe> {
+pub(super) fn own_probe(class: ProbeClass, function: TimedFunction, id: u32) -> Option<Probe> {
     let address = function as usize as u64;
     let mappings = crate::host::gather::read_maps(std::process::id()).ok()?;
     let code = mappings.iter().find(|m| (m.start..m.end).contains(&address))?;
     let offset_bytes = address - code.start + code.offset_bytes;
-    Some(Probe {
-        id,
-        file: FileId::default(),
-        offset_bytes,
-        site_offset_bytes: offset_bytes,
-        class,
-        function: "malloc".into(),
-        place: ProbePlace::Push,
-        stack_bytes: 0,
-        argument: 0,
-        results: None,
-        reason: String::new(),
-    })
+    Some(Probe::at(id, FileId::default(), offset_bytes, class, "malloc"))
 }
 
 fn ns_per_call(function: TimedFunction, argument: u64) -> f64 {

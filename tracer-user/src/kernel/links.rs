@@ -1,18 +1,18 @@
-//! Attaching: one link per file, program and scope; or per probe, so that it can be detached by itself.
+//! Attaching: one link per bundle and program, or one for each process that is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::Path;
 
 use analyzer::plan::{Probe, ProbeClass};
 use analyzer::wire::FileId;
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
 use tracer_ebpf::DmscopeSkel;
 
+use super::keeper::{Keeper, Moving};
 use super::load::{Features, KernelError};
 use super::shapes::Shapes;
-use super::types::{Attached, Scope};
+use super::types::{Attached, Scope, Target};
+use crate::budget::Bundle;
 
 pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
     let progs = &skel.progs;
@@ -29,55 +29,115 @@ fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
     })
 }
 
-/// A file with probes, and for whom they are.
-pub(super) struct OpenTarget {
-    /// Kept open: its name may lead elsewhere, or nowhere, when a probe is attached again.
-    pub file: File,
-    pub scopes: Vec<Scope>,
-}
-
-/// A link, and the probes that go with it.
+/// A link.
 pub(super) struct AttachedLink {
-    pub probes: BTreeSet<u32>,
-    /// Open as long as this is.
-    _link: Link,
+    /// Whose probes it holds.
+    pub bundle: Bundle,
+    /// The only process that it is for.
+    pub process: Option<u32>,
+    /// Has it open.
+    pub keeper: Keeper,
 }
 
-/// Attaches probes; `apart`: those that get a link of their own.
-pub(super) fn attach(
-    skel: &DmscopeSkel<'static>,
-    features: Features,
-    probes: &[&Probe],
-    targets: &BTreeMap<FileId, OpenTarget>,
-    apart: &BTreeSet<u32>,
-    shapes: &Shapes,
-) -> (Vec<AttachedLink>, Attached) {
-    let mut groups: BTreeMap<(FileId, ProbeClass, u32), Vec<&Probe>> = BTreeMap::new();
-    for &probe in probes {
-        let alone = if apart.contains(&probe.id) { probe.id } else { 0 };
-        groups.entry((probe.file, probe.class, alone)).or_default().push(probe);
-    }
-    let mut links = Vec::new();
-    let mut attached = Attached::default();
-    for ((file, class, _), probes) in groups {
-        let Some(target) = targets.get(&file) else {
-            let why = "the file can no longer be opened".to_owned();
-            attached.failed.extend(probes.into_iter().map(|p| (p.clone(), why.clone())));
-            continue;
-        };
-        let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
-        for &scope in target.scopes.iter().filter(|scope| scope.is_there()) {
-            for (program, returns) in programs(skel, features, class) {
-                let group = LinkGroup { program, returns, path: &path, scope, shapes };
-                group.attach(&probes, &mut links, &mut attached);
-            }
+/// A link that nobody keeps yet.
+struct NewLink {
+    bundle: Bundle,
+    process: Option<u32>,
+    moving: Moving,
+}
+
+/// For whom links are made.
+#[derive(Clone, Copy)]
+pub(super) enum Reach<'a> {
+    /// Everybody where that is a file's scope; else these processes.
+    All(&'a BTreeSet<u32>),
+    /// This process alone, for files that others have their own links for.
+    OneMore(u32),
+}
+
+impl Reach<'_> {
+    /// A link for each; `None`: for everybody.
+    fn processes(self, scope: Scope) -> Vec<Option<u32>> {
+        match (scope, self) {
+            (Scope::EveryProcess, Self::All(_)) => vec![None],
+            (Scope::EveryProcess, Self::OneMore(_)) => Vec::new(),
+            (Scope::EachReached, Self::All(reached)) => reached.iter().copied().map(Some).collect(),
+            (Scope::EachReached, Self::OneMore(pid)) => vec![Some(pid)],
         }
-        attached.probes += probes.len();
     }
-    attached.failed.sort_by_key(|(probe, _)| probe.id);
-    attached.failed.dedup_by_key(|(probe, _)| probe.id);
-    attached.probes = attached.probes.saturating_sub(attached.failed.len());
-    (links, attached)
+}
+
+/// What links are made from.
+pub(super) struct LinkMaker<'a> {
+    pub skel: &'a DmscopeSkel<'static>,
+    pub features: Features,
+    pub targets: &'a BTreeMap<FileId, Target>,
+    pub shapes: &'a Shapes,
+}
+
+impl LinkMaker<'_> {
+    /// Attaches probes in their bundles.
+    pub(super) fn attach(
+        &self,
+        bundles: &BTreeMap<Bundle, Vec<&Probe>>,
+        reach: Reach<'_>,
+    ) -> (Vec<AttachedLink>, Attached) {
+        let mut links = Vec::new();
+        let mut attached = Attached::default();
+        let changed = changed_files(bundles.values().flatten(), self.targets);
+        for (&bundle, probes) in bundles {
+            let target = match self.targets.get(&bundle.file()) {
+                Some(target) if !changed.contains(&bundle.file()) => target,
+                Some(_) => {
+                    refuse(&mut attached, probes, "the file was changed after it was looked at");
+                    continue;
+                }
+                None => {
+                    refuse(&mut attached, probes, "the file cannot be opened");
+                    continue;
+                }
+            };
+            let path = target.file.link();
+            for process in reach.processes(target.scope).into_iter().filter(|process| is_there(*process)) {
+                for (program, returns) in programs(self.skel, self.features, bundle.class()) {
+                    let group =
+                        LinkGroup { bundle, program, returns, path: &path, process, shapes: self.shapes };
+                    group.attach(probes, &mut links, &mut attached);
+                }
+            }
+            attached.probes += probes.len();
+        }
+        attached.failed.sort_by_key(|(probe, _)| probe.id);
+        attached.failed.dedup_by_key(|(probe, _)| probe.id);
+        attached.probes = attached.probes.saturating_sub(attached.failed.len());
+        (links.into_iter().map(NewLink::keep).collect(), attached)
+    }
+}
+
+impl NewLink {
+    fn keep(self) -> AttachedLink {
+        AttachedLink { bundle: self.bundle, process: self.process, keeper: self.moving.finish() }
+    }
+}
+
+/// A process that has ended needs no probes, and the kernel refuses them.
+fn is_there(process: Option<u32>) -> bool {
+    process.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists())
+}
+
+fn refuse(attached: &mut Attached, probes: &[&Probe], why: &str) {
+    attached.failed.extend(probes.iter().map(|&probe| (probe.clone(), why.to_owned())));
+    attached.probes += probes.len();
+}
+
+/// Files in which an instruction is another one than the plan saw: no place in them is what it was taken for.
+fn changed_files<'p>(
+    probes: impl Iterator<Item = &'p &'p Probe>,
+    targets: &BTreeMap<FileId, Target>,
+) -> BTreeSet<FileId> {
+    let is_changed =
+        |probe: &&&Probe| targets.get(&probe.file).is_some_and(|target| !target.still_has(probe));
+    probes.filter(is_changed).map(|probe| probe.file).collect()
 }
 
 /// How a program is attached.
@@ -124,20 +184,25 @@ fn programs<'a>(
 
 /// Probes that one link can hold.
 struct LinkGroup<'a> {
+    bundle: Bundle,
     program: &'a ProgramMut<'static>,
     returns: ReturnMode,
-    path: &'a std::path::Path,
-    scope: Scope,
+    path: &'a Path,
+    process: Option<u32>,
     shapes: &'a Shapes,
 }
 
 impl LinkGroup<'_> {
     /// A single bad place refuses a whole link: then halves are tried, down to that place.
-    fn attach(&self, probes: &[&Probe], links: &mut Vec<AttachedLink>, attached: &mut Attached) {
+    fn attach(&self, probes: &[&Probe], links: &mut Vec<NewLink>, attached: &mut Attached) {
         match self.link(probes) {
-            Ok(link) => {
-                links.push(AttachedLink { probes: probes.iter().map(|p| p.id).collect(), _link: link })
-            }
+            Ok(link) => links.push(NewLink {
+                bundle: self.bundle,
+                process: self.process,
+                moving: Moving::begin(link),
+            }),
+            // It has ended just now.
+            Err(_) if !is_there(self.process) => {}
             Err(error) if probes.len() == 1 => attached.failed.push((probes[0].clone(), error.to_string())),
             Err(_) => {
                 let (left, right) = probes.split_at(probes.len() / 2);
@@ -155,10 +220,7 @@ impl LinkGroup<'_> {
             session: self.returns == ReturnMode::Session,
             ..UprobeMultiOpts::default()
         };
-        let pid = match self.scope {
-            Scope::EveryProcess => -1,
-            Scope::Process(pid) => pid as i32,
-        };
+        let pid = self.process.map_or(-1, |pid| pid as i32);
         self.program.attach_uprobe_multi_with_opts(pid, self.path, "", options)
     }
 }

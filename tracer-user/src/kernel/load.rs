@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use tracer_ebpf::{DmscopeSkel, DmscopeSkelBuilder, OpenDmscopeSkel};
 
+use crate::host::support;
+
 /// What the programs are loaded with.
 #[derive(Clone, Debug)]
 pub struct LoadSettings {
@@ -19,32 +21,25 @@ pub struct LoadSettings {
 
 impl Default for LoadSettings {
     fn default() -> Self {
-        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features { sessions: false } }
+        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features::default() }
     }
 }
 
 /// What the kernel offers beyond what is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Features {
     /// One program at entry and return that can decline the return (Linux 6.13).
     pub sessions: bool,
+    /// Links for one process that see all of its threads (Linux 6.10). Known only when it was tried.
+    pub process_filter: bool,
 }
 
 /// Why the kernel would not.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// No right to load or attach.
-    #[error(
-        "this user may not load BPF programs: run dmscope as root (sudo dmscope …), or give it \
-         CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-    )]
-    NoPrivilege,
-    /// No type information of the running kernel.
-    #[error(
-        "the kernel has no type information (/sys/kernel/btf/vmlinux is missing): dmscope needs a \
-         kernel built with CONFIG_DEBUG_INFO_BTF, as Debian, Ubuntu, RHEL, Fedora and SUSE ship"
-    )]
-    NoBtf,
+    /// This kernel lacks something, or this process has no right to it.
+    #[error("{0}")]
+    NotSupported(String),
     /// Anything else at load.
     #[error("the kernel did not take the BPF programs: {source}; `dmscope doctor` says what it lacks")]
     Load {
@@ -65,16 +60,13 @@ pub enum KernelError {
 const STATE_SHARE: u64 = 8;
 
 pub(super) fn load(settings: &LoadSettings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
-    if !may_load() {
-        return Err(KernelError::NoPrivilege);
-    }
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        return Err(KernelError::NoBtf);
+    if let Some(why) = support::refusal(&support::support_facts()) {
+        return Err(KernelError::NotSupported(why));
     }
     silence_libbpf();
     let mut last = None;
     for sessions in [true, false] {
-        let features = Features { sessions };
+        let features = Features { sessions, ..Features::default() };
         if sessions && settings.without.sessions {
             continue;
         }
@@ -86,26 +78,13 @@ pub(super) fn load(settings: &LoadSettings) -> Result<(DmscopeSkel<'static>, Fea
     Err(KernelError::Load { source: last.expect("at least one form was tried") })
 }
 
-/// The capabilities that loading and attaching need.
-fn may_load() -> bool {
-    const CAP_SYS_ADMIN: u32 = 21;
-    const CAP_PERFMON: u32 = 38;
-    const CAP_BPF: u32 = 39;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
-        .unwrap_or(0);
-    let has = |capability: u32| effective >> capability & 1 == 1;
-    has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON)
-}
-
 fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
     // The skeleton borrows its object; a session loads once and keeps it to its end.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = DmscopeSkelBuilder::default().open(storage)?;
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.alloc_min_bytes = settings.alloc_min_bytes;
+        rodata.tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
     }
     choose_programs(&mut open, features);

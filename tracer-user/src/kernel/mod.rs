@@ -2,16 +2,21 @@
 //! watch, and gives out rings and counters. It decides nothing.
 
 mod calibrate;
+mod filter;
+mod keeper;
 mod links;
 mod load;
 mod rings;
 mod shapes;
+mod strangers;
 mod threads;
 mod tracer;
 mod types;
 
+pub use filter::FilterCheck;
 pub use load::{Features, KernelError, LoadSettings};
 pub use rings::{Counters, KernelRing, SlotCounters};
+pub use strangers::StrangerHits;
 pub use threads::{ThreadLister, sample_running};
 pub use tracer::Tracer;
-pub use types::{Attached, MAX_OWN_RANGES, MAX_SLOTS, Scope, Target};
+pub use types::{Attached, MAX_OWN_RANGES, MAX_SLOTS, ProcessKey, Scope, Target};

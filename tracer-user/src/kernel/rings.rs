@@ -29,9 +29,12 @@ pub(super) fn create(slot: u32, ring_bytes: u32) -> Result<KernelRing, KernelErr
     Ok(KernelRing { slot, map: map.map_err(refused)? })
 }
 
-/// Has the programs write to rings, at least one. All in one call: after each the kernel waits until all processors
+/// Has the programs write to rings. All in one call: after each the kernel waits until all processors
 /// have come by, which is a hundredth of a second and more on a busy machine.
 pub(super) fn publish(skel: &DmscopeSkel<'_>, rings: &[KernelRing]) -> Result<(), KernelError> {
+    if rings.is_empty() {
+        return Ok(());
+    }
     let slots: Vec<u8> = rings.iter().flat_map(|ring| ring.slot.to_ne_bytes()).collect();
     let maps: Vec<u8> = rings.iter().flat_map(|ring| ring.map.as_fd().as_raw_fd().to_ne_bytes()).collect();
     skel.maps

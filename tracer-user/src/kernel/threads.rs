@@ -75,6 +75,8 @@ const PERF_ORDER: [usize; 8] = [0, 3, 2, 1, 4, 5, 6, 7];
 const PERF_IP: usize = 8;
 /// Deep enough for any MPI library's calls below the program's own; perf takes no more than 64 KiB.
 const STACK_BYTES: u32 = 48 << 10;
+/// Room for one sample: one that does not fit is dropped by the kernel, without a word.
+const ROOM_BYTES: usize = 2 * STACK_BYTES as usize;
 /// A sample after so much running.
 const PERIOD_NS: u64 = 200_000;
 
@@ -90,7 +92,7 @@ pub fn sample_running(tid: u32, patience: Duration) -> Option<RunningSample> {
         .wakeup_events(1)
         .build()
         .ok()?
-        .sampled(32)
+        .sampled(ROOM_BYTES)
         .ok()?;
     sampler.enable().ok()?;
     let record = sampler.next_blocking(Some(patience))?;
@@ -105,4 +107,43 @@ pub fn sample_running(tid: u32, patience: Duration) -> Option<RunningSample> {
         registers: Registers::new(values, *perf.get(PERF_IP)?),
         stack: sample.stack_user()?.to_vec(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use super::*;
+
+    const RSP: u16 = 7;
+
+    #[test]
+    fn a_thread_that_runs_is_sampled_with_its_stack() {
+        let (tid, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let marks: [u64; 64] = std::array::from_fn(|n| 0x00dd_5c09_e000_0000 + n as u64);
+            let (tid, is_over) = (&tid, &is_over);
+            scope.spawn(move || {
+                let marks = std::hint::black_box(marks);
+                let own = nix::unistd::gettid().as_raw();
+                tid.store(own.cast_unsigned(), Ordering::SeqCst);
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::black_box(&marks);
+                }
+            });
+            while tid.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let sample = sample_running(tid.load(Ordering::SeqCst), Duration::from_secs(20));
+            is_over.store(true, Ordering::SeqCst);
+            let sample = sample.expect("a sample of a thread that runs all the time");
+            assert!(sample.registers.get(RSP).is_some() && sample.registers.pc != 0);
+            let marks: Vec<u8> = marks.iter().flat_map(|mark| mark.to_ne_bytes()).collect();
+            assert!(
+                sample.stack.windows(marks.len()).any(|window| window == marks),
+                "{} bytes of stack without what is there",
+                sample.stack.len()
+            );
+        });
+    }
 }

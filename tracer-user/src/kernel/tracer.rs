@@ -1,7 +1,6 @@
 //! The loaded programs, and all that is done with them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +12,13 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
-use super::links::{self, AttachedLink, OpenTarget};
+use super::links::{self, AttachedLink, LinkMaker, Reach};
 use super::load::{self, Features, KernelError, LoadSettings};
 use super::rings::{self, Counters, KernelRing};
 use super::shapes::Shapes;
-use super::types::{Attached, MAX_OWN_RANGES, Target};
+use super::strangers::{StrangerHits, stranger_hits};
+use super::types::{Attached, MAX_OWN_RANGES, ProcessKey, Scope, Target};
+use crate::budget::{Bundle, bundles};
 
 const OWNS_ALL: u32 = u32::MAX;
 
@@ -28,9 +29,13 @@ pub struct Tracer {
     features: Features,
     pub(super) settings: LoadSettings,
     kernel_events: Vec<Link>,
-    pub(super) targets: BTreeMap<FileId, OpenTarget>,
+    pub(super) targets: BTreeMap<FileId, Target>,
     pub(super) probes: BTreeMap<u32, Probe>,
     shapes: Shapes,
+    /// What is attached, whether or not anybody is reached by it.
+    attached: BTreeMap<Bundle, BTreeSet<u32>>,
+    /// Processes that have links of their own where a file's scope wants that.
+    reached: BTreeSet<u32>,
     links: Vec<AttachedLink>,
     closing: Vec<JoinHandle<()>>,
 }
@@ -50,6 +55,8 @@ impl Tracer {
             targets: BTreeMap::new(),
             probes: BTreeMap::new(),
             shapes: Shapes::default(),
+            attached: BTreeMap::new(),
+            reached: BTreeSet::new(),
             links: Vec::new(),
             closing: Vec::new(),
         })
@@ -70,31 +77,73 @@ impl Tracer {
     }
 
     /// Attaches the probes of a plan. `targets`: the files that they are in; a probe whose file is not among them, or
-    /// cannot be opened, is not attached. `apart`: probes that get a link of their own, so that each can be detached
-    /// without others.
-    pub fn attach(
-        &mut self,
-        plan: &Plan,
-        targets: &BTreeMap<FileId, Target>,
-        apart: &BTreeSet<u32>,
-    ) -> Attached {
+    /// was changed since the plan was made, is not attached.
+    pub fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached {
         for file in plan.probes.iter().map(|p| p.file).collect::<BTreeSet<_>>() {
-            if let Some(target) = targets.get(&file)
-                && let Ok(open) = File::open(&target.path)
-            {
-                self.targets.insert(file, OpenTarget { file: open, scopes: target.scopes.clone() });
+            if let Some(target) = targets.get(&file) {
+                self.targets.insert(file, target.clone());
             }
         }
         let table = self.skel.maps.data_shapes_data.as_deref_mut().expect("the object has shapes");
         for results in plan.probes.iter().filter_map(|probe| probe.results.as_ref()) {
             self.shapes.add(results, &mut table.shapes);
         }
-        let probes: Vec<&Probe> = plan.probes.iter().collect();
-        let (links, attached) =
-            links::attach(&self.skel, self.features, &probes, &self.targets, apart, &self.shapes);
-        self.links.extend(links);
         self.probes.extend(plan.probes.iter().map(|p| (p.id, p.clone())));
+        self.attach_known(&plan.probes.iter().map(|p| p.id).collect(), &BTreeSet::new())
+    }
+
+    fn attach_known(&mut self, ids: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
+        let probes = ids.iter().filter_map(|id| self.probes.get(id));
+        let bundles = bundles(probes, hot);
+        let (links, attached) = self.link_maker().attach(&bundles, Reach::All(&self.reached));
+        for (bundle, probes) in bundles {
+            let ids = probes.iter().map(|probe| probe.id);
+            let has_failed = |id: &u32| attached.failed.iter().any(|(probe, _)| probe.id == *id);
+            self.attached.entry(bundle).or_default().extend(ids.filter(|id| !has_failed(id)));
+        }
+        self.links.extend(links);
         attached
+    }
+
+    fn link_maker(&self) -> LinkMaker<'_> {
+        LinkMaker { skel: &self.skel, features: self.features, targets: &self.targets, shapes: &self.shapes }
+    }
+
+    /// Has probes of files whose scope is [`Scope::EachReached`](super::types::Scope) seen in one more process, also
+    /// those that are attached later.
+    pub fn reach(&mut self, pid: u32) -> Attached {
+        if !self.reached.insert(pid) {
+            return Attached::default();
+        }
+        let of_bundle = |ids: &BTreeSet<u32>| ids.iter().filter_map(|id| self.probes.get(id)).collect();
+        let is_filtered = |bundle: &Bundle| {
+            self.targets.get(&bundle.file()).is_some_and(|target| target.scope == Scope::EachReached)
+        };
+        let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
+        let bundles: BTreeMap<Bundle, Vec<&Probe>> =
+            bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
+        let (links, attached) = self.link_maker().attach(&bundles, Reach::OneMore(pid));
+        self.links.extend(links);
+        attached
+    }
+
+    /// Closes the links that a process has for itself. Returns at once.
+    pub fn leave(&mut self, pid: u32) {
+        if self.reached.remove(&pid) {
+            self.close(|link| link.process == Some(pid));
+        }
+    }
+
+    /// The kernel waits for running handlers at each link: side by side.
+    fn close(&mut self, is_wanted: impl Fn(&AttachedLink) -> bool) {
+        self.closing.retain(|closing| !closing.is_finished());
+        let closed = self.links.extract_if(.., |link| is_wanted(link));
+        self.closing.extend(closed.filter_map(|link| link.keeper.close()));
+    }
+
+    /// Hits of processes that are not watched, since the programs were loaded.
+    pub fn stranger_hits(&self) -> StrangerHits {
+        stranger_hits(&self.skel)
     }
 
     /// While it is paused, movements between processes by system calls leave no records.
@@ -103,34 +152,22 @@ impl Tracer {
         data.is_paused = u32::from(is_paused);
     }
 
-    /// Detaches probes, and those that share a link with them; gives back which. Returns at once; the
+    /// Detaches probes, and those that are in a bundle with them; gives back which. Returns at once; the
     /// breakpoints are gone a little later.
     pub fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
-        let (detached, stay): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.links).into_iter().partition(|link| !link.probes.is_disjoint(probes));
-        self.links = stay;
-        let ids = detached.iter().flat_map(|link| link.probes.iter().copied()).collect();
-        for link in detached {
-            // The kernel waits for running handlers at each link: side by side. A thread that cannot be had
-            // only makes it slower.
-            let closed = std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(link));
-            self.closing.extend(closed.ok());
-        }
-        ids
+        let detached: BTreeMap<Bundle, BTreeSet<u32>> =
+            self.attached.extract_if(.., |_, ids| !ids.is_disjoint(probes)).collect();
+        self.close(|link| detached.contains_key(&link.bundle));
+        detached.into_values().flatten().collect()
     }
 
-    /// Attaches probes again that were detached; with as few links as can be.
-    pub fn reattach(&mut self, probes: &BTreeSet<u32>) -> Attached {
+    /// Attaches probes again that were detached; those that were too expensive before, `hot`, apart from the rest.
+    pub fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         for closed in self.closing.drain(..) {
             // A link that is still being closed would see the same hits.
             let _ = closed.join();
         }
-        let probes: Vec<&Probe> = probes.iter().filter_map(|id| self.probes.get(id)).collect();
-        let together = BTreeSet::new();
-        let (links, attached) =
-            links::attach(&self.skel, self.features, &probes, &self.targets, &together, &self.shapes);
-        self.links.extend(links);
-        attached
+        self.attach_known(probes, hot)
     }
 
     /// Makes the ring of a slot.
@@ -143,23 +180,22 @@ impl Tracer {
         Ok(ring)
     }
 
-    /// Makes the rings of slots, from the first on as many as there is memory for.
-    ///
-    /// # Errors
-    /// No memory for any, or more slots than there are.
-    pub fn make_rings(&mut self, slots: Range<u32>) -> Result<Vec<KernelRing>, KernelError> {
-        let mut rings = Vec::new();
+    /// Makes the rings of slots, from the first on as many as can be had; and says why there are no more.
+    pub fn make_rings(&mut self, slots: Range<u32>) -> (Vec<KernelRing>, Option<KernelError>) {
+        let (mut rings, mut refused) = (Vec::new(), None);
         for slot in slots {
             match rings::create(slot, self.settings.ring_bytes) {
                 Ok(ring) => rings.push(ring),
-                Err(error) if rings.is_empty() => return Err(error),
-                Err(_) => break,
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
             }
         }
-        if !rings.is_empty() {
-            rings::publish(&self.skel, &rings)?;
+        match rings::publish(&self.skel, &rings) {
+            Ok(()) => (rings, refused),
+            Err(error) => (Vec::new(), Some(error)),
         }
-        Ok(rings)
     }
 
     pub(super) fn drop_ring(&self, slot: u32) {
@@ -172,30 +208,64 @@ impl Tracer {
         rings::counters(&self.skel)
     }
 
-    /// Watches a process from now on: its records go to the ring of `slot`. `own_code` is where the
-    /// code lies whose small heap blocks are recorded; `None`: not known yet, all are.
+    /// Watches a process from now on: its records go to the ring of `slot`. All its code counts as its own until
+    /// it is told otherwise.
     ///
     /// # Errors
     /// The kernel's refusal (too many watched processes).
-    pub fn watch(&mut self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
-        let mut own = [types::code_range::default(); MAX_OWN_RANGES];
-        let owns = own_code.map_or(OWNS_ALL, |ranges| ranges.len().min(MAX_OWN_RANGES) as u32);
-        for (range, &(start, end)) in own.iter_mut().zip(own_code.unwrap_or_default()) {
+    pub fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError> {
+        let target = types::target {
+            start_ticks: process.start_ticks,
+            slot,
+            owns: OWNS_ALL,
+            ..types::target::default()
+        };
+        self.put_target(process.pid, &target, MapFlags::ANY)
+    }
+
+    /// Says where the code of a watched process lies whose small heap blocks are recorded. One that is not watched
+    /// (any more) stays so.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+        let Some(mut target) = self.target(pid) else { return Ok(()) };
+        target.owns = own_code.len().min(MAX_OWN_RANGES) as u32;
+        for (range, &(start, end)) in target.own.iter_mut().zip(own_code) {
             *range = types::code_range { start, end };
         }
-        let target = types::target { slot, owns, own, ..types::target::default() };
+        match self.put_target(pid, &target, MapFlags::EXIST) {
+            // It has ended in between.
+            Err(KernelError::Refused { source, .. }) if source.kind() == libbpf_rs::ErrorKind::NotFound => {
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn target(&self, pid: u32) -> Option<types::target> {
+        let known = self.skel.maps.targets.lookup(&pid.to_ne_bytes(), MapFlags::ANY);
+        known.ok().flatten().and_then(|bytes| target_from(&bytes))
+    }
+
+    fn put_target(&mut self, pid: u32, target: &types::target, flags: MapFlags) -> Result<(), KernelError> {
         let result = self
             .skel
             .maps
             .targets
-            .update(&pid.to_ne_bytes(), &target_bytes(&target), MapFlags::ANY)
+            .update(&pid.to_ne_bytes(), &target_bytes(target), flags)
             .map_err(|e| KernelError::Refused { what: format!("watching process {pid}"), source: e });
         self.forget_what_threads_keep();
         result
     }
 
-    /// No longer watches a process.
-    pub fn unwatch(&mut self, pid: u32) {
+    /// No longer watches the process that started then; `None`: whichever has this PID.
+    pub fn unwatch(&mut self, pid: u32, started: Option<u64>) {
+        if let Some(started) = started
+            && self.target(pid).is_none_or(|target| target.start_ticks != started)
+        {
+            return;
+        }
         // It may have ended, which takes it off the list as well.
         let _ = self.skel.maps.targets.delete(&pid.to_ne_bytes());
         self.forget_what_threads_keep();
@@ -228,6 +298,7 @@ impl Drop for Tracer {
 
 fn target_bytes(target: &types::target) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size_of::<types::target>());
+    bytes.extend(target.start_ticks.to_ne_bytes());
     bytes.extend(target.slot.to_ne_bytes());
     bytes.extend(target.owns.to_ne_bytes());
     for range in &target.own {
@@ -238,4 +309,40 @@ fn target_bytes(target: &types::target) -> Vec<u8> {
     bytes.extend(target.fault_signal.to_ne_bytes());
     bytes.extend(target.unused.to_ne_bytes());
     bytes
+}
+
+/// The same, backwards.
+fn target_from(bytes: &[u8]) -> Option<types::target> {
+    if bytes.len() < size_of::<types::target>() {
+        return None;
+    }
+    let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+    let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    let mut target =
+        types::target { start_ticks: word(0), slot: half(8), owns: half(12), ..types::target::default() };
+    for (range, at) in target.own.iter_mut().zip((16..).step_by(16)) {
+        *range = types::code_range { start: word(at), end: word(at + 8) };
+    }
+    let behind = 16 + 16 * MAX_OWN_RANGES;
+    target.fault_at = word(behind);
+    target.fault_signal = half(behind + 8);
+    Some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_read_back_as_it_was_written() {
+        let mut target = types::target { start_ticks: 1, slot: 2, owns: 3, ..types::target::default() };
+        target.own[7] = types::code_range { start: 4, end: 5 };
+        (target.fault_at, target.fault_signal) = (6, 7);
+        let bytes = target_bytes(&target);
+        assert_eq!(bytes.len(), size_of::<types::target>());
+        let again = target_from(&bytes).expect("as long as it must be");
+        assert_eq!(target_bytes(&again), bytes);
+        assert_eq!((again.start_ticks, again.own[7].end, again.fault_signal), (1, 5, 7));
+        assert!(target_from(&bytes[1..]).is_none());
+    }
 }

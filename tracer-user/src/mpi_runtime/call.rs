@@ -4,7 +4,8 @@
 //!
 //! 1. the call's own frame, where registers or the stack still hold them (the caller of this module has looked there);
 //! 2. the record of the call, if it is the last one that its thread made;
-//! 3. of a blocking call that Open MPI turned into a request, that request.
+//! 3. the code before the call, with the registers of the frame that made it;
+//! 4. of a blocking call that Open MPI turned into a request, that request.
 //!
 //! Then the library is asked what the call's requests, communicators and windows are; and for a request that the
 //! thread's last call began, which no record tells of yet, that call is named.
@@ -27,6 +28,8 @@ pub struct CallSources<'a> {
     pub tid: u32,
     /// The last MPI calls of the process's threads, as they were recorded when they began.
     pub last_calls: &'a [LastCall],
+    /// What the code before the call says that it was given: its first arguments, as far as that is known.
+    pub passed: &'a [Option<u64>],
     /// Where the thread's last call stored a handle that is in no record yet, and whether handles are half a word.
     pub made: Option<(u64, bool)>,
     /// Of the process.
@@ -38,6 +41,7 @@ impl CallSources<'_> {
     /// registers and on the stack.
     pub fn complete(&self, call: &mut CallInProgress, library: Option<&Library<'_>>, inner: &[u64]) {
         self.fill_in(call);
+        self.fill_in_passed(call);
         self.look_behind_handles(call, library, inner);
         self.add_last_made(call);
     }
@@ -54,6 +58,18 @@ impl CallSources<'_> {
         call.arguments.resize(used.max(call.arguments.len()), None);
         for (argument, recorded) in call.arguments.iter_mut().zip(last.arguments) {
             *argument = argument.or(Some(recorded));
+        }
+    }
+
+    /// Adds arguments that the code before the call tells.
+    fn fill_in_passed(&self, call: &mut CallInProgress) {
+        if self.passed.iter().all(Option::is_none) {
+            return;
+        }
+        let used = calls::row(&call.function).map_or(0, CallRow::arguments_used);
+        call.arguments.resize(used.max(call.arguments.len()), None);
+        for (argument, passed) in call.arguments.iter_mut().zip(self.passed) {
+            *argument = argument.or(*passed);
         }
     }
 
@@ -193,7 +209,7 @@ mod tests {
 
     fn completed(mut call: CallInProgress, last: LastCall, made: Option<(u64, bool)>) -> CallInProgress {
         let memory = memory();
-        let sources = CallSources { tid: TID, last_calls: &[last], made, memory: &memory };
+        let sources = CallSources { tid: TID, last_calls: &[last], passed: &[], made, memory: &memory };
         sources.complete(&mut call, None, &[]);
         call
     }
@@ -217,6 +233,16 @@ mod tests {
             let call = completed(in_call("MPI_Recv", vec![None; 6]), other.clone(), None);
             assert_eq!(call.arguments, vec![None; 6], "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_code_before_a_call_adds_arguments_and_overrules_none() {
+        let memory = memory();
+        let mut call = in_call("MPI_Recv", vec![None, Some(5), None]);
+        let passed = &[Some(1), Some(2), None, Some(4)];
+        let sources = CallSources { tid: TID, last_calls: &[], passed, made: None, memory: &memory };
+        sources.complete(&mut call, None, &[]);
+        assert_eq!(call.arguments[..5], [Some(1), Some(5), None, Some(4), None]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use analyzer::visible::{has_effect, visible};
+
 /// For HTML, between tags and in quoted attributes. Control characters, and those that turn the direction
 /// of writing, are shown and have no effect.
 pub fn html(text: &str) -> String {
@@ -14,18 +16,11 @@ pub fn html(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if has_effect(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
+            c if has_effect(c) => out.push_str(&visible(c.encode_utf8(&mut [0; 4]))),
             c => out.push(c),
         }
     }
     out
-}
-
-fn has_effect(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// JSON, for a script element: nothing in it ends the element, or begins a comment in it.

@@ -7,6 +7,7 @@ mod escape;
 mod sections;
 
 use analyzer::page::Page;
+use analyzer::visible::visible_json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
@@ -30,7 +31,7 @@ const SCRIPTS: [&str; 7] = [
 /// Its data cannot be written as JSON.
 pub fn html(page: &Page) -> serde_json::Result<String> {
     let script = SCRIPTS.join("\n");
-    let data = escape::json(&serde_json::to_string(page)?);
+    let data = escape::json(&visible_json(&serde_json::to_string(page)?));
     let value = |name: &str| match name {
         "policy" => policy(&script),
         "title" => escape::html(&sections::title(page)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use analyzer::calls::{self, CallRow};
+use analyzer::calls::{self, CallRow, Form};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
@@ -16,8 +16,8 @@ use crate::elf::{ElfFacts, EntryPlace, NoPlace, Wanted, entry_place};
 /// Entry points of an MPI library: name as in the standard, and address. Each address once.
 pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
     let mut entries = BTreeMap::new();
-    for function in elf.functions.iter().filter(|f| f.name.starts_with("PMPI_")) {
-        let name = &function.name[1..];
+    for function in elf.functions.iter() {
+        let Some(name) = standard_name(function.name) else { continue };
         entries.entry(function.vaddr).or_insert(name);
         // Libraries built without aliases have every call twice.
         if let Some(plain) = elf.function(name) {
@@ -25,6 +25,17 @@ pub fn mpi_entry_points<'f>(elf: &'f ElfFacts<'_>) -> BTreeMap<u64, &'f str> {
         }
     }
     entries
+}
+
+/// The standard's name of a call, by that of its profiling interface. Libraries have some calls as extensions before they
+/// take the version of the standard that has them: persistent collective calls in Open MPI 4.
+fn standard_name(function: &str) -> Option<&str> {
+    if function.starts_with("PMPI_") {
+        return Some(&function[1..]);
+    }
+    let extension = function.strip_prefix("PMPIX_")?;
+    let row = calls::row(&format!("MPI_{extension}")).filter(|row| row.form == Form::Persistent)?;
+    Some(&row.name)
 }
 
 pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
@@ -146,6 +157,15 @@ fn cheapest(file: &File<'_>, vaddr: u64) -> Result<(EntryPlace, usize), NoPlace>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extensions_that_are_calls_of_the_standard_have_its_names() {
+        assert_eq!(standard_name("PMPI_Comm_size"), Some("MPI_Comm_size"));
+        assert_eq!(standard_name("PMPIX_Allreduce_init"), Some("MPI_Allreduce_init"));
+        assert_eq!(standard_name("PMPIX_Query_cuda_support"), None);
+        assert_eq!(standard_name("PMPIX_Comm_agree"), None);
+        assert_eq!(standard_name("MPI_Send"), None);
+    }
 
     #[test]
     fn of_collective_calls_arguments_on_the_stack_are_recorded() {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use analyzer::plan::ProbeClass;
+use analyzer::plan::{ProbeClass, ProbePlace};
 
 use super::facts::BoundCopy;
 use super::packs::Packs;
 use super::part::{File, PlanPart};
 use super::role::FileRole;
 use crate::elf::{
-    CopyScan, CopySite, SiteKind, UnseenCopies, Wanted, emulated, entry_place, place_before_call,
+    CallPlaces, CopyScan, CopySite, MOST_SITES, SiteKind, UnseenCopies, Wanted, emulated, entry_place,
 };
 
 const INDIRECT: &str =
@@ -26,6 +26,7 @@ pub(super) fn plan(
     for (file, scan) in files.iter().zip(scans) {
         let Some(scan) = scan else { continue };
         part.append(unseen(file, scan));
+        let mut places = PlacesBefore { function: None };
         for site in &scan.sites {
             if packs.covers(file.image.id, site.within) {
                 part.left_out.push(file.left_out(
@@ -33,7 +34,7 @@ pub(super) fn plan(
                     site.function,
                     "inside a function that packs or unpacks: its entry is probed instead",
                 ));
-            } else if !add_site(file, site, &mut part) {
+            } else if !add_site(file, site, &mut places, &mut part) {
                 unplaced.push((file, site));
             }
         }
@@ -48,17 +49,35 @@ pub(super) fn plan(
     part
 }
 
+/// Places before the calls of the function that was looked at last: sites come in order of function.
+struct PlacesBefore<'f> {
+    function: Option<(u64, Option<CallPlaces<'f>>)>,
+}
+
+impl<'f> PlacesBefore<'f> {
+    fn place(&mut self, file: &File<'f>, site: &CopySite) -> Option<(u64, ProbePlace)> {
+        if self.function.as_ref().is_none_or(|(start, _)| *start != site.within) {
+            let places = file.elf.body(site.within).and_then(|body| CallPlaces::of(body, site.within));
+            self.function = Some((site.within, places));
+        }
+        self.function.as_ref()?.1.as_ref()?.before(site.vaddr)
+    }
+}
+
 /// Adds the probe of a site; false if there is no cheap place for it.
-fn add_site(file: &File<'_>, site: &CopySite, part: &mut PlanPart) -> bool {
+fn add_site<'f>(
+    file: &File<'f>,
+    site: &CopySite,
+    places: &mut PlacesBefore<'f>,
+    part: &mut PlanPart,
+) -> bool {
     let found = match site.kind {
         SiteKind::Call | SiteKind::TailJump => {
             let place = file.elf.code_from(site.vaddr).and_then(emulated_first);
             place.map(|place| (site.vaddr, place, "the call itself: emulated, arguments intact"))
         }
-        SiteKind::IndirectCall | SiteKind::IndirectJump => file
-            .elf
-            .body(site.within)
-            .and_then(|body| place_before_call(body, site.within, site.vaddr))
+        SiteKind::IndirectCall | SiteKind::IndirectJump => places
+            .place(file, site)
             .map(|(at, place)| (at, place, "just before an indirect call, arguments already final")),
     };
     let probe = found.and_then(|(at, place, reason)| {
@@ -72,8 +91,7 @@ fn add_site(file: &File<'_>, site: &CopySite, part: &mut PlanPart) -> bool {
 }
 
 /// How the kernel runs the first instruction, if cheaply.
-fn emulated_first(code: &[u8]) -> Option<analyzer::plan::ProbePlace> {
-    use analyzer::plan::ProbePlace;
+fn emulated_first(code: &[u8]) -> Option<ProbePlace> {
     let len = crate::elf::instruction_len(code)?;
     emulated(&code[..len]).filter(|place| *place != ProbePlace::SingleStep)
 }
@@ -81,6 +99,13 @@ fn emulated_first(code: &[u8]) -> Option<analyzer::plan::ProbePlace> {
 /// Copies that have no call of their own.
 fn unseen(file: &File<'_>, scan: &CopyScan) -> PlanPart {
     let mut part = PlanPart::default();
+    if scan.is_cut {
+        part.left_out.push(file.left_out(
+            None,
+            format!("copies beyond the first {MOST_SITES}"),
+            "more places that copy memory than a program has: it may have been made to do harm",
+        ));
+    }
     let inline: BTreeSet<u64> = scan
         .unseen
         .iter()

@@ -1,8 +1,10 @@
 //! What a plan is made from: facts, and what the user chooses.
 
 use analyzer::wire::FileId;
+use serde::{Deserialize, Serialize};
 
 use super::results::Returns;
+use crate::elf::Contents;
 
 /// A program or library, as it is mapped or would be.
 #[derive(Clone, Debug, Default)]
@@ -14,12 +16,12 @@ pub struct FileImage {
     /// The program of a rank (not one of its libraries).
     pub is_program: bool,
     /// What is in it.
-    pub bytes: Vec<u8>,
+    pub contents: Contents,
 }
 
 /// The function that calls of memcpy reach in a running process: the C library chooses one
 /// by the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundCopy {
     /// The file that it is in.
     pub file: FileId,
@@ -39,7 +41,7 @@ pub struct PlanFacts {
 }
 
 /// What the user chooses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// Globs over file names: libraries whose copies are watched although they do not call MPI.
     pub libraries: Vec<String>,

@@ -6,6 +6,7 @@
 mod allocations;
 pub mod attach;
 mod calls;
+pub mod code;
 mod copies;
 mod errors;
 mod facts;
@@ -45,7 +46,7 @@ pub enum PlanError {
 /// A pattern of the user's that cannot be read.
 pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<Plan, PlanError> {
     let named = globs(&options.libraries)?;
-    let parsed = in_parallel(&facts.files, |image| elf::parse(&image.bytes));
+    let parsed = in_parallel(&facts.files, |image| elf::parse(&image.contents));
     let mut total = PlanPart::default();
     let mut files = Vec::new();
     for (image, elf) in facts.files.iter().zip(parsed) {

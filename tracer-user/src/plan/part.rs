@@ -40,16 +40,14 @@ impl File<'_> {
     /// Programs may have copies of the library's objects.
     pub fn mpi_objects(&self) -> Option<MpiObjects> {
         let is_mpi = self.role.is_mpi();
-        (is_mpi || self.role.is_own())
-            .then(|| elf::mpi_objects(&self.image.bytes, &self.elf.segments, is_mpi))
-            .flatten()
+        (is_mpi || self.role.is_own()).then(|| elf::mpi_objects(&self.elf, is_mpi)).flatten()
     }
 
     pub fn datatypes(&self) -> Vec<Datatype> {
         if !self.role.is_mpi() && !self.role.is_own() {
             return Vec::new();
         }
-        elf::datatypes(&self.image.bytes, &self.elf.segments)
+        elf::datatypes(&self.elf)
     }
 
     pub fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {

@@ -11,7 +11,9 @@ pub(super) const REGISTERS: usize = 6;
 const DIMENSIONS: u8 = 10;
 
 /// What is recorded of MPI calls when they return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 pub enum Returns {
     /// Nothing: costs least.
     #[default]

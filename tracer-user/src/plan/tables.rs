@@ -385,6 +385,10 @@ pub const RANK_VARIABLES: [(&str, &str); 6] = [
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
+/// Variables by which launchers tell a process how many ranks of its job are on its node.
+pub const LOCAL_SIZE_VARIABLES: [&str; 3] =
+    ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"];
+
 /// Names of programs that start ranks, as globs.
 pub const LAUNCHERS: [&str; 17] = [
     "mpirun*",

@@ -257,7 +257,8 @@ impl BudgetController {
 
     /// What the kernel refuses to take back is off for longer.
     fn reattach(&mut self, probes: &BTreeSet<u32>, kernel: &mut dyn Kernel) {
-        let failed = kernel.reattach(probes).failed;
+        let hot = self.to_detach();
+        let failed = kernel.reattach(probes, &hot).failed;
         self.off.extend(failed.into_iter().map(|(probe, _)| probe.id));
     }
 
@@ -273,9 +274,11 @@ mod tests {
 
     use analyzer::plan::{Probe, ProbeClass};
 
-    use super::super::fake::{BEGIN_NS, FakeHost, FakeKernel, MS, PROGRAM, S, Shared, copy, probe};
+    use super::super::fake::{
+        BEGIN_NS, FakeHost, FakeKernel, MS, PROGRAM, S, Shared, copy, empty_file, probe,
+    };
     use super::*;
-    use crate::kernel::Target;
+    use crate::kernel::{Scope, Target};
 
     /// A process that hits probes, a controller with a budget of one percent, and a kernel.
     struct Rig {
@@ -297,8 +300,8 @@ mod tests {
             let mut controller =
                 BudgetController::new(Budget { share: 0.01 }, HitCosts::default(), cpus, &host);
             let plan = Plan { probes, ..Plan::default() };
-            let target = Target { path: "/a.out".into(), scopes: Vec::new() };
-            kernel.attach(&plan, &BTreeMap::from([(PROGRAM, target)]), &BTreeSet::new());
+            let target = Target::as_it_is(empty_file(), [], Scope::EveryProcess);
+            kernel.attach(&plan, &BTreeMap::from([(PROGRAM, target)]));
             controller.know(&plan);
             Self { world, kernel, controller, joining: BTreeSet::new() }
         }
@@ -342,7 +345,7 @@ mod tests {
         let mut rig = Rig::new(copies(), false);
         rig.joining = BTreeSet::from([1]);
         let paused = rig.storm(&[1, 2]);
-        assert_eq!((paused.paused, paused.off, rig.attached()), (true, vec![2], vec![3]));
+        assert_eq!((paused.paused, paused.off, rig.attached()), (true, vec![2], vec![]));
         let (resumed, _) = rig.quiet();
         assert_eq!((resumed.paused, resumed.off, rig.attached()), (false, vec![2], vec![1, 3]));
     }
@@ -377,7 +380,8 @@ mod tests {
 
     #[test]
     fn what_turns_out_to_be_expensive_only_in_a_pause_is_detached_then() {
-        let mut rig = Rig::new(copies(), false);
+        let classes = [ProbeClass::Copy, ProbeClass::Pack, ProbeClass::Unpack];
+        let mut rig = Rig::new((1..).zip(classes).map(|(id, class)| probe(id, class)).collect(), false);
         rig.storm(&[1]);
         assert_eq!(rig.attached(), [2, 3]);
         assert_eq!(rig.pass(MS, &[2], 400), None);
@@ -386,6 +390,22 @@ mod tests {
         assert_eq!(rig.attached(), [3]);
         rig.quiet();
         assert_eq!(rig.attached(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_cheap_pauses_once_with_its_bundle_and_stays_the_next_time() {
+        let mut rig = Rig::new(copies(), false);
+        rig.storm(&[1]);
+        assert_eq!(rig.attached(), [0u32; 0]);
+        rig.quiet();
+        assert_eq!(rig.attached(), [1, 2, 3]);
+        rig.storm(&[1]);
+        assert_eq!(rig.attached(), [2, 3]);
+        rig.quiet();
+        rig.storm(&[1, 2]);
+        rig.quiet();
+        rig.storm(&[1, 2]);
+        assert_eq!(rig.attached(), [3]);
     }
 
     #[test]

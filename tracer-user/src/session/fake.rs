@@ -2,25 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use analyzer::input::{Mapping, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
-use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 use anyhow::Result;
 
 use super::host::Host;
-use super::kernel::{Kernel, ThreadReader};
+use super::kernel::{Kernel, ReadThreads, ThreadReader};
 use super::planner::{PlanSource, Planned};
-use crate::collector::DrainBatch;
-use crate::host::NodeJob;
+use crate::budget::bundles;
+use crate::collector::{DrainBatch, ReaderFailed};
+use crate::host::files::{OpenedFile, open_path};
 use crate::host::gather::AttachPoint;
-use crate::kernel::{Attached, KernelError, SlotCounters, Target};
-use crate::plan::attach::{AttachDecision, AttachMode};
+use crate::host::{JobError, NodeJob};
+use crate::kernel::{Attached, KernelError, ProcessKey, Scope, SlotCounters, StrangerHits, Target};
+use crate::plan::attach::StrangerCount;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1000 * MS;
@@ -36,6 +37,9 @@ const IDLE_NS: u64 = 10 * MS;
 pub(super) struct FakeProcess {
     pub facts: ProcessFacts,
     pub runs_mpi: bool,
+    pub start_ticks: u64,
+    /// `/proc` gives an error for it.
+    pub is_unreadable: bool,
 }
 
 /// The scripted machine, and what a session has done to its kernel.
@@ -47,12 +51,26 @@ pub(super) struct World {
     pub processes: BTreeMap<u32, FakeProcess>,
     /// What processes map that was not planned yet.
     pub loaded: BTreeMap<u32, Vec<Probe>>,
+    /// Files that were written anew since they were planned.
+    pub rewritten: BTreeSet<FileId>,
+    /// Processes that map a file that cannot be opened, as far as it was not told yet.
+    pub blind: BTreeSet<u32>,
     pub starters: Vec<u32>,
     pub late_ranks: Vec<u32>,
     /// By process, the number of its ring.
     pub watched: BTreeMap<u32, u32>,
+    /// By process, when the one that is watched started.
+    pub started: BTreeMap<u32, u64>,
     pub own_code: BTreeMap<u32, Vec<(u64, u64)>>,
     pub counters: BTreeMap<u32, SlotCounters>,
+    /// Others that run the program.
+    pub strangers: StrangerCount,
+    /// Probes that processes which nobody watches ran into.
+    pub stranger_hits: u64,
+    /// For whom the program's probes are.
+    pub scope: Option<Scope>,
+    /// Processes that have links of their own.
+    pub reached: BTreeSet<u32>,
     /// There is no memory for more rings.
     pub most_rings: Option<u32>,
     rings: u32,
@@ -61,10 +79,16 @@ pub(super) struct World {
     /// Probes that the kernel does not take (any more).
     pub refused: BTreeSet<u32>,
     pub paused: bool,
-    /// Probes that were asked to have links of their own.
-    pub apart: BTreeSet<u32>,
+    /// Attached probes that were said to be too expensive.
+    pub hot: BTreeSet<u32>,
     /// Processes that were sampled, in order.
     pub sampled: Vec<u32>,
+    /// What becomes of helper threads when they are next asked.
+    pub planner_fails: bool,
+    pub sampler_fails: bool,
+    pub sampler_is_stuck: bool,
+    /// PIDs of processes whose threads cannot be read, and why.
+    pub unreadable: BTreeMap<u32, String>,
 }
 
 /// A world that kernel, machine, planner and script share.
@@ -85,6 +109,8 @@ pub(super) enum Step {
     Change(Box<dyn FnOnce(&mut World)>),
     /// Rings stay empty until this holds.
     Until(fn(&World) -> bool),
+    /// The thread that reads rings has ended.
+    ReaderFails,
 }
 
 impl World {
@@ -93,6 +119,14 @@ impl World {
         let counters = self.counters.entry(self.watched[&pid]).or_default();
         counters.lost_movements += movements;
         counters.lost_state += state;
+    }
+
+    fn process(&self, pid: u32) -> Result<&FakeProcess, JobError> {
+        let process = self.processes.get(&pid).ok_or(JobError::Vanished(pid))?;
+        if process.is_unreadable {
+            return Err(JobError::Unreadable(pid, "Too many open files (os error 24)".into()));
+        }
+        Ok(process)
     }
 
     fn attach(&mut self, probes: impl IntoIterator<Item = Probe>) -> Attached {
@@ -113,13 +147,14 @@ impl World {
         let mut seen: BTreeMap<u32, Vec<RawRecord>> = BTreeMap::new();
         for raw in records {
             let Some(&slot) = self.watched.get(&raw.pid()) else { continue };
-            if raw.probe() != 0 && !self.attached.contains(&raw.probe()) {
+            if raw.probe() != 0 && !(self.attached.contains(&raw.probe()) && self.is_reached(raw.pid())) {
                 continue;
             }
             seen.entry(slot).or_default().push(raw);
             match Record::decode(&raw).expect("tests make whole records").body {
                 Body::Fork { child } => {
                     self.watched.insert(child, slot);
+                    self.started.insert(child, self.process(child).map_or(0, |process| process.start_ticks));
                 }
                 Body::Exit { .. } => {
                     self.watched.remove(&raw.pid());
@@ -128,6 +163,10 @@ impl World {
             }
         }
         seen.into_iter().collect()
+    }
+
+    fn is_reached(&self, pid: u32) -> bool {
+        self.scope != Some(Scope::EachReached) || self.reached.contains(&pid)
     }
 
     fn batch(&mut self, records: Vec<RawRecord>) -> DrainBatch {
@@ -149,23 +188,43 @@ pub(super) struct FakeKernel {
 }
 
 impl Kernel for FakeKernel {
-    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>, apart: &BTreeSet<u32>) -> Attached {
+    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached {
         assert!(plan.probes.iter().all(|probe| targets.contains_key(&probe.file)));
         let mut world = self.world.lock();
-        world.apart.extend(apart);
+        world.scope = targets.get(&PROGRAM).map(|target| target.scope);
         world.known.extend(plan.probes.iter().map(|probe| (probe.id, probe.clone())));
         world.attach(plan.probes.iter().cloned())
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut world = self.world.lock();
-        probes.iter().copied().filter(|probe| world.attached.remove(probe)).collect()
+        let attached: Vec<Probe> = world.attached.iter().map(|id| world.known[id].clone()).collect();
+        let bundles = bundles(&attached, &world.hot);
+        let ids = bundles.into_values().map(|bundle| bundle.iter().map(|probe| probe.id).collect());
+        let detached: BTreeSet<u32> =
+            ids.filter(|bundle: &BTreeSet<u32>| !bundle.is_disjoint(probes)).flatten().collect();
+        world.attached.retain(|probe| !detached.contains(probe));
+        detached
     }
 
-    fn reattach(&mut self, probes: &BTreeSet<u32>) -> Attached {
+    fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let mut world = self.world.lock();
+        world.hot.retain(|probe| !probes.contains(probe));
+        world.hot.extend(probes.intersection(hot));
         let probes: Vec<Probe> = probes.iter().map(|probe| world.known[probe].clone()).collect();
         world.attach(probes)
+    }
+
+    fn reach(&mut self, pid: u32) {
+        assert!(self.world.lock().reached.insert(pid), "process {pid} has no links yet");
+    }
+
+    fn leave(&mut self, pid: u32) {
+        assert!(self.world.lock().reached.remove(&pid), "process {pid} has links");
+    }
+
+    fn stranger_hits(&self) -> StrangerHits {
+        StrangerHits::from([(ProbeClass::Copy, self.world.lock().stranger_hits)])
     }
 
     fn detach_all(&mut self) {
@@ -176,45 +235,57 @@ impl Kernel for FakeKernel {
         self.world.lock().paused = is_paused;
     }
 
-    fn watch(&mut self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
+    fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError> {
+        let ProcessKey { pid, start_ticks } = process;
         let mut world = self.world.lock();
         assert!(slot < world.rings, "process {pid} has a ring that was made");
         world.watched.insert(pid, slot);
-        if let Some(own_code) = own_code {
+        world.started.insert(pid, start_ticks);
+        Ok(())
+    }
+
+    fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+        let mut world = self.world.lock();
+        if world.watched.contains_key(&pid) {
             world.own_code.insert(pid, own_code.to_vec());
         }
         Ok(())
     }
 
-    fn unwatch(&mut self, pid: u32) {
-        self.world.lock().watched.remove(&pid);
+    fn unwatch(&mut self, pid: u32, started: Option<u64>) {
+        let mut world = self.world.lock();
+        if started.is_none_or(|started| world.started.get(&pid) == Some(&started)) {
+            world.watched.remove(&pid);
+            world.started.remove(&pid);
+        }
     }
 
-    fn make_rings(&mut self, slots: Range<u32>) -> u32 {
+    fn make_rings(&mut self, slots: Range<u32>) -> (u32, Option<KernelError>) {
         let mut world = self.world.lock();
         assert_eq!(slots.start, world.rings, "rings are made one after the other");
         let made = slots.end.min(world.most_rings.unwrap_or(u32::MAX)).saturating_sub(slots.start);
         world.rings += made;
-        made
+        (made, None)
     }
 
     fn counters(&self, slot: u32) -> SlotCounters {
         self.world.lock().counters_of(slot)
     }
 
-    fn next_batch(&mut self, _timeout: Duration) -> Option<DrainBatch> {
+    fn next_batch(&mut self, _timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed> {
         loop {
             let mut world = self.world.lock();
             match self.script.pop_front() {
                 None => {
                     self.stop.store(true, Ordering::Relaxed);
-                    return None;
+                    return Ok(None);
                 }
                 Some(Step::Change(change)) => change(&mut world),
                 Some(Step::Records(after_ns, records)) => {
                     world.now_ns += after_ns;
-                    return Some(world.batch(records));
+                    return Ok(Some(world.batch(records)));
                 }
+                Some(Step::ReaderFails) => return Err(ReaderFailed),
                 Some(Step::Until(holds)) if holds(&world) => {}
                 Some(Step::Until(holds)) => {
                     self.script.push_front(Step::Until(holds));
@@ -224,7 +295,7 @@ impl Kernel for FakeKernel {
                     drop(world);
                     // Other threads of the session have their say.
                     std::thread::sleep(Duration::from_micros(200));
-                    return Some(batch);
+                    return Ok(Some(batch));
                 }
             }
         }
@@ -241,12 +312,25 @@ impl Kernel for FakeKernel {
 pub(super) struct FakeThreads(pub Shared);
 
 impl ThreadReader for FakeThreads {
-    fn read(&mut self, processes: BTreeMap<u32, Vec<LastCall>>) -> Vec<ThreadFacts> {
+    fn read(&mut self, processes: BTreeMap<u32, Vec<LastCall>>) -> ReadThreads {
+        if self.0.lock().sampler_fails {
+            fail_silently();
+        }
+        while self.0.lock().sampler_is_stuck {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.0.lock().sampled.extend(processes.keys());
         let sleeps =
             |pid: u32| ThreadFacts { pid, tid: pid, state: ThreadState::Sleeping, ..ThreadFacts::default() };
-        processes.into_keys().map(sleeps).collect()
+        let unreadable = self.0.lock().unreadable.clone();
+        let readable = processes.into_keys().filter(|pid| !unreadable.contains_key(pid));
+        ReadThreads { threads: readable.map(sleeps).collect(), unreadable }
     }
+}
+
+/// A panic without the words.
+fn fail_silently() -> ! {
+    std::panic::resume_unwind(Box::new("as the test wants it"))
 }
 
 /// A machine whose clock the script moves.
@@ -261,8 +345,13 @@ impl Host for FakeHost {
         self.0.lock().own_cpu_ns
     }
 
-    fn process_facts(&self, pid: u32, time_ns: u64) -> Option<ProcessFacts> {
-        self.0.lock().processes.get(&pid).map(|process| ProcessFacts { time_ns, ..process.facts.clone() })
+    fn process_facts(&self, pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
+        let world = self.0.lock();
+        world.process(pid).map(|process| ProcessFacts { time_ns, ..process.facts.clone() })
+    }
+
+    fn start_ticks(&self, pid: u32) -> Result<u64, JobError> {
+        self.0.lock().process(pid).map(|process| process.start_ticks)
     }
 
     fn mappings(&self, pid: u32) -> Option<Vec<Mapping>> {
@@ -273,16 +362,20 @@ impl Host for FakeHost {
         self.0.lock().processes.get(&pid).is_some_and(|process| process.runs_mpi)
     }
 
-    fn has_ended(&self, pid: u32) -> bool {
-        !self.0.lock().processes.contains_key(&pid)
+    fn has_ended(&self, pid: u32, started: Option<u64>) -> Result<bool, JobError> {
+        match self.start_ticks(pid) {
+            Ok(now) => Ok(started.is_some_and(|started| started != now)),
+            Err(error) if error.has_ended() => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     fn starters(&self, _job: &NodeJob) -> Vec<u32> {
         self.0.lock().starters.clone()
     }
 
-    fn late_ranks(&self, _job: &NodeJob) -> Vec<u32> {
-        self.0.lock().late_ranks.clone()
+    fn late_ranks(&self, _job: &NodeJob) -> Vec<ProcessKey> {
+        self.0.lock().late_ranks.iter().map(|&pid| ProcessKey { pid, start_ticks: 1 }).collect()
     }
 
     fn stay_on(&self, _cpus: &[u32]) {}
@@ -298,35 +391,41 @@ pub(super) struct FakePlanner(pub Shared);
 impl PlanSource for FakePlanner {
     fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
         let mut world = self.0.lock();
+        if world.planner_fails {
+            drop(world);
+            fail_silently();
+        }
         let probes: Vec<Probe> = pids.iter().filter_map(|pid| world.loaded.remove(pid)).flatten().collect();
+        let dropped = std::mem::take(&mut world.rewritten);
+        let blind: BTreeSet<u32> = world.blind.extract_if(.., |pid| pids.contains(pid)).collect();
+        let warnings = dropped.iter().map(|_| "written anew".to_owned());
+        let warnings = warnings.chain(blind.iter().map(|_| "not opened".to_owned())).collect();
         if probes.is_empty() {
-            return Ok(Planned::default());
+            return Ok(Planned { dropped, warnings, blind, ..Planned::default() });
         }
         let file = PlannedFile { id: PROGRAM, path: "/a.out".into(), own: true, ..PlannedFile::default() };
-        let decision = AttachDecision { mode: AttachMode::OneLink, reason: String::new() };
-        let point = AttachPoint { path: PathBuf::from("/dev/null"), pids: pids.to_vec(), decision };
+        let strangers = world.strangers;
+        let point = AttachPoint { file: Arc::new(empty_file()), pids: pids.to_vec(), strangers };
         Ok(Planned {
             plan: Plan { files: vec![file], probes, ..Plan::default() },
             attach: BTreeMap::from([(PROGRAM, point)]),
-            notes: Vec::new(),
+            dropped,
+            warnings,
+            blind,
+            ..Planned::default()
         })
     }
 }
 
+/// A file without anything in it.
+pub(super) fn empty_file() -> OpenedFile {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    open_path(file.path()).expect("a file").1
+}
+
 pub(super) fn probe(id: u32, class: ProbeClass) -> Probe {
-    Probe {
-        id,
-        file: PROGRAM,
-        offset_bytes: 0x100 * u64::from(id),
-        site_offset_bytes: 0x100 * u64::from(id),
-        class,
-        function: if class == ProbeClass::Call { "MPI_Barrier".into() } else { "memcpy".into() },
-        place: ProbePlace::Push,
-        stack_bytes: 0,
-        argument: 0,
-        results: None,
-        reason: String::new(),
-    }
+    let function = if class == ProbeClass::Call { "MPI_Barrier" } else { "memcpy" };
+    Probe::at(id, PROGRAM, 0x100 * u64::from(id), class, function)
 }
 
 pub(super) fn process(pid: u32, rank: Option<u32>) -> FakeProcess {
@@ -347,7 +446,7 @@ pub(super) fn process(pid: u32, rank: Option<u32>) -> FakeProcess {
         mappings: vec![code],
         ..ProcessFacts::default()
     };
-    FakeProcess { facts, runs_mpi: true }
+    FakeProcess { facts, runs_mpi: true, start_ticks: 1, is_unreadable: false }
 }
 
 pub(super) fn record(time_ns: u64, pid: u32, probe: u32, body: Body) -> RawRecord {

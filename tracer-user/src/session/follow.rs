@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyzer::input::{End, Input, ProcessFacts, Start};
+use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
 use analyzer::wire::{Body, RawRecord, Record};
 use anyhow::{Context, Result};
 
@@ -22,9 +22,12 @@ use super::probes::ProbeSet;
 use super::recorder::Recorder;
 use super::sampler::Sampler;
 use super::sink::{SessionStatus, Sink};
+use super::strangers::StrangerAccount;
 use super::watch::Watched;
-use crate::collector::DrainBatch;
-use crate::host::NodeJob;
+use crate::collector::{DrainBatch, ReaderFailed};
+use crate::host::{JobError, NodeJob};
+use crate::kernel::ProcessKey;
+use crate::plan::attach::{JobSize, OnlyJob};
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
@@ -35,6 +38,8 @@ const TAPE_PERIOD_NS: u64 = 1_000_000_000;
 /// How long to wait for a batch before looking at the clock again: longer than it takes until the next one in a job that
 /// rests, so that nobody wakes up for nothing.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+const READER_FAILED: &str = "the thread that reads the rings failed";
 
 /// How the loop is ended.
 pub(super) struct Limits {
@@ -56,6 +61,10 @@ pub(super) struct Parts<'s> {
     pub recorder: Recorder,
     /// Keeps the budget, if there is one.
     pub budget: Option<BudgetController>,
+    /// Whether other processes are kept free of probes.
+    pub only_job: OnlyJob,
+    /// What a hit costs a process that is not watched.
+    pub stranger_ns: f64,
     /// CPUs that the job does not use.
     pub spare_cpus: Vec<u32>,
     /// Who is told.
@@ -73,10 +82,12 @@ pub(super) struct Session<'s> {
     names: SharedNames,
     watched: Watched,
     budget: Option<BudgetController>,
+    strangers: StrangerAccount,
     sampler: Sampler,
     status: SessionStatus,
     spare_cpus: Vec<u32>,
     last_tick_ns: u64,
+    told_unreached: bool,
     sink: &'s mut dyn Sink,
 }
 
@@ -86,7 +97,8 @@ impl<'s> Session<'s> {
     /// # Errors
     /// No thread to be had.
     pub(super) fn new(parts: Parts<'s>) -> Result<Self> {
-        let Parts { kernel, threads, host, recorder, budget, spare_cpus, sink } = parts;
+        let Parts { kernel, threads, host, recorder, budget, only_job, stranger_ns, spare_cpus, sink } =
+            parts;
         let now_ns = host.now_ns();
         let sampler = Sampler::start(threads, spare_cpus.clone(), Arc::clone(&host))
             .context("cannot start the sampling thread")?;
@@ -96,14 +108,16 @@ impl<'s> Session<'s> {
             recorder,
             order: Order::new(),
             losses: LossTracker::new(now_ns),
-            probes: ProbeSet::new(budget.is_some()),
+            probes: ProbeSet::default(),
             names: SharedNames::default(),
-            watched: Watched::default(),
+            watched: Watched::new(only_job),
             budget,
+            strangers: StrangerAccount::new(stranger_ns),
             sampler,
             status: SessionStatus::default(),
             spare_cpus,
             last_tick_ns: now_ns,
+            told_unreached: false,
             sink,
         })
     }
@@ -113,33 +127,66 @@ impl<'s> Session<'s> {
         self.recorder.push(Input::Start(Box::new(start)));
     }
 
-    /// Attaches what was planned.
+    /// Attaches what was planned, and says what could not be.
     pub(super) fn apply(&mut self, planned: Planned) {
+        planned.warnings.iter().for_each(|warning| self.sink.notice(warning));
         if let Some(budget) = &mut self.budget {
             budget.know(&planned.plan);
         }
-        self.probes.apply(planned, self.kernel.as_mut(), &mut self.recorder);
+        self.strangers.know(&planned);
+        let reached = &mut self.watched.reached;
+        self.probes.apply(planned, reached, self.kernel.as_mut(), &mut self.recorder);
     }
 
     /// Says that the probes are attached; `begin_ns`: when it was asked for.
     pub(super) fn attached(&mut self, begin_ns: u64) {
+        // Before, the job itself was not watched.
+        self.strangers.begin(self.kernel.as_ref(), self.host.as_ref());
         let took = Duration::from_nanos(self.host.now_ns().saturating_sub(begin_ns));
         self.sink.attached(&self.probes.summary(took));
     }
 
+    /// So many ranks are here or about to come.
+    pub(super) fn expect(&mut self, job: JobSize) {
+        self.watched.reached.expect(job);
+    }
+
+    /// These are of the job: where probes are kept out of other processes, they are in these. One for which there are too
+    /// many already is a gap.
+    pub(super) fn reach(&mut self, pids: &[u32]) {
+        let mut is_reached =
+            |pid: u32| self.watched.reached.add(pid, self.kernel.as_mut(), self.host.as_ref());
+        let unreached: Vec<u32> = pids.iter().copied().filter(|pid| !is_reached(*pid)).collect();
+        if unreached.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut self.told_unreached, true) {
+            self.sink.notice(
+                "the job has more processes now than may have probes of their own, and some of it is not watched in \
+                 the others; --only-job never watches all of them, and lets processes outside the job run into probes",
+            );
+        }
+        self.unplanned(&unreached);
+    }
+
     /// Watches ranks: all at once, when all probes are attached. Else a copy would be seen whose reader's probe
     /// is not there yet, and look like data that nobody reads.
-    pub(super) fn open_ranks(&mut self, pids: &[u32]) {
-        self.watched.give_slots(pids, self.kernel.as_mut(), self.sink);
-        for &pid in pids {
-            self.watched.open(pid, self.kernel.as_mut(), self.sink);
+    pub(super) fn open_ranks(&mut self, ranks: &[ProcessKey]) {
+        let pids: Vec<u32> = ranks.iter().map(|rank| rank.pid).collect();
+        self.reach(&pids);
+        self.watched.give_slots(&pids, self.kernel.as_mut(), self.sink);
+        for rank in ranks {
+            let started = Some(rank.start_ticks);
+            self.watched.open(rank.pid, started, self.kernel.as_mut(), self.host.as_ref(), self.sink);
         }
         // Facts last: a mapping made while they are read is seen as a record.
-        for &pid in pids {
+        for pid in pids {
             if let Some(facts) = self.facts_of(pid, true) {
                 self.watched.tell_own_code(pid, &facts.mappings, self.kernel.as_mut(), &self.probes);
                 self.order.fact(facts.time_ns, Input::Process(Box::new(facts)));
             }
+            // Like any that is attached to: nothing is known of what it did before.
+            self.watched.reached.missed_beginning(pid);
         }
     }
 
@@ -149,16 +196,20 @@ impl<'s> Session<'s> {
         for pid in self.host.starters(job) {
             self.watch_follower(pid);
             self.learn(pid, false);
+            if self.watched.may_become_rank(pid) {
+                self.reach(&[pid]);
+                self.watched.reached.missed_beginning(pid);
+            }
         }
         let mut late = self.host.late_ranks(job);
-        late.retain(|pid| !self.watched.is_rank(*pid));
+        late.retain(|rank| !self.watched.is_rank(rank.pid));
         self.open_ranks(&late);
     }
 
     /// The launcher: its children are what is of interest.
     pub(super) fn watch_follower(&mut self, pid: u32) {
         self.watched.give_slots(&[pid], self.kernel.as_mut(), self.sink);
-        self.watched.open(pid, self.kernel.as_mut(), self.sink);
+        self.watched.open(pid, None, self.kernel.as_mut(), self.host.as_ref(), self.sink);
     }
 
     /// Goes on to the end of the job, or to a limit.
@@ -171,7 +222,7 @@ impl<'s> Session<'s> {
         planner: Box<dyn PlanSource>,
         mut launcher: Option<Child>,
     ) -> Result<Outcome> {
-        let planner = PlannerThread::start(planner, self.spare_cpus.clone(), Arc::clone(&self.host))
+        let mut planner = PlannerThread::start(planner, self.spare_cpus.clone(), Arc::clone(&self.host))
             .context("cannot start the planning thread")?;
         // Not before: attaching is to be quick, and a job that is started here would inherit it.
         self.host.stay_on(&self.spare_cpus);
@@ -186,22 +237,32 @@ impl<'s> Session<'s> {
         let now_ns = self.host.now_ns();
         let (mut status_due_ns, mut tape_due_ns) = (now_ns, now_ns + TAPE_PERIOD_NS);
         let reason = loop {
-            let batch = self.kernel.next_batch(PATIENCE);
+            let batch = match self.kernel.next_batch(PATIENCE) {
+                Ok(batch) => batch,
+                Err(failed) => {
+                    self.nobody_reads(&failed);
+                    self.end(READER_FAILED, launcher);
+                    return Err(failed.into());
+                }
+            };
             // Before its records are looked into, which takes time: what is decided late can not keep the budget.
             self.keep_budget(batch.as_ref());
             if let Some(batch) = batch {
                 let loaded = self.batch(batch);
-                if !loaded.is_empty() {
-                    planner.look_at(loaded);
+                if !loaded.is_empty() && !planner.look_at(loaded.clone()) {
+                    self.unplanned(&loaded);
                 }
             }
-            self.attach_more(&planner);
+            self.attach_more(&mut planner);
             self.sample_quiet_ranks();
             let now_ns = self.host.now_ns();
+            for trouble in self.sampler.troubles(now_ns) {
+                self.sink.notice(&trouble);
+            }
             if now_ns >= status_due_ns {
                 status_due_ns = now_ns + STATUS_PERIOD_NS;
                 self.show_status();
-                self.watched.forget_the_dead(self.host.as_ref());
+                self.watched.forget_the_dead(self.kernel.as_mut(), self.host.as_ref(), self.sink);
                 self.watched.settle(self.kernel.as_mut(), self.host.as_ref(), &self.probes);
             }
             if now_ns >= tape_due_ns {
@@ -230,9 +291,11 @@ impl<'s> Session<'s> {
         if self.spare_cpus.is_empty() && self.budget.is_none() {
             self.host.catch_up();
         }
+        // From now on the job is not watched either.
+        let strangers = self.strangers.cost(self.kernel.as_ref(), self.host.as_ref());
         // All at once, as at the beginning; detaching takes longer.
         for pid in self.watched.pids() {
-            self.kernel.unwatch(pid);
+            self.kernel.unwatch(pid, None);
         }
         self.kernel.detach_all();
         for batch in self.kernel.drain_rest() {
@@ -240,7 +303,8 @@ impl<'s> Session<'s> {
         }
         self.order.finish(&mut self.recorder);
         let failed_probes = self.probes.failed();
-        let end = End { time_ns: self.host.now_ns(), reason: reason.to_owned(), failed_probes };
+        let strangers = Some(Box::new(strangers));
+        let end = End { time_ns: self.host.now_ns(), reason: reason.to_owned(), failed_probes, strangers };
         self.recorder.push(Input::End(end));
         self.recorder.tell_alerts(self.sink);
         self.show_status();
@@ -255,9 +319,20 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// None: a process that is gone already has nothing more to say.
+    /// None: a process that is gone already has nothing more to say, and of one that cannot be read nothing is known.
     fn facts_of(&mut self, pid: u32, is_rank: bool) -> Option<ProcessFacts> {
-        let mut facts = self.host.process_facts(pid, self.host.now_ns())?;
+        let time_ns = self.host.now_ns();
+        let mut facts = match self.host.process_facts(pid, time_ns) {
+            Ok(facts) => facts,
+            Err(error) if error.has_ended() => return None,
+            Err(error) => {
+                self.unreadable(pid, time_ns, &error);
+                return None;
+            }
+        };
+        if !self.watched.is_still_there(pid, self.host.as_ref()) {
+            return None;
+        }
         self.watched.note(&facts, is_rank);
         if !is_rank && self.watched.has_inherited_rank(pid) {
             // A script, say, that inherited a rank's environment.
@@ -266,19 +341,30 @@ impl<'s> Session<'s> {
         Some(facts)
     }
 
+    /// A process that lives, but what it is and maps is not known: a gap.
+    fn unreadable(&mut self, pid: u32, time_ns: u64, error: &JobError) {
+        self.sink.notice(&format!("{error}: what it maps is not known"));
+        let loss = Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 0, state: 1 };
+        self.order.fact(time_ns, Input::Loss(loss));
+    }
+
     /// What carries a rank's environment is a rank if it runs MPI.
     fn promote(&mut self, pid: u32) {
         if !self.host.runs_mpi(pid) {
             return;
         }
+        self.reach(&[pid]);
         self.watch_follower(pid);
         self.learn(pid, true);
+        if self.watched.reached.missed_beginning(pid) {
+            self.unplanned(&[pid]);
+        }
     }
 
     /// Takes what was found in the rings; gives the ranks that have loaded something.
     fn batch(&mut self, batch: DrainBatch) -> Vec<u32> {
         self.status.unreadable += batch.unreadable;
-        for loss in self.losses.of_batch(&batch, |slot| self.watched.owner(slot)) {
+        for loss in self.losses.of_batch(&batch, |slot| self.watched.sharers(slot)) {
             self.status.lost += loss.movements + loss.state;
             self.recorder.push(Input::Loss(loss));
         }
@@ -349,13 +435,16 @@ impl<'s> Session<'s> {
                     loaded.insert(header.pid);
                 }
             }
-            Body::Fork { child } => self.watched.inherit(header.pid, child),
+            Body::Fork { child } => {
+                self.watched.inherit(header.pid, child, self.kernel.as_mut(), self.host.as_ref());
+            }
             Body::Exec => {
                 self.watched.began_anew(header.pid);
+                self.watched.reached.began_anew(header.pid, header.time_ns);
                 self.learn(header.pid, false);
                 loaded.insert(header.pid);
             }
-            Body::Exit { .. } => self.watched.forget(header.pid),
+            Body::Exit { .. } => self.watched.forget(header.pid, self.kernel.as_mut()),
             _ => {}
         }
     }
@@ -373,10 +462,35 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn attach_more(&mut self, planner: &PlannerThread) {
-        for planned in planner.ready() {
+    fn attach_more(&mut self, planner: &mut PlannerThread) {
+        let ready = planner.ready();
+        for trouble in ready.troubles {
+            self.sink.notice(&trouble);
+        }
+        for planned in ready.planned {
+            let blind: Vec<u32> = planned.blind.iter().copied().collect();
             self.apply(planned);
+            self.unplanned(&blind);
             self.renew_own_code();
+        }
+    }
+
+    /// Some of what these processes have loaded gets no probes, or got them late: what it moves is missing.
+    pub(super) fn unplanned(&mut self, pids: &[u32]) {
+        let now_ns = self.host.now_ns();
+        for &pid in pids {
+            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 0 };
+            self.order.fact(now_ns, Input::Loss(loss));
+        }
+    }
+
+    /// What is in the rings, and what comes, is missing of everybody.
+    fn nobody_reads(&mut self, failed: &ReaderFailed) {
+        self.sink.notice(&failed.to_string());
+        let now_ns = self.host.now_ns();
+        for pid in self.watched.pids() {
+            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 1 };
+            self.order.fact(now_ns, Input::Loss(loss));
         }
     }
 
@@ -388,6 +502,7 @@ impl<'s> Session<'s> {
         self.status.ranks = self.watched.ranks();
         self.status.late = self.order.late_records();
         self.status.probes = self.probes.count();
+        self.status.stranger_hits = self.strangers.hits(self.kernel.as_ref());
         self.status.budget = self.budget.as_mut().map(BudgetController::status);
         if self.sink.wants_report() {
             let report = self.recorder.report();

@@ -3,7 +3,8 @@
 
 use analyzer::input::{Mapping, ProcessFacts};
 
-use crate::host::NodeJob;
+use crate::host::{JobError, NodeJob};
+use crate::kernel::ProcessKey;
 
 /// The machine that a session runs on. Its threads share it.
 pub(super) trait Host: Send + Sync {
@@ -13,23 +14,35 @@ pub(super) trait Host: Send + Sync {
     /// Processor time that this process has used so far.
     fn own_cpu_ns(&self) -> u64;
 
-    /// What `/proc` says of a process now; `None`: it is gone. `time_ns`: CLOCK_MONOTONIC before.
-    fn process_facts(&self, pid: u32, time_ns: u64) -> Option<ProcessFacts>;
+    /// What `/proc` says of a process now. `time_ns`: CLOCK_MONOTONIC before.
+    ///
+    /// # Errors
+    /// It is gone, or cannot be looked at.
+    fn process_facts(&self, pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError>;
 
-    /// What a process maps now; `None`: it is gone.
+    /// When a process started: with its PID, who it is.
+    ///
+    /// # Errors
+    /// It is gone, or cannot be looked at.
+    fn start_ticks(&self, pid: u32) -> Result<u64, JobError>;
+
+    /// What a process maps now; `None`: it is gone, or cannot be looked at.
     fn mappings(&self, pid: u32) -> Option<Vec<Mapping>>;
 
     /// Whether a process that has a rank's environment has an MPI library too.
     fn runs_mpi(&self, pid: u32) -> bool;
 
-    /// Whether a process has ended, be it that its parent has not noticed yet.
-    fn has_ended(&self, pid: u32) -> bool;
+    /// Whether the process that started then has ended, be it that its parent has not noticed yet.
+    ///
+    /// # Errors
+    /// It cannot be looked at, which says nothing of its end.
+    fn has_ended(&self, pid: u32, started: Option<u64>) -> Result<bool, JobError>;
 
     /// The launcher of a job and what it started that is no rank: from these, more ranks may come.
     fn starters(&self, job: &NodeJob) -> Vec<u32>;
 
     /// Ranks that were started since the job was looked at.
-    fn late_ranks(&self, job: &NodeJob) -> Vec<u32>;
+    fn late_ranks(&self, job: &NodeJob) -> Vec<ProcessKey>;
 
     /// Keeps the calling thread on these CPUs; without any, it stays where it may be.
     fn stay_on(&self, cpus: &[u32]);

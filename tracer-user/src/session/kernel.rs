@@ -10,20 +10,28 @@ use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
 
-use crate::collector::DrainBatch;
-use crate::kernel::{Attached, KernelError, SlotCounters, Target};
+use crate::collector::{DrainBatch, ReaderFailed};
+use crate::kernel::{Attached, KernelError, ProcessKey, SlotCounters, StrangerHits, Target};
 
 /// The kernel side of a session.
 pub(super) trait Kernel {
-    /// Attaches the probes of a plan. `targets`: the files that they are in; `apart`: probes that may be detached without
-    /// others.
-    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>, apart: &BTreeSet<u32>) -> Attached;
+    /// Attaches the probes of a plan. `targets`: the files that they are in.
+    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached;
 
-    /// Detaches probes, and those that cannot be without them; gives back which.
+    /// Detaches probes, and those that are in a bundle with them; gives back which.
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32>;
 
-    /// Attaches probes again that were detached.
-    fn reattach(&mut self, probes: &BTreeSet<u32>) -> Attached;
+    /// Attaches probes again that were detached; those that were too expensive before, `hot`, apart from the rest.
+    fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached;
+
+    /// Has probes of files whose scope is each reached process seen in one more, also those that are attached later.
+    fn reach(&mut self, pid: u32);
+
+    /// Takes out the probes that are for this process alone.
+    fn leave(&mut self, pid: u32);
+
+    /// Hits of processes that are not watched, since the programs were loaded.
+    fn stranger_hits(&self) -> StrangerHits;
 
     /// Detaches everything: the session is over.
     fn detach_all(&mut self);
@@ -31,25 +39,35 @@ pub(super) trait Kernel {
     /// While it is paused, movements between processes by system calls leave no records.
     fn pause(&mut self, is_paused: bool);
 
-    /// Watches a process from now on: its records go to the ring of `slot`. `own_code`: where the code lies whose small
-    /// heap blocks are recorded; `None`: not known yet, all are.
+    /// Watches a process from now on: its records go to the ring of `slot`. All its code counts as its own until
+    /// it is told otherwise.
     ///
     /// # Errors
     /// Too many processes are watched.
-    fn watch(&mut self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError>;
+    fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError>;
 
-    /// No longer watches a process.
-    fn unwatch(&mut self, pid: u32);
+    /// Says where the code of a watched process lies whose small heap blocks are recorded. One that is not watched
+    /// (any more) stays so.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError>;
 
-    /// Makes the rings of slots, from the first on as many as there is memory for, and has them drained; gives back how
-    /// many.
-    fn make_rings(&mut self, slots: Range<u32>) -> u32;
+    /// No longer watches the process that started then; `None`: whichever has this PID.
+    fn unwatch(&mut self, pid: u32, started: Option<u64>);
+
+    /// Makes the rings of slots, from the first on as many as can be had, and has them drained; gives back how many,
+    /// and why there are no more.
+    fn make_rings(&mut self, slots: Range<u32>) -> (u32, Option<KernelError>);
 
     /// What a slot counted since its ring was made.
     fn counters(&self, slot: u32) -> SlotCounters;
 
     /// What was drained from the rings, if anything comes in time.
-    fn next_batch(&mut self, timeout: Duration) -> Option<DrainBatch>;
+    ///
+    /// # Errors
+    /// Nobody reads rings any more.
+    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed>;
 
     /// Room that a batch's records had.
     fn give_back(&mut self, records: Vec<RawRecord>);
@@ -62,5 +80,14 @@ pub(super) trait Kernel {
 pub(super) trait ThreadReader: Send {
     /// What the threads of these processes do; of each process with the last MPI calls of its threads as they were
     /// recorded.
-    fn read(&mut self, processes: BTreeMap<u32, Vec<LastCall>>) -> Vec<ThreadFacts>;
+    fn read(&mut self, processes: BTreeMap<u32, Vec<LastCall>>) -> ReadThreads;
+}
+
+/// What was found of the threads of some processes.
+#[derive(Debug, Default)]
+pub(super) struct ReadThreads {
+    /// What they do.
+    pub threads: Vec<ThreadFacts>,
+    /// PIDs of processes of which nothing could be found, and why.
+    pub unreadable: BTreeMap<u32, String>,
 }

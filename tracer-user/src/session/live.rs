@@ -12,14 +12,15 @@ use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result};
 
 use super::host::Host;
-use super::kernel::{Kernel, ThreadReader};
+use super::kernel::{Kernel, ReadThreads, ThreadReader};
 use crate::budget::HitCosts;
-use crate::collector::{Collector, DrainBatch};
-use crate::host::{self, NodeJob, clock, placement};
+use crate::collector::{Collector, DrainBatch, ReaderFailed};
+use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
-    Attached, Counters, KernelError, LoadSettings, SlotCounters, Target, ThreadLister, Tracer, sample_running,
+    Attached, Counters, KernelError, LoadSettings, ProcessKey, SlotCounters, StrangerHits, Target,
+    ThreadLister, Tracer, sample_running,
 };
-use crate::stacks::{StackReader, ThreadView};
+use crate::stacks::{StackChild, ThreadView};
 
 /// The tracer, and the thread that drains its rings.
 pub(super) struct LiveKernel {
@@ -47,27 +48,44 @@ impl LiveKernel {
         Ok((Self { tracer, collector, counters }, costs))
     }
 
+    /// Whether probes for one process see all of its threads; if they cannot be tried, they are not to be relied on.
+    pub(super) fn filter_sees_all_threads(&mut self) -> bool {
+        self.tracer.filter_sees_all_threads().unwrap_or(false)
+    }
+
     /// Reads what threads are doing, as long as the tracer is there.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub(super) fn thread_reader(&self) -> Result<Box<dyn ThreadReader>> {
         let lister = self.tracer.thread_lister()?;
-        Ok(Box::new(LiveThreads { lister, stacks: StackReader::new(sample_running) }))
+        Ok(Box::new(LiveThreads { lister, stacks: StackChild::new(sample_running) }))
     }
 }
 
 impl Kernel for LiveKernel {
-    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>, apart: &BTreeSet<u32>) -> Attached {
-        self.tracer.attach(plan, targets, apart)
+    fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached {
+        self.tracer.attach(plan, targets)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
         self.tracer.detach(probes)
     }
 
-    fn reattach(&mut self, probes: &BTreeSet<u32>) -> Attached {
-        self.tracer.reattach(probes)
+    fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
+        self.tracer.reattach(probes, hot)
+    }
+
+    fn reach(&mut self, pid: u32) {
+        self.tracer.reach(pid);
+    }
+
+    fn leave(&mut self, pid: u32) {
+        self.tracer.leave(pid);
+    }
+
+    fn stranger_hits(&self) -> StrangerHits {
+        self.tracer.stranger_hits()
     }
 
     fn detach_all(&mut self) {
@@ -78,29 +96,32 @@ impl Kernel for LiveKernel {
         self.tracer.pause(is_paused);
     }
 
-    fn watch(&mut self, pid: u32, slot: u32, own_code: Option<&[(u64, u64)]>) -> Result<(), KernelError> {
-        self.tracer.watch(pid, slot, own_code)
+    fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError> {
+        self.tracer.watch(process, slot)
     }
 
-    fn unwatch(&mut self, pid: u32) {
-        self.tracer.unwatch(pid);
+    fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+        self.tracer.tell_own_code(pid, own_code)
     }
 
-    fn make_rings(&mut self, slots: Range<u32>) -> u32 {
-        // Processes share what rings there are.
-        let rings = self.tracer.make_rings(slots).unwrap_or_default();
+    fn unwatch(&mut self, pid: u32, started: Option<u64>) {
+        self.tracer.unwatch(pid, started);
+    }
+
+    fn make_rings(&mut self, slots: Range<u32>) -> (u32, Option<KernelError>) {
+        let (rings, refused) = self.tracer.make_rings(slots);
         let count = rings.len() as u32;
         for ring in rings {
             self.collector.add(ring);
         }
-        count
+        (count, refused)
     }
 
     fn counters(&self, slot: u32) -> SlotCounters {
         self.counters.read(slot)
     }
 
-    fn next_batch(&mut self, timeout: Duration) -> Option<DrainBatch> {
+    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed> {
         self.collector.next(timeout)
     }
 
@@ -116,29 +137,40 @@ impl Kernel for LiveKernel {
 /// Lists threads by the kernel part, and reads their stacks.
 struct LiveThreads {
     lister: ThreadLister,
-    stacks: StackReader,
+    stacks: StackChild,
 }
 
 impl ThreadReader for LiveThreads {
     /// One that sleeps only for moments may be somewhere else by the time its stack is read, which shows: then it is
     /// read again.
-    fn read(&mut self, mut processes: BTreeMap<u32, Vec<LastCall>>) -> Vec<ThreadFacts> {
+    fn read(&mut self, mut processes: BTreeMap<u32, Vec<LastCall>>) -> ReadThreads {
         const MOST_TRIES: u32 = 5;
         let mut found: BTreeMap<u32, Vec<ThreadFacts>> = BTreeMap::new();
+        let mut unreadable = BTreeMap::new();
         for _ in 0..MOST_TRIES {
             // Without the list of threads nothing is said, and the next time is soon.
             let Ok(threads) = self.lister.threads() else { break };
-            for (&pid, last_calls) in &processes {
+            processes.retain(|&pid, last_calls| {
                 let own: Vec<ThreadView> =
                     threads.iter().filter(|thread| thread.pid == pid).copied().collect();
-                found.insert(pid, self.stacks.read(pid, &own, last_calls));
-            }
-            processes.retain(|pid, _| found[pid].iter().any(|thread| thread.cut.is_some()));
+                match self.stacks.read(pid, &own, last_calls) {
+                    Ok(threads) => {
+                        let is_cut = threads.iter().any(|thread| thread.cut.is_some());
+                        found.insert(pid, threads);
+                        is_cut
+                    }
+                    Err(reason) => {
+                        let is_over = matches!(host::processes::has_ended(pid, None), Ok(true));
+                        unreadable.extend((!is_over).then_some((pid, reason)));
+                        false
+                    }
+                }
+            });
             if processes.is_empty() {
                 break;
             }
         }
-        found.into_values().flatten().collect()
+        ReadThreads { threads: found.into_values().flatten().collect(), unreadable }
     }
 }
 
@@ -154,8 +186,14 @@ impl Host for LiveHost {
         clock::process_cpu_ns()
     }
 
-    fn process_facts(&self, pid: u32, time_ns: u64) -> Option<ProcessFacts> {
-        host::process_facts(pid, time_ns).ok()
+    fn process_facts(&self, pid: u32, time_ns: u64) -> Result<ProcessFacts, JobError> {
+        // Its environment and arguments are read from its memory.
+        let facts = host::deadline::in_time(move || host::process_facts(pid, time_ns));
+        facts.unwrap_or_else(|| Err(JobError::Unreadable(pid, "a read of its memory does not end".into())))
+    }
+
+    fn start_ticks(&self, pid: u32) -> Result<u64, JobError> {
+        host::processes::start_ticks(pid)
     }
 
     fn mappings(&self, pid: u32) -> Option<Vec<Mapping>> {
@@ -167,20 +205,16 @@ impl Host for LiveHost {
         matches!(host::processes::mpi_library(pid, &exe.to_string_lossy(), true), Ok(Some(_)))
     }
 
-    fn has_ended(&self, pid: u32) -> bool {
-        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-            // A zombie has ended; only its parent has not looked yet.
-            Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')),
-            Err(_) => true,
-        }
+    fn has_ended(&self, pid: u32, started: Option<u64>) -> Result<bool, JobError> {
+        host::processes::has_ended(pid, started)
     }
 
     fn starters(&self, job: &NodeJob) -> Vec<u32> {
         host::jobs::starters(job)
     }
 
-    fn late_ranks(&self, job: &NodeJob) -> Vec<u32> {
-        host::jobs::late_ranks(job).into_iter().map(|rank| rank.pid).collect()
+    fn late_ranks(&self, job: &NodeJob) -> Vec<ProcessKey> {
+        host::jobs::late_ranks(job).iter().map(ProcessKey::of_rank).collect()
     }
 
     fn stay_on(&self, cpus: &[u32]) {

@@ -21,17 +21,23 @@ impl LossTracker {
     }
 
     /// What was lost since the batch before this one. It comes ahead of the batch's records: it was lost before these.
-    /// `owner`: whose losses a slot counts.
-    pub(super) fn of_batch(&mut self, batch: &DrainBatch, owner: impl Fn(u32) -> u32) -> Vec<Loss> {
+    /// `sharers`: whose losses a slot counts. Of several it is not known whose they were: they are spread evenly,
+    /// rounded up, so that nobody counts as complete and the sum is never less than what is missing.
+    pub(super) fn of_batch(&mut self, batch: &DrainBatch, sharers: impl Fn(u32) -> Vec<u32>) -> Vec<Loss> {
         let from_ns = std::mem::replace(&mut self.last_ns, batch.end_ns);
         let mut losses = Vec::new();
         for &(slot, counters) in &batch.counters {
             let before = self.known.insert(slot, counters).unwrap_or_default();
             let movements = counters.lost_movements - before.lost_movements;
             let state = counters.lost_state - before.lost_state;
-            if movements + state > 0 {
-                losses.push(Loss { pid: owner(slot), from_ns, to_ns: batch.end_ns, movements, state });
+            if movements + state == 0 {
+                continue;
             }
+            let pids = sharers(slot);
+            let share = pids.len().max(1) as u64;
+            let (movements, state) = (movements.div_ceil(share), state.div_ceil(share));
+            let loss = |pid| Loss { pid, from_ns, to_ns: batch.end_ns, movements, state };
+            losses.extend(pids.into_iter().map(loss));
         }
         losses
     }
@@ -49,12 +55,20 @@ mod tests {
     #[test]
     fn what_was_lost_is_told_once_with_the_time_in_which_it_was_lost() {
         let mut losses = LossTracker::new(5);
-        let owner = |slot| slot + 100;
+        let owner = |slot| vec![slot + 100];
         assert_eq!(losses.of_batch(&batch(10, 0, 0), owner), []);
         let first = Loss { pid: 103, from_ns: 10, to_ns: 20, movements: 2, state: 1 };
         assert_eq!(losses.of_batch(&batch(20, 2, 1), owner), [first]);
         assert_eq!(losses.of_batch(&batch(30, 2, 1), owner), []);
         let second = Loss { pid: 103, from_ns: 30, to_ns: 40, movements: 0, state: 4 };
         assert_eq!(losses.of_batch(&batch(40, 2, 5), owner), [second]);
+    }
+
+    #[test]
+    fn losses_of_a_shared_ring_make_everybody_incomplete_who_shares_it() {
+        let mut losses = LossTracker::new(5);
+        let lost = losses.of_batch(&batch(10, 4, 1), |_| vec![7, 8, 9]);
+        let told: Vec<_> = lost.iter().map(|loss| (loss.pid, loss.movements, loss.state)).collect();
+        assert_eq!(told, [(7, 2, 1), (8, 2, 1), (9, 2, 1)]);
     }
 }

@@ -23,10 +23,14 @@ mod order;
 mod outcome;
 mod planner;
 mod probes;
+mod reach;
 mod recorder;
 mod sampler;
+#[cfg(test)]
+mod scene;
 mod schedule;
 mod sink;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -38,12 +42,16 @@ use std::time::Duration;
 
 use analyzer::input::Start;
 use analyzer::options::Options;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::budget::Budget;
+use crate::host::own_settings::OwnSettings;
+use crate::host::sudo::Account;
+use crate::host::support::{gaps, support_facts};
 use crate::host::{NodeJob, clock, cpus};
-use crate::kernel::LoadSettings;
+use crate::kernel::{LoadSettings, ProcessKey};
 use crate::plan::PlanOptions;
+use crate::plan::attach::{OnlyJob, possible};
 
 pub use outcome::Outcome;
 pub use recorder::Tape;
@@ -65,6 +73,8 @@ pub struct Settings {
     pub analysis: Options,
     /// Ends after so long.
     pub duration: Option<Duration>,
+    /// Whether other processes are kept free of probes.
+    pub only_job: OnlyJob,
     /// What it may cost the job; `None`: whatever it takes.
     pub budget: Option<Budget>,
     /// Where to record to.
@@ -81,6 +91,7 @@ pub struct Settings {
 /// The environment does not allow it; the job is gone. What happens later is no error.
 pub fn attach(job: &NodeJob, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin_ns = clock::monotonic_ns();
+    OwnSettings::change()?;
     let planner = Planner::new(settings.plan.clone());
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (parts, limits) = prepare(settings, &job.cpus(), sink)?;
@@ -100,26 +111,44 @@ fn attach_with(
     let mut session = Session::new(parts)?;
     session.start(start);
     let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
-    session.apply(planner.processes(&pids)?);
-    session.open_ranks(&pids);
+    // Before anything is attached: in which processes is decided then.
+    session.expect(job.size());
+    session.reach(&pids);
+    let planned = planner.processes(&pids)?;
+    let blind: Vec<u32> = planned.blind.iter().copied().collect();
+    session.apply(planned);
+    session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());
     session.open_starters(job);
+    session.unplanned(&blind);
     session.attached(begin_ns);
     session.follow(limits, planner, None)
 }
 
-/// Starts a job and watches it from its first instruction.
+/// Starts a job and watches it from its first instruction. `account`: whose job it is, if not ours.
 ///
 /// # Errors
 /// The environment does not allow it, or the command cannot be run.
-pub fn run(command: &[String], settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
+pub fn run(
+    command: &[String],
+    account: Option<&Account>,
+    settings: Settings,
+    sink: &mut dyn Sink,
+) -> Result<Outcome> {
     let begin_ns = clock::monotonic_ns();
+    ensure!(
+        settings.only_job != OnlyJob::Always,
+        "--only-job always: a process of a job that is started here would run for a moment before it has probes of its \
+         own, and be watched in part; start the job without dmscope and attach to it, or leave out the option"
+    );
+    let settings_before = OwnSettings::change()?;
     let mut planner = Planner::new(settings.plan.clone());
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (parts, limits) = prepare(settings, &cpus::of_process(std::process::id()), sink)?;
     let mut session = Session::new(parts)?;
     session.start(start(&command.join(" "), alloc_min_bytes, true));
     session.apply(planner.command(command)?);
-    let waiting = launch::launch(command).context("cannot make a process for the job")?;
+    let waiting =
+        launch::launch(command, account, settings_before).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
     session.attached(begin_ns);
@@ -149,7 +178,10 @@ fn prepare<'s>(
     let own = cpus::of_process(std::process::id());
     let spare_cpus: Vec<u32> = cpus::spare(&cpus::online(), &own, job_cpus).into_iter().collect();
     sink.placed(&spare_cpus);
-    let (kernel, costs) = LiveKernel::load(settings.kernel, &spare_cpus, settings.budget.is_some())?;
+    gaps(&support_facts()).iter().for_each(|gap| sink.notice(gap));
+    let (mut kernel, costs) = LiveKernel::load(settings.kernel, &spare_cpus, settings.budget.is_some())?;
+    let only_job = possible(settings.only_job, || kernel.filter_sees_all_threads())?;
+    let stranger_ns = costs.unwrap_or_default().stranger_ns;
     let shared = JobCpus { count: job_cpus.len(), are_shared: spare_cpus.is_empty() };
     let budget = settings
         .budget
@@ -160,5 +192,7 @@ fn prepare<'s>(
     let deadline_ns = settings.duration.map(|d| clock::monotonic_ns().saturating_add(d.as_nanos() as u64));
     let limits = Limits { deadline_ns, stop: settings.stop };
     let host = Arc::new(LiveHost);
-    Ok((Parts { kernel: Box::new(kernel), threads, host, recorder, budget, spare_cpus, sink }, limits))
+    let kernel = Box::new(kernel);
+    let parts = Parts { kernel, threads, host, recorder, budget, only_job, stranger_ns, spare_cpus, sink };
+    Ok((parts, limits))
 }

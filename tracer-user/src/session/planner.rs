@@ -9,24 +9,45 @@ use std::sync::Arc;
 
 use analyzer::plan::Plan;
 use analyzer::wire::FileId;
-use anyhow::{Context, Result};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use anyhow::{Context, Result, anyhow};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::host::Host;
-use crate::host::gather::{AttachPoint, Gathered, gather_processes};
+use crate::host::JobError;
+use crate::host::capabilities::with_own_file_rights;
+use crate::host::files::OpenedFile;
+use crate::host::gather::{AttachPoint, Gathered, gather_processes, mapped_files};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
-use crate::plan::attach::{AttachDecision, AttachMode};
-use crate::plan::{PlanOptions, plan};
+use crate::host::parsing::ParsingChild;
+use crate::plan::PlanOptions;
+use crate::plan::code::{Instructions, is_unchanged};
 
 /// A plan, and what it takes to apply it.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     /// Probes, and names of files.
     pub plan: Plan,
-    /// Where the files are, and who maps them.
+    /// The files, and who maps them.
     pub attach: BTreeMap<FileId, AttachPoint>,
+    /// Their instructions at the places of probes.
+    pub code: BTreeMap<FileId, Instructions>,
+    /// They were loaded while the job ran.
+    pub is_late: bool,
+    /// Files whose probes are for nothing: they were written anew, or nobody maps them any more.
+    pub dropped: BTreeSet<FileId>,
     /// What people should know.
     pub notes: Vec<String>,
+    /// What they should know at once.
+    pub warnings: Vec<String>,
+    /// Processes that map what cannot be read: what it moves is not seen.
+    pub blind: BTreeSet<u32>,
+}
+
+impl Planned {
+    fn is_empty(&self) -> bool {
+        let Self { plan, dropped, warnings, blind, .. } = self;
+        plan.files.is_empty() && dropped.is_empty() && warnings.is_empty() && blind.is_empty()
+    }
 }
 
 /// Plans what processes map, each file once.
@@ -37,33 +58,86 @@ pub(super) trait PlanSource: Send {
     /// None of them can be looked at.
     fn processes(&mut self, pids: &[u32]) -> Result<Planned>;
 
-    /// The same for what is loaded while the job runs. Other ranks are about to load it too, so no
-    /// link is for single processes.
+    /// The same for what is loaded while the job runs: other ranks are about to load it too.
     ///
     /// # Errors
     /// See [`PlanSource::processes`].
     fn later(&mut self, pids: &[u32]) -> Result<Planned> {
         let mut planned = self.processes(pids)?;
-        for point in planned.attach.values_mut() {
-            point.decision = AttachDecision {
-                mode: AttachMode::OneLink,
-                reason: "loaded while the job runs: other ranks may load it next".into(),
-            };
-        }
+        // There is no summary for them any more.
+        planned.warnings.append(&mut planned.notes);
+        planned.is_late = true;
         Ok(planned)
     }
 }
 
 /// Remembers what was planned already.
 pub(super) struct Planner {
+    parser: ParsingChild,
     options: PlanOptions,
     next_id: u32,
-    known: BTreeSet<FileId>,
+    known: BTreeMap<FileId, KnownFile>,
+    told: ToldOnce,
+    /// So many may be known before it is looked whether all of them are mapped.
+    most_known: usize,
 }
+
+/// A file that was planned, and its instructions at the places of probes. It is held open, so that its number does not
+/// become another file's.
+struct KnownFile {
+    file: Arc<OpenedFile>,
+    code: Instructions,
+}
+
+impl KnownFile {
+    /// Without probes there is nothing to compare, and to plan it again is cheap.
+    fn was_written_anew(&self) -> bool {
+        let is_changed = |(at, seen): (&u64, &Vec<u8>)| !is_unchanged(Some(seen), &self.file.code_at(*at));
+        self.file.may_have_changed() && (self.code.is_empty() || self.code.iter().any(is_changed))
+    }
+}
+
+/// What is in the way again and again, and was told of.
+#[derive(Default)]
+struct ToldOnce {
+    /// Paths of files that could not be opened.
+    files: BTreeSet<String>,
+    /// Processes that map one of them.
+    processes: BTreeSet<u32>,
+}
+
+impl ToldOnce {
+    /// A sentence about files that cannot be opened, if there are new ones. `files`: path and reason.
+    fn files(&mut self, files: &[(String, String)]) -> Option<String> {
+        let mut new = files.iter().filter(|(path, _)| self.files.insert(path.clone()));
+        let (_, first) = new.next()?;
+        let what = match new.count() {
+            0 => "what a file of the job moves is not seen".to_owned(),
+            more => format!("what {} files of the job move is not seen, the first of them", more + 1),
+        };
+        // Of every process that maps them.
+        self.processes.clear();
+        Some(format!("{what}: {first}"))
+    }
+
+    /// Those that are new.
+    fn processes(&mut self, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
+        pids.iter().copied().filter(|pid| self.processes.insert(*pid)).collect()
+    }
+}
+
+const MOST_KNOWN: usize = 256;
 
 impl Planner {
     pub(super) fn new(options: PlanOptions) -> Self {
-        Self { options, next_id: 1, known: BTreeSet::new() }
+        Self {
+            parser: ParsingChild::default(),
+            options,
+            next_id: 1,
+            known: BTreeMap::new(),
+            told: ToldOnce::default(),
+            most_known: MOST_KNOWN,
+        }
     }
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
@@ -74,31 +148,86 @@ impl Planner {
             let note = "the program that the ranks will run cannot be told from the command: its start is not covered".into();
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };
-        let gathered = gather_program(&program, &LibraryPaths::of_this_machine())
+        let libraries = LibraryPaths::of_this_machine();
+        let gathered = with_own_file_rights(|| gather_program(&program, &libraries, &mut self.parser))
             .with_context(|| format!("cannot read {}", program.display()))?;
         self.plan(gathered)
     }
 
     fn plan(&mut self, gathered: Gathered) -> Result<Planned> {
-        self.known.extend(gathered.attach.keys());
-        let plan =
-            plan(&gathered.facts, &self.options, self.next_id).context("cannot make the probe plan")?;
+        let planned = gathered.plan(&self.options, self.next_id, &mut self.parser);
+        let code = planned.as_ref().map(|planned| planned.code.iter().cloned().collect());
+        let code: BTreeMap<FileId, Instructions> = code.unwrap_or_default();
+        // Also if there is no plan: what is in the way would be so again.
+        for (id, point) in &gathered.attach {
+            let code = code.get(id).cloned().unwrap_or_default();
+            self.known.insert(*id, KnownFile { file: Arc::clone(&point.file), code });
+        }
+        let plan = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?.plan;
         self.next_id += plan.probes.len() as u32;
-        Ok(Planned { plan, attach: gathered.attach, notes: gathered.notes })
+        let warnings = self.told.files(&gathered.unreadable).into_iter().collect();
+        let blind = self.told.processes(&gathered.blind);
+        let Gathered { attach, notes, .. } = gathered;
+        Ok(Planned { plan, attach, code, notes, warnings, blind, ..Planned::default() })
+    }
+
+    /// Forgets files that were written anew since they were planned, with a note about each.
+    fn forget_changed(&mut self) -> (BTreeSet<FileId>, Vec<String>) {
+        let changed = self.known.extract_if(.., |_, known| known.was_written_anew());
+        changed
+            .map(|(id, known)| {
+                let path = known.file.path.display();
+                (id, format!("{path} was written anew while it was traced: it is looked at again"))
+            })
+            .unzip()
+    }
+
+    /// Forgets files that no process maps any more, once there are many.
+    fn forget_unmapped(&mut self) -> BTreeSet<FileId> {
+        if self.known.len() < self.most_known {
+            return BTreeSet::new();
+        }
+        let mapped = mapped_files();
+        let dropped = self.known.extract_if(.., |id, _| !mapped.contains(id)).map(|(id, _)| id).collect();
+        self.most_known = MOST_KNOWN.max(2 * self.known.len());
+        dropped
     }
 }
 
 impl PlanSource for Planner {
     fn processes(&mut self, pids: &[u32]) -> Result<Planned> {
-        let gathered = gather_processes(pids, &self.known)?;
-        self.plan(gathered)
+        let (mut dropped, mut troubles) = self.forget_changed();
+        dropped.extend(self.forget_unmapped());
+        let known = self.known.keys().copied().collect();
+        let gathered = gather_processes(pids, &known, &mut self.parser).map_err(anyhow::Error::from);
+        let planned = match gathered.and_then(|gathered| self.plan(gathered)) {
+            Ok(planned) => planned,
+            Err(error) if dropped.is_empty() => return Err(error),
+            // Probes that are for nothing go all the same.
+            Err(error) => {
+                troubles.extend((!has_ended(&error)).then(|| not_watched(&error)));
+                Planned::default()
+            }
+        };
+        troubles.extend(planned.warnings);
+        Ok(Planned { dropped, warnings: troubles, ..planned })
     }
 }
 
 /// A planner in a thread of its own. It ends with this.
 pub(super) struct PlannerThread {
     requests: Sender<Vec<u32>>,
-    results: Receiver<Planned>,
+    results: Receiver<Result<Planned>>,
+    has_failed: bool,
+}
+
+/// What a planning thread has come to.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    /// Plans.
+    pub planned: Vec<Planned>,
+    /// What people should know: what could not be planned.
+    pub troubles: Vec<String>,
 }
 
 impl PlannerThread {
@@ -115,24 +244,130 @@ impl PlannerThread {
                 pids.extend(request_receiver.try_iter().flatten());
                 pids.sort_unstable();
                 pids.dedup();
-                // A process that is gone needs no probes.
-                let Ok(planned) = planner.later(&pids) else { continue };
-                if !planned.plan.files.is_empty() && result_sender.send(planned).is_err() {
+                let planned = planner.later(&pids);
+                if planned.as_ref().is_ok_and(Planned::is_empty) {
+                    continue;
+                }
+                if result_sender.send(planned).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { requests, results })
+        Ok(Self { requests, results, has_failed: false })
     }
 
-    /// These processes have loaded something.
-    pub(super) fn look_at(&self, pids: Vec<u32>) {
-        // The thread ends only with self.
-        let _ = self.requests.send(pids);
+    /// These processes have loaded something. False: nobody looks any more.
+    pub(super) fn look_at(&self, pids: Vec<u32>) -> bool {
+        !self.has_failed && self.requests.send(pids).is_ok()
     }
 
-    /// Plans that are ready.
-    pub(super) fn ready(&self) -> Vec<Planned> {
-        self.results.try_iter().collect()
+    /// Plans that are ready, and what is in the way of others; that the thread has failed is told once.
+    pub(super) fn ready(&mut self) -> Ready {
+        let mut ready = Ready::default();
+        loop {
+            match self.results.try_recv() {
+                Ok(Ok(planned)) => ready.planned.push(planned),
+                // A process that is gone needs no probes.
+                Ok(Err(error)) if has_ended(&error) => {}
+                Ok(Err(error)) => ready.troubles.push(not_watched(&error)),
+                Err(TryRecvError::Disconnected) if !self.has_failed => {
+                    self.has_failed = true;
+                    ready.troubles.push(
+                        "the thread that plans probes has failed: libraries that are loaded from now on are \
+                         not watched"
+                            .into(),
+                    );
+                }
+                Err(_) => return ready,
+            }
+        }
+    }
+}
+
+fn has_ended(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<JobError>().is_some_and(JobError::has_ended)
+}
+
+fn not_watched(error: &anyhow::Error) -> String {
+    format!("{error:#}: what was loaded just now is not watched")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::files::open_path;
+
+    fn known(path: &std::path::Path, code: &[(u64, &[u8])]) -> KnownFile {
+        let code = code.iter().map(|(at, bytes)| (*at, bytes.to_vec())).collect();
+        KnownFile { file: Arc::new(open_path(path).expect("ours").1), code }
+    }
+
+    fn planner(files: impl IntoIterator<Item = (FileId, KnownFile)>) -> Planner {
+        Planner { known: files.into_iter().collect(), ..Planner::new(PlanOptions::default()) }
+    }
+
+    #[test]
+    fn a_file_is_forgotten_when_its_probed_code_is_other_code_and_not_when_its_time_alone_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let id = FileId { dev: 1, inode: 2 };
+        let path = folder.path().join("lib.so");
+        std::fs::write(&path, [0x55, 0x90, 0xc3]).expect("ours");
+        let mut planner = planner([(id, known(&path, &[(0, &[0x55]), (2, &[0xc3])]))]);
+        assert!(planner.forget_changed().0.is_empty());
+        // Time stamps are no finer than the clock's tick.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(&path, [0x55, 0x53, 0xc3]).expect("ours");
+        assert!(planner.known[&id].file.may_have_changed());
+        assert!(planner.forget_changed().0.is_empty(), "what is probed is the same");
+        std::fs::write(&path, [0x55, 0x53, 0x90]).expect("ours");
+        let (dropped, notes) = planner.forget_changed();
+        assert_eq!((dropped, notes.len(), planner.known.len()), (BTreeSet::from([id]), 1, 0));
+    }
+
+    #[test]
+    fn what_is_for_nothing_is_told_even_if_there_is_no_plan() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let id = FileId { dev: 1, inode: 2 };
+        let rewritten = || [(id, known(file.path(), &[(0, &[0x55])]))];
+        let nobody_reads = |planner| Planner { parser: ParsingChild::of("/bin/false"), ..planner };
+        let planner_of = |pid, files: Vec<_>| {
+            let mut planner = nobody_reads(planner(files));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::fs::write(file.path(), [0x90]).expect("ours");
+            planner.processes(&[pid])
+        };
+        let gone = planner_of(u32::MAX, rewritten().into()).expect("something is for nothing");
+        assert_eq!((gone.dropped, gone.warnings.len()), (BTreeSet::from([id]), 1));
+        let unplanned = planner_of(std::process::id(), rewritten().into()).expect("something is for nothing");
+        assert_eq!((unplanned.dropped, unplanned.warnings.len()), (BTreeSet::from([id]), 2));
+        assert!(unplanned.warnings[1].contains("is not watched"), "{:?}", unplanned.warnings);
+        assert!(planner_of(u32::MAX, Vec::new()).is_err_and(|error| has_ended(&error)));
+        assert!(planner_of(std::process::id(), Vec::new()).is_err_and(|error| !has_ended(&error)));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_told_once_and_is_a_gap_of_every_process_that_maps_it() {
+        let mut told = ToldOnce::default();
+        let file = |path: &str| (path.to_owned(), format!("{path}: not for you"));
+        let first = told.files(&[file("/a"), file("/b")]).expect("nobody was told");
+        assert!(first.contains("2 files") && first.ends_with(": /a: not for you"), "{first}");
+        let (one, both) = (BTreeSet::from([7]), BTreeSet::from([7, 8]));
+        assert_eq!((told.processes(&one), told.processes(&both)), (one, BTreeSet::from([8])));
+        assert_eq!(told.files(&[file("/b")]), None);
+        assert_eq!(told.processes(&both), BTreeSet::new());
+        assert!(told.files(&[file("/c")]).is_some_and(|told| told.ends_with("/c: not for you")));
+        assert_eq!(told.processes(&both), both, "another file");
+    }
+
+    #[test]
+    fn of_many_files_those_that_nobody_maps_are_forgotten() {
+        let program = std::path::Path::new("/proc/self/exe");
+        let file = |inode| (FileId { dev: u32::MAX, inode }, known(program, &[]));
+        let (mapped, _) = open_path(program).expect("this test");
+        let mut planner = planner((1..MOST_KNOWN as u64 - 1).map(file));
+        assert!(planner.forget_unmapped().is_empty(), "there are few");
+        planner.known.extend([(mapped, known(program, &[])), file(0)]);
+        assert_eq!(planner.forget_unmapped().len(), MOST_KNOWN - 1);
+        assert_eq!(planner.known.keys().copied().collect::<Vec<_>>(), [mapped]);
     }
 }

@@ -1,7 +1,7 @@
 //! Applies plans, and remembers what is attached.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::input::Input;
@@ -10,19 +10,17 @@ use analyzer::wire::FileId;
 
 use super::kernel::Kernel;
 use super::planner::Planned;
+use super::reach::ReachedProcesses;
 use super::recorder::Recorder;
 use super::sink::AttachSummary;
-use crate::budget;
-use crate::host::gather::AttachPoint;
 use crate::kernel::{Scope, Target};
-use crate::plan::attach::AttachMode;
 
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct ProbeSet {
-    /// There is a budget: some probes may have to be detached for a while.
-    can_pause: bool,
     own: BTreeSet<FileId>,
+    /// Ids of the probes of each file.
+    of_file: BTreeMap<FileId, BTreeSet<u32>>,
     files: usize,
     attached: usize,
     failed: Vec<Probe>,
@@ -30,30 +28,51 @@ pub(super) struct ProbeSet {
 }
 
 impl ProbeSet {
-    /// `can_pause`: probes may be detached for a while to keep a budget.
-    pub(super) fn new(can_pause: bool) -> Self {
-        Self { can_pause, ..Self::default() }
-    }
-
     /// Attaches the probes of a plan.
-    pub(super) fn apply(&mut self, planned: Planned, kernel: &mut dyn Kernel, recorder: &mut Recorder) {
-        let Planned { plan, attach, notes } = planned;
+    pub(super) fn apply(
+        &mut self,
+        planned: Planned,
+        reached: &mut ReachedProcesses,
+        kernel: &mut dyn Kernel,
+        recorder: &mut Recorder,
+    ) {
+        reached.drop_files(&planned.dropped);
+        let (scopes, shortfall) = reached.scopes(&planned);
+        let Planned { plan, attach, mut code, dropped, notes, .. } = planned;
+        self.drop_files(&dropped, kernel);
+        if plan.files.is_empty() && !dropped.is_empty() {
+            return;
+        }
         self.notes.extend(notes);
+        self.notes.extend(shortfall);
+        for probe in &plan.probes {
+            self.of_file.entry(probe.file).or_default().insert(probe.id);
+        }
         self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
         self.files += files_with_probes(&plan);
-        let paths: HashMap<FileId, PathBuf> =
-            attach.iter().map(|(id, point)| (*id, point.path.clone())).collect();
-        recorder.know_files(paths.clone());
+        recorder.know_files(attach.iter().map(|(id, point)| (*id, Arc::clone(&point.file))));
         // Before the first record that names one of its probes.
         recorder.push(Input::Plan(Box::new(plan.clone())));
-        let apart = if self.can_pause { may_pause(&plan) } else { BTreeSet::new() };
-        let targets = attach.iter().map(|(id, point)| (*id, target(point))).collect();
-        let attached = kernel.attach(&plan, &targets, &apart);
+        let target = |(id, scope): (FileId, Scope)| {
+            let file = Arc::clone(&attach.get(&id)?.file);
+            Some((id, Target { file, code: code.remove(&id).unwrap_or_default(), scope }))
+        };
+        let targets = scopes.into_iter().filter_map(target).collect();
+        let attached = kernel.attach(&plan, &targets);
         self.attached += attached.probes;
+        self.notes.extend(refused_files(&plan, &attached.failed));
         self.failed.extend(attached.failed.into_iter().map(|(mut probe, why)| {
             probe.reason = why;
             probe
         }));
+    }
+
+    /// Takes out probes that are for nothing.
+    fn drop_files(&mut self, files: &BTreeSet<FileId>, kernel: &mut dyn Kernel) {
+        let probes: BTreeSet<u32> = files.iter().filter_map(|id| self.of_file.remove(id)).flatten().collect();
+        if !probes.is_empty() {
+            self.attached = self.attached.saturating_sub(kernel.detach(&probes).len());
+        }
     }
 
     /// Whether a file is the program or a messaging library.
@@ -84,15 +103,15 @@ fn files_with_probes(plan: &Plan) -> usize {
     plan.probes.iter().map(|p| p.file).collect::<BTreeSet<_>>().len()
 }
 
-fn target(point: &AttachPoint) -> Target {
-    let scopes = match point.decision.mode {
-        AttachMode::LinkPerProcess => point.pids.iter().map(|pid| Scope::Process(*pid)).collect(),
-        AttachMode::OneLink => vec![Scope::EveryProcess],
-    };
-    Target { path: point.path.clone(), scopes }
-}
-
-/// Probes that the budget may have detached for a while.
-fn may_pause(plan: &Plan) -> BTreeSet<u32> {
-    plan.probes.iter().filter(|probe| budget::can_pause(probe.class)).map(|probe| probe.id).collect()
+/// A note about each file in which no probe could be placed.
+fn refused_files(plan: &Plan, failed: &[(Probe, String)]) -> Vec<String> {
+    let count =
+        |id: FileId, probes: &mut dyn Iterator<Item = &Probe>| probes.filter(|p| p.file == id).count();
+    let refused = plan.files.iter().filter_map(|file| {
+        let (_, why) = failed.iter().find(|(probe, _)| probe.file == file.id)?;
+        let all = count(file.id, &mut plan.probes.iter());
+        (count(file.id, &mut failed.iter().map(|(probe, _)| probe)) == all)
+            .then(|| format!("{}: no probe is placed: {why}", file.path))
+    });
+    refused.collect()
 }

@@ -2,8 +2,8 @@
 //! There is no other way in, so that the tape gives the same findings again.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use analyzer::finding::Report;
 use analyzer::input::Input;
@@ -13,6 +13,8 @@ use analyzer::tape::{FileTape, WriteError};
 use analyzer::wire::FileId;
 
 use super::sink::{Recorded, Sink};
+use crate::host::files::OpenedFile;
+use crate::host::output_file::OutputFile;
 use crate::host::symbols::Symbols;
 
 /// A file to record to.
@@ -22,12 +24,12 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Makes the file; an existing one is written over.
+    /// Makes the file; it takes the place of an existing one. It has its name from the start: a session may be killed.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn create(path: PathBuf) -> std::io::Result<Self> {
-        let writer = FileTape::to_file(File::create(&path)?);
+        let writer = FileTape::to_file(OutputFile::find(&path)?.begin()?);
         Ok(Self { path, writer })
     }
 }
@@ -66,9 +68,9 @@ impl Recorder {
         self.pipeline.push(&input);
     }
 
-    /// Says where files can be opened now, for names of code places.
-    pub(super) fn know_files(&mut self, paths: impl IntoIterator<Item = (FileId, PathBuf)>) {
-        self.symbols.know(paths);
+    /// Takes files along for names of code places.
+    pub(super) fn know_files(&mut self, files: impl IntoIterator<Item = (FileId, Arc<OpenedFile>)>) {
+        self.symbols.know(files);
     }
 
     /// Passes on what the pipeline has found since the last time.

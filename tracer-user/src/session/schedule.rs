@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use analyzer::input::Threads;
+use analyzer::calls::{self, CallRow};
+use analyzer::input::{ThreadFacts, Threads};
 
 /// A rank is quiet when it has left no record for so long.
 const QUIET_NS: u64 = 1_000_000_000;
@@ -10,8 +11,10 @@ const QUIET_NS: u64 = 1_000_000_000;
 const PERIOD_NS: u64 = 1_000_000_000;
 /// … and when it has been found there often enough.
 const LATER_PERIOD_NS: u64 = 4_000_000_000;
-/// So often.
+/// So often …
 const FIRST_SAMPLES: u32 = 5;
+/// … or, in a call that only polls, so often: some samples find the thread between two such calls.
+const FIRST_POLLING_SAMPLES: u32 = 15;
 /// A rank that computes is sampled less and less often, down to this.
 const LONGEST_PERIOD_NS: u64 = 8_000_000_000;
 
@@ -21,6 +24,24 @@ struct RankSchedule {
     next_ns: u64,
     period_ns: u64,
     samples: u32,
+    /// It was found in a call that only polls.
+    polls: bool,
+}
+
+/// What a sample of a rank tells about when to take the next one.
+#[derive(Clone, Copy, Debug, Default)]
+struct RankFound {
+    in_call: bool,
+    polls: bool,
+}
+
+impl RankFound {
+    fn add(&mut self, thread: &ThreadFacts) {
+        // What could not be followed may be in a call.
+        self.in_call |= thread.call.is_some() || thread.cut.is_some();
+        let row = thread.call.as_ref().and_then(|call| calls::row(&call.function));
+        self.polls |= row.is_some_and(CallRow::polls);
+    }
 }
 
 /// When which ranks are to be sampled.
@@ -42,6 +63,7 @@ impl SampleSchedule {
                 next_ns: now_ns,
                 period_ns: PERIOD_NS,
                 samples: 0,
+                polls: false,
             });
             if rank.next_ns <= now_ns {
                 rank.next_ns = now_ns + rank.period_ns;
@@ -53,16 +75,17 @@ impl SampleSchedule {
 
     /// What came of sampling.
     pub(super) fn found(&mut self, threads: &Threads) {
-        let mut processes: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut processes: BTreeMap<u32, RankFound> = BTreeMap::new();
         for thread in &threads.threads {
-            // What could not be followed may be in a call.
-            *processes.entry(thread.pid).or_default() |= thread.call.is_some() || thread.cut.is_some();
+            processes.entry(thread.pid).or_default().add(thread);
         }
-        for (pid, in_call) in processes {
+        for (pid, found) in processes {
             let Some(rank) = self.ranks.get_mut(&pid) else { continue };
             rank.samples += 1;
-            rank.period_ns = match in_call {
-                true if rank.samples < FIRST_SAMPLES => PERIOD_NS,
+            rank.polls |= found.polls;
+            let first = if rank.polls { FIRST_POLLING_SAMPLES } else { FIRST_SAMPLES };
+            rank.period_ns = match found.in_call || rank.polls {
+                true if rank.samples < first => PERIOD_NS,
                 true => LATER_PERIOD_NS,
                 false => (rank.period_ns * 2).min(LONGEST_PERIOD_NS),
             };
@@ -72,14 +95,19 @@ impl SampleSchedule {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::input::ThreadFacts;
+    use analyzer::input::{CallInProgress, ThreadFacts};
 
     use super::*;
 
     const S: u64 = 1_000_000_000;
 
     fn found(pid: u32, in_call: bool) -> Threads {
-        let call = in_call.then(Default::default);
+        found_in(pid, in_call.then_some("MPI_Recv"))
+    }
+
+    fn found_in(pid: u32, function: Option<&str>) -> Threads {
+        let call =
+            function.map(|function| CallInProgress { function: function.into(), ..Default::default() });
         Threads { time_ns: 0, threads: vec![ThreadFacts { pid, tid: pid, call, ..ThreadFacts::default() }] }
     }
 
@@ -105,6 +133,20 @@ mod tests {
         };
         assert_eq!(samples(true)[..7], [0, 1, 2, 3, 4, 5, 9]);
         assert_eq!(samples(false), [0, 1, 3, 7, 15]);
+    }
+
+    #[test]
+    fn a_rank_that_polls_is_sampled_every_second_for_longer_wherever_it_is_found() {
+        let mut ranks = SampleSchedule::default();
+        let mut at = Vec::new();
+        for tenth in 0..200 {
+            if !ranks.due(100 * S + tenth * S / 10, [(7, 0)].into_iter()).is_empty() {
+                let is_between = at.len() % 3 == 1;
+                ranks.found(&found_in(7, (!is_between).then_some("MPI_Iprobe")));
+                at.push(tenth / 10);
+            }
+        }
+        assert_eq!(at[..], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 19]);
     }
 
     #[test]

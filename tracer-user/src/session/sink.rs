@@ -37,6 +37,8 @@ pub struct SessionStatus {
     pub unreadable: u64,
     /// Probes that are attached.
     pub probes: usize,
+    /// Probes that processes outside the job ran into so far.
+    pub stranger_hits: u64,
     /// What watching costs, if there is a budget for it.
     pub budget: Option<BudgetStatus>,
 }

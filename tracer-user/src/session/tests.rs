@@ -1,210 +1,19 @@
 //! Sessions on a scripted machine.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::finding::{Alert, Report};
-use analyzer::input::{Input, Start};
+use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{Probe, ProbeClass};
-use analyzer::tape::{Item, Reader};
 use analyzer::wire::{Body, RawRecord};
 
-use super::controller::{BudgetController, JobCpus};
-use super::fake::{
-    BEGIN_NS, FakeHost, FakeKernel, FakePlanner, FakeProcess, FakeThreads, MS, S, Shared, Step, World, copy,
-    map, probe, process, record,
-};
-use super::follow::{Limits, Parts};
-use super::{AttachSummary, Outcome, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
-use crate::budget::{Budget, HitCosts};
-use crate::host::{MpiLibrary, NodeJob, RankProcess};
-
-/// Ranks 0 and 1.
-const RANKS: [u32; 2] = [100, 101];
-const LAUNCHER: u32 = 90;
-
-/// What a session told.
-#[derive(Default)]
-struct Told {
-    notices: Vec<String>,
-    statuses: Vec<SessionStatus>,
-    attached: Option<AttachSummary>,
-    report: Option<Report>,
-}
-
-impl Sink for Told {
-    fn placed(&mut self, _spare_cpus: &[u32]) {}
-
-    fn attached(&mut self, summary: &AttachSummary) {
-        self.attached = Some(summary.clone());
-    }
-
-    fn notice(&mut self, message: &str) {
-        self.notices.push(message.to_owned());
-    }
-
-    fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
-        self.statuses.push(status.clone());
-    }
-
-    fn alert(&mut self, _alert: &Alert) {}
-
-    fn recorded(&mut self, _tape: &Recorded<'_>) {}
-
-    fn report(&mut self, report: &Report) {
-        self.report = Some(report.clone());
-    }
-}
-
-/// A session that is over.
-struct Over {
-    told: Told,
-    /// What is on its tape.
-    inputs: Vec<Input>,
-    outcome: Outcome,
-    world: Shared,
-}
-
-impl Over {
-    fn report(&self) -> &Report {
-        self.told.report.as_ref().expect("every session ends with a report")
-    }
-
-    /// Where the first input is for which it holds.
-    fn position(&self, wanted: impl Fn(&Input) -> bool) -> usize {
-        let at = self.inputs.iter().position(wanted);
-        at.unwrap_or_else(|| panic!("it is not on the tape: {:#?}", self.inputs))
-    }
-
-    /// Ranks by process, as the tape has them, with those of no rank.
-    fn processes(&self) -> Vec<(u32, Option<u32>)> {
-        let facts = self.inputs.iter().filter_map(|input| match input {
-            Input::Process(facts) => Some((facts.pid, facts.rank)),
-            _ => None,
-        });
-        facts.collect()
-    }
-
-    /// Whether watching was paused, each time it changed, and what is off then.
-    fn coverage(&self) -> Vec<(bool, Vec<u32>)> {
-        let coverage = self.inputs.iter().filter_map(|input| match input {
-            Input::Coverage(coverage) => Some((coverage.paused, coverage.off.clone())),
-            _ => None,
-        });
-        coverage.collect()
-    }
-}
-
-/// A job of two ranks on a scripted machine.
-struct Scene {
-    world: Shared,
-    script: Vec<Step>,
-    budget: Option<Budget>,
-    duration_ns: Option<u64>,
-}
-
-impl Scene {
-    fn new(probes: Vec<Probe>) -> Self {
-        let world = Shared::default();
-        {
-            let mut world = world.lock();
-            world.now_ns = BEGIN_NS;
-            for (rank, pid) in (0..).zip(RANKS) {
-                world.processes.insert(pid, process(pid, Some(rank)));
-            }
-            world.loaded.insert(RANKS[0], probes);
-        }
-        Self { world, script: Vec::new(), budget: None, duration_ns: None }
-    }
-
-    fn with(self, change: impl FnOnce(&mut World)) -> Self {
-        change(&mut self.world.lock());
-        self
-    }
-
-    fn records(mut self, after_ns: u64, records: impl IntoIterator<Item = RawRecord>) -> Self {
-        self.script.push(Step::Records(after_ns, records.into_iter().collect()));
-        self
-    }
-
-    fn change(mut self, change: impl FnOnce(&mut World) + 'static) -> Self {
-        self.script.push(Step::Change(Box::new(change)));
-        self
-    }
-
-    fn until(mut self, holds: fn(&World) -> bool) -> Self {
-        self.script.push(Step::Until(holds));
-        self
-    }
-
-    fn run(self) -> Over {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("a.dmt");
-        let stop = Arc::new(AtomicBool::new(false));
-        let host = FakeHost(self.world.clone());
-        let cpus = JobCpus { count: RANKS.len(), are_shared: false };
-        let budget =
-            self.budget.map(|budget| BudgetController::new(budget, HitCosts::default(), cpus, &host));
-        let kernel =
-            FakeKernel { world: self.world.clone(), script: self.script.into(), stop: Arc::clone(&stop) };
-        let mut told = Told::default();
-        let parts = Parts {
-            kernel: Box::new(kernel),
-            threads: Box::new(FakeThreads(self.world.clone())),
-            host: Arc::new(host),
-            recorder: Recorder::new(
-                Options::default(),
-                Some(Tape::create(path.clone()).expect("a file")),
-                None,
-            ),
-            budget,
-            spare_cpus: Vec::new(),
-            sink: &mut told,
-        };
-        let limits = Limits { deadline_ns: self.duration_ns.map(|ns| BEGIN_NS + ns), stop };
-        let planner = Box::new(FakePlanner(self.world.clone()));
-        let start = Start { time_ns: BEGIN_NS, job: "mpirun ./a.out".into(), ..Start::default() };
-        let outcome = attach_with(parts, &limits, planner, start, BEGIN_NS, &job()).expect("a session");
-        let inputs = inputs(&path);
-        Over { told, inputs, outcome, world: self.world }
-    }
-}
-
-fn inputs(path: &std::path::Path) -> Vec<Input> {
-    let file = std::fs::File::open(path).expect("the tape");
-    let items = Reader::new(std::io::BufReader::new(file)).expect("a tape");
-    let input = |item: Result<Item, _>| match item.expect("it can be read") {
-        Item::Input(input) => input,
-        Item::Damage(damage) => panic!("{damage}"),
-    };
-    items.map(input).collect()
-}
-
-fn job() -> NodeJob {
-    let rank = |(rank, pid): (u32, u32)| RankProcess {
-        pid,
-        namespace_pid: pid,
-        pid_namespace: 1,
-        mount_namespace: 1,
-        rank: Some(rank),
-        size: Some(2),
-        exe: "/a.out".into(),
-        command: "./a.out".into(),
-        uid: 0,
-        start_ticks: 1,
-        library: MpiLibrary { kind: "MPICH".into(), path: "/lib/libmpich.so".into(), is_static: false },
-    };
-    NodeJob {
-        pid: LAUNCHER,
-        command: "mpirun ./a.out".into(),
-        user: "root".into(),
-        age_s: 1,
-        ranks: (0..).zip(RANKS).map(rank).collect(),
-    }
-}
+use super::Outcome;
+use super::fake::{BEGIN_NS, FakeProcess, MS, PROGRAM, S, copy, map, probe, process, record};
+use super::scene::{LAUNCHER, Over, RANKS, Scene};
+use crate::budget::Budget;
+use crate::kernel::Scope;
+use crate::plan::attach::{MOST_LINKS, OnlyJob, StrangerCount};
 
 fn exit(time_ns: u64, pid: u32) -> RawRecord {
     record(time_ns, pid, 0, Body::Exit { status: 0, at: 0 })
@@ -242,7 +51,7 @@ fn what_a_session_records_gives_its_report_again() {
     assert_eq!(&pipeline.report(), over.report());
     assert_eq!(over.report().ended.as_deref(), Some("the job ended"));
     assert_eq!(over.report().statistics.records, 5);
-    assert_eq!(over.outcome, Outcome::Nothing);
+    assert_eq!(over.outcome.as_ref().ok(), Some(&Outcome::Nothing));
 }
 
 #[test]
@@ -372,6 +181,109 @@ fn a_rank_that_came_while_probes_were_attached_is_watched_too() {
 }
 
 #[test]
+fn what_strangers_run_into_is_told_from_the_moment_on_from_which_the_job_is_watched() {
+    let over = Scene::new(copy_probe())
+        .with(|world| {
+            world.stranger_hits = 90;
+            world.strangers = StrangerCount { all: 12, of_other_users: 9 };
+        })
+        .change(|world| world.stranger_hits += 1000)
+        .records(500 * MS, [])
+        .run();
+    let cost = over.report().statistics.strangers.clone().expect("it is told at the end");
+    assert_eq!((cost.processes, cost.of_other_users, cost.all_hits()), (12, 9, 1000));
+    assert_eq!((cost.cost_ns, cost.counted_ns), (500_000, 500 * MS));
+    assert_eq!(over.told.statuses.last().map(|status| status.stranger_hits), Some(1000));
+    let Some(Input::End(end)) = over.inputs.last() else { panic!("no end: {:?}", over.inputs) };
+    assert_eq!(end.strangers.as_ref(), Some(&cost), "a tape has it too");
+}
+
+#[test]
+fn ranks_among_strangers_have_links_of_their_own_until_they_end() {
+    let scene = || Scene::new(copy_probe()).with(|world| world.strangers.all = 3);
+    let copies = || RANKS.map(|pid| copy(BEGIN_NS + 1, pid, 1));
+    let over = scene().records(10 * MS, copies()).records(10 * MS, [exit(BEGIN_NS + 2, RANKS[0])]).run();
+    assert_eq!(over.report().statistics.movements, 2);
+    let world = over.world.lock();
+    assert_eq!((world.scope, &world.reached), (Some(Scope::EachReached), &BTreeSet::from([RANKS[1]])));
+    let never = Scene { only_job: OnlyJob::Never, ..scene() }.records(10 * MS, copies()).run();
+    assert_eq!(never.world.lock().scope, Some(Scope::EveryProcess));
+    assert_eq!(never.report().statistics.movements, 2);
+}
+
+#[test]
+fn ranks_that_are_about_to_come_count_when_it_is_decided_for_whom_links_are() {
+    let scene = || Scene::new(copy_probe()).with(|world| world.strangers.all = 3);
+    let scope = |scene: Scene| scene.run().world.lock().scope;
+    assert_eq!(scope(Scene { local_size: Some(2), ..scene() }), Some(Scope::EachReached));
+    assert_eq!(scope(Scene { local_size: Some(3), ..scene() }), Some(Scope::EveryProcess));
+}
+
+#[test]
+fn what_a_launcher_starts_has_links_of_its_own_before_it_is_a_rank_and_a_ranks_child_has_none() {
+    let (begun, child) = (110, 120);
+    let fork = |parent, child| record(BEGIN_NS + 1, parent, 0, Body::Fork { child });
+    // Before anybody has looked into the rings.
+    let exec = record(BEGIN_NS + 2, begun, 0, Body::Exec);
+    let over = Scene { only_job: OnlyJob::Always, ..Scene::new(copy_probe()) }
+        .with(|world| {
+            world.starters = vec![LAUNCHER];
+            world.processes.insert(LAUNCHER, process(LAUNCHER, None));
+            world.processes.insert(begun, process(begun, Some(2)));
+            world.processes.insert(child, process(child, None));
+        })
+        .records(10 * MS, [fork(LAUNCHER, begun), fork(RANKS[0], child), exec])
+        .change(move |world| {
+            assert_eq!(world.reached, BTreeSet::from([RANKS[0], RANKS[1], begun]));
+        })
+        .records(10 * MS, [map(BEGIN_NS + 11 * MS, begun)])
+        .records(10 * MS, [copy(BEGIN_NS + 11 * MS, begun, 1), copy(BEGIN_NS + 11 * MS, child, 1)])
+        .run();
+    assert_eq!(over.report().statistics.movements, 1);
+    // What it did before is a gap of it, and of nobody else.
+    let is_gap =
+        |input: &&Input| matches!(input, Input::Loss(loss) if loss.pid == begun && loss.movements > 0);
+    assert_eq!(over.inputs.iter().filter(is_gap).count(), 1);
+    assert!(over.told.notices.is_empty(), "{:?}", over.told.notices);
+}
+
+#[test]
+fn a_rank_that_has_its_links_before_it_runs_its_program_has_no_gap() {
+    let begun = 110;
+    let over = Scene { only_job: OnlyJob::Always, ..Scene::new(copy_probe()) }
+        .with(|world| {
+            world.starters = vec![LAUNCHER];
+            world.processes.insert(LAUNCHER, process(LAUNCHER, None));
+            world.processes.insert(begun, process(begun, Some(2)));
+        })
+        .records(10 * MS, [record(BEGIN_NS + 1, LAUNCHER, 0, Body::Fork { child: begun })])
+        .records(10 * MS, [record(BEGIN_NS + 11 * MS, begun, 0, Body::Exec)])
+        .records(10 * MS, [map(BEGIN_NS + 21 * MS, begun), copy(BEGIN_NS + 21 * MS, begun, 1)])
+        .run();
+    assert_eq!(over.report().statistics.movements, 1);
+    assert!(!over.inputs.iter().any(|input| matches!(input, Input::Loss(_))));
+}
+
+#[test]
+fn a_rank_for_which_there_are_too_many_links_already_is_a_gap_and_people_hear_of_it() {
+    let late: Vec<u32> = (200..200 + MOST_LINKS as u32).collect();
+    let scene = Scene { only_job: OnlyJob::Always, ..Scene::new(copy_probe()) };
+    let over = scene
+        .with(|world| {
+            for &pid in &late {
+                world.processes.insert(pid, process(pid, Some(pid)));
+            }
+            world.late_ranks = late.clone();
+        })
+        .run();
+    assert_eq!(over.notices_with("--only-job never"), 1);
+    let losses = over.inputs.iter().filter(|input| matches!(input, Input::Loss(_))).count();
+    // A copy has two links, once it is known whether it is expensive.
+    let reached = over.world.lock().reached.len();
+    assert_eq!((reached, losses), (MOST_LINKS / 2, RANKS.len() + late.len() - reached));
+}
+
+#[test]
 fn a_session_ends_with_its_job_even_if_the_records_of_that_were_lost() {
     let over = Scene::new(copy_probe())
         .records(10 * MS, [exit(BEGIN_NS + 1, RANKS[0])])
@@ -383,6 +295,171 @@ fn a_session_ends_with_its_job_even_if_the_records_of_that_were_lost() {
         .records(S, [])
         .run();
     assert_eq!(over.report().ended.as_deref(), Some("the job ended"));
+}
+
+#[test]
+fn a_pid_that_is_another_processs_now_is_not_watched_any_more() {
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [copy(BEGIN_NS + 1, RANKS[1], 1)])
+        .change(|world| world.processes.entry(RANKS[1]).or_default().start_ticks = 2)
+        .records(S, [])
+        .change(|world| assert_eq!(world.watched.keys().copied().collect::<Vec<_>>(), [RANKS[0]]))
+        .records(S, [copy(BEGIN_NS + 1500 * MS, RANKS[1], 1)])
+        .run();
+    assert_eq!(over.told.statuses.last().map(|status| status.ranks.clone()), Some(vec![0]));
+    let of_rank = |input: &&Input| matches!(input, Input::Record(r) if r.pid() == RANKS[1]);
+    assert_eq!(over.inputs.iter().filter(of_rank).count(), 1);
+}
+
+#[test]
+fn a_late_end_does_not_unwatch_the_process_that_has_the_pid_now() {
+    let child = 200;
+    let over = Scene::new(copy_probe())
+        .change(move |world| {
+            world.processes.insert(child, process(child, None));
+        })
+        .records(10 * MS, [record(BEGIN_NS + 1, RANKS[0], 0, Body::Fork { child })])
+        .change(move |world| {
+            // It has ended, and another child of the rank has its PID, before the session hears of the end.
+            world.processes.entry(child).or_default().start_ticks = 2;
+            world.started.insert(child, 2);
+        })
+        .records(10 * MS, [exit(BEGIN_NS + 11 * MS, RANKS[1])])
+        .change(move |world| assert!(world.watched.contains_key(&child)))
+        .records(S, [])
+        .change(move |world| {
+            assert!(world.watched.contains_key(&child), "the kernel part watches the new one")
+        })
+        .run();
+    assert_eq!(over.report().ended.as_deref(), Some("interrupted"));
+}
+
+#[test]
+fn a_process_that_cannot_be_looked_at_has_not_ended_and_people_hear_of_it() {
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [])
+        .change(|world| world.processes.entry(RANKS[1]).or_default().is_unreadable = true)
+        .records(S, [])
+        .records(S, [copy(BEGIN_NS + 1500 * MS, RANKS[1], 1)])
+        .run();
+    assert_eq!(over.told.statuses.last().map(|status| status.ranks.clone()), Some(vec![0, 1]));
+    assert!(
+        over.told.notices.iter().any(|notice| notice.contains("Too many open files")),
+        "{:?}",
+        over.told.notices
+    );
+    over.position(|input| matches!(input, Input::Record(r) if r.pid() == RANKS[1]));
+}
+
+#[test]
+fn what_a_process_maps_that_cannot_be_read_is_a_gap() {
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [])
+        .change(|world| world.processes.entry(RANKS[1]).or_default().is_unreadable = true)
+        .records(10 * MS, [record(BEGIN_NS + 11 * MS, RANKS[1], 0, Body::Exec)])
+        .records(S, [])
+        .run();
+    let loss = over.position(|input| matches!(input, Input::Loss(_)));
+    assert!(matches!(&over.inputs[loss], Input::Loss(loss) if loss.pid == RANKS[1] && loss.state > 0));
+    assert!(over.told.notices.iter().any(|notice| notice.contains("not known")), "{:?}", over.told.notices);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_told_and_is_a_gap_of_those_who_map_it_at_the_start_and_later() {
+    let over = Scene::new(copy_probe())
+        .with(|world| world.blind.extend([RANKS[0]]))
+        .records(10 * MS, [])
+        .change(|world| world.blind.extend([RANKS[1]]))
+        .records(10 * MS, [map(BEGIN_NS + 11 * MS, RANKS[1])])
+        .until(|world| world.now_ns > BEGIN_NS + 5 * S)
+        .run();
+    assert_eq!(over.notices_with("not opened"), 2, "{:?}", over.told.notices);
+    let lost = over.inputs.iter().filter_map(|input| match input {
+        Input::Loss(loss) => Some((loss.pid, loss.movements)),
+        _ => None,
+    });
+    assert_eq!(lost.collect::<Vec<_>>(), [(RANKS[0], 1), (RANKS[1], 1)]);
+    let statistics = &over.report().statistics;
+    assert_eq!(statistics.lost_movements, 2, "the pipeline heard of it");
+}
+
+#[test]
+fn without_the_planning_thread_the_session_goes_on_and_what_is_loaded_is_a_gap() {
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [])
+        .change(|world| world.planner_fails = true)
+        .records(10 * MS, [map(BEGIN_NS + 11 * MS, RANKS[1])])
+        .until(|world| world.now_ns > BEGIN_NS + 5 * S)
+        .records(10 * MS, [map(BEGIN_NS + 5 * S, RANKS[1])])
+        .records(S, [copy(BEGIN_NS + 6 * S, RANKS[0], 1)])
+        .run();
+    assert_eq!(over.notices_with("plans probes has failed"), 1, "{:?}", over.told.notices);
+    let loss = over.position(|input| matches!(input, Input::Loss(_)));
+    assert!(matches!(&over.inputs[loss], Input::Loss(loss) if loss.pid == RANKS[1] && loss.movements > 0));
+    over.position(|input| matches!(input, Input::Record(r) if r.time_ns() == BEGIN_NS + 6 * S));
+}
+
+#[test]
+fn without_the_sampling_thread_the_session_goes_on_and_people_hear_what_is_missing() {
+    let over = Scene::new(copy_probe())
+        .with(|world| world.sampler_fails = true)
+        .until(|world| world.now_ns > BEGIN_NS + 5 * S)
+        .records(10 * MS, [copy(BEGIN_NS + 5 * S, RANKS[0], 1)])
+        .run();
+    assert_eq!(over.notices_with("hangs are not found from now on"), 1, "{:?}", over.told.notices);
+    assert_eq!(over.told.statuses.last().map(|status| status.records), Some(1));
+}
+
+#[test]
+fn what_a_process_does_that_cannot_be_read_is_told_once() {
+    let why = "the process that read it was ended by signal 9";
+    let over = Scene::new(copy_probe())
+        .with(|world| world.unreadable = BTreeMap::from([(RANKS[1], why.to_owned())]))
+        .until(|world| world.now_ns > BEGIN_NS + 30 * S)
+        .run();
+    assert_eq!(over.notices_with(why), 1, "{:?}", over.told.notices);
+    assert_eq!(over.notices_with(&format!("process {}", RANKS[1])), 1, "{:?}", over.told.notices);
+    let threads = over.inputs.iter().filter_map(|input| match input {
+        Input::Threads(threads) => Some(&threads.threads),
+        _ => None,
+    });
+    let read: BTreeSet<u32> = threads.flatten().map(|thread| thread.pid).collect();
+    assert_eq!(read, BTreeSet::from([RANKS[0]]), "the others are read as before");
+}
+
+#[test]
+fn nobody_waits_for_a_sample_that_does_not_come() {
+    let over = Scene::new(copy_probe())
+        .with(|world| world.sampler_is_stuck = true)
+        .until(|world| world.now_ns > BEGIN_NS + 25 * S)
+        .records(10 * MS, [copy(BEGIN_NS + 25 * S, RANKS[0], 1)])
+        .until(|world| world.now_ns > BEGIN_NS + 40 * S)
+        .change(|world| world.sampler_is_stuck = false)
+        .until(|world| !world.sampled.is_empty())
+        .until(|world| world.now_ns > BEGIN_NS + 60 * S)
+        .run();
+    assert_eq!(over.notices_with("does not end"), 1, "{:?}", over.told.notices);
+    assert_eq!(over.notices_with("hangs are found again"), 1, "{:?}", over.told.notices);
+    over.position(|input| matches!(input, Input::Threads(_)));
+}
+
+#[test]
+fn without_the_reading_thread_the_session_ends_with_its_report_and_an_error() {
+    let over =
+        Scene::new(copy_probe()).records(10 * MS, [copy(BEGIN_NS + 1, RANKS[0], 1)]).reader_fails().run();
+    let error = over.outcome.as_ref().expect_err("it cannot go on").to_string();
+    assert!(error.contains("nothing is recorded any more"), "{error}");
+    let of: BTreeSet<u32> = over
+        .inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::Loss(loss) => Some(loss.pid),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(of, BTreeSet::from(RANKS));
+    assert!(over.report().ended.as_deref().is_some_and(|ended| ended.contains("failed")));
+    assert_eq!(over.world.lock().attached, BTreeSet::new());
 }
 
 #[test]
@@ -425,6 +502,24 @@ fn what_is_loaded_while_the_job_runs_is_planned_and_attached() {
 }
 
 #[test]
+fn probes_of_a_file_that_was_written_anew_are_taken_out_and_it_is_said() {
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [])
+        .change(|world| {
+            world.rewritten.insert(PROGRAM);
+        })
+        .records(10 * MS, [map(BEGIN_NS + 11 * MS, RANKS[1])])
+        .until(|world| world.attached.is_empty())
+        .change(|world| world.now_ns = BEGIN_NS + 500 * S)
+        .records(10 * MS, [])
+        .run();
+    assert_eq!(over.told.notices, ["written anew"]);
+    assert_eq!(over.told.statuses.last().map(|status| status.probes), Some(0));
+    let plans = over.inputs.iter().filter(|input| matches!(input, Input::Plan(_))).count();
+    assert_eq!(plans, 1, "nothing was planned anew");
+}
+
+#[test]
 fn a_quiet_rank_is_sampled_and_what_it_does_is_on_the_tape() {
     let over = Scene::new(copy_probe())
         .records(900 * MS, [copy(BEGIN_NS + 800 * MS, RANKS[0], 1)])
@@ -447,6 +542,16 @@ fn storm(from_ns: u64, probe: u32) -> Vec<RawRecord> {
     hits.chain((0..1400).map(|hit| copy(from_ns + hit * 700 + 1, RANKS[1], probe))).collect()
 }
 
+/// What a storm comes to when what it hits has been detached.
+fn run_until_paused(scene: Scene) -> Over {
+    scene
+        .change(|world| {
+            assert!(world.paused);
+            assert_eq!(world.attached, BTreeSet::from([2, 3]));
+        })
+        .run()
+}
+
 /// A storm for so many ms.
 fn storm_scene(length_ms: u64) -> Scene {
     let probes = vec![probe(1, ProbeClass::Copy), probe(2, ProbeClass::Error), probe(3, ProbeClass::Alloc)];
@@ -459,19 +564,8 @@ fn storm_scene(length_ms: u64) -> Scene {
 }
 
 #[test]
-fn only_probes_that_may_pause_are_attached_apart_and_only_with_a_budget() {
-    let apart = |budget| {
-        let mut scene = storm_scene(0);
-        scene.budget = budget;
-        scene.run().world.lock().apart.clone()
-    };
-    assert_eq!(apart(Some(Budget { share: 0.01 })), BTreeSet::from([1]));
-    assert_eq!(apart(None), BTreeSet::new());
-}
-
-#[test]
 fn a_storm_pauses_what_is_expensive_and_leaves_the_rest_attached() {
-    let over = storm_scene(30).run_until_paused();
+    let over = run_until_paused(storm_scene(30));
     assert_eq!(over.coverage(), [(true, vec![])]);
     let records = over.told.statuses.last().map(|status| status.records);
     assert!(records < Some(30 * 2800), "nothing is recorded of what is detached: {records:?}");
@@ -508,14 +602,4 @@ fn nobody_is_sampled_in_a_pause() {
         .collect();
     assert!(coverage_at[1] > coverage_at[0] + S, "long enough to be quiet");
     assert_eq!(over.world.lock().sampled, [0u32; 0]);
-}
-
-impl Scene {
-    fn run_until_paused(self) -> Over {
-        self.change(|world| {
-            assert!(world.paused);
-            assert_eq!(world.attached, BTreeSet::from([2, 3]));
-        })
-        .run()
-    }
 }

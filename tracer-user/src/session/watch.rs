@@ -7,12 +7,16 @@ use analyzer::input::{Mapping, ProcessFacts};
 use super::host::Host;
 use super::kernel::Kernel;
 use super::probes::ProbeSet;
+use super::reach::ReachedProcesses;
 use super::sink::Sink;
-use crate::kernel::MAX_SLOTS;
+use crate::kernel::{MAX_SLOTS, ProcessKey};
+use crate::plan::attach::OnlyJob;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WatchedProcess {
     slot: u32,
+    /// With its PID, who it is; `None`: it could not be looked at when it came.
+    started: Option<u64>,
     /// What its environment says; its children inherit that, whatever they are.
     rank: Option<u32>,
     /// It has that from a parent that has it too: a rank's child, or what a rank's script runs.
@@ -34,10 +38,19 @@ pub(super) struct Watched {
     told: BTreeMap<u32, Vec<(u64, u64)>>,
     /// Processes that began (or began anew) before the last settling.
     settling: BTreeSet<u32>,
+    /// Those that have links of their own.
+    pub(super) reached: ReachedProcesses,
+    /// Why there are no more rings.
+    no_more_rings: Option<String>,
     complained: bool,
 }
 
 impl Watched {
+    /// Nobody is watched yet.
+    pub(super) fn new(only_job: OnlyJob) -> Self {
+        Self { reached: ReachedProcesses::new(only_job), ..Self::default() }
+    }
+
     /// Gives each process a ring of its own (or, when there are no more, has it share one).
     pub(super) fn give_slots(&mut self, pids: &[u32], kernel: &mut dyn Kernel, sink: &mut dyn Sink) {
         let without: Vec<u32> = pids.iter().copied().filter(|pid| !self.has_own_slot(*pid)).collect();
@@ -54,17 +67,35 @@ impl Watched {
     fn give_slot(&mut self, pid: u32, sink: &mut dyn Sink) {
         let known = self.processes.get(&pid).copied().unwrap_or_default();
         let slot = self.free.pop_first().unwrap_or_else(|| {
-            self.complain(sink, "there are more processes than ring buffers: some share one, and its losses");
+            let why = self.no_more_rings.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            let message =
+                format!("there are more processes than ring buffers{why}: some share one, and its losses");
+            self.complain(sink, &message);
             pid % self.made.max(1)
         });
         self.processes.insert(pid, WatchedProcess { slot, ..known });
         self.owners.insert(slot, pid);
     }
 
-    /// Has the kernel part record what the process does, from now on.
-    pub(super) fn open(&mut self, pid: u32, kernel: &mut dyn Kernel, sink: &mut dyn Sink) {
-        let Some(process) = self.processes.get(&pid) else { return };
-        if let Err(error) = kernel.watch(pid, process.slot, None) {
+    /// Has the kernel part record what the process does, from now on. `started`: when it did, if that is known
+    /// from when it was found out what it is.
+    pub(super) fn open(
+        &mut self,
+        pid: u32,
+        started: Option<u64>,
+        kernel: &mut dyn Kernel,
+        host: &dyn Host,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let start_ticks = match started.map_or_else(|| host.start_ticks(pid), Ok) {
+            Ok(start_ticks) => start_ticks,
+            // One that is gone already does nothing more.
+            Err(error) if error.has_ended() => return,
+            Err(error) => return self.complain(sink, &format!("{error}: it is not watched")),
+        };
+        process.started = Some(start_ticks);
+        if let Err(error) = kernel.watch(ProcessKey { pid, start_ticks }, process.slot) {
             self.complain(sink, &error.to_string());
         }
         self.began_anew(pid);
@@ -77,7 +108,9 @@ impl Watched {
             return;
         }
         let first = self.made;
-        self.made += kernel.make_rings(first..end);
+        let (made, refused) = kernel.make_rings(first..end);
+        self.made += made;
+        self.no_more_rings = refused.map(|error| error.to_string());
         self.free.extend(first..self.made);
     }
 
@@ -105,10 +138,14 @@ impl Watched {
         self.processes.get(&pid).is_some_and(|p| p.rank.is_some() && !p.is_rank)
     }
 
-    /// A child is watched from its birth; it shares its parent's ring.
-    pub(super) fn inherit(&mut self, parent: u32, child: u32) {
+    /// A child is watched from its birth; it shares its parent's ring. It may become a rank, unless it is a rank's.
+    pub(super) fn inherit(&mut self, parent: u32, child: u32, kernel: &mut dyn Kernel, host: &dyn Host) {
         if let Some(process) = self.processes.get(&parent).copied() {
-            self.processes.entry(child).or_insert(WatchedProcess {
+            if !process.is_rank {
+                self.reached.add(child, kernel, host);
+            }
+            self.processes.entry(child).or_insert_with(|| WatchedProcess {
+                started: host.start_ticks(child).ok(),
                 inherited: process.rank.is_some(),
                 is_rank: false,
                 ..process
@@ -116,21 +153,39 @@ impl Watched {
         }
     }
 
-    pub(super) fn forget(&mut self, pid: u32) {
+    /// A process has ended. Its PID may be another's by now, which stays watched if it is.
+    pub(super) fn forget(&mut self, pid: u32, kernel: &mut dyn Kernel) {
         self.began_anew(pid);
-        if let Some(gone) = self.processes.remove(&pid)
-            && !self.processes.values().any(|p| p.slot == gone.slot)
-        {
+        let Some(gone) = self.processes.remove(&pid) else { return };
+        self.reached.remove(pid, kernel);
+        // The kernel part does so when it sees the end; but it may not have been told of the process before that.
+        if gone.started.is_some() {
+            kernel.unwatch(pid, gone.started);
+        }
+        if !self.processes.values().any(|p| p.slot == gone.slot) {
             self.free.insert(gone.slot);
         }
     }
 
-    /// Processes whose end was not seen (its record was lost).
-    pub(super) fn forget_the_dead(&mut self, host: &dyn Host) {
-        let dead: Vec<u32> = self.pids().into_iter().filter(|pid| host.has_ended(*pid)).collect();
-        for pid in dead {
-            self.forget(pid);
+    /// Processes whose end was not seen (its record was lost), also where another has their PID now.
+    pub(super) fn forget_the_dead(&mut self, kernel: &mut dyn Kernel, host: &dyn Host, sink: &mut dyn Sink) {
+        for (pid, started) in self.keys() {
+            match host.has_ended(pid, started) {
+                Ok(true) => self.forget(pid, kernel),
+                Ok(false) => {}
+                Err(error) => self.complain(sink, &format!("{error}: its end may go unseen")),
+            }
         }
+    }
+
+    /// Whether the process that is watched under this PID is still there.
+    pub(super) fn is_still_there(&self, pid: u32, host: &dyn Host) -> bool {
+        let started = self.processes.get(&pid).and_then(|process| process.started);
+        !host.has_ended(pid, started).unwrap_or(false)
+    }
+
+    fn keys(&self) -> Vec<(u32, Option<u64>)> {
+        self.processes.iter().map(|(pid, process)| (*pid, process.started)).collect()
     }
 
     /// Another program runs in the process: what is its own is to be found out.
@@ -154,7 +209,7 @@ impl Watched {
             .filter(|m| process.is_rank && m.exec && probes.is_own(m.file))
             .map(|m| (m.start, m.end))
             .collect();
-        if self.told.get(&pid) != Some(&own) && kernel.watch(pid, process.slot, Some(&own)).is_ok() {
+        if self.told.get(&pid) != Some(&own) && kernel.tell_own_code(pid, &own).is_ok() {
             self.told.insert(pid, own);
         }
     }
@@ -200,9 +255,11 @@ impl Watched {
         self.processes.get(&pid).is_some_and(|p| p.is_rank)
     }
 
-    /// Whose losses a slot counts.
-    pub(super) fn owner(&self, slot: u32) -> u32 {
-        self.owners.get(&slot).copied().unwrap_or(0)
+    /// Whose losses a slot counts: those of all processes that share it, or of the last one that had it.
+    pub(super) fn sharers(&self, slot: u32) -> Vec<u32> {
+        let sharing = self.processes.iter().filter(|(_, process)| process.slot == slot);
+        let sharers: Vec<u32> = sharing.map(|(pid, _)| *pid).collect();
+        if sharers.is_empty() { vec![self.owners.get(&slot).copied().unwrap_or(0)] } else { sharers }
     }
 
     /// Ranks that are alive.

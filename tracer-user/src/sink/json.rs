@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use analyzer::finding::{Alert, REPORT_SCHEMA, Report};
+use analyzer::visible::visible_json;
 use serde_json::{Value, json};
 
 use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
@@ -25,7 +26,10 @@ impl<W: Write> JsonSink<W> {
             fields.entry("schema").or_insert(REPORT_SCHEMA.into());
         }
         // In one piece: standard error and files have no buffer of their own, and the job writes there too.
-        let _ = self.out.write_all(format!("{value}\n").as_bytes()).and_then(|()| self.out.flush());
+        let _ = self
+            .out
+            .write_all(format!("{}\n", visible_json(&value.to_string())).as_bytes())
+            .and_then(|()| self.out.flush());
     }
 
     fn chatter(&mut self, event: &str, value: Value) {

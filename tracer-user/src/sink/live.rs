@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use analyzer::finding::{Alert, GroupView, Report, Severity};
 use analyzer::render::{self, Style};
+use analyzer::text::place_text;
+use analyzer::visible::visible;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as TuiStyle};
@@ -41,7 +43,7 @@ impl LiveSink {
         Self {
             terminal,
             text,
-            job,
+            job: visible(&job).into_owned(),
             begin: now,
             last: (now, SessionStatus::default()),
             warnings: 0,
@@ -147,10 +149,8 @@ fn group_line(group: &GroupView) -> String {
         .ops
         .iter()
         .map(|op| match op.place.frames.first() {
-            Some(frame) => frame.function.clone(),
-            None => {
-                format!("{}+{:#x}", op.place.module.rsplit('/').next().unwrap_or(""), op.place.offset_bytes)
-            }
+            Some(frame) => visible(&frame.function).into_owned(),
+            None => place_text(&op.place),
         })
         .collect();
     format!("{:>10}  {}", group.chains, ops.join(" → "))
@@ -170,12 +170,12 @@ impl Sink for LiveSink {
             summary.probes, summary.files, summary.took_ms
         ));
         for note in &summary.notes {
-            self.above(&format!("Note: {note}"));
+            self.notice(note);
         }
     }
 
     fn notice(&mut self, message: &str) {
-        self.above(&format!("Note: {message}"));
+        self.above(&format!("Note: {}", visible(message)));
     }
 
     fn status(&mut self, status: &SessionStatus, report: Option<&Report>) {
@@ -199,7 +199,9 @@ impl Sink for LiveSink {
                 self.text.told(&finding.id);
             }
             Alert::Raised(_) => self.notices += 1,
-            Alert::Withdrawn { id, reason } => self.above(&format!("Withdrawn: {id}: {reason}")),
+            Alert::Withdrawn { id, reason } => {
+                self.above(&format!("Withdrawn: {}: {}", visible(id), visible(reason)))
+            }
         }
     }
 

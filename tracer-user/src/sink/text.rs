@@ -5,6 +5,7 @@ use std::io::Write;
 
 use analyzer::finding::{Alert, Report};
 use analyzer::render::{self, Style};
+use analyzer::visible::visible;
 
 use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
@@ -62,12 +63,12 @@ impl<W: Write> Sink for TextSink<W> {
             self.chatter(&format!("The kernel refused {} probes; the report lists them.", summary.failed));
         }
         for note in &summary.notes {
-            self.chatter(&format!("Note: {note}."));
+            self.notice(note);
         }
     }
 
     fn notice(&mut self, message: &str) {
-        self.chatter(&format!("Note: {message}."));
+        self.chatter(&format!("Note: {}.", visible(message)));
     }
 
     fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
@@ -98,12 +99,15 @@ impl<W: Write> Sink for TextSink<W> {
                 self.told(&finding.id);
             }
             Alert::Raised(_) => {}
-            Alert::Withdrawn { id, reason } => self.chatter(&format!("Withdrawn: {id}: {reason}.")),
+            Alert::Withdrawn { id, reason } => {
+                self.chatter(&format!("Withdrawn: {}: {}.", visible(id), visible(reason)))
+            }
         }
     }
 
     fn recorded(&mut self, tape: &Recorded<'_>) {
-        let path = tape.path.display();
+        let path = tape.path.to_string_lossy();
+        let path = visible(&path);
         let bytes = tape.bytes;
         self.chatter(&format!("Recorded to {path}: {bytes} bytes. Look again with: dmscope analyze {path}"));
         if tape.dropped_inputs > 0 || tape.incomplete {

@@ -1,22 +1,24 @@
 //! What looking at stacks needs of one file.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
-use analyzer::input::{Mapping, MpiFacts, MpiKind};
+use analyzer::input::{MpiFacts, MpiKind};
 use analyzer::plan::MpiObjects;
 
 use super::registers::Registers;
 use super::unwind::{Caller, Tables, UnwindError};
-use crate::elf::{self, Held, MAX_ARGUMENTS, Segment};
-use crate::host::files::open_mapped;
-use crate::host::mappings::code_files;
+use crate::elf::{self, Contents, Held, MAX_ARGUMENTS, PassedArgument, REGISTER_ARGUMENTS, Segment};
+use crate::host::files::StampedFile;
 use crate::host::memory::RemoteMemory;
 use crate::mpi_runtime::MPICH_WORLD;
 use crate::plan::mpi_entry_points;
 
 /// A program or library that threads run code of.
 pub struct Image {
-    bytes: Vec<u8>,
+    /// Held open, so that its number does not become another file's; none: it is no file.
+    file: Option<StampedFile>,
+    contents: Contents,
     segments: Vec<Segment>,
     tables: Option<Tables>,
     /// Entry points of MPI: name as in the standard, by address.
@@ -25,21 +27,32 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the file of a mapping; `None`: it cannot be read, or is no program or library.
-    pub fn of(pid: u32, mapping: &Mapping) -> Option<Self> {
-        let file = code_files(std::slice::from_ref(mapping)).pop()?;
-        Self::from_bytes(open_mapped(pid, &file).ok()?.read_image().ok()?)
+    /// Reads an open file; `None`: it cannot be read, or is no program or library.
+    pub fn of(file: File) -> Option<Self> {
+        let file = StampedFile::of(file).ok()?;
+        let image = Self::from_contents(file.read_image().ok()?)?;
+        Some(Self { file: Some(file), ..image })
+    }
+
+    /// What is kept of it in memory.
+    pub fn held_bytes(&self) -> u64 {
+        self.contents.held_bytes()
+    }
+
+    /// Whether the file may be another one than what was read.
+    pub fn may_have_changed(&self) -> bool {
+        self.file.as_ref().is_some_and(StampedFile::may_have_changed)
     }
 
     /// The same from what is in the file.
-    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
-        let facts = elf::parse(&bytes).ok()?;
+    pub fn from_contents(contents: Contents) -> Option<Self> {
+        let facts = elf::parse(&contents).ok()?;
         let entries: BTreeMap<u64, String> =
             mpi_entry_points(&facts).into_iter().map(|(vaddr, name)| (vaddr, name.to_owned())).collect();
         let segments = facts.segments.clone();
-        let tables = Tables::find(&bytes);
-        let objects = elf::mpi_objects(&bytes, &segments, !entries.is_empty());
-        Some(Self { segments, tables, entries, objects, bytes })
+        let tables = Tables::find(&contents);
+        let objects = elf::mpi_objects(&facts, !entries.is_empty());
+        Some(Self { file: None, segments, tables, entries, objects, contents })
     }
 
     /// The address, as the file counts them, of code at an offset.
@@ -59,7 +72,7 @@ impl Image {
         called: bool,
         memory: &dyn RemoteMemory,
     ) -> Result<(Caller, u64), UnwindError> {
-        self.tables.ok_or(UnwindError::NoTable)?.caller(&self.bytes, bias, frame, called, memory)
+        self.tables.ok_or(UnwindError::NoTable)?.caller(&self.contents, bias, frame, called, memory)
     }
 
     /// The MPI call that the function at an address is.
@@ -69,15 +82,24 @@ impl Image {
 
     /// The MPI call that the instruction before a place calls.
     pub fn called_before(&self, vaddr: u64) -> Option<String> {
-        let facts = elf::parse(&self.bytes).ok()?;
-        let name = elf::called_before(&facts, vaddr)?;
-        let name = name.strip_prefix('P').unwrap_or(name);
-        name.starts_with("MPI_").then(|| name.to_owned())
+        let facts = elf::parse(&self.contents).ok()?;
+        mpi_call_before(&facts, vaddr).map(str::to_owned)
+    }
+
+    /// What the call that returns to a place was given, if it is a call of this MPI function.
+    pub fn passed_arguments(
+        &self,
+        function: &str,
+        return_vaddr: u64,
+    ) -> Option<[Option<PassedArgument>; REGISTER_ARGUMENTS]> {
+        let facts = elf::parse(&self.contents).ok()?;
+        (mpi_call_before(&facts, return_vaddr)? == function).then_some(())?;
+        elf::passed_arguments(&facts, return_vaddr)
     }
 
     /// Where a function of this file keeps its arguments at a place.
     pub fn held_arguments(&self, entry: u64, at: u64) -> Option<[Held; MAX_ARGUMENTS]> {
-        elf::held_arguments(&elf::parse(&self.bytes).ok()?, entry, at)
+        elf::held_arguments(&elf::parse(&self.contents).ok()?, entry, at)
     }
 
     /// What it says about the MPI library; `code_start`: where its first byte would be if all of it were mapped as its code is.
@@ -89,4 +111,11 @@ impl Image {
         };
         Some(MpiFacts { kind: objects.kind, comm_world })
     }
+}
+
+/// The MPI call that the instruction before a place calls.
+fn mpi_call_before<'d>(facts: &elf::ElfFacts<'d>, vaddr: u64) -> Option<&'d str> {
+    let name = elf::called_before(facts, vaddr)?;
+    let name = name.strip_prefix('P').unwrap_or(name);
+    name.starts_with("MPI_").then_some(name)
 }

@@ -1,10 +1,12 @@
 //! The general registers of one frame, as far as they are known.
 
+use serde::{Deserialize, Serialize};
+
 /// How many general registers there are.
 const COUNT: usize = 16;
 
 /// Registers by the numbers that unwind tables call them (System V ABI for x86-64, figure 3.36).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registers {
     values: [Option<u64>; COUNT],
     /// The next instruction.

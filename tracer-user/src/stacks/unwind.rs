@@ -1,24 +1,28 @@
 //! From one frame of a stack to the one that called it, by the unwind tables of the code.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, Encoding, EndianSlice, EvaluationResult, LittleEndian,
-    Pointer, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, Encoding, EndianSlice, EvaluationResult,
+    LittleEndian, Pointer, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::registers::{RETURN_ADDRESS, RSP, Registers};
+use crate::elf::Contents;
 use crate::host::memory::RemoteMemory;
 
 type Bytes<'d> = EndianSlice<'d, LittleEndian>;
+
+/// The entry of no function is longer: it is gone through from its beginning for each frame.
+const LONGEST_ENTRY_BYTES: usize = 64 << 10;
 
 /// Where a file's unwind tables are. Addresses are those of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
     header_vaddr: u64,
-    header_offset: usize,
+    header_offset: u64,
     frame_vaddr: u64,
-    frame_offset: usize,
+    frame_offset: u64,
 }
 
 /// Why a frame has no caller.
@@ -54,17 +58,16 @@ pub struct Caller {
 
 impl Tables {
     /// Finds the tables of a file; `None`: it has none.
-    pub fn find(bytes: &[u8]) -> Option<Self> {
-        let header = elf::FileHeader64::<object::LittleEndian>::parse(bytes).ok()?;
+    pub fn find(file: &Contents) -> Option<Self> {
+        let header = elf::FileHeader64::<object::LittleEndian>::parse(file).ok()?;
         let endian = header.endian().ok()?;
-        let segments = header.program_headers(endian, bytes).ok()?;
+        let segments = header.program_headers(endian, file).ok()?;
         let place = segments.iter().find(|s| s.p_type(endian) == elf::PT_GNU_EH_FRAME)?;
         let (header_vaddr, header_offset) = (place.p_vaddr(endian), place.p_offset(endian));
-        let header_offset = usize::try_from(header_offset).ok()?;
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_vaddr);
-        let parsed = EhFrameHdr::new(bytes.get(header_offset..)?, LittleEndian)
-            .parse(&bases, size_of::<u64>() as u8)
-            .ok()?;
+        let header = file.bytes_from(header_offset)?;
+        has_sane_count(header).then_some(())?;
+        let parsed = EhFrameHdr::new(header, LittleEndian).parse(&bases, size_of::<u64>() as u8).ok()?;
         let Pointer::Direct(frame_vaddr) = parsed.eh_frame_ptr() else { return None };
         let within = |s: &&elf::ProgramHeader64<object::LittleEndian>| {
             let start = s.p_vaddr(endian);
@@ -73,7 +76,7 @@ impl Tables {
         };
         let segment = segments.iter().find(within)?;
         let distance = frame_vaddr - segment.p_vaddr(endian);
-        let frame_offset = usize::try_from(segment.p_offset(endian).checked_add(distance)?).ok()?;
+        let frame_offset = segment.p_offset(endian).checked_add(distance)?;
         Some(Self { header_vaddr, header_offset, frame_vaddr, frame_offset })
     }
 
@@ -84,7 +87,7 @@ impl Tables {
     /// There is none, or none can be found.
     pub fn caller(
         &self,
-        file: &[u8],
+        file: &Contents,
         bias: u64,
         frame: &Registers,
         called: bool,
@@ -92,14 +95,23 @@ impl Tables {
     ) -> Result<(Caller, u64), UnwindError> {
         let bases =
             BaseAddresses::default().set_eh_frame_hdr(self.header_vaddr).set_eh_frame(self.frame_vaddr);
-        let part = |at: usize| file.get(at..).ok_or(UnwindError::NoTable);
+        let part = |at| file.bytes_from(at).ok_or(UnwindError::NoTable);
         let eh_frame = EhFrame::new(part(self.frame_offset)?, LittleEndian);
         let header = EhFrameHdr::new(part(self.header_offset)?, LittleEndian);
         let header = header.parse(&bases, size_of::<u64>() as u8)?;
         let table = header.table().ok_or(UnwindError::NoTable)?;
         let vaddr = frame.pc.wrapping_sub(bias).wrapping_sub(u64::from(called));
-        let fde =
-            table.fde_for_address(&eh_frame, &bases, vaddr, |s, bases, at| s.cie_from_offset(bases, at))?;
+        // A table may point to before the frames, which gimli takes for granted that none does.
+        let entry = table.lookup(vaddr, &bases)?.direct()?;
+        let entry = entry.checked_sub(self.frame_vaddr).and_then(|at| usize::try_from(at).ok());
+        let entry = EhFrameOffset(entry.ok_or(UnwindError::NoTable)?);
+        let fde = eh_frame.fde_from_offset(&bases, entry, |s, bases, at| s.cie_from_offset(bases, at))?;
+        if !fde.contains(vaddr) {
+            return Err(UnwindError::NoTable);
+        }
+        if fde.entry_len().max(fde.cie().entry_len()) > LONGEST_ENTRY_BYTES {
+            return Err(UnwindError::NoTable);
+        }
         let mut context = UnwindContext::new();
         let row = fde.unwind_info_for_address(&eh_frame, &bases, &mut context, vaddr)?;
         let step = UnwindStep { eh_frame: &eh_frame, encoding: fde.cie().encoding(), frame, memory };
@@ -132,6 +144,15 @@ impl Tables {
         let caller = Caller { registers: caller, cfa, interrupted: fde.is_signal_trampoline() };
         Ok((caller, fde.initial_address()))
     }
+}
+
+/// Whether the number of entries has four bytes or two, without a sign, as linkers write it: gimli multiplies it.
+fn has_sane_count(header: &[u8]) -> bool {
+    const ENCODING_AT: usize = 2;
+    const FORMAT: u8 = 0x0f;
+    header.get(ENCODING_AT).is_some_and(|encoding| {
+        [gimli::DW_EH_PE_udata2, gimli::DW_EH_PE_udata4].iter().any(|sane| sane.0 == encoding & FORMAT)
+    })
 }
 
 /// What a row of a table refers to.

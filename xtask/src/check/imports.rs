@@ -15,7 +15,7 @@ pub type SourceFile = (String, String);
 pub struct CrateTree {
     /// By path below `src`.
     pub files: Vec<ScannedFile>,
-    /// ScannedFile of each module, by the module's path.
+    /// The file of each module, by the module's path.
     modules: HashMap<Vec<String>, usize>,
     macros: HashMap<String, usize>,
     /// What comes before the paths of files in messages.

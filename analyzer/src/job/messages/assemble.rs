@@ -4,6 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::job::last_calls::CallEntry;
 use crate::mpi::calls::{Arg, CallRow, Does};
 use crate::tape::wire::{Body, Header, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
@@ -118,6 +119,11 @@ impl Call {
     /// The same, as an integer.
     pub fn integer(&self, at: usize) -> Option<i32> {
         self.word(at).map(|word| word as i32)
+    }
+
+    /// Whether a thread's last call, as it began, may be this one.
+    pub(crate) fn may_be(&self, last: &CallEntry) -> bool {
+        last.return_address == self.return_address && last.arguments[..] == self.args[..6]
     }
 
     /// The same, by what it is.
@@ -277,6 +283,12 @@ impl<T: Default> Assembler<T> {
     pub fn last(&self, pid: u32, tid: u32) -> Option<(&Call, &T)> {
         let thread = self.threads.get(&(pid, tid)).filter(|thread| thread.is_open)?;
         Some((&thread.call, &thread.kept))
+    }
+
+    /// Threads of a process that are not known to have left their last call, with that and what is kept for it.
+    pub fn open(&self, pid: u32) -> impl Iterator<Item = (&Call, &T)> {
+        let open = self.threads.iter().filter(move |(key, thread)| key.0 == pid && thread.is_open);
+        open.map(|(_, thread)| (&thread.call, &thread.kept))
     }
 
     /// Follows a thread from now on; `process`: see [`Call`]. Says no if there are too many.

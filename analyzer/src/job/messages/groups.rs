@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::members::Members;
 use crate::mpi::calls::Grouping;
 
-/// MpiGroups of all processes that are kept.
+/// Groups of all processes that are kept.
 const MOST: usize = 1 << 16;
 /// More members than groups have.
 const MOST_MEMBERS: usize = 1 << 16;

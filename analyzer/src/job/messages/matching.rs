@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_is_left_over_if_no_receive_can_have_got_it() {
+    fn a_send_is_unmatched_if_no_receive_can_have_got_it() {
         let mut m = Rank::default();
         m.send(1, 5, 10);
         m.send(1, 6, 11);

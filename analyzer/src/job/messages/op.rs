@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::ids::{CommId, MessageId};
-use super::left_over::Origin;
+use super::leaks::Origin;
 
 /// A range of a process's memory. As small as it can be: every request has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

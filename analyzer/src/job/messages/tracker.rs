@@ -8,11 +8,11 @@ use super::assemble::{Assembler, Call};
 use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
 use super::ids::CommId;
-use super::left_over::Unfinished;
+use super::leaks::Unfinished;
 use super::message_event::MessageEvent;
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
-use crate::mpi::calls::{self, Arg, CallRow, Does};
+use crate::mpi::calls::{self, Arg, CallRow, Does, Form, Lifecycle};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
 use crate::tape::plan::{Plan, ProbeClass};
@@ -44,6 +44,8 @@ pub struct Messages {
     probes: Vec<ProbeTarget>,
     /// Calls are watched without their returns: what they complete is not known.
     sees_no_returns: bool,
+    /// Some calls that complete requests are not watched.
+    hides_completions: bool,
     assembler: Assembler<Begun>,
     follower: Follower,
     /// Processes that call, and nobody has said yet who they are.
@@ -52,8 +54,6 @@ pub struct Messages {
     held: VecDeque<Input>,
     /// Nobody ever said who they are.
     strangers: FxHashSet<u32>,
-    /// Only communicators and collective calls are followed: of other calls no results are recorded.
-    is_partial: bool,
 }
 
 impl Messages {
@@ -64,7 +64,7 @@ impl Messages {
 
     /// Follows only communicators and collective calls.
     pub(crate) fn follow_partly(&mut self, is_partial: bool) {
-        self.is_partial = is_partial;
+        self.follower.is_partial = is_partial;
     }
 
     /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.
@@ -106,7 +106,7 @@ impl Messages {
     /// Takes a record; `record`: what it says.
     #[inline]
     pub(crate) fn record(&mut self, raw: &RawRecord, record: &Record, job: &Processes) {
-        if !is_of_interest(record) || self.is_partial && !self.is_of_collectives(record) {
+        if !is_of_interest(record) || self.follower.is_partial && !self.is_of_collectives(record) {
         } else if self.awaited.is_empty() {
             self.take_record(raw, record, job);
         } else {
@@ -120,13 +120,7 @@ impl Messages {
             Body::Call { .. } | Body::Values { .. } | Body::Return { .. } | Body::Made { .. } => {
                 match self.watched(record.header.probe) {
                     ProbeTarget::Beginning => true,
-                    ProbeTarget::Call(row) => {
-                        let makes = matches!(
-                            row.does,
-                            Does::MakeCommunicator(_) | Does::MakeGroup(_) | Does::FreeGroup
-                        );
-                        makes || row.is_collective()
-                    }
+                    ProbeTarget::Call(row) => row.always_returns() || row.is_collective(),
                     ProbeTarget::Nothing | ProbeTarget::Other => false,
                 }
             }
@@ -184,6 +178,18 @@ impl Messages {
         coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), ProbeTarget::Nothing))
     }
 
+    /// Whether anything was learnt that nobody has asked for yet.
+    #[inline(always)]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.follower.events.is_empty()
+    }
+
+    /// Whether there is anything that messages have done with memory, and nobody has asked for it yet.
+    #[inline(always)]
+    pub(crate) fn has_data(&self) -> bool {
+        !self.follower.data.is_empty()
+    }
+
     /// What was learnt by the last input, the oldest first.
     pub(crate) fn next_event(&mut self) -> Option<MessageEvent> {
         self.follower.events.pop_front()
@@ -194,11 +200,16 @@ impl Messages {
         self.follower.lost.iter().copied()
     }
 
-    /// What is left over of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both
+    /// What is open at the end of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both
     /// sides left behind, and requests. What is not certain is not told.
-    pub fn left_over(&self) -> Vec<Unfinished> {
+    pub fn leaks(&self) -> Vec<Unfinished> {
         let is_certain = !self.sees_no_returns && self.strangers.is_empty() && self.held.is_empty();
-        if is_certain { self.follower.left_over() } else { Vec::new() }
+        if is_certain { self.follower.leaks() } else { Vec::new() }
+    }
+
+    /// Whether all calls that complete requests are watched.
+    pub(crate) fn sees_completions(&self) -> bool {
+        !self.hides_completions
     }
 
     /// Collective calls of all ranks.
@@ -239,6 +250,16 @@ impl Messages {
     /// The collective call that a request stands for which this kind of call made.
     pub(crate) fn collective_of(&self, pid: u32, handle: u64, row: &CallRow) -> Option<CollectiveCall> {
         self.follower.collective_of(pid, handle, row)
+    }
+
+    /// Collective calls on a communicator that threads of a process are not known to have left.
+    pub(crate) fn open_collectives(&self, pid: u32, comm: CommId) -> impl Iterator<Item = &Call> {
+        let is_on = move |begun: &Begun| begun.collective.is_some_and(|call| call.comm == comm);
+        let open = self
+            .assembler
+            .open(pid)
+            .filter(move |(call, begun)| call.row.form != Form::Nonblocking && is_on(begun));
+        open.map(|(call, _)| call)
     }
 
     /// Members that have started a collective call; `None`: that is not known of all.
@@ -306,9 +327,9 @@ impl Messages {
             if at >= self.probes.len() {
                 self.probes.resize(at + 1, ProbeTarget::Nothing);
             }
-            self.probes[at] = match (probe.function.as_str(), calls::row(&probe.function)) {
+            self.probes[at] = match (calls::lifecycle(&probe.function), calls::row(&probe.function)) {
                 _ if !is_call => ProbeTarget::Nothing,
-                ("MPI_Init" | "MPI_Init_thread", _) => ProbeTarget::Beginning,
+                (Lifecycle::Init, _) => ProbeTarget::Beginning,
                 (_, Some(row)) => ProbeTarget::Call(row),
                 (_, None) => ProbeTarget::Other,
             };
@@ -316,8 +337,9 @@ impl Messages {
                 self.sees_no_returns |= probe.class == ProbeClass::Call && needs_return(row);
             }
         }
-        let left_out = plan.left_out.iter().filter_map(|left_out| calls::row(&left_out.what));
-        self.sees_no_returns |= left_out.into_iter().any(needs_return);
+        let left_out = || plan.left_out.iter().filter_map(|left_out| calls::row(&left_out.what));
+        self.hides_completions |= left_out().any(|row| matches!(row.does, Does::Complete { .. }));
+        self.sees_no_returns |= left_out().any(needs_return);
     }
 
     fn watched(&self, probe: u32) -> ProbeTarget {
@@ -355,7 +377,7 @@ impl Messages {
         let Self { assembler, follower, .. } = self;
         let last = assembler.last(header.pid, header.tid);
         if let Some((call, begun)) = last.filter(|(call, _)| std::ptr::eq(call.row, row)) {
-            follower.made_by_entry(call, begun, handle);
+            follower.made_collective(call, begun, handle);
         }
     }
 
@@ -421,7 +443,16 @@ impl Messages {
 
     /// Where the code of ranks is that have just ended with MPI, or made collective calls that differ: later it may not be
     /// known.
+    #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
+        let Follower { collectives, ending, .. } = &self.follower;
+        if collectives.wants_places() || !ending.is_empty() {
+            self.look_up_wanted_code(job);
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_wanted_code(&mut self, job: &Processes) {
         if self.follower.collectives.wants_places() {
             let Follower { collectives, begun_by, .. } = &mut self.follower;
             let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
@@ -449,6 +480,7 @@ impl Messages {
             || self.strangers.contains(&pid)
     }
 
+    #[inline]
     fn lose_found(&mut self) {
         while let Some(pid) = self.follower.to_lose.pop() {
             self.lose(pid);

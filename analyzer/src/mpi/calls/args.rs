@@ -5,6 +5,8 @@
 #[allow(missing_docs)]
 pub enum Arg {
     Buffer,
+    /// What is sent, or MPI_IN_PLACE: then all ranks of an intracommunicator must give that.
+    BufferOrInPlace,
     Count,
     SendCount,
     ReceiveCount,
@@ -81,6 +83,8 @@ pub enum Arg {
     FreedWin,
     /// Rank whose memory is meant, in the window.
     Target,
+    /// Whether a lock is shared.
+    LockType,
     /// Anything else.
     Other,
 }
@@ -169,7 +173,39 @@ pub enum Awaits {
     /// The call that opens or closes the other side of an epoch. Whose, the handle of the window does not tell.
     Epoch,
     /// A lock that another one may hold, or what another one has to do with data.
+    Lock(LockStep),
+}
+
+/// What a call does to a lock on a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockStep {
+    /// Takes it.
+    Takes,
+    /// Gives it back.
+    GivesBack,
+    /// Neither: it waits for data.
+    Flushes,
+}
+
+/// What a call is for the life of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// It says nothing.
+    None,
+    /// Only possible between MPI_Init and MPI_Finalize.
+    Use,
+    /// MPI_Init.
+    Init,
+    /// MPI_Finalize.
+    Finalize,
+    /// MPI_Abort.
+    Abort,
+    /// A use that takes or gives back locks on windows.
     Lock,
+    /// A use that may complete requests.
+    Completion,
+    /// Of a session, which needs none of the two.
+    Session,
 }
 
 /// What a call does.
@@ -405,16 +441,28 @@ impl CallRow {
         })
     }
 
+    /// What it does to a lock on a window.
+    pub fn lock_step(&self) -> Option<LockStep> {
+        match self.does {
+            Does::Window(Awaits::Lock(step)) => Some(step),
+            _ => None,
+        }
+    }
+
     /// Whether its return is recorded whatever else is: it is rare, and much depends on it.
     pub fn always_returns(&self) -> bool {
-        matches!(
-            self.does,
-            Does::Finalize
-                | Does::MakeCommunicator(_)
-                | Does::FreeCommunicator
-                | Does::MakeGroup(_)
-                | Does::FreeGroup
-        )
+        let is_prepared = self.form == Form::Persistent || self.does == Does::Partitioned;
+        is_prepared
+            || matches!(
+                self.does,
+                Does::Finalize
+                    | Does::Start
+                    | Does::Free
+                    | Does::MakeCommunicator(_)
+                    | Does::FreeCommunicator
+                    | Does::MakeGroup(_)
+                    | Does::FreeGroup
+            )
     }
 
     /// Whether all members of a communicator that it names make it.
@@ -477,11 +525,12 @@ impl Arg {
 
     /// Whether its value at the entry says something.
     pub(super) fn matters(self) -> bool {
-        use Arg::{Group, High, Info, LocalLeader, MakingTag, Message, Number, Op};
+        use Arg::{BufferOrInPlace, Group, High, Info, LocalLeader, MakingTag, Message, Number, Op};
         use Arg::{PeerComm, RemoteLeader, Reorder, Request, Requests, SplitType};
         let is_hidden =
             matches!(self, Op | Request | Requests | Message | Group | Number | Reorder | MakingTag)
-                || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High);
+                || matches!(self, SplitType | Info | LocalLeader | PeerComm | RemoteLeader | High)
+                || matches!(self, BufferOrInPlace);
         is_hidden || self.name(false).is_some()
     }
 }

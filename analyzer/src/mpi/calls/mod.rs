@@ -4,12 +4,14 @@
 //! have no part in communication, or their peers cannot be told from their arguments.
 
 mod args;
+mod process_calls;
 mod table;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use args::*;
+use process_calls::{PROCESS_CALLS, ProcessCall};
 
 /// By name.
 static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {
@@ -17,6 +19,13 @@ static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {
         table::SINGLE.iter().map(|base| row_of(base, base.0.to_owned(), form_of(base.2), base.2.to_vec()));
     let formed = table::WITH_FORMS.iter().flat_map(forms);
     single.chain(formed).map(|row| (row.name.clone(), row)).collect()
+});
+
+/// By name: what calls of both tables are for the life of their process.
+static PROCESSES: LazyLock<BTreeMap<&'static str, ProcessCall>> = LazyLock::new(|| {
+    let of_rows = CALLS.values().map(|row| (row.name.as_str(), ProcessCall::of(row.does)));
+    let others = PROCESS_CALLS.iter().flat_map(|(names, call)| names.iter().map(|name| (*name, *call)));
+    of_rows.chain(others).collect()
 });
 
 fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallRow {
@@ -59,7 +68,21 @@ fn nonblocking(name: &str) -> String {
 
 /// The row of a call; names of the large-count forms (`_c`) have the same.
 pub fn row(function: &str) -> Option<&'static CallRow> {
-    CALLS.get(function.strip_suffix("_c").unwrap_or(function))
+    CALLS.get(without_large_count(function))
+}
+
+fn without_large_count(function: &str) -> &str {
+    function.strip_suffix("_c").unwrap_or(function)
+}
+
+/// What a call is for the life of its process, whether or not it has a row.
+pub fn lifecycle(function: &str) -> Lifecycle {
+    PROCESSES.get(without_large_count(function)).map_or(Lifecycle::None, |call| call.lifecycle)
+}
+
+/// Whether a call may wait for what is outside of the job: files, and other jobs.
+pub fn waits_outside(function: &str) -> bool {
+    PROCESSES.get(without_large_count(function)).is_some_and(|call| call.waits_outside)
 }
 
 /// All of them, by name.
@@ -74,6 +97,31 @@ mod tests {
     #[test]
     fn no_call_is_in_the_table_twice() {
         assert_eq!(CALLS.len(), table::SINGLE.len() + 3 * table::WITH_FORMS.len());
+    }
+
+    #[test]
+    fn what_a_call_is_for_its_process_is_in_a_table_whether_or_not_it_communicates() {
+        use Lifecycle::{Abort, Finalize, Init, Lock, None, Session, Use};
+        for (name, wanted, outside) in [
+            ("MPI_Init_thread", Init, false),
+            ("MPI_Finalize", Finalize, false),
+            ("MPI_Abort", Abort, true),
+            ("MPI_Session_init", Session, false),
+            ("MPI_Send_c", Use, false),
+            ("MPI_Win_unlock_all", Lock, false),
+            ("MPI_Comm_free", None, false),
+            ("MPI_Comm_disconnect", None, true),
+            ("MPI_Comm_spawn_multiple", None, true),
+            ("MPI_File_open", Use, true),
+            ("MPI_File_read_at_all_c", None, true),
+            ("MPI_Comm_rank", None, false),
+        ] {
+            assert_eq!((lifecycle(name), waits_outside(name)), (wanted, outside), "{name}");
+        }
+        let outside = PROCESS_CALLS.iter().flat_map(|(names, _)| names.iter());
+        let names: Vec<&str> = outside.copied().collect();
+        let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), distinct.len());
     }
 
     #[test]
@@ -107,7 +155,7 @@ mod tests {
         let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
         assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
         let window = |win, group, awaits| Some(Waiting::Window { win, group, awaits });
-        assert_eq!(waiting("MPI_Win_lock"), window(3, None, Awaits::Lock));
+        assert_eq!(waiting("MPI_Win_lock"), window(3, None, Awaits::Lock(LockStep::Takes)));
         assert_eq!(waiting("MPI_Win_start"), window(2, Some(0), Awaits::Epoch));
         let fence = Collective { comm: 1, root: None, op: None };
         assert_eq!(waiting("MPI_Win_fence"), Some(Waiting::Collective(fence)));

@@ -5,7 +5,7 @@
 use super::args::Arg::{self, *};
 use super::args::Does::{self, *};
 use super::args::Group as Members;
-use super::args::{Awaits, Grouping, Making, Meeting, Mode, Which};
+use super::args::{Awaits, Grouping, LockStep, Making, Meeting, Mode, Which};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
@@ -26,10 +26,16 @@ const EXCHANGE: &[Arg] = &[
     Status,
 ];
 const REPLACE: &[Arg] = &[Buffer, Count, Datatype, Dest, SendTag, Source, ReceiveTag, Comm, Status];
-const TO_ALL: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Comm];
-const TO_ALL_OF_SIZES: &[Arg] = &[Buffer, Other, Other, Other, Buffer, Other, Other, Other, Comm];
-const FROM_ALL_OF_SIZES: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Other, Comm];
-const REDUCE: &[Arg] = &[Buffer, Buffer, Count, Other, Op, Comm];
+const TO_ALL: &[Arg] = &[BufferOrInPlace, SendCount, Other, Buffer, Other, Other, Comm];
+const TO_ALL_OF_SIZES: &[Arg] = &[BufferOrInPlace, Other, Other, Other, Buffer, Other, Other, Other, Comm];
+const FROM_ALL_OF_SIZES: &[Arg] = &[BufferOrInPlace, SendCount, Other, Buffer, Other, Other, Other, Comm];
+const REDUCE_TO_ALL: &[Arg] = &[BufferOrInPlace, Buffer, Count, Other, Op, Comm];
+// Each rank may choose whether it scans in place.
+const SCAN: &[Arg] = &[Buffer, Buffer, Count, Other, Op, Comm];
+// Neighbours have no MPI_IN_PLACE.
+const TO_NEIGHBORS: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Comm];
+const TO_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, Other, Other, Other, Buffer, Other, Other, Other, Comm];
+const FROM_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Other, Comm];
 
 /// Calls with a nonblocking form (`MPI_Isend`) and a persistent one (`MPI_Send_init`).
 pub(super) const WITH_FORMS: &[Base] = &[
@@ -53,16 +59,17 @@ pub(super) const WITH_FORMS: &[Base] = &[
     ("MPI_Alltoallv", Collective, TO_ALL_OF_SIZES),
     ("MPI_Alltoallw", Collective, TO_ALL_OF_SIZES),
     ("MPI_Reduce", Collective, &[Buffer, Buffer, Count, Other, Op, Root, Comm]),
-    ("MPI_Allreduce", Collective, REDUCE),
+    ("MPI_Allreduce", Collective, REDUCE_TO_ALL),
+    // Who gets nothing may have no buffer to reduce in place: it need not be all.
     ("MPI_Reduce_scatter", Collective, &[Buffer, Buffer, Other, Other, Op, Comm]),
-    ("MPI_Reduce_scatter_block", Collective, REDUCE),
-    ("MPI_Scan", Collective, REDUCE),
-    ("MPI_Exscan", Collective, REDUCE),
-    ("MPI_Neighbor_allgather", Collective, TO_ALL),
-    ("MPI_Neighbor_allgatherv", Collective, FROM_ALL_OF_SIZES),
-    ("MPI_Neighbor_alltoall", Collective, TO_ALL),
-    ("MPI_Neighbor_alltoallv", Collective, TO_ALL_OF_SIZES),
-    ("MPI_Neighbor_alltoallw", Collective, TO_ALL_OF_SIZES),
+    ("MPI_Reduce_scatter_block", Collective, REDUCE_TO_ALL),
+    ("MPI_Scan", Collective, SCAN),
+    ("MPI_Exscan", Collective, SCAN),
+    ("MPI_Neighbor_allgather", Collective, TO_NEIGHBORS),
+    ("MPI_Neighbor_allgatherv", Collective, FROM_NEIGHBORS_OF_SIZES),
+    ("MPI_Neighbor_alltoall", Collective, TO_NEIGHBORS),
+    ("MPI_Neighbor_alltoallv", Collective, TO_NEIGHBORS_OF_SIZES),
+    ("MPI_Neighbor_alltoallw", Collective, TO_NEIGHBORS_OF_SIZES),
 ];
 
 const REQUESTS_ANY: &[Arg] = &[Count, Requests, Index, Status];
@@ -74,6 +81,10 @@ const fn wait(which: Which) -> Does {
 
 const fn test(which: Which) -> Does {
     Complete { which, polls: true }
+}
+
+const fn lock(step: LockStep) -> Does {
+    Window(Awaits::Lock(step))
 }
 
 const fn makes(group: Members, meeting: Meeting) -> Does {
@@ -165,13 +176,13 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Win_start", Window(Awaits::Epoch), &[Group, Other, Win]),
     ("MPI_Win_complete", Window(Awaits::Epoch), &[Win]),
     ("MPI_Win_wait", Window(Awaits::Epoch), &[Win]),
-    ("MPI_Win_lock", Window(Awaits::Lock), &[Other, Target, Other, Win]),
-    ("MPI_Win_lock_all", Window(Awaits::Lock), &[Other, Win]),
-    ("MPI_Win_unlock", Window(Awaits::Lock), &[Target, Win]),
-    ("MPI_Win_unlock_all", Window(Awaits::Lock), &[Win]),
-    ("MPI_Win_flush", Window(Awaits::Lock), &[Target, Win]),
-    ("MPI_Win_flush_all", Window(Awaits::Lock), &[Win]),
-    ("MPI_Win_flush_local", Window(Awaits::Lock), &[Target, Win]),
-    ("MPI_Win_flush_local_all", Window(Awaits::Lock), &[Win]),
+    ("MPI_Win_lock", lock(LockStep::Takes), &[LockType, Target, Other, Win]),
+    ("MPI_Win_lock_all", lock(LockStep::Takes), &[Other, Win]),
+    ("MPI_Win_unlock", lock(LockStep::GivesBack), &[Target, Win]),
+    ("MPI_Win_unlock_all", lock(LockStep::GivesBack), &[Win]),
+    ("MPI_Win_flush", lock(LockStep::Flushes), &[Target, Win]),
+    ("MPI_Win_flush_all", lock(LockStep::Flushes), &[Win]),
+    ("MPI_Win_flush_local", lock(LockStep::Flushes), &[Target, Win]),
+    ("MPI_Win_flush_local_all", lock(LockStep::Flushes), &[Win]),
     ("MPI_Finalize", Finalize, &[]),
 ];

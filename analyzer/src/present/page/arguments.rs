@@ -19,7 +19,7 @@ pub(super) fn shown(function: &str, arguments: &[u64], history: &History) -> Vec
         communicators: history.communicators.clone(),
         ..CallInProgress::default()
     };
-    owned(crate::hang::view::shown(&call))
+    owned(crate::hang::call_text::shown(&call))
 }
 
 /// Of a library that neither the plan nor a look tells of: its handles tell numbers from pointers.

@@ -69,7 +69,7 @@ fn reason(rank: &StuckRank, hang: &Hang) -> String {
         {
             format!("It ended after {culprit}, most likely because of that.")
         }
-        Fault::UnknownHang => "It has not moved for long; why is not known.".to_owned(),
+        Fault::UnknownHang | Fault::NotAnalysed => "It has not moved for long; why is not known.".to_owned(),
         _ => format!("It only waits: {culprit} {} at fault.", if one { "is" } else { "are" }),
     }
 }
@@ -118,7 +118,7 @@ fn ended(process: &Process, who: Who, end: ProcessEnd, places: &mut Places<'_>) 
 fn found(process: &Process, who: Who, look: &Look, places: &mut Places<'_>) -> Last {
     let call = look.thread.call.as_ref().map(|call| StuckCall {
         function: call.function.clone(),
-        arguments: owned(crate::hang::view::shown(call)),
+        arguments: owned(crate::hang::call_text::shown(call)),
         place: call.site.map_or_else(Place::default, |site| places.at(called(site))),
     });
     let state = match (&call, look.is_stopped()) {

@@ -5,7 +5,7 @@ use crate::findings::finding::{self, Evidence, Finding, Severity};
 use crate::findings::report::Report;
 use crate::job::process::Who;
 use crate::present::hang::title;
-use crate::present::left_over;
+use crate::present::leaks;
 use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text};
 
@@ -35,7 +35,7 @@ fn of_finding(first: &Finding, report: &Report) -> PageVerdict {
             let affected = found.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
             (mismatch::title(found), affected.collect())
         }
-        Evidence::LeftOver(left) => (left_over::title(left.what).to_owned(), Vec::new()),
+        Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
         Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
         Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),

@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::views::{Sources, Views, finding, owned};
+use crate::errors::deaths::DeathOrigin;
 use crate::findings::finding::*;
 use crate::findings::ids;
+use crate::hang::found::{CommCallCounts, MemberProgress};
+use crate::hang::step_budget::StepBudget;
 use crate::hang::view::JobView;
-use crate::job::collectives::Mismatch;
+use crate::job::mismatch::Mismatch;
 use crate::job::process::Who;
 use crate::tape::input::CodePlace;
 
 /// Why ranks do not go on.
 pub(super) fn hangs(p: &Sources<'_>) -> Vec<crate::hang::found::FoundHang> {
     let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
-    crate::hang::find::hangs(&JobView { ranks, messages: &p.job.messages, now_ns: p.job.now_ns() })
+    crate::hang::find::hangs(&JobView { ranks, job: p.job, work: StepBudget::default() })
 }
 
 /// Who is in the minority may still change.
@@ -34,8 +37,13 @@ pub(super) fn is_hang_of(hang: &crate::hang::found::FoundHang, mismatch: &Mismat
 }
 
 impl Views<'_> {
-    /// Calls that do not match; `hang`: if ranks hang in them.
-    pub(super) fn mismatch(&self, found: &Mismatch, hang: Option<&crate::hang::found::FoundHang>) -> Finding {
+    /// Calls that do not match; `hang`: if ranks hang in them; `death`: if one died in them.
+    pub(super) fn mismatch(
+        &self,
+        found: &Mismatch,
+        hang: Option<&crate::hang::found::FoundHang>,
+        death: Option<&DeathOrigin<'_>>,
+    ) -> Finding {
         let (most, is_tie) = found.majority();
         let ranks = found.calls.iter().map(|call| MismatchedRank {
             who: Who::Rank(call.rank),
@@ -60,7 +68,13 @@ impl Views<'_> {
             if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
         let id = ids::collective_mismatch(&found.comm.to_string(), found.number);
         let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
-        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang };
+        let death = death.map(|(origin, rest)| {
+            let mut death = self.death_evidence(origin, rest);
+            // Who sent too much is told by the calls that do not match.
+            death.ranks.iter_mut().for_each(|rank| rank.at_fault = rank.error.is_some());
+            death
+        });
+        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang, death };
         finding(
             id,
             Verdict::Violated,
@@ -81,15 +95,7 @@ impl Views<'_> {
             },
             pending: group.pending.clone(),
         });
-        let collectives = s.collectives.iter().map(|counts| CollectiveCounts {
-            comm: counts.comm.clone(),
-            entered: counts
-                .entered
-                .iter()
-                .map(|entered| WhoCount { who: Who::Rank(entered.rank), count: entered.count })
-                .collect(),
-            differ_at: counts.differ_at,
-        });
+        let collectives = s.collectives.iter().map(counts);
         Hang {
             fault: s.fault,
             since_ns: s.since_ns,
@@ -102,11 +108,11 @@ impl Views<'_> {
 
     pub(super) fn hang(&self, s: &crate::hang::found::FoundHang) -> Finding {
         let evidence = self.hang_evidence(s);
-        if s.fault == Fault::UnknownHang {
+        if s.fault.has_no_cause() {
             let who = evidence.ranks.iter().map(|rank| rank.who).collect();
             let evidence = Evidence::Hang(Box::new(evidence));
             return finding(
-                ids::hang(Fault::UnknownHang, std::iter::empty()),
+                ids::hang(s.fault, std::iter::empty()),
                 Verdict::Inconclusive,
                 Severity::Notice,
                 who,
@@ -168,5 +174,19 @@ impl Views<'_> {
                     .collect()
             }),
         }
+    }
+}
+
+/// How many collective calls ranks have made on a communicator.
+fn counts(found: &CommCallCounts) -> CollectiveCounts {
+    let of = |count: fn(&MemberProgress) -> u64| {
+        found.members.iter().map(move |member| WhoCount { who: Who::Rank(member.rank), count: count(member) })
+    };
+    CollectiveCounts {
+        comm: found.comm.clone(),
+        entered: of(|member| member.entered).collect(),
+        completed: of(|member| member.completed).collect(),
+        unknown: of(|member| member.unknown).filter(|unknown| unknown.count > 0).collect(),
+        differ_at: found.differ_at,
     }
 }

@@ -6,11 +6,12 @@ mod hangs;
 mod statistics;
 mod views;
 
-use crate::errors::left_over;
+use crate::errors::leaks;
 use crate::findings::finding::*;
 use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
 use crate::invariants::scores::rounded;
-use crate::job::collectives::Mismatch;
+use crate::job::mismatch::Mismatch;
+use errors::is_death_of;
 use hangs::{hangs, is_hang_of, is_open};
 use statistics::statistics;
 use views::{Views, finding, whos};
@@ -35,29 +36,28 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
-    let died = origin.map(|(first, rest)| views.death(&first, &rest));
     let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
     let is_told = |s: &&crate::hang::found::FoundHang| {
-        (died.is_some() || p.errors.is_origin_open(p.job))
+        (origin.is_some() || p.errors.is_origin_open(p.job))
             && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
-    let mismatches: Vec<&Mismatch> =
-        p.job.messages.collectives().mismatches().iter().filter(|m| !is_open(p, m)).collect();
+    let (open, mismatches): (Vec<&Mismatch>, Vec<&Mismatch>) =
+        p.job.messages.collectives().mismatches().iter().partition(|mismatch| is_open(p, mismatch));
+    // A death in calls that do not match is told with them.
+    let is_of = |mismatch: &&Mismatch| origin.as_ref().is_some_and(|(first, _)| is_death_of(first, mismatch));
+    let of_death = mismatches.iter().position(is_of);
+    let died = origin.as_ref().filter(|_| of_death.is_none() && !open.iter().any(is_of));
+    let died = died.map(|origin| views.death(origin));
     let of_mismatch = |s: &crate::hang::found::FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
-        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)))
+        let death = origin.as_ref().filter(|_| of_death == Some(at));
+        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)), death)
     });
     let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
-    let left = left_over::findings(&p.errors.left_over, |place| views.code_place(place, 1));
+    let left = leaks::findings(&p.errors.leaks, |place| views.code_place(place, 1));
     let left = left.into_iter().map(|left| {
-        finding(
-            left.id,
-            Verdict::Violated,
-            left.severity,
-            left.who,
-            Evidence::LeftOver(Box::new(left.evidence)),
-        )
+        finding(left.id, Verdict::Violated, left.severity, left.who, Evidence::Leak(Box::new(left.evidence)))
     });
     let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
     let mut findings: Vec<Finding> = died

@@ -44,6 +44,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         groups: p.chains.groups.all().iter().filter(|g| g.count > 0).count() as u64,
         pending_operations: p.chains.chains.counts.pending_nodes,
         memory_not_kept: sum(|p| p.memory.refused),
+        strangers: p.job.strangers.clone(),
         processes: processes(p),
         probes: probes(p),
         calls: calls(p),
@@ -60,7 +61,7 @@ fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
     let view = |(index, process): (usize, &Process)| ProcessStatistics {
         rank: process.rank,
         pid: process.pid,
-        exe: process.exe.clone(),
+        exe: process.exe.to_string(),
         alive: process.alive,
         records: kinds(index),
         movements: process.movements,

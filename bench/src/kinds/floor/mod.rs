@@ -158,7 +158,7 @@ impl FloorBench {
         row.with_ours.push(&process.run(&with(&row.ours))?, HITS);
         // Both runs are inside the function that stands for an MPI call: a record each.
         let calls = if case.inside && case.watched { 2 } else { 0 };
-        self.ours.settle();
+        self.ours.settle()?;
         self.ours.check_records(SLOT, before, calls + if case.records { HITS } else { 0 })
     }
 }

@@ -3,10 +3,11 @@
 use super::Begun;
 use super::Follower;
 use super::pending::{CollectiveCall, Pending};
-use crate::job::collectives::{Entry, Signature};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::Communicators;
 use crate::job::messages::ids::{CommId, WORLD};
+use crate::job::mismatch::Entry;
+use crate::job::signature::Signature;
 use crate::mpi::calls::{Arg, CallRow, Does, Form};
 
 /// Requests of collective calls that are kept.
@@ -49,7 +50,7 @@ impl Follower {
         let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
         let name = || name_of(communicators, comm);
         let position = collectives.enter(comm.0, members, own, &entry, name)?;
-        Some(CollectiveCall { comm, position })
+        Some(CollectiveCall { comm, own, position })
     }
 
     /// What must be the same in all members.
@@ -63,6 +64,8 @@ impl Follower {
             return signature;
         }
         let at = |arg| call.row.position(arg);
+        let buffer = at(Arg::BufferOrInPlace).and_then(|at| call.word(at));
+        signature.in_place = buffer.map(|buffer| builtin.is_in_place(buffer));
         signature.root = at(Arg::Root).and_then(|at| call.integer(at));
         signature.op = at(Arg::Op).and_then(|at| call.word(at)).and_then(|op| builtin.op_number(op));
         if let Some((count, datatype)) = call.row.same_everywhere() {
@@ -75,22 +78,34 @@ impl Follower {
     }
 
     /// A handle stands for what a collective call began.
-    pub(super) fn made_collective(&mut self, call: &Call, begun: &Begun, handle: u64) {
+    pub fn made_collective(&mut self, call: &Call, begun: &Begun, handle: u64) {
         let Some((collective, signature)) = begun.collective.zip(begun.signature) else { return };
         let key = (call.pid, handle);
+        // A library gives a handle out again only when what it stood for is complete.
+        if self.collective_requests.get(&key).is_some_and(|before| before.call != collective) {
+            self.complete_request(call.pid, handle);
+        }
         if self.collective_requests.len() < MOST_REQUESTS || self.collective_requests.contains_key(&key) {
-            let pending = Pending { row: call.row, call: collective, signature };
+            // One that is only prepared has nothing to be waited for.
+            let is_complete = call.row.form == Form::Persistent;
+            let pending = Pending { row: call.row, call: collective, signature, is_complete };
             self.collective_requests.insert(key, pending);
         }
     }
 
-    /// The same, where a call's return is not seen. Of a persistent one it is not seen when it is started.
-    pub fn made_by_entry(&mut self, call: &Call, begun: &Begun, handle: u64) {
-        self.made_collective(call, begun, handle);
-        if call.row.form == Form::Persistent
-            && let Some(rank) = self.rank(call)
-        {
-            self.collectives.lose(rank);
+    /// A collective call that is over when its thread goes on is so now.
+    pub(super) fn leave_collective(&mut self, call: &Call, begun: &Begun) {
+        if let Some(left) = begun.collective.filter(|_| call.row.form != Form::Nonblocking) {
+            self.collectives.complete(left.comm.0, left.own);
+        }
+    }
+
+    /// What a request stands for is complete, if it is a collective call.
+    pub(super) fn complete_request(&mut self, pid: u32, handle: u64) {
+        let pending = self.collective_requests.get_mut(&(pid, handle));
+        if let Some(pending) = pending.filter(|pending| !pending.is_complete) {
+            pending.is_complete = true;
+            self.collectives.complete(pending.call.comm.0, pending.call.own);
         }
     }
 
@@ -105,8 +120,10 @@ impl Follower {
         let Some(own) = own else { return };
         let signature = Signature { starts: true, ..pending.signature };
         let key = (call.pid, handle);
+        // It can be started only when the last start is complete.
+        self.complete_request(call.pid, handle);
         if let Some(call) = self.enter(call, (comm, own as u32), signature) {
-            self.collective_requests.insert(key, Pending { call, ..pending });
+            self.collective_requests.insert(key, Pending { call, is_complete: false, ..pending });
         }
     }
 

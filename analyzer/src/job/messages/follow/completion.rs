@@ -9,7 +9,7 @@ use crate::job::messages::data::{Arrival, Asked, Data};
 use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::ids::MessageId;
-use crate::job::messages::left_over::Origin;
+use crate::job::messages::leaks::Origin;
 use crate::job::messages::message_event::MessageEvent;
 use crate::job::messages::op::{Endpoint, Op};
 use crate::job::messages::requests::TrackedRequest;
@@ -39,6 +39,9 @@ impl Follower {
             let (message, origin) = (begun.ops.first(), origin(call));
             self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
             begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
+            if let Some(complete) = begun.collective {
+                self.collectives.complete(complete.comm.0, complete.own);
+            }
             return;
         }
         self.made_collective(call, begun, handle);
@@ -93,6 +96,9 @@ impl Follower {
         // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
         // same handle.
         let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
+        if request.origin.row.is_collective() {
+            self.complete_request(call.pid, handle);
+        }
         for op in request.messages() {
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
         }

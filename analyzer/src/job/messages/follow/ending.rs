@@ -1,10 +1,10 @@
-//! What is left over when ranks end with MPI.
+//! What is open when ranks end with MPI.
 
 use super::Follower;
 use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::ids::CommId;
-use crate::job::messages::left_over::{LeftWhat, Origin, Unfinished};
+use crate::job::messages::leaks::{LeakKind, Origin, Unfinished};
 use crate::job::messages::op::{Endpoint, Op};
 use crate::mpi::handles::ANY_TAG;
 
@@ -31,12 +31,12 @@ impl Follower {
             let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, named(&op), op.tag));
             let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
             arguments.extend(comm.map(|comm| ("comm", comm)));
-            self.left.add((LeftWhat::Request, rank), origin, count, None, arguments);
+            self.left.add((LeakKind::Request, rank), origin, count, None, arguments);
         }
     }
 
-    /// What is left over of ranks that were followed from their beginning to their end with MPI.
-    pub fn left_over(&self) -> Vec<Unfinished> {
+    /// What is open at the end of ranks that were followed from their beginning to their end with MPI.
+    pub fn leaks(&self) -> Vec<Unfinished> {
         let is_certain = |rank: &u32| self.ended.contains_key(rank) && !self.lost.contains(rank);
         let mut sends: Vec<(u32, u32, u32, CommId, i32, Endpoint)> = Vec::new();
         for (comm, from, number, tag, send) in self.matching.never_received() {
@@ -53,7 +53,7 @@ impl Follower {
         for (from, to, number, comm, tag, send) in sends {
             let mut arguments = envelope(true, Some(self.communicators.rank(comm, number)), tag);
             arguments.push(("comm", self.communicator_name(comm)));
-            tally.add((LeftWhat::Message, from), send.origin, 1, Some(to), arguments);
+            tally.add((LeakKind::Message, from), send.origin, 1, Some(to), arguments);
         }
         let mut all = tally.all(|rank, address| self.ended.get(&rank)?.return_place(address));
         all.retain(|left| is_certain(&left.rank));

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::job::collectives::{Collectives, Signature};
+use crate::job::collectives::Collectives;
 use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
@@ -22,12 +22,13 @@ use crate::job::messages::groups::MpiGroups;
 use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::MessageId;
 use crate::job::messages::ids::{CommId, WORLD};
-use crate::job::messages::left_over::{Origin, Tally};
+use crate::job::messages::leaks::{Origin, Tally};
 use crate::job::messages::matching::{Matching, Pair};
 use crate::job::messages::message_event::MessageEvent;
 use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
+use crate::job::signature::Signature;
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
@@ -45,7 +46,7 @@ const MOST_ARRIVING: usize = 1 << 16;
 pub(super) struct Begun {
     ops: Few<Op>,
     communicator: Option<Expected>,
-    collective: Option<CollectiveCall>,
+    pub collective: Option<CollectiveCall>,
     signature: Option<Signature>,
 }
 
@@ -84,6 +85,8 @@ pub(super) struct Follower {
     /// What was learnt; nothing is noted unless somebody wants to hear it.
     pub events: VecDeque<MessageEvent>,
     pub is_heard: bool,
+    /// Only communicators and collective calls are followed: of other calls no results are recorded.
+    pub is_partial: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
     pub follows_data: bool,
@@ -132,6 +135,7 @@ impl Follower {
     /// A process has ended.
     pub fn end_process(&mut self, pid: u32) {
         self.requests.end(pid);
+        self.collective_requests.retain(|key, _| key.0 != pid);
         self.processes.remove(pid);
     }
 
@@ -220,6 +224,9 @@ impl Follower {
 
     /// Messages that a call is about: what it sends first.
     fn begin_messages(&mut self, call: &Call, id: CallId, begun: &mut Begun) {
+        if self.is_partial {
+            return;
+        }
         let Some(builtin) = self.builtin(call) else { return };
         let sends = call.row.sends();
         for (envelope, is_send) in [(sends, true), (call.row.receives(), false)] {
@@ -272,9 +279,14 @@ impl Follower {
     }
 
     fn start(&mut self, call: &Call, id: CallId) {
+        self.lose_unseen_starts(call, id.rank);
         for (part, handle) in (0..).zip(self.handles(call)) {
             let request = self.requests.startable(call.pid, handle, call.tid);
-            let Some(request) = request.filter(|request| request.is_persistent) else { continue };
+            let Some(request) = request.filter(|request| request.is_persistent) else {
+                // It may stand for a collective call, on any communicator.
+                self.collectives.lose(id.rank);
+                continue;
+            };
             request.is_active = true;
             request.tid = call.tid;
             let row = request.origin.row;
@@ -288,6 +300,17 @@ impl Follower {
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
             self.post(call, &op);
+        }
+    }
+
+    /// A collective call may be started by a handle that was not read: on which communicator is not known then.
+    fn lose_unseen_starts(&mut self, call: &Call, rank: u32) {
+        let started = match call.row.position(Arg::Count) {
+            Some(at) => call.integer(at).and_then(|count| usize::try_from(count).ok()),
+            None => Some(1),
+        };
+        if started != Some(self.handles(call).count()) {
+            self.collectives.lose(rank);
         }
     }
 
@@ -364,6 +387,10 @@ impl Follower {
 
     fn over(&mut self, call: &Call, begun: &Begun, code: Option<i32>, time_ns: u64) {
         let Some(id) = self.id(call) else { return };
+        // Of one that failed it is not known.
+        if code.is_none_or(|code| code == 0) {
+            self.leave_collective(call, begun);
+        }
         match code {
             Some(0) => self.returned(call, id, begun),
             // What a call that failed has done is not known.

@@ -1,13 +1,15 @@
 //! Collective calls that requests stand for.
 
-use crate::job::collectives::Signature;
 use crate::job::messages::ids::CommId;
+use crate::job::signature::Signature;
 use crate::mpi::calls::{CallRow, Form};
 
 /// A collective call of a rank: on which communicator, and which of its calls there, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CollectiveCall {
     pub comm: CommId,
+    /// The rank's number there.
+    pub own: u32,
     pub position: u64,
 }
 
@@ -17,6 +19,8 @@ pub(super) struct Pending {
     pub row: &'static CallRow,
     pub call: CollectiveCall,
     pub signature: Signature,
+    /// It was counted as complete.
+    pub is_complete: bool,
 }
 
 /// Whether the call's request can be started again and again.

@@ -1,10 +1,10 @@
-//! What is left over when ranks end with MPI, and when nothing is said of it. The library is MPICH.
+//! What is open when ranks end with MPI, and when nothing is said of it. The library is MPICH.
 
 mod common;
 
-use analyzer::finding::{Evidence, LeftOver, Report, Severity};
+use analyzer::finding::{Evidence, Leak, Report, Severity};
 use analyzer::input::Input;
-use analyzer::messages::LeftWhat;
+use analyzer::messages::LeakKind;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
@@ -14,14 +14,14 @@ use common::PROGRAM_AT;
 use common::calls::{ANY_SOURCE, Job, POINTER};
 
 /// What is said when all have ended with MPI.
-fn left_of(mut job: Job) -> Vec<LeftOver> {
+fn left_of(mut job: Job) -> Vec<Leak> {
     job.finalize();
     left(&job.report())
 }
 
-fn left(report: &Report) -> Vec<LeftOver> {
+fn left(report: &Report) -> Vec<Leak> {
     let left = report.findings.iter().filter_map(|finding| match &finding.evidence {
-        Evidence::LeftOver(left) => Some((**left).clone()),
+        Evidence::Leak(left) => Some((**left).clone()),
         _ => None,
     });
     left.collect()
@@ -43,14 +43,14 @@ fn a_message_that_nobody_receives_is_told_with_both_ends_and_its_line() {
     let finding = &report.findings[0];
     assert_eq!((finding.severity, &finding.who[..]), (Severity::Warning, &[Who::Rank(0), Who::Rank(1)][..]));
     let left = &left(&report)[0];
-    assert_eq!((left.what, left.function.as_str(), left.count), (LeftWhat::Message, "MPI_Send", 1));
+    assert_eq!((left.what, left.function.as_str(), left.count), (LeakKind::Message, "MPI_Send", 1));
     assert_eq!(left.place.offset_bytes, 0x100 + 16 * 11 - 1);
     let arguments = [("dest", "1"), ("tag", "3"), ("comm", "MPI_COMM_WORLD")];
     assert_eq!(left.ranks[0].arguments, arguments.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }
 
 #[test]
-fn what_is_received_or_complete_is_not_left_over() {
+fn what_is_received_or_complete_is_no_leak() {
     let mut job = Job::begun(2);
     job.start(1, "MPI_Irecv", 0, 10, 7);
     job.start(0, "MPI_Isend", 1, 11, 8);
@@ -86,7 +86,7 @@ fn a_message_that_a_receive_from_anybody_may_have_got_is_not_told() {
     let mut job = one_message_too_many();
     job.start(1, "MPI_Irecv", ANY_SOURCE, 12, 7);
     let left = left_of(job);
-    assert_eq!(left.iter().map(|left| left.what).collect::<Vec<_>>(), [LeftWhat::Request]);
+    assert_eq!(left.iter().map(|left| left.what).collect::<Vec<_>>(), [LeakKind::Request]);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_request_that_nobody_came_back_for_is_told_once_for_all_ranks() {
     let report = job.report();
     assert_eq!(report.findings[0].severity, Severity::Notice);
     let left = &left(&report)[0];
-    assert_eq!((left.what, left.function.as_str(), left.count), (LeftWhat::Request, "MPI_Irecv", 3));
+    assert_eq!((left.what, left.function.as_str(), left.count), (LeakKind::Request, "MPI_Irecv", 3));
     let counts: Vec<(Who, u64)> = left.ranks.iter().map(|rank| (rank.who, rank.count)).collect();
     assert_eq!(counts, [(Who::Rank(1), 2), (Who::Rank(2), 1)]);
 }
@@ -118,7 +118,7 @@ fn requests_that_were_complete_at_once_are_counted() {
         }
     }
     let left = left_of(job);
-    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeftWhat::Request, 2));
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::Request, 2));
     assert_eq!(left[0].place.offset_bytes, 0x100 + 16 * 11 - 1);
     // Which of two calls began the one that is left is not known.
     let mut job = Job::begun(2);
@@ -170,7 +170,7 @@ fn only_what_was_prepared_is_sent_again_by_a_start() {
         left_of(job)
     };
     let left = sent_and_started("MPI_Send_init");
-    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeftWhat::Message, 1));
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::Message, 1));
     assert_eq!(sent_and_started("MPI_Isend"), []);
 }
 

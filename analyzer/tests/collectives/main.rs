@@ -1,158 +1,17 @@
 //! Collective calls that do not match are told when they are made, whether or not anybody hangs in them; right programs
 //! are left alone. The library is MPICH.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod entries;
 
-use analyzer::finding::{
-    Alert, CollectiveMismatch, Evidence, Fault, Finding, Report, Severity, StuckRank, Verdict,
-};
-use analyzer::input::{
-    CallInProgress, CodePlace, Coverage, Input, MpiFacts, MpiKind, PendingRequest, ThreadFacts, ThreadState,
-    Threads,
-};
-use analyzer::options::Options;
-use analyzer::pipeline::Pipeline;
+use analyzer::finding::{Alert, Evidence, Fault, Finding, Report, Severity, StuckRank, Verdict, WhoCount};
+use analyzer::input::{Coverage, Input};
 use analyzer::plan::ProbeClass;
-use analyzer::wire::{Body, PIECE_WORDS, STACK_ARGUMENTS};
+use analyzer::wire::Body;
+use common::PROGRAM_AT;
 use common::calls::{Job, POINTER, WORLD};
-use common::{PROGRAM, PROGRAM_AT, pid};
-
-const S: u64 = 1_000_000_000;
-const INT: u64 = 0x4c00_0405;
-const DOUBLE: u64 = 0x4c00_080b;
-const SUM: u64 = 0x5800_0003;
-const MAX: u64 = 0x5800_0001;
-/// Handles that tests give out.
-const DUP: u64 = 0x8400_0001;
-const OTHER: u64 = 0x8400_0003;
-const REQUEST: u64 = 0x9800_0001;
-
-/// A job of which only the entries of calls are recorded, but for those that make communicators.
-struct Entries(Job);
-
-impl Entries {
-    fn begun(ranks: u32) -> Self {
-        Self(Job::begun(ranks))
-    }
-
-    fn enter(&mut self, rank: u32, function: &str, args: [u64; 6], line: u64) {
-        let probe = self.0.t.probe(function, ProbeClass::Call);
-        let return_address = PROGRAM_AT + 0x100 + 16 * line;
-        self.0.t.record(rank, probe, Body::Call { return_address, args, nested: false });
-    }
-
-    /// With arguments that lie on the stack.
-    fn enter_with(&mut self, rank: u32, function: &str, args: [u64; 6], stack: &[u64]) {
-        self.enter(rank, function, args, 7);
-        let probe = self.0.t.probe(function, ProbeClass::Call);
-        let mut words = [0; PIECE_WORDS];
-        words[..stack.len()].copy_from_slice(stack);
-        let (argument, total_bytes) = (STACK_ARGUMENTS, 8 * stack.len() as u32);
-        let body =
-            Body::Values { serial: 1, argument, total_bytes, position_bytes: 0, at_return: false, words };
-        self.0.t.record(rank, probe, body);
-    }
-
-    fn barrier(&mut self, rank: u32) {
-        self.enter(rank, "MPI_Barrier", [WORLD, 0, 0, 0, 0, 0], 1);
-    }
-
-    fn broadcast(&mut self, rank: u32, count: u64, datatype: u64, root: u64, comm: u64) {
-        self.enter(rank, "MPI_Bcast", [0x1000, count, datatype, root, comm, 0], 2);
-    }
-
-    /// The handle that the rank's last call has stored.
-    fn made(&mut self, rank: u32, function: &str, handle: u64) {
-        let probe = self.0.t.probe(function, ProbeClass::Call);
-        self.0.t.record(rank, probe, Body::Made { handle });
-    }
-
-    /// A duplicate of a communicator, with these handles.
-    fn duplicate(&mut self, comm: impl Fn(u32) -> u64, handle: impl Fn(u32) -> u64) {
-        for rank in 0..self.0.ranks {
-            self.0.call(rank, "MPI_Comm_dup", [comm(rank), POINTER, 0, 0, 0, 0], 3, Some((1, handle(rank))));
-        }
-    }
-
-    fn free(&mut self, rank: u32, handle: u64) {
-        self.0.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0], 4);
-        self.0.points(rank, "MPI_Comm_free", 0, false, &[handle as i32]);
-        self.0.over(rank, "MPI_Comm_free", None);
-    }
-
-    fn report(self) -> Report {
-        self.0.report()
-    }
-
-    /// All are found in these calls, again and again, for so long.
-    fn hang(mut self, seconds: u64, calls: &[(&str, Vec<u64>, u64)]) -> Report {
-        let begin = self.0.t.now_ns + S;
-        for second in 0..seconds {
-            let time_ns = begin + second * S;
-            let threads = (0..).zip(calls).map(|(rank, call)| thread(rank, call, second)).collect();
-            self.0.t.inputs.push(Input::Threads(Box::new(Threads { time_ns, threads })));
-            self.0.t.now_ns = time_ns;
-            self.0.t.tick();
-        }
-        let mut pipeline = Pipeline::new(Options::default());
-        self.0.t.inputs.iter().for_each(|input| pipeline.push(input));
-        pipeline.report()
-    }
-}
-
-fn thread(rank: u32, (function, arguments, line): &(&str, Vec<u64>, u64), second: u64) -> ThreadFacts {
-    let request = PendingRequest { handle: REQUEST, complete: Some(false), ..PendingRequest::default() };
-    let waits = function.starts_with("MPI_Wait") || function.starts_with("MPI_Test");
-    let call = CallInProgress {
-        function: (*function).to_owned(),
-        mpi: Some(MpiFacts { kind: MpiKind::Mpich, comm_world: Some(WORLD) }),
-        site: Some(CodePlace { file: PROGRAM, offset_bytes: 0x100 + 16 * line }),
-        return_slot: 0x7000_0000,
-        arguments: arguments.iter().copied().map(Some).collect(),
-        requests: if waits { vec![request] } else { Vec::new() },
-        ..CallInProgress::default()
-    };
-    ThreadFacts {
-        pid: pid(rank),
-        tid: pid(rank),
-        state: ThreadState::Running,
-        ran_ns: second * S / 2,
-        call: Some(call),
-        ..ThreadFacts::default()
-    }
-}
-
-fn mismatches(report: &Report) -> Vec<&CollectiveMismatch> {
-    report.findings.iter().filter_map(mismatch).collect()
-}
-
-fn mismatch(finding: &Finding) -> Option<&CollectiveMismatch> {
-    match &finding.evidence {
-        Evidence::CollectiveMismatch(mismatch) => Some(mismatch),
-        _ => None,
-    }
-}
-
-/// Communicator, which of its calls, and who is at fault.
-fn told(report: &Report) -> Vec<(String, u64, Vec<u32>)> {
-    let of = |mismatch: &CollectiveMismatch| {
-        let wrong = mismatch.ranks.iter().filter(|rank| rank.at_fault);
-        (mismatch.comm.clone(), mismatch.position, wrong.map(|rank| number(&rank.who)).collect())
-    };
-    mismatches(report).into_iter().map(of).collect()
-}
-
-fn number(who: &impl serde::Serialize) -> u32 {
-    serde_json::to_value(who).ok().and_then(|who| who["rank"].as_u64()).map_or(u32::MAX, |rank| rank as u32)
-}
-
-fn hangs(report: &Report) -> Vec<(Fault, Vec<u32>)> {
-    let of = |finding: &Finding| match &finding.evidence {
-        Evidence::Hang(hang) => Some((hang.fault, finding.who.iter().map(number).collect())),
-        _ => None,
-    };
-    report.findings.iter().filter_map(of).collect()
-}
+use entries::*;
 
 #[test]
 fn a_mismatch_that_the_library_survives_is_told_with_all_calls_and_places() {
@@ -183,12 +42,7 @@ fn it_is_told_while_the_job_runs_and_once() {
         (0..3).for_each(|rank| job.barrier(rank));
         job.0.t.tick();
     }
-    let mut pipeline = Pipeline::new(Options::default());
-    let mut alerts = Vec::new();
-    for input in &job.0.t.inputs {
-        pipeline.push(input);
-        alerts.extend(pipeline.take_alerts());
-    }
+    let (alerts, _) = job.alerts();
     assert_eq!(alerts.len(), 1);
     assert!(matches!(&alerts[0], Alert::Raised(finding) if finding.id == "collective-mismatch-0-1"));
 }
@@ -221,6 +75,51 @@ fn operations_lengths_and_forms_must_be_the_same() {
 }
 
 #[test]
+fn all_ranks_or_none_give_mpi_in_place_where_the_standard_demands_it() {
+    const IN_PLACE: u64 = u64::MAX;
+    /// Rank 1 alone gives MPI_IN_PLACE, or all do.
+    fn run(function: &str, args: [u64; 6], stack: &[u64], is_alone: bool) -> Report {
+        let mut job = Entries::begun(3);
+        for rank in 0..3 {
+            let sent = if is_alone && rank != 1 { args[0] + u64::from(rank) } else { IN_PLACE };
+            let [_, b, c, d, e, f] = args;
+            job.enter_with(rank, function, [sent, b, c, d, e, f], stack);
+        }
+        job.report()
+    }
+    let reduce = [0x1000, 0x2000, 8, INT, SUM, WORLD];
+    let to_all = [0x1000, 8, INT, 0x2000, 8, INT];
+    let of_sizes = [0x1000, 0x3000, 0x3100, INT, 0x2000, 0x3200];
+    for (function, args, stack) in [
+        ("MPI_Allreduce", reduce, &[][..]),
+        ("MPI_Iallreduce", reduce, &[POINTER]),
+        ("MPI_Reduce_scatter_block", reduce, &[]),
+        ("MPI_Allgather", to_all, &[WORLD]),
+        ("MPI_Allgatherv", [0x1000, 8, INT, 0x2000, 0x3000, 0x3100], &[INT, WORLD]),
+        ("MPI_Alltoall", to_all, &[WORLD]),
+        ("MPI_Alltoallv", of_sizes, &[0x3300, INT, WORLD]),
+        ("MPI_Alltoallw", of_sizes, &[0x3300, 0x3400, WORLD]),
+    ] {
+        let report = run(function, args, stack, true);
+        assert_eq!(told(&report), [("MPI_COMM_WORLD".to_owned(), 1, vec![1])], "{function}");
+        assert!(report.findings[0].summary.contains("rank 1 in MPI_"), "{}", report.findings[0].summary);
+        let arguments = &mismatches(&report)[0].ranks[1].call.arguments;
+        assert_eq!(arguments[0], ("sendbuf".to_owned(), "MPI_IN_PLACE".to_owned()), "{function}");
+        assert_eq!(told(&run(function, args, stack, false)), [], "{function}");
+    }
+    // Each rank may choose, or only the root has the choice.
+    for (function, args, stack) in [
+        ("MPI_Scan", reduce, &[][..]),
+        ("MPI_Exscan", reduce, &[]),
+        ("MPI_Reduce_scatter", reduce, &[]),
+        ("MPI_Reduce", [0x1000, 0x2000, 8, INT, SUM, 1], &[WORLD]),
+        ("MPI_Gather", to_all, &[1, WORLD]),
+    ] {
+        assert_eq!(told(&run(function, args, stack, true)), [], "{function}");
+    }
+}
+
+#[test]
 fn communicators_on_the_stack_are_read_from_there() {
     let reduce = |job: &mut Entries, rank: u32, root: u64| {
         job.enter_with(rank, "MPI_Reduce", [0x1000, 0x2000, 8, INT, SUM, root], &[WORLD]);
@@ -237,6 +136,48 @@ fn communicators_on_the_stack_are_read_from_there() {
     (0..3).for_each(|rank| job.enter(rank, "MPI_Reduce", [0x1000, 0x2000, 8, INT, SUM, 0], 7));
     (0..3).for_each(|rank| job.broadcast(rank, 8, INT, rank.into(), WORLD));
     assert_eq!(told(&job.report()), []);
+}
+
+#[test]
+fn a_rank_that_dies_of_an_error_in_a_call_that_does_not_match_is_told_with_the_mismatch() {
+    const TRUNCATED: u64 = 0x0800_000e;
+    const SIGKILL: u32 = 9;
+    let mut job = Entries::begun(3);
+    (0..3).for_each(|rank| job.broadcast(rank, if rank == 1 { 4 } else { 8 }, INT, 0, WORLD));
+    let probe = job.0.t.probe("MPIR_Err_return_comm", ProbeClass::Error);
+    let args = [TRUNCATED, u64::from_le_bytes(*b"MPI_Bcas"), u64::from(b't'), 0, 0, 0];
+    let return_address = PROGRAM_AT + 0x100 + 16 * 2;
+    job.0.t.record(1, probe, Body::Call { return_address, args, nested: true });
+    for rank in [0, 2, 1] {
+        job.0.t.record(rank, 0, Body::Exit { status: SIGKILL, at: 0 });
+        job.0.t.tick();
+    }
+    let (alerts, report) = job.alerts();
+    assert!(matches!(&alerts[..], [Alert::Raised(_)]), "{alerts:#?}");
+    assert_eq!((told(&report), hangs(&report)), (vec![("MPI_COMM_WORLD".to_owned(), 1, vec![1])], vec![]));
+    let finding = &report.findings[0];
+    assert_eq!((finding.severity, finding.verdict), (Severity::Warning, Verdict::Violated));
+    let death = mismatches(&report)[0].death.as_ref().expect("a rank died in it");
+    let at_fault = death.ranks.iter().filter(|rank| rank.at_fault).map(|rank| number(&rank.who));
+    assert_eq!((death.fault, at_fault.collect::<Vec<_>>()), (Fault::MismatchedCollective, vec![1]));
+    assert!(
+        finding.summary.ends_with(
+            "called at job+0x11f; rank 1 was killed by SIGKILL in it, which reported MPI_ERR_TRUNCATE."
+        ),
+        "{}",
+        finding.summary
+    );
+    // In another call it is a finding of its own.
+    let mut job = Entries::begun(3);
+    (0..3).for_each(|rank| job.broadcast(rank, if rank == 1 { 4 } else { 8 }, INT, 0, WORLD));
+    job.enter(1, "MPI_Bcast", [0x1000, 8, INT, 0, WORLD, 0], 30);
+    let probe = job.0.t.probe("MPIR_Err_return_comm", ProbeClass::Error);
+    let return_address = PROGRAM_AT + 0x100 + 16 * 30;
+    job.0.t.record(1, probe, Body::Call { return_address, args, nested: true });
+    job.0.t.record(1, 0, Body::Exit { status: SIGKILL, at: 0 });
+    let report = job.report();
+    assert_eq!(told(&report), [("MPI_COMM_WORLD".to_owned(), 1, vec![1])]);
+    assert_eq!(hangs(&report), [(Fault::MismatchedCollective, vec![0, 1])]);
 }
 
 #[test]
@@ -308,6 +249,52 @@ fn who_waits_for_a_nonblocking_collective_waits_for_those_who_have_not_started_i
     (0..3).for_each(|rank| ibarrier(&mut job, rank));
     let report = job.hang(12, &[wait(), wait(), receive]);
     assert_eq!(hangs(&report), [(Fault::UnknownHang, vec![0, 1, 2])]);
+}
+
+/// Of the first communicator of the first hang: entered, completed and not known, by rank.
+fn progress(report: &Report) -> Vec<(u64, u64, u64)> {
+    let hang = report.findings.iter().find_map(Finding::hang).expect("a hang");
+    let counts = &hang.collectives[0];
+    let of = |all: &[WhoCount], who| all.iter().find(|one| one.who == who).map_or(0, |one| one.count);
+    let entered = counts.entered.iter();
+    entered.map(|one| (one.count, of(&counts.completed, one.who), of(&counts.unknown, one.who))).collect()
+}
+
+#[test]
+fn a_hang_says_how_many_collective_calls_each_rank_has_entered_and_completed() {
+    // Rank 0 is in its third barrier; rank 1 has left its second one, as another call tells; rank 2 skips it.
+    // The same where of calls that are not collective nothing is followed.
+    let mut entries_only = Entries(Job::new(3));
+    entries_only.0.t.probe("MPI_Barrier", ProbeClass::Call);
+    (0..3).for_each(|rank| entries_only.enter(rank, "MPI_Init", [0; 6], 0));
+    for mut job in [Entries::begun(3), entries_only] {
+        for rank in 0..3 {
+            job.barrier(rank);
+            job.barrier(rank);
+        }
+        job.barrier(0);
+        job.enter(1, "MPI_Recv", [0x1000, 1, INT, 0, 3, WORLD], 9);
+        job.enter(2, "MPI_Finalize", [0; 6], 50);
+        let receive = ("MPI_Recv", vec![0x1000, 1, INT, 0, 3, WORLD, 0], 9);
+        let report = job.hang(12, &[("MPI_Barrier", vec![WORLD], 1), receive, ("MPI_Finalize", vec![], 50)]);
+        assert_eq!(progress(&report), [(3, 2, 0), (2, 2, 0), (3, 2, 0)]);
+    }
+    // Of requests nothing is recorded here: those whose handle was given out again are complete, the last may be.
+    let mut job = Entries::begun(2);
+    for _ in 0..3 {
+        job.enter(1, "MPI_Ibarrier", [WORLD, POINTER, 0, 0, 0, 0], 6);
+        job.made(1, "MPI_Ibarrier", REQUEST);
+        job.enter(1, "MPI_Wait", [POINTER, 0, 0, 0, 0, 0], 8);
+    }
+    job.enter(1, "MPI_Recv", [0x1000, 1, INT, 0, 3, WORLD], 9);
+    job.enter(0, "MPI_Ibarrier", [WORLD, POINTER, 0, 0, 0, 0], 6);
+    job.made(0, "MPI_Ibarrier", REQUEST);
+    job.barrier(0);
+    let receive = ("MPI_Recv", vec![0x1000, 1, INT, 0, 3, WORLD, 0], 9);
+    let report = job.hang(12, &[("MPI_Barrier", vec![WORLD], 1), receive]);
+    assert_eq!(progress(&report), [(2, 0, 1), (3, 2, 1)]);
+    let text = analyzer::render::report(&report, analyzer::render::Style::default());
+    assert!(text.contains("rank 0 entered 2 collective calls and completed 0 (not known of 1)"), "{text}");
 }
 
 #[test]

@@ -2,31 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use crate::findings::finding::{LeftOver, LeftOverRank, Place, Severity};
+use crate::findings::finding::{Leak, LeakingRank, Place, Severity};
 use crate::findings::ids;
-use crate::job::messages::{self, LeftWhat};
+use crate::job::messages::{self, LeakKind};
 use crate::job::process::Who;
 use crate::tape::input::CodePlace;
 
 /// What is to become a finding.
-pub(crate) struct LeftOverFinding {
+pub(crate) struct LeakFinding {
     pub id: String,
     pub severity: Severity,
     pub who: Vec<Who>,
-    pub evidence: LeftOver,
+    pub evidence: Leak,
 }
 
 /// One finding for each call of the program; `place`: what is known of a place.
 pub(crate) fn findings(
     left: &[messages::Unfinished],
     place: impl Fn(CodePlace) -> Place,
-) -> Vec<LeftOverFinding> {
+) -> Vec<LeakFinding> {
     let mut by_call: BTreeMap<_, Vec<&messages::Unfinished>> = BTreeMap::new();
     for one in left {
         by_call.entry((one.what, one.function, one.site)).or_default().push(one);
     }
     let found = by_call.into_iter().map(|((what, function, site), all)| {
-        let evidence = LeftOver {
+        let evidence = Leak {
             what,
             function: function.to_owned(),
             place: site.map_or_else(Place::default, &place),
@@ -35,13 +35,13 @@ pub(crate) fn findings(
         };
         let partners = evidence.ranks.iter().flat_map(|rank| rank.peers.iter().copied());
         let who = evidence.ranks.iter().map(|rank| rank.who).chain(partners).collect();
-        LeftOverFinding { id: ids::left_over(&evidence), severity: severity(what), who, evidence }
+        LeakFinding { id: ids::leak(&evidence), severity: severity(what), who, evidence }
     });
     found.collect()
 }
 
-fn of_rank(left: &messages::Unfinished) -> LeftOverRank {
-    LeftOverRank {
+fn of_rank(left: &messages::Unfinished) -> LeakingRank {
+    LeakingRank {
         who: Who::Rank(left.rank),
         count: left.count,
         arguments: left.arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
@@ -50,10 +50,10 @@ fn of_rank(left: &messages::Unfinished) -> LeftOverRank {
 }
 
 /// What was sent and not received is missing somewhere; a request that nobody came back for may have done its work.
-fn severity(what: LeftWhat) -> Severity {
+fn severity(what: LeakKind) -> Severity {
     match what {
-        LeftWhat::Message => Severity::Warning,
-        LeftWhat::Request => Severity::Notice,
+        LeakKind::Message => Severity::Warning,
+        LeakKind::Request => Severity::Notice,
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
 
     fn left(rank: u32, dest: u32, count: u64) -> messages::Unfinished {
         messages::Unfinished {
-            what: LeftWhat::Message,
+            what: LeakKind::Message,
             rank,
             function: "MPI_Send",
             site: Some(CodePlace::default()),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_request_is_a_notice_and_a_message_is_a_warning() {
         let mut request = left(0, 1, 1);
-        (request.what, request.peers) = (LeftWhat::Request, Vec::new());
+        (request.what, request.peers) = (LeakKind::Request, Vec::new());
         let all = findings(&[left(0, 1, 1), request], |_| Place::default());
         let severities: Vec<Severity> = all.iter().map(|found| found.severity).collect();
         assert_eq!(severities, [Severity::Warning, Severity::Notice]);

@@ -1,4 +1,4 @@
-//! What is left over when ranks end: messages that nobody received, requests that nobody came back for.
+//! What is open when ranks end: messages that nobody received, requests that nobody came back for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ const MOST: usize = 1 << 14;
 /// Partners of one call site that are named.
 const MOST_PEERS: usize = 1 << 10;
 
-/// What is left over.
+/// What is open at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeftWhat {
+pub enum LeakKind {
     /// A message that was sent and never received.
     Message,
     /// A request that was begun and never completed, freed or cancelled.
     Request,
 }
 
-/// What one call site of one rank left over.
+/// What one call site of one rank left open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
     /// What.
-    pub what: LeftWhat,
+    pub what: LeakKind,
     /// Who sent or began it.
     pub rank: u32,
     /// By this call, …
@@ -54,10 +54,10 @@ impl Origin {
     }
 }
 
-/// Counts what is left over by where it was begun.
+/// Counts what is open at the end by where it was begun.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    sites: BTreeMap<(LeftWhat, u32, &'static str, u64), Site>,
+    sites: BTreeMap<(LeakKind, u32, &'static str, u64), Site>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Tally {
     /// So many more.
     pub fn add(
         &mut self,
-        (what, rank): (LeftWhat, u32),
+        (what, rank): (LeakKind, u32),
         origin: Origin,
         count: u64,
         peer: Option<u32>,
@@ -109,12 +109,12 @@ mod tests {
     use crate::mpi::calls::row;
 
     #[test]
-    fn what_one_call_left_over_is_counted_together_with_what_all_of_it_have_in_common() {
+    fn what_one_call_left_open_is_counted_together_with_what_all_of_it_have_in_common() {
         let origin = |return_address| Origin { row: row("MPI_Send").expect("a call"), return_address };
         let mut tally = Tally::default();
         for (dest, at) in [(1, 0x10), (2, 0x10), (1, 0x20)] {
             let arguments = vec![("dest", format!("{dest}")), ("tag", "7".to_owned())];
-            tally.add((LeftWhat::Message, 0), origin(at), 1, Some(dest), arguments);
+            tally.add((LeakKind::Message, 0), origin(at), 1, Some(dest), arguments);
         }
         let all = tally.all(|_, _| None);
         let first = &all[0];

@@ -2,31 +2,31 @@
 
 use std::fmt::Write as _;
 
-use super::text::{counted, place_text, who_text};
-use crate::findings::finding::LeftOver;
-use crate::job::messages::LeftWhat;
+use super::text::{arguments_text, counted, place_text, who_text};
+use super::visible::visible;
+use crate::findings::finding::Leak;
+use crate::job::messages::LeakKind;
 use crate::job::process::Who;
 
 /// Ranks told one by one.
 const MOST_TOLD: usize = 8;
 
 /// As a heading.
-pub(crate) fn title(what: LeftWhat) -> &'static str {
+pub(crate) fn title(what: LeakKind) -> &'static str {
     match what {
-        LeftWhat::Message => "Unmatched send at MPI_Finalize",
-        LeftWhat::Request => "Request leak",
+        LeakKind::Message => "Unmatched send at MPI_Finalize",
+        LeakKind::Request => "Request leak",
     }
 }
 
 /// In one sentence, and what to do next.
-pub(crate) fn say(left: &LeftOver) -> (String, Vec<String>) {
+pub(crate) fn say(left: &Leak) -> (String, Vec<String>) {
     let who = who_text(&left.ranks.iter().map(|rank| rank.who).collect::<Vec<_>>());
-    let arguments = common_arguments(left);
-    let arguments: Vec<String> = arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let call = format!("{}({}) called at {}", left.function, arguments.join(", "), place_text(&left.place));
+    let (function, arguments) = (visible(&left.function), arguments_text(&common_arguments(left)));
+    let call = format!("{function}({arguments}) called at {}", place_text(&left.place));
     let title = title(left.what);
     match left.what {
-        LeftWhat::Message => {
+        LeakKind::Message => {
             let partners: Vec<Who> = left.ranks.iter().flat_map(|rank| rank.peers.iter().copied()).collect();
             let partners = who_text(&distinct(partners));
             let what = counted(left.count as usize, "message");
@@ -38,7 +38,7 @@ pub(crate) fn say(left: &LeftOver) -> (String, Vec<String>) {
                 ],
             )
         }
-        LeftWhat::Request => {
+        LeakKind::Request => {
             let what = counted(left.count as usize, "request");
             (
                 format!("{title}: {what} that {who} began by {call}."),
@@ -52,7 +52,7 @@ pub(crate) fn say(left: &LeftOver) -> (String, Vec<String>) {
 }
 
 /// Arguments that are the same for all.
-fn common_arguments(left: &LeftOver) -> Vec<(String, String)> {
+fn common_arguments(left: &Leak) -> Vec<(String, String)> {
     let mut ranks = left.ranks.iter();
     let mut common = ranks.next().map_or_else(Vec::new, |rank| rank.arguments.clone());
     ranks.for_each(|rank| common.retain(|argument| rank.arguments.contains(argument)));
@@ -66,13 +66,12 @@ fn distinct(mut whos: Vec<Who>) -> Vec<Who> {
 }
 
 /// Rank by rank.
-pub(crate) fn render(out: &mut String, left: &LeftOver) {
+pub(crate) fn render(out: &mut String, left: &Leak) {
     for rank in left.ranks.iter().take(MOST_TOLD) {
-        let arguments: Vec<String> =
-            rank.arguments.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let (function, arguments) = (visible(&left.function), arguments_text(&rank.arguments));
         let to = if rank.peers.is_empty() { String::new() } else { format!(" to {}", who_text(&rank.peers)) };
         let (who, count) = (who_text(&[rank.who]), rank.count);
-        let _ = writeln!(out, "   {who}: {count}{to}, {}({})", left.function, arguments.join(", "));
+        let _ = writeln!(out, "   {who}: {count}{to}, {function}({arguments})");
     }
     if left.ranks.len() > MOST_TOLD {
         let _ = writeln!(out, "   … and {} more", left.ranks.len() - MOST_TOLD);
@@ -82,18 +81,18 @@ pub(crate) fn render(out: &mut String, left: &LeftOver) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::finding::{LeftOverRank, Place};
+    use crate::findings::finding::{LeakingRank, Place};
 
     #[test]
     fn one_call_of_several_ranks_is_one_sentence() {
-        let rank = |rank: u32, dest: u32, count| LeftOverRank {
+        let rank = |rank: u32, dest: u32, count| LeakingRank {
             who: Who::Rank(rank),
             count,
             arguments: vec![("dest".into(), dest.to_string()), ("tag".into(), "7".into())],
             peers: vec![Who::Rank(dest)],
         };
-        let left = LeftOver {
-            what: LeftWhat::Message,
+        let left = Leak {
+            what: LeakKind::Message,
             function: "MPI_Send".into(),
             place: Place { module: "/bin/app".into(), offset_bytes: 16, ..Place::default() },
             count: 3,

@@ -30,7 +30,7 @@ fn watch(
     run.finish()
 }
 
-fn left_over(session: &FinishedSession) -> Result<Vec<Value>> {
+fn leaks(session: &FinishedSession) -> Result<Vec<Value>> {
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
     Ok(findings.into_iter().filter(|finding| finding["evidence"]["kind"] == "left_over").collect())
 }
@@ -39,7 +39,7 @@ fn check(library: MpiImplementation, case: &FaultCase) -> Result<()> {
     let name = format!("{} {:?}", library.name(), case.args);
     let folder = TempDir::new()?;
     let session = watch(library, case, case.args, &folder)?;
-    let left = left_over(&session)?;
+    let left = leaks(&session)?;
     ensure!(left.len() == 1, "{name}: {left:#?}");
     let (finding, evidence) = (&left[0], &left[0]["evidence"]);
     let who = finding["who"].as_array().into_iter().flatten();
@@ -63,7 +63,7 @@ fn check(library: MpiImplementation, case: &FaultCase) -> Result<()> {
 }
 
 fn cases() -> impl Iterator<Item = (MpiImplementation, &'static FaultCase)> {
-    let all = || CASES.iter().filter(|case| case.class == FaultClass::LeftOver);
+    let all = || CASES.iter().filter(|case| case.class == FaultClass::Leak);
     MpiImplementation::ALL.into_iter().flat_map(move |library| all().map(move |case| (library, case)))
 }
 
@@ -83,7 +83,7 @@ fn nothing_is_said_of_jobs_that_leave_nothing_over() -> Result<()> {
     for (library, case) in cases() {
         let right = case.twin.context("a right twin")?;
         let session = watch(library, case, right, &TempDir::new()?)?;
-        let left = left_over(&session)?;
+        let left = leaks(&session)?;
         ensure!(left.is_empty(), "{} {right:?}: {left:#?}", library.name());
     }
     Ok(())

@@ -1,0 +1,89 @@
+//! What of a collective call must be the same in all ranks that make it.
+
+use crate::mpi::calls::{CallRow, Form};
+
+/// What must be the same in all members, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signature {
+    pub row: &'static CallRow,
+    /// A persistent call that is started, not one that is prepared.
+    pub starts: bool,
+    /// Whether it is given MPI_IN_PLACE; only where all or none must.
+    pub in_place: Option<bool>,
+    pub root: Option<i32>,
+    /// One that MPI has from the beginning, as the same number in all ranks.
+    pub op: Option<i64>,
+    pub count: Option<i32>,
+    /// Of what must be of the same length everywhere.
+    pub bytes: Option<u64>,
+}
+
+/// A reduction operation by its number; of Open MPI only that is known.
+fn op_name(op: i64) -> String {
+    const MPICH_FIRST: i64 = 0x5800_0001;
+    const MPICH: [&str; 14] = [
+        "MPI_MAX",
+        "MPI_MIN",
+        "MPI_SUM",
+        "MPI_PROD",
+        "MPI_LAND",
+        "MPI_BAND",
+        "MPI_LOR",
+        "MPI_BOR",
+        "MPI_LXOR",
+        "MPI_BXOR",
+        "MPI_MINLOC",
+        "MPI_MAXLOC",
+        "MPI_REPLACE",
+        "MPI_NO_OP",
+    ];
+    let name = usize::try_from(op - MPICH_FIRST).ok().and_then(|at| MPICH.get(at));
+    name.map_or_else(|| format!("{op:#x}"), |name| (*name).to_owned())
+}
+
+impl Signature {
+    pub fn of(row: &'static CallRow) -> Self {
+        Self { row, starts: false, in_place: None, root: None, op: None, count: None, bytes: None }
+    }
+
+    /// Whether a request stands for it until it is complete.
+    pub fn has_request(&self) -> bool {
+        self.starts || self.row.form == Form::Nonblocking
+    }
+
+    /// What of it must be the same everywhere: names and values.
+    pub fn shown(&self) -> Vec<(String, String)> {
+        let in_place = self.in_place.filter(|in_place| *in_place);
+        let in_place = in_place.map(|_| ("sendbuf", "MPI_IN_PLACE".to_owned()));
+        let root = self.root.map(|root| ("root", root.to_string()));
+        let count = self.count.map(|count| ("count", count.to_string()));
+        let bytes = self.bytes.map(|bytes| ("bytes", bytes.to_string()));
+        let op = self.op.map(|op| ("op", op_name(op)));
+        let all = in_place.into_iter().chain(root).chain(count).chain(bytes).chain(op);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// What is not known of one is as in the other.
+    pub fn fits(&self, other: &Self) -> bool {
+        std::ptr::eq(self.row, other.row)
+            && self.starts == other.starts
+            && same_if_known(self.in_place, other.in_place)
+            && same_if_known(self.root, other.root)
+            && same_if_known(self.op, other.op)
+            && same_if_known(self.bytes, other.bytes)
+    }
+
+    /// Takes what was not known from one that fits.
+    pub fn learn(&mut self, other: &Self) {
+        self.in_place = self.in_place.or(other.in_place);
+        self.root = self.root.or(other.root);
+        self.op = self.op.or(other.op);
+        self.count = self.count.or(other.count);
+        self.bytes = self.bytes.or(other.bytes);
+    }
+}
+
+/// What is not known of one is as in the other.
+pub(crate) fn same_if_known<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+    a.is_none() || b.is_none() || a == b
+}

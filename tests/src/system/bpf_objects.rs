@@ -1,0 +1,68 @@
+//! What a process holds in the kernel, and whether it is gone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
+
+/// The kernel frees what it has a little after its last user is gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// BPF programs, maps and links by the kernel's numbers for them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeldObjects {
+    programs: BTreeSet<u32>,
+    maps: BTreeSet<u32>,
+    links: BTreeSet<u32>,
+}
+
+impl HeldObjects {
+    /// Without programs and maps nothing is traced.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.programs.is_empty() || self.maps.is_empty()
+    }
+
+    /// Fails if one of them is still there some time later: numbers are not used again.
+    pub(crate) fn check_gone(&self) -> Result<()> {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            let left = self.left();
+            if [&left.programs, &left.maps, &left.links].iter().all(|left| left.is_empty()) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("what a dmscope that has ended had in the kernel is still there: {left:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn left(&self) -> Self {
+        let of = |held: &BTreeSet<u32>, all: &mut dyn Iterator<Item = u32>| -> BTreeSet<u32> {
+            all.filter(|id| held.contains(id)).collect()
+        };
+        Self {
+            programs: of(&self.programs, &mut ProgInfoIter::default().map(|program| program.id)),
+            maps: of(&self.maps, &mut MapInfoIter::default().map(|map| map.id)),
+            links: of(&self.links, &mut LinkInfoIter::default().map(|link| link.id)),
+        }
+    }
+}
+
+/// What a process has open: its threads may have descriptors of their own.
+pub(crate) fn held_objects(pid: u32) -> HeldObjects {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let files =
+        threads.filter_map(|thread| fs::read_dir(thread.path().join("fdinfo")).ok()).flatten().flatten();
+    let mut held = HeldObjects::default();
+    for text in files.filter_map(|file| fs::read_to_string(file.path()).ok()) {
+        let number =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u32>().ok());
+        held.programs.extend(number("prog_id:"));
+        held.maps.extend(number("map_id:"));
+        held.links.extend(number("link_id:"));
+    }
+    held
+}

@@ -1,0 +1,75 @@
+//! What this process changes of itself while it watches a job: what it starts for others must not inherit that.
+
+use nix::sys::prctl;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Programs, maps, links, files with probes, and the rings of a few ranks.
+const LEAST: u64 = 128;
+
+/// How this process was before: as a job that is started here should be.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnSettings {
+    open_files: Rlimit,
+    had_huge_pages: bool,
+}
+
+/// The hard limit is too low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no more than {0} files may be open at once here, and dmscope needs {LEAST}: raise the hard limit (ulimit -Hn)"
+)]
+pub struct TooFewOpenFiles(u64);
+
+impl OwnSettings {
+    /// Raises the limit of open files to the hard limit, and does without huge pages: the kernel clears one before it is used,
+    /// for milliseconds on a busy machine, while the rings fill.
+    ///
+    /// # Errors
+    /// The hard limit is too low.
+    pub fn change() -> Result<Self, TooFewOpenFiles> {
+        let open_files = getrlimit(Resource::Nofile);
+        // Refused: the limit stays as it is, and is told like any other.
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: open_files.maximum, ..open_files });
+        let now = if raised.is_ok() { open_files.maximum } else { open_files.current };
+        enough(now)?;
+        let had_huge_pages = matches!(prctl::get_thp_disable(), Ok(false));
+        // Refused: a burst of records may be too much.
+        let _ = prctl::set_thp_disable(true);
+        Ok(Self { open_files, had_huge_pages })
+    }
+
+    /// Takes that back, for a program that is about to be started: some cannot handle large descriptors, and some are
+    /// slower without huge pages. Makes two system calls and allocates nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn restore(&self) -> std::io::Result<()> {
+        if self.had_huge_pages {
+            prctl::set_thp_disable(false)?;
+        }
+        Ok(setrlimit(Resource::Nofile, self.open_files)?)
+    }
+}
+
+fn enough(limit: Option<u64>) -> Result<(), TooFewOpenFiles> {
+    match limit {
+        Some(limit) if limit < LEAST => Err(TooFewOpenFiles(limit)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_too_low_is_told_with_what_is_needed() {
+        assert_eq!(enough(None), Ok(()));
+        assert_eq!(enough(Some(1024)), Ok(()));
+        let error = enough(Some(64)).unwrap_err().to_string();
+        assert!(
+            error.contains("64 files") && error.contains("128") && error.contains("ulimit -Hn"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! The session's side: one such process, started when it is first needed and again when it has died.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::socket;
+
+/// A process without rights that answers questions.
+pub struct SandboxedProcess {
+    program: PathBuf,
+    command: &'static str,
+    running: Option<Running>,
+}
+
+impl SandboxedProcess {
+    /// This program itself, by the command that makes it one.
+    pub fn of_this_program(command: &'static str) -> Self {
+        Self::of("/proc/self/exe".into(), command)
+    }
+
+    /// Some other program is it.
+    pub fn of(program: PathBuf, command: &'static str) -> Self {
+        Self { program, command, running: None }
+    }
+
+    /// Talks with it, until it has been silent for so long; if it dies or is late, the next one is asked next time.
+    ///
+    /// # Errors
+    /// It cannot be started, has died, is late or talks nonsense: why there is no answer.
+    pub fn talk<A>(
+        &mut self,
+        limit: Duration,
+        conversation: impl FnOnce(&mut Conversation<'_>) -> io::Result<A>,
+    ) -> Result<A, String> {
+        if self.running.is_none() {
+            let started = Running::start(&self.program, self.command);
+            self.running =
+                Some(started.map_err(|e| format!("the process that reads files cannot be started: {e}"))?);
+        }
+        let Some(running) = &mut self.running else {
+            return Err("the process that reads files is gone".into());
+        };
+        let mut with = Conversation { socket: &running.socket, deadline: Instant::now() + limit };
+        conversation(&mut with).map_err(|error| {
+            let is_late = Instant::now() >= with.deadline;
+            let ended = self.running.take().map(Running::end);
+            match ended {
+                _ if is_late => {
+                    format!("reading it took more than {} s: it was given up", limit.as_secs_f32())
+                }
+                Some(Ok(Some(how))) => format!("the process that read it {how}"),
+                Some(Ok(None)) => format!("the process that read it was given up: {error}"),
+                _ => format!("the process that read it is gone: {error}"),
+            }
+        })
+    }
+}
+
+/// A socket that is used until a deadline, and no longer.
+pub struct Conversation<'s> {
+    socket: &'s UnixStream,
+    deadline: Instant,
+}
+
+impl Conversation<'_> {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// It is gone, or late.
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        socket::send(self, message)
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// It is gone, or late.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        socket::send_bytes(self, bytes)
+    }
+
+    /// Sends an open file.
+    ///
+    /// # Errors
+    /// It is gone, or late.
+    pub fn send_file(&mut self, file: &File) -> io::Result<()> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        socket::send_file(self.socket, file)
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// It is gone, late, or talks nonsense.
+    pub fn receive<M: DeserializeOwned>(&mut self) -> io::Result<M> {
+        socket::receive(self)
+    }
+
+    /// Time that this side has taken is not its fault.
+    pub fn forgive(&mut self, took: Duration) {
+        self.deadline += took;
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Conversation<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.left()?))?;
+        (&mut &*self.socket).read(buffer)
+    }
+}
+
+impl Write for Conversation<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        (&mut &*self.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whoever waits for the child may run after the job's processes, but not for long: records wait meanwhile.
+fn is_waited_for(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    // Refused: it takes longer.
+    let _ = rustix::process::setpriority_process(pid, 0);
+}
+
+/// One that runs, and the socket to it.
+struct Running {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Running {
+    fn start(program: &PathBuf, command: &str) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let child = Command::new(program)
+            .arg(command)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .env_clear()
+            // Memory counts when it is taken, so none is taken in advance (KiB).
+            .env("MIMALLOC_ARENA_RESERVE", "65536")
+            .current_dir("/")
+            // Ctrl-c is for the session.
+            .process_group(0)
+            .spawn()?;
+        is_waited_for(&child);
+        Ok(Self { child, socket: ours })
+    }
+
+    /// Ends it, and says how it had ended; `None`: it had not.
+    fn end(mut self) -> io::Result<Option<String>> {
+        // It may be about to end by itself, and then says why.
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let mut status = self.child.try_wait()?;
+        while status.is_none() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            status = self.child.try_wait()?;
+        }
+        Ok(status.map(|status| match status.signal() {
+            Some(signal) => format!("was ended by signal {signal}"),
+            None => format!("ended with status {}", status.code().unwrap_or_default()),
+        }))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has nothing that could be lost.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
