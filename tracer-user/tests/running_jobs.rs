@@ -10,7 +10,11 @@ use dmscope::host::launched::{LibraryPaths, gather_program};
 use dmscope::host::parsing::InProcess;
 use dmscope::host::{JobError, NodeJob, find_jobs, gather, job_of};
 use dmscope::plan::PlanOptions;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+/// The launcher may take so long to end its ranks before they are killed.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// Waits in a barrier until it is killed; copies once before.
 const PROGRAM: &str = r#"
@@ -83,18 +87,24 @@ impl RunningJob {
 
 impl Drop for RunningJob {
     fn drop(&mut self) {
-        for rank in job_of(self.launcher.id()).map(|j| j.ranks).unwrap_or_default() {
-            end(rank.pid);
+        let ranks = job_of(self.launcher.id()).map(|job| job.ranks).unwrap_or_default();
+        let all: Vec<u32> = ranks.iter().map(|rank| rank.pid).chain([self.launcher.id()]).collect();
+        all.iter().for_each(|pid| end(*pid, Signal::TERM));
+        let deadline = Instant::now() + GRACE;
+        while matches!(self.launcher.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
         }
-        end(self.launcher.id());
-        let _ = self.launcher.wait();
+        if matches!(self.launcher.try_wait(), Ok(None)) {
+            all.iter().for_each(|pid| end(*pid, Signal::KILL));
+            let _ = self.launcher.wait();
+        }
     }
 }
 
-fn end(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+fn end(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid as i32).unwrap();
     // It may have ended by itself.
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    let _ = kill_process(pid, signal);
 }
 
 fn planned(job: &NodeJob) -> Plan {

@@ -3,7 +3,9 @@
 mod bench;
 mod check;
 mod demo;
+mod family;
 mod fuzz;
+mod harness;
 mod jobs;
 mod packages;
 mod process;

@@ -103,12 +103,15 @@ fn apt_install(missing: &[&Package], with_sudo: bool) -> Result<()> {
 }
 
 const INSTALL: [&str; 4] = ["install", "-y", "-q", "--no-install-recommends"];
+/// A mirror that does not answer, or another program that installs something, ends in an error.
+const PATIENCE: [&str; 6] =
+    ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::Retries=3"];
 
 fn apt_get(with_sudo: bool) -> Command {
     // `env` sets the variable behind sudo as well, which may drop the caller's environment.
     let mut command = Command::new(if with_sudo { "sudo" } else { "env" });
     command.args(if with_sudo { &["-n", "env"][..] } else { &[] });
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(PATIENCE);
     command
 }
 

@@ -2,18 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{cargo, root, watch};
-use crate::{check, jobs, setup};
-
-/// How many tests passed and failed. A step that cannot be done at all counts as one that failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct TestTally {
-    passed: u64,
-    failed: u64,
-}
+use crate::harness::{TestTally, run_harness};
+use crate::process::{Ended, root};
+use crate::{check, family, jobs, setup};
 
 /// Packages with tests that need nothing but the machine's processors: these run side by side.
 const PURE: &[&str] = &["analyzer", "tracer-user"];
@@ -22,38 +17,74 @@ const ON_JOBS: &str = "running_jobs";
 /// The package of live tests: they share the machine's probes and cores, so one at a time.
 const LIVE: &str = "tests";
 
+/// Building all tests, and running those that are pure, is over by then on a slow machine.
+const BUILD_AND_RUN: Duration = Duration::from_secs(30 * 60);
+/// One integration test of live jobs takes three minutes at most where nothing hangs.
+const RUN: Duration = Duration::from_secs(10 * 60);
+/// After it nothing is run again, and what was not begun counts as failed: whoever waits shall have an answer.
+const ALL: Duration = Duration::from_secs(60 * 60);
+
+/// One call of cargo that runs tests.
+struct TestRun {
+    /// Arguments of cargo.
+    cargo: Vec<String>,
+    /// Arguments of the test harness.
+    harness: Vec<String>,
+    limit: Duration,
+    /// Tests of live jobs, which share the machine with whoever else is on it: those that fail are run once more, alone.
+    /// They are named at the end if they pass then.
+    is_live: bool,
+}
+
 /// Sets up, builds, checks and tests.
 pub fn run() -> Result<ExitCode> {
-    let mut tally = TestTally::default();
+    family::adopt();
+    let deadline = Instant::now() + ALL;
+    let (mut tally, mut unsteady) = (TestTally::default(), Vec::new());
     let ready = step(&mut tally, "setup", set_up()) && step(&mut tally, "jobs", jobs::build());
     if ready {
         step(&mut tally, "check", check::run());
-        for arguments in test_runs()? {
-            let result = run_tests(&arguments, &mut tally);
+        for test_run in test_runs()? {
+            let result = run_tests(&test_run, deadline, &mut tally, &mut unsteady);
             step(&mut tally, "cargo test", result);
+            family::end_what_is_left();
         }
+    }
+    for name in &unsteady {
+        println!("failed at first, passed when it was run again: {name}");
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Arguments of cargo. One profile for tests, demo and benchmarks, and always the whole workspace, whose crates would be
-/// built with other features for some of its packages: what is tested is what is used, and it is built once.
-fn test_runs() -> Result<Vec<Vec<String>>> {
+/// One profile for tests, demo and benchmarks, and always the whole workspace, whose crates would be built with other
+/// features for some of its packages: what is tested is what is used, and it is built once.
+fn test_runs() -> Result<Vec<TestRun>> {
     let run = |more: &[&str], targets: &[String], harness: &[&str]| {
         let words = ["test", "--release", "--workspace", "--no-fail-fast"].iter().chain(more);
         let targets = targets.iter().flat_map(|name| ["--test", name.as_str()]);
-        let harness = harness.iter().copied();
-        words.copied().chain(targets).chain(["--"]).chain(harness).map(str::to_owned).collect()
+        TestRun {
+            cargo: words.copied().chain(targets).map(str::to_owned).collect(),
+            harness: harness.iter().map(|&word| word.to_owned()).collect(),
+            limit: BUILD_AND_RUN,
+            is_live: false,
+        }
+    };
+    let live = |name: &String, harness: &[&str]| TestRun {
+        limit: RUN,
+        is_live: true,
+        ..run(&[], std::slice::from_ref(name), harness)
     };
     let pure: Vec<String> =
         PURE.iter().map(|package| integration_tests(package)).collect::<Result<Vec<_>>>()?.concat();
-    Ok(vec![
+    let mut runs = vec![
+        run(&["--no-run"], &[], &[]),
         run(&["--lib", "--bins"], &pure, &[]),
         run(&["--doc"], &[], &[]),
-        run(&[], &[ON_JOBS.to_owned()], &["--ignored", "--test-threads=1"]),
-        run(&[], &integration_tests(LIVE)?, &["--test-threads=1"]),
-    ])
+        live(&ON_JOBS.to_owned(), &["--ignored", "--test-threads=1"]),
+    ];
+    runs.extend(integration_tests(LIVE)?.iter().map(|name| live(name, &["--test-threads=1"])));
+    Ok(runs)
 }
 
 /// Names of the integration tests of the package in a folder: files, and folders with a `main.rs`.
@@ -85,34 +116,39 @@ fn step(tally: &mut TestTally, name: &str, result: Result<()>) -> bool {
     result.is_ok()
 }
 
-fn run_tests(arguments: &[String], tally: &mut TestTally) -> Result<()> {
-    let mut own = TestTally::default();
-    let ended_well = watch(cargo().args(arguments), |line| own = own + tally_of(line))?;
-    *tally = *tally + own;
-    if !ended_well && own.failed == 0 {
-        bail!("cargo {} failed outside of any test", arguments.join(" "));
+fn run_tests(
+    run: &TestRun,
+    deadline: Instant,
+    tally: &mut TestTally,
+    unsteady: &mut Vec<String>,
+) -> Result<()> {
+    let words = run.cargo.join(" ");
+    let limit = || run.limit.min(deadline.saturating_duration_since(Instant::now()));
+    if limit().is_zero() {
+        bail!("no time is left for cargo {words}");
     }
-    Ok(())
-}
-
-impl std::ops::Add for TestTally {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    let mut outcome = run_harness(&run.cargo, &run.harness, limit())?;
+    let failed = std::mem::take(&mut outcome.failed);
+    let again = run.is_live && !limit().is_zero();
+    if again && outcome.ended == Ended::ForTime {
+        family::end_what_is_left();
+        outcome = run_harness(&run.cargo, &run.harness, limit())?;
+        unsteady.push(format!("all of cargo {words}, which took too long"));
+    } else if again && !failed.is_empty() {
+        family::end_what_is_left();
+        let alone = run.harness.iter().chain(&failed).map(String::as_str).chain(["--exact"]);
+        let second = run_harness(&run.cargo, &alone.map(str::to_owned).collect::<Vec<_>>(), limit())?;
+        let passed = failed.into_iter().filter(|name| !second.failed.contains(name));
+        unsteady.extend(passed.filter(|_| second.ended != Ended::ForTime));
+        outcome = second.after(outcome.tally.passed);
     }
-}
-
-/// What a line `test result: ok. 3 passed; 1 failed; ...` says; nothing for any other line.
-fn tally_of(line: &str) -> TestTally {
-    let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
-        return TestTally::default();
-    };
-    let count = |what: &str| {
-        let part = counts.split("; ").find_map(|part| part.strip_suffix(what));
-        part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
-    };
-    TestTally { passed: count("passed"), failed: count("failed") }
+    *tally = *tally + outcome.tally;
+    match outcome.ended {
+        Ended::Well => Ok(()),
+        Ended::Badly if outcome.tally.failed > 0 => Ok(()),
+        Ended::Badly => bail!("cargo {words} failed outside of any test"),
+        Ended::ForTime => bail!("cargo {words} took too long"),
+    }
 }
 
 #[cfg(test)]
@@ -120,15 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn result_lines_of_the_test_harness_are_counted() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
-        assert_eq!(tally_of(line), TestTally { passed: 12, failed: 3 });
-        assert_eq!(tally_of("test a::b ... ok"), TestTally::default());
-    }
-
-    #[test]
     fn every_integration_test_of_the_workspace_is_run_once() {
-        let runs = test_runs().unwrap().concat();
+        let runs: Vec<String> = test_runs().unwrap().into_iter().flat_map(|run| run.cargo).collect();
         let mut all = Vec::new();
         for package in std::fs::read_dir(root()).unwrap().flatten() {
             if package.path().join("Cargo.toml").exists() && package.path().join("tests").is_dir() {

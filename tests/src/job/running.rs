@@ -4,7 +4,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -17,6 +16,8 @@ use crate::system::processes::{descendants, environment_variable, is_alive, pare
 
 /// How long the launcher may take to end its ranks before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
+/// Ranks may outlive the launcher a little.
+const OUTPUT_ENDS: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A job that was started. Dropping it ends its launcher and its ranks.
@@ -27,7 +28,6 @@ pub struct RunningJob {
     directory: TempDir,
     stdout: Arc<Lines>,
     stderr: Arc<Lines>,
-    readers: Vec<JoinHandle<()>>,
 }
 
 impl JobSpec {
@@ -51,11 +51,9 @@ impl RunningJob {
         command.current_dir(&directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let (stdout, stderr) = (Arc::<Lines>::default(), Arc::<Lines>::default());
-        let readers = vec![
-            stdout.read(child.stdout.take().context("the job's standard output")?),
-            stderr.read(child.stderr.take().context("the job's standard error")?),
-        ];
-        Ok(Self { spec: spec.clone(), child, started: Instant::now(), directory, stdout, stderr, readers })
+        stdout.read(child.stdout.take().context("the job's standard output")?);
+        stderr.read(child.stderr.take().context("the job's standard error")?);
+        Ok(Self { spec: spec.clone(), child, started: Instant::now(), directory, stdout, stderr })
     }
 
     /// Process id of mpirun.
@@ -139,8 +137,8 @@ impl RunningJob {
         }
         let elapsed = self.started.elapsed();
         let status = self.child.wait().context("waiting for a job")?;
-        for reader in self.readers.drain(..) {
-            reader.join().map_err(|_| anyhow!("a reader of the job's output failed"))?;
+        if ![&self.stdout, &self.stderr].iter().all(|output| output.wait_for_end(OUTPUT_ENDS)) {
+            return Err(self.complain("the launcher has ended, and its output is still held open"));
         }
         let directory =
             std::mem::replace(&mut self.directory, TempDir::new().context("a folder to swap in")?);

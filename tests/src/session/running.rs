@@ -4,7 +4,6 @@ use std::io::{PipeReader, PipeWriter};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -32,7 +31,6 @@ pub struct RunningSession {
     stderr: Arc<Lines>,
     events: Arc<Lines>,
     events_end: Option<PipeWriter>,
-    readers: Vec<JoinHandle<()>>,
     in_kernel: HeldObjects,
     patience: Duration,
 }
@@ -50,15 +48,13 @@ impl RunningSession {
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let (stdout, stderr) = (Arc::<Lines>::default(), Arc::<Lines>::default());
-        let mut readers = vec![
-            stdout.read(child.stdout.take().context("dmscope's standard output")?),
-            stderr.read(child.stderr.take().context("dmscope's standard error")?),
-        ];
+        stdout.read(child.stdout.take().context("dmscope's standard output")?);
+        stderr.read(child.stderr.take().context("dmscope's standard error")?);
         let is_run = events_pipe.is_some();
         let (mut events, mut events_end) = (Arc::clone(&stdout), None);
         if let Some((reader, writer)) = events_pipe {
             events = Arc::default();
-            readers.push(events.read(reader));
+            events.read(reader);
             events_end = Some(writer);
         }
         Ok(Self {
@@ -71,7 +67,6 @@ impl RunningSession {
             stderr,
             events,
             events_end,
-            readers,
             in_kernel: HeldObjects::default(),
             patience: PATIENCE,
         })
@@ -160,8 +155,9 @@ impl RunningSession {
         };
         let elapsed = self.started.elapsed();
         drop(self.events_end.take());
-        for reader in self.readers.drain(..) {
-            reader.join().map_err(|_| anyhow!("a reader of dmscope's output failed"))?;
+        if ![&self.stdout, &self.stderr, &self.events].iter().all(|output| output.wait_for_end(self.patience))
+        {
+            return Err(self.complain("dmscope has ended, and its output is still held open"));
         }
         self.in_kernel.check_gone()?;
         let stderr = self.stderr.so_far();

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Lines of one output, filled by a thread that reads it.
@@ -14,7 +13,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Fills it from a thread of its own.
-    pub(crate) fn read(self: &Arc<Self>, output: impl Read + Send + 'static) -> JoinHandle<()> {
+    pub(crate) fn read(self: &Arc<Self>, output: impl Read + Send + 'static) {
         let lines = Arc::clone(self);
         std::thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
@@ -23,7 +22,13 @@ impl Lines {
             }
             lines.lines.lock().expect("lines").1 = true;
             lines.changed.notify_all();
-        })
+        });
+    }
+
+    /// Waits until all of it is read. Processes that outlive the one they come from may hold the output open: false then.
+    pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
+        let guard = self.lines.lock().expect("lines");
+        self.changed.wait_timeout_while(guard, timeout, |(_, ended)| !*ended).expect("lines").0.1
     }
 
     /// What was read so far.
