@@ -22,7 +22,7 @@ const BUILD_AND_RUN: Duration = Duration::from_secs(30 * 60);
 /// One integration test of live jobs takes three minutes at most where nothing hangs.
 const RUN: Duration = Duration::from_secs(10 * 60);
 /// After it nothing is run again, and what was not begun counts as failed: whoever waits shall have an answer.
-const ALL: Duration = Duration::from_secs(60 * 60);
+const ALL: Duration = Duration::from_secs(75 * 60);
 
 /// One call of cargo that runs tests.
 struct TestRun {

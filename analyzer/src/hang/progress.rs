@@ -220,25 +220,25 @@ fn seen(threads: &[&ThreadFacts], before: Option<&Ran>) -> Option<Observation> {
     if threads.iter().any(|thread| matches!(thread.state, ThreadState::Stopped | ThreadState::Traced)) {
         return Some(Observation::Stopped(Box::new((*in_call.unwrap_or(first)).clone())));
     }
-    let others_ready = |chosen: &ThreadFacts| {
-        let ready =
-            |t: &&ThreadFacts| t.tid != chosen.tid && t.call.is_none() && t.state == ThreadState::Running;
-        threads.iter().copied().filter(ready).collect::<Vec<_>>()
-    };
-    let has_run = |thread: &&ThreadFacts| {
+    let has_run = |thread: &&&ThreadFacts| {
         before.and_then(|before| before.since_ns(thread)).is_none_or(|ran_ns| ran_ns > MOST_IDLE_NS)
     };
-    Some(match in_call {
-        Some(thread) => match &*others_ready(thread) {
-            [] => Observation::InCall(Box::new((*thread).clone())),
-            others if others.iter().any(has_run) => Observation::Moves,
-            _ => return None,
-        },
-        None if threads.iter().all(|t| t.state == ThreadState::Sleeping) => {
+    let Some(thread) = in_call else {
+        let all_sleep = threads.iter().all(|thread| thread.state == ThreadState::Sleeping);
+        return Some(if all_sleep {
             Observation::Outside(Box::new((*first).clone()))
-        }
-        None => Observation::Moves,
-    })
+        } else {
+            Observation::Moves
+        });
+    };
+    let is_ready_beside = |other: &&&ThreadFacts| {
+        other.tid != thread.tid && other.call.is_none() && other.state == ThreadState::Running
+    };
+    let mut ready = threads.iter().filter(is_ready_beside).peekable();
+    if ready.peek().is_none() {
+        return Some(Observation::InCall(Box::new((*thread).clone())));
+    }
+    ready.any(|other| has_run(&other)).then_some(Observation::Moves)
 }
 
 /// About as much as it takes.

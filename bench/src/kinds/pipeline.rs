@@ -56,8 +56,13 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
 
 /// Jobs whose calls are recorded with their results (`--returns all`): messages are matched as well.
 fn state_on(tape: &Path, records: u64, options: BenchOptions) -> Result<ResultTable> {
-    let mut table =
-        ResultTable::new(&["with returns: ranks", "records", "M records/s and core", "ns a record", "peak, MiB"]);
+    let mut table = ResultTable::new(&[
+        "with returns: ranks",
+        "records",
+        "M records/s and core",
+        "ns a record",
+        "peak, MiB",
+    ]);
     for ranks in [4, 64, 1024] {
         let job = CaseJob { ring: false, ranks, nodes: 1, results: true, records };
         MeasuredCase::Write(job, tape.to_owned()).measure()?;

@@ -88,7 +88,7 @@ impl Collector {
         };
         let thread = std::thread::Builder::new().name("dms-rings".into()).spawn(move || {
             placement::stay_on(&cpus);
-            placement::run_first();
+            placement::run_early();
             Worker { link, readers: Vec::new(), unread: Vec::new() }.run();
         })?;
         Ok(Self { batches, new_rings, spares, waiting, stop, thread: Some(thread) })

@@ -29,15 +29,9 @@ pub fn catch_up() {
     let _ = rustix::process::nice(-10);
 }
 
-/// Lets the calling thread run before the job's, at the lowest real-time priority. It must run rarely, and never for long.
-///
-/// A higher weight would not do: where sessions of users are scheduled as groups (autogroup), it counts within its own
-/// group only, and a thread that sleeps most of the time may have to wait for a tenth of a second.
-pub fn run_first() {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameters` is read during the call only; 0 is the calling thread.
-    unsafe {
-        // Refused: it runs like the others.
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters);
-    }
+/// Lets the calling thread run before most others when it wakes up. It must run rarely, and never for long.
+pub fn run_early() {
+    // Refused: it runs like the others. Real-time priority would be surer, and make other threads wait for seconds where
+    // ranks poll with sched_yield (decision 53).
+    let _ = rustix::process::nice(-20);
 }

@@ -341,9 +341,9 @@ fn memory(facts: &SupportFacts) -> Requirement {
 }
 
 fn priorities(facts: &SupportFacts) -> Requirement {
-    let with = "rings are read before the job runs on, and what is left at the end is analysed at the usual priority";
-    let without = "rings are read when the job leaves a processor, so records may be lost (and counted), and what is left \
-                   at the end of a session without a budget waits for the job";
+    let with = "rings are read at a high priority, and what is left at the end is analysed at the usual one";
+    let without = "rings are read at the usual priority, so records may be lost (and counted) on a busy machine, and what is \
+                   left at the end of a session without a budget waits for the job";
     optional(facts, "priorities", Capability::SysNice, with, without)
 }
 

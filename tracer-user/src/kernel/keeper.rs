@@ -37,7 +37,7 @@ impl Moving {
         let (close_sender, close) = bounded::<()>(0);
         let thread = std::thread::Builder::new().name("dms-link".into()).stack_size(STACK_BYTES);
         let thread = thread.spawn(move || {
-            placement::run_first();
+            placement::run_early();
             let Some(kept) = keep_only(fd) else { return };
             if ready_sender.send(()).is_err() {
                 return;

@@ -79,7 +79,8 @@ impl StackChild {
             loop {
                 match child.receive()? {
                     ReaderMessage::Threads(found) => return Ok(found),
-                    question => answers.answer(&question, child)?,
+                    ReaderMessage::Sample { tid } => answers.send_sample(tid, child)?,
+                    ReaderMessage::File { start } => answers.send_file(start, child)?,
                 }
             }
         })?;
@@ -109,25 +110,28 @@ struct Answers {
 }
 
 impl Answers {
-    fn answer(&mut self, question: &ReaderMessage, child: &mut Conversation<'_>) -> io::Result<()> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("it asks without end"))?;
+    fn send_sample(&mut self, tid: u32, child: &mut Conversation<'_>) -> io::Result<()> {
+        self.count()?;
         let begin = Instant::now();
-        match question {
-            ReaderMessage::Threads(_) => Ok(()),
-            ReaderMessage::Sample { tid } => {
-                let sample = self.tids.contains(tid).then(|| (self.sample_running)(*tid, PATIENCE)).flatten();
-                child.forgive(begin.elapsed());
-                let stack = sample.as_ref().map(|sample| sample.stack.clone());
-                child.send(&SessionMessage::Sample(sample))?;
-                stack.map_or(Ok(()), |stack| child.send_bytes(&stack))
-            }
-            ReaderMessage::File { start } => {
-                let file = self.file(*start);
-                child.forgive(begin.elapsed());
-                child.send(&SessionMessage::File { is_open: file.is_some() })?;
-                file.map_or(Ok(()), |file| child.send_file(&file))
-            }
-        }
+        let mut sample = self.tids.contains(&tid).then(|| (self.sample_running)(tid, PATIENCE)).flatten();
+        child.forgive(begin.elapsed());
+        let stack = sample.as_mut().map(|sample| std::mem::take(&mut sample.stack));
+        child.send(&SessionMessage::Sample(sample))?;
+        stack.map_or(Ok(()), |stack| child.send_bytes(&stack))
+    }
+
+    fn send_file(&mut self, start: u64, child: &mut Conversation<'_>) -> io::Result<()> {
+        self.count()?;
+        let begin = Instant::now();
+        let file = self.file(start);
+        child.forgive(begin.elapsed());
+        child.send(&SessionMessage::File { is_open: file.is_some() })?;
+        file.map_or(Ok(()), |file| child.send_file(&file))
+    }
+
+    fn count(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| io::Error::other("it asks without end"))?;
+        Ok(())
     }
 
     fn file(&self, start: u64) -> Option<File> {
