@@ -95,8 +95,8 @@ pub fn watch(command: &mut Command, limit: Duration, mut see: impl FnMut(&str)) 
         }
         if Instant::now() > deadline {
             eprintln!("xtask: this took more than {} s, and is ended:", limit.as_secs());
-            family::end(&family::descendants(child.id()));
-            family::end(&[child.id()]);
+            // Parents first: whoever sees its child end may start another.
+            family::end(&[&[child.id()], &*family::descendants(child.id())].concat());
             break None;
         }
     };

@@ -14,7 +14,7 @@ pub enum Capability {
     SysPtrace = 19,
     /// Much, and among it what was split off later.
     SysAdmin = 21,
-    /// A high priority, and to take back a lower one.
+    /// To take back a lower priority.
     SysNice = 23,
     /// What BPF programs see.
     Perfmon = 38,

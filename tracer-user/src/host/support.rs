@@ -341,9 +341,8 @@ fn memory(facts: &SupportFacts) -> Requirement {
 }
 
 fn priorities(facts: &SupportFacts) -> Requirement {
-    let with = "rings are read at a high priority, and what is left at the end is analysed at the usual one";
-    let without = "rings are read at the usual priority, so records may be lost (and counted) on a busy machine, and what is \
-                   left at the end of a session without a budget waits for the job";
+    let with = "what is left at the end of a session is analysed at the usual priority";
+    let without = "what is left at the end of a session without a budget waits for the job";
     optional(facts, "priorities", Capability::SysNice, with, without)
 }
 

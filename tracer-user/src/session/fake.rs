@@ -380,6 +380,8 @@ impl Host for FakeHost {
 
     fn stay_on(&self, _cpus: &[u32]) {}
 
+    fn run_early(&self) {}
+
     fn yield_to_the_job(&self) {}
 
     fn catch_up(&self) {}

@@ -228,7 +228,10 @@ impl<'s> Session<'s> {
         self.host.stay_on(&self.spare_cpus);
         match &mut self.budget {
             // It says how much there is to do; what is done late can not keep the budget.
-            Some(budget) => budget.begin(self.host.as_ref()),
+            Some(budget) => {
+                self.host.run_early();
+                budget.begin(self.host.as_ref());
+            }
             None if self.spare_cpus.is_empty() => self.host.yield_to_the_job(),
             None => {}
         }

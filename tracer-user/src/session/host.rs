@@ -47,6 +47,9 @@ pub(super) trait Host: Send + Sync {
     /// Keeps the calling thread on these CPUs; without any, it stays where it may be.
     fn stay_on(&self, cpus: &[u32]);
 
+    /// Lets the calling thread run soon after it wakes up.
+    fn run_early(&self);
+
     /// Lets the calling thread run only after the job's.
     fn yield_to_the_job(&self);
 

@@ -221,6 +221,10 @@ impl Host for LiveHost {
         placement::stay_on(cpus);
     }
 
+    fn run_early(&self) {
+        placement::run_early();
+    }
+
     fn yield_to_the_job(&self) {
         placement::yield_to_the_job();
     }
