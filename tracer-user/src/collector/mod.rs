@@ -3,7 +3,7 @@
 //! It looks at all rings, again and again (every millisecond while one fills quickly, less often
 //! otherwise: a look may take a core away from a rank, and its peers wait for that rank), and hands
 //! over what it found as a [`DrainBatch`]. A ring is full in less time than the scheduler may make a thread wait beside
-//! ranks that poll, so it runs before them. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
+//! ranks that poll, so it asks for short slices. It never waits for the session: when too much is under way, it leaves records in their rings; a full ring drops
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
 
@@ -231,7 +231,7 @@ impl Worker {
                 _ if fills => BUSY_PAUSE,
                 _ => (pause * 2).min(CALM_PAUSE),
             };
-            // It goes before the job's processes, so it leaves them at least half of a processor.
+            // It is served early, and takes at most half of a processor.
             std::thread::sleep(pause.max(began.elapsed()));
         }
     }
