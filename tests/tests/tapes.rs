@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -26,7 +27,8 @@ fn check_same(name: &str, live: &FinishedSession, tape: &std::path::Path) -> Res
     Ok(())
 }
 
-fn attached(spec: &JobSpec, options: &[&str], is_interrupted: bool) -> Result<()> {
+/// By which signals, if it does not go on to the end of the job.
+fn attached(spec: &JobSpec, options: &[&str], interrupted_by: &[Signal]) -> Result<()> {
     let directory = TempDir::new()?;
     let tape = directory.path().join("x.dmt");
     let job = spec.clone().held().spawn()?;
@@ -35,11 +37,11 @@ fn attached(spec: &JobSpec, options: &[&str], is_interrupted: bool) -> Result<()
     let mut dmscope = attach.spawn()?;
     dmscope.wait_until_attached()?;
     job.go()?;
-    if is_interrupted {
-        dmscope.wait_for(|event| event["event"] == "status" && event["records"].as_u64() > Some(10_000))?;
-        dmscope.interrupt();
-    } else {
+    if interrupted_by.is_empty() {
         job.finish(TIMEOUT)?.check_status()?;
+    } else {
+        dmscope.wait_for(|event| event["event"] == "status" && event["records"].as_u64() > Some(10_000))?;
+        interrupted_by.iter().for_each(|signal| dmscope.signal(*signal));
     }
     check_same(&format!("{spec:?}"), &dmscope.finish()?, &tape)
 }
@@ -53,7 +55,7 @@ fn job(library: MpiImplementation, name: &str) -> Result<JobSpec> {
 fn the_report_of_a_whole_job_comes_again_from_its_tape() -> Result<()> {
     for library in MpiImplementation::ALL {
         for name in ["figure2", "halo2d", "onesided"] {
-            attached(&job(library, name)?, &[], false)?;
+            attached(&job(library, name)?, &[], &[])?;
         }
     }
     Ok(())
@@ -61,18 +63,25 @@ fn the_report_of_a_whole_job_comes_again_from_its_tape() -> Result<()> {
 
 #[test]
 fn the_report_of_an_interrupted_session_comes_again_from_its_tape() -> Result<()> {
-    attached(&job(MpiImplementation::OpenMpi, "headercache")?.endless(), &[], true)
+    attached(&job(MpiImplementation::OpenMpi, "headercache")?.endless(), &[], &[Signal::INT])
+}
+
+/// As `timeout` does: it signals its child, and then all of its process group.
+#[test]
+fn a_session_that_is_told_to_end_twice_at_once_still_reports() -> Result<()> {
+    let job = job(MpiImplementation::OpenMpi, "headercache")?.endless();
+    attached(&job, &[], &[Signal::INT, Signal::TERM, Signal::INT])
 }
 
 #[test]
 fn losses_come_again_from_the_tape() -> Result<()> {
-    attached(&job(MpiImplementation::OpenMpi, "figure2")?, &["--ring-size", "4096"], false)
+    attached(&job(MpiImplementation::OpenMpi, "figure2")?, &["--ring-size", "4096"], &[])
 }
 
 #[test]
 fn processes_that_came_and_went_come_again_from_the_tape() -> Result<()> {
     let forker = JobSpec::own(MpiImplementation::OpenMpi, "forker")?.args(["--iterations", "3000"]);
-    attached(&forker, &[], false)
+    attached(&forker, &[], &[])
 }
 
 #[test]

@@ -98,13 +98,16 @@ impl Job {
         self.release(gone);
     }
 
-    /// A range that is not mapped any more.
+    /// A range that is not mapped any more; without a length, that of the segment which is attached there.
     pub(super) fn unmap(&mut self, process: usize, time_ns: u64, addr: u64, len_bytes: u64) {
         if time_ns < self.processes.get(process).facts_time_ns {
             return;
         }
-        let end = addr.saturating_add(len_bytes);
         let p = self.processes.get_mut(process);
+        let end = match len_bytes {
+            0 => p.memory.end_of_shared(addr),
+            _ => addr.saturating_add(len_bytes),
+        };
         let gone = p.memory.unmap(addr, end);
         p.forget_code();
         let private = p.memory.private();

@@ -84,7 +84,6 @@ impl Memory {
         }
     }
 
-    /// The same memory in another process, after fork.
     /// How many regions and blocks it has.
     pub fn len(&self) -> usize {
         self.regions.len() + self.blocks.len()
@@ -95,6 +94,7 @@ impl Memory {
         Self { refused: count as u64, ..Self::new(private) }
     }
 
+    /// The same memory in another process, after fork.
     pub fn forked(&self, private: SpaceId) -> Self {
         Self { private, cache: PlaceCache::default(), ..self.clone() }
     }
@@ -141,6 +141,22 @@ impl Memory {
     pub fn unmap(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
         self.remove_blocks(start, end);
         self.remove_regions(start, end)
+    }
+
+    /// Where a segment ends that is attached at an address; the address itself if there is none. Parts of it may have other
+    /// rights than the rest.
+    pub fn end_of_shared(&self, addr: u64) -> u64 {
+        let from = self.shared.partition_point(|&(start, ..)| start < addr);
+        let mut end = addr;
+        let mut expected = None;
+        for &(start, part_end, space, offset) in &self.shared[from..] {
+            if start != end || expected.is_some_and(|next| next != (space, offset)) {
+                break;
+            }
+            end = part_end;
+            expected = Some((space, offset.wrapping_add(part_end - start)));
+        }
+        end
     }
 
     fn remove_regions(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
@@ -422,6 +438,19 @@ mod tests {
         assert_eq!(memory.find(0x2800).at.space, SpaceId(0));
         assert_eq!(memory.find(0x3010).at.offset, 0x2110);
         assert_eq!(memory.shared_bytes(), [(SEGMENT, 0x1000), (SEGMENT, 0x1000)]);
+    }
+
+    #[test]
+    fn a_segment_is_detached_as_a_whole_and_another_one_behind_it_stays() {
+        let mut names = Names::new();
+        let mut memory = Memory::new(SpaceId(0));
+        memory.map(&shared(0x1000, 0x2000), &mut names);
+        memory.map(&NewRegion { offset_bytes: 0x1100, ..shared(0x2000, 0x4000) }, &mut names);
+        memory.map(&shared(0x4000, 0x5000), &mut names);
+        assert_eq!(memory.end_of_shared(0x1000), 0x4000);
+        assert_eq!(memory.end_of_shared(0x4000), 0x5000);
+        assert_eq!(memory.end_of_shared(0x1800), 0x1800, "nothing is attached there");
+        assert_eq!(memory.end_of_shared(0x9000), 0x9000);
     }
 
     #[test]

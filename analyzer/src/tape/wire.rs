@@ -179,7 +179,7 @@ pub enum Body {
         exec: bool,
         has_file: bool,
     },
-    /// A range no longer mapped.
+    /// A range no longer mapped; without a length, that of the System V segment which is attached there.
     Unmap { addr: u64, len_bytes: u64 },
     /// A child process.
     Fork { child: u32 },

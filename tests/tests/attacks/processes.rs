@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use analyzer::wire::{Body, Record};
 use anyhow::{Context, Result, bail, ensure};
 use dmscope::collector::Collector;
 use dmscope::host::processes::start_ticks;
@@ -142,6 +143,118 @@ fn a_low_soft_limit_of_descriptors_costs_no_probe() -> Result<()> {
         job.stop()?;
         job.finish(TIMEOUT)?.check_verdict()?;
     }
+    Ok(())
+}
+
+#[test]
+fn if_memory_runs_out_it_is_killed_before_the_job() -> Result<()> {
+    let adjustment = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"));
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "halo2d")?.held().endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+    dmscope.wait_until_attached()?;
+    ensure!(adjustment(dmscope.pid())?.trim() == "1000", "{}", adjustment(dmscope.pid())?);
+    ensure!(adjustment(job.rank_pids()?[0])? == adjustment(std::process::id())?);
+    dmscope.interrupt();
+    dmscope.finish()?;
+    job.go()?;
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    let session = Dmscope::command("run", ["--", "cat", "/proc/self/oom_score_adj"]).spawn()?.finish()?;
+    ensure!(session.stdout == [adjustment(std::process::id())?.trim()], "{:?}", session.stdout);
+    Ok(())
+}
+
+/// Makes a system call of the 32-bit table, and leaves a value where calls of the other table have their first argument.
+fn compat_call(number: u32, first: u32, second: u32, other: u64) -> i32 {
+    let result: u32;
+    // SAFETY: rbx, which the compiler keeps for itself, is put back; what the call does is said where it is made.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, {first:r}", "int 0x80", "xchg rbx, {first:r}",
+            first = inout(reg) u64::from(first) => _,
+            inout("eax") number => result,
+            in("ecx") second, in("edx") 0, in("esi") 0, in("rdi") other,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
+    }
+    result.cast_signed()
+}
+
+/// What a session would be told of this process while `act` runs: its records, and how much was lost.
+fn watched(act: impl FnOnce() -> Result<()>) -> Result<(Vec<Body>, u64)> {
+    let mut tracer = Tracer::load(LoadSettings { ring_bytes: 1 << 16, ..LoadSettings::default() })?;
+    tracer.attach_kernel_events()?;
+    let ring = tracer.make_ring(0)?;
+    let mut collector = Collector::start(tracer.counters(), Vec::new())?;
+    collector.add(ring);
+    let pid = std::process::id();
+    tracer.watch(ProcessKey { pid, start_ticks: start_ticks(pid)? }, 0)?;
+    act()?;
+    tracer.unwatch(pid, None);
+    let batches = collector.finish();
+    let lost = batches.iter().flat_map(|b| &b.counters).map(|(_, counters)| counters.lost_state).max();
+    let records = batches.iter().flat_map(|b| &b.records).flat_map(|(_, r)| r);
+    Ok((
+        records.filter_map(|raw| Record::decode(raw).ok()).map(|record| record.body).collect(),
+        lost.unwrap_or(0),
+    ))
+}
+
+#[test]
+fn a_segment_that_is_detached_is_told() -> Result<()> {
+    let mut attached_at = 0;
+    let (records, lost) = watched(|| {
+        // SAFETY: a new segment, attached where the kernel likes, never written, and gone again at the end.
+        unsafe {
+            let segment = libc::shmget(libc::IPC_PRIVATE, 8192, 0o600);
+            ensure!(segment >= 0, "no segment");
+            let address = libc::shmat(segment, std::ptr::null(), 0);
+            libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+            attached_at = address as u64;
+            ensure!(libc::shmdt(address) == 0, "not detached");
+        }
+        Ok(())
+    })?;
+    let is_attached =
+        |body: &&Body| matches!(body, Body::Map { addr, len_bytes: 8192, .. } if *addr == attached_at);
+    let is_detached =
+        |body: &&Body| matches!(body, Body::Unmap { addr, len_bytes: 0 } if *addr == attached_at);
+    ensure!(
+        records.iter().any(|r| is_attached(&r)) && records.iter().any(|r| is_detached(&r)),
+        "{records:?}"
+    );
+    ensure!(lost == 0, "{lost} were lost");
+    Ok(())
+}
+
+#[test]
+fn a_system_call_of_the_32_bit_table_is_not_taken_for_another_and_one_that_unmaps_is_a_loss() -> Result<()> {
+    /// Asks for what a signal does, and stores nothing. It has the number that shmdt has in the other table.
+    const SIGACTION: u32 = 67;
+    const MUNMAP: u32 = 91;
+    const ELSEWHERE: u64 = 0x1234_5000;
+    if !Path::new("/proc/sys/abi/vsyscall32").exists() {
+        eprintln!("this kernel has no 32-bit system calls: nothing to attack with");
+        return Ok(());
+    }
+    let told_elsewhere =
+        |records: &[Body]| records.iter().any(|body| matches!(body, Body::Unmap { addr: ELSEWHERE, .. }));
+    let (records, lost) = watched(|| {
+        ensure!(compat_call(SIGACTION, libc::SIGUSR1 as u32, 0, ELSEWHERE) == 0, "refused");
+        Ok(())
+    })?;
+    ensure!(lost == 0 && !told_elsewhere(&records), "{lost} were lost; {records:?}");
+    let (_, lost) = watched(|| {
+        // SAFETY: a new page that nobody uses, and that the other call unmaps.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0)
+        };
+        ensure!(compat_call(MUNMAP, page as u32, 4096, 0) == 0, "not unmapped");
+        Ok(())
+    })?;
+    ensure!(lost == 1, "{lost} were lost");
     Ok(())
 }
 

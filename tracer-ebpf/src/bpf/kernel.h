@@ -55,7 +55,12 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct thread_info {
+	__u32 status;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	struct sched_entity se;
 	int pid;

@@ -17,6 +17,8 @@
 #define MAP_TYPE 0xf
 #define MAP_ANONYMOUS 0x20
 #define EBUSY 16
+/* Of thread_info.status: the system call is one of the 32-bit table, whose numbers mean other calls. */
+#define TS_COMPAT 2
 
 static __always_inline bool failed(long ret)
 {
@@ -149,6 +151,7 @@ static __always_inline void mapped_by_call(struct pt_regs *regs, __u64 address)
 	put_map(t, &description);
 }
 
+/* No length: the shared memory that was attached at the address, all of it. */
 static __always_inline void unmapped(__u64 address, __u64 len_bytes)
 {
 	struct dms_unmap *r;
@@ -275,6 +278,10 @@ static __always_inline void system_call_returned(long number, struct pt_regs *re
 		if (!failed(ret))
 			mapped(ret, 0);
 		break;
+	case 67: /* shmdt */
+		if (!failed(ret))
+			unmapped(regs->di, 0);
+		break;
 	case 310:
 		crossed(regs, ret, false);
 		break;
@@ -284,10 +291,35 @@ static __always_inline void system_call_returned(long number, struct pt_regs *re
 	}
 }
 
+/* 32-bit programs are not followed, but a process that tries by such calls to hide what it maps is not complete. */
+static __always_inline void compat_call_returned(long number, long ret)
+{
+	struct thread *th;
+	struct target *t;
+
+	switch (number) {
+	case 90:  /* mmap, of the old kind */
+	case 91:  /* munmap */
+	case 117: /* ipc: shmat, shmdt */
+	case 163: /* mremap */
+	case 192: /* mmap */
+	case 347: /* process_vm_readv */
+	case 348: /* process_vm_writev */
+	case 397: /* shmat */
+	case 398: /* shmdt */
+		t = failed(ret) ? NULL : current_target(&th);
+		if (t)
+			count_lost(t, true);
+	}
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(dms_sys_exit, struct pt_regs *regs, long ret)
 {
-	system_call_returned(regs->orig_ax, regs, ret);
+	if (bpf_get_current_task_btf()->thread_info.status & TS_COMPAT)
+		compat_call_returned(regs->orig_ax, ret);
+	else
+		system_call_returned(regs->orig_ax, regs, ret);
 	return 0;
 }
 

@@ -143,7 +143,7 @@ struct dms_map {	/* MAP */
 struct dms_unmap {	/* UNMAP */
 	struct dms_header h;
 	__u64 addr;
-	__u64 len_bytes;
+	__u64 len_bytes;	/* 0: of the System V segment that is attached at addr */
 };
 
 struct dms_life {	/* FORK: the child's pid; EXEC: 0 */

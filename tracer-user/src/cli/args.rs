@@ -40,7 +40,8 @@ pub enum Command {
         dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
         dmscope attach 4711 --budget 1%          at most 1% of the job's time, for production\n  \
         dmscope attach 4711 --json | jq .        for programs\n\n\
-        Ctrl-c detaches and reports; the job goes on."
+        Ctrl-c detaches and reports; the job goes on. Ctrl-c again, a second later or\n\
+        more, ends dmscope at once, without a report."
     )]
     Attach(AttachArgs),
     /// Start a job and watch it from its first instruction

@@ -2,8 +2,6 @@
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use analyzer::render::Style;
 use anyhow::{Context, Result, bail};
@@ -11,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
 use super::output::create;
 use super::reference;
+use super::signals::stop_on_signals;
 use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::sudo::SudoUser;
@@ -110,16 +109,4 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
 pub(super) fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
     let real = path.canonicalize();
     real.is_ok_and(|real| files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == real)))
-}
-
-/// The first signal ends the session in good order, a second one at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot listen to signals")?;
-    }
-    Ok(stop)
 }

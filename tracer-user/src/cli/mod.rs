@@ -11,6 +11,7 @@ pub mod ps;
 mod reference;
 mod replay;
 mod report;
+mod signals;
 mod table;
 
 use anyhow::{Context, Result};

@@ -1,16 +1,23 @@
 //! What this process changes of itself while it watches a job: what it starts for others must not inherit that.
 
+use std::fs;
+
 use nix::sys::prctl;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Programs, maps, links, files with probes, and the rings of a few ranks.
 const LEAST: u64 = 128;
 
+/// If memory runs out, dmscope goes first and not a rank: what it recorded is on the tape.
+const KILLED_FIRST: i16 = 1000;
+
 /// How this process was before: as a job that is started here should be.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnSettings {
     open_files: Rlimit,
     had_huge_pages: bool,
+    /// None if it is as it was.
+    oom_score_adjustment: Option<i16>,
 }
 
 /// The hard limit is too low.
@@ -21,8 +28,8 @@ pub struct OwnSettings {
 pub struct TooFewOpenFiles(u64);
 
 impl OwnSettings {
-    /// Raises the limit of open files to the hard limit, and does without huge pages: the kernel clears one before it is used,
-    /// for milliseconds on a busy machine, while the rings fill.
+    /// Raises the limit of open files to the hard limit, asks to be killed before the job if memory runs out, and does without
+    /// huge pages: the kernel clears one before it is used, for milliseconds on a busy machine, while the rings fill.
     ///
     /// # Errors
     /// The hard limit is too low.
@@ -35,7 +42,14 @@ impl OwnSettings {
         let had_huge_pages = matches!(prctl::get_thp_disable(), Ok(false));
         // Refused: a burst of records may be too much.
         let _ = prctl::set_thp_disable(true);
-        Ok(Self { open_files, had_huge_pages })
+        let oom_score_adjustment = oom_score_adjustment("self");
+        // Refused: it is no more likely to be killed than anybody else.
+        let adjusted = adjust_oom_score("self", KILLED_FIRST);
+        Ok(Self {
+            open_files,
+            had_huge_pages,
+            oom_score_adjustment: oom_score_adjustment.filter(|_| adjusted.is_ok()),
+        })
     }
 
     /// Takes that back, for a program that is about to be started: some cannot handle large descriptors, and some are
@@ -49,6 +63,22 @@ impl OwnSettings {
         }
         Ok(setrlimit(Resource::Nofile, self.open_files)?)
     }
+
+    /// Takes back, for a child that has not begun yet, what it cannot as somebody else.
+    pub fn restore_for_child(&self, pid: u32) {
+        if let Some(adjustment) = self.oom_score_adjustment {
+            // Refused: it is killed first, as dmscope is.
+            let _ = adjust_oom_score(&pid.to_string(), adjustment);
+        }
+    }
+}
+
+fn oom_score_adjustment(process: &str) -> Option<i16> {
+    fs::read_to_string(format!("/proc/{process}/oom_score_adj")).ok()?.trim().parse().ok()
+}
+
+fn adjust_oom_score(process: &str, adjustment: i16) -> std::io::Result<()> {
+    fs::write(format!("/proc/{process}/oom_score_adj"), adjustment.to_string())
 }
 
 fn enough(limit: Option<u64>) -> Result<(), TooFewOpenFiles> {

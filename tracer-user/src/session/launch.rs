@@ -61,7 +61,9 @@ pub fn launch(
             _ => Error::other("the child ended before it began"),
         });
     }
-    Ok(LaunchWait { pid: u32::from_ne_bytes(pid), go, spawning })
+    let pid = u32::from_ne_bytes(pid);
+    before.restore_for_child(pid);
+    Ok(LaunchWait { pid, go, spawning })
 }
 
 /// The command belongs to somebody else; done before it waits, so that nothing of ours is left when it runs.
