@@ -52,11 +52,11 @@ impl CodeBefore {
         Ok(Self(before.collect::<Result<_>>()?))
     }
 
-    /// Fails if it is not so again, in some folders, when one begins to look by then. When that was: looking takes a while.
-    fn check_again(&self, deadline: Instant, is_looked_at: impl Fn(&Path) -> bool) -> Result<Instant> {
-        let looked_at = || self.0.iter().filter(|(_, folder, _)| is_looked_at(folder));
+    /// Fails if it is not so again when one begins to look by then. When that was: looking takes a while.
+    fn check_again(&self, deadline: Instant) -> Result<Instant> {
         let now = || {
-            looked_at()
+            self.0
+                .iter()
                 .try_for_each(|(rank, folder, before)| changed_code(*rank, folder)?.since(before).check())
         };
         loop {
@@ -128,9 +128,7 @@ fn end_at(
     let signalled = Instant::now();
     let session = dmscope.finish()?;
     let ended = Instant::now();
-    // A thread that is killed while it puts breakpoints in may leave one in a library: seen once in 30.
-    let may_stay = signal == Signal::KILL && (is_attaching || budget == DEFAULT_BUDGET.as_slice());
-    let clean = before.check_again(ended + SOON, |folder| !may_stay || folder != Path::new("/usr/lib"))?;
+    let clean = before.check_again(ended + SOON)?;
     Ok(EndedSession { session, tape, ended: ended - signalled, clean: clean - signalled })
 }
 
@@ -192,6 +190,32 @@ fn terminated_at_any_moment_it_reports_what_it_saw_and_harms_no_job() -> Result<
         ensure!(report["ended"] == "interrupted", "{}", report["ended"]);
         session.findings()?.check_no_warning()
     })
+}
+
+/// Nothing is traced without it, which must not go unnoticed.
+#[test]
+fn if_the_process_that_holds_its_probes_is_killed_it_says_so_and_reports_what_it_saw() -> Result<()> {
+    let job = busy()?;
+    let before = CodeBefore::of(&job, MpiImplementation::OpenMpi)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    dmscope.wait_for(|event| event["event"] == "status" && event["records"].as_u64() > Some(10_000))?;
+    let holder = i32::try_from(dmscope.holder()?).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(holder.context("its PID")?, Signal::KILL)?;
+    let session = dmscope.finish()?;
+    before.check_again(Instant::now() + SOON)?;
+    stop_and_check(job)?;
+    let why = "the process that holds the probes";
+    ensure!(
+        session.status == Some(2) && session.stderr.iter().any(|line| line.contains(why)),
+        "{:?}",
+        session.stderr
+    );
+    let report = session.report()?;
+    ensure!(report["ended"].as_str().is_some_and(|ended| ended.contains(why)), "{}", report["ended"]);
+    ensure!(report["statistics"]["lost_state"].as_u64() > Some(0), "{}", report["statistics"]);
+    session.findings()?.check_no_warning()
 }
 
 /// While it stands still rings overflow; what is missing then is no finding.
@@ -395,10 +419,7 @@ fn attached_and_detached_in_a_storm_it_harms_nothing() -> Result<()> {
             std::thread::sleep(moment);
             dmscope.end_by(*end);
             let session = dmscope.finish().with_context(what)?;
-            let may_stay = *end == Signal::KILL;
-            before
-                .check_again(Instant::now() + SOON, |folder| !may_stay || folder != Path::new("/usr/lib"))
-                .with_context(what)?;
+            before.check_again(Instant::now() + SOON).with_context(what)?;
             if *end != Signal::KILL {
                 session.findings()?.check_no_warning().with_context(what)?;
             }

@@ -268,7 +268,7 @@ fn gone_after_a_kill(library: MpiImplementation) -> Result<Duration> {
     job.go()?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).args(ALWAYS).spawn()?;
     let attached = dmscope.wait_until_attached()?;
-    let keepers = threads_named(dmscope.pid(), "dms-link");
+    let keepers = threads_named(dmscope.holder()?, "dms-link");
     let killed = Instant::now();
     dmscope.signal(Signal::KILL);
     dmscope.finish()?;

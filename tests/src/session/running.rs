@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::FinishedSession;
 use crate::job::FinishedJob;
-use crate::system::processes::{descendants, is_alive, signal};
+use crate::system::processes::{descendants, is_alive, parent, signal};
 use crate::system::{HeldObjects, Lines, held_objects};
 
 const POLL: Duration = Duration::from_millis(2);
@@ -32,6 +32,7 @@ pub struct RunningSession {
     events: Arc<Lines>,
     events_end: Option<PipeWriter>,
     in_kernel: HeldObjects,
+    holder: Option<u32>,
     patience: Duration,
 }
 
@@ -68,6 +69,7 @@ impl RunningSession {
             events,
             events_end,
             in_kernel: HeldObjects::default(),
+            holder: None,
             patience: PATIENCE,
         })
     }
@@ -90,7 +92,7 @@ impl RunningSession {
     /// Waits until the probes are in place.
     pub fn wait_until_attached(&mut self) -> Result<Value> {
         let attached = self.wait_for_event("attached")?;
-        self.in_kernel = held_objects(self.pid());
+        self.look_into_the_kernel();
         ensure!(!self.in_kernel.is_empty(), "dmscope holds no BPF program or no map");
         Ok(attached)
     }
@@ -137,8 +139,22 @@ impl RunningSession {
 
     /// Ends it with a signal, at whatever it is: what it has in the kernel now has to be gone later.
     pub fn end_by(&mut self, what: Signal) {
-        self.in_kernel = held_objects(self.pid());
+        self.look_into_the_kernel();
         self.signal(what);
+    }
+
+    /// The process that holds its probes.
+    ///
+    /// # Errors
+    /// None is known: it is not attached yet.
+    pub fn holder(&self) -> Result<u32> {
+        self.holder.context("no process holds probes")
+    }
+
+    fn look_into_the_kernel(&mut self) {
+        self.holder = holder_of(self.pid()).or(self.holder);
+        self.in_kernel = held_objects(self.pid());
+        self.in_kernel.extend(self.holder.map(held_objects).unwrap_or_default());
     }
 
     /// Waits for its end; whatever it was, nothing of it may be left.
@@ -153,6 +169,13 @@ impl RunningSession {
             }
             std::thread::sleep(POLL);
         };
+        // It takes the probes out when dmscope is gone, however that was.
+        while self.holder.is_some_and(|pid| holds_links(pid) && is_alive(pid)) {
+            if Instant::now() > deadline {
+                return Err(self.complain("the process that holds probes did not end"));
+            }
+            std::thread::sleep(POLL);
+        }
         let elapsed = self.started.elapsed();
         drop(self.events_end.take());
         if ![&self.stdout, &self.stderr, &self.events].iter().all(|output| output.wait_for_end(self.patience))
@@ -187,6 +210,16 @@ impl RunningSession {
         let text = |lines: &Lines| lines.so_far().join("\n");
         anyhow!("{what}\nevents:\n{}\nstderr:\n{}", shorten(&text(&self.events)), text(&self.stderr))
     }
+}
+
+/// The child of a `dmscope` that holds its probes.
+fn holder_of(dmscope: u32) -> Option<u32> {
+    descendants(dmscope).into_iter().find(|pid| parent(*pid) == Some(dmscope) && holds_links(*pid))
+}
+
+/// A PID may be another process's by now.
+fn holds_links(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0hold-links\0"))
 }
 
 /// The beginning of each line, without the many that only say that it goes on: reports are long.

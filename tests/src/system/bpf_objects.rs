@@ -24,6 +24,13 @@ impl HeldObjects {
         self.programs.is_empty() || self.maps.is_empty()
     }
 
+    /// What another process holds besides.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.programs.extend(other.programs);
+        self.maps.extend(other.maps);
+        self.links.extend(other.links);
+    }
+
     /// Fails if one of them is still there some time later: numbers are not used again.
     pub(crate) fn check_gone(&self) -> Result<()> {
         let deadline = Instant::now() + GRACE;

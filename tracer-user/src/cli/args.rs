@@ -89,6 +89,9 @@ pub enum Command {
     /// Read stacks for a session, without rights
     #[command(hide = true)]
     ReadStacks,
+    /// Hold the probes of a session
+    #[command(hide = true)]
+    HoldLinks,
 }
 
 /// Options of commands that only list.

@@ -13,7 +13,7 @@ use super::signals::stop_on_signals;
 use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::sudo::SudoUser;
-use crate::kernel::{Features, LoadSettings};
+use crate::kernel::{Features, HolderPlace, LoadSettings};
 use crate::plan::PlanOptions;
 use crate::session::{self, Outcome, Settings, Sink, Tape};
 use crate::sink::{JsonSink, LiveSink, TextSink};
@@ -89,6 +89,7 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
                 sessions: watch.without.contains(&Feature::Sessions),
                 process_filter: watch.without.contains(&Feature::ProcessFilter),
             },
+            holder: HolderPlace::Process,
         },
         plan: PlanOptions {
             libraries: watch.library.clone(),

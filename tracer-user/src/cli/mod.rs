@@ -19,7 +19,7 @@ use clap::CommandFactory;
 
 use crate::host::capabilities::{Capabilities, give_up_all};
 use crate::host::support::unseen_jobs;
-use crate::{host, stacks};
+use crate::{host, kernel, stacks};
 use args::{Cli, Command, Subject};
 use output::{print, print_json};
 
@@ -76,6 +76,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             stacks::serve()?;
             Ok(0)
         }
+        Command::HoldLinks => {
+            kernel::hold_links()?;
+            Ok(0)
+        }
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;
@@ -88,9 +92,12 @@ pub fn main(cli: &Cli) -> Result<u8> {
 /// Whether a command looks at running processes; others read what the user names, with the user's own rights.
 fn watches(command: &Command) -> bool {
     match command {
-        Command::Doctor(_) | Command::Ps(_) | Command::Attach(_) | Command::Run(_) | Command::Probes(_) => {
-            true
-        }
+        Command::Doctor(_)
+        | Command::Ps(_)
+        | Command::Attach(_)
+        | Command::Run(_)
+        | Command::Probes(_)
+        | Command::HoldLinks => true,
         Command::Report(args) => matches!(args.subject, Subject::Job(_)),
         Command::Analyze(_)
         | Command::Calls(_)

@@ -1,14 +1,15 @@
 //! Attaching: one link per bundle and program, or one for each process that is reached.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use analyzer::plan::{Probe, ProbeClass};
 use analyzer::wire::FileId;
-use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts};
+use libbpf_rs::{Link, ProgramMut};
 use tracer_ebpf::DmscopeSkel;
 
-use super::keeper::{Keeper, Moving};
+use super::holder::{LinkHolder, LinkId, NewLink, ReturnMode};
 use super::load::{Features, KernelError};
 use super::shapes::Shapes;
 use super::types::{Attached, Scope, Target};
@@ -29,21 +30,14 @@ fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
     })
 }
 
-/// A link.
+/// A link that is held.
 pub(super) struct AttachedLink {
     /// Whose probes it holds.
     pub bundle: Bundle,
     /// The only process that it is for.
     pub process: Option<u32>,
-    /// Has it open.
-    pub keeper: Keeper,
-}
-
-/// A link that nobody keeps yet.
-struct NewLink {
-    bundle: Bundle,
-    process: Option<u32>,
-    moving: Moving,
+    /// What its holder calls it.
+    pub id: LinkId,
 }
 
 /// For whom links are made.
@@ -75,48 +69,91 @@ pub(super) struct LinkMaker<'a> {
     pub shapes: &'a Shapes,
 }
 
-impl LinkMaker<'_> {
+impl<'a> LinkMaker<'a> {
     /// Attaches probes in their bundles.
     pub(super) fn attach(
         &self,
         bundles: &BTreeMap<Bundle, Vec<&Probe>>,
         reach: Reach<'_>,
+        holder: &mut LinkHolder,
     ) -> (Vec<AttachedLink>, Attached) {
-        let mut links = Vec::new();
         let mut attached = Attached::default();
+        let mut groups = self.groups(bundles, reach, &mut attached);
+        let mut links = Vec::new();
+        while !groups.is_empty() {
+            groups = self.attach_groups(groups, holder, &mut links, &mut attached);
+        }
+        attached.failed.sort_by_key(|(probe, _)| probe.id);
+        attached.failed.dedup_by_key(|(probe, _)| probe.id);
+        attached.probes = attached.probes.saturating_sub(attached.failed.len());
+        (links, attached)
+    }
+
+    fn groups<'p>(
+        &self,
+        bundles: &'p BTreeMap<Bundle, Vec<&'p Probe>>,
+        reach: Reach<'_>,
+        attached: &mut Attached,
+    ) -> Vec<LinkGroup<'a, 'p>> {
+        let mut groups = Vec::new();
         let changed = changed_files(bundles.values().flatten(), self.targets);
         for (&bundle, probes) in bundles {
             let target = match self.targets.get(&bundle.file()) {
                 Some(target) if !changed.contains(&bundle.file()) => target,
                 Some(_) => {
-                    refuse(&mut attached, probes, "the file was changed after it was looked at");
+                    refuse(attached, probes, "the file was changed after it was looked at");
                     continue;
                 }
                 None => {
-                    refuse(&mut attached, probes, "the file cannot be opened");
+                    refuse(attached, probes, "the file cannot be opened");
                     continue;
                 }
             };
-            let path = target.file.link();
             for process in reach.processes(target.scope).into_iter().filter(|process| is_there(*process)) {
-                for (program, returns) in programs(self.skel, self.features, bundle.class()) {
-                    let group =
-                        LinkGroup { bundle, program, returns, path: &path, process, shapes: self.shapes };
-                    group.attach(probes, &mut links, &mut attached);
-                }
+                let programs = programs(self.skel, self.features, bundle.class()).into_iter();
+                let group =
+                    |(program, returns)| LinkGroup { bundle, program, returns, target, process, probes };
+                groups.extend(programs.map(group));
             }
             attached.probes += probes.len();
         }
-        attached.failed.sort_by_key(|(probe, _)| probe.id);
-        attached.failed.dedup_by_key(|(probe, _)| probe.id);
-        attached.probes = attached.probes.saturating_sub(attached.failed.len());
-        (links.into_iter().map(NewLink::keep).collect(), attached)
+        groups
     }
-}
 
-impl NewLink {
-    fn keep(self) -> AttachedLink {
-        AttachedLink { bundle: self.bundle, process: self.process, keeper: self.moving.finish() }
+    /// Makes a link of each. A single bad place refuses a whole link: gives back halves of those to be tried, down to that
+    /// place.
+    fn attach_groups<'p>(
+        &self,
+        groups: Vec<LinkGroup<'a, 'p>>,
+        holder: &mut LinkHolder,
+        links: &mut Vec<AttachedLink>,
+        attached: &mut Attached,
+    ) -> Vec<LinkGroup<'a, 'p>> {
+        let wanted: Vec<NewLink<'_>> = groups.iter().map(|group| group.link(self.shapes)).collect();
+        let answers = match holder.make(&wanted) {
+            Ok(answers) => answers,
+            Err(gone) => {
+                let probes = groups.iter().flat_map(|group| group.probes);
+                attached.failed.extend(probes.map(|&probe| (probe.clone(), gone.to_string())));
+                return Vec::new();
+            }
+        };
+        let mut halves = Vec::new();
+        for (group, answer) in groups.into_iter().zip(answers) {
+            match answer {
+                Ok(id) => links.push(AttachedLink { bundle: group.bundle, process: group.process, id }),
+                // It has ended just now.
+                Err(_) if !is_there(group.process) => {}
+                Err(error) if group.probes.len() == 1 => {
+                    attached.failed.push((group.probes[0].clone(), error.to_string()));
+                }
+                Err(_) => {
+                    let (left, right) = group.probes.split_at(group.probes.len() / 2);
+                    halves.extend([left, right].map(|probes| LinkGroup { probes, ..group }));
+                }
+            }
+        }
+        halves
     }
 }
 
@@ -138,14 +175,6 @@ fn changed_files<'p>(
     let is_changed =
         |probe: &&&Probe| targets.get(&probe.file).is_some_and(|target| !target.still_has(probe));
     probes.filter(is_changed).map(|probe| probe.file).collect()
-}
-
-/// How a program is attached.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReturnMode {
-    No,
-    Only,
-    Session,
 }
 
 fn programs<'a>(
@@ -183,45 +212,26 @@ fn programs<'a>(
 }
 
 /// Probes that one link can hold.
-struct LinkGroup<'a> {
+#[derive(Clone, Copy)]
+struct LinkGroup<'a, 'p> {
     bundle: Bundle,
     program: &'a ProgramMut<'static>,
     returns: ReturnMode,
-    path: &'a Path,
+    target: &'a Target,
     process: Option<u32>,
-    shapes: &'a Shapes,
+    probes: &'p [&'p Probe],
 }
 
-impl LinkGroup<'_> {
-    /// A single bad place refuses a whole link: then halves are tried, down to that place.
-    fn attach(&self, probes: &[&Probe], links: &mut Vec<NewLink>, attached: &mut Attached) {
-        match self.link(probes) {
-            Ok(link) => links.push(NewLink {
-                bundle: self.bundle,
-                process: self.process,
-                moving: Moving::begin(link),
-            }),
-            // It has ended just now.
-            Err(_) if !is_there(self.process) => {}
-            Err(error) if probes.len() == 1 => attached.failed.push((probes[0].clone(), error.to_string())),
-            Err(_) => {
-                let (left, right) = probes.split_at(probes.len() / 2);
-                self.attach(left, links, attached);
-                self.attach(right, links, attached);
-            }
+impl<'a> LinkGroup<'a, '_> {
+    fn link(&self, shapes: &Shapes) -> NewLink<'a> {
+        NewLink {
+            program: self.program.as_fd(),
+            file: self.target.file.file().as_fd(),
+            process: self.process,
+            returns: self.returns,
+            offsets_bytes: self.probes.iter().map(|probe| probe.offset_bytes).collect(),
+            cookies: self.probes.iter().map(|probe| cookie(probe, shapes)).collect(),
         }
-    }
-
-    fn link(&self, probes: &[&Probe]) -> Result<Link, libbpf_rs::Error> {
-        let options = UprobeMultiOpts {
-            offsets: probes.iter().map(|p| p.offset_bytes as usize).collect(),
-            cookies: probes.iter().map(|p| cookie(p, self.shapes)).collect(),
-            retprobe: self.returns == ReturnMode::Only,
-            session: self.returns == ReturnMode::Session,
-            ..UprobeMultiOpts::default()
-        };
-        let pid = self.process.map_or(-1, |pid| pid as i32);
-        self.program.attach_uprobe_multi_with_opts(pid, self.path, "", options)
     }
 }
 

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use tracer_ebpf::{DmscopeSkel, DmscopeSkelBuilder, OpenDmscopeSkel};
 
+use super::holder::HolderPlace;
 use crate::host::support;
 
 /// What the programs are loaded with.
@@ -17,11 +18,18 @@ pub struct LoadSettings {
     pub alloc_min_bytes: u64,
     /// Features to do without although the kernel may have them (for tests).
     pub without: Features,
+    /// Where links are held.
+    pub holder: HolderPlace,
 }
 
 impl Default for LoadSettings {
     fn default() -> Self {
-        Self { ring_bytes: 4 << 20, alloc_min_bytes: 4096, without: Features::default() }
+        Self {
+            ring_bytes: 4 << 20,
+            alloc_min_bytes: 4096,
+            without: Features::default(),
+            holder: HolderPlace::default(),
+        }
     }
 }
 
@@ -40,6 +48,9 @@ pub enum KernelError {
     /// This kernel lacks something, or this process has no right to it.
     #[error("{0}")]
     NotSupported(String),
+    /// Nobody holds links.
+    #[error("the process that holds the probes cannot be started: {0}")]
+    NoHolder(std::io::Error),
     /// Anything else at load.
     #[error("the kernel did not take the BPF programs: {source}; `dmscope doctor` says what it lacks")]
     Load {

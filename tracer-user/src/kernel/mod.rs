@@ -3,7 +3,7 @@
 
 mod calibrate;
 mod filter;
-mod keeper;
+mod holder;
 mod links;
 mod load;
 mod rings;
@@ -14,6 +14,7 @@ mod tracer;
 mod types;
 
 pub use filter::FilterCheck;
+pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};
 pub use rings::{Counters, KernelRing, SlotCounters};
 pub use strangers::StrangerHits;

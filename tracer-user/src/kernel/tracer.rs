@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::FileId;
@@ -12,6 +11,7 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 use tracer_ebpf::DmscopeSkel;
 use tracer_ebpf::types;
 
+use super::holder::{HolderGone, LinkHolder};
 use super::links::{self, AttachedLink, LinkMaker, Reach};
 use super::load::{self, Features, KernelError, LoadSettings};
 use super::rings::{self, Counters, KernelRing};
@@ -37,7 +37,7 @@ pub struct Tracer {
     /// Processes that have links of their own where a file's scope wants that.
     reached: BTreeSet<u32>,
     links: Vec<AttachedLink>,
-    closing: Vec<JoinHandle<()>>,
+    holder: LinkHolder,
 }
 
 impl Tracer {
@@ -46,6 +46,7 @@ impl Tracer {
     /// # Errors
     /// What is missing, and how to get it.
     pub fn load(settings: LoadSettings) -> Result<Self, KernelError> {
+        let holder = LinkHolder::start(settings.holder).map_err(KernelError::NoHolder)?;
         let (skel, features) = load::load(&settings)?;
         Ok(Self {
             skel: ManuallyDrop::new(skel),
@@ -58,7 +59,7 @@ impl Tracer {
             attached: BTreeMap::new(),
             reached: BTreeSet::new(),
             links: Vec::new(),
-            closing: Vec::new(),
+            holder,
         })
     }
 
@@ -95,7 +96,8 @@ impl Tracer {
     fn attach_known(&mut self, ids: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let probes = ids.iter().filter_map(|id| self.probes.get(id));
         let bundles = bundles(probes, hot);
-        let (links, attached) = self.link_maker().attach(&bundles, Reach::All(&self.reached));
+        let maker = link_maker(&self.skel, self.features, &self.targets, &self.shapes);
+        let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
         for (bundle, probes) in bundles {
             let ids = probes.iter().map(|probe| probe.id);
             let has_failed = |id: &u32| attached.failed.iter().any(|(probe, _)| probe.id == *id);
@@ -105,8 +107,12 @@ impl Tracer {
         attached
     }
 
-    fn link_maker(&self) -> LinkMaker<'_> {
-        LinkMaker { skel: &self.skel, features: self.features, targets: &self.targets, shapes: &self.shapes }
+    /// Whether the probes are still there: they go with their holder.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn check_holder(&self) -> Result<(), HolderGone> {
+        self.holder.check()
     }
 
     /// Has probes of files whose scope is [`Scope::EachReached`](super::types::Scope) seen in one more process, also
@@ -122,7 +128,8 @@ impl Tracer {
         let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
         let bundles: BTreeMap<Bundle, Vec<&Probe>> =
             bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
-        let (links, attached) = self.link_maker().attach(&bundles, Reach::OneMore(pid));
+        let maker = link_maker(&self.skel, self.features, &self.targets, &self.shapes);
+        let (links, attached) = maker.attach(&bundles, Reach::OneMore(pid), &mut self.holder);
         self.links.extend(links);
         attached
     }
@@ -134,11 +141,9 @@ impl Tracer {
         }
     }
 
-    /// The kernel waits for running handlers at each link: side by side.
     fn close(&mut self, is_wanted: impl Fn(&AttachedLink) -> bool) {
-        self.closing.retain(|closing| !closing.is_finished());
         let closed = self.links.extract_if(.., |link| is_wanted(link));
-        self.closing.extend(closed.filter_map(|link| link.keeper.close()));
+        self.holder.close(closed.map(|link| link.id).collect());
     }
 
     /// Hits of processes that are not watched, since the programs were loaded.
@@ -163,10 +168,8 @@ impl Tracer {
 
     /// Attaches probes again that were detached; those that were too expensive before, `hot`, apart from the rest.
     pub fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
-        for closed in self.closing.drain(..) {
-            // A link that is still being closed would see the same hits.
-            let _ = closed.join();
-        }
+        // A link that is still being closed would see the same hits.
+        self.holder.wait_for_closed();
         self.attach_known(probes, hot)
     }
 
@@ -278,15 +281,12 @@ impl Tracer {
         data.watch_epoch = data.watch_epoch.wrapping_add(1).max(1);
     }
 
-    /// Detaches all probes and kernel events. The kernel waits for running ones at each link, so links are
-    /// closed side by side.
+    /// Detaches all probes and kernel events, and waits until they are out.
     pub fn detach_all(&mut self) {
         let all = self.probes.keys().copied().collect();
         self.detach(&all);
         self.kernel_events.clear();
-        for closed in self.closing.drain(..) {
-            let _ = closed.join();
-        }
+        self.holder.wait_for_closed();
     }
 }
 
@@ -294,6 +294,15 @@ impl Drop for Tracer {
     fn drop(&mut self) {
         self.detach_all();
     }
+}
+
+fn link_maker<'a>(
+    skel: &'a DmscopeSkel<'static>,
+    features: Features,
+    targets: &'a BTreeMap<FileId, Target>,
+    shapes: &'a Shapes,
+) -> LinkMaker<'a> {
+    LinkMaker { skel, features, targets, shapes }
 }
 
 fn target_bytes(target: &types::target) -> Vec<u8> {

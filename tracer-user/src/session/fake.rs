@@ -13,7 +13,7 @@ use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 use anyhow::Result;
 
 use super::host::Host;
-use super::kernel::{Kernel, ReadThreads, ThreadReader};
+use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use super::planner::{PlanSource, Planned};
 use crate::budget::bundles;
 use crate::collector::{DrainBatch, ReaderFailed};
@@ -272,7 +272,7 @@ impl Kernel for FakeKernel {
         self.world.lock().counters_of(slot)
     }
 
-    fn next_batch(&mut self, _timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed> {
+    fn next_batch(&mut self, _timeout: Duration) -> Result<Option<DrainBatch>, TracingFailed> {
         loop {
             let mut world = self.world.lock();
             match self.script.pop_front() {
@@ -285,7 +285,7 @@ impl Kernel for FakeKernel {
                     world.now_ns += after_ns;
                     return Ok(Some(world.batch(records)));
                 }
-                Some(Step::ReaderFails) => return Err(ReaderFailed),
+                Some(Step::ReaderFails) => return Err(ReaderFailed.into()),
                 Some(Step::Until(holds)) if holds(&world) => {}
                 Some(Step::Until(holds)) => {
                     self.script.push_front(Step::Until(holds));

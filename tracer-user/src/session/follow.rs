@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::controller::BudgetController;
 use super::host::Host;
-use super::kernel::{Kernel, ThreadReader};
+use super::kernel::{Kernel, ThreadReader, TracingFailed};
 use super::losses::LossTracker;
 use super::names::SharedNames;
 use super::order::Order;
@@ -24,7 +24,7 @@ use super::sampler::Sampler;
 use super::sink::{SessionStatus, Sink};
 use super::strangers::StrangerAccount;
 use super::watch::Watched;
-use crate::collector::{DrainBatch, ReaderFailed};
+use crate::collector::DrainBatch;
 use crate::host::{JobError, NodeJob};
 use crate::kernel::ProcessKey;
 use crate::plan::attach::{JobSize, OnlyJob};
@@ -38,8 +38,6 @@ const TAPE_PERIOD_NS: u64 = 1_000_000_000;
 /// How long to wait for a batch before looking at the clock again: longer than it takes until the next one in a job that
 /// rests, so that nobody wakes up for nothing.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-const READER_FAILED: &str = "the thread that reads the rings failed";
 
 /// How the loop is ended.
 pub(super) struct Limits {
@@ -243,8 +241,8 @@ impl<'s> Session<'s> {
             let batch = match self.kernel.next_batch(PATIENCE) {
                 Ok(batch) => batch,
                 Err(failed) => {
-                    self.nobody_reads(&failed);
-                    self.end(READER_FAILED, launcher);
+                    self.nothing_comes(failed);
+                    self.end(failed.reason(), launcher);
                     return Err(failed.into());
                 }
             };
@@ -488,7 +486,7 @@ impl<'s> Session<'s> {
     }
 
     /// What is in the rings, and what comes, is missing of everybody.
-    fn nobody_reads(&mut self, failed: &ReaderFailed) {
+    fn nothing_comes(&mut self, failed: TracingFailed) {
         self.sink.notice(&failed.to_string());
         let now_ns = self.host.now_ns();
         for pid in self.watched.pids() {

@@ -11,7 +11,28 @@ use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
 
 use crate::collector::{DrainBatch, ReaderFailed};
-use crate::kernel::{Attached, KernelError, ProcessKey, SlotCounters, StrangerHits, Target};
+use crate::kernel::{Attached, HolderGone, KernelError, ProcessKey, SlotCounters, StrangerHits, Target};
+
+/// Nothing comes any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TracingFailed {
+    /// Out of the rings.
+    #[error(transparent)]
+    Reader(#[from] ReaderFailed),
+    /// Into them.
+    #[error(transparent)]
+    Holder(#[from] HolderGone),
+}
+
+impl TracingFailed {
+    /// Why the session ended, as its tape says it.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Reader(_) => "the thread that reads the rings failed",
+            Self::Holder(_) => "the process that holds the probes ended",
+        }
+    }
+}
 
 /// The kernel side of a session.
 pub(super) trait Kernel {
@@ -66,8 +87,8 @@ pub(super) trait Kernel {
     /// What was drained from the rings, if anything comes in time.
     ///
     /// # Errors
-    /// Nobody reads rings any more.
-    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed>;
+    /// Nobody reads rings any more, or the probes are gone.
+    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, TracingFailed>;
 
     /// Room that a batch's records had.
     fn give_back(&mut self, records: Vec<RawRecord>);

@@ -12,9 +12,9 @@ use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result};
 
 use super::host::Host;
-use super::kernel::{Kernel, ReadThreads, ThreadReader};
+use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use crate::budget::HitCosts;
-use crate::collector::{Collector, DrainBatch, ReaderFailed};
+use crate::collector::{Collector, DrainBatch};
 use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
     Attached, Counters, KernelError, LoadSettings, ProcessKey, SlotCounters, StrangerHits, Target,
@@ -121,8 +121,9 @@ impl Kernel for LiveKernel {
         self.counters.read(slot)
     }
 
-    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, ReaderFailed> {
-        self.collector.next(timeout)
+    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, TracingFailed> {
+        self.tracer.check_holder()?;
+        Ok(self.collector.next(timeout)?)
     }
 
     fn give_back(&mut self, records: Vec<RawRecord>) {

@@ -1,4 +1,4 @@
-//! What is said over the socket to a process without rights: JSON or bytes behind their length, and open files one by
+//! What is said over the socket to a child of this program: JSON or bytes behind their length, and open files one by
 //! one.
 
 use std::fs::File;
@@ -63,7 +63,7 @@ pub fn receive_bytes(socket: &mut impl Read) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The other side is gone, or it is too late.
-pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
+pub fn send_file(socket: &UnixStream, file: &impl AsFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = [file.as_fd()];

@@ -4,11 +4,10 @@
 //! killed closes the descriptors of one table one after the other; those of several tables are closed at the same time,
 //! each by the thread that has it. So links of a killed session are gone as soon as one of them is.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use libbpf_rs::Link;
 
 use crate::host::placement;
 
@@ -20,19 +19,19 @@ pub(super) enum Keeper {
     /// Moved to the table of a thread, which ends when the sender is gone.
     Thread(Sender<()>, JoinHandle<()>),
     /// No thread could be had: it is closed like any other, which only takes longer.
-    Here(Link),
+    Here(OwnedFd),
 }
 
 /// A link on its way into a thread.
 pub(super) struct Moving {
-    link: Link,
+    link: OwnedFd,
     thread: Option<(Sender<()>, Receiver<()>, JoinHandle<()>)>,
 }
 
 impl Moving {
     /// Begins to move a link: several move at the same time.
-    pub(super) fn begin(link: Link) -> Self {
-        let fd = link.as_fd().as_raw_fd();
+    pub(super) fn begin(link: OwnedFd) -> Self {
+        let fd = link.as_raw_fd();
         let (ready_sender, ready) = bounded(1);
         let (close_sender, close) = bounded::<()>(0);
         let thread = std::thread::Builder::new().name("dms-link".into()).stack_size(STACK_BYTES);
