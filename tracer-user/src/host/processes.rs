@@ -7,6 +7,7 @@ use procfs::FromRead;
 use procfs::process::{Process, Status};
 use serde::Serialize;
 
+use super::deadline::Patience;
 use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
 use super::mappings::{self, MappedFile, code_files};
@@ -97,11 +98,19 @@ pub(super) fn parent(pid: u32) -> Option<u32> {
 }
 
 impl ProcessView {
-    /// Reads what `/proc` says. What may not be read (another user's environment) stays empty.
+    /// Reads what `/proc` says. What may not be read (another user's environment), or is not there in time, stays empty.
     ///
     /// # Errors
     /// The process does not exist (any more).
     pub fn read(pid: u32) -> Result<Self, JobError> {
+        Self::read_in_time(pid, &mut Patience::default())
+    }
+
+    /// The same of one of many.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn read_in_time(pid: u32, patience: &mut Patience) -> Result<Self, JobError> {
         let process = open(pid)?;
         let stat = process.stat().map_err(|e| proc_error(pid, e))?;
         let status = status(pid)?;
@@ -110,7 +119,10 @@ impl ProcessView {
             let all = namespaces.as_ref()?;
             all.0.iter().find(|(kind, _)| *kind == name).map(|(_, n)| n.identifier)
         };
-        let environment = environment(pid, stat.env_start.zip(stat.env_end));
+        let range = stat.env_start.zip(stat.env_end);
+        // Both are in its memory, and it may keep us waiting for that.
+        let from_memory = patience.wait_for(move || (environment(pid, range), command_line(pid)));
+        let (environment, command) = from_memory.unwrap_or_default();
         let environment: HashMap<&str, &str> = variables(&environment).collect();
         let (rank, size) = rank_and_size(|name| environment.get(name).copied());
         let local_size =
@@ -127,7 +139,7 @@ impl ProcessView {
             size,
             local_size,
             exe: process.exe().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
-            command: command_line(pid),
+            command,
             uid: status.euid,
             start_ticks: stat.starttime,
         })

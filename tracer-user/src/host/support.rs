@@ -47,6 +47,8 @@ pub struct SupportFacts {
     pub initial_user_namespace: bool,
     /// The same for processes: in others only some are seen, by other numbers.
     pub initial_pid_namespace: bool,
+    /// Option `hidepid` of `/proc`: from whom processes are hidden; `None`: from nobody.
+    pub hidepid: Option<String>,
     /// `/sys/kernel/security/lockdown`: the mode that is chosen; `None`: the kernel has none.
     pub lockdown: Option<String>,
     /// `kernel.perf_event_paranoid`.
@@ -87,10 +89,19 @@ pub fn support_facts() -> SupportFacts {
         is_root: rustix::process::geteuid().is_root(),
         initial_user_namespace: is_initial_namespace("user", 0xefff_fffd),
         initial_pid_namespace: is_initial_namespace("pid", 0xefff_fffc),
+        hidepid: std::fs::read_to_string("/proc/self/mountinfo").ok().as_deref().and_then(hidepid),
         lockdown: lockdown.as_deref().and_then(chosen_mode),
         perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
         unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
     }
+}
+
+/// Of the file system that is mounted at `/proc` last. Pure.
+fn hidepid(mounts: &str) -> Option<String> {
+    let own = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"))?;
+    let options = own.rsplit(' ').next()?.split(',');
+    let value = options.filter_map(|option| option.strip_prefix("hidepid=")).next_back()?;
+    (!["0", "off"].contains(&value)).then(|| value.to_owned())
 }
 
 /// The kernel gives its first namespaces these numbers.
@@ -129,7 +140,7 @@ pub fn requirements(facts: &SupportFacts) -> Vec<Requirement> {
     if let Some(known) = facts.types {
         all.extend([tracepoints(facts, known), many_probes(facts, known)]);
     }
-    all.extend([privileges(facts), lockdown(facts), perf_events(facts), namespaces(facts)]);
+    all.extend([privileges(facts), lockdown(facts), perf_events(facts), namespaces(facts), listed_processes(facts)]);
     all.extend([other_users(facts), foreign_files(facts), replaced_files(facts)]);
     all.extend([memory(facts), priorities(facts)]);
     all.extend(missing_capabilities(facts));
@@ -277,6 +288,22 @@ fn namespaces(facts: &SupportFacts) -> Requirement {
     requirement("processes", ok, true, says)
 }
 
+fn listed_processes(facts: &SupportFacts) -> Requirement {
+    let hidden = facts.hidepid.as_ref().filter(|_| !facts.capabilities.has(Capability::SysPtrace));
+    let says = hidden.map_or_else(
+        || "no process is hidden from this one in /proc".to_owned(),
+        |hidepid| {
+            format!(
+                "/proc is mounted with hidepid={}: without CAP_SYS_PTRACE processes of other users are not even listed, and \
+                 jobs whose launcher is another user's are seen as single ranks; {}",
+                visible(hidepid),
+                remedy()
+            )
+        },
+    );
+    requirement("processes in /proc", hidden.is_none(), false, says)
+}
+
 /// What is done with one capability, and what is not without it.
 fn optional(
     facts: &SupportFacts,
@@ -364,6 +391,7 @@ mod tests {
             is_root: true,
             initial_user_namespace: true,
             initial_pid_namespace: true,
+            hidepid: None,
             lockdown: None,
             perf_event_paranoid: Some(2),
             unprivileged_bpf_disabled: Some(2),
@@ -432,6 +460,29 @@ mod tests {
             assert!(found[0].1.ends_with(&format!(": {missing}")), "{found:?}");
             assert!(found[1].1.starts_with(&missing) && found[1].1.contains(SETCAP), "{found:?}");
         }
+    }
+
+    #[test]
+    fn who_cannot_list_other_users_processes_is_told_so() {
+        let mounts = |options: &str| {
+            format!("22 27 0:21 / /proc rw - proc proc rw{options}\n23 22 0:9 / /proc/x rw - a a rw\n")
+        };
+        assert_eq!(hidepid(&mounts("")), None);
+        assert_eq!(hidepid(&mounts(",hidepid=0")), None);
+        assert_eq!(
+            hidepid(&(mounts(",hidepid=2") + &mounts(",hidepid=off,gid=5"))),
+            None,
+            "the last one counts"
+        );
+        assert_eq!(hidepid(&mounts(",gid=5,hidepid=invisible")), Some("invisible".into()));
+        let hiding = Some("invisible".to_owned());
+        assert_eq!(not_there(&SupportFacts { hidepid: hiding.clone(), ..good() }), []);
+        let lacking = SupportFacts { hidepid: hiding, ..without(&[Capability::SysPtrace]) };
+        let told = not_there(&lacking);
+        assert!(
+            told.iter().any(|(_, says)| says.contains("hidepid=invisible") && says.contains(SETCAP)),
+            "{told:?}"
+        );
     }
 
     #[test]

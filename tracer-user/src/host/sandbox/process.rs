@@ -151,6 +151,7 @@ impl Running {
     fn start(program: &PathBuf, command: &str) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
+            .arg0("dmscope")
             .arg(command)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())

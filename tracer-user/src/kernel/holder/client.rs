@@ -150,6 +150,7 @@ impl Drop for LinkHolder {
 
 fn start_process(theirs: UnixStream) -> io::Result<Child> {
     Command::new("/proc/self/exe")
+        .arg0("dmscope")
         .arg(COMMAND)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())

@@ -24,6 +24,8 @@ pub fn serve() -> io::Result<()> {
         // Whoever ends a group of processes or a service signals us too; the end of the session is what counts.
         signal_hook::flag::register(signal, std::sync::Arc::default())?;
     }
+    // Else it has the name of the link that it was started by.
+    let _ = rustix::thread::set_name(c"dms-holder");
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     serve_on(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
