@@ -11,7 +11,8 @@ fn run(bytes: &[u8]) {
     let _ = format!("{raw:?}");
     let Ok(record) = Record::decode(&raw) else { return };
     let again = record.encode();
-    assert_eq!(again.words().len(), raw.words().len());
+    // Records of older tapes may lack the last words.
+    assert!(again.words().len() >= raw.words().len());
     assert_eq!(Record::decode(&again), Ok(record));
 }
 

@@ -2,9 +2,11 @@
 //! whoever lacks one is told which, and what for.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dmscope::host::capabilities::SETCAP;
@@ -344,6 +346,33 @@ fn without_cap_checkpoint_restore_what_is_in_deleted_files_is_a_gap_that_is_told
 #[test]
 fn without_cap_sys_nice_everything_is_seen() -> Result<()> {
     is_watched_in_full(&Watcher::without("CAP_SYS_NICE")?, OTHER, PRIVATE)
+}
+
+/// A child that goes on for ever.
+struct EndedAtLast(Child);
+
+impl Drop for EndedAtLast {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Root reads it from a file that the kernel refuses to wait for; whoever may not must read the process's memory.
+#[test]
+fn a_process_whose_environment_can_never_be_read_keeps_nobody_waiting() -> Result<()> {
+    let mut hider = Command::new(live::build::jobs_for(MpiImplementation::OpenMpi)?.join("hider"));
+    hider.env("FILLED", "x".repeat(64 << 10)).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut hider = EndedAtLast(hider.spawn().context("the program that hides")?);
+    let mut line = [0; 7];
+    hider.0.stdout.take().context("its output")?.read_exact(&mut line).context("it did not hide")?;
+    let watcher = Watcher::without("CAP_DAC_READ_SEARCH")?;
+    let begin = Instant::now();
+    let session = watcher.finish(Dmscope::command("ps", [""; 0]))?;
+    ensure!(session.status == Some(0), "{:?}", session.stderr);
+    ensure!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    let job = faulty_job(MpiImplementation::OpenMpi, OTHER, PUBLIC)?;
+    check_complete(&watch(&watcher, job, &[])?.0)
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::algo::kosaraju_scc;
-use petgraph::graphmap::DiGraphMap;
+use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::dependency::{CollectiveOp, Dependency, Message, Rank, RankActivity};
 use super::step_budget::TooLarge;
@@ -259,14 +259,16 @@ impl HangCause {
 
 /// Strongly connected components of the ranks that wait for each other.
 fn components(ranks: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<BTreeSet<Rank>> {
-    let mut graph = DiGraphMap::<Rank, ()>::new();
-    for &rank in ranks {
-        graph.add_node(rank);
-        for &to in waits[&rank].intersection(ranks) {
-            graph.add_edge(rank, to, ());
+    let mut graph = DiGraph::<Rank, ()>::new();
+    // Where each rank is among them: there may be as many waits as pairs of ranks, too many to hash each.
+    let nodes: BTreeMap<Rank, NodeIndex> = ranks.iter().map(|&rank| (rank, graph.add_node(rank))).collect();
+    for (rank, &node) in &nodes {
+        for to in waits[rank].iter().filter_map(|to| nodes.get(to)) {
+            graph.add_edge(node, *to, ());
         }
     }
-    kosaraju_scc(&graph).into_iter().map(|component| component.into_iter().collect()).collect()
+    let ranks_of = |component: Vec<NodeIndex>| component.into_iter().map(|node| graph[node]).collect();
+    kosaraju_scc(&graph).into_iter().map(ranks_of).collect()
 }
 
 #[cfg(test)]

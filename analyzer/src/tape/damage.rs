@@ -99,6 +99,29 @@ impl Damage {
         let share = pids.len().max(1) as u64;
         let (movements, state) = (movements.div_ceil(share), state.div_ceil(share));
         let loss = move |pid| Loss { pid, from_ns: self.from_ns, to_ns: self.to_ns, movements, state };
-        pids.filter(move |_| movements + state > 0).map(loss)
+        pids.filter(move |_| movements > 0 || state > 0).map(loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_much_is_missing_it_is_a_loss_of_everybody() {
+        let missing = Weight { inputs: 2, movements: u64::MAX, state: 1 };
+        let damage = Damage {
+            position_bytes: 0,
+            skipped_bytes: 1,
+            cause: Cause::Damaged,
+            missing: Some(missing),
+            from_ns: 1,
+            to_ns: 2,
+        };
+        let losses: Vec<_> = damage.losses([7, 8].into_iter()).collect();
+        assert_eq!(losses.iter().map(|loss| loss.pid).collect::<Vec<_>>(), [7, 8]);
+        assert!(losses.iter().all(|loss| loss.movements == 1 << 63 && loss.state == 1), "{losses:?}");
+        let none = Damage { missing: Some(Weight { movements: 0, state: 0, ..missing }), ..damage };
+        assert_eq!(none.losses([7].into_iter()).count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Processes that end, come again under the same PID, or run out of something.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -144,40 +144,6 @@ fn a_low_soft_limit_of_descriptors_costs_no_probe() -> Result<()> {
         job.finish(TIMEOUT)?.check_verdict()?;
     }
     Ok(())
-}
-
-#[test]
-fn a_process_whose_environment_cannot_ever_be_read_keeps_nobody_waiting() -> Result<()> {
-    let program = live::build::jobs_for(MpiImplementation::OpenMpi)?.join("hider");
-    let mut hider = Command::new(program);
-    hider.env("FILLED", "x".repeat(64 << 10)).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut hider = EndedAtLast(hider.spawn().context("the program that hides")?);
-    let mut line = [0; 7];
-    hider.0.stdout.take().context("its output")?.read_exact(&mut line).context("it did not hide")?;
-    let begin = Instant::now();
-    let session = Dmscope::command("ps", [""; 0]).finish()?;
-    ensure!(session.status == Some(0) && begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-    let job = JobSpec::own(MpiImplementation::OpenMpi, "halo2d")?.held().endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
-    dmscope.wait_until_attached()?;
-    dmscope.interrupt();
-    dmscope.finish()?;
-    job.go()?;
-    job.stop()?;
-    job.finish(TIMEOUT)?.check_verdict()?;
-    let session = Dmscope::command("attach", [hider.0.id().to_string()]).finish()?;
-    session.check_refusal(&["no MPI"])
-}
-
-/// A child that goes on for ever.
-struct EndedAtLast(Child);
-
-impl Drop for EndedAtLast {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

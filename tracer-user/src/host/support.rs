@@ -140,7 +140,13 @@ pub fn requirements(facts: &SupportFacts) -> Vec<Requirement> {
     if let Some(known) = facts.types {
         all.extend([tracepoints(facts, known), many_probes(facts, known)]);
     }
-    all.extend([privileges(facts), lockdown(facts), perf_events(facts), namespaces(facts), listed_processes(facts)]);
+    all.extend([
+        privileges(facts),
+        lockdown(facts),
+        perf_events(facts),
+        namespaces(facts),
+        listed_processes(facts),
+    ]);
     all.extend([other_users(facts), foreign_files(facts), replaced_files(facts)]);
     all.extend([memory(facts), priorities(facts)]);
     all.extend(missing_capabilities(facts));
