@@ -372,7 +372,14 @@ fn a_process_whose_environment_can_never_be_read_keeps_nobody_waiting() -> Resul
     ensure!(session.status == Some(0), "{:?}", session.stderr);
     ensure!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     let job = faulty_job(MpiImplementation::OpenMpi, OTHER, PUBLIC)?;
-    check_complete(&watch(&watcher, job, &[])?.0)
+    let begin = Instant::now();
+    let (session, job) = watch(&watcher, job, &[])?;
+    eprintln!(
+        "watched for {:?}, attached in {} ms",
+        begin.elapsed(),
+        session.events_of("attached")[0]["took_ms"]
+    );
+    check_fault(&session, &job)
 }
 
 #[test]

@@ -119,6 +119,8 @@ int main(void)
         return fail("the file");
     if (mmap((void *)begin, end - begin, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED)
         return fail("mmap");
+    // While the thread is there that answers to it: at the end of the process there is none.
+    close(file);
     if (write(STDOUT_FILENO, "hidden\n", 7) != 7)
         return fail("write");
     for (;;)

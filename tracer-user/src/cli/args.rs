@@ -89,6 +89,9 @@ pub enum Command {
     /// Read stacks for a session, without rights
     #[command(hide = true)]
     ReadStacks,
+    /// Read memory for this program, which can be left waiting
+    #[command(hide = true)]
+    ReadMemory,
     /// Hold the probes of a session
     #[command(hide = true)]
     HoldLinks,

@@ -76,6 +76,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             stacks::serve()?;
             Ok(0)
         }
+        Command::ReadMemory => {
+            host::memory_child::serve()?;
+            Ok(0)
+        }
         Command::HoldLinks => {
             kernel::hold_links()?;
             Ok(0)
@@ -97,6 +101,7 @@ fn watches(command: &Command) -> bool {
         | Command::Attach(_)
         | Command::Run(_)
         | Command::Probes(_)
+        | Command::ReadMemory
         | Command::HoldLinks => true,
         Command::Report(args) => matches!(args.subject, Subject::Job(_)),
         Command::Analyze(_)

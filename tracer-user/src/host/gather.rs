@@ -7,14 +7,13 @@ use std::sync::Arc;
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
 
-use super::deadline::in_time;
 use super::error::{JobError, read_error};
 use super::files::{OpenedFile, open_mapped};
 use super::jobs::NodeJob;
 use super::mappings::{self, MappedFile, code_files};
-use super::memory::{ProcessMemory, RemoteMemory};
+use super::memory_child::read_memory;
 use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
-use super::processes::{all_pids, has_ended};
+use super::processes::{all_pids, has_ended, start_ticks};
 use crate::plan::attach::StrangerCount;
 use crate::plan::{BoundCopy, PlanOptions};
 
@@ -202,10 +201,8 @@ impl CopySlots<'_> {
             let summary = || self.parser.summary(&found.file).unwrap_or_default().copy_slots;
             for slot in self.known.entry(found.id).or_insert_with(summary) {
                 let address = first_byte.wrapping_add(*slot);
-                let read = in_time(move || ProcessMemory::new(pid).word(address));
-                // One that does not end would not the next time either.
-                let Some(bound) = read? else { continue };
-                let bound = place_of(mappings, bound);
+                // Where one cannot be read, or not in time, the next one would not either.
+                let bound = place_of(mappings, word(pid, address)?);
                 if let Some(bound) = bound.filter(|bound| bound.file != found.id) {
                     return Some(bound);
                 }
@@ -213,6 +210,11 @@ impl CopySlots<'_> {
         }
         None
     }
+}
+
+fn word(pid: u32, address: u64) -> Option<u64> {
+    let bytes = read_memory(pid, start_ticks(pid).ok()?, address, address.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 /// Where the first byte of a file would be in a process if all were mapped as its first code is.

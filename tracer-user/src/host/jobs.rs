@@ -7,7 +7,6 @@ use globset::GlobSet;
 use serde::Serialize;
 
 use super::cpus;
-use super::deadline::Patience;
 use super::error::JobError;
 use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, parent};
 use crate::plan::attach::JobSize;
@@ -142,9 +141,8 @@ fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
 /// Those of the processes that can be read. Those that end meanwhile, or may not be looked at, are not
 /// among them, or have no library.
 fn candidates(pids: impl IntoIterator<Item = u32>) -> Vec<Candidate> {
-    let mut patience = Patience::default();
     pids.into_iter()
-        .filter_map(|pid| ProcessView::read_in_time(pid, &mut patience).ok())
+        .filter_map(|pid| ProcessView::read(pid).ok())
         // Kernel threads have no program.
         .filter(|view| !view.exe.is_empty() || !view.command.is_empty())
         .map(|view| {

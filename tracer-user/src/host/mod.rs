@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod launched;
 pub mod mappings;
 pub mod memory;
+pub mod memory_child;
 pub mod output_file;
 pub mod own_settings;
 pub mod parsing;

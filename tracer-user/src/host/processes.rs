@@ -7,11 +7,10 @@ use procfs::FromRead;
 use procfs::process::{Process, Status};
 use serde::Serialize;
 
-use super::deadline::Patience;
 use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
 use super::mappings::{self, MappedFile, code_files};
-use super::memory::ProcessMemory;
+use super::memory_child::read_memory;
 use super::parsing::{FileParser, ParsingChild};
 use crate::plan::tables::{LOCAL_SIZE_VARIABLES, MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
 
@@ -103,14 +102,6 @@ impl ProcessView {
     /// # Errors
     /// The process does not exist (any more).
     pub fn read(pid: u32) -> Result<Self, JobError> {
-        Self::read_in_time(pid, &mut Patience::default())
-    }
-
-    /// The same of one of many.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub(super) fn read_in_time(pid: u32, patience: &mut Patience) -> Result<Self, JobError> {
         let process = open(pid)?;
         let stat = process.stat().map_err(|e| proc_error(pid, e))?;
         let status = status(pid)?;
@@ -119,10 +110,7 @@ impl ProcessView {
             let all = namespaces.as_ref()?;
             all.0.iter().find(|(kind, _)| *kind == name).map(|(_, n)| n.identifier)
         };
-        let range = stat.env_start.zip(stat.env_end);
-        // Both are in its memory, and it may keep us waiting for that.
-        let from_memory = patience.wait_for(move || (environment(pid, range), command_line(pid)));
-        let (environment, command) = from_memory.unwrap_or_default();
+        let environment = environment(pid, stat.starttime, stat.env_start.zip(stat.env_end));
         let environment: HashMap<&str, &str> = variables(&environment).collect();
         let (rank, size) = rank_and_size(|name| environment.get(name).copied());
         let local_size =
@@ -139,7 +127,7 @@ impl ProcessView {
             size,
             local_size,
             exe: process.exe().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
-            command,
+            command: command_line(pid),
             uid: status.euid,
             start_ticks: stat.starttime,
         })
@@ -147,12 +135,12 @@ impl ProcessView {
 }
 
 /// The environment that a process was started with; `range`: its addresses. The file is for the process's user alone, whoever
-/// else may look at the process: then it is read from memory.
-fn environment(pid: u32, range: Option<(u64, u64)>) -> Vec<u8> {
+/// else may look at the process: then it is read from memory. (The kernel does not wait for what lies in that file.)
+fn environment(pid: u32, start_ticks: u64, range: Option<(u64, u64)>) -> Vec<u8> {
     const MOST_BYTES: u64 = 8 << 20;
     std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_else(|_| {
         let range = range.filter(|(start, end)| end.saturating_sub(*start) <= MOST_BYTES);
-        range.and_then(|(start, end)| ProcessMemory::new(pid).bytes(start, end)).unwrap_or_default()
+        range.and_then(|(start, end)| read_memory(pid, start_ticks, start, end)).unwrap_or_default()
     })
 }
 
@@ -320,8 +308,8 @@ mod tests {
         let own = std::process::id();
         let stat = open(own).unwrap().stat().unwrap();
         let (start, end) = stat.env_start.zip(stat.env_end).unwrap();
-        let in_memory = ProcessMemory::new(own).bytes(start, end).unwrap();
-        assert_eq!(in_memory, environment(own, None));
+        let in_memory = super::super::memory::ProcessMemory::new(own).bytes(start, end).unwrap();
+        assert_eq!(in_memory, environment(own, 0, None));
         assert!(variables(&in_memory).any(|(name, _)| name == "PATH"));
         let text = b"A=1\0no variable\0B=x=y\0\xff=2\0";
         assert_eq!(variables(text).collect::<Vec<_>>(), [("A", "1"), ("B", "x=y")]);

@@ -8,4 +8,4 @@ mod socket;
 
 pub use process::{Conversation, SandboxedProcess};
 pub use rights::{SandboxLimits, enter};
-pub use socket::{receive, receive_bytes, receive_file, send, send_file};
+pub use socket::{receive, receive_bytes, receive_file, send, send_bytes, send_file};

@@ -14,6 +14,9 @@ use serde::de::DeserializeOwned;
 
 use super::socket;
 
+/// How long to wait for the end of a child that was ended.
+const PATIENCE_AT_END: Duration = Duration::from_millis(100);
+
 /// A process without rights that answers questions.
 pub struct SandboxedProcess {
     program: PathBuf,
@@ -97,6 +100,14 @@ impl Conversation<'_> {
         socket::send_file(self.socket, file)
     }
 
+    /// Receives bytes.
+    ///
+    /// # Errors
+    /// It is gone, late, or sends too many.
+    pub fn receive_bytes(&mut self) -> io::Result<Vec<u8>> {
+        socket::receive_bytes(self)
+    }
+
     /// Receives a message.
     ///
     /// # Errors
@@ -170,7 +181,7 @@ impl Running {
     /// Ends it, and says how it had ended; `None`: it had not.
     fn end(mut self) -> io::Result<Option<String>> {
         // It may be about to end by itself, and then says why.
-        let deadline = Instant::now() + Duration::from_millis(100);
+        let deadline = Instant::now() + PATIENCE_AT_END;
         let mut status = self.child.try_wait()?;
         while status.is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -185,8 +196,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has nothing that could be lost.
+        // It has nothing that could be lost. One that waits for memory which never comes does not end even now: it is left
+        // behind, with nothing of ours.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let deadline = Instant::now() + PATIENCE_AT_END;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
