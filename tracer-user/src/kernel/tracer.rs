@@ -96,7 +96,8 @@ impl Tracer {
     fn attach_known(&mut self, ids: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let probes = ids.iter().filter_map(|id| self.probes.get(id));
         let bundles = bundles(probes, hot);
-        let maker = link_maker(&self.skel, self.features, &self.targets, &self.shapes);
+        let Self { skel, features, targets, shapes, .. } = self;
+        let maker = LinkMaker { skel, features: *features, targets, shapes };
         let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
         for (bundle, probes) in bundles {
             let ids = probes.iter().map(|probe| probe.id);
@@ -128,7 +129,8 @@ impl Tracer {
         let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
         let bundles: BTreeMap<Bundle, Vec<&Probe>> =
             bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
-        let maker = link_maker(&self.skel, self.features, &self.targets, &self.shapes);
+        let Self { skel, features, targets, shapes, .. } = self;
+        let maker = LinkMaker { skel, features: *features, targets, shapes };
         let (links, attached) = maker.attach(&bundles, Reach::OneMore(pid), &mut self.holder);
         self.links.extend(links);
         attached
@@ -294,15 +296,6 @@ impl Drop for Tracer {
     fn drop(&mut self) {
         self.detach_all();
     }
-}
-
-fn link_maker<'a>(
-    skel: &'a DmscopeSkel<'static>,
-    features: Features,
-    targets: &'a BTreeMap<FileId, Target>,
-    shapes: &'a Shapes,
-) -> LinkMaker<'a> {
-    LinkMaker { skel, features, targets, shapes }
 }
 
 fn target_bytes(target: &types::target) -> Vec<u8> {

@@ -6,6 +6,6 @@ mod process;
 mod rights;
 mod socket;
 
-pub use process::{Conversation, SandboxedProcess};
+pub use process::{Conversation, SandboxedProcess, start_child};
 pub use rights::{SandboxLimits, enter};
 pub use socket::{receive, receive_bytes, receive_file, send, send_bytes, send_file};

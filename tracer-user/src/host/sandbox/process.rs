@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use super::socket;
 /// How long to wait for the end of a child that was ended.
 const PATIENCE_AT_END: Duration = Duration::from_millis(100);
 
-/// A process without rights that answers questions.
+/// A process that answers questions. Most give up their rights; one that reads memory needs them.
 pub struct SandboxedProcess {
     program: PathBuf,
     command: &'static str,
@@ -152,6 +152,28 @@ fn is_waited_for(child: &Child) {
     let _ = rustix::process::setpriority_process(pid, 0);
 }
 
+/// Starts a program as a child that is talked with on its standard input.
+///
+/// # Errors
+/// No process to be had.
+pub fn start_child(program: &Path, command: &str) -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let child = Command::new(program)
+        .arg0("dmscope")
+        .arg(command)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .env_clear()
+        // Memory counts when it is taken, so none is taken in advance (KiB).
+        .env("MIMALLOC_ARENA_RESERVE", "65536")
+        .current_dir("/")
+        // Ctrl-c, and whatever else is sent to the group of the session, is not for it.
+        .process_group(0)
+        .spawn()?;
+    Ok((child, ours))
+}
+
 /// One that runs, and the socket to it.
 struct Running {
     child: Child,
@@ -159,23 +181,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(program: &PathBuf, command: &str) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let child = Command::new(program)
-            .arg0("dmscope")
-            .arg(command)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .env_clear()
-            // Memory counts when it is taken, so none is taken in advance (KiB).
-            .env("MIMALLOC_ARENA_RESERVE", "65536")
-            .current_dir("/")
-            // Ctrl-c is for the session.
-            .process_group(0)
-            .spawn()?;
+    fn start(program: &Path, command: &str) -> io::Result<Self> {
+        let (child, socket) = start_child(program, command)?;
         is_waited_for(&child);
-        Ok(Self { child, socket: ours })
+        Ok(Self { child, socket })
     }
 
     /// Ends it, and says how it had ended; `None`: it had not.

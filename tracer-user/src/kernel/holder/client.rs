@@ -1,10 +1,10 @@
 //! The session's side.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Child;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::messages::{AllClosed, LinkId, LinkSpec, Made, Request, ReturnMode};
 use super::serve::serve_on;
-use crate::host::sandbox::{receive, send, send_file};
+use crate::host::sandbox::{receive, send, send_file, start_child};
 
 /// The word that makes this program the holder.
 const COMMAND: &str = "hold-links";
@@ -62,15 +62,18 @@ impl LinkHolder {
     /// # Errors
     /// No process or thread to be had.
     pub fn start(place: HolderPlace) -> io::Result<Self> {
-        let (socket, theirs) = UnixStream::pair()?;
-        let runs = match place {
-            HolderPlace::Process => Runs::Process(start_process(theirs)?),
-            HolderPlace::Thread => {
-                let thread = std::thread::Builder::new().name("dms-links".into());
-                Runs::Thread(Some(thread.spawn(move || serve_on(theirs))?))
+        match place {
+            HolderPlace::Process => {
+                let (child, socket) = start_child(Path::new("/proc/self/exe"), COMMAND)?;
+                Ok(Self { socket, runs: Runs::Process(child) })
             }
-        };
-        Ok(Self { socket, runs })
+            HolderPlace::Thread => {
+                let (socket, theirs) = UnixStream::pair()?;
+                let thread = std::thread::Builder::new().name("dms-links".into());
+                let thread = thread.spawn(move || serve_on(theirs))?;
+                Ok(Self { socket, runs: Runs::Thread(Some(thread)) })
+            }
+        }
     }
 
     /// Makes links, and says for each what it is called or why there is none.
@@ -146,22 +149,6 @@ impl Drop for LinkHolder {
             }
         }
     }
-}
-
-fn start_process(theirs: UnixStream) -> io::Result<Child> {
-    Command::new("/proc/self/exe")
-        .arg0("dmscope")
-        .arg(COMMAND)
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .env_clear()
-        // Memory counts when it is taken, so none is taken in advance (KiB).
-        .env("MIMALLOC_ARENA_RESERVE", "65536")
-        .current_dir("/")
-        // Signals for the group of the session are not for it.
-        .process_group(0)
-        .spawn()
 }
 
 /// Descriptors that are sent, each once.
