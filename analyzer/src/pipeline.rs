@@ -14,6 +14,7 @@ use crate::job::Job;
 use crate::job::event::{CallBegan, Event};
 use crate::job::last_calls::CallEntry;
 use crate::job::messages::{self, Messages};
+use crate::job::streams::StreamBytes;
 use crate::job::symbols::SymbolTable;
 use crate::options::Options;
 use crate::options::reference::Reference;
@@ -157,10 +158,31 @@ impl Pipeline {
         }
         match record.body {
             Body::Pack { .. } | Body::Cross { .. } => self.movement(record),
+            Body::Stream { .. } => self.stream(record),
             _ => self.apply_event(record),
         }
         self.take_memory_changes();
         self.dispatch();
+    }
+
+    /// Data went into a TCP stream or out of it.
+    fn stream(&mut self, record: &Record) {
+        let h = &record.header;
+        self.chains.clock(h.time_ns);
+        let (process, _) = self.job.count(record);
+        let Body::Stream { addr, stream, position, len_bytes, receive, context } = record.body else {
+            return;
+        };
+        self.job.take_stream_bytes(StreamBytes { stream, position, len_bytes, receive });
+        self.take_memory_changes();
+        for index in 0..self.job.streams.change.pieces.len() {
+            let piece = self.job.streams.change.pieces[index];
+            let m = self.job.stream_movement(process, h, (addr, receive), &piece, context);
+            if self.depth >= Depth::Link {
+                self.chains.stream_movement(&self.job, &m, piece.space);
+            }
+        }
+        self.job.forget_read_bytes();
     }
 
     #[inline(always)]

@@ -30,6 +30,7 @@ int main(void)
 	EMIT(struct dms_unmap r = { header(DMS_UNMAP, 0), .addr = 1, .len_bytes = 2 });
 	EMIT(struct dms_life r = { header(DMS_FORK, 0), .value = 1 });
 	EMIT(struct dms_life r = { header(DMS_EXEC, 0), .value = 0 });
+	EMIT(struct dms_stream r = { header(DMS_STREAM, DMS_STREAM_RECEIVE), .addr = 1, .stream = 2, .position = 3, .len_bytes = 4, .ctx = CONTEXT });
 	EMIT(struct dms_end r = { header(DMS_EXIT, 0), .status = 9, .at = 8 });
 	return 0;
 }
@@ -82,6 +83,7 @@ fn expected() -> Vec<Record> {
         Body::Unmap { addr: 1, len_bytes: 2 },
         Body::Fork { child: 1 },
         Body::Exec,
+        Body::Stream { addr: 1, stream: 2, position: 3, len_bytes: 4, receive: true, context },
         Body::Exit { status: 9, at: 8 },
     ]
     .map(|body| Record { header, body })

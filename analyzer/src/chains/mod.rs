@@ -19,6 +19,7 @@ mod prefetch;
 pub(crate) mod rank_counts;
 mod run;
 mod runs;
+mod streams;
 pub(crate) mod time_buckets;
 mod traces;
 mod window;
@@ -28,6 +29,7 @@ use held::MessagesInFlight;
 use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
 use run::CoalescedCopy;
+use streams::StreamOperations;
 use traces::Traces;
 use window::Window;
 
@@ -71,6 +73,7 @@ pub(crate) struct Chains {
     threads: Vec<Thread>,
     ages: Ages,
     held: MessagesInFlight,
+    stream_operations: StreamOperations,
     ops: u64,
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
@@ -102,6 +105,7 @@ impl Chains {
             threads: Vec::new(),
             ages: Ages::default(),
             held: MessagesInFlight::default(),
+            stream_operations: StreamOperations::default(),
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,

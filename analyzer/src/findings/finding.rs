@@ -237,6 +237,8 @@ pub enum BufferKind {
     Anonymous,
     /// In a process that is not watched.
     NotWatched,
+    /// On its way through a TCP connection.
+    TcpStream,
     /// Not known.
     Unknown,
 }

@@ -109,6 +109,8 @@ fn kind_text(kind: Kind) -> &'static str {
         Kind::CrossRead => "CrossRead",
         Kind::CrossWrite => "CrossWrite",
         Kind::Message => "Message",
+        Kind::StreamWrite => "StreamWrite",
+        Kind::StreamRead => "StreamRead",
     }
 }
 
@@ -121,6 +123,7 @@ fn buffer_text(buffer: &BufferName) -> String {
         BufferName::Stack => "Stack".to_owned(),
         BufferName::Anonymous => "Anonymous".to_owned(),
         BufferName::NotWatched => "NotWatched".to_owned(),
+        BufferName::TcpStream => "TcpStream".to_owned(),
         BufferName::Unknown => "Unknown".to_owned(),
     }
 }

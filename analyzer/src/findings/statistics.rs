@@ -20,6 +20,9 @@ pub struct Statistics {
     /// Messages whose data was not seen to move: each is taken as one movement.
     #[serde(default)]
     pub unseen_messages: u64,
+    /// What went over TCP; nothing if nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpStatistics>,
     /// Records that came after later ones.
     pub late_records: u64,
     /// Lost records of movements and calls.
@@ -66,6 +69,25 @@ pub struct Statistics {
     pub calls: Vec<CallStatistics>,
     /// The groups with most chains.
     pub top_groups: Vec<GroupView>,
+}
+
+/// What was moved over TCP inside MPI calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpStatistics {
+    /// Seen to be sent, on connections whose other end was seen to receive.
+    pub sent_bytes: u64,
+    /// Seen to be received, on connections whose other end was seen to send.
+    pub received_bytes: u64,
+    /// Of those received: nobody was seen to send them.
+    pub unseen_bytes: u64,
+    /// Of those sent: nobody was seen to receive them, although what follows was received.
+    #[serde(default)]
+    pub missed_bytes: u64,
+    /// Of those sent: on their way at the end.
+    #[serde(default)]
+    pub unread_bytes: u64,
+    /// Sent to or received from processes that were not seen at it: launchers, other jobs.
+    pub with_others_bytes: u64,
 }
 
 /// Counts of a process.

@@ -12,7 +12,7 @@ use crate::chains::groups::ChainGroups;
 use crate::chains::op_names::OpNames;
 use crate::findings::finding::Verdict;
 use crate::job::event::{Event, Gap, Gone};
-use crate::job::ids::ThreadId;
+use crate::job::ids::{SpaceId, ThreadId};
 use crate::job::movement::Movement;
 use crate::job::names::SiteId;
 use crate::job::{ContentEvent, Job};
@@ -77,6 +77,14 @@ impl ChainAnalysis {
         }
     }
 
+    /// Data moved into a stream or out of it; `stream`: its space, none if it is not followed.
+    pub fn stream_movement(&mut self, job: &Job, m: &Movement, stream: SpaceId) {
+        if !job.coverage.is_paused() {
+            self.chains.make_room(job.space_counts());
+            self.chains.stream_movement(m, stream, &mut self.ops, &mut self.groups);
+        }
+    }
+
     /// The clock goes on.
     #[inline(always)]
     pub fn clock(&mut self, time_ns: u64) {
@@ -97,6 +105,9 @@ impl ChainAnalysis {
             match *change {
                 Gone::Range { space, start, end } => {
                     self.chains.remove_range(space, start, end, &mut self.ops, &mut self.groups);
+                }
+                Gone::Unseen { space, start, end } => {
+                    self.chains.lose_sight_of(space, start, end, &mut self.ops, &mut self.groups);
                 }
                 Gone::Space(space) => {
                     self.chains.remove_space(space, &mut self.ops, &mut self.groups);

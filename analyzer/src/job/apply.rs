@@ -3,11 +3,12 @@
 use super::Job;
 use super::address_spaces::MapRecord;
 use super::coverage::Change;
-use super::event::{CallBegan, ErrorReport, Event, Gap, ProcessEnded};
+use super::event::{CallBegan, ErrorReport, Event, Gap, Gone, ProcessEnded};
 use super::ids::{CallSiteId, ThreadId};
 use super::last_calls::CallEntry;
 use super::movement::Movement;
 use super::resolve;
+use super::streams::{StreamBytes, StreamPiece};
 use crate::mpi::calls::{self, CallRow, Lifecycle};
 use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
 use crate::tape::plan::{Plan, Probe, ProbeClass};
@@ -234,6 +235,35 @@ impl Job {
         };
         self.probes.call_counts(call_slot).count_movement(m.len_bytes);
         Some(m)
+    }
+
+    /// Takes what went into a stream or out of it; what that was, piece by piece, is in `streams.change`.
+    pub fn take_stream_bytes(&mut self, moved: StreamBytes) {
+        self.streams.take(moved, || self.spaces.new_space());
+        let missed = self.streams.change.missed.iter();
+        let unseen = missed.map(|r| Gone::Unseen { space: r.space, start: r.start, end: r.end });
+        self.memory_changes.extend(unseen);
+    }
+
+    /// The movement of one piece of it; `end`: the buffer, and whether it was read from the stream.
+    pub fn stream_movement(
+        &mut self,
+        process: usize,
+        h: &Header,
+        end: (u64, bool),
+        piece: &StreamPiece,
+        context: CallContext,
+    ) -> Movement {
+        let call_slot = self.probes.slot(context.probe);
+        let call = self.call(process, context);
+        self.probes.call_counts(call_slot).count_movement(piece.end - piece.start);
+        resolve::stream_movement(self, process, h, end, piece, call)
+    }
+
+    /// What was read before it is not asked for any more.
+    pub fn forget_read_bytes(&mut self) {
+        let done = self.streams.change.done.iter();
+        self.memory_changes.extend(done.map(|r| Gone::Range { space: r.space, start: r.start, end: r.end }));
     }
 
     #[inline(always)]

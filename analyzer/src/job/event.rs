@@ -112,6 +112,8 @@ pub(crate) enum Gap {
 pub(crate) enum Gone {
     /// New content, or none, that no movement wrote.
     Range { space: SpaceId, start: u64, end: u64 },
+    /// What was there was taken by somebody who was not seen.
+    Unseen { space: SpaceId, start: u64, end: u64 },
     /// Its number may be given out again.
     Space(SpaceId),
     /// Its number may be given out again.

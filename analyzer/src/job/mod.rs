@@ -26,6 +26,7 @@ pub(crate) mod request_origins;
 pub(crate) mod resolve;
 pub(crate) mod signature;
 pub(crate) mod spaces;
+pub(crate) mod streams;
 pub mod symbols;
 
 use rustc_hash::FxHashSet;
@@ -43,6 +44,7 @@ use probes::Probes;
 use process::{Process, Processes, Remote};
 use request_origins::RequestOrigins;
 use spaces::Spaces;
+use streams::Streams;
 use symbols::SymbolTable;
 
 use crate::mpi::handles::{Builtin, Libraries};
@@ -101,6 +103,7 @@ pub(crate) struct Job {
     calls_seen: CallsSeen,
     request_origins: RequestOrigins,
     spaces: Spaces,
+    pub streams: Streams,
     memory_room: MemoryRoom,
     begin_ns: Option<u64>,
     now_ns: u64,
@@ -133,6 +136,7 @@ impl Job {
             calls_seen: CallsSeen::default(),
             request_origins: RequestOrigins::default(),
             spaces: Spaces::default(),
+            streams: Streams::default(),
             memory_room: MemoryRoom::default(),
             begin_ns: None,
             now_ns: 0,

@@ -72,7 +72,12 @@ impl NameText for BufferName {
             Self::Heap { site } => site.text_bytes(),
             Self::Shared { name } => name.len(),
             Self::Static { module } => module.len(),
-            Self::HeapBeforeAttach | Self::Stack | Self::Anonymous | Self::NotWatched | Self::Unknown => 0,
+            Self::HeapBeforeAttach
+            | Self::Stack
+            | Self::Anonymous
+            | Self::NotWatched
+            | Self::TcpStream
+            | Self::Unknown => 0,
         }
     }
 }
@@ -170,6 +175,8 @@ pub enum BufferName {
     Anonymous,
     /// In a process that is not watched.
     NotWatched,
+    /// On its way through a TCP connection.
+    TcpStream,
     /// Not in a mapping that is known.
     Unknown,
 }
@@ -190,6 +197,10 @@ pub enum Kind {
     CrossWrite,
     /// A message whose data moved unseen.
     Message,
+    /// From memory into a TCP stream.
+    StreamWrite,
+    /// Out of a TCP stream into memory.
+    StreamRead,
 }
 
 /// What an operation of a chain is, by name: what references keep.
@@ -222,6 +233,8 @@ pub(crate) const HEAP_BEFORE_ATTACH: BufferId = BufferId(1);
 pub(crate) const STACK: BufferId = BufferId(2);
 /// Number of [`BufferName::NotWatched`].
 pub(crate) const NOT_WATCHED: BufferId = BufferId(3);
+/// Number of [`BufferName::TcpStream`].
+pub(crate) const TCP_STREAM: BufferId = BufferId(4);
 
 /// All that is interned.
 pub(crate) struct Names {
@@ -239,7 +252,9 @@ pub(crate) struct Names {
 impl Names {
     pub fn new() -> Self {
         let mut buffers = Interner::new(BufferName::Unknown);
-        for name in [BufferName::HeapBeforeAttach, BufferName::Stack, BufferName::NotWatched] {
+        for name in
+            [BufferName::HeapBeforeAttach, BufferName::Stack, BufferName::NotWatched, BufferName::TcpStream]
+        {
             buffers.intern(&name);
         }
         Self {

@@ -54,6 +54,8 @@ pub(crate) struct Probes {
     call_counts: Vec<CallCounts>,
     pub readv: SiteId,
     pub writev: SiteId,
+    pub tcp_sendmsg: SiteId,
+    pub tcp_recvmsg: SiteId,
 }
 
 impl Probes {
@@ -66,6 +68,8 @@ impl Probes {
             call_counts: vec![CallCounts::default()],
             readv: kernel("process_vm_readv"),
             writev: kernel("process_vm_writev"),
+            tcp_sendmsg: kernel("tcp_sendmsg"),
+            tcp_recvmsg: kernel("tcp_recvmsg"),
         }
     }
 

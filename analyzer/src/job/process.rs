@@ -20,7 +20,7 @@ const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
 /// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 16;
+pub(crate) const KINDS: usize = 17;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

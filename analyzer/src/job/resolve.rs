@@ -5,10 +5,11 @@ use super::ids::CallSiteId;
 use super::ids::SpaceId;
 use super::memory::Memory;
 use super::movement::{Movement, Side};
-use super::names::{BufferId, Kind, NOT_WATCHED, SiteId};
+use super::names::{BufferId, Kind, NOT_WATCHED, SiteId, TCP_STREAM};
 use super::places::Location;
 use super::process::Remote;
-use crate::tape::wire::{Body, Record};
+use super::streams::StreamPiece;
+use crate::tape::wire::{Body, Header, Record};
 
 /// The movement that a record tells of, counted for its process; `None` if it moves nothing.
 #[inline(always)]
@@ -78,6 +79,47 @@ pub(crate) fn movement(
         remote,
         call,
     })
+}
+
+/// Bytes that went from memory at `addr` (0: not known) into a stream, or out of it.
+pub(crate) fn stream_movement(
+    job: &mut Job,
+    process: usize,
+    h: &Header,
+    (addr, receive): (u64, bool),
+    piece: &StreamPiece,
+    call: CallSiteId,
+) -> Movement {
+    let bytes = piece.end - piece.start;
+    let p = job.processes.get_mut(process);
+    let (thread, who) = (p.thread(h.tid, || job.spaces.new_thread()), p.who);
+    p.count_movement(bytes);
+    let memory = match addr {
+        0 => Side { addr: 0, buffer: BufferId(0), space: SpaceId::NONE, start: 0, end: 0 },
+        _ => own(&mut p.memory, addr.saturating_add(piece.offset_bytes), bytes),
+    };
+    let (start, end) = if piece.space.is_some() { (piece.start, piece.end) } else { (0, 0) };
+    let stream = Side { addr: piece.start, buffer: TCP_STREAM, space: piece.space, start, end };
+    let (kind, site, source, destination) = match receive {
+        true => (Kind::StreamRead, job.probes.tcp_recvmsg, stream, memory),
+        false => (Kind::StreamWrite, job.probes.tcp_sendmsg, memory, stream),
+    };
+    Movement {
+        thread,
+        process: process as u32,
+        pid: h.pid,
+        tid: h.tid,
+        who,
+        time_ns: h.time_ns,
+        site,
+        kind,
+        source,
+        destination,
+        len_bytes: bytes,
+        segments: 1,
+        remote: None,
+        call,
+    }
 }
 
 #[inline(always)]

@@ -400,6 +400,19 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
         "  {} movements of {} bytes ({} of zero bytes), {} operations, {} pending",
         s.movements, s.bytes, s.empty_movements, s.operations, s.pending_operations
     );
+    if let Some(tcp) = &s.tcp {
+        let _ = write!(out, "  over TCP: {} bytes sent, {} received", tcp.sent_bytes, tcp.received_bytes);
+        for (bytes, which) in [
+            (tcp.unread_bytes, "on their way"),
+            (tcp.unseen_bytes, "seen at the receiver alone"),
+            (tcp.missed_bytes, "seen at the sender alone"),
+        ] {
+            if bytes > 0 {
+                let _ = write!(out, ", {bytes} {which}");
+            }
+        }
+        let _ = writeln!(out, ", {} to or from others", tcp.with_others_bytes);
+    }
     if s.unseen_messages > 0 {
         let _ = writeln!(out, "  {} of them are messages whose data was not seen to move", s.unseen_messages);
     }

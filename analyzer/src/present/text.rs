@@ -62,6 +62,7 @@ pub(crate) fn buffer_text(buffer: &BufferView) -> String {
         BufferKind::Stack => "stack".to_owned(),
         BufferKind::Anonymous => "anonymous memory".to_owned(),
         BufferKind::NotWatched => "memory of a process that is not watched".to_owned(),
+        BufferKind::TcpStream => "TCP connection".to_owned(),
         BufferKind::Unknown => "unknown memory".to_owned(),
     }
 }
@@ -76,6 +77,8 @@ pub(crate) fn kind_text(op: &OpView) -> &'static str {
         (Kind::CrossRead, _) => "read from a process",
         (Kind::CrossWrite, _) => "write to a process",
         (Kind::Message, _) => "message",
+        (Kind::StreamWrite, _) => "send over TCP",
+        (Kind::StreamRead, _) => "receive over TCP",
     }
 }
 

@@ -26,6 +26,7 @@
 //!
 //! The number of an input in its session is its *position*: it is the same live and from tape.
 
+mod causal_order;
 mod codec;
 mod damage;
 mod fact;

@@ -15,6 +15,9 @@
 //! given out at the next `advance`, ahead of everything else, as [`Input::LateRecord`], and
 //! is counted. Nothing is ever dropped.
 //!
+//! **Streams.** What is received over TCP comes after what was sent, whose record may have a later time: it gets that of
+//! the receive (see `causal_order`). Records wait for that for a tenth of a second at most, beyond the bound on lateness.
+//!
 //! **Memory.** What is held is bounded: the records of `lateness_bound_ns`, and at most
 //! `max_held_records` after each `advance`, which gives out the oldest records early when
 //! there are more. Records that come after that may be late, and then say so, but none is
@@ -26,6 +29,7 @@
 
 use std::collections::VecDeque;
 
+use super::causal_order::CausalOrder;
 use super::input::Input;
 use super::wire::RawRecord;
 
@@ -41,6 +45,8 @@ pub struct Sequencer {
     max_held_records: usize,
     rings: Vec<RingQueue>,
     late: Vec<RawRecord>,
+    /// What was given out in order of time.
+    causal: CausalOrder,
     held_records: usize,
     /// Time of the last record that was given out in order.
     released_ns: u64,
@@ -73,6 +79,7 @@ impl Sequencer {
             max_held_records,
             rings: Vec::new(),
             late: Vec::new(),
+            causal: CausalOrder::default(),
             held_records: 0,
             released_ns: 0,
             horizon_ns: 0,
@@ -108,6 +115,7 @@ impl Sequencer {
             self.early_releases += (surplus - due) as u64;
         }
         self.release(due.max(surplus), &mut out);
+        self.causal.advance(self.horizon_ns, &mut |record| out(Input::Record(record)));
     }
 
     /// Gives out everything: no more records will come, or none that must be in order.
@@ -115,6 +123,7 @@ impl Sequencer {
         self.release_late(&mut out);
         self.collect_keys(u64::MAX);
         self.release(self.held_records, &mut out);
+        self.causal.finish(&mut |record| out(Input::Record(record)));
     }
 
     /// Whether it is time for [`Sequencer::advance`] even if there is more to read.
@@ -124,12 +133,12 @@ impl Sequencer {
 
     /// Every record before this time has been given out, or will be marked late.
     pub fn horizon_ns(&self) -> u64 {
-        self.horizon_ns
+        self.causal.waits_since_ns().map_or(self.horizon_ns, |since_ns| since_ns.min(self.horizon_ns))
     }
 
     /// Records pushed and not yet given out.
     pub fn held_records(&self) -> usize {
-        self.held_records + self.late.len()
+        self.held_records + self.late.len() + self.causal.len()
     }
 
     /// Records that came after a later one had been given out.
@@ -169,7 +178,7 @@ impl Sequencer {
             let Some(record) = self.rings[ring_of(key)].records.pop_front() else { continue };
             self.released_ns = record.time_ns();
             self.held_records -= 1;
-            out(Input::Record(record));
+            self.causal.push(record, &mut |record| out(Input::Record(record)));
         }
     }
 }

@@ -61,6 +61,7 @@ pub(super) fn is_movement(record: &RawRecord) -> bool {
         kind::COPY
             | kind::PACK
             | kind::CROSS
+            | kind::STREAM
             | kind::CALL
             | kind::DONE
             | kind::VALUES

@@ -146,6 +146,18 @@ pub enum Body {
         write: bool,
         context: CallContext,
     },
+    /// Bytes of one buffer that went into a TCP stream, or (`receive`) out of it, seen when they have moved.
+    Stream {
+        /// Of the buffer; 0: not known.
+        addr: u64,
+        /// The same number at both ends, another one for each direction.
+        stream: u64,
+        /// TCP's sequence number of the first byte.
+        position: u32,
+        len_bytes: u32,
+        receive: bool,
+        context: CallContext,
+    },
     /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
     /// the arguments on the stack. `serial`: calls of the thread so far.
     Values {
@@ -235,6 +247,7 @@ pub mod kind {
     pub const VALUES: u16 = 13;
     pub const RETURN: u16 = 14;
     pub const MADE: u16 = 15;
+    pub const STREAM: u16 = 16;
 
     /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
     #[inline]
@@ -309,6 +322,19 @@ impl Record {
                     remote_pid: low(w[8]),
                     segment: high(w[8]),
                     write: flag,
+                    context: context(),
+                },
+            ),
+            kind::STREAM => fit(
+                raw,
+                header,
+                8,
+                Body::Stream {
+                    addr: w[3],
+                    stream: w[4],
+                    position: low(w[5]),
+                    len_bytes: high(w[5]),
+                    receive: flag,
                     context: context(),
                 },
             ),
@@ -400,6 +426,9 @@ impl Record {
                 put(&[local, remote, len_bytes, c.return_address, join(c.probe, c.serial)]);
                 put(&[join(remote_pid, segment)]);
             }
+            Body::Stream { addr, stream, position, len_bytes, context: c, .. } => {
+                put(&[addr, stream, join(position, len_bytes), c.return_address, join(c.probe, c.serial)]);
+            }
             Body::Call { return_address, args, .. } => {
                 put(&[return_address]);
                 put(&args);
@@ -449,6 +478,7 @@ impl Body {
             Self::Values { .. } => kind::VALUES,
             Self::Return { .. } => kind::RETURN,
             Self::Made { .. } => kind::MADE,
+            Self::Stream { .. } => kind::STREAM,
         }
     }
 
@@ -457,6 +487,7 @@ impl Body {
         match self {
             Self::Pack { unpack, .. } => *unpack,
             Self::Cross { write, .. } => *write,
+            Self::Stream { receive, .. } => *receive,
             Self::Call { nested, .. } => *nested,
             Self::Values { at_return, .. } => *at_return,
             _ => false,

@@ -107,10 +107,15 @@ impl Trace {
         self.record(rank, probe, Body::Call { return_address, args: [0; 6], nested: false });
     }
 
+    /// The call that a rank is in.
+    pub fn context_of(&self, rank: u32) -> CallContext {
+        self.context.get(&rank).copied().unwrap_or_default()
+    }
+
     /// A copy at a place of the library.
     pub fn copy(&mut self, rank: u32, site: &str, src: u64, dst: u64, len_bytes: u64) {
         let probe = self.probe(site, ProbeClass::Copy);
-        let context = self.context.get(&rank).copied().unwrap_or_default();
+        let context = self.context_of(rank);
         self.record(rank, probe, Body::Copy { dst, src, len_bytes, context });
     }
 

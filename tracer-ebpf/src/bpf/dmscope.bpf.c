@@ -29,6 +29,7 @@ bool bpf_session_is_return(void) __ksym __weak;
 #include "results.h"
 #include "heap.h"
 #include "memory.h"
+#include "streams.h"
 #include "life.h"
 #include "threads.h"
 

@@ -59,9 +59,49 @@ struct thread_info {
 	__u32 status;
 };
 
+struct in6_addr {
+	__u8 bytes[16];
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__u16 skc_dport;	/* in the order of the wire */
+	__u16 skc_num;
+	unsigned short skc_family;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u8 sk_shutdown;
+};
+
+/* Positions are those behind the last byte. */
+struct tcp_sock {
+	__u32 rcv_nxt;		/* received */
+	__u32 copied_seq;	/* read by the program */
+	__u32 write_seq;	/* written by the program */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
+	unsigned int flags;
 	struct sched_entity se;
 	int pid;
 	int tgid;

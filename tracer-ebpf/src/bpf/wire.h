@@ -2,7 +2,7 @@
  *
  * What the BPF programs write into the rings. Every record is a whole number of
  * 64-bit words with no implicit padding (ring memory is not zeroed). The Rust side
- * of this file is analyzer/src/wire.rs; a test compares sizes and offsets of both.
+ * of this file is analyzer/src/tape/wire.rs; a test compares sizes and offsets of both.
  */
 #ifndef DMSCOPE_WIRE_H
 #define DMSCOPE_WIRE_H
@@ -23,12 +23,14 @@ enum dms_kind {
 	DMS_VALUES = 13,	/* what an argument of the thread's last MPI call points to */
 	DMS_RETURN = 14,	/* the thread's last MPI call returned */
 	DMS_MADE = 15,	/* what the thread's last MPI call stored, seen at the next one */
+	DMS_STREAM = 16,	/* bytes into or out of a TCP stream, seen when they have moved, one record a segment */
 };
 
 /* dms_header.flags */
 enum {
 	DMS_PACK_UNPACK = 1,	/* PACK: the destination is the non-contiguous side */
 	DMS_CROSS_WRITE = 1,	/* CROSS: writev, the remote side is the destination */
+	DMS_STREAM_RECEIVE = 1,	/* STREAM: out of the stream into memory */
 	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
 	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
 };
@@ -81,6 +83,15 @@ struct dms_cross {	/* CROSS */
 	struct dms_context ctx;
 	__u32 remote_pid;	/* as the caller named it, in its own pid namespace */
 	__u32 segment;		/* 0, 1, … within one system call */
+};
+
+struct dms_stream {	/* STREAM */
+	struct dms_header h;
+	__u64 addr;		/* 0: not known */
+	__u64 stream;		/* the same number at both ends, another one for each direction */
+	__u32 position;		/* in the stream: TCP's sequence number of the first byte */
+	__u32 len_bytes;
+	struct dms_context ctx;
 };
 
 struct dms_call {	/* CALL */

@@ -96,6 +96,13 @@ pub fn support_facts() -> SupportFacts {
     }
 }
 
+/// A number that this machine has had since it booted, and no other one has; 0 if it is not to be had.
+pub fn boot_number() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
 /// Of the file system that is mounted at `/proc` last. Pure.
 fn hidepid(mounts: &str) -> Option<String> {
     let own = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/proc"))?;
@@ -114,8 +121,15 @@ fn kernel_types(path: &Path) -> Option<KernelTypes> {
     let types = std::fs::read(path).ok()?;
     // Names are strings that end with a zero, one behind the other.
     let has = |name: &str| memchr::memmem::find(&types, format!("\0{name}\0").as_bytes()).is_some();
-    let tracepoints =
-        ["sched_process_fork", "sched_process_exec", "sched_process_exit", "signal_deliver", "sys_exit"];
+    let tracepoints = [
+        "sched_process_fork",
+        "sched_process_exec",
+        "sched_process_exit",
+        "signal_deliver",
+        "sys_exit",
+        "sock_send_length",
+        "sock_recv_length",
+    ];
     Some(KernelTypes {
         uprobe_multi: has("BPF_TRACE_UPROBE_MULTI"),
         tracepoints: tracepoints.iter().all(|name| has(&format!("btf_trace_{name}"))),

@@ -17,10 +17,18 @@ use crate::budget::Bundle;
 
 pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, KernelError> {
     let progs = &skel.progs;
-    [&progs.dms_fork, &progs.dms_exec, &progs.dms_exit, &progs.dms_signal, &progs.dms_sys_exit]
-        .into_iter()
-        .map(trace)
-        .collect()
+    [
+        &progs.dms_fork,
+        &progs.dms_exec,
+        &progs.dms_exit,
+        &progs.dms_signal,
+        &progs.dms_sys_exit,
+        &progs.dms_sent,
+        &progs.dms_received,
+    ]
+    .into_iter()
+    .map(trace)
+    .collect()
 }
 
 fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {

@@ -96,6 +96,7 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.alloc_min_bytes = settings.alloc_min_bytes;
         rodata.tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        rodata.machine_seed = support::boot_number();
         rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
     }
     choose_programs(&mut open, features);

@@ -14,7 +14,7 @@ const TOP_GROUPS: usize = 20;
 /// Names of `enum dms_kind`, by number.
 const KIND_NAMES: [&str; KINDS] = [
     "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
-    "exit", "values", "return", "made",
+    "exit", "values", "return", "made", "stream",
 ];
 
 pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
@@ -31,6 +31,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,
         unseen_messages: t.unseen_messages,
+        tcp: tcp(p),
         late_records: t.late_records,
         lost_movements: t.lost_movements,
         lost_state: t.lost_state,
@@ -50,6 +51,19 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         calls: calls(p),
         top_groups: top_groups(p),
     }
+}
+
+fn tcp(p: &Sources<'_>) -> Option<TcpStatistics> {
+    let (both, one) = p.job.streams.counts();
+    let tcp = TcpStatistics {
+        sent_bytes: both.written_bytes,
+        received_bytes: both.read_bytes,
+        unseen_bytes: both.unseen_bytes,
+        missed_bytes: both.missed_bytes,
+        unread_bytes: both.unread_bytes,
+        with_others_bytes: one.written_bytes.saturating_add(one.read_bytes),
+    };
+    (tcp != TcpStatistics::default()).then_some(tcp)
 }
 
 fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {

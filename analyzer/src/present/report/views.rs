@@ -111,6 +111,7 @@ impl Views<'_> {
             BufferName::Stack => view(BufferKind::Stack),
             BufferName::Anonymous => view(BufferKind::Anonymous),
             BufferName::NotWatched => view(BufferKind::NotWatched),
+            BufferName::TcpStream => view(BufferKind::TcpStream),
             BufferName::Unknown => view(BufferKind::Unknown),
         }
     }

@@ -1,0 +1,111 @@
+//! Movements into TCP streams and out of them.
+//!
+//! A stream takes what one system call gives it in as many parts as it has room for, and gives it out in as many as have
+//! arrived. So the parts of one operation may be far apart, with other work of the thread in between.
+
+use rustc_hash::FxHashMap;
+
+use super::Chains;
+use super::groups::ChainGroups;
+use super::ids::NodeId;
+use super::node::Marks;
+use crate::chains::op_names::OpNames;
+use crate::job::ids::SpaceId;
+use crate::job::movement::Movement;
+use crate::job::names::Kind;
+
+/// The last operation into or out of a stream: more of it may come.
+#[derive(Clone, Copy)]
+pub(super) struct StreamOperation {
+    node: NodeId,
+    /// Its number: the node may be another operation's by now.
+    op: u64,
+    parent: NodeId,
+    next_source: u64,
+    next_destination: u64,
+}
+
+/// By stream and direction.
+pub(super) type StreamOperations = FxHashMap<(SpaceId, Kind), StreamOperation>;
+
+impl Chains {
+    /// Takes a movement into a stream or out of it; `stream`: its space, none if it is not followed.
+    #[inline(never)]
+    pub fn stream_movement(
+        &mut self,
+        m: &Movement,
+        stream: SpaceId,
+        names: &mut OpNames,
+        groups: &mut ChainGroups,
+    ) {
+        self.expire(names, groups);
+        self.end_run(m.thread);
+        let writer = self.read(&m.source);
+        let last = self.stream_operations.get(&(stream, m.kind)).copied();
+        let (node, op, parent) = match last.filter(|last| self.goes_on(last, m, writer)) {
+            Some(last) => {
+                let details = &mut self.details[last.node.index()];
+                details.len_bytes = details.len_bytes.saturating_add(m.len_bytes);
+                self.counts.merged_copies += 1;
+                self.write_more(m, last.node, names, groups);
+                (last.node, last.op, last.parent)
+            }
+            None => self.begin_stream_operation(m, writer, names, groups),
+        };
+        if stream.is_some() {
+            let next_source = m.source.addr.wrapping_add(m.len_bytes);
+            let next_destination = m.destination.addr.wrapping_add(m.len_bytes);
+            let operation = StreamOperation { node, op, parent, next_source, next_destination };
+            self.stream_operations.insert((stream, m.kind), operation);
+        }
+    }
+
+    fn begin_stream_operation(
+        &mut self,
+        m: &Movement,
+        writer: NodeId,
+        names: &mut OpNames,
+        groups: &mut ChainGroups,
+    ) -> (NodeId, u64, NodeId) {
+        let op = self.ops;
+        let (node, parent) = self.add_node(m, writer, names);
+        let marks = &mut self.nodes[node.index()].marks;
+        marks.set(Marks::CLOSED);
+        match m.kind {
+            Kind::StreamRead if !m.source.space.is_some() => marks.set(Marks::BEGIN_EDGE),
+            Kind::StreamWrite if !m.destination.space.is_some() => marks.set(Marks::END_EDGE),
+            _ => {}
+        }
+        let to = &m.destination;
+        if to.space.is_some() && to.start < to.end {
+            self.overwrite(to.space, to.start, to.end, node, names, groups);
+        } else {
+            self.die(node, names, groups);
+        }
+        (node, op, parent)
+    }
+
+    /// Whether a movement is the next part of an operation.
+    fn goes_on(&self, last: &StreamOperation, m: &Movement, writer: NodeId) -> bool {
+        let node = &self.nodes[last.node.index()];
+        node.op == last.op
+            && node.live_bytes > 0
+            && node.process == m.process
+            && (last.next_source, last.next_destination) == (m.source.addr, m.destination.addr)
+            && self.linked(writer) == last.parent
+    }
+
+    /// Nobody will be seen to read what is in a range: what wrote it ends there, as far as can be seen.
+    pub fn lose_sight_of(
+        &mut self,
+        space: SpaceId,
+        start: u64,
+        end: u64,
+        names: &mut OpNames,
+        groups: &mut ChainGroups,
+    ) {
+        let nodes = &mut self.nodes;
+        self.spaces[space.index()].read(start, end, |node, _| nodes[node.index()].marks.set(Marks::END_EDGE));
+        self.remove_range(space, start, end, names, groups);
+    }
+}

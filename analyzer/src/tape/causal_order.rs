@@ -1,0 +1,272 @@
+//! Bytes leave one end of a TCP stream before they arrive at the other.
+//!
+//! Both ends are seen when they have moved. One that sends has often not returned when the other has received already; so the
+//! record of the receive is the earlier one. It is held until the bytes were sent, with all that comes after it, and what was
+//! sent is given out before it, with its time. The sender's thread does nothing else in between: it is still in that call.
+//!
+//! Nothing is held for longer than [`MOST_WAIT_NS`], and not for a stream on which nobody was seen to send.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::wire::{RawRecord, kind};
+
+/// For how long a receive may wait for its bytes to be sent: a thread that is in the midst of it may lose its processor.
+pub(super) const MOST_WAIT_NS: u64 = 100_000_000;
+/// Most records that are held.
+const MOST_HELD: usize = 1 << 18;
+/// Most streams that are known; receives of others do not wait.
+const MAX_STREAMS: usize = 1 << 16;
+
+/// What was sent on a stream.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// Behind the last byte.
+    to: u32,
+    /// Records of it that are held.
+    held: u32,
+    /// Nobody was seen to send when it was waited for.
+    silent: bool,
+}
+
+/// One end's part of a record of a stream.
+#[derive(Clone, Copy)]
+struct Moved {
+    stream: u64,
+    end: u32,
+    receive: bool,
+}
+
+impl Moved {
+    fn of(record: &RawRecord) -> Option<Self> {
+        if record.kind() != kind::STREAM {
+            return None;
+        }
+        let &[_, _, head, _, stream, place, ..] = record.words() else { return None };
+        let end = (place as u32).wrapping_add((place >> 32) as u32);
+        Some(Self { stream, end, receive: head >> 16 & 1 == 1 })
+    }
+}
+
+/// See the [module](self). Takes records in order of time.
+#[derive(Debug, Default)]
+pub(super) struct CausalOrder {
+    /// Records from the first one on that waits; none in place of one that was given out.
+    held: VecDeque<Option<RawRecord>>,
+    streams: FxHashMap<u64, Sent>,
+}
+
+impl CausalOrder {
+    /// Takes the next record, and gives out what waits for nothing.
+    #[inline]
+    pub(super) fn push(&mut self, record: RawRecord, out: &mut impl FnMut(RawRecord)) {
+        if self.held.is_empty() && record.kind() != kind::STREAM {
+            out(record);
+        } else {
+            self.push_slowly(record, out);
+        }
+    }
+
+    #[inline(never)]
+    fn push_slowly(&mut self, record: RawRecord, out: &mut impl FnMut(RawRecord)) {
+        if let Some(moved) = Moved::of(&record).filter(|moved| !moved.receive)
+            && let Some(sent) = self.sent(moved)
+        {
+            sent.held += 1;
+        }
+        self.held.push_back(Some(record));
+        let is_full = self.held.len() > MOST_HELD;
+        self.release((!is_full).then(|| record.time_ns()), out);
+    }
+
+    /// Gives out what has waited for long enough, now that it is so late.
+    pub(super) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(RawRecord)) {
+        if !self.held.is_empty() {
+            self.release(Some(now_ns), out);
+        }
+    }
+
+    /// Gives out all.
+    pub(super) fn finish(&mut self, out: &mut impl FnMut(RawRecord)) {
+        self.release(None, out);
+    }
+
+    /// Time of the first record that waits.
+    pub(super) fn waits_since_ns(&self) -> Option<u64> {
+        self.held.front().and_then(Option::as_ref).map(RawRecord::time_ns)
+    }
+
+    /// Records that wait, and those behind them.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    fn sent(&mut self, moved: Moved) -> Option<&mut Sent> {
+        if !self.streams.contains_key(&moved.stream) {
+            if self.streams.len() >= MAX_STREAMS {
+                return None;
+            }
+            // Nothing of it was seen: what is received first is waited for.
+            let to = moved.end.wrapping_sub(1 << 31);
+            self.streams.insert(moved.stream, Sent { to, held: 0, silent: false });
+        }
+        self.streams.get_mut(&moved.stream)
+    }
+
+    /// Gives out what waits for nothing at a time; without one, all.
+    fn release(&mut self, now_ns: Option<u64>, out: &mut impl FnMut(RawRecord)) {
+        while let Some(first) = self.held.front() {
+            if let Some(record) = *first {
+                if !self.may_go(&record, now_ns, out) {
+                    return;
+                }
+                out(record);
+            }
+            self.held.pop_front();
+        }
+    }
+
+    /// Whether the first of the held records waits for nothing; what it waited for is given out if it is held as well.
+    fn may_go(&mut self, record: &RawRecord, now_ns: Option<u64>, out: &mut impl FnMut(RawRecord)) -> bool {
+        let Some(moved) = Moved::of(record) else { return true };
+        let Some(mut sent) = self.sent(moved).copied() else { return true };
+        if !moved.receive {
+            sent = Sent { to: moved.end, held: sent.held.saturating_sub(1), silent: false };
+            self.streams.insert(moved.stream, sent);
+            return true;
+        }
+        while is_behind(sent.to, moved.end) && sent.held > 0 {
+            let Some(found) = self.take_sent(moved.stream, record.time_ns()) else { break };
+            sent = Sent { to: found.1, held: sent.held - 1, silent: false };
+            out(found.0);
+        }
+        let has_time = now_ns.is_some_and(|now_ns| now_ns.saturating_sub(record.time_ns()) < MOST_WAIT_NS);
+        let is_early = is_behind(sent.to, moved.end);
+        let waits = is_early && has_time && !sent.silent;
+        sent.silent |= is_early && !waits;
+        self.streams.insert(moved.stream, sent);
+        !waits
+    }
+
+    /// The first record of what was sent on a stream, of those that are held, and where it ends; it is told to have happened
+    /// at `time_ns`.
+    fn take_sent(&mut self, stream: u64, time_ns: u64) -> Option<(RawRecord, u32)> {
+        let is_it = |held: &RawRecord| {
+            Moved::of(held).filter(|moved| moved.stream == stream && !moved.receive).map(|moved| moved.end)
+        };
+        let place = self.held.iter_mut().find(|held| held.as_ref().is_some_and(|r| is_it(r).is_some()))?;
+        let mut record = place.take()?;
+        let end = is_it(&record)?;
+        record.words_mut()[0] = time_ns;
+        Some((record, end))
+    }
+}
+
+/// Whether one position comes before another, of numbers that go around.
+fn is_behind(position: u32, other: u32) -> bool {
+    position.wrapping_sub(other).cast_signed() < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tape::wire::{Body, CallContext, Header, Record};
+
+    fn moved(time_ns: u64, pid: u32, stream: u64, place: (u32, u32), receive: bool) -> RawRecord {
+        let (position, len_bytes) = place;
+        let context = CallContext::default();
+        let body = Body::Stream { addr: 1, stream, position, len_bytes, receive, context };
+        Record { header: Header { time_ns, pid, tid: pid, probe: 0 }, body }.encode()
+    }
+
+    fn sent(time_ns: u64, position: u32, len_bytes: u32) -> RawRecord {
+        moved(time_ns, 1, 5, (position, len_bytes), false)
+    }
+
+    fn received(time_ns: u64, position: u32, len_bytes: u32) -> RawRecord {
+        moved(time_ns, 2, 5, (position, len_bytes), true)
+    }
+
+    fn other(time_ns: u64) -> RawRecord {
+        Record { header: Header { time_ns, pid: 2, tid: 2, probe: 9 }, body: Body::Done }.encode()
+    }
+
+    /// What has come out after each record: time, process, kind.
+    fn order(order: &mut CausalOrder, records: &[RawRecord]) -> Vec<(u64, u32, u16)> {
+        let mut out = Vec::new();
+        for record in records {
+            order.push(*record, &mut |r| out.push((r.time_ns(), r.pid(), r.kind())));
+        }
+        out
+    }
+
+    const STREAM: u16 = kind::STREAM;
+    const DONE: u16 = kind::DONE;
+
+    #[test]
+    fn what_was_sent_comes_before_it_is_received() {
+        let records = [received(10, 0, 4), other(11), received(12, 4, 4), sent(13, 0, 8), other(14)];
+        let expected = [(10, 1, STREAM), (10, 2, STREAM), (11, 2, DONE), (12, 2, STREAM), (14, 2, DONE)];
+        assert_eq!(order(&mut CausalOrder::default(), &records), expected);
+    }
+
+    #[test]
+    fn what_is_received_in_its_turn_waits_for_nothing() {
+        let records = [sent(10, 0, 8), received(11, 0, 4), other(12), received(13, 4, 4)];
+        let expected = [(10, 1, STREAM), (11, 2, STREAM), (12, 2, DONE), (13, 2, STREAM)];
+        assert_eq!(order(&mut CausalOrder::default(), &records), expected);
+    }
+
+    #[test]
+    fn several_parts_are_waited_for_until_all_are_there() {
+        let records = [received(10, 0, 8), sent(11, 0, 3), other(12), sent(13, 3, 5)];
+        let expected = [(10, 1, STREAM), (10, 1, STREAM), (10, 2, STREAM), (12, 2, DONE)];
+        assert_eq!(order(&mut CausalOrder::default(), &records), expected);
+    }
+
+    #[test]
+    fn numbers_of_tcp_that_go_around_are_in_order_all_the_same() {
+        let near_end = u32::MAX - 3;
+        let records = [sent(10, near_end, 4), received(11, near_end, 6), sent(12, 0, 4)];
+        let expected = [(10, 1, STREAM), (11, 1, STREAM), (11, 2, STREAM)];
+        assert_eq!(order(&mut CausalOrder::default(), &records), expected);
+    }
+
+    #[test]
+    fn a_stream_on_which_nobody_sends_is_waited_for_once() {
+        let mut causal = CausalOrder::default();
+        assert_eq!(order(&mut causal, &[received(10, 0, 4), other(11)]), []);
+        assert_eq!(causal.waits_since_ns(), Some(10));
+        let late = 10 + MOST_WAIT_NS;
+        let expected = [(10, 2, STREAM), (11, 2, DONE), (late, 2, DONE)];
+        assert_eq!(order(&mut causal, &[other(late)]), expected);
+        assert_eq!(order(&mut causal, &[received(late + 1, 4, 4)]), [(late + 1, 2, STREAM)]);
+        order(&mut causal, &[sent(late + 2, 4, 8)]);
+        assert_eq!(order(&mut causal, &[received(late + 3, 8, 8)]), [], "somebody sends, after all");
+    }
+
+    #[test]
+    fn time_alone_ends_waiting_as_well() {
+        let mut causal = CausalOrder::default();
+        order(&mut causal, &[received(10, 0, 4), other(11)]);
+        let mut out = Vec::new();
+        causal.advance(9 + MOST_WAIT_NS, &mut |r| out.push(r.time_ns()));
+        assert!(out.is_empty());
+        causal.advance(10 + MOST_WAIT_NS, &mut |r| out.push(r.time_ns()));
+        assert_eq!(out, [10, 11]);
+        assert_eq!((causal.len(), causal.waits_since_ns()), (0, None));
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let mut causal = CausalOrder::default();
+        let mut given = 0;
+        causal.push(received(10, 0, 4), &mut |_| given += 1);
+        for _ in 0..MOST_HELD {
+            causal.push(other(11), &mut |_| given += 1);
+        }
+        assert_eq!(given, MOST_HELD + 1);
+        assert_eq!(causal.len(), 0);
+    }
+}
