@@ -173,7 +173,7 @@ impl Pipeline {
         let Body::Stream { addr, stream, position, len_bytes, receive, context } = record.body else {
             return;
         };
-        self.job.take_stream_bytes(StreamBytes { stream, position, len_bytes, receive });
+        self.job.take_stream_bytes(process, StreamBytes { stream, position, len_bytes, receive });
         self.take_memory_changes();
         for index in 0..self.job.streams.change.pieces.len() {
             let piece = self.job.streams.change.pieces[index];

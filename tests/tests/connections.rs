@@ -131,6 +131,7 @@ fn right_jobs_over_tcp_are_clean() -> Result<()> {
             let session = watch(over_tcp(library, name)?.args(["--seconds", "2"])).with_context(what)?;
             let tcp = tcp(&session).with_context(what)?;
             eprintln!("{}: {tcp}", what());
+            ensure!(bytes(tcp, "unseen_bytes")? + bytes(tcp, "missed_bytes")? == 0, "{}: {tcp}", what());
             session.findings()?.check_no_warning().with_context(what)?;
         }
     }

@@ -71,7 +71,7 @@ pub struct Statistics {
     pub top_groups: Vec<GroupView>,
 }
 
-/// What was moved over TCP inside MPI calls.
+/// What processes that call MPI moved over TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpStatistics {
     /// Seen to be sent, on connections whose other end was seen to receive.

@@ -237,8 +237,12 @@ impl Job {
         Some(m)
     }
 
-    /// Takes what went into a stream or out of it; what that was, piece by piece, is in `streams.change`.
-    pub fn take_stream_bytes(&mut self, moved: StreamBytes) {
+    /// Takes what a process moved into a stream or out of it; what that was, piece by piece, is in `streams.change`. What
+    /// launchers do among themselves and with ranks is not followed: they call no MPI.
+    pub fn take_stream_bytes(&mut self, process: usize, moved: StreamBytes) {
+        if self.processes.get(process).counts.calls == 0 {
+            return self.streams.ignore();
+        }
         self.streams.take(moved, || self.spaces.new_space());
         let missed = self.streams.change.missed.iter();
         let unseen = missed.map(|r| Gone::Unseen { space: r.space, start: r.start, end: r.end });

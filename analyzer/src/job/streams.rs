@@ -154,6 +154,11 @@ impl Streams {
         stream.counts = stream.counts.plus(counts);
     }
 
+    /// A record that is not followed.
+    pub fn ignore(&mut self) {
+        self.change.clear();
+    }
+
     /// What went through all streams of which both ends were seen, and what went through those of which one was.
     pub fn counts(&self) -> (StreamCounts, StreamCounts) {
         let (mut both, mut one) = (StreamCounts::default(), StreamCounts::default());

@@ -173,7 +173,7 @@ static long stream_segment(__u32 i, void *data)
 	return s->left_bytes == 0;
 }
 
-/* So many bytes went into or out of a socket. What a thread moves outside MPI is not the library's. */
+/* So many bytes went into or out of a socket, in a call of MPI or not: libraries have threads, and polling calls no probe. */
 static __always_inline void streamed(struct sock *sk, int bytes, bool receive)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -192,8 +192,6 @@ static __always_inline void streamed(struct sock *sk, int bytes, bool receive)
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	s.sp = regs->sp;
-	if (!in_call(th, s.sp))
-		return;
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)
 		return;
