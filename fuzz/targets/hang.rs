@@ -33,31 +33,31 @@ fn crowd(bytes: &mut Bytes<'_>, kind: MpiKind) -> Threads {
     Threads { time_ns: S, threads: threads.collect() }
 }
 
-fn session(bytes: &[u8]) -> Vec<Input> {
+/// Gives its inputs one by one: all at once would be larger than what is tested.
+fn session(bytes: &[u8], mut take: impl FnMut(Input)) {
     let mut bytes = Bytes(bytes);
     let kind = [MpiKind::OpenMpi, MpiKind::Mpich][usize::from(bytes.next() & 1)];
     let mut found = crowd(&mut bytes, kind);
     let size = found.threads.len() as u32;
-    let process = |rank: u32| {
+    for rank in 0..size {
         let pid = 10 + rank;
         let rank = Some(rank);
-        Input::Process(Box::new(ProcessFacts { pid, namespace_pid: pid, rank, size: Some(size), ..ProcessFacts::default() }))
-    };
-    let mut inputs: Vec<Input> = (0..size).map(process).collect();
+        let facts =
+            ProcessFacts { pid, namespace_pid: pid, rank, size: Some(size), ..ProcessFacts::default() };
+        take(Input::Process(Box::new(facts)));
+    }
     for look in 0..LOOKS {
         let time_ns = S + look * S;
-        inputs.push(Input::Threads(Box::new(found.clone())));
-        inputs.push(Input::Tick { time_ns });
-        found = looks::again(&found, time_ns + S);
+        let next = looks::again(&found, time_ns + S);
+        take(Input::Threads(Box::new(std::mem::replace(&mut found, next))));
+        take(Input::Tick { time_ns });
     }
-    inputs
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let inputs = session(bytes);
     let mut pipeline = Pipeline::new(Options::default());
     // Each look is an evaluation, and it is an evaluation that has so many steps.
-    inputs.iter().for_each(|input| within_a_second(|| pipeline.push(input)));
+    session(bytes, |input| within_a_second(|| pipeline.push(&input)));
     within_a_second(|| {
         let report = pipeline.report();
         serde_json::to_string(&report).expect("a report is JSON");

@@ -28,4 +28,4 @@ mod system;
 
 pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};
 pub use session::{Dmscope, Findings, FinishedSession, RunningSession, binary, findings};
-pub use system::{Browser, SmallDisk, debugger, processes, users};
+pub use system::{Browser, Nodes, SmallDisk, debugger, processes, users};

@@ -172,6 +172,8 @@ impl MadeUpJob {
             kernel: "6.12".into(),
             time_ns: BEGIN_NS,
             wall_clock_s: 1_795_254_600,
+            wall_clock_rest_ns: 0,
+            nodes: Vec::new(),
             job: self.names.job.clone(),
             launched: true,
             alloc_min_bytes: 4096,

@@ -43,6 +43,9 @@ pub struct Finding {
     pub summary: String,
     /// Who is concerned.
     pub who: Vec<Who>,
+    /// Where they run, of a job on several nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<WhoOnNode>,
     /// Why.
     pub evidence: Evidence,
     /// What to do next.
@@ -61,6 +64,15 @@ impl Finding {
         self.severity == Severity::Warning
             || matches!(self.evidence, Evidence::Hang(_) | Evidence::CollectiveMismatch(_))
     }
+}
+
+/// A process, and its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoOnNode {
+    /// The process.
+    pub who: Who,
+    /// Name of the node.
+    pub node: String,
 }
 
 /// Why a finding is one.

@@ -97,6 +97,9 @@ pub struct ProcessStatistics {
     pub rank: Option<u32>,
     /// Process id.
     pub pid: u32,
+    /// Name of its node, of a job on several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Path of the program.
     pub exe: String,
     /// Whether it was still there.

@@ -165,6 +165,9 @@ fn strangers_text(cost: &StrangerCost) -> String {
 /// One finding.
 pub fn finding(f: &Finding, style: Style) -> String {
     let mut out = format!("{}  {}\n", style.severity(f), style.bold(&f.summary));
+    if !f.nodes.is_empty() {
+        let _ = writeln!(out, "   {}", nodes_text(&f.nodes));
+    }
     match &f.evidence {
         Evidence::OddChain(chain) => odd_chain(&mut out, chain, style),
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
@@ -180,6 +183,19 @@ pub fn finding(f: &Finding, style: Style) -> String {
     }
     let _ = writeln!(out, "   id {}", visible(&f.id));
     out
+}
+
+/// `ranks 0-1 on node1; rank 2 on node2`.
+fn nodes_text(nodes: &[WhoOnNode]) -> String {
+    let mut by_node: Vec<(&str, Vec<Who>)> = Vec::new();
+    for WhoOnNode { who, node } in nodes {
+        match by_node.iter_mut().find(|(name, _)| name == node) {
+            Some((_, whos)) => whos.push(*who),
+            None => by_node.push((node, vec![*who])),
+        }
+    }
+    let text = |(node, whos): &(&str, Vec<Who>)| format!("{} on {}", who_text(whos), visible(node));
+    by_node.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 fn odd_chain(out: &mut String, chain: &OddChain, style: Style) {
@@ -455,8 +471,9 @@ fn process(out: &mut String, p: &ProcessStatistics) {
     };
     let _ = writeln!(
         out,
-        "  {} (pid {}, {}{}): {} movements, {} bytes, {} MPI calls, {} live buffers{losses}",
+        "  {}{} (pid {}, {}{}): {} movements, {} bytes, {} MPI calls, {} live buffers{losses}",
         who_text(&[who]),
+        p.node.as_ref().map_or_else(String::new, |node| format!(" on {}", visible(node))),
         p.pid,
         visible(file_name(&p.exe)),
         if p.alive { "" } else { ", ended" },

@@ -4,17 +4,19 @@
 //! record of the receive is the earlier one. It is held until the bytes were sent, with all that comes after it, and what was
 //! sent is given out before it, with its time. The sender's thread does nothing else in between: it is still in that call.
 //!
-//! Nothing is held for longer than [`MOST_WAIT_NS`], and not for a stream on which nobody was seen to send.
+//! Nothing is held for longer than a bound, and not for a stream on which nobody was seen to send.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::input::Input;
 use super::wire::{RawRecord, kind};
 
-/// For how long a receive may wait for its bytes to be sent: a thread that is in the midst of it may lose its processor.
-pub(super) const MOST_WAIT_NS: u64 = 100_000_000;
-/// Most records that are held.
+/// For how long a receive waits at most by default for its bytes to be sent: a thread that is in the midst of it may lose its
+/// processor.
+const DEFAULT_MOST_WAIT_NS: u64 = 100_000_000;
+/// Most inputs that are held.
 const MOST_HELD: usize = 1 << 18;
 /// Most streams that are known; receives of others do not wait.
 const MAX_STREAMS: usize = 1 << 16;
@@ -39,7 +41,8 @@ struct Moved {
 }
 
 impl Moved {
-    fn of(record: &RawRecord) -> Option<Self> {
+    fn of(input: &Input) -> Option<Self> {
+        let Input::Record(record) = input else { return None };
         if record.kind() != kind::STREAM {
             return None;
         }
@@ -49,55 +52,70 @@ impl Moved {
     }
 }
 
-/// See the [module](self). Takes records in order of time.
-#[derive(Debug, Default)]
+/// See the [module](self). Takes inputs in order of time.
+#[derive(Debug)]
 pub(super) struct CausalOrder {
-    /// Records from the first one on that waits; none in place of one that was given out.
-    held: VecDeque<Option<RawRecord>>,
+    most_wait_ns: u64,
+    /// From the first receive on that waits; none in place of one that was given out.
+    held: VecDeque<Option<Input>>,
+    /// When the first of them happened.
+    since_ns: u64,
     streams: FxHashMap<u64, Sent>,
 }
 
+impl Default for CausalOrder {
+    fn default() -> Self {
+        Self::new(DEFAULT_MOST_WAIT_NS)
+    }
+}
+
 impl CausalOrder {
+    /// A receive waits for so long.
+    pub(super) fn new(most_wait_ns: u64) -> Self {
+        Self { most_wait_ns, held: VecDeque::new(), since_ns: 0, streams: FxHashMap::default() }
+    }
+
     /// Takes the next record, and gives out what waits for nothing.
     #[inline]
-    pub(super) fn push(&mut self, record: RawRecord, out: &mut impl FnMut(RawRecord)) {
+    pub(super) fn push_record(&mut self, record: RawRecord, out: &mut impl FnMut(Input)) {
         if self.held.is_empty() && record.kind() != kind::STREAM {
-            out(record);
+            out(Input::Record(record));
         } else {
-            self.push_slowly(record, out);
+            self.push(Input::Record(record), record.time_ns(), out);
         }
     }
 
+    /// Takes the next input, which happened at a time, and gives out what waits for nothing.
     #[inline(never)]
-    fn push_slowly(&mut self, record: RawRecord, out: &mut impl FnMut(RawRecord)) {
-        if let Some(moved) = Moved::of(&record).filter(|moved| !moved.receive)
+    pub(super) fn push(&mut self, input: Input, now_ns: u64, out: &mut impl FnMut(Input)) {
+        if let Some(moved) = Moved::of(&input).filter(|moved| !moved.receive)
             && let Some(sent) = self.sent(moved)
         {
             sent.held += 1;
         }
-        self.held.push_back(Some(record));
+        self.held.push_back(Some(input));
         let is_full = self.held.len() > MOST_HELD;
-        self.release((!is_full).then(|| record.time_ns()), out);
+        self.release((!is_full).then_some(now_ns), out);
     }
 
     /// Gives out what has waited for long enough, now that it is so late.
-    pub(super) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(RawRecord)) {
+    pub(super) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(Input)) {
         if !self.held.is_empty() {
             self.release(Some(now_ns), out);
         }
     }
 
     /// Gives out all.
-    pub(super) fn finish(&mut self, out: &mut impl FnMut(RawRecord)) {
+    pub(super) fn finish(&mut self, out: &mut impl FnMut(Input)) {
         self.release(None, out);
     }
 
-    /// Time of the first record that waits.
+    /// When the first receive that waits happened.
     pub(super) fn waits_since_ns(&self) -> Option<u64> {
-        self.held.front().and_then(Option::as_ref).map(RawRecord::time_ns)
+        (!self.held.is_empty()).then_some(self.since_ns)
     }
 
-    /// Records that wait, and those behind them.
+    /// Inputs that wait, and those behind them.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
@@ -115,21 +133,24 @@ impl CausalOrder {
     }
 
     /// Gives out what waits for nothing at a time; without one, all.
-    fn release(&mut self, now_ns: Option<u64>, out: &mut impl FnMut(RawRecord)) {
+    fn release(&mut self, now_ns: Option<u64>, out: &mut impl FnMut(Input)) {
         while let Some(first) = self.held.front() {
-            if let Some(record) = *first {
-                if !self.may_go(&record, now_ns, out) {
-                    return;
-                }
-                out(record);
+            if let Some(Input::Record(record)) = *first
+                && record.kind() == kind::STREAM
+                && !self.may_go(&record, now_ns, out)
+            {
+                self.since_ns = record.time_ns();
+                return;
             }
-            self.held.pop_front();
+            if let Some(Some(input)) = self.held.pop_front() {
+                out(input);
+            }
         }
     }
 
     /// Whether the first of the held records waits for nothing; what it waited for is given out if it is held as well.
-    fn may_go(&mut self, record: &RawRecord, now_ns: Option<u64>, out: &mut impl FnMut(RawRecord)) -> bool {
-        let Some(moved) = Moved::of(record) else { return true };
+    fn may_go(&mut self, record: &RawRecord, now_ns: Option<u64>, out: &mut impl FnMut(Input)) -> bool {
+        let Some(moved) = Moved::of(&Input::Record(*record)) else { return true };
         let Some(mut sent) = self.sent(moved).copied() else { return true };
         if !moved.receive {
             sent = Sent { to: moved.end, held: sent.held.saturating_sub(1), silent: false };
@@ -137,11 +158,12 @@ impl CausalOrder {
             return true;
         }
         while is_behind(sent.to, moved.end) && sent.held > 0 {
-            let Some(found) = self.take_sent(moved.stream, record.time_ns()) else { break };
-            sent = Sent { to: found.1, held: sent.held - 1, silent: false };
-            out(found.0);
+            let Some((found, end)) = self.take_sent(moved.stream, record.time_ns()) else { break };
+            sent = Sent { to: end, held: sent.held - 1, silent: false };
+            out(found);
         }
-        let has_time = now_ns.is_some_and(|now_ns| now_ns.saturating_sub(record.time_ns()) < MOST_WAIT_NS);
+        let has_time =
+            now_ns.is_some_and(|now_ns| now_ns.saturating_sub(record.time_ns()) < self.most_wait_ns);
         let is_early = is_behind(sent.to, moved.end);
         let waits = is_early && has_time && !sent.silent;
         sent.silent |= is_early && !waits;
@@ -151,15 +173,15 @@ impl CausalOrder {
 
     /// The first record of what was sent on a stream, of those that are held, and where it ends; it is told to have happened
     /// at `time_ns`.
-    fn take_sent(&mut self, stream: u64, time_ns: u64) -> Option<(RawRecord, u32)> {
-        let is_it = |held: &RawRecord| {
-            Moved::of(held).filter(|moved| moved.stream == stream && !moved.receive).map(|moved| moved.end)
+    fn take_sent(&mut self, stream: u64, time_ns: u64) -> Option<(Input, u32)> {
+        let end_of = |held: &Option<Input>| {
+            let moved = Moved::of(held.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
+            moved.map(|moved| moved.end)
         };
-        let place = self.held.iter_mut().find(|held| held.as_ref().is_some_and(|r| is_it(r).is_some()))?;
-        let mut record = place.take()?;
-        let end = is_it(&record)?;
+        let (place, end) = self.held.iter_mut().find_map(|held| end_of(held).map(|end| (held, end)))?;
+        let Some(Input::Record(mut record)) = place.take() else { return None };
         record.words_mut()[0] = time_ns;
-        Some((record, end))
+        Some((Input::Record(record), end))
     }
 }
 
@@ -196,7 +218,10 @@ mod tests {
     fn order(order: &mut CausalOrder, records: &[RawRecord]) -> Vec<(u64, u32, u16)> {
         let mut out = Vec::new();
         for record in records {
-            order.push(*record, &mut |r| out.push((r.time_ns(), r.pid(), r.kind())));
+            order.push_record(*record, &mut |input| {
+                let Input::Record(r) = input else { panic!("not a record: {input:?}") };
+                out.push((r.time_ns(), r.pid(), r.kind()));
+            });
         }
         out
     }
@@ -238,7 +263,7 @@ mod tests {
         let mut causal = CausalOrder::default();
         assert_eq!(order(&mut causal, &[received(10, 0, 4), other(11)]), []);
         assert_eq!(causal.waits_since_ns(), Some(10));
-        let late = 10 + MOST_WAIT_NS;
+        let late = 10 + DEFAULT_MOST_WAIT_NS;
         let expected = [(10, 2, STREAM), (11, 2, DONE), (late, 2, DONE)];
         assert_eq!(order(&mut causal, &[other(late)]), expected);
         assert_eq!(order(&mut causal, &[received(late + 1, 4, 4)]), [(late + 1, 2, STREAM)]);
@@ -250,11 +275,11 @@ mod tests {
     fn time_alone_ends_waiting_as_well() {
         let mut causal = CausalOrder::default();
         order(&mut causal, &[received(10, 0, 4), other(11)]);
-        let mut out = Vec::new();
-        causal.advance(9 + MOST_WAIT_NS, &mut |r| out.push(r.time_ns()));
-        assert!(out.is_empty());
-        causal.advance(10 + MOST_WAIT_NS, &mut |r| out.push(r.time_ns()));
-        assert_eq!(out, [10, 11]);
+        let mut given = 0;
+        causal.advance(9 + DEFAULT_MOST_WAIT_NS, &mut |_| given += 1);
+        assert_eq!(given, 0);
+        causal.advance(10 + DEFAULT_MOST_WAIT_NS, &mut |_| given += 1);
+        assert_eq!(given, 2);
         assert_eq!((causal.len(), causal.waits_since_ns()), (0, None));
     }
 
@@ -262,9 +287,9 @@ mod tests {
     fn what_is_held_is_bounded() {
         let mut causal = CausalOrder::default();
         let mut given = 0;
-        causal.push(received(10, 0, 4), &mut |_| given += 1);
+        causal.push_record(received(10, 0, 4), &mut |_| given += 1);
         for _ in 0..MOST_HELD {
-            causal.push(other(11), &mut |_| given += 1);
+            causal.push_record(other(11), &mut |_| given += 1);
         }
         assert_eq!(given, MOST_HELD + 1);
         assert_eq!(causal.len(), 0);

@@ -51,6 +51,12 @@ pub struct Start {
     pub time_ns: u64,
     /// Wall clock at the start, seconds since 1970.
     pub wall_clock_s: u64,
+    /// What that leaves out, ns.
+    #[serde(default)]
+    pub wall_clock_rest_ns: u32,
+    /// Node names of all nodes, where this is the beginning of several sessions, one on each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
     /// The job watched, for people: launcher's command line.
     pub job: String,
     /// Whether the job was started under dmscope (true) or attached to (false).
@@ -59,6 +65,13 @@ pub struct Start {
     /// kernel part may have recorded more while it did not know yet whose code is where.
     #[serde(default)]
     pub alloc_min_bytes: u64,
+}
+
+impl Start {
+    /// Wall clock at the start, ns since 1970.
+    pub fn wall_clock_ns(&self) -> u64 {
+        self.wall_clock_s.saturating_mul(1_000_000_000).saturating_add(self.wall_clock_rest_ns.into())
+    }
 }
 
 /// What `/proc` says of one process.

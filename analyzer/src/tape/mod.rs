@@ -33,6 +33,7 @@ mod fact;
 mod frame;
 mod frames;
 pub mod input;
+mod nodes;
 pub mod plan;
 mod reader;
 pub mod sequencer;
@@ -43,6 +44,7 @@ mod writer;
 
 pub use damage::{Cause, Damage, TapeError};
 pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSION};
-pub use reader::{Item, ItemRef, Reader, content_bytes, symbols};
+pub use nodes::{Join, MAX_NODES, file_on_node, node_of, pid_on_node};
+pub use reader::{Item, ItemRef, Reader, content_bytes, facts, symbols};
 pub use weight::Weight;
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};

@@ -416,6 +416,25 @@ pub fn content_bytes<R: Read>(source: R) -> Result<u64, TapeError> {
 /// # Errors
 /// This is not a tape, or not one that this version can read. Damage is passed over.
 pub fn symbols<R: Read>(source: R, mut take: impl FnMut(&[Symbol]) -> bool) -> Result<(), TapeError> {
+    each_payload(source, SYMBOLS, |json| {
+        let lists = serde_json::from_slice::<Vec<Vec<Symbol>>>(json).unwrap_or_default();
+        lists.iter().all(|symbols| take(symbols))
+    })
+}
+
+/// Gives the facts of a tape (its start, processes, plans, its end) to `take`, without decoding its records.
+///
+/// # Errors
+/// This is not a tape, or not one that this version can read. Damage is passed over.
+pub fn facts<R: Read>(source: R, mut take: impl FnMut(Input)) -> Result<(), TapeError> {
+    each_payload(source, FACTS, |json| {
+        fact::read(json).into_iter().flatten().for_each(&mut take);
+        true
+    })
+}
+
+/// Gives the content of all frames of a kind to `take`, which says whether it wants more.
+fn each_payload<R: Read>(source: R, kind: u8, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), TapeError> {
     let mut frames = Frames::new(source);
     let mut ahead = begin(&mut frames)?;
     let mut decompressor = Decompressor::new()?;
@@ -426,10 +445,9 @@ pub fn symbols<R: Read>(source: R, mut take: impl FnMut(&[Symbol]) -> bool) -> R
             None => frames.next(u64::MAX)?,
         };
         let Some(header) = found.header else { return Ok(()) };
-        if header.kind == SYMBOLS
+        if header.kind == kind
             && decompress(&mut decompressor, &header, frames.payload(), &mut json).is_some()
-            && let Ok(lists) = serde_json::from_slice::<Vec<Vec<Symbol>>>(&json)
-            && !lists.iter().all(|symbols| take(symbols))
+            && !take(&json)
         {
             return Ok(());
         }

@@ -115,7 +115,7 @@ impl Sequencer {
             self.early_releases += (surplus - due) as u64;
         }
         self.release(due.max(surplus), &mut out);
-        self.causal.advance(self.horizon_ns, &mut |record| out(Input::Record(record)));
+        self.causal.advance(self.horizon_ns, &mut out);
     }
 
     /// Gives out everything: no more records will come, or none that must be in order.
@@ -123,7 +123,7 @@ impl Sequencer {
         self.release_late(&mut out);
         self.collect_keys(u64::MAX);
         self.release(self.held_records, &mut out);
-        self.causal.finish(&mut |record| out(Input::Record(record)));
+        self.causal.finish(&mut out);
     }
 
     /// Whether it is time for [`Sequencer::advance`] even if there is more to read.
@@ -178,7 +178,7 @@ impl Sequencer {
             let Some(record) = self.rings[ring_of(key)].records.pop_front() else { continue };
             self.released_ns = record.time_ns();
             self.held_records -= 1;
-            self.causal.push(record, &mut |record| out(Input::Record(record)));
+            self.causal.push_record(record, out);
         }
     }
 }

@@ -75,6 +75,8 @@ fn start() -> impl Strategy<Value = Input> {
                 kernel,
                 time_ns,
                 wall_clock_s,
+                wall_clock_rest_ns: 7,
+                nodes: Vec::new(),
                 job,
                 launched,
             }))

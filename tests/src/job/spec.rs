@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::MpiImplementation;
 use super::build::jobs_for;
+use crate::system::Nodes;
 use crate::system::users::{as_user, copy_program};
 
 /// How ranks of one node reach each other. Everything stays on this machine.
@@ -39,6 +40,17 @@ pub struct JobSpec {
     cpus: Option<String>,
     wrapper: Vec<String>,
     pub(crate) owner: Option<Owner>,
+    nodes: Option<Placement>,
+}
+
+/// Nodes that ranks are put on, one after the other.
+#[derive(Clone, Debug)]
+struct Placement {
+    prefix: Vec<String>,
+    agent: PathBuf,
+    host_file: PathBuf,
+    network: String,
+    own_address: String,
 }
 
 /// Whose a job is, if not the caller's.
@@ -70,6 +82,7 @@ impl JobSpec {
             cpus: None,
             wrapper: Vec::new(),
             owner: None,
+            nodes: None,
         }
     }
 
@@ -129,6 +142,23 @@ impl JobSpec {
         self
     }
 
+    /// Puts the ranks on nodes, one on each in turn; they reach each other over TCP.
+    pub fn on_nodes(mut self, nodes: &Nodes) -> Result<Self> {
+        let slots = self.ranks.div_ceil(nodes.names().len());
+        let host_file = match self.library {
+            MpiImplementation::OpenMpi => nodes.host_file(&format!(" slots={slots}"))?,
+            MpiImplementation::Mpich => nodes.host_file(&format!(":{slots}"))?,
+        };
+        self.nodes = Some(Placement {
+            prefix: nodes.with_names(),
+            agent: nodes.agent(),
+            host_file,
+            network: nodes.network(),
+            own_address: nodes.own_address(),
+        });
+        Ok(self)
+    }
+
     /// Writes the job's files.
     pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
         for (name, contents) in &self.files {
@@ -166,6 +196,7 @@ impl JobSpec {
         if let Some(cpus) = &self.cpus {
             words.extend(["taskset", "--cpu-list", cpus].map(String::from));
         }
+        words.extend(self.nodes.iter().flat_map(|nodes| nodes.prefix.clone()));
         words.push(launcher);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -173,9 +204,11 @@ impl JobSpec {
             // What the libraries leave there is gone with the folder.
             command.env("HOME", directory).env("TMPDIR", directory);
         }
-        match self.library {
-            MpiImplementation::OpenMpi => self.add_open_mpi_options(&mut command),
-            MpiImplementation::Mpich => self.add_mpich_options(&mut command),
+        match (self.library, &self.nodes) {
+            (MpiImplementation::OpenMpi, None) => self.add_open_mpi_options(&mut command),
+            (MpiImplementation::Mpich, None) => self.add_mpich_options(&mut command),
+            (MpiImplementation::OpenMpi, Some(nodes)) => nodes.add_open_mpi_options(&mut command),
+            (MpiImplementation::Mpich, Some(nodes)) => nodes.add_mpich_options(&mut command),
         }
         command.arg("-n").arg(self.ranks.to_string());
         command.args(&self.wrapper).arg(self.program_in(directory)).args(&self.args);
@@ -213,6 +246,23 @@ impl JobSpec {
                 command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo"]);
             }
         }
+    }
+}
+
+impl Placement {
+    fn add_open_mpi_options(&self, command: &mut Command) {
+        command.args(["--allow-run-as-root", "--map-by", "node"]);
+        command.args(["--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]).arg(&self.agent);
+        for option in ["oob_tcp_if_include", "btl_tcp_if_include"] {
+            command.args(["--mca", option, &self.network]);
+        }
+        command.args(["--mca", "btl", "self,tcp", "--hostfile"]).arg(&self.host_file);
+    }
+
+    fn add_mpich_options(&self, command: &mut Command) {
+        command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&self.agent);
+        command.arg("-f").arg(&self.host_file).args(["-localhost", &self.own_address]);
+        command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "eth0"]);
     }
 }
 

@@ -1,7 +1,6 @@
 //! `dmscope analyze`: the live pipeline over recorded tapes.
 
 use std::io::{IsTerminal, stdout};
-use std::path::Path;
 
 use analyzer::finding::Report;
 use analyzer::input::Input;
@@ -13,9 +12,10 @@ use anyhow::{Result, bail};
 
 use super::args::AnalyzeArgs;
 use super::attach::{is_one_of, plain};
+use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::create;
 use super::reference;
-use super::replay::{Consumer, names, replay};
+use super::replay::Consumer;
 use crate::session::{Outcome, Sink};
 
 /// Looks at tapes again.
@@ -33,19 +33,28 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
         Some(path) => plain(create(path)?, false, &args.output),
         None => plain(stdout(), stdout().is_terminal(), &args.output),
     };
-    for path in &args.tapes {
-        if args.tapes.len() > 1 {
-            sink.notice(&format!("tape {}", path.display()));
+    let jobs = jobs_of(&args.tapes)?;
+    for tapes in &jobs {
+        if let [tape] = tapes.as_slice()
+            && jobs.len() > 1
+        {
+            sink.notice(&format!("tape {}", tape.path.display()));
+        } else if tapes.len() > 1 {
+            let of_node = |tape: &TapeSummary| format!("{} ({})", tape.path.display(), tape.start.host);
+            let all = tapes.iter().map(of_node).collect::<Vec<_>>().join(", ");
+            sink.notice(&format!("one job on {} nodes: {all}", tapes.len()));
         }
-        outcome = outcome.and(one(path, options.clone(), !args.output.json, sink.as_mut())?);
+        outcome = outcome.and(one(tapes, options.clone(), !args.output.json, sink.as_mut())?);
     }
     Ok(outcome)
 }
 
-fn one(path: &Path, options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
+/// The tapes of one job: one, or one of each of its nodes.
+fn one(tapes: &[TapeSummary], options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
     // Text has all of it in the report.
-    let mut analysis = Analysis { pipeline: Pipeline::new(options), names: names(path)?, quiet_alerts, sink };
-    replay(path, &mut analysis)?;
+    let (pipeline, names) = (Pipeline::new(options), names_of(tapes)?);
+    let mut analysis = Analysis { pipeline, names, quiet_alerts, sink };
+    replay_job(tapes, &mut analysis)?;
     Ok(Outcome::of_report(&analysis.finish()))
 }
 

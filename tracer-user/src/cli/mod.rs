@@ -5,6 +5,7 @@ pub mod args;
 mod attach;
 mod calls;
 pub mod doctor;
+mod nodes;
 mod output;
 pub mod probes;
 pub mod ps;

@@ -55,8 +55,11 @@ pub(super) fn names(path: &Path) -> Result<SymbolTable> {
     Ok(names)
 }
 
-fn open(path: &Path) -> Result<BufReader<File>> {
-    /// Tapes are read from begin to end.
+/// A tape as a file, to be read from begin to end.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
     const BUFFER_BYTES: usize = 1 << 20;
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))

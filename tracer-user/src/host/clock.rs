@@ -14,7 +14,8 @@ pub fn process_cpu_ns() -> u64 {
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
-/// Seconds since 1970.
-pub fn wall_clock_s() -> u64 {
-    clock_gettime(ClockId::Realtime).tv_sec as u64
+/// Seconds since 1970, and the nanoseconds since then.
+pub fn wall_clock() -> (u64, u32) {
+    let now = clock_gettime(ClockId::Realtime);
+    (now.tv_sec as u64, now.tv_nsec as u32)
 }

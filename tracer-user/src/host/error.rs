@@ -21,6 +21,12 @@ pub enum JobError {
     /// A launcher, but no rank of it is (still or already) here.
     #[error("launcher {0} has no MPI processes on this machine (not yet, or not any more)")]
     NoRanks(u32),
+    /// Of another node that this machine makes up, or of the machine itself.
+    #[error(
+        "process {0} is in another network namespace: dmscope in a namespace of its own, as here, takes care of that one's \
+         processes only; run it outside of all namespaces for all processes of this machine"
+    )]
+    OtherNetwork(u32),
     /// Another user's, or one that keeps others of its user away.
     #[error("process {pid} may not be looked at: {why}")]
     NoRight {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::cpus;
 use super::error::JobError;
-use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, parent};
+use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, only_network, parent};
 use crate::plan::attach::JobSize;
 use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
@@ -138,11 +138,13 @@ fn rank_process(view: &ProcessView, library: &MpiLibrary) -> RankProcess {
     }
 }
 
-/// Those of the processes that can be read. Those that end meanwhile, or may not be looked at, are not
+/// Those of the processes that can be read, and are on our node. Those that end meanwhile, or may not be looked at, are not
 /// among them, or have no library.
 fn candidates(pids: impl IntoIterator<Item = u32>) -> Vec<Candidate> {
+    let network = only_network();
     pids.into_iter()
         .filter_map(|pid| ProcessView::read(pid).ok())
+        .filter(|view| network.is_none_or(|network| view.network_namespace == network))
         // Kernel threads have no program.
         .filter(|view| !view.exe.is_empty() || !view.command.is_empty())
         .map(|view| {
@@ -196,6 +198,9 @@ pub fn job_of(pid: u32) -> Result<NodeJob, JobError> {
     mpi_library(pid, &view.exe, view.rank.is_some())?;
     if is_launcher(&view.name) {
         return Err(JobError::NoRanks(pid));
+    }
+    if only_network().is_some_and(|network| view.network_namespace != network) {
+        return Err(JobError::OtherNetwork(pid));
     }
     let known = candidates.iter().find(|c| c.view.pid == pid);
     let what = match known {

@@ -1,6 +1,7 @@
 //! One process: who it is, and whether it is a rank of an MPI job.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 
 use analyzer::input::ProcessFacts;
 use procfs::FromRead;
@@ -69,6 +70,8 @@ pub struct ProcessView {
     pub pid_namespace: u64,
     /// Inode of its mount namespace.
     pub mount_namespace: u64,
+    /// Inode of its network namespace.
+    pub network_namespace: u64,
     /// Rank from the environment.
     pub rank: Option<u32>,
     /// Size of the job from the environment.
@@ -89,6 +92,17 @@ pub struct ProcessView {
 pub(super) fn all_pids() -> Vec<u32> {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     processes.filter_map(|process| u32::try_from(process.pid).ok()).collect()
+}
+
+/// The only network namespace whose processes are taken care of: our own, if it is not the machine's, as that of a container
+/// or of a node that is made up of namespaces.
+pub(super) fn only_network() -> Option<u64> {
+    let namespace = |pid: &str| std::fs::metadata(format!("/proc/{pid}/ns/net")).map(|net| net.ino()).ok();
+    // The kernel's threads are never in any but the machine's; in a container there are none.
+    let has_kernel_threads =
+        std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd");
+    let (own, machine) = (namespace("self")?, namespace(if has_kernel_threads { "2" } else { "1" })?);
+    (own != machine).then_some(own)
 }
 
 /// The parent of a process, if it is still there.
@@ -123,6 +137,7 @@ impl ProcessView {
             namespace_pid: innermost.and_then(|p| u32::try_from(p).ok()).unwrap_or(pid),
             pid_namespace: namespace("pid").unwrap_or(0),
             mount_namespace: namespace("mnt").unwrap_or(0),
+            network_namespace: namespace("net").unwrap_or(0),
             rank,
             size,
             local_size,

@@ -157,12 +157,15 @@ pub fn run(
 
 fn start(job: &str, alloc_min_bytes: u64, launched: bool) -> Start {
     let system = rustix::system::uname();
+    let (wall_clock_s, wall_clock_rest_ns) = clock::wall_clock();
     Start {
         dmscope_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
         time_ns: clock::monotonic_ns(),
-        wall_clock_s: clock::wall_clock_s(),
+        wall_clock_s,
+        wall_clock_rest_ns,
+        nodes: Vec::new(),
         job: job.to_owned(),
         launched,
         alloc_min_bytes,

@@ -117,6 +117,7 @@ mod tests {
             severity: Severity::Warning,
             summary: String::new(),
             who: Vec::new(),
+            nodes: Vec::new(),
             evidence: Evidence::Hang(Box::new(evidence)),
             next_steps: Vec::new(),
         }))

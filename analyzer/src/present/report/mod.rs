@@ -3,6 +3,7 @@
 mod chains;
 mod errors;
 mod hangs;
+mod nodes;
 mod statistics;
 mod views;
 
@@ -72,6 +73,7 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
         .collect();
     // Stable: within a severity and verdict the order of the checks stays.
     findings.sort_by_key(|f| std::cmp::Reverse((f.severity, f.verdict)));
+    nodes::place(p, &mut findings);
     findings
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::nodes::{node_name, own_pid};
 use super::views::{Sources, Views};
 use crate::chains::groups::GroupId;
 use crate::findings::finding::*;
@@ -74,7 +75,8 @@ fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
     };
     let view = |(index, process): (usize, &Process)| ProcessStatistics {
         rank: process.rank,
-        pid: process.pid,
+        pid: own_pid(p, process.pid),
+        node: node_name(p, process.pid),
         exe: process.exe.to_string(),
         alive: process.alive,
         records: kinds(index),

@@ -143,8 +143,8 @@ pub(super) fn finding(
     let mut who = who;
     who.sort_unstable();
     who.dedup();
-    let mut finding =
-        Finding { id, verdict, severity, summary: String::new(), who, evidence, next_steps: Vec::new() };
+    let (summary, nodes, next_steps) = (String::new(), Vec::new(), Vec::new());
+    let mut finding = Finding { id, verdict, severity, summary, who, nodes, evidence, next_steps };
     crate::present::say::say(&mut finding);
     finding
 }

@@ -1,0 +1,57 @@
+//! Where processes run, of jobs on several nodes. Their numbers among all nodes are for the analysis; people and programs hear
+//! those that the nodes themselves give.
+
+use super::views::Sources;
+use crate::findings::finding::*;
+use crate::job::process::Who;
+use crate::tape::{node_of, pid_on_node};
+
+/// Says of all findings where they are.
+pub(super) fn place(p: &Sources<'_>, findings: &mut [Finding]) {
+    if p.job.start.nodes.is_empty() {
+        return;
+    }
+    for finding in findings {
+        let on_node = |who: &Who| Some(WhoOnNode { who: *who, node: node_of_who(p, *who)? });
+        finding.nodes = finding.who.iter().filter_map(on_node).collect();
+        renumber(&mut finding.evidence);
+    }
+}
+
+/// The name of the node of a process; none if all are on one.
+pub(super) fn node_name(p: &Sources<'_>, pid: u32) -> Option<String> {
+    p.job.start.nodes.get(node_of(pid)).cloned()
+}
+
+/// What its node calls a process.
+pub(super) fn own_pid(p: &Sources<'_>, pid: u32) -> u32 {
+    if p.job.start.nodes.is_empty() { pid } else { pid_on_node(pid) }
+}
+
+fn node_of_who(p: &Sources<'_>, who: Who) -> Option<String> {
+    let processes = p.job.processes.all();
+    match who {
+        Who::Pid(pid) => node_name(p, pid),
+        Who::Rank(rank) => node_name(p, processes.iter().rfind(|process| process.rank == Some(rank))?.pid),
+    }
+}
+
+fn renumber(evidence: &mut Evidence) {
+    match evidence {
+        Evidence::OddChain(chain) => {
+            let examples = chain.examples.iter_mut();
+            for op in examples.flat_map(|example| example.ops.iter_mut().chain(&mut example.before)) {
+                (op.pid, op.tid) = (pid_on_node(op.pid), pid_on_node(op.tid));
+            }
+        }
+        Evidence::Hang(hang) => renumber_ranks(hang),
+        Evidence::CollectiveMismatch(mismatch) => {
+            mismatch.hang.iter_mut().chain(&mut mismatch.death).for_each(|hang| renumber_ranks(hang));
+        }
+        Evidence::OddRank(_) | Evidence::Leak(_) | Evidence::ErrorReturned(_) => {}
+    }
+}
+
+fn renumber_ranks(hang: &mut Hang) {
+    hang.ranks.iter_mut().for_each(|rank| rank.pid = pid_on_node(rank.pid));
+}

@@ -1,0 +1,147 @@
+//! Jobs on several nodes, which are network namespaces here: chains and verdicts across their network.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use live::findings::{frame, missing_operation, summary};
+use live::{
+    Dmscope, FinishedSession, JobSpec, MpiImplementation, Nodes, RunningJob, RunningSession, processes,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A job of two ranks, one on each node.
+fn across(nodes: &Nodes, library: MpiImplementation, name: &str) -> Result<JobSpec> {
+    JobSpec::own(library, name)?.ranks(nodes.names().len()).on_nodes(nodes)
+}
+
+/// One session on each node, with a tape.
+struct Sessions {
+    folder: TempDir,
+    running: Vec<RunningSession>,
+}
+
+impl Sessions {
+    fn tape(folder: &TempDir, node: usize) -> PathBuf {
+        folder.path().join(format!("node{node}.dmt"))
+    }
+
+    /// Attached to the rank of each node: what runs on others is not theirs.
+    fn attach(nodes: &Nodes, job: &RunningJob) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let mut running = Vec::new();
+        for (node, pid) in job.rank_pids()?.into_iter().enumerate() {
+            let attach = Dmscope::attach(pid).record(&Self::tape(&folder, node));
+            running.push(attach.spawn_through(nodes.on(node))?);
+        }
+        running.iter_mut().try_for_each(|session| session.wait_until_attached().map(|_| ()))?;
+        Ok(Self { folder, running })
+    }
+
+    fn interrupt(&self) {
+        self.running.iter().for_each(RunningSession::interrupt);
+    }
+
+    /// What all of them have seen together.
+    fn analyze(self) -> Result<FinishedSession> {
+        let count = self.running.len();
+        for session in self.running {
+            session.finish()?;
+        }
+        let tapes = (0..count).map(|node| Self::tape(&self.folder, node));
+        Dmscope::command("analyze", tapes).json().finish()
+    }
+}
+
+fn wait_for_verdict(job: &RunningJob) -> Result<()> {
+    let is_verdict = |line: &str| line.starts_with("ok ") || line.starts_with("wrong ");
+    let verdict = job.wait_for_line(TIMEOUT, is_verdict)?;
+    ensure!(verdict.starts_with("ok "), "{verdict}");
+    Ok(())
+}
+
+fn kinds(finding: &Value) -> Vec<&str> {
+    let ops = finding["evidence"]["frequent"]["ops"].as_array().into_iter().flatten();
+    ops.filter_map(|op| op["kind"].as_str()).collect()
+}
+
+/// The staged copy was not sent, and the chain that was usual goes through the network.
+fn check_pointer_fault(finding: &Value) -> Result<()> {
+    let missing = missing_operation(finding)?;
+    let function = frame(&missing["place"]).context("a place without a line")?.0;
+    ensure!(function == "msg_send", "{function} is missing: {}", summary(finding));
+    let kinds = kinds(finding);
+    let sent = kinds.iter().position(|kind| *kind == "stream_write").context("nothing is sent")?;
+    ensure!(sent > 0 && kinds.get(sent + 1) == Some(&"stream_read"), "{kinds:?}");
+    Ok(())
+}
+
+#[test]
+fn a_fault_is_found_across_nodes_while_the_job_runs() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let nodes = Nodes::new(2)?;
+        let job = across(&nodes, library, "figure2")?.held().endless().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        // From outside all of them, the machine sees all of them.
+        let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+        dmscope.wait_until_attached()?;
+        job.go()?;
+        let finding = dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
+        job.stop()?;
+        wait_for_verdict(&job)?;
+        dmscope.interrupt();
+        dmscope.finish()?;
+        check_pointer_fault(&finding).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn tapes_of_the_nodes_of_a_job_tell_its_fault_together() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let what = || format!("{library:?}");
+        let nodes = Nodes::new(2)?;
+        let spec = across(&nodes, library, "figure2")?.args(["--iterations", "3000"]);
+        let job = spec.held().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let sessions = Sessions::attach(&nodes, &job)?;
+        job.go()?;
+        wait_for_verdict(&job)?;
+        sessions.interrupt();
+        let session = sessions.analyze().with_context(what)?;
+        let findings = session.findings()?;
+        let finding = findings.first_warning().with_context(what)?;
+        check_pointer_fault(finding).with_context(what)?;
+        let places = finding["nodes"].as_array().with_context(what)?;
+        let named: Vec<&str> = places.iter().filter_map(|place| place["node"].as_str()).collect();
+        ensure!(named == [nodes.name(0), nodes.name(1)], "{}: {named:?}", what());
+        let tcp = &session.report()?["statistics"]["tcp"];
+        ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
+        ensure!(tcp["received_bytes"].as_u64() > Some(500_000), "{}: {tcp}", what());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_in_a_namespace_of_its_own_sees_the_processes_of_that_one_only() -> Result<()> {
+    let nodes = Nodes::new(2)?;
+    let job = across(&nodes, MpiImplementation::OpenMpi, "figure2")?.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let pids = job.rank_pids()?;
+    let sessions = Sessions::attach(&nodes, &job)?;
+    let refused = Dmscope::attach(pids[1]).spawn_through(nodes.on(0))?.finish()?;
+    refused.check_refusal(&[&format!("process {}", pids[1]), "another network namespace"])?;
+    ensure!(pids.iter().all(|pid| processes::is_alive(*pid)));
+    sessions.interrupt();
+    for (node, session) in sessions.running.into_iter().enumerate() {
+        let session = session.finish()?;
+        let processes =
+            session.report()?["statistics"]["processes"].as_array().context("no processes")?.clone();
+        let ranks: Vec<u64> = processes.iter().filter_map(|process| process["rank"].as_u64()).collect();
+        ensure!(ranks == [node as u64], "node {node}: {ranks:?}");
+    }
+    Ok(())
+}
