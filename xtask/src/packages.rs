@@ -36,6 +36,7 @@ pub const PACKAGES: &[Package] = &[
     package("python3-mpi4py", "a job from outside: MPI from Python"),
     package("libcap2-bin", "tests without root give a copy of dmscope capabilities with setcap"),
     package("util-linux", "tests without root become other users with setpriv"),
+    package("iproute2", "tests of several nodes make network namespaces"),
     package("tmux", "tests of the live view need a terminal"),
     package("chromium", "tests of the page need a browser"),
     package("chromium-driver", "drives that browser"),

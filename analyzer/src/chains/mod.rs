@@ -19,6 +19,7 @@ mod prefetch;
 pub(crate) mod rank_counts;
 mod run;
 mod runs;
+mod stream_run;
 mod streams;
 pub(crate) mod time_buckets;
 mod traces;
@@ -29,7 +30,7 @@ use held::MessagesInFlight;
 use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
 use run::CoalescedCopy;
-use streams::StreamOperations;
+use stream_run::StreamOperations;
 use traces::Traces;
 use window::Window;
 

@@ -3,30 +3,15 @@
 //! A stream takes what one system call gives it in as many parts as it has room for, and gives it out in as many as have
 //! arrived. So the parts of one operation may be far apart, with other work of the thread in between.
 
-use rustc_hash::FxHashMap;
-
 use super::Chains;
 use super::groups::ChainGroups;
 use super::ids::NodeId;
 use super::node::Marks;
+use super::stream_run::StreamOperation;
 use crate::chains::op_names::OpNames;
 use crate::job::ids::SpaceId;
 use crate::job::movement::Movement;
 use crate::job::names::Kind;
-
-/// The last operation into or out of a stream: more of it may come.
-#[derive(Clone, Copy)]
-pub(super) struct StreamOperation {
-    node: NodeId,
-    /// Its number: the node may be another operation's by now.
-    op: u64,
-    parent: NodeId,
-    next_source: u64,
-    next_destination: u64,
-}
-
-/// By stream and direction.
-pub(super) type StreamOperations = FxHashMap<(SpaceId, Kind), StreamOperation>;
 
 impl Chains {
     /// Takes a movement into a stream or out of it; `stream`: its space, none if it is not followed.

@@ -23,7 +23,7 @@ const MAX_STREAMS: usize = 1 << 16;
 
 /// What was sent on a stream.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentBytes {
     /// Behind the last byte.
     to: u32,
     /// Records of it that are held.
@@ -60,7 +60,7 @@ pub(super) struct CausalOrder {
     held: VecDeque<Option<Input>>,
     /// When the first of them happened.
     since_ns: u64,
-    streams: FxHashMap<u64, Sent>,
+    streams: FxHashMap<u64, SentBytes>,
 }
 
 impl Default for CausalOrder {
@@ -120,14 +120,14 @@ impl CausalOrder {
         self.held.len()
     }
 
-    fn sent(&mut self, moved: Moved) -> Option<&mut Sent> {
+    fn sent(&mut self, moved: Moved) -> Option<&mut SentBytes> {
         if !self.streams.contains_key(&moved.stream) {
             if self.streams.len() >= MAX_STREAMS {
                 return None;
             }
             // Nothing of it was seen: what is received first is waited for.
             let to = moved.end.wrapping_sub(1 << 31);
-            self.streams.insert(moved.stream, Sent { to, held: 0, silent: false });
+            self.streams.insert(moved.stream, SentBytes { to, held: 0, silent: false });
         }
         self.streams.get_mut(&moved.stream)
     }
@@ -153,13 +153,13 @@ impl CausalOrder {
         let Some(moved) = Moved::of(&Input::Record(*record)) else { return true };
         let Some(mut sent) = self.sent(moved).copied() else { return true };
         if !moved.receive {
-            sent = Sent { to: moved.end, held: sent.held.saturating_sub(1), silent: false };
+            sent = SentBytes { to: moved.end, held: sent.held.saturating_sub(1), silent: false };
             self.streams.insert(moved.stream, sent);
             return true;
         }
         while is_behind(sent.to, moved.end) && sent.held > 0 {
             let Some((found, end)) = self.take_sent(moved.stream, record.time_ns()) else { break };
-            sent = Sent { to: end, held: sent.held - 1, silent: false };
+            sent = SentBytes { to: end, held: sent.held - 1, silent: false };
             out(found);
         }
         let has_time =

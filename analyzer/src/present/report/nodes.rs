@@ -46,7 +46,7 @@ fn renumber(evidence: &mut Evidence) {
         }
         Evidence::Hang(hang) => renumber_ranks(hang),
         Evidence::CollectiveMismatch(mismatch) => {
-            mismatch.hang.iter_mut().chain(&mut mismatch.death).for_each(|hang| renumber_ranks(hang));
+            mismatch.hang.iter_mut().chain(&mut mismatch.death).for_each(renumber_ranks);
         }
         Evidence::OddRank(_) | Evidence::Leak(_) | Evidence::ErrorReturned(_) => {}
     }
