@@ -41,7 +41,7 @@ pub fn small_session() -> Vec<Vec<Input>> {
         kernel: "6.12.0".into(),
         time_ns: 1_000,
         wall_clock_s: 1_700_000_000,
-        wall_clock_rest_ns: 5,
+        wall_clock_rest_ns: 0,
         nodes: Vec::new(),
         job: "mpirun -n 2 halo".into(),
         launched: true,
