@@ -16,5 +16,5 @@ fn shown(inputs: &[Input]) -> String {
 fn losses_beyond_counting_are_shown() {
     let loss = |movements, state| Input::Loss(Loss { pid: 10, from_ns: 0, to_ns: 1, movements, state });
     let text = shown(&[loss(u64::MAX, 0), loss(1, u64::MAX)]);
-    assert!(text.contains(&u64::MAX.to_string()), "{text}");
+    assert!(text.contains("an unknown number of records were lost"), "{text}");
 }

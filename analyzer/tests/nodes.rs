@@ -2,123 +2,25 @@
 
 mod common;
 
-use std::convert::Infallible;
-
 use analyzer::finding::{Finding, Report, Severity};
-use analyzer::input::{Input, Start};
+use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::render::{self, Style};
 use analyzer::statistics::TcpStatistics;
-use analyzer::tape::{Join, node_of, pid_on_node};
-use analyzer::wire::{Body, RawRecord};
+use analyzer::tape::{node_of, pid_on_node};
+use analyzer::wire::{Body, CallContext};
+use common::nodes::{RANKS, at_that_time, joined, part, ring, shifted};
 use common::{Trace, pid};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
-const RANKS: u32 = 6;
 
 fn run(inputs: impl IntoIterator<Item = Input>) -> Report {
     let mut pipeline = Pipeline::new(Options::default());
     inputs.into_iter().for_each(|input| pipeline.push(&input));
     pipeline.report()
-}
-
-/// Every rank sends its right neighbour a message over TCP, from a staging buffer. `misplaced`: from beside it. The receive is
-/// seen before the send has returned, now and then.
-fn ring(steps: u64, misplaced: impl Fn(u64, u32) -> bool) -> Vec<Input> {
-    let mut t = Trace::new(RANKS, true);
-    for rank in 0..RANKS {
-        for name in ["data", "staging", "received", "result"] {
-            t.heap(rank, name);
-        }
-    }
-    for site in ["stage", "deliver"] {
-        t.probe(site, ProbeClass::Copy);
-    }
-    for step in 0..steps {
-        for rank in 0..RANKS {
-            message(&mut t, step, rank, misplaced(step, rank));
-        }
-        t.tick();
-    }
-    t.end()
-}
-
-fn message(t: &mut Trace, step: u64, from: u32, misplaced: bool) {
-    const BYTES: u64 = 64;
-    let to = (from + 1) % RANKS;
-    let slot = step % 8 * 4096;
-    let (data, staged) = (t.heap(from, "data"), t.heap(from, "staging") + slot);
-    let (received, result) = (t.heap(to, "received") + slot, t.heap(to, "result"));
-    t.call(from, "MPI_Send", "main: send");
-    t.copy(from, "stage", data, staged, BYTES);
-    t.call(to, "MPI_Recv", "main: receive");
-    let (sender, receiver) = (t.context_of(from), t.context_of(to));
-    let sent_from = if misplaced { staged + 1024 } else { staged };
-    let stream = 100 + u64::from(from);
-    let (position, len_bytes) = ((step * BYTES) as u32, BYTES as u32);
-    let write =
-        Body::Stream { addr: sent_from, stream, position, len_bytes, receive: false, context: sender };
-    let read = Body::Stream { addr: received, stream, position, len_bytes, receive: true, context: receiver };
-    t.record(from, 0, write);
-    t.record(to, 0, read);
-    t.copy(to, "deliver", received, result, BYTES);
-}
-
-fn shifted(input: &Input, by_ns: i64) -> Input {
-    let time = |time_ns: u64| time_ns.wrapping_add_signed(by_ns);
-    let mut input = input.clone();
-    match &mut input {
-        Input::Record(raw) => {
-            let mut words = raw.words().to_vec();
-            words[0] = time(words[0]);
-            *raw = RawRecord::from_words(&words).expect("as many words");
-        }
-        Input::Process(facts) => facts.time_ns = time(facts.time_ns),
-        Input::Tick { time_ns } => *time_ns = time(*time_ns),
-        Input::End(end) => end.time_ns = time(end.time_ns),
-        Input::Loss(loss) => (loss.from_ns, loss.to_ns) = (time(loss.from_ns), time(loss.to_ns)),
-        Input::Start(start) => start.time_ns = time(start.time_ns),
-        Input::Plan(_) => {}
-        other => panic!("not in these jobs: {other:?}"),
-    }
-    input
-}
-
-/// What the session of one node has of a job: its processes, by the clock of the node.
-fn part(inputs: &[Input], node: usize, nodes: &[usize], clock_ns: i64) -> Vec<Input> {
-    let is_here = |of: u32| nodes[(of - pid(0)) as usize] == node;
-    let here = inputs.iter().filter(|input| match input {
-        Input::Record(record) => is_here(record.pid()),
-        Input::Process(facts) => is_here(facts.pid),
-        Input::Loss(loss) => is_here(loss.pid),
-        _ => true,
-    });
-    let mut part: Vec<Input> = here.map(|input| shifted(input, clock_ns)).collect();
-    let Some(Input::Start(start)) = part.first_mut() else { panic!("no start") };
-    // All nodes have the same time of day.
-    (start.wall_clock_s, start.host) = (1_700_000_000, format!("node{node}"));
-    part
-}
-
-fn start_of(tape: &[Input]) -> Start {
-    let Some(Input::Start(start)) = tape.first() else { panic!("no start") };
-    (**start).clone()
-}
-
-fn joined(tapes: Vec<Vec<Input>>) -> Vec<Input> {
-    let starts: Vec<Start> = tapes.iter().map(|tape| start_of(tape)).collect();
-    let join = Join::new(&starts).expect("a few nodes");
-    let mut tapes: Vec<_> = tapes.into_iter().map(Vec::into_iter).collect();
-    let mut all = Vec::new();
-    let take = |input: &Input| {
-        all.push(input.clone());
-        Ok(())
-    };
-    join.run::<Infallible>(|node| Ok(tapes[node].next()), take).expect("it cannot fail");
-    all
 }
 
 /// All that is said, but for nodes.
@@ -152,6 +54,68 @@ fn a_fault_across_nodes_is_found_with_its_chain() {
     let text = render::finding(warning, Style::default());
     assert!(text.contains("receive over TCP"), "{text}");
     assert!(text.contains("rank 2 on node0; rank 3 on node1"), "{text}");
+}
+
+/// Two ranks, each with a thread that sends and one that receives. `late`: what was sent is told after the answer to it was
+/// received, by another thread.
+fn questions_and_answers(late: bool) -> Vec<Input> {
+    const BYTES: u32 = 64;
+    let mut t = Trace::new(2, true);
+    for rank in 0..2 {
+        for name in ["data", "staging", "received", "result"] {
+            t.heap(rank, name);
+        }
+        t.call(rank, "MPI_Init_thread", "main: begin");
+    }
+    let stage = t.probe("stage", ProbeClass::Copy);
+    let deliver = t.probe("deliver", ProbeClass::Copy);
+    let context = CallContext::default();
+    for step in 0..300_u32 {
+        let position = step * BYTES;
+        let mut blocks = |rank: u32| {
+            ["data", "staging", "received", "result"]
+                .map(|name| t.heap(rank, name) + u64::from(step % 8) * 4096)
+        };
+        let ([data, staging, received, result], [.., far_received, far_result]) = (blocks(0), blocks(1));
+        let far_data = blocks(1)[0];
+        let len_bytes = u64::from(BYTES);
+        let stream = |addr, stream, receive| Body::Stream {
+            addr,
+            stream,
+            position,
+            len_bytes: BYTES,
+            receive,
+            context,
+        };
+        t.record_of(0, 1, stage, Body::Copy { dst: staging, src: data, len_bytes, context });
+        let sent = |t: &mut Trace| t.record_of(0, 1, 0, stream(staging, 1, false));
+        if !late {
+            sent(&mut t);
+        }
+        t.record_of(1, 0, 0, stream(far_received, 1, true));
+        t.record_of(1, 0, deliver, Body::Copy { dst: far_result, src: far_received, len_bytes, context });
+        t.record_of(1, 0, 0, stream(far_data, 2, false));
+        t.record_of(0, 2, 0, stream(received, 2, true));
+        t.record_of(0, 2, deliver, Body::Copy { dst: result, src: received, len_bytes, context });
+        if late {
+            sent(&mut t);
+        }
+        t.tick();
+    }
+    t.end()
+}
+
+#[test]
+fn nodes_that_wait_for_each_other_go_on_and_nothing_that_was_sent_is_unseen() {
+    let expected = run(questions_and_answers(false)).statistics;
+    let tapes = (0..2).map(|node| part(&questions_and_answers(true), node, &[0, 1], 0)).collect();
+    let found = run(joined(tapes)).statistics;
+    let tcp = found.tcp.expect("it goes over TCP");
+    assert_eq!((tcp.unseen_bytes, tcp.missed_bytes), (0, 0), "{tcp:?}");
+    assert_eq!(
+        (found.operations, found.chains, found.groups),
+        (expected.operations, expected.chains, expected.groups)
+    );
 }
 
 #[test]
@@ -208,9 +172,40 @@ proptest! {
             whole.insert(at, Input::Loss(loss));
         }
         // Far enough from zero for every clock.
-        let whole: Vec<Input> = whole.iter().map(|input| shifted(input, 1000 * S as i64)).collect();
+        let whole = at_that_time(whole.iter().map(|input| shifted(input, 1000 * S as i64)).collect());
         let clock = |node: usize| if node == 0 { 0 } else { clocks[node - 1] };
         let tapes = (0..3).map(|node| part(&whole, node, &nodes, clock(node))).collect();
         prop_assert_eq!(told(&run(joined(tapes))), told(&run(whole)));
+    }
+
+    /// Wall clocks may be wrong: what was sent is taken before it is received all the same, with all that its sender did before.
+    #[test]
+    fn what_is_found_does_not_depend_on_wrong_clocks(
+        nodes in prop::collection::vec(0usize..3, RANKS as usize),
+        errors in prop::collection::vec(-900i64..900, 2),
+        faults in prop::collection::btree_set((0u64..100, 0u32..RANKS), 0..6),
+    ) {
+        let whole = ring(100, |step, rank| faults.contains(&(step, rank)));
+        let whole = at_that_time(whole.iter().map(|input| shifted(input, 1000 * S as i64)).collect());
+        let wrong = |node: usize| {
+            let mut tape = part(&whole, node, &nodes, 0);
+            let error_ns = if node == 0 { 0 } else { errors[node - 1] * 1_000_000 };
+            for input in &mut tape {
+                if let Input::Start(start) = input {
+                    let wall_ns = start.wall_clock_ns().saturating_add_signed(error_ns);
+                    (start.wall_clock_s, start.wall_clock_rest_ns) = (wall_ns / S, (wall_ns % S) as u32);
+                }
+            }
+            tape
+        };
+        let told = |report: &Report| {
+            // In which part of the run something was does depend on clocks.
+            let of_chains = report.findings.iter().filter(|f| !f.id.starts_with("rank-"));
+            let findings = of_chains.map(|f| (f.id.clone(), f.severity, f.summary.clone()));
+            let s = &report.statistics;
+            (findings.collect::<Vec<_>>(), s.operations, s.chains, s.tcp)
+        };
+        let joined = run(joined((0..3).map(wrong).collect()));
+        prop_assert_eq!(told(&joined), told(&run(whole)));
     }
 }

@@ -177,6 +177,41 @@ fn what_is_sent_from_the_wrong_place_is_found_behind_the_connection() {
     assert_eq!((chain.odd.ops.len(), chain.frequent.ops.len()), (3, 4));
 }
 
+/// The kernel's functions that move data have no places in code that tell them apart.
+#[test]
+fn addresses_of_what_was_received_are_not_mistaken_for_positions_of_what_was_sent() {
+    let mut t = Trace::new(1, true);
+    for site in ["deliver", "use", "keep"] {
+        t.probe(site, ProbeClass::Copy);
+    }
+    let [buffer, acknowledged, result, output, kept] =
+        ["received", "headers", "result", "output", "kept"].map(|name| t.heap(0, name));
+    for message in 0..200 {
+        t.call(0, "MPI_Recv", "main: receive");
+        let context = t.context_of(0);
+        let mut moved = |addr, stream, len_bytes: u32, receive| {
+            let body = Body::Stream {
+                addr,
+                stream,
+                position: message * len_bytes,
+                len_bytes,
+                receive,
+                context: context.clone(),
+            };
+            t.record(0, 0, body);
+        };
+        moved(buffer, STREAM, 64, true);
+        moved(acknowledged, STREAM + 1, 1, false);
+        let from = if message == 77 { buffer + 1024 } else { buffer };
+        t.copy(0, "deliver", from, result, 64);
+        t.copy(0, "use", result, output, 64);
+        t.copy(0, "keep", output, kept, 64);
+    }
+    let report = run(&t.end());
+    let [finding] = warnings(&report)[..] else { panic!("{:#?}", report.findings) };
+    assert!(finding.next_steps[0].contains("1024 bytes above"), "{:#?}", finding.next_steps);
+}
+
 #[test]
 fn bytes_that_nobody_was_seen_to_send_or_receive_make_nothing_odd() {
     for tells in [

@@ -27,5 +27,7 @@ mod session;
 mod system;
 
 pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};
-pub use session::{Dmscope, Findings, FinishedSession, RunningSession, binary, findings};
-pub use system::{Browser, Nodes, SmallDisk, debugger, processes, users};
+pub use session::{Cluster, Dmscope, Findings, FinishedSession, RunningSession, binary, findings};
+pub use system::{
+    Browser, BusServer, Nodes, RawClient, SOME_UID, SOME_USER, SmallDisk, debugger, processes, users,
+};

@@ -2,11 +2,11 @@
 //! the collector, the session that joins them, and the command line.
 //!
 //! Rooms in the order in which they may use each other (a later one uses earlier ones, never the other way):
-//! `elf`, `plan`, `host`, `budget`, `mpi_runtime`, `stacks`, `kernel`, `collector`, `session`, `sink`, `page`, `cli`.
+//! `elf`, `plan`, `host`, `budget`, `mpi_runtime`, `stacks`, `kernel`, `session`, `sink`, `page`, `cluster`, `cli`.
 
 pub mod budget;
 pub mod cli;
-pub mod collector;
+pub mod cluster;
 pub mod elf;
 pub mod host;
 pub mod kernel;

@@ -1,10 +1,12 @@
 //! The end of chains: which are finished, and what is said of them.
 
-use super::groups::{ChainGroups, ContextSet, Example, Finished, FinishedOp, Work};
+use super::context_set::ContextSet;
+use super::group::{Example, Finished, FinishedOp, Work};
+use super::groups::ChainGroups;
 use super::ids::{NodeId, PathId};
 use super::node::{Marks, instance};
 use super::{Chains, Scratch};
-use crate::chains::op_names::OpNames;
+use crate::chains::op_names::{ContextId, OpNames};
 use crate::job::ids::{CallSiteId, WhoId};
 
 impl Chains {
@@ -24,22 +26,36 @@ impl Chains {
             if n.pending > 0 {
                 return;
             }
-            let (parent, is_leaf) = (n.parent, !n.marks.has(Marks::HAD_CHILD));
+            let (parent, marks) = (n.parent, n.marks);
             self.counts.pending_nodes -= 1;
-            if is_leaf && self.finishes_chains {
-                self.emit(node, names, groups);
+            // Most have a child, and are of this node.
+            if !marks.is_passed() {
+                self.end_node(node, marks, names, groups);
             }
             self.traces.end(node);
             node = parent;
         }
     }
 
+    #[inline(always)]
+    fn end_node(&mut self, node: NodeId, marks: Marks, names: &mut OpNames, groups: &mut ChainGroups) {
+        if marks.has(Marks::ELSEWHERE) {
+            self.end_placeholder(node);
+        } else if self.finishes_chains {
+            self.emit(node, names, groups);
+        }
+    }
+
     /// Hands the chain that ends in a node to the groups.
     fn emit(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut ChainGroups) {
         let end = &self.nodes[leaf.index()];
-        let (root_id, end_edge) = (end.root, end.marks.has(Marks::END_EDGE));
+        let (root_id, marks) = (end.root, end.marks);
+        let end_edge = marks.has(Marks::END_EDGE);
         let root = &self.nodes[root_id.index()];
-        if root.op < self.tainted_below {
+        if root.marks.has(Marks::ELSEWHERE) {
+            return self.emit_from_elsewhere(leaf, names, groups);
+        }
+        if root.op < self.tainted_below || marks.has(Marks::TAINTED) {
             self.counts.inconclusive += 1;
             groups.touch(root.time_ns, root.time_ns);
             return;
@@ -50,12 +66,20 @@ impl Chains {
         let context = self.context(root_id, leaf);
         let ops = &self.scratch.ops;
         let chain = Finished { path, work, ops, time_ns, context: context.as_ref(), begin_edge, end_edge };
-        groups.add(&chain, || self.example(root_id, context, names));
+        groups.add(&chain, || Some(self.example(root_id, context, names)));
     }
 
     /// What surrounds the chain from `root` to `leaf`; `None` if a loss may have changed it.
     #[inline]
     fn context(&self, root: NodeId, leaf: NodeId) -> Option<ContextSet> {
+        let mut set = self.context_before(root)?;
+        self.each_after(leaf, |context| set.add_after(context));
+        Some(set)
+    }
+
+    /// The part of it that is before `root`.
+    #[inline]
+    pub(super) fn context_before(&self, root: NodeId) -> Option<ContextSet> {
         let is_tainted = |node: NodeId| self.nodes[node.index()].op < self.tainted_below;
         if self.tainted_below > 0 && self.traces.before(root).any(is_tainted) {
             return None;
@@ -63,18 +87,23 @@ impl Chains {
         let mut set = ContextSet::EMPTY;
         // What had a child was read.
         self.traces.before(root).filter_map(|n| self.traces.unread(n)).for_each(|c| set.add_before(c));
-        if self.traces.is_in_window(leaf) {
-            let thread = self.details[leaf.index()].thread;
-            let after = self.threads[thread.index()].window.after(leaf, self.traces.window());
-            after.iter().filter(|c| c.is_some()).for_each(|c| set.add_after(*c));
-        } else {
-            self.traces.after(leaf).for_each(|c| set.add_after(c));
-        }
         Some(set)
     }
 
+    /// The roots behind an operation in its thread.
+    #[inline]
+    pub(super) fn each_after(&self, leaf: NodeId, mut f: impl FnMut(ContextId)) {
+        if self.traces.is_in_window(leaf) {
+            let thread = self.details[leaf.index()].thread;
+            let after = self.threads[thread.index()].window.after(leaf, self.traces.window());
+            after.iter().filter(|c| c.is_some()).for_each(|c| f(*c));
+        } else {
+            self.traces.after(leaf).for_each(f);
+        }
+    }
+
     /// The chain in `scratch.path`, for people.
-    fn example(&self, root: NodeId, context: Option<ContextSet>, names: &OpNames) -> Example {
+    pub(super) fn example(&self, root: NodeId, context: Option<ContextSet>, names: &OpNames) -> Example {
         let instance = |n: NodeId| instance(&self.nodes[n.index()], &self.details[n.index()], names);
         let unread = |n: &NodeId| self.traces.unread(*n).is_some();
         Example {
@@ -85,7 +114,7 @@ impl Chains {
     }
 
     /// The trie node of a chain; leaves the chain's nodes and what is counted of them in the scratch.
-    fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut ChainGroups) -> PathId {
+    pub(super) fn path(&mut self, leaf: NodeId, names: &mut OpNames, groups: &mut ChainGroups) -> PathId {
         const NOTHING: FinishedOp = FinishedOp { who: WhoId::NONE, call: CallSiteId::NONE, segments: 0 };
         let Scratch { path: chain, ops, .. } = &mut self.scratch;
         let len = usize::from(self.nodes[leaf.index()].depth);

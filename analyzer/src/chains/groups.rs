@@ -2,179 +2,25 @@
 
 use rustc_hash::FxHashMap;
 
+use super::group::{ChainGroup, Example, Finished, GroupCounts, Work};
 use super::ids::PathId;
 use super::rank_counts::RankCounts;
 use super::time_buckets::TimeAxis;
-use crate::chains::op_names::{ContextId, SymbolId};
-use crate::job::ids::{CallSiteId, WhoId};
-use crate::job::names::{BufferId, SiteId, id};
-use crate::options::{MAX_CONTEXT_WINDOW, Options};
+use crate::chains::op_names::SymbolId;
+use crate::job::ids::WhoId;
+use crate::job::names::id;
+use crate::options::Options;
 
 id!(/// A chain group.
     GroupId);
 
 /// Most nodes of the trie of groups.
 const MAX_PATHS: usize = 1 << 20;
-/// Different contexts kept of a group.
-const MAX_CONTEXTS: usize = 64;
-/// Different MPI calls kept of an operation of a group.
-const MAX_CALLS: usize = 16;
-/// Ranks whose part in a group is kept.
-const MAX_WHO: usize = 1 << 12;
-/// Instances of a group kept as examples.
-const MAX_EXAMPLES: usize = 3;
-
-/// One operation of a finished chain, all of it.
+/// What chains of ranks are told apart by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OpInstance {
-    pub context: ContextId,
-    pub who: WhoId,
-    pub pid: u32,
-    pub tid: u32,
-    pub time_ns: u64,
-    pub source: u64,
-    pub destination: u64,
-    pub destination_buffer: BufferId,
-    pub len_bytes: u64,
-}
-
-/// What surrounded an instance: operations near it that are linked to nothing.
-#[derive(Clone, Copy, Debug, Eq)]
-pub(crate) struct ContextSet {
-    before: [ContextId; MAX_CONTEXT_WINDOW],
-    after: [ContextId; MAX_CONTEXT_WINDOW],
-    /// A number that is the same for equal sets, and mostly another for others.
-    key: u32,
-}
-
-impl PartialEq for ContextSet {
-    /// All are looked at at once: mostly they are equal.
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        let differences = |a: &[ContextId; MAX_CONTEXT_WINDOW], b: &[ContextId; MAX_CONTEXT_WINDOW]| {
-            a.iter().zip(b).fold(0, |all, (a, b)| all | (a.0 ^ b.0))
-        };
-        differences(&self.before, &other.before) | differences(&self.after, &other.after) == 0
-    }
-}
-
-impl ContextSet {
-    /// Nothing around.
-    pub const EMPTY: Self = Self {
-        before: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-        after: [ContextId::NONE; MAX_CONTEXT_WINDOW],
-        key: 0,
-    };
-
-    /// Adds an operation before the chain.
-    #[inline]
-    pub fn add_before(&mut self, op: ContextId) {
-        const FACTOR: u32 = 0x9e37_79b1;
-        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
-        insert(&mut self.before, op);
-    }
-
-    /// Adds an operation behind it.
-    #[inline]
-    pub fn add_after(&mut self, op: ContextId) {
-        const FACTOR: u32 = 0x85eb_ca77;
-        self.key = self.key.wrapping_add(op.0.wrapping_add(1).wrapping_mul(FACTOR));
-        insert(&mut self.after, op);
-    }
-
-    pub fn has_before(&self, op: ContextId) -> bool {
-        self.before.contains(&op)
-    }
-
-    pub fn has_after(&self, op: ContextId) -> bool {
-        self.after.contains(&op)
-    }
-}
-
-/// Keeps the order. Where there is no room the largest goes: no window has that many.
-///
-/// Not inlined: else the set is kept in more registers than there are.
-#[inline(never)]
-fn insert(ops: &mut [ContextId; MAX_CONTEXT_WINDOW], op: ContextId) {
-    let mut op = op;
-    for slot in ops {
-        (*slot, op) = (op.min(*slot), op.max(*slot));
-        if !op.is_some() {
-            return;
-        }
-    }
-}
-
-/// One operation of a finished chain, as far as it is counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FinishedOp {
-    pub who: WhoId,
-    pub call: CallSiteId,
-    pub segments: u32,
-}
-
-/// What a chain begins with: where its first movement is, for which MPI call of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Work {
-    pub site: SiteId,
-    pub call: CallSiteId,
-}
-
-/// A chain that will not grow any more.
-pub(crate) struct Finished<'a> {
-    pub path: PathId,
-    pub work: Work,
-    pub ops: &'a [FinishedOp],
-    /// When it began.
-    pub time_ns: u64,
-    /// `None`: a loss may have changed it.
-    pub context: Option<&'a ContextSet>,
-    pub begin_edge: bool,
-    pub end_edge: bool,
-}
-
-/// An instance kept for people.
-#[derive(Clone, Debug)]
-pub(crate) struct Example {
-    pub ops: Vec<OpInstance>,
-    pub before: Vec<OpInstance>,
-    pub context: Option<ContextSet>,
-}
-
-/// What is counted of one operation of a group.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OpCounts {
-    /// Largest number of segments seen.
-    pub segments: u32,
-    /// Ranks that ran it.
-    pub who: Vec<u64>,
-    /// MPI calls that it ran in.
-    pub calls: Vec<(CallSiteId, u64)>,
-    pub calls_not_kept: u64,
-}
-
-/// Chains that met an edge of what was watched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Edges {
-    pub begin_only: u64,
-    pub end_only: u64,
-    pub both: u64,
-}
-
-/// A chain group.
-#[derive(Clone, Debug)]
-pub(crate) struct ChainGroup {
-    pub symbols: Vec<SymbolId>,
-    pub count: u64,
-    /// Chains of it in the reference.
-    pub reference: u64,
-    pub ops: Vec<OpCounts>,
-    pub edges: Edges,
-    pub contexts: Vec<(ContextSet, u64)>,
-    /// Of the same, in the same order.
-    context_keys: Vec<u32>,
-    pub contexts_not_kept: u64,
-    pub examples: Vec<Example>,
+pub(crate) enum RankedBy {
+    Group(GroupId),
+    Work(Work),
 }
 
 struct PathNode {
@@ -193,6 +39,8 @@ pub(crate) struct ChainGroups {
     /// All others, by what is before them.
     children: FxHashMap<(PathId, SymbolId), PathId>,
     groups: Vec<ChainGroup>,
+    /// Those with counts that nobody has [taken](ChainGroups::take_counted).
+    counted: Vec<GroupId>,
     pub by_group: RankCounts<GroupId>,
     pub by_work: RankCounts<Work>,
     pub axis: TimeAxis,
@@ -212,6 +60,7 @@ impl ChainGroups {
             roots: Vec::new(),
             children: FxHashMap::default(),
             groups: Vec::new(),
+            counted: Vec::new(),
             by_group: RankCounts::new(),
             by_work: RankCounts::new(),
             axis: TimeAxis::default(),
@@ -225,10 +74,9 @@ impl ChainGroups {
     /// The clock goes on.
     #[inline(always)]
     pub fn advance(&mut self, time_ns: u64) {
-        let halvings = self.axis.advance(time_ns);
-        for _ in 0..halvings {
-            self.by_group.halve();
-            self.by_work.halve();
+        for is_odd in self.axis.advance(time_ns) {
+            self.by_group.halve(is_odd);
+            self.by_work.halve(is_odd);
         }
     }
 
@@ -289,24 +137,63 @@ impl ChainGroups {
     }
 
     /// Counts a chain; `example` tells all of it, if it is to be kept.
-    pub fn add(&mut self, chain: &Finished<'_>, example: impl FnOnce() -> Example) {
+    pub fn add(&mut self, chain: &Finished<'_>, example: impl FnOnce() -> Option<Example>) {
         let Some(group) = self.group_of(chain.path).filter(|g| self.has_length(*g, chain.ops.len())) else {
             self.not_kept += 1;
             return;
         };
         self.chains += 1;
         self.distribute(group, chain);
-        let grew = self.groups[group.index()].add(chain, self.pack_uniqueness_max, example);
+        let known = &mut self.groups[group.index()];
+        if known.count == 0 {
+            known.was_counted = true;
+            self.counted.push(group);
+        }
+        let grew = known.add(chain, self.pack_uniqueness_max, example);
         self.shape_version += u64::from(grew);
+    }
+
+    /// The group of chains of these operations, if there is room for it.
+    pub fn group(&mut self, symbols: &[SymbolId]) -> Option<GroupId> {
+        if symbols.is_empty() || symbols.len() > usize::from(u8::MAX) {
+            return None;
+        }
+        let path = symbols.iter().fold(PathId::NONE, |path, &s| self.path(path, s));
+        self.group_of(path).filter(|group| self.has_length(*group, symbols.len()))
+    }
+
+    /// Groups with counts that were not [taken](ChainGroups::take_counts).
+    pub fn take_counted(&mut self) -> Vec<GroupId> {
+        std::mem::take(&mut self.counted)
+    }
+
+    /// What was counted of a group since this was asked for last.
+    pub fn take_counts(&mut self, group: GroupId) -> GroupCounts {
+        self.groups[group.index()].take_counts()
+    }
+
+    /// Counts chains of a group that were counted elsewhere.
+    pub fn absorb(&mut self, group: GroupId, counts: &GroupCounts, examples: Vec<Example>) {
+        self.chains = self.chains.saturating_add(counts.count);
+        let grew = self.groups[group.index()].absorb(counts, examples, self.pack_uniqueness_max);
+        self.shape_version += u64::from(grew);
+    }
+
+    /// Counts chains of a rank that were counted elsewhere; they began in a bucket that all nodes call so.
+    pub fn absorb_ranks(&mut self, what: RankedBy, who: WhoId, bucket: usize, count: u64) {
+        let has_room = match what {
+            RankedBy::Group(group) => self.by_group.add_many(group, who, bucket, count),
+            RankedBy::Work(work) => self.by_work.add_many(work, who, bucket, count),
+        };
+        if !has_room {
+            let time_ns = self.axis.bucket_begin_ns(bucket);
+            self.axis.touch(time_ns, time_ns);
+        }
     }
 
     /// Counts chains of a reference.
     pub fn add_reference(&mut self, symbols: &[SymbolId], segments: &[u32], count: u64) {
-        if symbols.is_empty() || symbols.len() > usize::from(u8::MAX) {
-            return;
-        }
-        let path = symbols.iter().fold(PathId::NONE, |path, &s| self.path(path, s));
-        let Some(group) = self.group_of(path).filter(|g| self.has_length(*g, symbols.len())) else { return };
+        let Some(group) = self.group(symbols) else { return };
         let group = &mut self.groups[group.index()];
         group.reference = group.reference.saturating_add(count);
         for (op, &n) in group.ops.iter_mut().zip(segments) {
@@ -351,93 +238,5 @@ impl ChainGroups {
         if !has_room {
             self.axis.touch(chain.time_ns, chain.time_ns);
         }
-    }
-}
-
-impl ChainGroup {
-    fn new(symbols: Vec<SymbolId>) -> Self {
-        Self {
-            count: 0,
-            reference: 0,
-            ops: vec![OpCounts { segments: 1, ..OpCounts::default() }; symbols.len()],
-            symbols,
-            edges: Edges::default(),
-            contexts: Vec::new(),
-            context_keys: Vec::new(),
-            contexts_not_kept: 0,
-            examples: Vec::new(),
-        }
-    }
-
-    /// Returns whether an operation has more segments than ever before.
-    fn add(&mut self, chain: &Finished<'_>, segments_max: u32, example: impl FnOnce() -> Example) -> bool {
-        self.count += 1;
-        match (chain.begin_edge, chain.end_edge) {
-            (true, true) => self.edges.both += 1,
-            (true, false) => self.edges.begin_only += 1,
-            (false, true) => self.edges.end_only += 1,
-            (false, false) => {}
-        }
-        self.add_context(chain.context);
-        if self.examples.len() < MAX_EXAMPLES {
-            self.examples.push(example());
-        }
-        let mut grew = false;
-        for (counts, op) in self.ops.iter_mut().zip(chain.ops) {
-            grew |= counts.add(op, segments_max);
-        }
-        grew
-    }
-
-    fn add_context(&mut self, context: Option<&ContextSet>) {
-        let Some(context) = context else {
-            self.contexts_not_kept += 1;
-            return;
-        };
-        let key = context.key;
-        let keys = self.context_keys.iter().enumerate();
-        let mut same = keys.filter(|&(at, k)| *k == key && self.contexts[at].0 == *context);
-        if let Some(at) = same.next().map(|(at, _)| at) {
-            self.contexts[at].1 += 1;
-            if at > 0 && self.contexts[at].1 > self.contexts[at - 1].1 {
-                self.contexts.swap(at, at - 1);
-                self.context_keys.swap(at, at - 1);
-            }
-        } else if self.contexts.len() < MAX_CONTEXTS {
-            self.contexts.push((*context, 1));
-            self.context_keys.push(key);
-        } else {
-            self.contexts_not_kept += 1;
-        }
-    }
-}
-
-impl OpCounts {
-    fn add(&mut self, op: &FinishedOp, segments_max: u32) -> bool {
-        let segments = op.segments.min(segments_max);
-        let grew = segments > self.segments;
-        self.segments = self.segments.max(segments);
-        let (word, bit) = (op.who.index().min(MAX_WHO) / 64, op.who.index() % 64);
-        if word >= self.who.len() {
-            self.who.resize(word + 1, 0);
-        }
-        self.who[word] |= 1 << bit;
-        if let Some(at) = self.calls.iter().position(|(c, _)| *c == op.call) {
-            self.calls[at].1 += 1;
-        } else if self.calls.len() < MAX_CALLS {
-            self.calls.push((op.call, 1));
-        } else {
-            self.calls_not_kept += 1;
-        }
-        grew
-    }
-
-    /// Ranks that ran it.
-    pub fn who(&self) -> impl Iterator<Item = WhoId> + '_ {
-        let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 == 1);
-        self.who
-            .iter()
-            .enumerate()
-            .flat_map(move |(i, &word)| bits(word).map(move |b| WhoId(i as u32 * 64 + b)))
     }
 }

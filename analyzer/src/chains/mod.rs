@@ -6,23 +6,32 @@
 //! time: age is counted in operations of the job.
 
 mod ages;
+pub(crate) mod context_set;
 mod extents;
+mod far_others;
+pub(crate) mod far_own;
+pub(crate) mod far_state;
 mod finish;
+pub(crate) mod group;
 pub(crate) mod groups;
 mod held;
 mod ids;
 mod live;
 mod messages;
+pub(crate) mod name_order;
 mod node;
 pub(crate) mod op_names;
 mod prefetch;
 pub(crate) mod rank_counts;
 mod run;
 mod runs;
+pub(crate) mod stream_ends;
 mod stream_run;
 mod streams;
+pub(crate) mod sums;
 pub(crate) mod time_buckets;
 mod traces;
+mod who_set;
 mod window;
 
 use ages::Ages;
@@ -30,11 +39,14 @@ use held::MessagesInFlight;
 use ids::{NodeId, PathId};
 use node::{Details, Marks, Node};
 use run::CoalescedCopy;
+use stream_ends::Written;
 use stream_run::StreamOperations;
 use traces::Traces;
 use window::Window;
 
-use crate::chains::groups::{ChainGroups, FinishedOp};
+use crate::chains::far_state::FarChains;
+use crate::chains::group::FinishedOp;
+use crate::chains::groups::ChainGroups;
 use crate::chains::live::{LiveMap, Overwritten};
 use crate::chains::op_names::OpNames;
 use crate::chains::op_names::OpShape;
@@ -63,6 +75,10 @@ pub(crate) struct ChainCounts {
     pub pending_nodes: u64,
     /// Copies that continued an operation.
     pub merged_copies: u64,
+    /// Operations that were linked on nodes of their own.
+    pub ops_elsewhere: u64,
+    /// Operations of other nodes that something stood for.
+    pub placeholders: u64,
 }
 
 /// All chains that are not finished.
@@ -75,6 +91,8 @@ pub(crate) struct Chains {
     ages: Ages,
     held: MessagesInFlight,
     stream_operations: StreamOperations,
+    /// What goes on on other nodes, and what came from there.
+    pub far: FarChains,
     ops: u64,
     /// Chains that begin with an operation below this may miss something.
     tainted_below: u64,
@@ -107,6 +125,7 @@ impl Chains {
             ages: Ages::default(),
             held: MessagesInFlight::default(),
             stream_operations: StreamOperations::default(),
+            far: FarChains::default(),
             ops: 0,
             tainted_below: 0,
             watched_from_birth: false,
@@ -142,9 +161,15 @@ impl Chains {
         self.spaces.get(space.index()).map_or(0, LiveMap::len)
     }
 
+    /// Whether an operation's node is still its own, and not over.
+    pub fn is_there(&self, written: Written) -> bool {
+        let node = self.nodes.get(written.node.index());
+        node.is_some_and(|node| node.op == written.op && node.pending > 0)
+    }
+
     /// Operations so far.
     pub fn ops(&self) -> u64 {
-        self.ops
+        self.ops - self.counts.placeholders
     }
 
     /// Takes a movement of at least one byte.

@@ -3,14 +3,14 @@
 //! Kept in arrays by how often they are looked at: most records touch a few nodes that no
 //! cache holds any more, and each of their lines costs as much as all the rest of the work.
 
-use super::groups::OpInstance;
+use super::group::OpInstance;
 use super::ids::{NodeId, PathId};
 use crate::chains::op_names::OpNames;
 use crate::chains::op_names::{ShapeId, SymbolId};
 use crate::job::ids::SpaceId;
 use crate::job::ids::ThreadId;
 use crate::job::ids::{CallSiteId, WhoId};
-use crate::job::movement::Movement;
+use crate::job::movement::{Movement, Side};
 
 /// What may be said of a node, yes or no.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +25,22 @@ impl Marks {
     pub const BEGIN_EDGE: Self = Self(16);
     /// Ends where the tool stopped looking.
     pub const END_EDGE: Self = Self(32);
+    /// It may have gone on unseen.
+    pub const TAINTED: Self = Self(64);
+    /// It stands for an operation of another node.
+    pub const ELSEWHERE: Self = Self(4);
+    /// What is behind it is a chain of its own.
+    pub const CUT: Self = Self(128);
 
     #[inline]
     pub fn has(self, mark: Self) -> bool {
         self.0 & mark.0 != 0
+    }
+
+    /// A node of this job's node that something was linked to.
+    #[inline]
+    pub fn is_passed(self) -> bool {
+        self.0 & (Self::HAD_CHILD.0 | Self::ELSEWHERE.0) == Self::HAD_CHILD.0
     }
 
     #[inline]
@@ -110,6 +122,22 @@ impl Details {
             thread: m.thread,
             space: m.destination.space,
             remote: m.remote.unwrap_or(NO_REMOTE),
+        }
+    }
+
+    /// Of something that wrote into a stream elsewhere.
+    pub fn of_stream(to: &Side) -> Self {
+        Self {
+            source: 0,
+            destination: to.addr,
+            len_bytes: to.end - to.start,
+            low: to.start,
+            high: to.end,
+            pid: 0,
+            tid: 0,
+            thread: ThreadId::NONE,
+            space: to.space,
+            remote: NO_REMOTE,
         }
     }
 

@@ -118,6 +118,11 @@ impl OpNames {
         id
     }
 
+    /// The shape of what is no operation here.
+    pub fn no_shape(&self) -> ShapeId {
+        ShapeId(0)
+    }
+
     pub fn shape_parts(&self, id: ShapeId) -> &OpShape {
         self.shapes.get(id.0)
     }
@@ -149,6 +154,11 @@ impl OpNames {
     /// Where operations of a context are.
     pub fn context_site(&self, id: ContextId) -> SiteId {
         self.contexts.get(id.0).0
+    }
+
+    /// What a context is.
+    pub fn context_parts(&self, id: ContextId) -> (SiteId, Kind, BufferId) {
+        *self.contexts.get(id.0)
     }
 
     /// What of a symbol counts in a context.

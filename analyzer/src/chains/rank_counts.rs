@@ -28,23 +28,49 @@ pub(crate) struct RankCounts<K> {
     /// Where the counts are.
     places: Vec<[u32; BLOCK]>,
     counts: Vec<RankCount<K>>,
+    /// Places of those with counts that nobody has [taken](RankCounts::take).
+    counted: Vec<u32>,
 }
 
 impl<K: Copy + Eq + Hash> RankCounts<K> {
     pub fn new() -> Self {
-        Self { blocks: FxHashMap::default(), places: Vec::new(), counts: Vec::new() }
+        Self { blocks: FxHashMap::default(), places: Vec::new(), counts: Vec::new(), counted: Vec::new() }
     }
 
     /// Counts one. `false`: there is no room for another pair.
     #[inline]
     pub fn add(&mut self, key: K, who: WhoId, bucket: usize) -> bool {
-        let known = self.place(key, who);
-        if known == NOWHERE && self.counts.len() >= MAX_PAIRS {
-            return false;
+        let Some(place) = self.place_or_keep(key, who) else { return false };
+        if self.counts[place as usize].buckets.add(bucket) {
+            self.counted.push(place);
         }
-        let place = if known == NOWHERE { self.keep(key, who) } else { known };
-        self.counts[place as usize].buckets.add(bucket);
         true
+    }
+
+    /// Counts so many. `false`: there is no room for another pair.
+    pub fn add_many(&mut self, key: K, who: WhoId, bucket: usize, count: u64) -> bool {
+        let Some(place) = self.place_or_keep(key, who) else { return false };
+        if self.counts[place as usize].buckets.add_many(bucket, count) {
+            self.counted.push(place);
+        }
+        true
+    }
+
+    /// Gives what was counted since this was asked for last: of each key in a rank, by bucket.
+    pub fn take(&mut self, mut give: impl FnMut(K, WhoId, Vec<(usize, u64)>)) {
+        for place in self.counted.drain(..) {
+            let RankCount { key, who, buckets } = &mut self.counts[place as usize];
+            give(*key, *who, buckets.take());
+        }
+    }
+
+    #[inline]
+    fn place_or_keep(&mut self, key: K, who: WhoId) -> Option<u32> {
+        match self.place(key, who) {
+            NOWHERE if self.counts.len() >= MAX_PAIRS => None,
+            NOWHERE => Some(self.keep(key, who)),
+            place => Some(place),
+        }
     }
 
     #[inline]
@@ -76,8 +102,8 @@ impl<K: Copy + Eq + Hash> RankCounts<K> {
         &self.counts
     }
 
-    /// Two buckets become one, in all.
-    pub fn halve(&mut self) {
-        self.counts.iter_mut().for_each(|count| count.buckets.halve());
+    /// Two buckets become one, in all. `is_odd`: the first one is the second of its pair.
+    pub fn halve(&mut self, is_odd: bool) {
+        self.counts.iter_mut().for_each(|count| count.buckets.halve(is_odd));
     }
 }

@@ -1,12 +1,15 @@
 //! Movements into TCP streams and out of them.
 //!
 //! A stream takes what one system call gives it in as many parts as it has room for, and gives it out in as many as have
-//! arrived. So the parts of one operation may be far apart, with other work of the thread in between.
+//! arrived. So the parts of one operation may be far apart, with other work of the thread in between. What is written from one
+//! buffer without a break is one operation, whatever wrote its parts: how much of it was taken at once says nothing, and whoever
+//! reads it elsewhere sees no more than that.
 
 use super::Chains;
 use super::groups::ChainGroups;
 use super::ids::NodeId;
 use super::node::Marks;
+use super::stream_ends::Written;
 use super::stream_run::StreamOperation;
 use crate::chains::op_names::OpNames;
 use crate::job::ids::SpaceId;
@@ -14,7 +17,7 @@ use crate::job::movement::Movement;
 use crate::job::names::Kind;
 
 impl Chains {
-    /// Takes a movement into a stream or out of it; `stream`: its space, none if it is not followed.
+    /// Takes a movement into a stream or out of it; `stream`: its space, none if it is not followed. Gives back the operation.
     #[inline(never)]
     pub fn stream_movement(
         &mut self,
@@ -22,7 +25,7 @@ impl Chains {
         stream: SpaceId,
         names: &mut OpNames,
         groups: &mut ChainGroups,
-    ) {
+    ) -> Written {
         self.expire(names, groups);
         self.end_run(m.thread);
         let writer = self.read(&m.source);
@@ -43,6 +46,7 @@ impl Chains {
             let operation = StreamOperation { node, op, parent, next_source, next_destination };
             self.stream_operations.insert((stream, m.kind), operation);
         }
+        Written { node, op }
     }
 
     fn begin_stream_operation(
@@ -77,7 +81,7 @@ impl Chains {
             && node.live_bytes > 0
             && node.process == m.process
             && (last.next_source, last.next_destination) == (m.source.addr, m.destination.addr)
-            && self.linked(writer) == last.parent
+            && (m.kind == Kind::StreamWrite || self.linked(writer) == last.parent)
     }
 
     /// Nobody will be seen to read what is in a range: what wrote it ends there, as far as can be seen.

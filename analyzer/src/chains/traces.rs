@@ -82,6 +82,13 @@ impl Traces {
         self.more(trace)
     }
 
+    /// The same, for one that is in no thread of this node.
+    pub fn begin_outside(&mut self) -> NodeId {
+        let node = self.begin(ContextId(0));
+        self.traces[node.index()].is = PENDING;
+        node
+    }
+
     #[cold]
     fn more(&mut self, trace: Trace) -> NodeId {
         self.traces.push(trace);
@@ -129,6 +136,16 @@ impl Traces {
     #[inline(always)]
     pub fn read(&mut self, node: NodeId) {
         self.traces[node.index()].is |= READ;
+    }
+
+    /// Whether some operation read bytes of it.
+    pub fn was_read(&self, node: NodeId) -> bool {
+        self.traces[node.index()].is(READ)
+    }
+
+    /// Nobody has read bytes of it, after all.
+    pub fn was_not_read(&mut self, node: NodeId) {
+        self.traces[node.index()].is &= !READ;
     }
 
     /// It is not pending any more.

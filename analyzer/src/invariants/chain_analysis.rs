@@ -10,6 +10,8 @@ use super::reference;
 use crate::chains::Chains;
 use crate::chains::groups::ChainGroups;
 use crate::chains::op_names::OpNames;
+use crate::chains::stream_ends::Written;
+use crate::chains::sums::{DigestReader, DigestSink};
 use crate::findings::finding::Verdict;
 use crate::job::event::{Event, Gap, Gone};
 use crate::job::ids::{SpaceId, ThreadId};
@@ -18,6 +20,7 @@ use crate::job::names::SiteId;
 use crate::job::{ContentEvent, Job};
 use crate::options::Options;
 use crate::options::reference::Reference;
+use crate::tape::Digest;
 
 /// What the last evaluation saw.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,7 @@ pub(crate) struct ChainAnalysis {
     pub chains: Chains,
     pub groups: ChainGroups,
     pub ops: OpNames,
+    digests: DigestReader,
     pub frequent: FrequentChains,
     /// As of the last evaluation.
     pub evaluation: Evaluation,
@@ -60,6 +64,7 @@ impl ChainAnalysis {
             chains: Chains::new(options),
             groups,
             ops,
+            digests: DigestReader::default(),
             frequent: FrequentChains::default(),
             evaluation: Evaluation::default(),
             comparison: Comparison::default(),
@@ -77,12 +82,19 @@ impl ChainAnalysis {
         }
     }
 
-    /// Data moved into a stream or out of it; `stream`: its space, none if it is not followed.
-    pub fn stream_movement(&mut self, job: &Job, m: &Movement, stream: SpaceId) {
-        if !job.coverage.is_paused() {
-            self.chains.make_room(job.space_counts());
-            self.chains.stream_movement(m, stream, &mut self.ops, &mut self.groups);
+    /// Data moved into a stream or out of it; `stream`: its space, none if it is not followed. The operation, if it is one.
+    pub fn stream_movement(&mut self, job: &Job, m: &Movement, stream: SpaceId) -> Option<Written> {
+        if job.coverage.is_paused() {
+            return None;
         }
+        self.chains.make_room(job.space_counts());
+        Some(self.chains.stream_movement(m, stream, &mut self.ops, &mut self.groups))
+    }
+
+    /// Chains were counted on a node.
+    pub fn take_digest(&mut self, job: &mut Job, digest: &Digest) {
+        let Self { chains, groups, ops, digests, .. } = self;
+        digests.take(digest, &mut DigestSink { job, chains, groups, ops });
     }
 
     /// The clock goes on.
@@ -120,7 +132,13 @@ impl ChainAnalysis {
     /// What happened to the job.
     pub fn on(&mut self, job: &Job, event: &Event) {
         match event {
-            Event::Started if job.start.launched => self.chains.watched_from_birth(),
+            Event::Started => {
+                let wall_ns = job.start.wall_clock_ns().saturating_sub(job.start.time_ns);
+                self.groups.axis.set_wall_clock(wall_ns);
+                if job.start.launched {
+                    self.chains.watched_from_birth();
+                }
+            }
             Event::Gap(gap) => self.miss(gap),
             Event::Ended => self.chains.finish(&mut self.ops, &mut self.groups),
             _ => {}
@@ -202,7 +220,8 @@ impl ChainAnalysis {
     /// Frequent chains and violations, as of now.
     pub fn evaluated_now(&mut self, job: &Job) -> Evaluation {
         let (uncounted, limit) = (self.uncounted(job), surest_verdict(job));
-        let mut evaluation = self.frequent.evaluate(&self.groups, &mut self.ops, uncounted, &self.options);
+        let mut evaluation =
+            self.frequent.evaluate(job, &self.groups, &mut self.ops, uncounted, &self.options);
         for violation in &mut evaluation.violations {
             violation.verdict = violation.verdict.min(limit);
         }
@@ -231,9 +250,11 @@ impl ChainAnalysis {
 
     /// Probes (by id) whose movements were part of a chain of two operations or more.
     pub fn joining_probes(&self, job: &Job) -> BTreeSet<u32> {
-        let chains = self.groups.all().iter().filter(|group| group.count > 0 && group.symbols.len() > 1);
+        let chains = self.groups.all().iter().filter(|group| group.was_counted && group.symbols.len() > 1);
         let site = |&symbol| self.ops.symbol_parts(symbol).site;
-        let sites: FxHashSet<SiteId> = chains.flat_map(|group| group.symbols.iter().map(site)).collect();
+        let joined = self.chains.far.joined.iter().copied();
+        let sites: FxHashSet<SiteId> =
+            chains.flat_map(|group| group.symbols.iter().map(site)).chain(joined).collect();
         let joining = job.probes.all().filter(|(_, probe)| sites.contains(&probe.site));
         joining.map(|(_, probe)| probe.id).collect()
     }

@@ -3,9 +3,13 @@
 use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
-use crate::chains::groups::{ChainGroup, ChainGroups, ContextSet, GroupId};
+use crate::chains::context_set::ContextSet;
+use crate::chains::group::ChainGroup;
+use crate::chains::groups::{ChainGroups, GroupId};
+use crate::chains::name_order::NameOrder;
 use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
+use crate::job::Job;
 use crate::options::Options;
 
 /// The uniqueness that frequent chains must reach, and the chains of groups that reach it.
@@ -82,6 +86,7 @@ impl FrequentChains {
     /// Finds the frequent chains and their violations. `uncounted`: chains that a loss may have changed or hidden.
     pub fn evaluate(
         &mut self,
+        job: &Job,
         groups: &ChainGroups,
         names: &mut OpNames,
         uncounted: u64,
@@ -103,7 +108,8 @@ impl FrequentChains {
                 }
             }
         }
-        Evaluation { threshold, warm, frequent, violations: one_per_group(by_odd, groups) }
+        let order = NameOrder { job, groups, ops: names };
+        Evaluation { threshold, warm, frequent, violations: one_per_group(by_odd, order) }
     }
 
     /// Uniqueness of a group.
@@ -328,13 +334,15 @@ fn heavier_first(a: &Violation, b: &Violation) -> std::cmp::Ordering {
 }
 
 /// Keeps the heaviest violation of each odd group, and orders them.
-fn one_per_group(mut all: Vec<Violation>, groups: &ChainGroups) -> Vec<Violation> {
-    let count = |id: GroupId| groups.get(id).count;
+fn one_per_group(mut all: Vec<Violation>, order: NameOrder<'_>) -> Vec<Violation> {
+    let count = |id: GroupId| order.groups.get(id).count;
+    let name = |id: GroupId| order.of_group(id);
     all.sort_by(|a, b| {
         heavier_first(a, b)
             .then(count(b.odd).cmp(&count(a.odd)))
             .then(count(b.frequent).cmp(&count(a.frequent)))
-            .then((a.odd, a.frequent).cmp(&(b.odd, b.frequent)))
+            .then_with(|| name(a.odd).cmp(&name(b.odd)))
+            .then_with(|| name(a.frequent).cmp(&name(b.frequent)))
     });
     let mut kept: Vec<Violation> = Vec::new();
     let mut places: FxHashMap<GroupId, usize> = FxHashMap::default();

@@ -8,7 +8,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::knn_outliers::{self, Average, Far, Mix, Rule};
-use crate::chains::groups::{ChainGroups, GroupId, Work};
+use crate::chains::group::Work;
+use crate::chains::groups::{ChainGroups, GroupId};
+use crate::chains::name_order::NameOrder;
 use crate::chains::op_names::OpNames;
 use crate::chains::rank_counts::{RankCount, RankCounts};
 use crate::findings::finding::{ComparedBy, Severity, Verdict};
@@ -87,13 +89,26 @@ pub(crate) fn compare(run: RunView<'_>, options: &Options, average_wanted: bool)
     Comparer { run, options, average_wanted, counts: &run.groups.by_group }.compare()
 }
 
+impl<'a> RunView<'a> {
+    fn order(&self) -> NameOrder<'a> {
+        NameOrder { job: self.job, groups: self.groups, ops: self.ops }
+    }
+}
+
 /// What chains are told apart by.
 trait MixColumn: Copy + Ord + std::hash::Hash {
+    /// Its place among others by name.
+    fn order(self, run: RunView<'_>) -> u64;
+
     /// Says of an outlier what it has in excess. `None`: no group of it is kept.
     fn describe(self, run: RunView<'_>, outlier: Outlier, from: usize) -> Option<Outlier>;
 }
 
 impl MixColumn for Work {
+    fn order(self, run: RunView<'_>) -> u64 {
+        run.order().of_work(self)
+    }
+
     fn describe(self, run: RunView<'_>, outlier: Outlier, from: usize) -> Option<Outlier> {
         let group = most_frequent(run, self, outlier.who, from)?;
         // Work that the peers do too, in another measure, is suspect; work of its own is a role.
@@ -104,6 +119,10 @@ impl MixColumn for Work {
 }
 
 impl MixColumn for GroupId {
+    fn order(self, run: RunView<'_>) -> u64 {
+        run.order().of_group(self)
+    }
+
     fn describe(self, _: RunView<'_>, outlier: Outlier, _: usize) -> Option<Outlier> {
         Some(Outlier { group: self, ..outlier })
     }
@@ -129,8 +148,12 @@ impl Work {
 fn most_frequent(run: RunView<'_>, work: Work, who: WhoId, from: usize) -> Option<GroupId> {
     let own = run.groups.by_group.all().iter().filter(|count| count.who == who);
     let beginning = own.filter(|count| work.begins(run, count.key));
-    let weight = |count: &&RankCount<GroupId>| (count.buckets.since(from), std::cmp::Reverse(count.key));
-    beginning.max_by_key(weight).map(|count| count.key)
+    let since = |count: &RankCount<GroupId>| count.buckets.since(from);
+    let name = |count: &RankCount<GroupId>| run.order().of_group(count.key);
+    let heavier = |a: &&RankCount<GroupId>, b: &&RankCount<GroupId>| {
+        since(a).cmp(&since(b)).then_with(|| name(b).cmp(&name(a)))
+    };
+    beginning.max_by(heavier).map(|count| count.key)
 }
 
 /// Compares the ranks by one kind of column.
@@ -176,18 +199,22 @@ impl<K: MixColumn> Comparer<'_, K> {
             if count > 0
                 && let Some(&row) = rows.get(&kept.who)
             {
-                totals[row] += count;
+                totals[row] = totals[row].saturating_add(count);
                 cells.push((kept.key, row, count));
             }
         }
         cells.retain(|c| totals[c.1] >= self.options.min_chains_per_rank);
-        cells.sort_unstable();
         let mut columns: Vec<K> = cells.iter().map(|c| c.0).collect();
+        columns.sort_unstable();
         columns.dedup();
+        columns.sort_by_cached_key(|column| column.order(self.run));
         let column: FxHashMap<K, u32> = (0..).zip(&columns).map(|(i, &key)| (key, i)).collect();
+        let mut cells: Vec<(u32, usize, u64)> =
+            cells.into_iter().map(|(key, row, count)| (column[&key], row, count)).collect();
+        cells.sort_unstable();
         let mut mixes: Vec<Mix> = totals.iter().map(|&total| Mix { counts: Vec::new(), total }).collect();
-        for (key, row, count) in cells {
-            mixes[row].counts.push((column[&key], count));
+        for (column, row, count) in cells {
+            mixes[row].counts.push((column, count));
         }
         let enough = |total: u64| total >= self.options.min_chains_per_rank.max(1);
         let (members, mixes) = whos.iter().copied().zip(mixes).filter(|(_, mix)| enough(mix.total)).unzip();

@@ -1,6 +1,7 @@
 //! Chain groups of a run that is known to be good: from a run, and into another one.
 
-use crate::chains::groups::{ChainGroup, ChainGroups};
+use crate::chains::group::ChainGroup;
+use crate::chains::groups::ChainGroups;
 use crate::chains::op_names::OpNames;
 use crate::job::names::Names;
 use crate::options::reference::{REFERENCE_SCHEMA, Reference, ReferenceGroup, ReferenceOp};

@@ -46,6 +46,7 @@ impl Job {
                 self.clock(*time_ns);
                 self.events.push(Event::Tick);
             }
+            Input::Digest(digest) => self.clock(digest.time_ns),
             Input::Symbols(symbols) => {
                 self.symbols.extend(symbols);
             }
@@ -105,7 +106,10 @@ impl Job {
             self.follows_messages = true;
             self.messages.follow_partly(false);
             self.messages.follow_data();
-        } else if !self.follows_messages && plan.probes.iter().any(watches_collectives) {
+        } else if !self.follows_messages
+            && self.may_follow_collectives_alone
+            && plan.probes.iter().any(watches_collectives)
+        {
             self.follows_messages = true;
             self.messages.follow_partly(true);
         }
@@ -175,13 +179,18 @@ impl Job {
     fn sample(&mut self, threads: &Threads) {
         self.clock(threads.time_ns);
         let mut threads = threads.clone();
+        self.complete_requests(&mut threads);
+        self.events.push(Event::Sampled(Box::new(threads)));
+    }
+
+    /// Says which calls started the requests that sampled threads wait for, where those were seen.
+    pub fn complete_requests(&self, threads: &mut Threads) {
         for thread in &mut threads.threads {
             let function = |slot| Some(self.probes.get(slot)?.function.clone());
             if let Some(call) = &mut thread.call {
                 self.request_origins.complete(thread.pid, call, function);
             }
         }
-        self.events.push(Event::Sampled(Box::new(threads)));
     }
 
     /// Calls of a process may have begun unseen, or it is gone.
@@ -244,6 +253,14 @@ impl Job {
             return self.streams.ignore();
         }
         self.streams.take(moved, || self.spaces.new_space());
+        let missed = self.streams.change.missed.iter();
+        let unseen = missed.map(|r| Gone::Unseen { space: r.space, start: r.start, end: r.end });
+        self.memory_changes.extend(unseen);
+    }
+
+    /// Takes what another node says that was written into a stream; what is known of its bytes is in `streams.change`.
+    pub fn take_from_elsewhere(&mut self, written: StreamBytes, is_known: bool) {
+        self.streams.take_from_elsewhere(written, is_known, || self.spaces.new_space());
         let missed = self.streams.change.missed.iter();
         let unseen = missed.map(|r| Gone::Unseen { space: r.space, start: r.start, end: r.end });
         self.memory_changes.extend(unseen);

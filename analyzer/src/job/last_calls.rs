@@ -6,7 +6,7 @@ use super::ids::ThreadId;
 const MOST_THREADS: usize = 1 << 16;
 
 /// How a call began.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallEntry {
     /// Slot of the probe that saw it.
     pub probe: usize,

@@ -36,6 +36,21 @@ impl MpiLife {
         }
     }
 
+    /// It has called MPI.
+    pub fn is_used(&self) -> bool {
+        self.uses
+    }
+
+    /// It has come to MPI_Finalize.
+    pub fn finalizes(&self) -> bool {
+        self.finalizes
+    }
+
+    /// When requests were last completed, or may have been.
+    pub fn completed_ns(&self) -> Option<u64> {
+        self.completed_ns
+    }
+
     /// Requests are completed, or may be.
     pub fn completes(&mut self, time_ns: u64) {
         self.completed_ns = Some(time_ns);

@@ -263,6 +263,14 @@ impl Memory {
         inside.then(|| (region.file, region.offset_bytes.wrapping_add(addr - start)))
     }
 
+    /// Whether code of a file is mapped in a range.
+    pub fn holds_code(&self, addr: u64, len_bytes: u64) -> bool {
+        let end = addr.saturating_add(len_bytes);
+        let before = self.regions.range(..addr).next_back().filter(|(_, region)| region.end > addr);
+        let mut regions = before.into_iter().chain(self.regions.range(addr..end));
+        regions.any(|(_, region)| region.exec && region.file.inode != 0)
+    }
+
     /// Where code is that is mapped now.
     pub fn code(&self) -> CodeMap {
         let code = self.regions.iter().filter(|(_, region)| region.exec && region.file.inode != 0);

@@ -10,6 +10,7 @@ pub(crate) mod collectives;
 mod contents;
 pub(crate) mod coverage;
 pub(crate) mod event;
+mod far_streams;
 pub(crate) mod ids;
 pub(crate) mod last_calls;
 pub(crate) mod lifecycle;
@@ -22,12 +23,15 @@ pub mod names;
 pub(crate) mod places;
 pub(crate) mod probes;
 pub mod process;
+pub(crate) mod process_totals;
 pub(crate) mod request_origins;
 pub(crate) mod resolve;
 pub(crate) mod signature;
 pub(crate) mod spaces;
 pub(crate) mod streams;
+pub(crate) mod sums;
 pub mod symbols;
+pub(crate) mod thinner;
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -45,6 +49,7 @@ use process::{Process, Processes, Remote};
 use request_origins::RequestOrigins;
 use spaces::Spaces;
 use streams::Streams;
+use sums::Sums;
 use symbols::SymbolTable;
 
 use crate::mpi::handles::{Builtin, Libraries};
@@ -99,11 +104,15 @@ pub(crate) struct Job {
     pub follows_messages: bool,
     /// Otherwise they are not, whatever is recorded: for measuring what it costs.
     pub may_follow_messages: bool,
+    /// Otherwise collective calls are followed only where results of calls are recorded.
+    pub may_follow_collectives_alone: bool,
     libraries: Libraries,
     calls_seen: CallsSeen,
     request_origins: RequestOrigins,
     spaces: Spaces,
     pub streams: Streams,
+    /// What was seen elsewhere.
+    pub sums: Sums,
     memory_room: MemoryRoom,
     begin_ns: Option<u64>,
     now_ns: u64,
@@ -132,11 +141,13 @@ impl Job {
             messages: Messages::default(),
             follows_messages: false,
             may_follow_messages: true,
+            may_follow_collectives_alone: true,
             libraries: Libraries::default(),
             calls_seen: CallsSeen::default(),
             request_origins: RequestOrigins::default(),
             spaces: Spaces::default(),
             streams: Streams::default(),
+            sums: Sums::default(),
             memory_room: MemoryRoom::default(),
             begin_ns: None,
             now_ns: 0,
@@ -220,6 +231,12 @@ impl Job {
         })
     }
 
+    /// The same, as they were recorded, with their threads.
+    pub fn last_entries(&self, pid: u32) -> impl Iterator<Item = (u32, CallEntry)> {
+        let process = self.processes.find(pid).map(|process| self.processes.get(process));
+        process.into_iter().flat_map(|process| self.calls_of(process)).map(|(tid, begun)| (tid, *begun))
+    }
+
     /// The last calls of the threads of a process, with their threads.
     fn calls_of<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = (u32, &'a CallEntry)> {
         let last = |(&tid, &thread)| Some((tid, self.calls_seen.last(thread, tid)?));
@@ -253,6 +270,12 @@ impl Job {
     pub fn process(&mut self, pid: u32) -> usize {
         let spaces = &mut self.spaces;
         self.processes.find_or_add(pid, || spaces.new_space())
+    }
+
+    /// The process of a pid that somebody has told of. `earlier`: it is over, and so many had the pid before it.
+    pub fn process_told(&mut self, pid: u32, earlier: Option<usize>) -> usize {
+        let ended = earlier.and_then(|earlier| self.processes.find_ended(pid, earlier));
+        ended.unwrap_or_else(|| self.process(pid))
     }
 
     /// The thread of a process.

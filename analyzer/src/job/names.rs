@@ -54,8 +54,6 @@ pub(crate) trait NameText {
     }
 }
 
-impl NameText for (u32, SiteId) {}
-
 impl NameText for SiteName {
     fn text_bytes(&self) -> usize {
         match self {
@@ -203,6 +201,20 @@ pub enum Kind {
     StreamRead,
 }
 
+impl Kind {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Copy,
+        Self::Pack,
+        Self::Unpack,
+        Self::CrossRead,
+        Self::CrossWrite,
+        Self::Message,
+        Self::StreamWrite,
+        Self::StreamRead,
+    ];
+}
+
 /// What an operation of a chain is, by name: what references keep.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OpName {
@@ -302,6 +314,17 @@ impl Names {
 
     pub fn named_site(&mut self, name: &SiteName) -> SiteId {
         SiteId(self.sites.intern(name))
+    }
+
+    /// The same, of a site whose file is known where it was seen.
+    pub fn site_in(&mut self, name: &SiteName, file: Option<FileId>) -> SiteId {
+        let site = self.named_site(name);
+        if let (Some(file), SiteName::File { offset_bytes, .. }) = (file, name)
+            && self.site_files.len() < MAX_NAMES
+        {
+            self.site_files.entry(site).or_insert((file, *offset_bytes));
+        }
+        site
     }
 
     pub fn find_site(&self, name: &SiteName) -> Option<SiteId> {

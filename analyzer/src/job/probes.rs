@@ -1,7 +1,7 @@
 //! The probes of all plans so far, and what is counted by MPI function.
 
 use super::ids::CallSiteId;
-use super::names::{Interner, Names, SiteId, SiteName, bounded_text};
+use super::names::{Interner, NameText, Names, SiteId, SiteName, bounded_text};
 use crate::mpi::calls::{self, CallRow, Lifecycle};
 use crate::tape::plan::{Probe, ProbeClass};
 use crate::tape::wire::FileId;
@@ -24,8 +24,26 @@ pub(crate) struct ProbeInfo {
     pub site: SiteId,
 }
 
+/// The function of an MPI call, by how it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum CallFunction {
+    /// By the probe that saw it.
+    Probe(u32),
+    /// By a number of its name.
+    Name(u32),
+}
+
+// It is made of numbers.
+impl NameText for (CallFunction, SiteId) {}
+
+impl NameText for String {
+    fn text_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
 /// Counts of an MPI function; slot 0: outside MPI or not known.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallCounts {
     pub calls: u64,
     pub movements: u64,
@@ -33,6 +51,14 @@ pub(crate) struct CallCounts {
 }
 
 impl CallCounts {
+    /// Adds what is more in `now` than in `before`.
+    pub fn add_difference(&mut self, now: &Self, before: &Self) {
+        let add = |to: &mut u64, now: u64, before: u64| *to = to.wrapping_add(now.wrapping_sub(before));
+        add(&mut self.calls, now.calls, before.calls);
+        add(&mut self.movements, now.movements, before.movements);
+        add(&mut self.bytes, now.bytes, before.bytes);
+    }
+
     /// So many bytes were moved in a call.
     #[inline(always)]
     pub fn count_movement(&mut self, bytes: u64) {
@@ -50,7 +76,9 @@ fn is_entry(class: ProbeClass) -> bool {
 pub(crate) struct Probes {
     slots: Vec<u32>,
     infos: Vec<Option<ProbeInfo>>,
-    calls: Interner<(u32, SiteId)>,
+    calls: Interner<(CallFunction, SiteId)>,
+    /// Functions of calls that were seen elsewhere.
+    functions: Interner<String>,
     call_counts: Vec<CallCounts>,
     pub readv: SiteId,
     pub writev: SiteId,
@@ -64,7 +92,8 @@ impl Probes {
         Self {
             slots: Vec::new(),
             infos: vec![None],
-            calls: Interner::new((0, SiteId(0))),
+            calls: Interner::new((CallFunction::Probe(0), SiteId(0))),
+            functions: Interner::new(String::new()),
             call_counts: vec![CallCounts::default()],
             readv: kernel("process_vm_readv"),
             writev: kernel("process_vm_writev"),
@@ -117,7 +146,13 @@ impl Probes {
 
     /// An MPI call at a place of the program.
     pub fn call(&mut self, probe: u32, site: SiteId) -> CallSiteId {
-        CallSiteId(self.calls.intern(&(probe, site)))
+        CallSiteId(self.calls.intern(&(CallFunction::Probe(probe), site)))
+    }
+
+    /// The same, of a call that was seen elsewhere, where probes have other numbers.
+    pub fn named_call(&mut self, function: &str, site: SiteId) -> CallSiteId {
+        let function = CallFunction::Name(self.functions.intern(&bounded_text(function).to_owned()));
+        CallSiteId(self.calls.intern(&(function, site)))
     }
 
     /// Function and call site.
@@ -125,8 +160,12 @@ impl Probes {
         if !call.is_some() {
             return (String::new(), SiteId(0));
         }
-        let (probe, site) = *self.calls.get(call.0);
-        (self.get(self.slot(probe)).map_or_else(String::new, |p| p.function.clone()), site)
+        let (function, site) = *self.calls.get(call.0);
+        let function = match function {
+            CallFunction::Probe(probe) => self.get(self.slot(probe)).map(|probe| &probe.function),
+            CallFunction::Name(name) => Some(self.functions.get(name)),
+        };
+        (function.cloned().unwrap_or_default(), site)
     }
 
     pub fn call_counts(&mut self, slot: usize) -> &mut CallCounts {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{CallSiteId, SpaceId, ThreadId, WhoId};
 use super::memory::Memory;
 use super::names::{Interner, NameText, SiteId, bounded_text};
+use super::process_totals::{KINDS, ProcessTotals};
 use crate::job::lifecycle::MpiLife;
 use crate::tape::input::ProcessFacts;
 
@@ -19,8 +20,6 @@ const MAX_THREADS: usize = 1 << 14;
 const MAX_STRANGERS: usize = 1 << 12;
 /// Processes that are found without hashing their pid.
 const RECENT: usize = 1024;
-/// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 17;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -239,10 +238,14 @@ pub(crate) struct Processes {
     strangers: FxHashMap<(u64, u32), SpaceId>,
     /// By the last bits of their pids: processes asked for lately.
     recent: Box<[(u32, u32); RECENT]>,
-    pub whos: Interner<Who>,
+    whos: Interner<Who>,
     by_kind: [CountsByProcess; KINDS],
     /// By the pipeline's number of the probe.
     by_probe: Vec<CountsByProcess>,
+    /// What was counted elsewhere.
+    elsewhere: Vec<ProcessTotals>,
+    /// The same, by probe and process.
+    hits_elsewhere: FxHashMap<(usize, usize), u64>,
 }
 
 impl Processes {
@@ -256,6 +259,8 @@ impl Processes {
             whos: Interner::new(Who::Pid(0)),
             by_kind: Default::default(),
             by_probe: Vec::new(),
+            elsewhere: Vec::new(),
+            hits_elsewhere: FxHashMap::default(),
         }
     }
 
@@ -299,12 +304,60 @@ impl Processes {
         self.by_probe.get(probe).map_or(0, |hits| hits.get(process))
     }
 
+    /// All counts of a process; of its own memory so many ranges are live.
+    pub fn totals(&self, process: usize, live_buffers: u64) -> ProcessTotals {
+        let p = &self.all[process];
+        ProcessTotals {
+            movements: p.movements,
+            bytes: p.bytes,
+            calls: p.counts.calls,
+            empty_movements: p.counts.empty_movements,
+            live_buffers,
+            records: self.records_by_kind(process),
+        }
+    }
+
+    /// All that was counted of a process elsewhere.
+    pub fn elsewhere(&self, process: usize) -> ProcessTotals {
+        self.elsewhere.get(process).copied().unwrap_or_default()
+    }
+
+    /// The same, to be changed.
+    pub fn elsewhere_mut(&mut self, process: usize) -> &mut ProcessTotals {
+        if process >= self.elsewhere.len() {
+            self.elsewhere.resize(process + 1, ProcessTotals::default());
+        }
+        &mut self.elsewhere[process]
+    }
+
+    /// Hits of a probe in a process that were counted elsewhere.
+    pub fn hits_elsewhere(&self, process: usize, probe: usize) -> u64 {
+        self.hits_elsewhere.get(&(probe, process)).copied().unwrap_or(0)
+    }
+
+    /// Adds to them.
+    pub fn add_hits_elsewhere(&mut self, process: usize, probe: usize, hits: u64) {
+        let all = self.hits_elsewhere.entry((probe, process)).or_default();
+        *all = all.wrapping_add(hits);
+    }
+
     pub fn who(&self, id: WhoId) -> Who {
         *self.whos.get(id.0)
     }
 
+    /// Who this is.
+    pub fn who_id(&mut self, who: Who) -> WhoId {
+        WhoId(self.whos.intern(&who))
+    }
+
     pub fn find(&self, pid: u32) -> Option<usize> {
         self.by_pid.get(&pid).copied()
+    }
+
+    /// A process that is over and had a pid that so many had before it, or the last one that had it.
+    pub fn find_ended(&self, pid: u32, earlier: usize) -> Option<usize> {
+        let ended = self.all.iter().enumerate().filter(|(_, process)| process.pid == pid && !process.alive);
+        ended.map(|(index, _)| index).take(earlier.saturating_add(1)).last()
     }
 
     /// The process of a pid; one without facts if it was never heard of.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::ids::SpaceId;
 
 /// Most streams of a session; what moves through others is counted, and not followed.
-const MAX_STREAMS: usize = 1 << 16;
+pub(super) const MAX_STREAMS: usize = 1 << 16;
 /// Most pieces of a stream that were written and not read.
 const MAX_UNREAD: usize = 1 << 14;
 /// So much may have been read of a stream before it is told that it was written: more than any socket holds.
@@ -82,7 +82,7 @@ struct Unread {
 }
 
 #[derive(Debug)]
-struct Stream {
+pub(super) struct Stream {
     space: SpaceId,
     /// Behind the last byte that was written, or read if nothing was seen to be written.
     latest: u64,
@@ -91,7 +91,13 @@ struct Stream {
     unread: VecDeque<Unread>,
     /// What was read is kept from here on: a writer that goes on writes with the operation that it began.
     kept_from: u64,
-    counts: StreamCounts,
+    pub(super) counts: StreamCounts,
+    /// It is read on another node …
+    pub(super) is_read_elsewhere: bool,
+    /// … or was.
+    pub(super) was_read_elsewhere: bool,
+    /// It is written on another node, which tells what.
+    pub(super) is_written_elsewhere: bool,
 }
 
 /// What the last record did.
@@ -113,7 +119,7 @@ impl StreamChange {
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.missed.clear();
         self.done.clear();
@@ -123,7 +129,7 @@ impl StreamChange {
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct Streams {
-    by_number: FxHashMap<u64, Stream>,
+    pub(super) by_number: FxHashMap<u64, Stream>,
     pub change: StreamChange,
 }
 
@@ -163,7 +169,8 @@ impl Streams {
     pub fn counts(&self) -> (StreamCounts, StreamCounts) {
         let (mut both, mut one) = (StreamCounts::default(), StreamCounts::default());
         for stream in self.by_number.values() {
-            let has_both = stream.counts.written_bytes > 0 && stream.counts.read_bytes > 0;
+            let is_written = stream.counts.written_bytes > 0 || stream.is_written_elsewhere;
+            let has_both = is_written && (stream.counts.read_bytes > 0 || stream.was_read_elsewhere);
             let sum = if has_both { &mut both } else { &mut one };
             let unread_bytes = stream.unread.iter().map(|u| u.end - u.next).fold(0, u64::saturating_add);
             *sum = sum.plus(StreamCounts { unread_bytes, ..stream.counts });
@@ -173,7 +180,7 @@ impl Streams {
 }
 
 impl Stream {
-    fn new(space: SpaceId, position: u32) -> Self {
+    pub(super) fn new(space: SpaceId, position: u32) -> Self {
         let start = FIRST_LAP + u64::from(position);
         // How much of it is read already is not known.
         Self {
@@ -183,18 +190,37 @@ impl Stream {
             unread: VecDeque::new(),
             kept_from: start,
             counts: StreamCounts::default(),
+            is_read_elsewhere: false,
+            was_read_elsewhere: false,
+            is_written_elsewhere: false,
         }
     }
 
+    /// What was written and not read is read on another node: it is not kept here, but for what was written last, since a
+    /// writer that goes on writes with the operation that it began.
+    pub(super) fn hand_over(&mut self, found: &mut StreamChange) {
+        let mut last = None;
+        while let Some(unread) = self.unread.pop_front() {
+            last = Some(unread);
+        }
+        let Some(Unread { next, end, .. }) = last else { return };
+        // Behind it there is something only if that is of another connection of the same name.
+        let (from, to) = if self.kept_from <= next { (self.kept_from, next) } else { (end, self.latest) };
+        if from < to {
+            found.done.push(self.range(from, to));
+        }
+        self.kept_from = next;
+    }
+
     /// The position of 64 bits that is nearest to where the stream is. A hostile tape may lead it anywhere but near the ends.
-    fn extended(&self, position: u32) -> u64 {
+    pub(super) fn extended(&self, position: u32) -> u64 {
         let ahead = position.wrapping_sub(self.latest as u32).cast_signed();
         let start = self.latest.wrapping_add_signed(i64::from(ahead));
         if (1 << 33..u64::MAX - (1 << 33)).contains(&start) { start } else { FIRST_LAP + u64::from(position) }
     }
 
     /// Takes what one end wrote.
-    fn write(&mut self, start: u64, end: u64, found: &mut StreamChange) {
+    pub(super) fn write(&mut self, start: u64, end: u64, found: &mut StreamChange) {
         let overlaps = start < self.latest && !self.unread.is_empty();
         if overlaps || start.saturating_add(MOST_LATE_BYTES) < self.read_to {
             self.begin_anew(start, found);

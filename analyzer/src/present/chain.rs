@@ -73,8 +73,12 @@ fn addresses_apart(chain: &OddChain) -> Option<(u64, u64)> {
     let example = chain.examples.iter().find(|e| e.context_match)?;
     let lost = chain.context.missing_before.as_ref()?;
     let first = example.ops.first()?;
-    let written = example.before.iter().find(|op| op.place.offset_bytes == lost.place.offset_bytes)?;
-    (first.pid == written.pid).then_some((written.destination, first.source))
+    let place = |place: &Place| (place.module.clone(), place.offset_bytes);
+    let written = example.before.iter().find(|op| place(&op.place) == place(&lost.place))?;
+    // A position in a stream is no address.
+    let is_memory = |buffer: &BufferView| buffer.what != BufferKind::TcpStream;
+    let both = is_memory(&written.destination_buffer) && is_memory(&chain.odd.ops.first()?.source);
+    (both && first.pid == written.pid).then_some((written.destination, first.source))
 }
 
 /// A chain that a score alone speaks for.

@@ -9,7 +9,7 @@ use crate::findings::finding::*;
 use crate::findings::report::{Report, Thresholds};
 use crate::findings::statistics::{ProcessStatistics, Statistics};
 use crate::job::process::Who;
-use crate::tape::input::StrangerCost;
+use crate::tape::input::{Loss, StrangerCost};
 
 /// How text looks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,15 +134,23 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
         let _ = writeln!(
             out,
             "Losses: {} records were lost and {} came late; {} operations were left out because of that.",
-            s.lost_movements.saturating_add(s.lost_state),
+            count_text(s.lost_movements.saturating_add(s.lost_state)),
             s.late_records,
-            t.uncounted
+            count_text(t.uncounted)
         );
     }
     if let Some(strangers) = s.strangers.as_deref().filter(|cost| matters(cost)) {
         let _ = writeln!(out, "{}", strangers_text(strangers));
     }
     out
+}
+
+/// A count of what was lost.
+fn count_text(count: u64) -> String {
+    match count {
+        Loss::UNKNOWN => "an unknown number of".to_owned(),
+        count => count.to_string(),
+    }
 }
 
 /// Less than this part of a processor's time is not worth a line.
@@ -399,7 +407,8 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
     let _ = writeln!(
         out,
         "  lost: {} of movements and calls, {} of memory and process life",
-        s.lost_movements, s.lost_state
+        count_text(s.lost_movements),
+        count_text(s.lost_state)
     );
     if let Some(cost) = &s.strangers {
         let _ = writeln!(
@@ -467,7 +476,8 @@ fn process(out: &mut String, p: &ProcessStatistics) {
     let losses = if (p.lost_movements, p.lost_state, p.late_records) == (0, 0, 0) {
         String::new()
     } else {
-        format!(", lost {} + {}, late {}", p.lost_movements, p.lost_state, p.late_records)
+        let (movements, state) = (count_text(p.lost_movements), count_text(p.lost_state));
+        format!(", lost {movements} + {state}, late {}", p.late_records)
     };
     let _ = writeln!(
         out,

@@ -34,14 +34,16 @@ struct SentBytes {
 
 /// One end's part of a record of a stream.
 #[derive(Clone, Copy)]
-struct Moved {
-    stream: u64,
-    end: u32,
-    receive: bool,
+pub(super) struct Moved {
+    pub(super) stream: u64,
+    /// Behind the last byte.
+    pub(super) end: u32,
+    pub(super) receive: bool,
 }
 
 impl Moved {
-    fn of(input: &Input) -> Option<Self> {
+    /// What an input tells of a stream, if it does.
+    pub(super) fn of(input: &Input) -> Option<Self> {
         let Input::Record(record) = input else { return None };
         if record.kind() != kind::STREAM {
             return None;
@@ -54,7 +56,7 @@ impl Moved {
 
 /// See the [module](self). Takes inputs in order of time.
 #[derive(Debug)]
-pub(super) struct CausalOrder {
+pub(crate) struct CausalOrder {
     most_wait_ns: u64,
     /// From the first receive on that waits; none in place of one that was given out.
     held: VecDeque<Option<Input>>,
@@ -71,7 +73,7 @@ impl Default for CausalOrder {
 
 impl CausalOrder {
     /// A receive waits for so long.
-    pub(super) fn new(most_wait_ns: u64) -> Self {
+    pub(crate) fn new(most_wait_ns: u64) -> Self {
         Self { most_wait_ns, held: VecDeque::new(), since_ns: 0, streams: FxHashMap::default() }
     }
 
@@ -87,7 +89,7 @@ impl CausalOrder {
 
     /// Takes the next input, which happened at a time, and gives out what waits for nothing.
     #[inline(never)]
-    pub(super) fn push(&mut self, input: Input, now_ns: u64, out: &mut impl FnMut(Input)) {
+    pub(crate) fn push(&mut self, input: Input, now_ns: u64, out: &mut impl FnMut(Input)) {
         if let Some(moved) = Moved::of(&input).filter(|moved| !moved.receive)
             && let Some(sent) = self.sent(moved)
         {
@@ -99,14 +101,28 @@ impl CausalOrder {
     }
 
     /// Gives out what has waited for long enough, now that it is so late.
-    pub(super) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(Input)) {
+    pub(crate) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(Input)) {
         if !self.held.is_empty() {
             self.release(Some(now_ns), out);
         }
     }
 
+    /// Bytes of a stream up to a position were sent where nobody here sees it.
+    pub(crate) fn sent_elsewhere(&mut self, stream: u64, end: u32) {
+        if let Some(sent) = self.sent(Moved { stream, end, receive: false }) {
+            sent.silent = false;
+            sent.to = end;
+        }
+    }
+
+    /// Whether a record of this kind would be given out at once.
+    #[inline]
+    pub(crate) fn lets_pass(&self, of: u16) -> bool {
+        self.held.is_empty() && of != kind::STREAM
+    }
+
     /// Gives out all.
-    pub(super) fn finish(&mut self, out: &mut impl FnMut(Input)) {
+    pub(crate) fn finish(&mut self, out: &mut impl FnMut(Input)) {
         self.release(None, out);
     }
 
@@ -186,7 +202,7 @@ impl CausalOrder {
 }
 
 /// Whether one position comes before another, of numbers that go around.
-fn is_behind(position: u32, other: u32) -> bool {
+pub(super) fn is_behind(position: u32, other: u32) -> bool {
     position.wrapping_sub(other).cast_signed() < 0
 }
 

@@ -2,8 +2,10 @@
 
 use super::weight::Weight;
 
-/// Format version that this code writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// The newest format version, which tapes with digests have; all older ones are read as well.
+pub const VERSION: u32 = 2;
+/// That of tapes without digests.
+pub(super) const VERSION_WITHOUT_DIGESTS: u32 = 1;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// No frame is longer than this, compressed or not: what a damaged or hostile length can cost.
@@ -17,11 +19,11 @@ pub(super) const FILE_MAGIC: [u8; 8] = *b"dmtape\x1a\n";
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"\xd5dmf";
 pub(super) const FRAME_HEADER_BYTES: usize = 68;
 
-/// What a file begins with.
-pub(super) fn file_header() -> [u8; FILE_HEADER_BYTES] {
+/// What a file of a version begins with.
+pub(super) fn file_header(version: u32) -> [u8; FILE_HEADER_BYTES] {
     let mut bytes = [0; FILE_HEADER_BYTES];
     bytes[..8].copy_from_slice(&FILE_MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..12]);
     bytes[12..].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -41,6 +43,7 @@ pub(super) enum FrameKind {
     Records = 1,
     Facts = 2,
     Symbols = 3,
+    Digests = 4,
 }
 
 /// What a frame begins with.
@@ -142,7 +145,7 @@ mod tests {
             assert_eq!(FrameHeader::decode(&bytes), None, "bit {bit}");
         }
         for bit in 0..8 * FILE_HEADER_BYTES {
-            let mut bytes = file_header();
+            let mut bytes = file_header(VERSION);
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(file_version(&bytes), None, "bit {bit}");
         }

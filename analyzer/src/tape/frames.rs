@@ -55,6 +55,16 @@ impl<R: Read> Frames<R> {
         &self.buffer[self.payload.clone()]
     }
 
+    /// More may come: what was an end is none any more.
+    pub(super) fn resume(&mut self) {
+        self.at_end = false;
+    }
+
+    /// Where the bytes come from.
+    pub(super) fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
     /// Whether the search ended because there was too much damage.
     pub(super) fn has_given_up(&self) -> bool {
         self.checked_in_vain > MAX_CHECKED_IN_VAIN

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::digest::Digest;
 use super::plan::{MpiKind, Plan, Probe, ProbeClass};
 use super::wire::{FileId, RawRecord};
 
@@ -32,10 +33,30 @@ pub enum Input {
         /// CLOCK_MONOTONIC.
         time_ns: u64,
     },
+    /// What the agent of a node has counted, in place of the records.
+    Digest(Box<Digest>),
     /// Names of code places. Not part of any decision: only for people's eyes.
     Symbols(Vec<Symbol>),
     /// The last one of a session that ended well.
     End(End),
+}
+
+impl Input {
+    /// When it was, CLOCK_MONOTONIC, if it says so itself.
+    pub fn time_ns(&self) -> Option<u64> {
+        match self {
+            Self::Record(record) => Some(record.time_ns()),
+            Self::Coverage(coverage) => Some(coverage.time_ns),
+            Self::Threads(threads) => Some(threads.time_ns),
+            Self::Tick { time_ns } => Some(*time_ns),
+            Self::Start(start) => Some(start.time_ns),
+            Self::End(end) => Some(end.time_ns),
+            Self::Digest(digest) => Some(digest.time_ns),
+            // What was lost may have been anything up to then.
+            Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
+            Self::LateRecord(_) | Self::Process(_) | Self::Plan(_) | Self::Symbols(_) => None,
+        }
+    }
 }
 
 /// How a session began.
@@ -54,9 +75,18 @@ pub struct Start {
     /// What that leaves out, ns.
     #[serde(default)]
     pub wall_clock_rest_ns: u32,
+    /// How far the wall clock may be off, beside those of the other nodes of a job on several; none: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_clock_error_ns: Option<u64>,
+    /// The same of each of [`Start::nodes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_clock_errors_ns: Vec<Option<u64>>,
     /// Node names of all nodes, where this is the beginning of several sessions, one on each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// Agents have counted what happened: most records are in their digests only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sums: bool,
     /// The job watched, for people: launcher's command line.
     pub job: String,
     /// Whether the job was started under dmscope (true) or attached to (false).
@@ -132,11 +162,16 @@ pub struct Loss {
     pub from_ns: u64,
     /// … and before this.
     pub to_ns: u64,
-    /// Lost records of copies and calls.
+    /// Lost records of copies and calls; [`Loss::UNKNOWN`]: nobody knows how many.
     pub movements: u64,
     /// Lost records of allocations, mappings and process life: what the process's memory
     /// looks like is not known from here on.
     pub state: u64,
+}
+
+impl Loss {
+    /// More than can be counted.
+    pub const UNKNOWN: u64 = u64::MAX;
 }
 
 /// What threads were doing at a moment.

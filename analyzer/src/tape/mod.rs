@@ -1,6 +1,8 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 1
+//! # Format, version 2
+//!
+//! Version 1 has no digests; a tape without any is written as that.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:
@@ -17,6 +19,7 @@
 //! | records | `Record`, `LateRecord`, `Tick`, `Loss` (see `codec`) |
 //! | facts | JSON array of `Start`, `Process`, `Plan`, `End` |
 //! | symbols | JSON array of one `Symbols` |
+//! | digests | `Digest`, each with its length before it |
 //!
 //! A frame needs no other frame to be decoded, and its header says how many inputs, and
 //! of which weight ([`Weight`]), the session had before it. So a reader that meets damage
@@ -26,9 +29,11 @@
 //!
 //! The number of an input in its session is its *position*: it is the same live and from tape.
 
-mod causal_order;
+pub(crate) mod bytes;
+pub(crate) mod causal_order;
 mod codec;
 mod damage;
+mod digest;
 mod fact;
 mod frame;
 mod frames;
@@ -42,9 +47,12 @@ mod weight;
 pub mod wire;
 mod writer;
 
+pub use bytes::BadBytes;
 pub use damage::{Cause, Damage, TapeError};
+pub use digest::Digest;
 pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSION};
-pub use nodes::{Join, MAX_NODES, file_on_node, node_of, pid_on_node};
-pub use reader::{Item, ItemRef, Reader, content_bytes, facts, symbols};
+pub use nodes::{Join, LiveJoin, MAX_NODES, Patience, file_on_node, node_of, node_of_file, pid_on_node};
+pub(crate) use nodes::{absolute_node, file_on_own_node, pid_of_node, relative_node};
+pub use reader::{Feed, Item, ItemRef, Reader, content_bytes, facts, symbols};
 pub use weight::Weight;
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};

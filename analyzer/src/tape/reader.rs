@@ -5,8 +5,10 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
+use super::bytes::{BadBytes, ByteReader};
 use super::codec::{ColumnStep, Decoder};
 use super::damage::{Cause, Damage, TapeError};
+use super::digest::Digest;
 use super::fact;
 use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
 use super::frames::{FoundFrame, Frames};
@@ -43,6 +45,18 @@ pub enum ItemRef<'a> {
     Input(Box<Input>),
     /// As [`Item::Damage`].
     Damage(Box<Damage>),
+}
+
+/// The bytes of a tape that is still being written, as they arrive: whole frames, one or several at a time.
+#[derive(Debug, Default)]
+pub struct Feed {
+    bytes: VecDeque<u8>,
+}
+
+impl Read for Feed {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.bytes.read(buffer)
+    }
 }
 
 /// Reads the inputs of a tape in order, as an iterator, or one by one with [`Reader::next_ref`].
@@ -116,6 +130,10 @@ impl<R: Read> Reader<R> {
     pub fn new(source: R) -> Result<Self, TapeError> {
         let mut frames = Frames::new(source);
         let ahead = begin(&mut frames)?;
+        Self::at(frames, ahead)
+    }
+
+    fn at(frames: Frames<R>, ahead: Option<FoundFrame>) -> Result<Self, TapeError> {
         Ok(Self {
             frames,
             ahead,
@@ -225,17 +243,34 @@ impl<R: Read> Reader<R> {
             Some(found) => found,
             None => self.frames.next(u64::MAX)?,
         };
-        let skipped = Stretch { position_bytes: found.from_bytes, len_bytes: found.skipped_bytes };
-        if found.skipped_bytes > 0 {
-            self.note_unreadable(skipped);
+        match found.header {
+            Some(_) => Ok(self.open_found(found)),
+            None => {
+                self.note_skipped(found);
+                self.finish(found.cut)
+            }
         }
-        let Some(header) = found.header else { return self.finish(found.cut) };
+    }
+
+    fn note_skipped(&mut self, found: FoundFrame) {
+        if found.skipped_bytes > 0 {
+            self.note_unreadable(Stretch {
+                position_bytes: found.from_bytes,
+                len_bytes: found.skipped_bytes,
+            });
+        }
+    }
+
+    /// Opens a frame, if one was found; gives back what is wrong between it and the one before.
+    fn open_found(&mut self, found: FoundFrame) -> Option<Damage> {
+        self.note_skipped(found);
+        let header = found.header?;
         let position_bytes = found.from_bytes + found.skipped_bytes;
         let frame = Stretch { position_bytes, len_bytes: self.frames.position_bytes() - position_bytes };
         let missing = header.before.since(self.position);
         let (Some(missing), Some(content)) = (missing, self.unpack(&header)) else {
             self.note_unreadable(frame);
-            return Ok(None);
+            return None;
         };
         let damage = self.damage_before(&header, frame, missing);
         self.content = content;
@@ -246,7 +281,7 @@ impl<R: Read> Reader<R> {
         if self.state == ReadState::Fresh {
             self.state = ReadState::Running;
         }
-        Ok(damage)
+        damage
     }
 
     /// Decompresses the payload of the frame found last.
@@ -256,6 +291,7 @@ impl<R: Read> Reader<R> {
         match header.kind {
             RECORDS => self.decoder.open().ok().map(|()| FrameContent::Records),
             FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
+            DIGESTS => digests(buffer).ok().map(|digests| FrameContent::Facts(digests.into_iter())),
             SYMBOLS if self.symbol_bytes > MAX_SYMBOL_BYTES => {
                 let unread = vec![Input::Symbols(Vec::new()); header.inputs as usize];
                 Some(FrameContent::Facts(unread.into_iter()))
@@ -375,16 +411,74 @@ impl<R: Read> Reader<R> {
     }
 }
 
+impl Reader<Feed> {
+    /// Reads a tape that arrives piece by piece.
+    ///
+    /// # Errors
+    /// No memory for what decompresses it.
+    pub fn of_feed() -> Result<Self, TapeError> {
+        Self::at(Frames::new(Feed::default()), None)
+    }
+
+    /// Takes the next piece: the file header, or whole frames. What is missing between two pieces shows by what the next frame
+    /// says of those before it.
+    pub fn feed(&mut self, piece: &[u8]) {
+        self.frames.source_mut().bytes.extend(piece);
+        self.frames.resume();
+    }
+
+    /// The next item of the pieces that have arrived; `None` until another one has.
+    ///
+    /// # Errors
+    /// What is read is of a version that is not known here.
+    pub fn poll(&mut self) -> Result<Option<Item>, TapeError> {
+        loop {
+            if let Some(loss) = self.losses.pop_front() {
+                return Ok(Some(Item::Input(Input::Loss(loss))));
+            }
+            if let Some(step) = self.next_input() {
+                return Ok(Some(Item::of(self.item(step))));
+            }
+            self.skip_file_header()?;
+            if self.has_given_up() || self.frames.peek(1)?.is_empty() {
+                return Ok(None);
+            }
+            let found = self.frames.next(u64::MAX)?;
+            if let Some(damage) = self.open_found(found) {
+                return Ok(Some(Item::Damage(damage)));
+            }
+        }
+    }
+
+    /// It stands before the first frame, unless the piece that had it was lost.
+    fn skip_file_header(&mut self) -> Result<(), TapeError> {
+        if self.state == ReadState::Fresh
+            && let Some(version) = frame::file_version(self.frames.peek(FILE_HEADER_BYTES)?)
+        {
+            if version > VERSION {
+                return Err(TapeError::NewerVersion { version });
+            }
+            self.frames.skip(FILE_HEADER_BYTES);
+        }
+        Ok(())
+    }
+}
+
+impl Item {
+    fn of(item: ItemRef<'_>) -> Self {
+        match item {
+            ItemRef::Record(record) => Self::Input(Input::Record(*record)),
+            ItemRef::Input(input) => Self::Input(*input),
+            ItemRef::Damage(damage) => Self::Damage(*damage),
+        }
+    }
+}
+
 impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Item, TapeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = |item: ItemRef<'_>| match item {
-            ItemRef::Record(record) => Item::Input(Input::Record(*record)),
-            ItemRef::Input(input) => Item::Input(*input),
-            ItemRef::Damage(damage) => Item::Damage(*damage),
-        };
-        self.next_ref().map(|next| next.map(item))
+        self.next_ref().map(|next| next.map(Item::of))
     }
 }
 
@@ -457,6 +551,16 @@ fn each_payload<R: Read>(source: R, kind: u8, mut take: impl FnMut(&[u8]) -> boo
 const RECORDS: u8 = FrameKind::Records as u8;
 const FACTS: u8 = FrameKind::Facts as u8;
 const SYMBOLS: u8 = FrameKind::Symbols as u8;
+const DIGESTS: u8 = FrameKind::Digests as u8;
+
+/// The digests of a frame.
+fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
+    let (mut r, mut digests) = (ByteReader::new(bytes), Vec::new());
+    while !r.is_empty() {
+        digests.push(Input::Digest(Box::new(Digest::decode(r.bytes()?)?)));
+    }
+    Ok(digests)
+}
 
 /// Uses up the file header. If it is damaged, but there are frames, gives back the first.
 fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<FoundFrame>, TapeError> {
@@ -470,7 +574,9 @@ fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<FoundFrame>, TapeErro
             frames.skip(FILE_HEADER_BYTES);
             return Ok(None);
         }
-        None if bytes.len() < FILE_HEADER_BYTES && frame::file_header().starts_with(bytes) => {
+        None if bytes.len() < FILE_HEADER_BYTES
+            && frame::file_header(VERSION)[..8].starts_with(&bytes[..bytes.len().min(8)]) =>
+        {
             return Err(TapeError::NoFrame);
         }
         None => {}

@@ -19,9 +19,12 @@ impl Weight {
     pub fn of(input: &Input) -> Self {
         let (movements, state) = match input {
             Input::Record(record) | Input::LateRecord(record) => return Self::of_record(record),
-            Input::Process(_) | Input::Plan(_) | Input::Loss(_) | Input::Coverage(_) | Input::Threads(_) => {
-                (0, 1)
-            }
+            Input::Process(_)
+            | Input::Plan(_)
+            | Input::Loss(_)
+            | Input::Coverage(_)
+            | Input::Threads(_)
+            | Input::Digest(_) => (0, 1),
             Input::Start(_) | Input::Tick { .. } | Input::Symbols(_) | Input::End(_) => (0, 0),
         };
         Self { inputs: 1, movements, state }

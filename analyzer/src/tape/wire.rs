@@ -71,6 +71,12 @@ impl RawRecord {
         self.words[1] as u32
     }
 
+    /// The thread (id in the initial pid namespace).
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        (self.words[1] >> 32) as u32
+    }
+
     /// Number of its kind.
     #[inline]
     pub fn kind(&self) -> u16 {

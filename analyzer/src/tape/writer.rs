@@ -6,9 +6,13 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use zstd::bulk::Compressor;
 
+use super::bytes::ByteWriter;
 use super::codec::Encoder;
+use super::digest::{Digest, MAX_DIGEST_BYTES};
 use super::fact::Fact;
-use super::frame::{self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES};
+use super::frame::{
+    self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION, VERSION_WITHOUT_DIGESTS,
+};
 use super::input::{Input, Symbol};
 use super::weight::Weight;
 
@@ -16,7 +20,7 @@ use super::weight::Weight;
 pub const DEFAULT_BACKLOG_BYTES: usize = 16 << 20;
 
 const COMPRESSION_LEVEL: i32 = 3;
-/// Facts are put into one frame up to this length: a plan or a process may have thousands of lines.
+/// Facts, and digests, are put into one frame up to this length: a plan or a process may have thousands of lines.
 const FACTS_FRAME_BYTES: usize = 1 << 20;
 
 /// A tape in a file: a frame that was written in part is taken back.
@@ -40,7 +44,7 @@ pub enum WriteError {
     /// One input is larger than a frame can be.
     #[error("an input of {bytes} bytes is too large for the tape and is not recorded")]
     TooLarge {
-        /// Its length as JSON.
+        /// Its length as JSON, or as what it is.
         bytes: usize,
     },
 }
@@ -60,6 +64,7 @@ pub struct Writer<W> {
     compressor: Option<Compressor<'static>>,
     records: Encoder,
     facts: Facts,
+    digests: Digests,
     /// In order.
     backlog: VecDeque<WaitingFrame>,
     waiting_bytes: usize,
@@ -91,6 +96,13 @@ struct Facts {
     inputs: u32,
 }
 
+/// Digests waiting for their frame.
+#[derive(Debug, Default)]
+struct Digests {
+    bytes: ByteWriter,
+    inputs: u32,
+}
+
 impl FileTape {
     /// Writes to a file that is empty and at its beginning.
     pub fn to_file(file: File) -> Self {
@@ -104,13 +116,14 @@ impl FileTape {
 impl<W: Write> Writer<W> {
     /// Writes to anything. What is left of a frame after an error stays: readers skip it.
     pub fn new(sink: W) -> Self {
-        let header = WaitingFrame { bytes: frame::file_header().to_vec(), inputs: 0 };
+        let header = WaitingFrame { bytes: frame::file_header(VERSION_WITHOUT_DIGESTS).to_vec(), inputs: 0 };
         Self {
             sink,
             cut_back: None,
             compressor: None,
             records: Encoder::default(),
             facts: Facts::default(),
+            digests: Digests::default(),
             waiting_bytes: header.bytes.len(),
             backlog: VecDeque::from([header]),
             backlog_limit_bytes: DEFAULT_BACKLOG_BYTES,
@@ -145,6 +158,7 @@ impl<W: Write> Writer<W> {
         match input {
             Input::Record(_) | Input::LateRecord(_) | Input::Tick { .. } | Input::Loss(_) => {
                 self.seal_facts();
+                self.seal_digests();
                 self.gather(input);
                 self.records.push(input);
                 if self.records.inputs() == MAX_INPUTS_PER_FRAME {
@@ -152,7 +166,13 @@ impl<W: Write> Writer<W> {
                 }
             }
             Input::Symbols(symbols) => self.push_symbols(input, symbols),
-            Input::Start(start) => self.push_fact(input, &Fact::Start(start)),
+            Input::Digest(digest) => self.push_digest(input, digest),
+            Input::Start(start) => {
+                if start.sums {
+                    self.begin_with_digests();
+                }
+                self.push_fact(input, &Fact::Start(start));
+            }
             Input::Process(process) => self.push_fact(input, &Fact::Process(process)),
             Input::Plan(plan) => self.push_fact(input, &Fact::Plan(plan)),
             Input::Coverage(coverage) => self.push_fact(input, &Fact::Coverage(coverage)),
@@ -170,6 +190,7 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.seal_facts();
         self.seal_records();
+        self.seal_digests();
         self.write_backlog();
         if self.backlog.is_empty()
             && let Err(source) = self.sink.flush()
@@ -221,8 +242,33 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// The tape has digests: who cannot read them is to say so.
+    fn begin_with_digests(&mut self) {
+        if self.written_bytes == 0
+            && let Some(header) = self.backlog.front_mut()
+        {
+            header.bytes = frame::file_header(VERSION).to_vec();
+        }
+    }
+
+    fn push_digest(&mut self, input: &Input, digest: &Digest) {
+        self.seal_records();
+        self.seal_facts();
+        let bytes = digest.encode();
+        if bytes.len() > MAX_DIGEST_BYTES {
+            return self.drop(input, WriteError::TooLarge { bytes: bytes.len() });
+        }
+        self.digests.bytes.bytes(&bytes);
+        self.digests.inputs += 1;
+        self.gather(input);
+        if self.digests.bytes.len() > FACTS_FRAME_BYTES || self.digests.inputs == MAX_INPUTS_PER_FRAME {
+            self.seal_digests();
+        }
+    }
+
     fn push_fact(&mut self, input: &Input, fact: &Fact<'_>) {
         self.seal_records();
+        self.seal_digests();
         let Some(json) = self.json_or_drop(input, fact) else { return };
         self.facts.json.push(if self.facts.inputs == 0 { b'[' } else { b',' });
         self.facts.json.extend_from_slice(&json);
@@ -235,6 +281,7 @@ impl<W: Write> Writer<W> {
 
     fn push_symbols(&mut self, input: &Input, symbols: &[Symbol]) {
         self.seal_facts();
+        self.seal_digests();
         self.seal_records();
         let Some(json) = self.json_or_drop(input, &[symbols]) else { return };
         self.gather(input);
@@ -248,12 +295,17 @@ impl<W: Write> Writer<W> {
             Ok(json) => WriteError::TooLarge { bytes: json.len() },
             Err(error) => self.io_error(error.into()),
         };
+        self.drop(input, error);
+        None
+    }
+
+    fn drop(&mut self, input: &Input, error: WriteError) {
         // First what came before it, so that the gap is in the right place.
         self.seal_facts();
+        self.seal_digests();
         self.sealed = self.sealed.plus(Weight::of(input));
         self.dropped_inputs += 1;
         self.failure = Some(error);
-        None
     }
 
     fn seal_records(&mut self) {
@@ -268,6 +320,13 @@ impl<W: Write> Writer<W> {
         if inputs > 0 {
             json.push(b']');
             self.seal(FrameKind::Facts, &json);
+        }
+    }
+
+    fn seal_digests(&mut self) {
+        let Digests { bytes, inputs } = std::mem::take(&mut self.digests);
+        if inputs > 0 {
+            self.seal(FrameKind::Digests, &bytes.into_bytes());
         }
     }
 
@@ -365,6 +424,7 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Start(start) => Some(start.time_ns),
         Input::Process(process) => Some(process.time_ns),
         Input::Coverage(coverage) => Some(coverage.time_ns),
+        Input::Digest(digest) => Some(digest.time_ns),
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,

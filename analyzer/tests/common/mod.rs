@@ -1,9 +1,13 @@
 //! Writes traces of made-up jobs readably.
 #![allow(dead_code)]
 
+pub mod agents;
 pub mod calls;
 pub mod naive;
+pub mod nodes;
 pub mod random;
+pub mod random_calls;
+pub mod random_streams;
 
 use std::collections::HashMap;
 

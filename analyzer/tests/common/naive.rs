@@ -612,11 +612,12 @@ impl Batch {
     }
 
     fn outliers_in(&self, part: u64, by_work: bool) -> Vec<Outlier> {
-        let (mut width, span) = (1u64 << 20, self.last_ns - self.begin_ns);
-        while span / width >= 64 {
+        let mut width = 1u64 << 20;
+        // Buckets begin at multiples of their width.
+        while self.last_ns / width - self.begin_ns / width >= 64 {
             width *= 2;
         }
-        let bucket = |ns: u64| ns.saturating_sub(self.begin_ns) / width;
+        let bucket = |ns: u64| (ns / width).saturating_sub(self.begin_ns / width);
         let used = bucket(self.last_ns) + 1;
         if used / part == 0 {
             return Vec::new();

@@ -130,7 +130,22 @@ pub fn step() -> impl Strategy<Value = Step> {
 }
 
 pub fn trace(steps: &[Step], launched: bool) -> Vec<Input> {
+    let t = Trace::new(RANKS, launched);
+    applied(t, steps)
+}
+
+/// The same, with all probes planned before anything happens: as on every node.
+pub fn planned_trace(steps: &[Step], launched: bool) -> Vec<Input> {
     let mut t = Trace::new(RANKS, launched);
+    for site in SITES.into_iter().chain(["out", "in"]) {
+        t.probe(site, ProbeClass::Copy);
+    }
+    t.probe("pack", ProbeClass::Pack);
+    t.probe("MPI_Test", ProbeClass::Call);
+    applied(t, steps)
+}
+
+fn applied(mut t: Trace, steps: &[Step]) -> Vec<Input> {
     steps.iter().for_each(|step| apply(&mut t, step));
     t.end()
 }

@@ -4,6 +4,7 @@ use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, S
 use analyzer::plan::{
     Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
 };
+use analyzer::tape::Digest;
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
 use proptest::prelude::*;
 
@@ -76,7 +77,10 @@ fn start() -> impl Strategy<Value = Input> {
                 time_ns,
                 wall_clock_s,
                 wall_clock_rest_ns: 7,
+                wall_clock_error_ns: None,
+                node_clock_errors_ns: Vec::new(),
                 nodes: Vec::new(),
+                sums: wall_clock_s % 2 == 0,
                 job,
                 launched,
             }))
@@ -147,6 +151,20 @@ fn symbols() -> impl Strategy<Value = Input> {
     prop::collection::vec(symbol, 0..3).prop_map(Input::Symbols)
 }
 
+fn digest() -> impl Strategy<Value = Input> {
+    let numbers = (any::<u32>(), number(), number(), number());
+    let lists = (
+        prop::collection::vec(any::<u32>(), 0..3),
+        prop::collection::vec(file(), 0..3),
+        prop::collection::vec(any::<u32>(), 0..3),
+    );
+    (numbers, lists, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+        |((node, session, number, time_ns), (pids, files, probes), content)| {
+            Input::Digest(Box::new(Digest { node, session, number, time_ns, pids, files, probes, content }))
+        },
+    )
+}
+
 fn strangers() -> impl Strategy<Value = StrangerCost> {
     let classes = prop::sample::select(vec![ProbeClass::Copy, ProbeClass::CallResults, ProbeClass::Free]);
     let numbers = any::<(u64, u64, u64, u64)>();
@@ -180,6 +198,7 @@ pub fn any_input() -> impl Strategy<Value = Input> {
         1 => process(),
         1 => plan(),
         1 => symbols(),
+        1 => digest(),
         1 => end,
     ]
 }

@@ -1,6 +1,7 @@
 //! Tapes: what goes in comes out, whatever happens to the file or the disk.
 
 mod damage;
+mod feed;
 mod full_disk;
 mod golden;
 mod inputs;

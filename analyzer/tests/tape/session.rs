@@ -2,6 +2,7 @@
 
 use analyzer::input::{End, Frame, Input, Loss, Mapping, ProcessFacts, Start, Symbol};
 use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use analyzer::tape::Digest;
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
 
 /// One copy.
@@ -42,7 +43,10 @@ pub fn small_session() -> Vec<Vec<Input>> {
         time_ns: 1_000,
         wall_clock_s: 1_700_000_000,
         wall_clock_rest_ns: 0,
+        wall_clock_error_ns: None,
+        node_clock_errors_ns: Vec::new(),
         nodes: Vec::new(),
+        sums: false,
         job: "mpirun -n 2 halo".into(),
         launched: true,
     };
@@ -90,4 +94,26 @@ pub fn small_session() -> Vec<Vec<Input>> {
             strangers: None,
         })],
     ]
+}
+
+/// The same, of several nodes whose agents counted what happened.
+pub fn small_session_of_nodes() -> Vec<Vec<Input>> {
+    let mut groups = small_session();
+    if let Input::Start(start) = &mut groups[0][0] {
+        (start.sums, start.nodes) = (true, vec!["node1".into(), "node2".into()]);
+    }
+    let digest = |node: u32, number: u64| {
+        Input::Digest(Box::new(Digest {
+            node,
+            session: 1_700_000_000_000_000_000,
+            number,
+            time_ns: 5_500 + number,
+            pids: vec![10, 11],
+            files: vec![FileId { dev: 5, inode: 6 }],
+            probes: vec![3],
+            content: vec![1, 2, 3, node as u8],
+        }))
+    };
+    groups.insert(7, vec![digest(0, 0), digest(1, 0), digest(0, 1)]);
+    groups
 }

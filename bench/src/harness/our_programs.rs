@@ -8,9 +8,9 @@ use std::time::Duration;
 use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, ensure};
-use dmscope::collector::Collector;
 use dmscope::host::clock::monotonic_ns;
 use dmscope::host::files::{kernel_dev, open_path};
+use dmscope::kernel::Collector;
 use dmscope::kernel::{Counters, LoadSettings, ProcessKey, Scope, Target, Tracer};
 
 use super::probed_process::{Offsets, PROGRAM};

@@ -41,6 +41,8 @@ pub struct JobSpec {
     wrapper: Vec<String>,
     pub(crate) owner: Option<Owner>,
     nodes: Option<Placement>,
+    /// Words before all others.
+    prefix: Vec<String>,
 }
 
 /// Nodes that ranks are put on, one after the other.
@@ -83,6 +85,7 @@ impl JobSpec {
             wrapper: Vec::new(),
             owner: None,
             nodes: None,
+            prefix: Vec::new(),
         }
     }
 
@@ -159,6 +162,12 @@ impl JobSpec {
         Ok(self)
     }
 
+    /// Has all of it, the launcher too, run on one node.
+    pub fn on_node(mut self, nodes: &Nodes, node: usize) -> Self {
+        self.prefix = nodes.on(node).into();
+        self
+    }
+
     /// Writes the job's files.
     pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
         for (name, contents) in &self.files {
@@ -189,7 +198,7 @@ impl JobSpec {
     /// The command that starts the job in a folder.
     pub(crate) fn command(&self, directory: &Path) -> Command {
         let launcher = format!("mpirun.{}", self.library.name());
-        let mut words = Vec::new();
+        let mut words = self.prefix.clone();
         if let Some(owner) = self.owner {
             words.extend(as_user(owner.uid, &[]));
         }
@@ -251,7 +260,8 @@ impl JobSpec {
 
 impl Placement {
     fn add_open_mpi_options(&self, command: &mut Command) {
-        command.args(["--allow-run-as-root", "--map-by", "node"]);
+        // Each node would bind its first rank to the first core, which is the same one.
+        command.args(["--allow-run-as-root", "--map-by", "node", "--bind-to", "none"]);
         command.args(["--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]).arg(&self.agent);
         for option in ["oob_tcp_if_include", "btl_tcp_if_include"] {
             command.args(["--mca", option, &self.network]);

@@ -103,6 +103,12 @@ impl RunningSession {
         line.ok_or_else(|| self.complain(&format!("no line with {text:?}")))
     }
 
+    /// Waits for a line of standard error that has a text in it.
+    pub fn wait_for_complaint(&self, text: &str) -> Result<String> {
+        let line = self.stderr.wait_for(self.patience, |line| line.contains(text));
+        line.ok_or_else(|| self.complain(&format!("no line with {text:?}")))
+    }
+
     /// Whether it has said its last: all but waiting for its end is over.
     pub fn has_reported(&self) -> bool {
         self.events.so_far().iter().any(|line| line.starts_with(r#"{"event":"report""#))
@@ -125,6 +131,28 @@ impl RunningSession {
         let line =
             self.events.wait_for(self.patience, |line| parse(line).is_some_and(|event| wanted(&event)));
         line.as_deref().and_then(parse).ok_or_else(|| self.complain("the awaited event did not come"))
+    }
+
+    /// How many events it has said so far.
+    pub fn said(&self) -> usize {
+        self.events.so_far().len()
+    }
+
+    /// Waits for an event that is `wanted`, behind the first so many.
+    pub fn wait_for_since(&self, said: usize, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let lines = self.events.so_far();
+            let mut events =
+                lines.iter().skip(said).filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(event) = events.find(|event| wanted(event)) {
+                return Ok(event);
+            }
+            if Instant::now() > deadline {
+                return Err(self.complain("the awaited event did not come"));
+            }
+            std::thread::sleep(POLL);
+        }
     }
 
     /// Asks it to detach and report, as ctrl-c does.

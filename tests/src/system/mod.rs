@@ -2,6 +2,7 @@
 
 mod bpf_objects;
 mod browser;
+mod bus;
 pub mod debugger;
 mod lines;
 mod nodes;
@@ -11,6 +12,7 @@ pub mod users;
 
 pub(crate) use bpf_objects::{HeldObjects, held_objects};
 pub use browser::Browser;
+pub use bus::{BusServer, RawClient, SOME_UID, SOME_USER};
 pub(crate) use lines::Lines;
 pub use nodes::Nodes;
 pub use small_disk::SmallDisk;

@@ -66,6 +66,12 @@ impl Nodes {
         ["unshare", "--mount", "sh", "-c", &script, "sh"].map(String::from).into()
     }
 
+    /// Cuts a node off from the others, or joins it again.
+    pub fn set_reachable(&self, node: usize, is_reachable: bool) -> Result<()> {
+        let state = if is_reachable { "up" } else { "down" };
+        ip(&["link", "set", &format!("dms{}v{node}", self.id), state])
+    }
+
     /// The network that the nodes are in.
     pub fn network(&self) -> String {
         format!("{}.0/24", self.prefix())

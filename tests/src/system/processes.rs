@@ -110,6 +110,7 @@ impl ChangedCode {
 
 /// What is changed now in the code of a process that comes from files in a folder.
 pub fn changed_code(pid: u32, folder: &Path) -> Result<ChangedCode> {
+    let folder = &fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("reading a process's mappings")?;
     let memory = File::open(format!("/proc/{pid}/mem")).context("opening a process's memory")?;
     let code: Vec<_> = maps.lines().filter_map(code_mapping).collect();

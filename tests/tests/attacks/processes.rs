@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use analyzer::wire::{Body, Record};
 use anyhow::{Context, Result, bail, ensure};
-use dmscope::collector::Collector;
 use dmscope::host::processes::start_ticks;
+use dmscope::kernel::Collector;
 use dmscope::kernel::{LoadSettings, ProcessKey, Tracer};
 use live::processes::{ChangedCode, changed_code};
 use live::{Dmscope, JobSpec, MpiImplementation};

@@ -1,7 +1,7 @@
 //! What watching costs, for people.
 
 /// What watching cost the job since the last status.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct BudgetStatus {
     /// Largest part of the job's time that it may take.
     pub share: f64,

@@ -32,21 +32,27 @@ pub enum Command {
     /// Say what this machine allows, what is missing, and how to get it
     Doctor(Plain),
     /// List the MPI jobs on this machine: job, user, library, ranks, since when
-    Ps(Plain),
+    #[command(
+        after_help = "Examples:\n  dmscope ps                               the jobs of this machine\n  \
+        dmscope ps --bus nats://service:4222     those of all nodes that have an agent"
+    )]
+    Ps(PsArgs),
     /// Watch a running job, without restarting or changing it
     #[command(
         after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
         dmscope attach 4711 --record bad.dmt     and keep a tape for later\n  \
         dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
         dmscope attach 4711 --budget 1%          at most 1% of the job's time, for production\n  \
-        dmscope attach 4711 --json | jq .        for programs\n\n\
+        dmscope attach 4711 --json | jq .        for programs\n  \
+        dmscope attach 1234.0 --bus nats://service:4222   a job on several nodes, as `dmscope ps --bus` calls it\n\n\
         Ctrl-c detaches and reports; the job goes on. Ctrl-c again, a second later or\n\
         more, ends dmscope at once, without a report."
     )]
     Attach(AttachArgs),
     /// Start a job and watch it from its first instruction
     #[command(after_help = "Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
-        dmscope run --record app.dmt -- mpirun -n 4 ./app\n\n\
+        dmscope run --record app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope run --bus nats://service:4222 -- mpirun --hostfile nodes ./app\n\n\
         The job's output stays on standard output; dmscope writes to standard error, or to --output.\n\
         Under sudo the job is started as the user who called sudo; --as-root starts it as root.")]
     Run(RunArgs),
@@ -68,12 +74,22 @@ pub enum Command {
         after_help = "Examples:\n  dmscope report bad.dmt                   from a tape: report.html\n  \
         dmscope report 4711 -o hang.html         from a running job, as soon as it hangs or crashes\n  \
         dmscope report 4711 --duration 1m        or after a minute at the latest\n  \
+        dmscope report node1.dmt node2.dmt       from the tapes of the nodes of a job\n  \
+        dmscope report 1234.0 --bus nats://service:4222   from a job on several nodes\n  \
         dmscope report bad.dmt --json bad.json   the same for programs\n\n\
         The page is one file that needs no network and no other file: mail it, keep it with the tape, open it in any browser.\n\
         A job is watched until ranks are found that do not go on, or that died; until it ends; or until ctrl-c. It goes on after \
         that.\n\nExit status: that of `analyze` and `attach`."
     )]
     Report(ReportArgs),
+    /// Take care of this node for sessions over several nodes: answer `ps` and `attach` that come over the bus
+    #[command(
+        after_help = "Examples:\n  dmscope agent --bus nats://service:4222 --bus-credentials /etc/dmscope/agent.creds\n  \
+        srun --overlap -N 4 --ntasks-per-node 1 dmscope agent --bus nats://service:4222 …\n\n\
+        It watches nothing until a user asks for it. Users see their own jobs; root and --operator see all. The bus must ask \
+        users who they are: docs/nodes.md has a set-up. Ctrl-c ends it and its sessions; jobs go on."
+    )]
+    Agent(AgentArgs),
     /// Show the probe plan of a job: each probe, where, why there, and what was left out
     Probes(ProbesArgs),
     /// Print a completion script for a shell
@@ -95,6 +111,62 @@ pub enum Command {
     /// Hold the probes of a session
     #[command(hide = true)]
     HoldLinks,
+    /// Be an agent's session
+    #[command(hide = true)]
+    NodeSession,
+}
+
+/// Where the bus is, and who connects.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Several nodes")]
+pub struct BusArgs {
+    /// The bus between nodes: a NATS server (several of one cluster with commas between); with it, a job on all of its
+    /// nodes is meant
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub bus: Vec<String>,
+    /// A file that proves who connects: USER:PASSWORD, a token, the seed of an nkey, or a .creds file
+    #[arg(long, value_name = "FILE", requires = "bus")]
+    pub bus_credentials: Option<PathBuf>,
+    /// The user as the bus knows you [default: the one in the credentials, else your login name]
+    #[arg(long, value_name = "NAME", requires = "bus")]
+    pub bus_user: Option<String>,
+    /// Certificates of who signed the server's; the connection is encrypted then
+    #[arg(long, value_name = "FILE", requires = "bus")]
+    pub bus_ca: Option<PathBuf>,
+    /// A certificate that proves who connects
+    #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_key"])]
+    pub bus_certificate: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_certificate"])]
+    pub bus_key: Option<PathBuf>,
+}
+
+/// `dmscope ps`
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Where the bus is
+    #[command(flatten)]
+    pub bus: BusArgs,
+}
+
+/// `dmscope agent`
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Where the bus is
+    #[command(flatten)]
+    pub bus: BusArgs,
+    /// A user of the bus who may watch everybody's jobs (may be repeated); root always may
+    #[arg(long, value_name = "USER")]
+    pub operator: Vec<String>,
+    /// Largest budget that a session may ask for; whoever asks for more, or for none, is refused
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub most_budget: Option<f64>,
+    /// Answer also on a bus that does not ask users who they are: whoever reaches it may watch everybody's jobs
+    #[arg(long)]
+    pub trust_everybody: bool,
 }
 
 /// Options of commands that only list.
@@ -108,9 +180,13 @@ pub struct Plain {
 /// `dmscope attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// The job: the process id of its launcher (as `dmscope ps` shows it) or of any of its ranks
+    /// The job: the process id of its launcher (as `dmscope ps` shows it) or of any of its ranks; with --bus, its name as
+    /// `dmscope ps --bus` shows it, or NODE:PID
     #[arg(value_name = "JOB|PID", required = true)]
-    pub pid: u32,
+    pub job: String,
+    /// Where the bus is
+    #[command(flatten)]
+    pub bus: BusArgs,
     /// How the session goes
     #[command(flatten)]
     pub watch: WatchArgs,
@@ -125,6 +201,9 @@ pub struct AttachArgs {
 /// `dmscope run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// Where the bus is
+    #[command(flatten)]
+    pub bus: BusArgs,
     /// How the session goes
     #[command(flatten)]
     pub watch: WatchArgs,
@@ -173,9 +252,13 @@ pub struct CallsArgs {
 /// `dmscope report`
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A tape, as written with --record; or a job: the process id of its launcher or of any of its ranks
-    #[arg(value_name = "TAPE|JOB", value_parser = parse_subject)]
-    pub subject: Subject,
+    /// A tape, as written with --record, or one of each node of a job; or a job: the process id of its launcher or of any of
+    /// its ranks, with --bus its name as `dmscope ps --bus` shows it
+    #[arg(value_name = "TAPE|JOB", required = true)]
+    pub subjects: Vec<String>,
+    /// Where the bus is
+    #[command(flatten)]
+    pub bus: BusArgs,
     /// Where the page goes
     #[arg(long, short, value_name = "FILE", default_value = "report.html")]
     pub output: PathBuf,
@@ -204,16 +287,27 @@ pub struct ReportArgs {
 pub enum Subject {
     /// A running job, by a process of it.
     Job(u32),
-    /// A tape.
-    Tape(PathBuf),
+    /// A running job on several nodes, by its name.
+    JobOnNodes(String),
+    /// Tapes of one job.
+    Tapes(Vec<PathBuf>),
 }
 
-/// A number is a process; a tape with such a name is `./4711`.
-fn parse_subject(text: &str) -> Result<Subject, String> {
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().map(Subject::Job).map_err(|_| format!("{text} is no process id"));
+impl ReportArgs {
+    /// A number is a process; a tape with such a name is `./4711`. With a bus it is a job in any case.
+    ///
+    /// # Errors
+    /// That is no process, or several jobs.
+    pub fn subject(&self) -> Result<Subject, String> {
+        match self.subjects.as_slice() {
+            [name] if !self.bus.bus.is_empty() => Ok(Subject::JobOnNodes(name.clone())),
+            [text] if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.parse().map(Subject::Job).map_err(|_| format!("{text} is no process id"))
+            }
+            _ if !self.bus.bus.is_empty() => Err("a page is about one job".into()),
+            tapes => Ok(Subject::Tapes(tapes.iter().map(PathBuf::from).collect())),
+        }
     }
-    Ok(Subject::Tape(PathBuf::from(text)))
 }
 
 /// `dmscope probes`
@@ -475,10 +569,19 @@ mod tests {
 
     #[test]
     fn a_number_is_a_job_and_anything_else_a_tape() {
-        assert_eq!(parse_subject("4711"), Ok(Subject::Job(4711)));
-        assert_eq!(parse_subject("./4711"), Ok(Subject::Tape(PathBuf::from("./4711"))));
-        assert_eq!(parse_subject("bad.dmt"), Ok(Subject::Tape(PathBuf::from("bad.dmt"))));
-        assert!(parse_subject("99999999999").is_err());
+        let subject = |words: &[&str]| {
+            let cli = Cli::parse_from(["dmscope", "report"].iter().chain(words));
+            let Command::Report(args) = cli.command else { panic!("a report was asked for") };
+            args.subject()
+        };
+        let tapes = |names: &[&str]| Ok(Subject::Tapes(names.iter().map(PathBuf::from).collect()));
+        assert_eq!(subject(&["4711"]), Ok(Subject::Job(4711)));
+        assert_eq!(subject(&["./4711"]), tapes(&["./4711"]));
+        assert_eq!(subject(&["a.dmt", "b.dmt"]), tapes(&["a.dmt", "b.dmt"]));
+        assert!(subject(&["99999999999"]).is_err());
+        let bus = ["--bus", "nats://service:4222"];
+        assert_eq!(subject(&["4711.0", bus[0], bus[1]]), Ok(Subject::JobOnNodes("4711.0".into())));
+        assert!(subject(&["1", "2", bus[0], bus[1]]).is_err());
     }
 
     #[test]

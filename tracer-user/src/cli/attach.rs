@@ -2,20 +2,27 @@
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use analyzer::render::Style;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
+use super::bus::{self, UserBus};
 use super::output::create;
 use super::reference;
 use super::signals::stop_on_signals;
+use crate::cluster::bus::{Bus, NatsSettings};
+use crate::cluster::coordinator::{self, CoordinatorSettings, RunOnNodes};
+use crate::cluster::find::find;
+use crate::cluster::jobs::{job_meant, jobs_of};
+use crate::cluster::protocol::{CountingWishes, SessionWishes};
 use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::sudo::SudoUser;
 use crate::kernel::{Features, HolderPlace, LoadSettings};
 use crate::plan::PlanOptions;
-use crate::session::{self, Outcome, Settings, Sink, Tape};
+use crate::session::{self, Outcome, Outlets, Settings, Sink, Tape};
 use crate::sink::{JsonSink, LiveSink, TextSink};
 
 /// Watches a running job.
@@ -23,10 +30,72 @@ use crate::sink::{JsonSink, LiveSink, TextSink};
 /// # Errors
 /// See [`session::attach`].
 pub fn attach(args: &AttachArgs) -> Result<Outcome> {
-    let job = host::job_of(args.pid)?;
+    if let Some(nats) = bus::settings(&args.bus, "dmscope attach")? {
+        return attach_over_bus(args, nats);
+    }
+    let pid = args.job.parse();
+    let pid: u32 = pid
+        .map_err(|_| anyhow!("{} is no process id; a job on several nodes is named with --bus", args.job))?;
+    let job = host::job_of(pid)?;
     let settings = settings(&args.watch, &args.analysis)?;
     let mut sink = with_own_file_rights(|| sink(&job.command, &args.output))?;
     session::attach(&job, settings, sink.as_mut())
+}
+
+/// A command whose files are found from any folder.
+fn for_nodes(command: &[String]) -> Vec<String> {
+    let absolute = |word: &String| {
+        let is_relative = word.contains('/') && !word.starts_with('/');
+        let path = Path::new(word).canonicalize().ok().filter(|_| is_relative);
+        path.map_or_else(|| word.clone(), |path| path.to_string_lossy().into_owned())
+    };
+    command.iter().map(absolute).collect()
+}
+
+/// Watches a job on all of its nodes.
+fn attach_over_bus(args: &AttachArgs, nats: NatsSettings) -> Result<Outcome> {
+    let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
+    let found = find(&*bus, &user)?;
+    let jobs = jobs_of(&found.answers);
+    let job = job_meant(&args.job, &jobs).map_err(|why| anyhow!(why))?;
+    let mut sink = sink(&job.command, &args.output)?;
+    found.notices.iter().for_each(|notice| sink.notice(notice));
+    let settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
+    coordinator::attach(job, settings, sink.as_mut())
+}
+
+/// What a session over several nodes is asked for.
+pub(super) fn coordinator_settings(
+    bus: Arc<dyn Bus>,
+    user: String,
+    watch: &WatchArgs,
+    analysis: &AnalysisArgs,
+) -> Result<CoordinatorSettings> {
+    let Settings { analysis, outlets, stop, duration, .. } = settings(watch, analysis)?;
+    let wishes = SessionWishes {
+        budget: watch.budget.0.map(|budget| budget.share),
+        returns: watch.returns,
+        libraries: watch.library.clone(),
+        only_job: watch.only_job,
+        ring_bytes: watch.ring_size,
+        alloc_min_bytes: watch.alloc_size,
+        counting: CountingWishes {
+            context_window: analysis.context_window,
+            max_age_ops: analysis.max_age_ops,
+            pack_uniqueness_max: analysis.pack_uniqueness_max,
+        },
+        whole: false,
+    };
+    Ok(CoordinatorSettings {
+        bus,
+        user,
+        wishes,
+        analysis,
+        duration,
+        tape: outlets.tape,
+        page_calls: None,
+        stop,
+    })
 }
 
 /// On a terminal the live view, else what is written line by line.
@@ -45,14 +114,24 @@ pub(super) fn sink(job: &str, output: &OutputArgs) -> Result<Box<dyn Sink>> {
 /// # Errors
 /// See [`session::run`].
 pub fn run(args: &RunArgs) -> Result<Outcome> {
-    let settings = settings(&args.watch, &args.analysis)?;
+    let user = SudoUser::of_this_process().filter(|_| !args.as_root);
+    let account = user.map(SudoUser::account);
     let mut sink: Box<dyn Sink> = match &args.output.output {
         // Standard output is the job's.
         None => plain(stderr(), stderr().is_terminal(), &args.output),
         Some(path) => plain(with_own_file_rights(|| create(path))?, false, &args.output),
     };
-    let user = SudoUser::of_this_process().filter(|_| !args.as_root);
-    session::run(&args.job, user.map(SudoUser::account).as_ref(), settings, sink.as_mut())
+    if let Some(nats) = bus::settings(&args.bus, "dmscope run")? {
+        let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
+        let found = find(&*bus, &user)?;
+        found.notices.iter().for_each(|notice| sink.notice(notice));
+        let settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
+        let nodes =
+            RunOnNodes { command: &args.job, as_nodes_know_it: &for_nodes(&args.job), nodes: &found.answers };
+        return coordinator::run(&nodes, account.as_ref(), settings, sink.as_mut());
+    }
+    let settings = settings(&args.watch, &args.analysis)?;
+    session::run(&args.job, account.as_ref(), settings, sink.as_mut())
 }
 
 /// A sink that writes line by line.
@@ -100,7 +179,8 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
         duration: watch.duration,
         only_job: watch.only_job,
         budget: watch.budget.0,
-        tape,
+        outlets: Outlets { tape, ..Outlets::default() },
+        part: None,
         page_calls: None,
         stop: stop_on_signals()?,
     })

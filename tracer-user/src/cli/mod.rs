@@ -1,8 +1,10 @@
 //! The commands: what they are asked, what they print (text for people, JSON for programs).
 
+mod agent;
 mod analyze;
 pub mod args;
 mod attach;
+mod bus;
 mod calls;
 pub mod doctor;
 mod nodes;
@@ -18,10 +20,15 @@ mod table;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
+use crate::cluster::find::find;
+use crate::cluster::jobs::jobs_of;
+use crate::cluster::node_session;
 use crate::host::capabilities::{Capabilities, give_up_all};
 use crate::host::support::unseen_jobs;
 use crate::{host, kernel, stacks};
-use args::{Cli, Command, Subject};
+use analyzer::visible::visible;
+use args::{Cli, Command, PsArgs, Subject};
+use bus::UserBus;
 use output::{print, print_json};
 
 /// Runs a command; gives its exit status.
@@ -42,23 +49,17 @@ pub fn main(cli: &Cli) -> Result<u8> {
             }
             Ok(if doctor::all_needed(&checks) { 0 } else { 2 })
         }
-        Command::Ps(plain) => {
-            let jobs = host::find_jobs();
-            if plain.json {
-                print_json(&ps::json(&jobs))?;
-            } else {
-                print(&ps::text(&jobs))?;
-            }
-            if let Some(unseen) = unseen_jobs(Capabilities::in_effect()) {
-                eprintln!("dmscope: {unseen}");
-            }
-            Ok(0)
-        }
+        Command::Ps(args) => list_jobs(args).map(|()| 0),
         Command::Attach(args) => Ok(attach::attach(args)?.status()),
         Command::Run(args) => Ok(attach::run(args)?.status()),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
+        Command::Agent(args) => agent::run(args).map(|()| 0),
+        Command::NodeSession => {
+            node_session::serve()?;
+            Ok(0)
+        }
         Command::Probes(args) => {
             print(&probes::command(args)?)?;
             Ok(0)
@@ -94,17 +95,45 @@ pub fn main(cli: &Cli) -> Result<u8> {
     }
 }
 
+fn list_jobs(args: &PsArgs) -> Result<()> {
+    if let Some(nats) = bus::settings(&args.bus, "dmscope ps")? {
+        let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
+        let found = find(&*bus, &user)?;
+        found.notices.iter().for_each(|notice| eprintln!("dmscope: {notice}", notice = visible(notice)));
+        let jobs = jobs_of(&found.answers);
+        if args.json {
+            print_json(&ps::cluster_json(&jobs))?;
+        } else {
+            print(&ps::cluster_text(&jobs))?;
+        }
+        return Ok(());
+    }
+    let jobs = host::find_jobs();
+    if args.json {
+        print_json(&ps::json(&jobs))?;
+    } else {
+        print(&ps::text(&jobs))?;
+    }
+    if let Some(unseen) = unseen_jobs(Capabilities::in_effect()) {
+        eprintln!("dmscope: {unseen}");
+    }
+    Ok(())
+}
+
 /// Whether a command looks at running processes; others read what the user names, with the user's own rights.
 fn watches(command: &Command) -> bool {
     match command {
+        // Over the bus it is the agents that look.
+        Command::Ps(args) => args.bus.bus.is_empty(),
+        Command::Attach(args) => args.bus.bus.is_empty(),
         Command::Doctor(_)
-        | Command::Ps(_)
-        | Command::Attach(_)
         | Command::Run(_)
         | Command::Probes(_)
+        | Command::Agent(_)
+        | Command::NodeSession
         | Command::ReadMemory
         | Command::HoldLinks => true,
-        Command::Report(args) => matches!(args.subject, Subject::Job(_)),
+        Command::Report(args) => matches!(args.subject(), Ok(Subject::Job(_))),
         Command::Analyze(_)
         | Command::Calls(_)
         | Command::Completions { .. }

@@ -22,7 +22,7 @@ use crate::plan::PlanOptions;
 use crate::plan::attach::{
     AttachDecision, AttachMode, FileUse, JobSize, MOST_LINKS, OnlyJob, StrangerCount, attach_modes,
 };
-use crate::session::{self, Settings};
+use crate::session::{self, Outlets, Settings};
 use crate::sink::HitSink;
 
 /// The plan of a running job, with the hits of a while if asked for.
@@ -60,7 +60,8 @@ fn count_hits(job: &NodeJob, plan: PlanOptions, duration: Duration) -> anyhow::R
         duration: Some(duration),
         only_job: OnlyJob::default(),
         budget: None,
-        tape: None,
+        outlets: Outlets::default(),
+        part: None,
         page_calls: None,
         stop: Arc::default(),
     };

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::table::columns;
+use crate::cluster::jobs::ClusterJob;
 use crate::host::NodeJob;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -19,6 +20,52 @@ pub fn json(jobs: &[NodeJob]) -> serde_json::Value {
     serde_json::json!(JobsDocument { schema: SCHEMA, jobs })
 }
 
+/// Jobs of all nodes, for programs.
+pub fn cluster_json(jobs: &[ClusterJob]) -> serde_json::Value {
+    serde_json::json!({ "schema": SCHEMA, "jobs": jobs })
+}
+
+/// Jobs of all nodes, for people.
+pub fn cluster_text(jobs: &[ClusterJob]) -> String {
+    if jobs.is_empty() {
+        return "No MPI jobs that you may look at are running on nodes with an agent.\n".to_owned();
+    }
+    let rows: Vec<Vec<String>> = jobs.iter().map(cluster_row).collect();
+    columns(&["JOB", "USER", "MPI", "RANKS", "NODES", "SINCE", "PROGRAM", "COMMAND"], &rows)
+}
+
+fn cluster_row(job: &ClusterJob) -> Vec<String> {
+    const MOST_NODES: usize = 3;
+    let here = job.ranks().count();
+    let first = job.ranks().next();
+    let hosts = job.parts.iter().take(MOST_NODES);
+    let hosts = hosts
+        .map(|part| format!("{}({})", part.node.host, part.job.ranks.len()))
+        .collect::<Vec<_>>()
+        .join(",");
+    let more = match job.parts.len().saturating_sub(MOST_NODES) {
+        0 => String::new(),
+        more => format!(",+{more}"),
+    };
+    vec![
+        job.name.clone(),
+        job.user.clone(),
+        first.map_or("", |rank| rank.library.kind.as_str()).to_owned(),
+        ranks_text(here, job.size.map(|size| size as usize)),
+        format!("{hosts}{more}"),
+        duration(job.age_s()),
+        first.map_or("", |rank| crate::plan::file_name(&rank.exe)).to_owned(),
+        shortened(&job.command, 60),
+    ]
+}
+
+fn ranks_text(here: usize, size: Option<usize>) -> String {
+    match size {
+        Some(size) if size != here => format!("{here} of {size}"),
+        _ => here.to_string(),
+    }
+}
+
 /// For people.
 pub fn text(jobs: &[NodeJob]) -> String {
     if jobs.is_empty() {
@@ -31,11 +78,7 @@ pub fn text(jobs: &[NodeJob]) -> String {
 fn row(job: &NodeJob) -> Vec<String> {
     let first = job.ranks.first();
     let size = first.and_then(|r| r.size).map(|s| s as usize);
-    let here = job.ranks.len();
-    let ranks = match size {
-        Some(size) if size != here => format!("{here} of {size}"),
-        _ => here.to_string(),
-    };
+    let ranks = ranks_text(job.ranks.len(), size);
     let program = first.map_or("", |r| crate::plan::file_name(&r.exe));
     let library = job.library().map_or("", |l| l.kind.as_str());
     vec![
@@ -93,6 +136,7 @@ mod tests {
         };
         NodeJob {
             pid: 10,
+            name: Some("77".into()),
             command: "mpirun -n 4 stencil".into(),
             user: "root".into(),
             age_s: 3_725,

@@ -12,13 +12,18 @@ use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
 use analyzer::visible::visible;
 use analyzer::wire::{FileId, RawRecord};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::{OutputArgs, ReportArgs, Subject};
-use super::attach::{plain, settings, sink};
+use super::attach::{coordinator_settings, plain, settings, sink};
+use super::bus::{self, UserBus};
+use super::nodes::{jobs_of as tapes_by_job, names_of, replay_job};
 use super::output::print;
 use super::reference;
-use super::replay::{Consumer, names, replay};
+use super::replay::Consumer;
+use crate::cluster::coordinator;
+use crate::cluster::find::find;
+use crate::cluster::jobs::{job_meant, jobs_of};
 use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::output_file::OutputFile;
@@ -35,9 +40,10 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     // Before a job is watched for hours.
     let mut html = PageFile::find(&args.output)?;
     let mut json = args.json.as_deref().map(PageFile::find).transpose()?;
-    let (page, outcome) = match &args.subject {
-        Subject::Job(pid) => of_job(*pid, args)?,
-        Subject::Tape(path) => of_tape(path, args)?,
+    let (page, outcome) = match args.subject().map_err(|why| anyhow!(why))? {
+        Subject::Job(pid) => of_job(pid, args)?,
+        Subject::JobOnNodes(name) => of_job_on_nodes(&name, args)?,
+        Subject::Tapes(paths) => of_tapes(&paths, args)?,
     };
     html.write(&page::html(&page)?)?;
     if let Some(json) = &mut json {
@@ -85,6 +91,22 @@ fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
     Ok((sink.into_page().context("the session gave no page")?, outcome))
 }
 
+fn of_job_on_nodes(name: &str, args: &ReportArgs) -> Result<(Page, Outcome)> {
+    let nats = bus::settings(&args.bus, "dmscope report")?.context("no bus is named")?;
+    let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
+    let found = find(&*bus, &user)?;
+    let jobs = jobs_of(&found.answers);
+    let job = job_meant(name, &jobs).map_err(|why| anyhow!(why))?;
+    let mut settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
+    settings.page_calls = Some(args.calls);
+    settings.wishes.whole = true;
+    let inner = sink(&job.command, &printed(args))?;
+    let mut sink = PageSink::new(inner, Arc::clone(&settings.stop));
+    found.notices.iter().for_each(|notice| sink.notice(notice));
+    let outcome = coordinator::attach(job, settings, &mut sink)?;
+    Ok((sink.into_page().context("the session gave no page")?, outcome))
+}
+
 /// Takes the inputs of a tape for a page.
 struct PageMaker<'s> {
     pipeline: Pipeline,
@@ -122,13 +144,17 @@ impl Consumer for PageMaker<'_> {
     }
 }
 
-fn of_tape(path: &Path, args: &ReportArgs) -> Result<(Page, Outcome)> {
+fn of_tapes(paths: &[PathBuf], args: &ReportArgs) -> Result<(Page, Outcome)> {
+    let jobs = tapes_by_job(paths)?;
+    let [tapes] = jobs.as_slice() else {
+        bail!("these tapes are of {} jobs, and a page is about one: give the tapes of one job", jobs.len())
+    };
     let mut options = args.analysis.options();
     options.reference = reference::read(&args.analysis.reference)?;
     let mut sink = plain(stdout(), stdout().is_terminal(), &printed(args));
-    let mut names = names(path)?;
+    let mut names = names_of(tapes)?;
     let mut maker = PageMaker::new(options, args.calls, sink.as_mut());
-    replay(path, &mut maker)?;
+    replay_job(tapes, &mut maker)?;
     let mut report = maker.pipeline.report();
     report.symbolize(&names);
     if !args.quiet {

@@ -4,20 +4,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use globset::GlobSet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cpus;
 use super::error::JobError;
-use super::processes::{MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, only_network, parent};
+use super::job_name;
+use super::processes::{
+    MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, only_network, parent, start_ticks,
+};
 use crate::plan::attach::JobSize;
 use crate::plan::compiled;
 use crate::plan::tables::LAUNCHERS;
 
 /// Ranks of one job on this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeJob {
     /// The launcher; the rank itself if it was started without one.
     pub pid: u32,
+    /// What it is called on all of its nodes, if anything tells.
+    pub name: Option<String>,
     /// The launcher's command line.
     pub command: String,
     /// User name, or number where there is no name.
@@ -62,6 +67,62 @@ pub fn starters(job: &NodeJob) -> Vec<u32> {
         all_pids().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let ranks: BTreeSet<u32> = job.ranks.iter().map(|r| r.pid).collect();
     starters_among(job.pid, &ranks, &parents)
+}
+
+/// What these processes have started, and what that has.
+pub fn descendants(ancestors: &[u32]) -> Vec<u32> {
+    let parents: BTreeMap<u32, u32> =
+        all_pids().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let is_below = |pid: u32| {
+        let line = std::iter::successors(parents.get(&pid).copied(), |pid| parents.get(pid).copied());
+        line.take(parents.len()).any(|parent| ancestors.contains(&parent))
+    };
+    parents.keys().copied().filter(|pid| is_below(*pid)).collect()
+}
+
+/// What a job is called on all of its nodes whose launcher has just been started, as soon as anything tells.
+pub fn name_below(launcher: u32) -> Option<String> {
+    let pids = descendants(&[launcher]).into_iter().chain([launcher]);
+    pids.filter_map(|pid| ProcessView::read(pid).ok()).find_map(|view| {
+        let named = job_name::of_daemon(&view.command);
+        named.or_else(|| view.rank.and_then(|_| job_name::of_rank(&view.job_names, std::iter::empty())))
+    })
+}
+
+/// Processes that start ranks of a job which has begun since.
+pub struct NewDaemons {
+    /// Was there before, or is something else.
+    others: HashMap<u32, u64>,
+    network: Option<u64>,
+}
+
+impl NewDaemons {
+    /// What runs now is none of them.
+    pub fn since_now() -> Self {
+        let others = all_pids().into_iter().filter_map(|pid| Some((pid, start_ticks(pid).ok()?))).collect();
+        Self { others, network: only_network() }
+    }
+
+    /// Those of the job of a name that are a user's (or, with none, anybody's).
+    pub fn of_job(&mut self, name: &str, uid: Option<u32>) -> Vec<u32> {
+        let mut found = Vec::new();
+        for pid in all_pids() {
+            let Ok(started) = start_ticks(pid) else { continue };
+            if self.others.get(&pid) == Some(&started) {
+                continue;
+            }
+            let Ok(view) = ProcessView::read(pid) else { continue };
+            let is_ours = self.network.is_none_or(|network| view.network_namespace == network)
+                && uid.is_none_or(|uid| view.uid == uid);
+            if is_ours && job_name::of_daemon(&view.command).as_deref() == Some(name) {
+                found.push(pid);
+            } else if age_s(started) >= 2 {
+                // A process may still become another program in its first moments.
+                self.others.insert(pid, started);
+            }
+        }
+        found
+    }
 }
 
 /// `parents`: the parent of each process.
@@ -167,13 +228,15 @@ pub fn late_ranks(job: &NodeJob) -> Vec<RankProcess> {
 }
 
 fn jobs_of(candidates: &[Candidate]) -> Vec<NodeJob> {
-    let view_of = |pid| candidates.iter().find(|c| c.view.pid == pid).map(|c| &c.view);
+    let views: HashMap<u32, &ProcessView> = candidates.iter().map(|c| (c.view.pid, &c.view)).collect();
+    let view_of = |pid| views.get(&pid).copied();
     group(candidates)
         .into_iter()
         .map(|(pid, ranks)| {
             let view = view_of(pid);
             NodeJob {
                 pid,
+                name: ranks.iter().find_map(|rank| job_name(rank.pid, &views)),
                 command: view.map(|v| v.command.clone()).unwrap_or_default(),
                 user: user_name(ranks.first().map_or(0, |r| r.uid)),
                 age_s: age_s(view.map_or(0, |v| v.start_ticks)),
@@ -181,6 +244,15 @@ fn jobs_of(candidates: &[Candidate]) -> Vec<NodeJob> {
             }
         })
         .collect()
+}
+
+/// What the job of a rank is called on all of its nodes.
+fn job_name(rank: u32, views: &HashMap<u32, &ProcessView>) -> Option<String> {
+    let own = views.get(&rank)?;
+    let parents = std::iter::successors(Some(*own), |view| views.get(&view.parent).copied());
+    // A loop cannot be, but processes come and go while they are read.
+    let ancestors = parents.skip(1).take(views.len());
+    job_name::of_rank(&own.job_names, ancestors.map(|view| view.command.as_str()))
 }
 
 /// The job that a process belongs to: its launcher, or any of its ranks.

@@ -9,6 +9,7 @@ mod debug_files;
 mod error;
 pub mod files;
 pub mod gather;
+pub mod job_name;
 pub mod jobs;
 pub mod launched;
 pub mod mappings;

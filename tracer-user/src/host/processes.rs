@@ -6,17 +6,18 @@ use std::os::unix::fs::MetadataExt;
 use analyzer::input::ProcessFacts;
 use procfs::FromRead;
 use procfs::process::{Process, Status};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
+use super::job_name::NamesInEnvironment;
 use super::mappings::{self, MappedFile, code_files};
 use super::memory_child::read_memory;
 use super::parsing::{FileParser, ParsingChild};
 use crate::plan::tables::{LOCAL_SIZE_VARIABLES, MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
 
 /// The MPI library of a process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MpiLibrary {
     /// Which one, for people.
     pub kind: String,
@@ -27,7 +28,7 @@ pub struct MpiLibrary {
 }
 
 /// A rank.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankProcess {
     /// In the initial pid namespace.
     pub pid: u32,
@@ -78,6 +79,8 @@ pub struct ProcessView {
     pub size: Option<u32>,
     /// How many of its ranks are on this node, from the environment.
     pub local_size: Option<u32>,
+    /// What its environment says of the name of its job.
+    pub job_names: NamesInEnvironment,
     /// Path of the program.
     pub exe: String,
     /// Arguments.
@@ -96,7 +99,7 @@ pub(super) fn all_pids() -> Vec<u32> {
 
 /// The only network namespace whose processes are taken care of: our own, if it is not the machine's, as that of a container
 /// or of a node that is made up of namespaces.
-pub(super) fn only_network() -> Option<u64> {
+pub fn only_network() -> Option<u64> {
     let namespace = |pid: &str| std::fs::metadata(format!("/proc/{pid}/ns/net")).map(|net| net.ino()).ok();
     // The kernel's threads are never in any but the machine's; in a container there are none.
     let has_kernel_threads =
@@ -141,6 +144,7 @@ impl ProcessView {
             rank,
             size,
             local_size,
+            job_names: NamesInEnvironment::of(&environment),
             exe: process.exe().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
             command: command_line(pid),
             uid: status.euid,

@@ -76,6 +76,40 @@ pub fn user_of_jobs() -> u32 {
     SudoUser::of_this_process().map_or_else(|| rustix::process::geteuid().as_raw(), |user| user.uid)
 }
 
+/// Without an account: that of nobody.
+fn own_group(uid: u32) -> u32 {
+    const NOBODY: u32 = 65_534;
+    let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+    user.map_or(NOBODY, |user| user.gid.as_raw())
+}
+
+/// Does something with the rights that a user has to files. Only root can give its own up for a while; anybody else has no more
+/// than the user's, or is refused.
+pub fn with_files_of<T>(uid: u32, action: impl FnOnce() -> T) -> T {
+    /// Takes the calling thread's own rights back, whatever happens.
+    struct Own {
+        uid: nix::unistd::Uid,
+        gid: nix::unistd::Gid,
+        groups: Vec<Gid>,
+    }
+    impl Drop for Own {
+        fn drop(&mut self) {
+            nix::unistd::setfsuid(self.uid);
+            nix::unistd::setfsgid(self.gid);
+            let _ = rustix::thread::set_thread_groups(&self.groups);
+        }
+    }
+    let user = SudoUser { uid, gid: own_group(uid) };
+    let groups: Vec<Gid> = rustix::process::getgroups().unwrap_or_default();
+    // Refused: who is not root has no more rights than before.
+    let theirs: Vec<Gid> = user.account().groups.into_iter().map(Gid::from_raw).collect();
+    let _ = rustix::thread::set_thread_groups(&theirs);
+    let gid = nix::unistd::setfsgid(user.gid.into());
+    let uid = nix::unistd::setfsuid(uid.into());
+    let _own = Own { uid, gid, groups };
+    action()
+}
+
 /// Whether a file of this user is one that the caller trusts as their own: root's, the caller's, or that of the user behind
 /// sudo.
 pub fn is_trusted_owner(uid: u32) -> bool {
@@ -102,6 +136,14 @@ mod tests {
         assert_eq!((sudo(0, "0", "0"), sudo(0, "", "100"), sudo(0, "-1", "1")), (None, None, None));
         assert_eq!(sudo(0, "4294967295", "1"), None, "which would mean: leave it as it is");
         assert_eq!(SudoUser::among(Uid::ROOT, |_| None), None);
+    }
+
+    #[test]
+    fn what_only_root_may_read_is_not_read_with_the_rights_of_another() {
+        let can_read = || std::fs::File::open("/etc/shadow").is_ok();
+        let before = can_read();
+        assert!(!with_files_of(1, can_read));
+        assert_eq!(can_read(), before);
     }
 
     #[test]

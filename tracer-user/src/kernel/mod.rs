@@ -1,7 +1,8 @@
 //! The one layer that touches the kernel: loads the BPF programs, applies plans, says whom to
-//! watch, and gives out rings and counters. It decides nothing.
+//! watch, and reads the rings. It decides nothing.
 
 mod calibrate;
+mod collector;
 mod filter;
 mod holder;
 mod links;
@@ -13,6 +14,7 @@ mod threads;
 mod tracer;
 mod types;
 
+pub use collector::{Collector, DrainBatch, ReaderFailed};
 pub use filter::FilterCheck;
 pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};

@@ -20,7 +20,9 @@ const MOST_AT_PLACE_FOR_OTHER_USERS: usize = 8;
 pub const MOST_LINKS: usize = 512;
 
 /// Whether other processes are kept free of probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 pub enum OnlyJob {
     /// In files that other users run as well, while the job has few processes on this node
     #[default]

@@ -16,11 +16,11 @@ use super::host::Host;
 use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use super::planner::{PlanSource, Planned};
 use crate::budget::bundles;
-use crate::collector::{DrainBatch, ReaderFailed};
 use crate::host::files::{OpenedFile, open_path};
 use crate::host::gather::AttachPoint;
 use crate::host::{JobError, NodeJob};
 use crate::kernel::{Attached, KernelError, ProcessKey, Scope, SlotCounters, StrangerHits, Target};
+use crate::kernel::{DrainBatch, ReaderFailed};
 use crate::plan::attach::StrangerCount;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -368,6 +368,10 @@ impl Host for FakeHost {
             Err(error) if error.has_ended() => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    fn descendants(&self, _pids: &[u32]) -> Vec<u32> {
+        Vec::new()
     }
 
     fn starters(&self, _job: &NodeJob) -> Vec<u32> {

@@ -24,8 +24,8 @@ use super::sampler::Sampler;
 use super::sink::{SessionStatus, Sink};
 use super::strangers::StrangerAccount;
 use super::watch::Watched;
-use crate::collector::DrainBatch;
 use crate::host::{JobError, NodeJob};
+use crate::kernel::DrainBatch;
 use crate::kernel::ProcessKey;
 use crate::plan::attach::{JobSize, OnlyJob};
 
@@ -67,6 +67,28 @@ pub(super) struct Parts<'s> {
     pub spare_cpus: Vec<u32>,
     /// Who is told.
     pub sink: &'s mut dyn Sink,
+}
+
+/// Who starts ranks.
+pub(super) enum Launcher {
+    /// It has done so.
+    Done,
+    /// A child of ours.
+    Child(Child),
+    /// Daemons of a launcher that is elsewhere, with when they started.
+    Daemons(Vec<(u32, Option<u64>)>),
+}
+
+impl Launcher {
+    fn has_ended(&mut self, host: &dyn Host) -> bool {
+        match self {
+            Self::Done => true,
+            Self::Child(child) => matches!(child.try_wait(), Ok(Some(_)) | Err(_)),
+            Self::Daemons(daemons) => {
+                daemons.iter().all(|(pid, started)| host.has_ended(*pid, *started).unwrap_or(false))
+            }
+        }
+    }
 }
 
 /// See the [module](self).
@@ -204,6 +226,24 @@ impl<'s> Session<'s> {
         self.open_ranks(&late);
     }
 
+    /// Daemons that are about to start ranks; those that run already began unseen.
+    pub(super) fn follow_daemons(&mut self, daemons: &[u32]) -> Launcher {
+        let launcher = daemons.iter().map(|pid| (*pid, self.host.start_ticks(*pid).ok())).collect();
+        for &pid in daemons {
+            self.watch_follower(pid);
+            self.learn(pid, false);
+        }
+        for pid in self.host.descendants(daemons) {
+            self.watch_follower(pid);
+            self.learn(pid, false);
+            if self.watched.may_become_rank(pid) {
+                self.promote(pid);
+                self.unplanned(&[pid]);
+            }
+        }
+        Launcher::Daemons(launcher)
+    }
+
     /// The launcher: its children are what is of interest.
     pub(super) fn watch_follower(&mut self, pid: u32) {
         self.watched.give_slots(&[pid], self.kernel.as_mut(), self.sink);
@@ -218,7 +258,7 @@ impl<'s> Session<'s> {
         mut self,
         limits: &Limits,
         planner: Box<dyn PlanSource>,
-        mut launcher: Option<Child>,
+        mut launcher: Launcher,
     ) -> Result<Outcome> {
         let mut planner = PlannerThread::start(planner, self.spare_cpus.clone(), Arc::clone(&self.host))
             .context("cannot start the planning thread")?;
@@ -242,7 +282,7 @@ impl<'s> Session<'s> {
                 Ok(batch) => batch,
                 Err(failed) => {
                     self.nothing_comes(failed);
-                    self.end(failed.reason(), launcher);
+                    self.end(failed.reason());
                     return Err(failed.into());
                 }
             };
@@ -254,6 +294,7 @@ impl<'s> Session<'s> {
                     self.unplanned(&loaded);
                 }
             }
+            self.recorder.exchange();
             self.attach_more(&mut planner);
             self.sample_quiet_ranks();
             let now_ns = self.host.now_ns();
@@ -270,25 +311,24 @@ impl<'s> Session<'s> {
                 tape_due_ns = now_ns + TAPE_PERIOD_NS;
                 self.recorder.flush(self.sink);
             }
-            if let Some(reason) = self.ended(limits, launcher.as_mut()) {
+            if let Some(reason) = self.ended(limits, &mut launcher) {
                 break reason;
             }
         };
-        Ok(self.end(reason, launcher))
+        Ok(self.end(reason))
     }
 
-    fn ended(&self, limits: &Limits, launcher: Option<&mut Child>) -> Option<&'static str> {
+    fn ended(&self, limits: &Limits, launcher: &mut Launcher) -> Option<&'static str> {
         if limits.stop.load(Ordering::Relaxed) {
             return Some("interrupted");
         }
         if limits.deadline_ns.is_some_and(|deadline_ns| self.host.now_ns() >= deadline_ns) {
             return Some("duration elapsed");
         }
-        let launcher_ended = launcher.is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
-        (launcher_ended && !self.watched.has_ranks()).then_some("the job ended")
+        (!self.watched.has_ranks() && launcher.has_ended(self.host.as_ref())).then_some("the job ended")
     }
 
-    fn end(mut self, reason: &str, launcher: Option<Child>) -> Outcome {
+    fn end(mut self, reason: &str) -> Outcome {
         if self.spare_cpus.is_empty() && self.budget.is_none() {
             self.host.catch_up();
         }
@@ -309,9 +349,10 @@ impl<'s> Session<'s> {
         self.recorder.push(Input::End(end));
         self.recorder.tell_alerts(self.sink);
         self.show_status();
-        let report = self.recorder.finish(self.sink);
+        // What is found in one node's part is found elsewhere.
+        let Some(report) = self.recorder.finish(self.sink) else { return Outcome::Nothing };
         self.sink.report(&report);
-        Outcome::of(&report, launcher)
+        Outcome::of_report(&report)
     }
 
     fn learn(&mut self, pid: u32, is_rank: bool) {
@@ -505,11 +546,7 @@ impl<'s> Session<'s> {
         self.status.probes = self.probes.count();
         self.status.stranger_hits = self.strangers.hits(self.kernel.as_ref());
         self.status.budget = self.budget.as_mut().map(BudgetController::status);
-        if self.sink.wants_report() {
-            let report = self.recorder.report();
-            self.sink.status(&self.status, Some(&report));
-        } else {
-            self.sink.status(&self.status, None);
-        }
+        let report = if self.sink.wants_report() { self.recorder.report() } else { None };
+        self.sink.status(&self.status, report.as_ref());
     }
 }

@@ -41,6 +41,9 @@ pub(super) trait Host: Send + Sync {
     /// The launcher of a job and what it started that is no rank: from these, more ranks may come.
     fn starters(&self, job: &NodeJob) -> Vec<u32>;
 
+    /// What these processes have started, and what that has.
+    fn descendants(&self, pids: &[u32]) -> Vec<u32>;
+
     /// Ranks that were started since the job was looked at.
     fn late_ranks(&self, job: &NodeJob) -> Vec<ProcessKey>;
 

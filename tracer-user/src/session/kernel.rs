@@ -10,8 +10,8 @@ use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
 
-use crate::collector::{DrainBatch, ReaderFailed};
 use crate::kernel::{Attached, HolderGone, KernelError, ProcessKey, SlotCounters, StrangerHits, Target};
+use crate::kernel::{DrainBatch, ReaderFailed};
 
 /// Nothing comes any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,12 +14,12 @@ use anyhow::{Context, Result};
 use super::host::Host;
 use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use crate::budget::HitCosts;
-use crate::collector::{Collector, DrainBatch};
 use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
     Attached, Counters, KernelError, LoadSettings, ProcessKey, SlotCounters, StrangerHits, Target,
     ThreadLister, Tracer, sample_running,
 };
+use crate::kernel::{Collector, DrainBatch};
 use crate::stacks::{StackChild, ThreadView};
 
 /// The tracer, and the thread that drains its rings.
@@ -212,6 +212,10 @@ impl Host for LiveHost {
 
     fn starters(&self, job: &NodeJob) -> Vec<u32> {
         host::jobs::starters(job)
+    }
+
+    fn descendants(&self, pids: &[u32]) -> Vec<u32> {
+        host::jobs::descendants(pids)
     }
 
     fn late_ranks(&self, job: &NodeJob) -> Vec<ProcessKey> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use analyzer::input::Loss;
 
-use crate::collector::DrainBatch;
+use crate::kernel::DrainBatch;
 use crate::kernel::SlotCounters;
 
 /// Remembers what was lost before.

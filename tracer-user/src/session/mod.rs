@@ -37,7 +37,7 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use analyzer::input::Start;
@@ -46,22 +46,22 @@ use anyhow::{Context, Result, ensure};
 
 use crate::budget::Budget;
 use crate::host::own_settings::OwnSettings;
-use crate::host::sudo::Account;
+use crate::host::sudo::{Account, with_files_of};
 use crate::host::support::{gaps, support_facts};
 use crate::host::{NodeJob, clock, cpus};
 use crate::kernel::{LoadSettings, ProcessKey};
 use crate::plan::PlanOptions;
 use crate::plan::attach::{OnlyJob, possible};
 
+pub use launch::launch;
 pub use outcome::Outcome;
-pub use recorder::Tape;
+pub use recorder::{FromNodes, InputFeed, LetterBox, NameSource, NodePart, Outlets, Recorder, Tape};
 pub use sink::{AttachSummary, Recorded, SessionStatus, Sink};
 
 use controller::{BudgetController, JobCpus};
-use follow::{Limits, Parts, Session};
+use follow::{Launcher, Limits, Parts, Session};
 use live::{LiveHost, LiveKernel};
 use planner::{PlanSource, Planner};
-use recorder::Recorder;
 
 /// What a session is asked for.
 pub struct Settings {
@@ -77,8 +77,10 @@ pub struct Settings {
     pub only_job: OnlyJob,
     /// What it may cost the job; `None`: whatever it takes.
     pub budget: Option<Budget>,
-    /// Where to record to.
-    pub tape: Option<Tape>,
+    /// Where inputs go besides.
+    pub outlets: Outlets,
+    /// It is one node's part of a job; `None`: all of it.
+    pub part: Option<NodePart>,
     /// MPI calls kept for a page; `None`: no page is wanted.
     pub page_calls: Option<usize>,
     /// Set from outside (a signal) to end the session.
@@ -121,7 +123,7 @@ fn attach_with(
     session.open_starters(job);
     session.unplanned(&blind);
     session.attached(begin_ns);
-    session.follow(limits, planner, None)
+    session.follow(limits, planner, Launcher::Done)
 }
 
 /// Starts a job and watches it from its first instruction. `account`: whose job it is, if not ours.
@@ -147,25 +149,73 @@ pub fn run(
     let mut session = Session::new(parts)?;
     session.start(start(&command.join(" "), alloc_min_bytes, true));
     session.apply(planner.command(command)?);
-    let waiting =
-        launch::launch(command, account, settings_before).context("cannot make a process for the job")?;
+    let waiting = launch(command, account, settings_before).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
     session.attached(begin_ns);
-    session.follow(&limits, Box::new(planner), Some(child))
+    session.follow(&limits, Box::new(planner), Launcher::Child(child))
+}
+
+/// A job that somebody is about to start elsewhere, which will have ranks here.
+pub struct ExpectedJob<'a> {
+    /// What starts it.
+    pub command: &'a [String],
+    /// Whose it is: files are opened with this user's rights.
+    pub uid: u32,
+    /// Called when everything is ready for it.
+    pub ready: &'a mut dyn FnMut(),
+    /// Called again and again until it answers: the daemons that are about to start ranks here; none: no more is to be
+    /// expected.
+    pub daemons: &'a mut dyn FnMut() -> Option<Vec<u32>>,
+}
+
+/// Watches a job from its first instruction, as far as it comes here.
+///
+/// # Errors
+/// The environment does not allow it.
+pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> Result<()> {
+    /// How often it is looked whether daemons are there: from their start to that of their ranks it takes longer.
+    const PERIOD: Duration = Duration::from_millis(5);
+    let begin_ns = clock::monotonic_ns();
+    OwnSettings::change()?;
+    let mut planner = Planner::new(settings.plan.clone());
+    let alloc_min_bytes = settings.kernel.alloc_min_bytes;
+    let stop = Arc::clone(&settings.stop);
+    let planned = with_files_of(job.uid, || planner.command(job.command));
+    let (parts, limits) = prepare(settings, &BTreeSet::new(), sink)?;
+    let mut session = Session::new(parts)?;
+    session.start(start(&job.command.join(" "), alloc_min_bytes, true));
+    session.apply(planned?);
+    (job.ready)();
+    let daemons = loop {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match (job.daemons)() {
+            Some(daemons) if daemons.is_empty() => std::thread::sleep(PERIOD),
+            Some(daemons) => break daemons,
+            None => return Ok(()),
+        }
+    };
+    let launcher = session.follow_daemons(&daemons);
+    session.attached(begin_ns);
+    session.follow(&limits, Box::new(planner), launcher).map(|_| ())
 }
 
 fn start(job: &str, alloc_min_bytes: u64, launched: bool) -> Start {
     let system = rustix::system::uname();
-    let (wall_clock_s, wall_clock_rest_ns) = clock::wall_clock();
+    let clocks = clock::pair();
     Start {
         dmscope_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
-        time_ns: clock::monotonic_ns(),
-        wall_clock_s,
-        wall_clock_rest_ns,
+        time_ns: clocks.monotonic_ns,
+        wall_clock_s: clocks.wall_clock_s,
+        wall_clock_rest_ns: clocks.wall_clock_rest_ns,
         nodes: Vec::new(),
+        wall_clock_error_ns: None,
+        node_clock_errors_ns: Vec::new(),
+        sums: false,
         job: job.to_owned(),
         launched,
         alloc_min_bytes,
@@ -191,7 +241,10 @@ fn prepare<'s>(
         .zip(costs)
         .map(|(budget, costs)| BudgetController::new(budget, costs, shared, &LiveHost));
     let threads = kernel.thread_reader()?;
-    let recorder = Recorder::new(settings.analysis, settings.tape, settings.page_calls);
+    let recorder = match settings.part {
+        Some(part) => Recorder::of_part(settings.analysis, settings.outlets, part),
+        None => Recorder::new(settings.analysis, settings.outlets, settings.page_calls),
+    };
     let deadline_ns = settings.duration.map(|d| clock::monotonic_ns().saturating_add(d.as_nanos() as u64));
     let limits = Limits { deadline_ns, stop: settings.stop };
     let host = Arc::new(LiveHost);

@@ -1,7 +1,5 @@
 //! How a session ends: for the exit status.
 
-use std::process::Child;
-
 use analyzer::finding::{Report, Severity, Verdict};
 
 /// What came of it.
@@ -16,12 +14,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of a live session; a job that still runs goes on without us.
-    pub(super) fn of(report: &Report, child: Option<Child>) -> Self {
-        drop(child);
-        Self::of_report(report)
-    }
-
     /// Of a report.
     pub fn of_report(report: &Report) -> Self {
         let warnings = || report.findings.iter().filter(|f| f.severity == Severity::Warning);

@@ -1,14 +1,15 @@
-//! Records a session: every input goes to the tape and to the pipeline.
+//! Records a session: every input goes to the tape, to whoever else is to have it, and to the pipeline.
 //! There is no other way in, so that the tape gives the same findings again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use analyzer::finding::Report;
-use analyzer::input::Input;
+use analyzer::input::{Input, Symbol};
 use analyzer::options::Options;
-use analyzer::pipeline::{LastCall, Pipeline};
+use analyzer::pipeline::{LastCall, Letter, NodePipeline, Pipeline};
 use analyzer::tape::{FileTape, WriteError};
 use analyzer::wire::FileId;
 
@@ -34,88 +35,241 @@ impl Tape {
     }
 }
 
+/// Somebody else who is to have all inputs, on another machine say.
+pub trait InputFeed {
+    /// The next input.
+    fn push(&mut self, input: &Input);
+
+    /// Sends what waits. Called at every tick.
+    fn flush(&mut self);
+}
+
+/// Who knows the names of code places.
+pub trait NameSource {
+    /// Takes files along, for names that are asked for later.
+    fn know(&mut self, files: Vec<(FileId, Arc<OpenedFile>)>);
+
+    /// The names of those places that were not asked for before. A place without a name comes back without frames, and one
+    /// whose name is not to be had now not at all.
+    fn resolve(&mut self, places: Vec<(FileId, u64)>) -> Vec<Symbol>;
+}
+
+impl NameSource for Symbols {
+    fn know(&mut self, files: Vec<(FileId, Arc<OpenedFile>)>) {
+        Symbols::know(self, files);
+    }
+
+    fn resolve(&mut self, places: Vec<(FileId, u64)>) -> Vec<Symbol> {
+        Symbols::resolve(self, places)
+    }
+}
+
+/// What comes from the other nodes of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromNodes {
+    /// A letter of the node with a number.
+    Letter(u32, Vec<u8>),
+    /// That node's session is gone.
+    Gone(u32),
+}
+
+/// Carries letters between the sessions of the nodes of a job.
+pub trait LetterBox {
+    /// Sends one.
+    fn send(&mut self, letter: Letter);
+
+    /// The next one, if one is there.
+    fn receive(&mut self) -> Option<FromNodes>;
+
+    /// Waits for one, for so long at most.
+    fn wait(&mut self, limit: Duration);
+}
+
+/// One node's part of a job: it is analyzed here, and what is found in all parts is found elsewhere.
+pub struct NodePart {
+    /// The node's number among all of the job.
+    pub number: u32,
+    /// The way to the others.
+    pub letters: Box<dyn LetterBox>,
+}
+
+/// Where inputs go besides the analysis, and where names come from.
+pub struct Outlets {
+    /// Where to record to.
+    pub tape: Option<Tape>,
+    /// Who else has all inputs.
+    pub feed: Option<Box<dyn InputFeed>>,
+    /// Who knows names.
+    pub names: Box<dyn NameSource>,
+}
+
+impl Default for Outlets {
+    /// Nowhere, and from this machine's files.
+    fn default() -> Self {
+        Self { tape: None, feed: None, names: Box::new(Symbols::default()) }
+    }
+}
+
+/// What looks at the inputs.
+enum Analysis {
+    /// All that is found is found here.
+    Whole(Pipeline),
+    Part(NodePipeline, Box<dyn LetterBox>),
+}
+
 /// See the [module](self).
-pub(super) struct Recorder {
-    pipeline: Pipeline,
-    symbols: Symbols,
-    tape: Option<Tape>,
+pub struct Recorder {
+    analysis: Analysis,
+    outlets: Outlets,
     trouble: Option<WriteError>,
     told_trouble: bool,
 }
 
 impl Recorder {
     /// `page_calls`: MPI calls kept for a page; none: no page is wanted.
-    pub(super) fn new(options: Options, tape: Option<Tape>, page_calls: Option<usize>) -> Self {
-        Self {
-            pipeline: match page_calls {
-                Some(calls) => Pipeline::with_timeline(options, calls),
-                None => Pipeline::new(options),
-            },
-            symbols: Symbols::default(),
-            tape,
-            trouble: None,
-            told_trouble: false,
-        }
+    pub fn new(options: Options, outlets: Outlets, page_calls: Option<usize>) -> Self {
+        let pipeline = match page_calls {
+            Some(calls) => Pipeline::with_timeline(options, calls),
+            None => Pipeline::new(options),
+        };
+        Self { analysis: Analysis::Whole(pipeline), outlets, trouble: None, told_trouble: false }
+    }
+
+    /// Of one node's part: the feed has what the analysis of all parts needs, and not all inputs.
+    pub fn of_part(options: Options, outlets: Outlets, part: NodePart) -> Self {
+        let analysis = Analysis::Part(NodePipeline::new(options, part.number), part.letters);
+        Self { analysis, outlets, trouble: None, told_trouble: false }
     }
 
     /// The next input.
-    pub(super) fn push(&mut self, input: Input) {
-        if let Some(tape) = &mut self.tape
+    pub fn push(&mut self, input: Input) {
+        if let Some(tape) = &mut self.outlets.tape
             && let Err(error) = tape.writer.push(&input)
         {
             self.trouble = Some(error);
         }
-        self.pipeline.push(&input);
+        let is_tick = matches!(input, Input::Tick { .. } | Input::End(_));
+        match &mut self.analysis {
+            Analysis::Whole(pipeline) => {
+                if let Some(feed) = &mut self.outlets.feed {
+                    feed.push(&input);
+                }
+                pipeline.push(&input);
+            }
+            Analysis::Part(pipeline, _) => {
+                pipeline.push(&input);
+                if is_tick {
+                    self.exchange();
+                }
+            }
+        }
+        if let Some(feed) = &mut self.outlets.feed
+            && is_tick
+        {
+            feed.flush();
+        }
+    }
+
+    /// Takes letters of other nodes, and sends those for them.
+    pub(super) fn exchange(&mut self) {
+        let Analysis::Part(pipeline, letters) = &mut self.analysis else { return };
+        while let Some(from_nodes) = letters.receive() {
+            match from_nodes {
+                // What is no letter says nothing; its number is missing, which counts as lost.
+                FromNodes::Letter(from, bytes) => drop(pipeline.deliver(from, &bytes)),
+                FromNodes::Gone(node) => pipeline.lose_node(node),
+            }
+        }
+        pipeline.take_letters().into_iter().for_each(|letter| letters.send(letter));
+        let inputs = pipeline.take_inputs();
+        if let Some(feed) = &mut self.outlets.feed {
+            inputs.iter().for_each(|input| feed.push(input));
+        }
+    }
+
+    /// Waits until other nodes have said what became of what went to them, and takes leave.
+    fn take_leave(&mut self) {
+        /// Others may have come to the end as well, or not.
+        const PATIENCE: Duration = Duration::from_secs(3);
+        const PERIOD: Duration = Duration::from_millis(5);
+        let mut now = Instant::now();
+        let until = now + PATIENCE;
+        while let Analysis::Part(pipeline, letters) = &mut self.analysis
+            && !pipeline.is_settled()
+            && now < until
+        {
+            letters.wait(PERIOD);
+            pipeline.pass_time(u64::try_from(now.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            now = Instant::now();
+            self.exchange();
+        }
+        if let Analysis::Part(pipeline, letters) = &mut self.analysis {
+            pipeline.finish().into_iter().for_each(|letter| letters.send(letter));
+        }
+        self.exchange();
+        if let Some(feed) = &mut self.outlets.feed {
+            feed.flush();
+        }
     }
 
     /// Takes files along for names of code places.
     pub(super) fn know_files(&mut self, files: impl IntoIterator<Item = (FileId, Arc<OpenedFile>)>) {
-        self.symbols.know(files);
+        self.outlets.names.know(files.into_iter().collect());
     }
 
     /// Passes on what the pipeline has found since the last time.
-    pub(super) fn tell_alerts(&mut self, sink: &mut dyn Sink) {
-        let mut alerts = self.pipeline.take_alerts();
+    pub fn tell_alerts(&mut self, sink: &mut dyn Sink) {
+        let Analysis::Whole(pipeline) = &mut self.analysis else { return };
+        let mut alerts = pipeline.take_alerts();
         if alerts.is_empty() {
             return;
         }
-        self.name_places(
-            alerts.iter_mut().flat_map(|alert| alert.wanted_symbols(self.pipeline.symbols())).collect(),
-        );
+        let wanted = alerts.iter_mut().flat_map(|alert| alert.wanted_symbols(pipeline.symbols())).collect();
+        self.name_places(wanted);
+        let Analysis::Whole(pipeline) = &self.analysis else { return };
         for alert in &mut alerts {
-            alert.symbolize(self.pipeline.symbols());
+            alert.symbolize(pipeline.symbols());
             sink.alert(alert);
         }
     }
 
     /// The last MPI calls of the threads of a process.
     pub(super) fn last_calls(&self, pid: u32) -> Vec<LastCall> {
-        self.pipeline.last_calls(pid).collect()
+        match &self.analysis {
+            Analysis::Whole(pipeline) => pipeline.last_calls(pid).collect(),
+            Analysis::Part(pipeline, _) => pipeline.last_calls(pid).collect(),
+        }
     }
 
     /// Probes whose movements were part of a chain of two steps or more.
     pub(super) fn joining_probes(&self) -> BTreeSet<u32> {
-        self.pipeline.joining_probes()
+        match &self.analysis {
+            Analysis::Whole(pipeline) => pipeline.joining_probes(),
+            Analysis::Part(pipeline, _) => pipeline.joining_probes(),
+        }
     }
 
-    /// All that is to be said now, with names.
-    pub(super) fn report(&mut self) -> Report {
-        let mut report = self.pipeline.report();
-        self.name_places(report.wanted_symbols(self.pipeline.symbols()));
-        report.symbolize(self.pipeline.symbols());
-        report
+    /// All that is to be said now, with names; nothing of a part.
+    pub fn report(&mut self) -> Option<Report> {
+        let Analysis::Whole(pipeline) = &mut self.analysis else { return None };
+        let mut report = pipeline.report();
+        let wanted = report.wanted_symbols(pipeline.symbols());
+        self.name_places(wanted);
+        let Analysis::Whole(pipeline) = &self.analysis else { return None };
+        report.symbolize(pipeline.symbols());
+        Some(report)
     }
 
     fn name_places(&mut self, places: Vec<(FileId, u64)>) {
-        let symbols = self.symbols.resolve(places);
+        let symbols = self.outlets.names.resolve(places);
         if !symbols.is_empty() {
             self.push(Input::Symbols(symbols));
         }
     }
 
     /// Writes what waits, and tells of trouble once.
-    pub(super) fn flush(&mut self, sink: &mut dyn Sink) {
-        let Some(tape) = &mut self.tape else { return };
+    pub fn flush(&mut self, sink: &mut dyn Sink) {
+        let Some(tape) = &mut self.outlets.tape else { return };
         if let Err(error) = tape.writer.flush() {
             self.trouble = Some(error);
         }
@@ -133,15 +287,13 @@ impl Recorder {
         }
     }
 
-    /// Writes the last of the tape and gives the report.
-    pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> Report {
+    /// Writes the last of the tape and gives the report; of a part there is none.
+    pub fn finish(&mut self, sink: &mut dyn Sink) -> Option<Report> {
+        self.take_leave();
         let report = self.report();
-        self.name_places(self.pipeline.wanted_by_timeline(self.pipeline.symbols()));
-        if let Some(page) = self.pipeline.page(report.clone()) {
-            sink.page(page);
-        }
+        self.make_page(report.as_ref(), sink);
         self.flush(sink);
-        if let Some(tape) = self.tape.take() {
+        if let Some(tape) = self.outlets.tape.take() {
             sink.recorded(&Recorded {
                 path: &tape.path,
                 bytes: tape.writer.written_bytes(),
@@ -151,5 +303,14 @@ impl Recorder {
             });
         }
         report
+    }
+
+    fn make_page(&mut self, report: Option<&Report>, sink: &mut dyn Sink) {
+        let (Analysis::Whole(pipeline), Some(report)) = (&self.analysis, report) else { return };
+        self.name_places(pipeline.wanted_by_timeline(pipeline.symbols()));
+        let Analysis::Whole(pipeline) = &mut self.analysis else { return };
+        if let Some(page) = pipeline.page(report.clone()) {
+            sink.page(page);
+        }
     }
 }

@@ -13,7 +13,7 @@ use analyzer::wire::RawRecord;
 use super::controller::{BudgetController, JobCpus};
 use super::fake::{BEGIN_NS, FakeHost, FakeKernel, FakePlanner, FakeThreads, Shared, Step, World, process};
 use super::follow::{Limits, Parts};
-use super::{AttachSummary, Outcome, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
+use super::{AttachSummary, Outcome, Outlets, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
 use crate::budget::{Budget, HitCosts};
 use crate::host::{MpiLibrary, NodeJob, RankProcess};
 use crate::plan::attach::OnlyJob;
@@ -172,7 +172,7 @@ impl Scene {
             host: Arc::new(host),
             recorder: Recorder::new(
                 Options::default(),
-                Some(Tape::create(path.clone()).expect("a file")),
+                Outlets { tape: Some(Tape::create(path.clone()).expect("a file")), ..Outlets::default() },
                 None,
             ),
             budget,
@@ -216,6 +216,7 @@ fn job(local_size: Option<u32>) -> NodeJob {
         library: MpiLibrary { kind: "MPICH".into(), path: "/lib/libmpich.so".into(), is_static: false },
     };
     NodeJob {
+        name: None,
         pid: LAUNCHER,
         command: "mpirun ./a.out".into(),
         user: "root".into(),

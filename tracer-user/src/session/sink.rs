@@ -8,7 +8,7 @@ use analyzer::page::Page;
 use crate::budget::BudgetStatus;
 
 /// What people hear when the probes are attached.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct AttachSummary {
     /// Probes that are attached.
     pub probes: usize,
@@ -23,7 +23,7 @@ pub struct AttachSummary {
 }
 
 /// Numbers of a session as it goes.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct SessionStatus {
     /// Ranks that are alive.
     pub ranks: Vec<u32>,

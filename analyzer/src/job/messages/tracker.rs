@@ -50,6 +50,8 @@ pub struct Messages {
     follower: Follower,
     /// Processes that call, and nobody has said yet who they are.
     awaited: FxHashSet<u32>,
+    /// All calls are followed.
+    is_whole: bool,
     /// What came meanwhile.
     held: VecDeque<Input>,
     /// Nobody ever said who they are.
@@ -62,9 +64,15 @@ impl Messages {
         self.follower.is_heard = true;
     }
 
+    /// Whether results of calls are followed, not only communicators and collective calls.
+    pub(crate) fn is_followed_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// Follows only communicators and collective calls.
     pub(crate) fn follow_partly(&mut self, is_partial: bool) {
         self.follower.is_partial = is_partial;
+        self.is_whole = !is_partial;
     }
 
     /// Notes what messages do with memory, for [`Messages::next_data`]; whoever asks for it answers what it asks.

@@ -1,7 +1,8 @@
 //! Odd chains and odd ranks as findings.
 
 use super::views::{Views, finding, whos};
-use crate::chains::groups::{Example, GroupId, OpInstance};
+use crate::chains::group::{Example, OpInstance};
+use crate::chains::groups::GroupId;
 use crate::chains::op_names::ContextId;
 use crate::findings::finding::*;
 use crate::findings::ids;

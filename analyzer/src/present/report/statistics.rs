@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use super::nodes::{node_name, own_pid};
 use super::views::{Sources, Views};
 use crate::chains::groups::GroupId;
+use crate::chains::name_order::NameOrder;
 use crate::findings::finding::*;
 use crate::findings::statistics::*;
-use crate::job::process::{KINDS, Process, Who};
+use crate::job::process::{Process, Who};
+use crate::job::process_totals::{KINDS, ProcessTotals};
+use crate::job::sums::SummedTotals;
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
@@ -19,8 +22,8 @@ const KIND_NAMES: [&str; KINDS] = [
 ];
 
 pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
-    let (t, all) = (&p.job.totals, p.job.processes.all());
-    let sum = |f: fn(&Process) -> u64| all.iter().map(f).fold(0u64, u64::saturating_add);
+    let (t, totals) = (counted(p), totals(p));
+    let sum = |f: fn(&ProcessTotals) -> u64| totals.iter().map(f).fold(0u64, u64::saturating_add);
     let now_ns = p.job.now_ns();
     let duration_ns = now_ns - p.job.begin_ns().unwrap_or(now_ns).min(now_ns);
     Statistics {
@@ -32,30 +35,64 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         bad_records: t.bad_records,
         unplanned_records: t.unplanned_records,
         unseen_messages: t.unseen_messages,
-        tcp: tcp(p),
-        late_records: t.late_records,
-        lost_movements: t.lost_movements,
-        lost_state: t.lost_state,
+        tcp: tcp(&t),
+        late_records: p.job.totals.late_records,
+        lost_movements: p.job.totals.lost_movements,
+        lost_state: p.job.totals.lost_state,
         movements: sum(|p| p.movements),
-        empty_movements: sum(|p| p.counts.empty_movements),
+        empty_movements: sum(|p| p.empty_movements),
         bytes: sum(|p| p.bytes),
-        operations: p.chains.chains.ops(),
+        operations: p.chains.chains.ops().saturating_add(p.chains.chains.counts.ops_elsewhere),
         chains: p.chains.groups.chains,
         inconclusive_chains: p.chains.chains.counts.inconclusive,
         chains_not_kept: p.chains.groups.not_kept,
         groups: p.chains.groups.all().iter().filter(|g| g.count > 0).count() as u64,
         pending_operations: p.chains.chains.counts.pending_nodes,
-        memory_not_kept: sum(|p| p.memory.refused),
+        memory_not_kept: t.memory_not_kept,
         strangers: p.job.strangers.clone(),
-        processes: processes(p),
+        processes: processes(p, &totals),
         probes: probes(p),
         calls: calls(p),
         top_groups: top_groups(p),
     }
 }
 
-fn tcp(p: &Sources<'_>) -> Option<TcpStatistics> {
-    let (both, one) = p.job.streams.counts();
+/// What was counted of all nodes: here, or by their agents.
+fn counted(p: &Sources<'_>) -> SummedTotals {
+    let t = &p.job.totals;
+    if p.job.start.sums {
+        let totals = p.job.sums.totals;
+        // Digests that cannot be read are counted here.
+        return SummedTotals { bad_records: totals.bad_records.saturating_add(t.bad_records), ..totals };
+    }
+    let refused = p.job.processes.all().iter().map(|process| process.memory.refused);
+    let (streams, streams_of_one_end) = p.job.streams.counts();
+    SummedTotals {
+        records: t.records,
+        bad_records: t.bad_records,
+        unplanned_records: t.unplanned_records,
+        unseen_messages: t.unseen_messages,
+        memory_not_kept: refused.fold(0, u64::saturating_add),
+        streams,
+        streams_of_one_end,
+    }
+}
+
+/// The same of each process, by index.
+fn totals(p: &Sources<'_>) -> Vec<ProcessTotals> {
+    let processes = &p.job.processes;
+    let totals = |(index, process): (usize, &Process)| match p.job.start.sums {
+        true => processes.elsewhere(index),
+        false => {
+            let live_buffers = p.chains.chains.live_ranges(process.memory.private()) as u64;
+            processes.totals(index, live_buffers)
+        }
+    };
+    processes.all().iter().enumerate().map(totals).collect()
+}
+
+fn tcp(t: &SummedTotals) -> Option<TcpStatistics> {
+    let (both, one) = (t.streams, t.streams_of_one_end);
     let tcp = TcpStatistics {
         sent_bytes: both.written_bytes,
         received_bytes: both.read_bytes,
@@ -67,9 +104,9 @@ fn tcp(p: &Sources<'_>) -> Option<TcpStatistics> {
     (tcp != TcpStatistics::default()).then_some(tcp)
 }
 
-fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
+fn processes(p: &Sources<'_>, totals: &[ProcessTotals]) -> Vec<ProcessStatistics> {
     let kinds = |index: usize| {
-        let counts = p.job.processes.records_by_kind(index).into_iter().zip(KIND_NAMES);
+        let counts = totals[index].records.into_iter().zip(KIND_NAMES);
         let counts = counts.filter(|(count, _)| *count > 0);
         counts.map(|(count, kind)| KindCount { kind: kind.to_owned(), count }).collect()
     };
@@ -80,13 +117,13 @@ fn processes(p: &Sources<'_>) -> Vec<ProcessStatistics> {
         exe: process.exe.to_string(),
         alive: process.alive,
         records: kinds(index),
-        movements: process.movements,
-        bytes: process.bytes,
-        mpi_calls: process.counts.calls,
+        movements: totals[index].movements,
+        bytes: totals[index].bytes,
+        mpi_calls: totals[index].calls,
         lost_movements: process.counts.lost_movements,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
-        live_buffers: p.chains.chains.live_ranges(process.memory.private()) as u64,
+        live_buffers: totals[index].live_buffers,
     };
     let mut processes: Vec<_> = p.job.processes.all().iter().enumerate().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
@@ -98,7 +135,10 @@ fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
     let view = |(slot, info): (usize, &crate::job::probes::ProbeInfo)| {
         let mut by_who: BTreeMap<Who, u64> = BTreeMap::new();
         for (index, process) in p.job.processes.all().iter().enumerate() {
-            let hits = p.job.processes.hits(index, slot);
+            let hits = match p.job.start.sums {
+                true => p.job.processes.hits_elsewhere(index, slot),
+                false => p.job.processes.hits(index, slot),
+            };
             if hits > 0 {
                 *by_who.entry(p.job.processes.who(process.who)).or_default() += hits;
             }
@@ -119,7 +159,8 @@ fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
 
 fn calls(p: &Sources<'_>) -> Vec<CallStatistics> {
     let mut by_function: BTreeMap<String, CallStatistics> = BTreeMap::new();
-    for (slot, counts) in p.job.probes.all_call_counts().iter().enumerate() {
+    let all = if p.job.start.sums { p.job.sums.calls() } else { p.job.probes.all_call_counts() };
+    for (slot, counts) in all.iter().enumerate() {
         if counts.calls == 0 && counts.movements == 0 {
             continue;
         }
@@ -141,7 +182,8 @@ fn top_groups(p: &Sources<'_>) -> Vec<GroupView> {
     let groups = p.chains.groups.all();
     let mut ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
     ids.retain(|id| groups[id.index()].count > 0);
-    ids.sort_by_key(|id| (std::cmp::Reverse(groups[id.index()].count), *id));
+    let order = NameOrder { job: p.job, groups: &p.chains.groups, ops: &p.chains.ops };
+    ids.sort_by_cached_key(|id| (std::cmp::Reverse(groups[id.index()].count), order.of_group(*id)));
     let views = Views { p };
     ids.into_iter().take(TOP_GROUPS).map(|id| views.group(id)).collect()
 }

@@ -45,7 +45,7 @@ impl Views<'_> {
         let weights = self.p.chains.frequent.ops(id);
         let ops = (0..group.symbols.len()).map(|i| self.op(id, i, weights.get(i).map_or(0, |w| w.1)));
         let mut by_who: Vec<WhoCount> = Vec::new();
-        for &who in &group.ops[0].who().collect::<Vec<_>>() {
+        for &who in &group.ops[0].who.iter().collect::<Vec<_>>() {
             let count = self.p.chains.groups.by_group.total(id, who);
             by_who.push(WhoCount { who: self.p.job.processes.who(who), count });
         }
@@ -73,7 +73,9 @@ impl Views<'_> {
         let (symbol, counts) = (self.p.chains.ops.symbol_parts(group.symbols[at]), &group.ops[at]);
         let mut calls: Vec<CallView> =
             counts.calls.iter().map(|&(call, count)| self.call(call, count)).collect();
-        calls.sort_by_key(|call| std::cmp::Reverse(call.count));
+        let name =
+            |call: &CallView| (call.function.clone(), call.place.module.clone(), call.place.offset_bytes);
+        calls.sort_by_cached_key(|call| (std::cmp::Reverse(call.count), name(call)));
         OpView {
             kind: symbol.kind,
             place: self.place(symbol.site),
@@ -82,7 +84,7 @@ impl Views<'_> {
             crosses: symbol.crosses,
             segments: counts.segments,
             uniqueness,
-            who: whos(self.p, counts.who()),
+            who: whos(self.p, counts.who.iter()),
             calls,
         }
     }

@@ -1,7 +1,10 @@
 //! Numbers of processes, files, namespaces and probes that are unique on one node, made unique among nodes.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 
+use crate::tape::digest::Digest;
 use crate::tape::input::{CodePlace, Coverage, Input, ProcessFacts, Symbol, Threads};
 use crate::tape::plan::{LeftOut, Plan, Probe};
 use crate::tape::wire::{Body, CallContext, FileId, RawRecord, Record};
@@ -23,11 +26,45 @@ pub fn pid_on_node(pid: u32) -> u32 {
     pid & ((1 << PID_BITS) - 1)
 }
 
+/// A process or thread of a node, as all nodes together call it.
+pub(crate) fn pid_of_node(node: usize, pid: u32) -> u32 {
+    (node as u32) << PID_BITS | pid_on_node(pid)
+}
+
 /// A file of a node, as all nodes together call it.
 pub fn file_on_node(node: usize, file: FileId) -> FileId {
     match file.inode {
         0 => file,
         inode => FileId { inode: inode ^ (node as u64) << INODE_BITS, ..file },
+    }
+}
+
+/// The node that a file's number tells, from 0.
+pub fn node_of_file(file: FileId) -> usize {
+    (file.inode >> INODE_BITS) as usize
+}
+
+/// What a file is called on its node.
+pub(crate) fn file_on_own_node(file: FileId) -> FileId {
+    FileId { inode: file.inode & ((1 << INODE_BITS) - 1), ..file }
+}
+
+/// A number for a node as another one sees it: what is its own has 0, which needs no change of the numbers that its kernel
+/// gives.
+pub(crate) fn relative_node(own: usize, node: usize) -> usize {
+    match node.cmp(&own) {
+        Ordering::Equal => 0,
+        Ordering::Less => node + 1,
+        Ordering::Greater => node,
+    }
+}
+
+/// The node that another one calls so.
+pub(crate) fn absolute_node(own: usize, relative: usize) -> usize {
+    match relative {
+        0 => own,
+        relative if relative <= own => relative - 1,
+        relative => relative,
     }
 }
 
@@ -64,6 +101,11 @@ impl NodeNumbers {
         Self { node: node as u32, ahead_ns, probes, files }
     }
 
+    /// So much more must be added to its times.
+    pub(super) fn set_clock(&mut self, by_ns: i64) {
+        self.ahead_ns = self.ahead_ns.saturating_add(by_ns);
+    }
+
     /// The same input as part of a job of several nodes.
     pub(super) fn renumber(&mut self, mut input: Input, common: &mut CommonProbes) -> Input {
         match &mut input {
@@ -77,6 +119,7 @@ impl NodeNumbers {
             Input::Coverage(coverage) => self.coverage(coverage),
             Input::Threads(threads) => self.threads(threads),
             Input::Tick { time_ns } => *time_ns = self.time(*time_ns),
+            Input::Digest(digest) => self.digest(digest),
             Input::Symbols(symbols) => symbols.iter_mut().for_each(|symbol| self.symbol(symbol)),
             Input::Start(start) => start.time_ns = self.time(start.time_ns),
             Input::End(end) => {
@@ -88,7 +131,7 @@ impl NodeNumbers {
     }
 
     fn pid(&self, pid: u32) -> u32 {
-        self.node << PID_BITS | pid_on_node(pid)
+        pid_of_node(self.node as usize, pid)
     }
 
     /// Zero and the last moment there is stand for any time.
@@ -189,11 +232,40 @@ impl NodeNumbers {
         }
     }
 
+    /// What it says of other nodes it says relative to its own.
+    fn digest(&self, digest: &mut Digest) {
+        digest.node = self.node;
+        digest.time_ns = self.time(digest.time_ns);
+        let node = |relative: usize| absolute_node(self.node as usize, relative);
+        for pid in &mut digest.pids {
+            *pid = pid_of_node(node(node_of(*pid)), *pid);
+        }
+        for file in &mut digest.files {
+            *file = file_on_node(node(node_of_file(*file)), file_on_own_node(*file));
+        }
+        digest.probes.iter_mut().for_each(|probe| *probe = self.probe_id(*probe));
+    }
+
     fn place(&self, place: &mut CodePlace) {
         place.file = self.file(place.file);
     }
 
     fn symbol(&self, symbol: &mut Symbol) {
         symbol.file = self.file(symbol.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_again_from_how_another_one_calls_it() {
+        for own in [0, 1, 5, MAX_NODES - 1] {
+            let mut relatives: Vec<usize> = (0..MAX_NODES).map(|node| relative_node(own, node)).collect();
+            assert!((0..MAX_NODES).all(|node| absolute_node(own, relatives[node]) == node));
+            relatives.sort_unstable();
+            assert!(relatives.into_iter().eq(0..MAX_NODES));
+        }
     }
 }

@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::host::clock::monotonic_ns;
 use crate::host::placement;
-use crate::kernel::{Counters, KernelRing, SlotCounters};
+use crate::kernel::rings::{Counters, KernelRing, SlotCounters};
 use reader::RingReader;
 
 /// Records that may wait for the session, all rings together.

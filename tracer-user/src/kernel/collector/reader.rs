@@ -6,7 +6,7 @@ use std::rc::Rc;
 use analyzer::wire::RawRecord;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::kernel::KernelRing;
+use crate::kernel::rings::KernelRing;
 
 /// Records taken from one ring at a time; what is beyond waits for the next time.
 const MAX_TAKEN: usize = 1 << 17;

@@ -1,9 +1,11 @@
-//! Puts the job and its analyses together: every input goes through [`Pipeline::push`], live or from a tape.
+//! A session from inputs to findings: every input goes through [`Pipeline::push`], live or from a tape.
 //!
 //! A [`Loss`](crate::tape::input::Loss) must be pushed before any record that came after the gap.
 
 use std::collections::BTreeSet;
 
+use crate::chains::stream_ends::StreamEnds;
+use crate::chains::sums::DigestSource;
 use crate::errors::error_analysis::ErrorAnalysis;
 use crate::findings::alerts::AlertBook;
 use crate::findings::finding::Alert;
@@ -42,8 +44,12 @@ pub enum Depth {
 /// Follows a job and says what is not like the rest.
 pub struct Pipeline {
     depth: Depth,
-    job: Job,
-    chains: ChainAnalysis,
+    /// Movements are linked here, and not on nodes of their own.
+    links: bool,
+    pub(super) job: Job,
+    pub(super) chains: ChainAnalysis,
+    /// Streams between this node and others, if there are any.
+    pub(super) ends: Option<Box<StreamEnds>>,
     errors: ErrorAnalysis,
     hang: HangAnalysis,
     timeline: Option<TimelineAnalysis>,
@@ -59,8 +65,10 @@ impl Pipeline {
         let chains = ChainAnalysis::new(&options, &mut job);
         Self {
             depth: Depth::Findings,
+            links: true,
             job,
             chains,
+            ends: None,
             errors: ErrorAnalysis::default(),
             hang: HangAnalysis::default(),
             timeline: None,
@@ -85,9 +93,18 @@ impl Pipeline {
 
     /// Follows records only so far.
     pub fn with_depth(options: Options, depth: Depth) -> Self {
-        let mut pipeline = Self { depth, ..Self::new(options) };
+        let links = depth >= Depth::Link;
+        let mut pipeline = Self { depth, links, ..Self::new(options) };
         pipeline.chains.chains.finishes_chains = depth >= Depth::Group;
         pipeline.job.may_follow_messages = depth == Depth::Findings;
+        pipeline
+    }
+
+    /// Counts chains of the ranks of a node, and evaluates nothing.
+    pub(super) fn of_node(options: Options) -> Self {
+        let mut pipeline = Self { depth: Depth::Group, ..Self::new(options) };
+        pipeline.job.may_follow_collectives_alone = false;
+        pipeline.ends = Some(Box::default());
         pipeline
     }
 
@@ -102,6 +119,9 @@ impl Pipeline {
         self.dispatch();
         match input {
             Input::LateRecord(raw) => self.apply(raw),
+            // Movements come as counts.
+            Input::Start(start) => self.links = self.depth >= Depth::Link && !start.sums,
+            Input::Digest(digest) => self.chains.take_digest(&mut self.job, digest),
             Input::Tick { .. } => self.evaluate(false),
             Input::End(_) => self.evaluate(true),
             _ => {}
@@ -139,7 +159,7 @@ impl Pipeline {
             return;
         };
         if let Some(m) = self.job.movement(process, record, slot, context)
-            && self.depth >= Depth::Link
+            && self.links
         {
             self.chains.movement(&self.job, &m);
         }
@@ -175,12 +195,17 @@ impl Pipeline {
         };
         self.job.take_stream_bytes(process, StreamBytes { stream, position, len_bytes, receive });
         self.take_memory_changes();
+        let mut by = None;
         for index in 0..self.job.streams.change.pieces.len() {
             let piece = self.job.streams.change.pieces[index];
             let m = self.job.stream_movement(process, h, (addr, receive), &piece, context);
-            if self.depth >= Depth::Link {
-                self.chains.stream_movement(&self.job, &m, piece.space);
+            if self.links {
+                let operation = self.chains.stream_movement(&self.job, &m, piece.space);
+                by = operation.filter(|_| piece.space.is_some()).or(by);
             }
+        }
+        if self.ends.is_some() && !receive {
+            self.know_writer(stream, position, by);
         }
         self.job.forget_read_bytes();
     }
@@ -195,7 +220,7 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    fn take_memory_changes(&mut self) {
+    pub(super) fn take_memory_changes(&mut self) {
         if !self.job.memory_changes.is_empty() {
             self.chains.memory_changed(&self.job, &self.job.memory_changes);
             self.job.memory_changes.clear();
@@ -323,6 +348,12 @@ impl Pipeline {
         let timeline = self.timeline.as_mut()?;
         timeline.settle();
         Some(page::page(report, &self.job, timeline, names.unwrap_or(&self.job.symbols)))
+    }
+
+    /// What is counted.
+    pub(super) fn digest_source(&mut self) -> DigestSource<'_> {
+        let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
+        DigestSource { job: &self.job, chains, groups, ops }
     }
 
     /// What is known of calls and messages.

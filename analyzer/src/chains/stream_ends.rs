@@ -1,0 +1,288 @@
+//! Streams whose other end is on another node, as soon as records of them come: before anything is made of these.
+//!
+//! Who reads a stream and who writes it is asked, since only their addresses tell it, and each node knows only its own. What
+//! is written is told to the reader at once, in pieces; what was written before anybody asked is kept for a while.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::far_state::FarPiece;
+use super::ids::NodeId;
+
+/// Most streams that are known; others end here.
+const MOST_STREAMS: usize = 1 << 16;
+/// Pieces of one stream that are kept for whoever may ask: a question may be under way for a tenth of a second while the
+/// stream is written as fast as it can be.
+const MOST_KEPT: usize = 1 << 15;
+/// The same of all streams.
+const MOST_KEPT_OF_ALL: usize = 1 << 20;
+/// Where nobody answers it is asked again, after twice as many ticks each time, up to two to the power of this.
+const MOST_PATIENCE: u32 = 6;
+
+/// One end's part of a record of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamRecord {
+    pub pid: u32,
+    /// Of the buffer.
+    pub addr: u64,
+    pub stream: u64,
+    pub position: u32,
+    pub len_bytes: u32,
+    pub receive: bool,
+}
+
+/// An operation, as long as its node is not another one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub node: NodeId,
+    pub op: u64,
+}
+
+/// A piece that was written here.
+#[derive(Clone, Copy, Debug)]
+struct WrittenPiece {
+    position: u32,
+    len_bytes: u32,
+    /// None: what wrote it is not followed.
+    handle: Option<u64>,
+    is_told: bool,
+    /// What wrote it, once that is known.
+    by: Option<Written>,
+}
+
+/// Where a run of pieces goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RunEnd {
+    pid: u32,
+    addr: u64,
+    position: u32,
+}
+
+#[derive(Debug, Default)]
+struct StreamEnd {
+    /// The node that reads it, if it is another one.
+    reader: Option<u32>,
+    /// The node that writes it, if it is another one and has told of it.
+    writer: Option<u32>,
+    is_read_here: bool,
+    is_written_here: bool,
+    /// How often it was asked who writes it …
+    asked: u32,
+    /// … and when it may be asked again.
+    ask_at: u64,
+    /// In order; first those of which it is known what wrote them.
+    pieces: VecDeque<WrittenPiece>,
+    /// How many those are.
+    known: usize,
+    /// The last run, and its handle.
+    run: Option<(RunEnd, u64)>,
+}
+
+/// A piece that is told now, though it was written before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LatePiece {
+    pub piece: FarPiece,
+    /// What wrote it; none: that is to be known yet, if it has a handle.
+    pub by: Option<Written>,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct StreamEnds {
+    streams: FxHashMap<u64, StreamEnd>,
+    /// Who has asked for streams that were not heard of here.
+    asked_for: FxHashMap<u64, u32>,
+    /// Streams to ask for.
+    wanted: Vec<u64>,
+    next_handle: u64,
+    kept: usize,
+    tick: u64,
+}
+
+impl StreamEnds {
+    /// A record of a stream has come. What is to be told of it at once.
+    pub fn arrive(&mut self, r: &StreamRecord) -> Option<FarPiece> {
+        if !self.streams.contains_key(&r.stream) {
+            if self.streams.len() >= MOST_STREAMS {
+                return None;
+            }
+            let reader = if r.receive { None } else { self.asked_for.remove(&r.stream) };
+            self.streams.insert(r.stream, StreamEnd { reader, ..StreamEnd::default() });
+        }
+        let Self { streams, wanted, next_handle, kept, tick, .. } = self;
+        let stream = streams.get_mut(&r.stream)?;
+        if r.receive {
+            stream.is_read_here = true;
+            if stream.reader.is_none() {
+                *kept -= stream.pieces.len();
+                stream.forget_pieces();
+            }
+            if !stream.is_written_here && stream.writer.is_none() && *tick >= stream.ask_at {
+                wanted.push(r.stream);
+                stream.ask_at = *tick + (1 << stream.asked.min(MOST_PATIENCE));
+                stream.asked += 1;
+            }
+            return None;
+        }
+        stream.is_written_here = true;
+        if stream.is_read_here && stream.reader.is_none() {
+            return None;
+        }
+        let piece = stream.write(r, next_handle);
+        *kept += 1;
+        if stream.pieces.len() > MOST_KEPT || *kept > MOST_KEPT_OF_ALL {
+            *kept -= usize::from(stream.forget_first());
+        }
+        piece
+    }
+
+    /// What wrote a piece is known now; none: it is not followed. Its handle, if it was told.
+    pub fn know(&mut self, stream: u64, position: u32, by: Option<Written>) -> Option<u64> {
+        let known = self.streams.get_mut(&stream)?;
+        let piece = known.pieces.get_mut(known.known).filter(|piece| piece.position == position)?;
+        let WrittenPiece { handle, is_told, .. } = *piece;
+        if is_told {
+            known.pieces.remove(known.known);
+            self.kept -= 1;
+            return handle;
+        }
+        piece.by = by;
+        piece.handle = handle.filter(|_| by.is_some());
+        known.known += 1;
+        None
+    }
+
+    /// Whether another node reads a stream.
+    pub fn is_read_elsewhere(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|known| known.reader.is_some())
+    }
+
+    /// Another node reads a stream. What was written before is told now, unless it is read here.
+    pub fn answer(&mut self, stream: u64, reader: u32) -> Vec<LatePiece> {
+        let Some(known) = self.streams.get_mut(&stream) else {
+            if self.asked_for.len() >= MOST_STREAMS {
+                self.asked_for.clear();
+            }
+            self.asked_for.insert(stream, reader);
+            return Vec::new();
+        };
+        if known.is_read_here || !known.is_written_here || known.reader == Some(reader) {
+            return Vec::new();
+        }
+        known.reader = Some(reader);
+        let late: Vec<LatePiece> = known.pieces.iter().map(|piece| piece.late(stream, reader)).collect();
+        self.kept -= known.known;
+        known.pieces.drain(..known.known);
+        known.known = 0;
+        known.pieces.iter_mut().for_each(|piece| piece.is_told = true);
+        late
+    }
+
+    /// Another node writes a stream.
+    pub fn note_writer(&mut self, stream: u64, writer: u32) {
+        if self.streams.len() < MOST_STREAMS || self.streams.contains_key(&stream) {
+            self.streams.entry(stream).or_default().writer = Some(writer);
+        }
+    }
+
+    /// Streams to ask all other nodes for, now that another tick has come.
+    pub fn take_wanted(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Time goes on.
+    pub fn tick(&mut self) {
+        self.tick += 1;
+    }
+
+    /// Nothing is told to a node any more, and nothing comes from it: streams that it read.
+    pub fn forget_node(&mut self, node: u32) -> Vec<u64> {
+        self.asked_for.retain(|_, by| *by != node);
+        let mut read = Vec::new();
+        for (number, stream) in &mut self.streams {
+            if stream.writer.take_if(|writer| *writer == node).is_some() {
+                (stream.asked, stream.ask_at) = (0, 0);
+            }
+            if stream.reader.take_if(|reader| *reader == node).is_some() {
+                stream.run = None;
+                read.push(*number);
+            }
+        }
+        read
+    }
+}
+
+impl StreamEnd {
+    fn write(&mut self, r: &StreamRecord, next_handle: &mut u64) -> Option<FarPiece> {
+        let begin = RunEnd { pid: r.pid, addr: r.addr, position: r.position };
+        let goes_on = self.run.filter(|(end, _)| *end == begin && r.addr != 0);
+        let handle = goes_on.map_or(*next_handle, |(_, handle)| handle);
+        *next_handle += u64::from(goes_on.is_none());
+        let end = RunEnd {
+            pid: r.pid,
+            addr: r.addr.wrapping_add(r.len_bytes.into()),
+            position: r.position.wrapping_add(r.len_bytes),
+        };
+        self.run = Some((end, handle));
+        let (position, len_bytes, is_told) = (r.position, r.len_bytes, self.reader.is_some());
+        let handle = Some(handle);
+        self.pieces.push_back(WrittenPiece { position, len_bytes, handle, is_told, by: None });
+        let to = self.reader?;
+        Some(FarPiece { to, stream: r.stream, position, len_bytes, handle })
+    }
+
+    /// Nobody will ask for what is kept.
+    fn forget_pieces(&mut self) {
+        self.pieces.clear();
+        self.known = 0;
+        self.run = None;
+    }
+
+    /// The first piece is not kept any more, if it is known what wrote it.
+    fn forget_first(&mut self) -> bool {
+        let is_known = self.known > 0;
+        if is_known {
+            self.pieces.pop_front();
+            self.known -= 1;
+        }
+        is_known
+    }
+}
+
+impl WrittenPiece {
+    fn late(&self, stream: u64, to: u32) -> LatePiece {
+        let &Self { position, len_bytes, handle, by, .. } = self;
+        LatePiece { piece: FarPiece { to, stream, position, len_bytes, handle }, by }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(ends: &mut StreamEnds, position: u32, len_bytes: u32) -> Option<FarPiece> {
+        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position, len_bytes, receive: false })
+    }
+
+    fn told(late: &[LatePiece]) -> Vec<(u32, u32, Option<u64>)> {
+        late.iter().map(|late| (late.piece.position, late.piece.len_bytes, late.piece.handle)).collect()
+    }
+
+    #[test]
+    fn what_nothing_is_known_to_have_written_is_told_to_whoever_reads_it() {
+        let mut ends = StreamEnds::default();
+        let by = Written { node: NodeId(3), op: 9 };
+        assert_eq!(write(&mut ends, 0, 8), None, "nobody has asked");
+        assert_eq!(write(&mut ends, 8, 14), None, "nobody has asked");
+        assert_eq!(ends.know(5, 0, None), None);
+        assert_eq!(ends.know(5, 8, Some(by)), None);
+        let late = ends.answer(5, 2);
+        assert_eq!(told(&late), [(0, 8, None), (8, 14, Some(1))]);
+        assert_eq!(late[1].by, Some(by));
+        let next = write(&mut ends, 22, 4).expect("node 2 has asked");
+        assert_eq!((next.to, next.position, next.handle), (2, 22, Some(2)));
+        assert_eq!(ends.know(5, 22, None), Some(2), "what was told is told of again");
+        assert_eq!(ends.kept, 0);
+    }
+}

@@ -1,0 +1,9 @@
+//! Puts the job and its analyses together, and nothing else.
+
+mod elsewhere;
+mod links;
+mod node;
+mod session;
+
+pub use node::{Letter, NodePipeline};
+pub use session::{Depth, LastCall, Pipeline};

@@ -1,0 +1,302 @@
+//! The part of one node of a job on many: its records are analyzed here, and what is counted goes to where all nodes are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::links::{Arrival, Links};
+use super::session::{LastCall, Pipeline};
+use crate::chains::far_state::FarPiece;
+use crate::chains::sums::DigestWriter;
+use crate::chains::sums::letter::{self, LetterHead, LetterNews, LetterWay};
+use crate::job::thinner::Thinner;
+use crate::options::Options;
+use crate::tape::bytes::ByteReader;
+use crate::tape::causal_order::CausalOrder;
+use crate::tape::input::Input;
+use crate::tape::wire::RawRecord;
+use crate::tape::{BadBytes, MAX_NODES};
+
+/// For how long what is received is held until another node says what was sent.
+const MOST_WAIT_NS: u64 = 1_000_000_000;
+
+/// Something for the agent of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// That node; none: all others.
+    pub to: Option<u32>,
+    /// For [`NodePipeline::deliver`].
+    pub bytes: Vec<u8>,
+}
+
+/// Follows the ranks of one node. What it [gives](NodePipeline::take_inputs) is the node's part of a job in a
+/// [`LiveJoin`](crate::tape::LiveJoin) or [`Join`](crate::tape::Join), for one [`Pipeline`] that says what is not like the
+/// rest. Chains that go to other nodes are followed by [letters](NodePipeline::take_letters) between their agents.
+///
+/// Letters should go out every few milliseconds: what is received from another node waits until that has told what it sent,
+/// and all that comes after it waits as well.
+pub struct NodePipeline {
+    node: u32,
+    /// Tells sessions of agents apart.
+    session: u64,
+    /// The wall clock shows so much more than the clock of the session.
+    wall_ns: u64,
+    pipeline: Pipeline,
+    thinner: Thinner,
+    digests: DigestWriter,
+    /// What is received comes after it was sent.
+    causal: CausalOrder,
+    /// Let through by that.
+    passed: Vec<Input>,
+    now_ns: u64,
+    links: Links,
+    /// To be told to other nodes.
+    pieces: Vec<FarPiece>,
+    /// For where all nodes are.
+    out: Vec<Input>,
+    /// The end, once it has come: what is counted until then comes before it.
+    end: Option<Input>,
+}
+
+impl NodePipeline {
+    /// Ready for the first input of the node that has this number among all of the job. Options must be those of all
+    /// nodes; references and thresholds do not matter here.
+    pub fn new(options: Options, node: u32) -> Self {
+        Self {
+            node: node.min(MAX_NODES as u32 - 1),
+            session: 1,
+            wall_ns: 0,
+            pipeline: Pipeline::of_node(Options { reference: None, ..options }),
+            thinner: Thinner::default(),
+            digests: DigestWriter::default(),
+            causal: CausalOrder::new(MOST_WAIT_NS),
+            passed: Vec::new(),
+            now_ns: 0,
+            links: Links::default(),
+            pieces: Vec::new(),
+            out: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// Takes the next input of the node. The end may still wait for what other nodes say: until
+    /// [`is_settled`](NodePipeline::is_settled) letters are to be exchanged. After it only names of places come.
+    pub fn push(&mut self, input: &Input) {
+        if let Input::Record(raw) | Input::LateRecord(raw) = input {
+            self.arrive(raw);
+        }
+        if let Input::Start(start) = input {
+            self.session = start.wall_clock_ns().max(1);
+            self.wall_ns = start.wall_clock_ns().saturating_sub(start.time_ns);
+            self.digests = DigestWriter::new(self.session);
+        }
+        self.now_ns = self.now_ns.max(input.time_ns().unwrap_or(0));
+        let passed = &mut self.passed;
+        self.causal.push(input.clone(), self.now_ns, &mut |input| passed.push(input));
+        self.go_on();
+    }
+
+    /// Takes a record: the same as [`Input::Record`], without a copy of it.
+    pub fn push_record(&mut self, raw: &RawRecord) {
+        if self.causal.lets_pass(raw.kind()) {
+            self.now_ns = self.now_ns.max(raw.time_ns());
+            self.record(raw);
+        } else {
+            self.push(&Input::Record(*raw));
+        }
+    }
+
+    /// Time goes on, and nothing comes any more: what is received waits for letters as before.
+    pub fn pass_time(&mut self, by_ns: u64) {
+        self.now_ns = self.now_ns.saturating_add(by_ns);
+        let passed = &mut self.passed;
+        self.causal.advance(self.now_ns, &mut |input| passed.push(input));
+        self.go_on();
+    }
+
+    /// What goes to where all nodes are, in order, since this was asked for last. Something comes with each tick.
+    pub fn take_inputs(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// What goes to other nodes, in order, since this was asked for last.
+    pub fn take_letters(&mut self) -> Vec<Letter> {
+        let news = self.pipeline.take_far_news();
+        let mut letters = Vec::new();
+        if !news.wanted.is_empty() {
+            let head =
+                LetterHead { session: self.session, wall_ns: self.wall_now_ns(), ..LetterHead::default() };
+            let question = LetterNews { wanted: news.wanted, ..LetterNews::default() };
+            letters.push(Letter { to: None, bytes: self.written(&head, &question) });
+        }
+        let mut by_node: BTreeMap<u32, LetterNews> = BTreeMap::new();
+        for piece in self.pieces.drain(..) {
+            by_node.entry(piece.to).or_default().pieces.push(piece);
+        }
+        for kind in news.kinds {
+            by_node.entry(kind.to).or_default().kinds.push(kind);
+        }
+        for end in news.ends {
+            by_node.entry(end.to).or_default().ends.push(end);
+        }
+        for over in news.over {
+            by_node.entry(over.to).or_default().over.push(over);
+        }
+        for cut in news.cuts {
+            by_node.entry(cut.to).or_default().cuts.push(cut);
+        }
+        for (to, news) in by_node {
+            // Of one that is gone nobody waits for it.
+            if let Some(head) = self.links.next(to, self.session, self.wall_now_ns()) {
+                letters.push(Letter { to: Some(to), bytes: self.written(&head, &news) });
+            }
+        }
+        letters
+    }
+
+    /// Takes a letter of another node's agent.
+    ///
+    /// # Errors
+    /// It is no letter: nothing was taken of it.
+    pub fn deliver(&mut self, from: u32, bytes: &[u8]) -> Result<(), BadBytes> {
+        let mut r = ByteReader::new(bytes);
+        let head = letter::read_head(&mut r)?;
+        if from == self.node || from as usize >= MAX_NODES {
+            return Ok(());
+        }
+        let now_ns = head.wall_ns.saturating_sub(self.wall_ns);
+        let way = LetterWay { from, to: self.node, now_ns };
+        let mut news = letter::read_news(&mut r, way, &mut self.pipeline.name_sink())?;
+        match self.links.arrive(from, &head, self.session) {
+            Arrival::Ignored => return Ok(()),
+            Arrival::Next => {}
+            Arrival::Gap => self.pipeline.lose_answers(Some(from)),
+            Arrival::Another => self.pipeline.end_node(from, true),
+        }
+        for stream in std::mem::take(&mut news.wanted) {
+            self.pieces.extend(self.pipeline.answer(stream, from));
+        }
+        for piece in &news.pieces {
+            self.pipeline.take_piece(piece, self.end.is_none());
+            self.causal.sent_elsewhere(piece.stream, piece.position.wrapping_add(piece.len_bytes));
+        }
+        self.pipeline.take_news(from, news);
+        if head.is_last {
+            self.pipeline.end_node(from, false);
+            self.links.forget(from);
+        }
+        let passed = &mut self.passed;
+        self.causal.advance(self.now_ns, &mut |input| passed.push(input));
+        self.go_on();
+        Ok(())
+    }
+
+    /// The agent of another node is gone, and has not said so itself.
+    pub fn lose_node(&mut self, node: u32) {
+        self.pipeline.end_node(node, true);
+        self.links.forget(node);
+    }
+
+    /// Whether the end has come, and nothing is waited for that other nodes may still say.
+    pub fn is_settled(&self) -> bool {
+        self.end.is_some() && self.pipeline.held() == 0
+    }
+
+    /// Does not wait any longer for the ends of chains that came from another node and went on to one. After the end there may
+    /// be so many of them that they are not to be waited for.
+    pub fn cut_passed_on(&mut self) {
+        self.pipeline.cut_passed_on();
+    }
+
+    /// Nothing more comes: tells what was counted up to the end, and the end, if there was one; and takes leave of other
+    /// nodes. What is not [settled](NodePipeline::is_settled) by now is not known.
+    pub fn finish(&mut self) -> Vec<Letter> {
+        let passed = &mut self.passed;
+        self.causal.finish(&mut |input| passed.push(input));
+        self.go_on();
+        self.pipeline.lose_answers(None);
+        let mut letters = self.take_letters();
+        for node in self.links.nodes().collect::<Vec<_>>() {
+            if let Some(head) = self.links.next(node, self.session, self.wall_now_ns()) {
+                let head = LetterHead { is_last: true, ..head };
+                letters.push(Letter { to: Some(node), bytes: self.written(&head, &LetterNews::default()) });
+            }
+        }
+        self.tell_counts(true);
+        self.out.extend(self.end.take());
+        letters
+    }
+
+    /// The last MPI call of each thread of a process, as it began: for whoever samples what the thread is doing.
+    pub fn last_calls(&self, pid: u32) -> impl Iterator<Item = LastCall> {
+        self.pipeline.last_calls(pid)
+    }
+
+    /// Probes (by id) whose movements were part of a chain of two operations or more.
+    pub fn joining_probes(&self) -> BTreeSet<u32> {
+        self.pipeline.joining_probes()
+    }
+
+    fn wall_now_ns(&self) -> u64 {
+        self.now_ns.saturating_add(self.wall_ns)
+    }
+
+    fn written(&self, head: &LetterHead, news: &LetterNews) -> Vec<u8> {
+        letter::write(head, news, self.pipeline.name_source(), self.now_ns)
+    }
+
+    /// A record comes, whatever it waits for.
+    fn arrive(&mut self, raw: &RawRecord) {
+        let piece = self.pipeline.arrive(raw);
+        self.pieces.extend(piece);
+    }
+
+    /// Takes what waits for nothing.
+    fn go_on(&mut self) {
+        for input in std::mem::take(&mut self.passed) {
+            self.take(&input);
+        }
+    }
+
+    fn take(&mut self, input: &Input) {
+        match input {
+            Input::Record(raw) => self.record(raw),
+            Input::Tick { .. } => {
+                self.pipeline.push(input);
+                self.pipeline.tick_elsewhere();
+                self.tell_counts(false);
+                self.out.push(input.clone());
+            }
+            // When processes moved last must be known with where they are.
+            Input::Threads(_) => {
+                self.tell_counts(false);
+                self.pass_on(input);
+            }
+            Input::End(_) => {
+                self.pass_on(input);
+                self.end = self.out.pop();
+            }
+            _ => self.pass_on(input),
+        }
+    }
+
+    fn record(&mut self, raw: &RawRecord) {
+        let out = &mut self.out;
+        self.thinner.record(&self.pipeline.job, raw, &mut |input| out.push(input));
+        self.pipeline.push_record(raw);
+    }
+
+    fn pass_on(&mut self, input: &Input) {
+        let out = &mut self.out;
+        self.thinner.input(&self.pipeline.job, input, &mut |input| out.push(input));
+        self.pipeline.push(input);
+    }
+
+    fn tell_counts(&mut self, is_last: bool) {
+        loop {
+            let digest = self.digests.digest(self.pipeline.digest_source(), is_last);
+            self.out.extend(digest.map(|digest| Input::Digest(Box::new(digest))));
+            if !is_last || !self.digests.has_more() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Sessions over several nodes: agents on them, a bus between them, and one that looks at all.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use live::findings::{frame, missing_operation, summary};
+use live::{Cluster, Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Not faster than what two cores can follow that the ranks use themselves.
+fn on(cluster: &Cluster, library: MpiImplementation, name: &str, ranks: usize) -> Result<JobSpec> {
+    JobSpec::own(library, name)?.ranks(ranks).args(["--pause-us", "200"]).on_nodes(&cluster.nodes)
+}
+
+/// A session over all nodes of the only job, when it is attached.
+fn attach(cluster: &Cluster, ranks: usize) -> Result<RunningSession> {
+    let session = cluster.attach(&cluster.job(ranks)?).spawn()?;
+    session.wait_for_event("attached")?;
+    Ok(session)
+}
+
+fn wait_for_verdict(job: &RunningJob) -> Result<()> {
+    let is_verdict = |line: &str| line.starts_with("ok ") || line.starts_with("wrong ");
+    let verdict = job.wait_for_line(TIMEOUT, is_verdict)?;
+    ensure!(verdict.starts_with("ok "), "{verdict}");
+    Ok(())
+}
+
+/// Nodes that a finding names.
+fn nodes_of(finding: &Value) -> Vec<&str> {
+    let places = finding["nodes"].as_array().into_iter().flatten();
+    places.filter_map(|place| place["node"].as_str()).collect()
+}
+
+/// The staged copy was not sent, and the chain that was usual goes through the network.
+fn check_pointer_fault(finding: &Value) -> Result<()> {
+    let missing = missing_operation(finding)?;
+    let function = frame(&missing["place"]).context("a place without a line")?.0;
+    ensure!(function == "msg_send", "{function} is missing: {}", summary(finding));
+    let ops = finding["evidence"]["frequent"]["ops"].as_array().into_iter().flatten();
+    let kinds: Vec<&str> = ops.filter_map(|op| op["kind"].as_str()).collect();
+    let sent = kinds.iter().position(|kind| *kind == "stream_write").context("nothing is sent")?;
+    ensure!(sent > 0 && kinds.get(sent + 1) == Some(&"stream_read"), "{kinds:?}");
+    Ok(())
+}
+
+/// From the first message on, until there is a warning.
+fn watch_until_warning(cluster: &Cluster, spec: JobSpec, ranks: usize) -> Result<(Value, FinishedSession)> {
+    let job = spec.held().endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let session = attach(cluster, ranks)?;
+    job.go()?;
+    let finding = session.wait_for_alert(|finding| finding["severity"] == "warning")?;
+    job.stop()?;
+    wait_for_verdict(&job)?;
+    session.interrupt();
+    Ok((finding, session.finish()?))
+}
+
+#[test]
+fn pointer_faults_are_found_across_nodes_with_their_chains() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    for library in MpiImplementation::ALL {
+        for (name, options) in [("figure2", &[][..]), ("headercache", &["--rare", "0.01"])] {
+            let what = || format!("{name}, {library:?}");
+            let spec = on(&cluster, library, name, 2)?.args(options.iter().copied());
+            let (finding, session) = watch_until_warning(&cluster, spec, 2).with_context(what)?;
+            check_pointer_fault(&finding).with_context(what)?;
+            let named = nodes_of(&finding);
+            ensure!(named == [cluster.nodes.name(0), cluster.nodes.name(1)], "{}: {named:?}", what());
+            let tcp = &session.report()?["statistics"]["tcp"];
+            ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_rank_that_repeats_its_requests_is_found_among_the_ranks_of_two_nodes() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    let spec = on(&cluster, MpiImplementation::OpenMpi, "retrystorm", 16)?;
+    let (finding, _) = watch_until_warning(&cluster, spec, 16)?;
+    ensure!(finding["evidence"]["kind"] == "odd_rank", "{}", summary(&finding));
+    ensure!(finding["who"] == json!([{ "rank": 5 }]), "{}", summary(&finding));
+    ensure!(nodes_of(&finding) == [cluster.nodes.name(1)], "{:?}", nodes_of(&finding));
+    Ok(())
+}
+
+#[test]
+fn right_jobs_on_several_nodes_are_silent() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    for library in MpiImplementation::ALL {
+        for name in std::env::var("ONLY").as_deref().unwrap_or("ring halo2d alltoall masterworker anysource testany").split_whitespace() {
+            let what = || format!("{name}, {library:?}");
+            let job = on(&cluster, library, name, 2)?.args(["--seconds", "2"]).held().spawn()?;
+            job.wait_until_ready(TIMEOUT)?;
+            let session = attach(&cluster, 2).with_context(what)?;
+            job.go()?;
+            wait_for_verdict(&job).with_context(what)?;
+            session.interrupt();
+            let session = session.finish()?;
+            session.findings()?.check_no_warning().with_context(what)?;
+            let statistics = &session.report()?["statistics"];
+            for loss in ["lost_movements", "lost_state", "bad_records", "late_records"] {
+                ensure!(statistics[loss] == 0, "{}: {loss}: {}", what(), statistics[loss]);
+            }
+            let tcp = &statistics["tcp"];
+            ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
+            ensure!(session.status == Some(0), "{}: status {:?}", what(), session.status);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_over_several_nodes_is_recorded_and_analyzed_again_with_the_same_findings() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    let folder = TempDir::new()?;
+    let tape = folder.path().join("all.dmt");
+    let job = on(&cluster, MpiImplementation::OpenMpi, "figure2", 2)?.held().endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let session = cluster.attach(&cluster.job(2)?).record(&tape).spawn()?;
+    session.wait_for_event("attached")?;
+    job.go()?;
+    session.wait_for_alert(|finding| finding["severity"] == "warning")?;
+    job.stop()?;
+    wait_for_verdict(&job)?;
+    session.interrupt();
+    let session = session.finish()?;
+    ensure!(session.status == Some(1), "status {:?}", session.status);
+    let again = Dmscope::analyze(&tape).finish()?;
+    ensure!(again.report_line()? == session.report_line()?, "the tape says something else");
+    Ok(())
+}
+
+#[test]
+fn jobs_of_all_nodes_are_listed_with_their_ranks_by_node() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    let job = on(&cluster, MpiImplementation::OpenMpi, "ring", 3)?.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let name = cluster.job(3)?;
+    let list = cluster.command("root", "ps", &[]).finish()?;
+    let line = list.stdout.iter().find(|line| line.contains(&name)).context("the job is not listed")?;
+    let nodes = format!("{}(2),{}(1)", cluster.nodes.name(0), cluster.nodes.name(1));
+    ensure!(line.contains(&nodes) && line.contains("Open MPI") && line.contains("ring"), "{line}");
+    // Any of its processes names it as well.
+    let pid = job.rank_pids()?[1];
+    let by_process = format!("{}:{pid}", cluster.nodes.name(1));
+    let session = cluster.attach(&by_process).args(["--duration", "1s"]).finish()?;
+    ensure!(session.status == Some(0), "{:?}: {:?}", session.status, session.stderr);
+    Ok(())
+}

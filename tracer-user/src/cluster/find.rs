@@ -1,0 +1,137 @@
+//! Asks all agents which jobs are on their nodes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::bus::{Bus, BusEvent, unique_word};
+use super::protocol::{self, FindJobs, JobsOfNode, PROTOCOL, UserSubjects, version_trouble};
+
+/// How many agents there are nobody knows: after so long without a further answer there is none.
+const QUIET: Duration = Duration::from_millis(400);
+/// The first answer may take longer: a node may be busy.
+const FIRST: Duration = Duration::from_millis(1500);
+const MOST: Duration = Duration::from_secs(5);
+/// Agents that are listened to.
+const MOST_AGENTS: usize = 1 << 14;
+
+/// What the agents said, and what of it cannot be used.
+#[derive(Debug, Default)]
+pub struct FoundJobs {
+    /// By the names of nodes.
+    pub answers: Vec<JobsOfNode>,
+    /// For people.
+    pub notices: Vec<String>,
+}
+
+/// Asks as a user.
+///
+/// # Errors
+/// The bus refuses it, or no agent answers.
+pub fn find(bus: &dyn Bus, user: &str) -> Result<FoundJobs> {
+    let subjects = UserSubjects::of(user);
+    let reply = subjects.inbox(&unique_word().context("the kernel has no random bits")?);
+    let inbox = bus.subscribe(&reply)?;
+    bus.publish(&subjects.find(), Some(&reply), protocol::bytes(&FindJobs { protocol: PROTOCOL }))?;
+    let mut found = FoundJobs::default();
+    let begun = Instant::now();
+    let mut until = begun + FIRST;
+    while let Some(left) = until.min(begun + MOST).checked_duration_since(Instant::now())
+        && let Some(message) = inbox.next(left)?
+    {
+        until = Instant::now() + QUIET;
+        if found.answers.len() < MOST_AGENTS {
+            found.take(&message.payload);
+        }
+    }
+    if found.answers.is_empty() && found.notices.is_empty() {
+        bail!("{}", nobody(bus, user));
+    }
+    found.answers.sort_by(|a, b| (&a.node.host, &a.node.agent).cmp(&(&b.node.host, &b.node.agent)));
+    found.tell_doubles();
+    Ok(found)
+}
+
+impl FoundJobs {
+    fn take(&mut self, payload: &[u8]) {
+        match protocol::parse::<JobsOfNode>(payload) {
+            Ok(answer) => {
+                let who = format!("the agent of {}", answer.node.host);
+                match version_trouble(&who, answer.protocol, &answer.version) {
+                    Some(trouble) => self.notices.push(trouble),
+                    None => self.answers.push(answer),
+                }
+            }
+            Err(why) => self.notices.push(format!("an agent answers with {why}")),
+        }
+    }
+
+    fn tell_doubles(&mut self) {
+        for pair in self.answers.windows(2) {
+            if pair[0].node.is_same_node(&pair[1].node) {
+                let host = &pair[0].node.host;
+                self.notices.push(format!("{host} has two agents: one is enough, and only one is asked"));
+            }
+        }
+    }
+}
+
+fn nobody(bus: &dyn Bus, user: &str) -> String {
+    let refusal = bus.events().try_iter().find_map(|event| match event {
+        BusEvent::Refused(why) => Some(why),
+        _ => None,
+    });
+    match refusal {
+        Some(why) => format!(
+            "the bus does not let {user} ask for jobs ({why}): --bus-user must be the user that the bus knows"
+        ),
+        None => "no agent answers: start `dmscope agent --bus …` on the nodes (docs/nodes.md)".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::bus::LocalBus;
+    use super::super::protocol::{ANY_FIND, NodeIdentity};
+    use super::*;
+
+    /// Agents that answer so.
+    fn answering(answers: Vec<Vec<u8>>) -> Arc<LocalBus> {
+        let bus = Arc::new(LocalBus::default());
+        let inbox = bus.subscribe(ANY_FIND).expect("a bus");
+        let of_agents = Arc::clone(&bus);
+        std::thread::spawn(move || {
+            let message = inbox.next(Duration::from_secs(5)).expect("a bus").expect("a question");
+            assert_eq!(protocol::user_of(&message.subject), Some("alice"));
+            for answer in answers {
+                of_agents.publish(message.reply.as_deref().expect("a reply"), None, answer).expect("a bus");
+            }
+        });
+        bus
+    }
+
+    fn answer(host: &str, protocol: u32) -> JobsOfNode {
+        let node = NodeIdentity { host: host.into(), boot: host.into(), ..NodeIdentity::default() };
+        JobsOfNode { protocol, version: "0.0.1".into(), node, ..JobsOfNode::default() }
+    }
+
+    #[test]
+    fn all_answers_are_taken_and_those_of_other_versions_and_strangers_told() {
+        let answers = [answer("b", PROTOCOL), answer("a", PROTOCOL), answer("c", 99), answer("a", PROTOCOL)];
+        let mut answers: Vec<Vec<u8>> = answers.iter().map(protocol::bytes).collect();
+        answers.push(b"{]".to_vec());
+        let found = find(&*answering(answers), "alice").expect("answers");
+        let hosts: Vec<&str> = found.answers.iter().map(|answer| answer.node.host.as_str()).collect();
+        assert_eq!(hosts, ["a", "a", "b"]);
+        let told = |text: &str| found.notices.iter().filter(|notice| notice.contains(text)).count();
+        assert_eq!((told("speaks version 99"), told("not understood"), told("two agents")), (1, 1, 1));
+    }
+
+    #[test]
+    fn where_nobody_answers_it_is_said_what_to_do() {
+        let error = find(&LocalBus::default(), "alice").expect_err("nobody is there").to_string();
+        assert!(error.contains("dmscope agent"), "{error}");
+    }
+}

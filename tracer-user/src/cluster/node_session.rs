@@ -1,0 +1,339 @@
+//! A node's part of a session: a process of its own, which an agent starts, and which ends when its agent or its coordinator
+//! is gone. The job goes on.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use analyzer::options::Options;
+use analyzer::wire::FileId;
+use anyhow::{Context, Result, ensure};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use serde::{Deserialize, Serialize};
+
+use super::bus::{Bus, BusError, BusMessage, Inbox, NatsBus, NatsSettings};
+use super::peers::PeerLetters;
+use super::protocol::{
+    self, CountingWishes, DownMessage, JobOnNode, Names, NodeIdentity, SessionWishes, UpMessage,
+    UserSubjects, WantedJob,
+};
+use super::uplink::{FilesForNames, TapeFeed, Uplink, WordSink};
+use crate::budget::Budget;
+use crate::host::files::OpenedFile;
+use crate::host::jobs::NewDaemons;
+use crate::host::sandbox::receive;
+use crate::host::symbols::Symbols;
+use crate::host::{self, NodeJob, clock};
+use crate::kernel::{Features, HolderPlace, LoadSettings};
+use crate::plan::PlanOptions;
+use crate::session::{self, ExpectedJob, NodePart, Outlets, Settings};
+
+/// A coordinator that was not heard of for so long is gone.
+const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// From when a job has its name its ranks start within this time.
+const DAEMONS_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the last messages of a session may take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What an agent tells the process that it starts.
+#[derive(Serialize, Deserialize)]
+pub struct NodeSessionOrder {
+    /// The bus.
+    pub nats: NatsSettings,
+    /// The user whose session it is.
+    pub user: String,
+    /// The node.
+    pub node: NodeIdentity,
+    /// What the session is called.
+    pub session: String,
+    /// The node's number in it.
+    pub number: u32,
+    /// The job.
+    pub job: WantedJob,
+    /// The only user whose jobs may be watched; none: everybody's.
+    pub only_user: Option<u32>,
+    /// How it is watched.
+    pub wishes: SessionWishes,
+}
+
+/// Carries out the order that comes on standard input.
+///
+/// # Errors
+/// There is none, or no bus. What goes wrong after that is told to the coordinator.
+pub fn serve() -> Result<()> {
+    // It is a socket: see the agent.
+    let stdin = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?;
+    let mut agent = UnixStream::from(stdin);
+    let order: NodeSessionOrder = receive(&mut agent).context("no order from an agent")?;
+    let subjects = UserSubjects::of(&order.user);
+    let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(order.nats.clone())?);
+    let uplink = Uplink::new(Arc::clone(&bus), &subjects.up(&order.session, &order.node.agent));
+    let down =
+        [order.node.agent.as_str(), "all"].map(|node| bus.subscribe(&subjects.down(&order.session, node)));
+    let flags = Flags::default();
+    match carry_out(&order, agent, down, &uplink, &flags) {
+        Ok(control) => {
+            // One that was stopped by anybody else may go on in another session.
+            let is_job_over = !flags.stop.load(Ordering::Relaxed) || flags.is_asked.load(Ordering::Relaxed);
+            uplink.say(&UpMessage::Ended { is_job_over });
+            // Who finds something in the last inputs wants to know what it is called.
+            let _ = control.join();
+        }
+        Err(error) => uplink.say(&UpMessage::Failed(format!("{error:#}"))),
+    }
+    uplink.flush(LAST_WORDS);
+    Ok(())
+}
+
+/// What the session and the thread that listens tell each other.
+#[derive(Clone, Default)]
+struct Flags {
+    /// The session is to end.
+    stop: Arc<AtomicBool>,
+    /// The coordinator has asked for that.
+    is_asked: Arc<AtomicBool>,
+}
+
+fn carry_out(
+    order: &NodeSessionOrder,
+    agent: UnixStream,
+    down: [Result<Inbox, BusError>; 2],
+    uplink: &Uplink,
+    flags: &Flags,
+) -> Result<JoinHandle<()>> {
+    let (files, new_files) = unbounded();
+    let (names, new_names) = unbounded();
+    let [own, all] = down;
+    let (gone, nodes_gone) = unbounded();
+    let control = Control {
+        inboxes: [own?, all?],
+        gone,
+        agent_is_gone: until_closed(agent)?,
+        new_files,
+        names,
+        symbols: Symbols::default(),
+        uplink: uplink.clone(),
+        flags: flags.clone(),
+        heard: Instant::now(),
+    };
+    let thread = std::thread::Builder::new().name("dms-control".into());
+    let control =
+        thread.spawn(move || control.serve()).context("cannot start a thread for the coordinator")?;
+    let begins = Arc::new(AtomicBool::new(matches!(order.job, WantedJob::Running(_))));
+    let outlets = Outlets {
+        tape: None,
+        feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::clone(&begins)))),
+        names: Box::new(FilesForNames(files)),
+    };
+    let part = match order.wishes.whole {
+        true => None,
+        false => {
+            let (bus, subjects) = (uplink.bus(), UserSubjects::of(&order.user));
+            let letters = PeerLetters::new(bus, subjects, &order.session, order.number, nodes_gone)?;
+            Some(NodePart { number: order.number, letters: Box::new(letters) })
+        }
+    };
+    let settings = settings(&order.wishes, outlets, part, Arc::clone(&flags.stop));
+    let mut sink = WordSink(uplink.clone());
+    match &order.job {
+        WantedJob::Running(meant) => session::attach(&job(meant)?, settings, &mut sink).map(|_| ())?,
+        WantedJob::Expected(command) => {
+            let mut daemons = ExpectedDaemons {
+                new: NewDaemons::since_now(),
+                names: new_names,
+                name: None,
+                only_user: order.only_user,
+                begins,
+                until: None,
+            };
+            let job = ExpectedJob {
+                command,
+                uid: order.only_user.unwrap_or(0),
+                ready: &mut || uplink.say(&UpMessage::Ready),
+                daemons: &mut || daemons.look(),
+            };
+            session::expect(job, settings, &mut sink)?;
+        }
+    }
+    Ok(control)
+}
+
+/// Waits for a job that is expected: for its name, and then for what starts its ranks here.
+struct ExpectedDaemons {
+    new: NewDaemons,
+    names: Receiver<String>,
+    name: Option<String>,
+    only_user: Option<u32>,
+    /// Set when there are some.
+    begins: Arc<AtomicBool>,
+    until: Option<Instant>,
+}
+
+impl ExpectedDaemons {
+    /// The daemons that are here by now; none: there will not be any.
+    fn look(&mut self) -> Option<Vec<u32>> {
+        if let Ok(name) = self.names.try_recv() {
+            self.name = Some(name);
+            self.until = Some(Instant::now() + DAEMONS_TIMEOUT);
+        }
+        let Some(name) = &self.name else { return Some(Vec::new()) };
+        let daemons = self.new.of_job(name, self.only_user);
+        self.begins.store(!daemons.is_empty(), Ordering::Relaxed);
+        let is_late = self.until.is_some_and(|until| Instant::now() > until);
+        (!daemons.is_empty() || !is_late).then_some(daemons)
+    }
+}
+
+/// The job that was meant, if it is still that one.
+fn job(meant: &JobOnNode) -> Result<NodeJob> {
+    let job = host::job_of(meant.rank_pid)?;
+    let rank = job.ranks.iter().find(|rank| rank.pid == meant.rank_pid);
+    ensure!(
+        rank.is_some_and(|rank| rank.start_ticks == meant.rank_start_ticks),
+        "process {} is another one by now: the job has ended",
+        meant.rank_pid
+    );
+    Ok(job)
+}
+
+fn settings(
+    wishes: &SessionWishes,
+    outlets: Outlets,
+    part: Option<NodePart>,
+    stop: Arc<AtomicBool>,
+) -> Settings {
+    let CountingWishes { context_window, max_age_ops, pack_uniqueness_max } = wishes.counting;
+    Settings {
+        kernel: LoadSettings {
+            ring_bytes: wishes.ring_bytes,
+            alloc_min_bytes: wishes.alloc_min_bytes,
+            without: Features::default(),
+            holder: HolderPlace::Process,
+        },
+        plan: PlanOptions {
+            libraries: wishes.libraries.clone(),
+            returns: wishes.returns,
+            ..PlanOptions::default()
+        },
+        analysis: Options { context_window, max_age_ops, pack_uniqueness_max, ..Options::default() },
+        duration: None,
+        only_job: wishes.only_job,
+        budget: wishes.budget.map(|share| Budget { share }),
+        outlets,
+        part,
+        page_calls: None,
+        stop,
+    }
+}
+
+/// Hears when the other side of a socket is gone.
+fn until_closed(mut socket: UnixStream) -> Result<Receiver<()>> {
+    let (sender, closed) = unbounded();
+    let thread = std::thread::Builder::new().name("dms-agent".into());
+    let wait = move || {
+        // Nothing more is said on it.
+        let _ = std::io::copy(&mut socket, &mut std::io::sink());
+        drop(sender);
+    };
+    thread.spawn(wait).context("cannot start a thread for the agent")?;
+    Ok(closed)
+}
+
+/// Listens to the coordinator and the agent.
+struct Control {
+    inboxes: [Inbox; 2],
+    agent_is_gone: Receiver<()>,
+    new_files: Receiver<Vec<(FileId, Arc<OpenedFile>)>>,
+    /// What a job is called that is expected.
+    names: Sender<String>,
+    /// Nodes whose sessions are gone.
+    gone: Sender<u32>,
+    symbols: Symbols,
+    uplink: Uplink,
+    flags: Flags,
+    /// When the coordinator was last heard of.
+    heard: Instant,
+}
+
+impl Control {
+    /// Until nothing more is needed, or nobody is there to need it.
+    fn serve(mut self) {
+        let period = Duration::from_millis(500);
+        let mut new_files = self.new_files.clone();
+        loop {
+            let [own, all] = &self.inboxes;
+            let message = select! {
+                recv(own.receiver()) -> message => message.ok().map(|message| own.took(message)),
+                recv(all.receiver()) -> message => message.ok().map(|message| all.took(message)),
+                recv(self.agent_is_gone) -> _ => return self.end("its agent has ended"),
+                recv(new_files) -> files => {
+                    match files {
+                        Ok(files) => self.symbols.know(files),
+                        Err(_) => new_files = never(),
+                    }
+                    None
+                }
+                default(period) => None,
+            };
+            if let Some(message) = message
+                && self.take(&message) == Goes::Away
+            {
+                return self.flags.stop.store(true, Ordering::Relaxed);
+            }
+            if self.heard.elapsed() > COORDINATOR_TIMEOUT {
+                return self.end("its coordinator is gone");
+            }
+        }
+    }
+
+    fn end(&self, why: &str) {
+        self.uplink.say(&UpMessage::Notice(format!("the session ends: {why}")));
+        self.flags.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&mut self, message: &BusMessage) -> Goes {
+        let arrived_ns = clock::monotonic_ns();
+        // What is not understood is of another version, or no coordinator's.
+        let Ok(word) = protocol::parse::<DownMessage>(&message.payload) else { return Goes::On };
+        self.heard = Instant::now();
+        match word {
+            DownMessage::Alive => {}
+            DownMessage::Job(name) => {
+                // Nobody waits for it in a session of a job that runs.
+                let _ = self.names.send(name);
+            }
+            DownMessage::Gone(node) => {
+                let _ = self.gone.send(node);
+            }
+            DownMessage::Stop => {
+                self.flags.is_asked.store(true, Ordering::Relaxed);
+                self.flags.stop.store(true, Ordering::Relaxed);
+            }
+            DownMessage::Leave => return Goes::Away,
+            DownMessage::Ping { sent_ns } => {
+                let node_ns = clock::monotonic_ns();
+                let held_ns = node_ns.saturating_sub(arrived_ns);
+                self.uplink.say(&UpMessage::Pong { sent_ns, node_ns, held_ns });
+            }
+            DownMessage::Name(places) => {
+                while let Ok(files) = self.new_files.try_recv() {
+                    self.symbols.know(files);
+                }
+                let symbols = self.symbols.resolve(places);
+                if let Some(reply) = &message.reply {
+                    self.uplink.answer(reply, &Names { symbols });
+                }
+            }
+        }
+        Goes::On
+    }
+}
+
+/// What a word means for the one who hears it.
+#[derive(PartialEq, Eq)]
+enum Goes {
+    On,
+    Away,
+}

@@ -1,0 +1,140 @@
+//! Letters between the nodes of a session, over the bus.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use analyzer::pipeline::Letter;
+use crossbeam_channel::Receiver;
+
+use super::bus::{Bus, BusError, BusMessage, Inbox};
+use super::envelope::{Assembly, ContentKind, Numbering};
+use super::protocol::UserSubjects;
+use crate::session::{FromNodes, LetterBox};
+
+/// Bytes of a message before the letter: who sent it.
+const SENDER_BYTES: usize = 4;
+/// Nodes that are listened to.
+const MOST_NODES: u32 = 1 << 16;
+
+/// See the [module](self).
+pub struct PeerLetters {
+    bus: Arc<dyn Bus>,
+    subjects: UserSubjects,
+    session: String,
+    number: u32,
+    own: Inbox,
+    all: Inbox,
+    /// Nodes whose sessions are gone.
+    gone: Receiver<u32>,
+    /// By whom a letter is for; none: all.
+    numbering: BTreeMap<Option<u32>, Numbering>,
+    /// By who sent it, and whether it was for all.
+    assemblies: BTreeMap<(u32, bool), Assembly>,
+}
+
+impl PeerLetters {
+    /// Of the node with a number.
+    ///
+    /// # Errors
+    /// No bus.
+    pub fn new(
+        bus: Arc<dyn Bus>,
+        subjects: UserSubjects,
+        session: &str,
+        number: u32,
+        gone: Receiver<u32>,
+    ) -> Result<Self, BusError> {
+        let own = bus.subscribe(&subjects.peer(session, &number.to_string()))?;
+        let all = bus.subscribe(&subjects.peer(session, "all"))?;
+        let (numbering, assemblies) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { bus, subjects, session: session.to_owned(), number, own, all, gone, numbering, assemblies })
+    }
+
+    fn take(&mut self, message: BusMessage, is_for_all: bool) -> Option<FromNodes> {
+        let (sender, payload) = message.payload.split_first_chunk::<SENDER_BYTES>()?;
+        let from = u32::from_le_bytes(*sender);
+        if from == self.number || from >= MOST_NODES {
+            return None;
+        }
+        let message = BusMessage { payload: payload.to_vec(), ..BusMessage::default() };
+        let content = self.assemblies.entry((from, is_for_all)).or_default().take(&message)?;
+        (content.kind == ContentKind::Letter).then_some(FromNodes::Letter(from, content.bytes))
+    }
+}
+
+impl LetterBox for PeerLetters {
+    fn send(&mut self, letter: Letter) {
+        let most_bytes = self.bus.facts().most_bytes.saturating_sub(SENDER_BYTES);
+        let to = letter.to.map_or_else(|| "all".to_owned(), |to| to.to_string());
+        let subject = self.subjects.peer(&self.session, &to);
+        let numbering = self.numbering.entry(letter.to).or_default();
+        for message in numbering.messages(ContentKind::Letter, &letter.bytes, most_bytes) {
+            let payload = [&self.number.to_le_bytes()[..], &message].concat();
+            // One that is not taken is missed by its number.
+            let _ = self.bus.publish(&subject, None, payload);
+        }
+    }
+
+    fn receive(&mut self) -> Option<FromNodes> {
+        if let Ok(node) = self.gone.try_recv() {
+            self.assemblies.retain(|(from, _), _| *from != node);
+            return Some(FromNodes::Gone(node));
+        }
+        while let Some(message) = self.all.try_next() {
+            if let Some(letter) = self.take(message, true) {
+                return Some(letter);
+            }
+        }
+        while let Some(message) = self.own.try_next() {
+            if let Some(letter) = self.take(message, false) {
+                return Some(letter);
+            }
+        }
+        None
+    }
+
+    fn wait(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        // What has come is left where it is.
+        while Instant::now() < deadline && self.own.is_empty() && self.all.is_empty() {
+            std::thread::sleep(Duration::from_millis(1).min(limit));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+
+    use super::super::bus::LocalBus;
+    use super::*;
+
+    fn node(bus: &LocalBus, number: u32) -> PeerLetters {
+        let (_, gone) = unbounded();
+        PeerLetters::new(Arc::new(bus.clone()), UserSubjects::of("alice"), "s", number, gone).expect("a bus")
+    }
+
+    #[test]
+    fn letters_come_to_whom_they_are_for_and_to_all_others() {
+        let bus = LocalBus::default();
+        let (mut one, mut two, mut three) = (node(&bus, 0), node(&bus, 1), node(&bus, 2));
+        one.send(Letter { to: Some(2), bytes: vec![7; 3 << 20] });
+        two.send(Letter { to: None, bytes: b"wanted".to_vec() });
+        assert_eq!(three.receive(), Some(FromNodes::Letter(1, b"wanted".to_vec())));
+        assert_eq!(three.receive(), Some(FromNodes::Letter(0, vec![7; 3 << 20])));
+        assert_eq!(one.receive(), Some(FromNodes::Letter(1, b"wanted".to_vec())));
+        assert_eq!((one.receive(), two.receive(), three.receive()), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_no_letter_is_left_aside() {
+        let bus = LocalBus::default();
+        let mut one = node(&bus, 0);
+        let subject = UserSubjects::of("alice").peer("s", "0");
+        for garbage in [vec![], vec![1, 0, 0], vec![1, 0, 0, 0, 9, 9], vec![255; 40]] {
+            bus.publish(&subject, None, garbage).expect("a bus");
+        }
+        assert_eq!(one.receive(), None);
+    }
+}
