@@ -132,7 +132,7 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
         .context("root's job")?["parts"][0];
     let (agent, rank) = (&ranks["node"]["agent"], &ranks["job"]["ranks"][0]);
     let request = serde_json::json!({
-        "protocol": 1, "session": "0".repeat(32),
+        "protocol": 1, "session": "0".repeat(32), "number": 0,
         "job": { "running": { "pid": ranks["job"]["pid"], "rank_pid": rank["pid"], "rank_start_ticks": rank["start_ticks"] } },
         "wishes": {
             "budget": null, "returns": "None", "libraries": [], "only_job": "Auto", "ring_bytes": 4096,

@@ -93,7 +93,11 @@ fn the_rank_that_repeats_its_requests_is_found_among_the_ranks_of_two_nodes() ->
 fn right_jobs_on_several_nodes_are_silent() -> Result<()> {
     let cluster = Cluster::start(2)?;
     for library in MpiImplementation::ALL {
-        for name in std::env::var("ONLY").as_deref().unwrap_or("ring halo2d alltoall masterworker anysource testany").split_whitespace() {
+        for name in std::env::var("ONLY")
+            .as_deref()
+            .unwrap_or("ring halo2d alltoall masterworker anysource testany")
+            .split_whitespace()
+        {
             let what = || format!("{name}, {library:?}");
             let job = on(&cluster, library, name, 2)?.args(["--seconds", "2"]).held().spawn()?;
             job.wait_until_ready(TIMEOUT)?;

@@ -6,7 +6,7 @@ use crate::chains::op_names::OpNames;
 use crate::chains::stream_ends::{StreamRecord, Written};
 use crate::chains::sums::letter::LetterNews;
 use crate::chains::sums::names_reader::NameSink;
-use crate::chains::sums::names_writer::NameSource;
+use crate::chains::sums::names_writer::NameTables;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::movement::Side;
 use crate::job::names::TCP_STREAM;
@@ -156,9 +156,9 @@ impl Pipeline {
         self.chains.chains.far.held()
     }
 
-    pub(super) fn name_source(&self) -> NameSource<'_> {
+    pub(super) fn name_source(&self) -> NameTables<'_> {
         let ops: &OpNames = &self.chains.ops;
-        NameSource { job: &self.job, ops }
+        NameTables { job: &self.job, ops }
     }
 
     pub(super) fn name_sink(&mut self) -> NameSink<'_> {

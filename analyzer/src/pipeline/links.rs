@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use crate::chains::sums::letter::LetterHead;
 
-/// Between this node and another one.
+/// Numbers of letters between this node and another one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Link {
+struct LetterCounts {
     /// Of the other one's agent.
     session: u64,
     /// Number of its next letter.
@@ -25,7 +25,7 @@ struct Link {
 
 /// What a letter means for what is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(super) enum LetterArrival {
     /// It is not for this session, or came before.
     Ignored,
     /// It is the next one.
@@ -36,39 +36,39 @@ pub(super) enum Arrival {
     Another,
 }
 
-/// Links to all other nodes.
+/// What has come from all other nodes.
 #[derive(Debug, Default)]
-pub(super) struct Links {
-    by_node: BTreeMap<u32, Link>,
+pub(super) struct LetterLinks {
+    by_node: BTreeMap<u32, LetterCounts>,
 }
 
-impl Links {
+impl LetterLinks {
     /// A letter has come. `session`: of this agent.
-    pub(super) fn arrive(&mut self, from: u32, head: &LetterHead, session: u64) -> Arrival {
+    pub(super) fn arrive(&mut self, from: u32, head: &LetterHead, session: u64) -> LetterArrival {
         let is_question = head.for_session == 0;
         if !is_question && head.for_session != session {
-            return Arrival::Ignored;
+            return LetterArrival::Ignored;
         }
         let known = self.by_node.get(&from).copied();
         let is_another = known.is_some_and(|link| link.session != head.session);
         let link = self.by_node.entry(from).or_default();
         if known.is_none() || is_another {
-            *link = Link { session: head.session, ..Link::default() };
+            *link = LetterCounts { session: head.session, ..LetterCounts::default() };
         }
         if is_question {
-            return if is_another { Arrival::Another } else { Arrival::Next };
+            return if is_another { LetterArrival::Another } else { LetterArrival::Next };
         }
         if head.number < link.next_in {
-            return Arrival::Ignored;
+            return LetterArrival::Ignored;
         }
         let missing = head.number - link.next_in;
         link.next_in = head.number.saturating_add(1);
         link.missed = link.missed.saturating_add(missing);
         let missed_there = std::mem::replace(&mut link.missed_there, head.missed);
         match (is_another, missing > 0 || head.missed > missed_there) {
-            (true, _) => Arrival::Another,
-            (false, true) => Arrival::Gap,
-            (false, false) => Arrival::Next,
+            (true, _) => LetterArrival::Another,
+            (false, true) => LetterArrival::Gap,
+            (false, false) => LetterArrival::Next,
         }
     }
 
@@ -102,27 +102,27 @@ mod tests {
 
     #[test]
     fn a_missing_letter_is_noticed_by_the_next_one_on_both_sides() {
-        let (mut a, mut b) = (Links::default(), Links::default());
+        let (mut a, mut b) = (LetterLinks::default(), LetterLinks::default());
         a.arrive(1, &head(20, 0, 0, 0), 10);
         b.arrive(0, &head(10, 0, 0, 0), 20);
         let first = a.next(1, 10, 0).expect("it was heard of");
         let second = a.next(1, 10, 0).expect("it was heard of");
         let third = a.next(1, 10, 0).expect("it was heard of");
-        assert_eq!(b.arrive(0, &first, 20), Arrival::Next);
-        assert_eq!(b.arrive(0, &third, 20), Arrival::Gap);
-        assert_eq!(b.arrive(0, &second, 20), Arrival::Ignored, "it was given up");
+        assert_eq!(b.arrive(0, &first, 20), LetterArrival::Next);
+        assert_eq!(b.arrive(0, &third, 20), LetterArrival::Gap);
+        assert_eq!(b.arrive(0, &second, 20), LetterArrival::Ignored, "it was given up");
         let answer = b.next(0, 20, 0).expect("it was heard of");
-        assert_eq!(a.arrive(1, &answer, 10), Arrival::Gap);
+        assert_eq!(a.arrive(1, &answer, 10), LetterArrival::Gap);
         let next = b.next(0, 20, 0).expect("it was heard of");
-        assert_eq!(a.arrive(1, &next, 10), Arrival::Next, "it is known");
+        assert_eq!(a.arrive(1, &next, 10), LetterArrival::Next, "it is known");
     }
 
     #[test]
     fn letters_of_and_for_an_agent_that_is_no_more_are_told_apart() {
-        let mut links = Links::default();
-        assert_eq!(links.arrive(1, &head(20, 10, 0, 0), 10), Arrival::Next);
-        assert_eq!(links.arrive(1, &head(20, 9, 1, 0), 10), Arrival::Ignored);
-        assert_eq!(links.arrive(1, &head(21, 0, 0, 0), 10), Arrival::Another);
+        let mut links = LetterLinks::default();
+        assert_eq!(links.arrive(1, &head(20, 10, 0, 0), 10), LetterArrival::Next);
+        assert_eq!(links.arrive(1, &head(20, 9, 1, 0), 10), LetterArrival::Ignored);
+        assert_eq!(links.arrive(1, &head(21, 0, 0, 0), 10), LetterArrival::Another);
         assert_eq!(links.next(1, 10, 0).map(|head| (head.for_session, head.number)), Some((21, 0)));
         assert_eq!(links.next(7, 10, 0), None);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::links::{Arrival, Links};
+use super::links::{LetterArrival, LetterLinks};
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
 use crate::chains::sums::DigestWriter;
@@ -47,7 +47,7 @@ pub struct NodePipeline {
     /// Let through by that.
     passed: Vec<Input>,
     now_ns: u64,
-    links: Links,
+    links: LetterLinks,
     /// To be told to other nodes.
     pieces: Vec<FarPiece>,
     /// For where all nodes are.
@@ -70,7 +70,7 @@ impl NodePipeline {
             causal: CausalOrder::new(MOST_WAIT_NS),
             passed: Vec::new(),
             now_ns: 0,
-            links: Links::default(),
+            links: LetterLinks::default(),
             pieces: Vec::new(),
             out: Vec::new(),
             end: None,
@@ -166,10 +166,10 @@ impl NodePipeline {
         let way = LetterWay { from, to: self.node, now_ns };
         let mut news = letter::read_news(&mut r, way, &mut self.pipeline.name_sink())?;
         match self.links.arrive(from, &head, self.session) {
-            Arrival::Ignored => return Ok(()),
-            Arrival::Next => {}
-            Arrival::Gap => self.pipeline.lose_answers(Some(from)),
-            Arrival::Another => self.pipeline.end_node(from, true),
+            LetterArrival::Ignored => return Ok(()),
+            LetterArrival::Next => {}
+            LetterArrival::Gap => self.pipeline.lose_answers(Some(from)),
+            LetterArrival::Another => self.pipeline.end_node(from, true),
         }
         for stream in std::mem::take(&mut news.wanted) {
             self.pieces.extend(self.pipeline.answer(stream, from));

@@ -14,11 +14,11 @@ pub struct BudgetStatus {
     /// Probes that are out for longer.
     pub probes_off: usize,
     #[serde(skip)]
-    sums: Sums,
+    sums: BudgetSums,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct BudgetSums {
     elapsed_ns: u64,
     watched_ns: u64,
     spent_ns: f64,
@@ -39,7 +39,7 @@ impl BudgetStatus {
 
     /// The status up to now; sums begin anew.
     pub fn take(&mut self) -> Self {
-        let Sums { elapsed_ns, watched_ns, spent_ns } = std::mem::take(&mut self.sums);
+        let BudgetSums { elapsed_ns, watched_ns, spent_ns } = std::mem::take(&mut self.sums);
         let elapsed_ns = elapsed_ns.max(1) as f64;
         self.spent_share = spent_ns / elapsed_ns;
         self.watched_share = watched_ns as f64 / elapsed_ns;

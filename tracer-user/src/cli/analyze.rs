@@ -53,13 +53,13 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
 fn one(tapes: &[TapeSummary], options: Options, quiet_alerts: bool, sink: &mut dyn Sink) -> Result<Outcome> {
     // Text has all of it in the report.
     let (pipeline, names) = (Pipeline::new(options), names_of(tapes)?);
-    let mut analysis = Analysis { pipeline, names, quiet_alerts, sink };
+    let mut analysis = TapeAnalysis { pipeline, names, quiet_alerts, sink };
     replay_job(tapes, &mut analysis)?;
     Ok(Outcome::of_report(&analysis.finish()))
 }
 
 /// Tells what the pipeline finds in a tape.
-struct Analysis<'s> {
+struct TapeAnalysis<'s> {
     pipeline: Pipeline,
     names: SymbolTable,
     /// Only the report is told.
@@ -67,7 +67,7 @@ struct Analysis<'s> {
     sink: &'s mut dyn Sink,
 }
 
-impl Analysis<'_> {
+impl TapeAnalysis<'_> {
     fn finish(mut self) -> Report {
         let mut report = self.pipeline.report();
         report.symbolize(&self.names);
@@ -85,7 +85,7 @@ impl Analysis<'_> {
     }
 }
 
-impl Consumer for Analysis<'_> {
+impl Consumer for TapeAnalysis<'_> {
     fn push(&mut self, input: &Input) -> Result<()> {
         self.pipeline.push(input);
         if matches!(input, Input::Tick { .. } | Input::End(_)) {
@@ -112,7 +112,7 @@ mod tests {
 
     fn report(cut: bool) -> Report {
         let mut sink = HitSink::default();
-        let mut analysis = Analysis {
+        let mut analysis = TapeAnalysis {
             pipeline: Pipeline::new(Options::default()),
             names: SymbolTable::default(),
             quiet_alerts: false,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::bus::{Bus, BusError, BusMessage, Inbox, NatsBus, NatsSettings};
 use super::peers::PeerLetters;
 use super::protocol::{
-    self, CountingWishes, DownMessage, JobOnNode, Names, NodeIdentity, SessionWishes, UpMessage,
+    self, CodeNames, CountingWishes, DownMessage, JobOnNode, NodeIdentity, SessionWishes, UpMessage,
     UserSubjects, WantedJob,
 };
 use super::uplink::{FilesForNames, TapeFeed, Uplink, WordSink};
@@ -323,7 +323,7 @@ impl Control {
                 }
                 let symbols = self.symbols.resolve(places);
                 if let Some(reply) = &message.reply {
-                    self.uplink.answer(reply, &Names { symbols });
+                    self.uplink.answer(reply, &CodeNames { symbols });
                 }
             }
         }

@@ -216,7 +216,7 @@ pub enum DownMessage {
     Job(String),
     /// The node with this number has no session any more.
     Gone(u32),
-    /// What are these code places (file and offset in it) called? Answered with [`Names`], where the message says.
+    /// What are these code places (file and offset in it) called? Answered with [`CodeNames`], where the message says.
     Name(Vec<(FileId, u64)>),
     /// What time is it?
     Ping {
@@ -259,7 +259,7 @@ pub enum UpMessage {
 
 /// The answer to [`DownMessage::Name`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Names {
+pub struct CodeNames {
     /// Those that there are.
     pub symbols: Vec<Symbol>,
 }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::lists::ReadLists;
 use super::names_reader::NamesReader;
-use super::names_writer::{NameSource, NamesWriter};
+use super::names_writer::{NameTables, NamesWriter};
 use crate::chains::context_set::ContextSet;
 use crate::chains::group::{Edges, Example, GroupCounts, OpInstance, OpNews, Work};
 use crate::chains::groups::{ChainGroups, GroupId, RankedBy};
@@ -40,7 +40,7 @@ pub(crate) fn put_group(
     id: GroupId,
     groups: &mut ChainGroups,
     told: &mut ToldOfGroups,
-    (names, from): (&mut NamesWriter, NameSource<'_>),
+    (names, from): (&mut NamesWriter, NameTables<'_>),
     now_ns: u64,
 ) {
     let counts = groups.take_counts(id);
@@ -73,7 +73,7 @@ pub(crate) fn put_group(
     w.list(examples.iter(), |w, example| put_example(w, example, names, from, now_ns));
 }
 
-fn put_context(w: &mut ByteWriter, set: &ContextSet, names: &mut NamesWriter, from: NameSource<'_>) {
+fn put_context(w: &mut ByteWriter, set: &ContextSet, names: &mut NamesWriter, from: NameTables<'_>) {
     w.list(set.before(), |w, op| w.number(names.context(op, from)));
     w.list(set.after(), |w, op| w.number(names.context(op, from)));
 }
@@ -82,7 +82,7 @@ fn put_example(
     w: &mut ByteWriter,
     example: &Example,
     names: &mut NamesWriter,
-    from: NameSource<'_>,
+    from: NameTables<'_>,
     now_ns: u64,
 ) {
     w.list(example.ops.iter(), |w, op| put_instance(w, op, names, from, now_ns));
@@ -95,7 +95,7 @@ pub(crate) fn put_instance(
     w: &mut ByteWriter,
     op: &OpInstance,
     names: &mut NamesWriter,
-    from: NameSource<'_>,
+    from: NameTables<'_>,
     now_ns: u64,
 ) {
     w.number(names.context(op.context, from));
@@ -206,7 +206,7 @@ pub(crate) fn take_instance(
 pub(crate) fn put_ranks(
     w: &mut ByteWriter,
     groups: &mut ChainGroups,
-    (names, from): (&mut NamesWriter, NameSource<'_>),
+    (names, from): (&mut NamesWriter, NameTables<'_>),
     now_ns: u64,
 ) {
     let (mut by_group, mut by_work) = (Vec::new(), Vec::new());
@@ -230,7 +230,7 @@ fn put_rank(
     who: WhoId,
     buckets: &[(usize, u64)],
     axis: &TimeAxis,
-    (names, from): (&mut NamesWriter, NameSource<'_>),
+    (names, from): (&mut NamesWriter, NameTables<'_>),
     now_ns: u64,
 ) {
     w.number(names.who(who, from));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::counts::{ToldOfGroups, put_group, put_ranks};
-use super::names_writer::{NameSource, NamesWriter};
+use super::names_writer::{NameTables, NamesWriter};
 use super::totals::{NodeTotals, ToldStatistics, put_statistics};
 use crate::chains::Chains;
 use crate::chains::groups::{ChainGroups, GroupId};
@@ -78,7 +78,7 @@ impl DigestWriter {
         let mut body = ByteWriter::default();
         let mut first = ByteWriter::default();
         first.number(self.epoch);
-        let names_from = NameSource { job, ops };
+        let names_from = NameTables { job, ops };
         body.number(self.chains);
         totals.put(&mut body);
         self.put_touched(&mut body, groups, now_ns);
@@ -120,7 +120,7 @@ impl DigestWriter {
     }
 
     /// Which processes were seen to do something, and when last.
-    fn put_moved(&mut self, w: &mut ByteWriter, from: NameSource<'_>, now_ns: u64) {
+    fn put_moved(&mut self, w: &mut ByteWriter, from: NameTables<'_>, now_ns: u64) {
         let all = from.job.processes.all();
         let moved: Vec<usize> =
             (0..all.len()).filter(|index| all[*index].moved_ns > self.moved_of(*index)).collect();
@@ -152,7 +152,7 @@ impl DigestWriter {
         &mut self,
         w: &mut ByteWriter,
         groups: &mut ChainGroups,
-        from: NameSource<'_>,
+        from: NameTables<'_>,
         now_ns: u64,
     ) {
         let Self { names, told, waiting, chains, .. } = self;

@@ -5,7 +5,7 @@
 use super::counts::{ReadFrom, put_instance, take_instance};
 use super::lists::{ReadLists, WrittenLists};
 use super::names_reader::{NameSink, NamesReader};
-use super::names_writer::{NameSource, NamesWriter};
+use super::names_writer::{NameTables, NamesWriter};
 use crate::chains::far_state::{ChainCut, ChainEnd, EndOp, FarPiece, PieceKind, PiecesOver};
 use crate::tape::bytes::{ByteReader, ByteWriter};
 use crate::tape::wire::FileId;
@@ -47,7 +47,7 @@ pub(crate) struct LetterNews {
 }
 
 /// A letter as bytes. `now_ns`: by the clock that times are told by.
-pub(crate) fn write(head: &LetterHead, news: &LetterNews, from: NameSource<'_>, now_ns: u64) -> Vec<u8> {
+pub(crate) fn write(head: &LetterHead, news: &LetterNews, from: NameTables<'_>, now_ns: u64) -> Vec<u8> {
     let mut names = NamesWriter::default();
     let mut body = ByteWriter::default();
     body.list(news.wanted.iter(), |w, stream| w.number(*stream));
@@ -82,7 +82,7 @@ fn put_piece(w: &mut ByteWriter, piece: &FarPiece) {
     w.optional(piece.handle, ByteWriter::number);
 }
 
-fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: NameSource<'_>, now_ns: u64) {
+fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: NameTables<'_>, now_ns: u64) {
     w.number(end.handle);
     w.list(end.ops.iter(), |w, op| {
         w.number(names.symbol(op.symbol, from));

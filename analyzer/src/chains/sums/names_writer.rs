@@ -11,7 +11,7 @@ use crate::tape::bytes::ByteWriter;
 
 /// What names are looked up in.
 #[derive(Clone, Copy)]
-pub(crate) struct NameSource<'a> {
+pub(crate) struct NameTables<'a> {
     pub job: &'a Job,
     pub ops: &'a OpNames,
 }
@@ -98,7 +98,7 @@ impl NamesWriter {
         self.all_mut().for_each(ToldNames::forget);
     }
 
-    pub(crate) fn site(&mut self, id: SiteId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn site(&mut self, id: SiteId, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.sites.known(id.0) {
             return number;
         }
@@ -110,7 +110,7 @@ impl NamesWriter {
         })
     }
 
-    pub(crate) fn buffer(&mut self, id: BufferId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn buffer(&mut self, id: BufferId, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.buffers.known(id.0) {
             return number;
         }
@@ -124,7 +124,7 @@ impl NamesWriter {
     }
 
     /// None: outside of MPI, or not known.
-    pub(crate) fn call(&mut self, id: CallSiteId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn call(&mut self, id: CallSiteId, from: NameTables<'_>) -> u64 {
         if !id.is_some() {
             return 0;
         }
@@ -140,7 +140,7 @@ impl NamesWriter {
         number + 1
     }
 
-    pub(crate) fn who(&mut self, id: WhoId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn who(&mut self, id: WhoId, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.whos.known(id.0) {
             return number;
         }
@@ -154,7 +154,7 @@ impl NamesWriter {
         })
     }
 
-    pub(crate) fn symbol(&mut self, id: SymbolId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn symbol(&mut self, id: SymbolId, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.symbols.known(id.0) {
             return number;
         }
@@ -171,7 +171,7 @@ impl NamesWriter {
         })
     }
 
-    pub(crate) fn context(&mut self, id: ContextId, from: NameSource<'_>) -> u64 {
+    pub(crate) fn context(&mut self, id: ContextId, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.contexts.known(id.0) {
             return number;
         }
@@ -184,7 +184,7 @@ impl NamesWriter {
         })
     }
 
-    pub(crate) fn group(&mut self, id: GroupId, groups: &ChainGroups, from: NameSource<'_>) -> u64 {
+    pub(crate) fn group(&mut self, id: GroupId, groups: &ChainGroups, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.groups.known(id.0) {
             return number;
         }
@@ -194,7 +194,7 @@ impl NamesWriter {
     }
 
     /// A process by its index.
-    pub(crate) fn process(&mut self, index: usize, from: NameSource<'_>) -> u64 {
+    pub(crate) fn process(&mut self, index: usize, from: NameTables<'_>) -> u64 {
         if let Some(number) = self.processes.known(index as u32) {
             return number;
         }

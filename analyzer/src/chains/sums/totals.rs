@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::lists::ReadLists;
 use super::names_reader::NamesReader;
-use super::names_writer::{NameSource, NamesWriter};
+use super::names_writer::{NameTables, NamesWriter};
 use crate::chains::Chains;
 use crate::chains::groups::ChainGroups;
 use crate::job::Job;
@@ -156,7 +156,7 @@ pub(crate) fn put_statistics(
     w: &mut ByteWriter,
     told: &mut ToldStatistics,
     chains: &Chains,
-    (names, from): (&mut NamesWriter, NameSource<'_>),
+    (names, from): (&mut NamesWriter, NameTables<'_>),
 ) {
     let processes = &from.job.processes;
     let mut changed = Vec::new();
@@ -188,7 +188,7 @@ pub(crate) fn put_statistics(
 fn put_hits(
     w: &mut ByteWriter,
     told: &mut ToldStatistics,
-    (names, from): (&mut NamesWriter, NameSource<'_>),
+    (names, from): (&mut NamesWriter, NameTables<'_>),
 ) {
     let processes = &from.job.processes;
     let mut changed = Vec::new();
@@ -208,7 +208,7 @@ fn put_hits(
 }
 
 /// None: the one that stands for none.
-fn put_probe(w: &mut ByteWriter, slot: usize, (names, from): (&mut NamesWriter, NameSource<'_>)) {
+fn put_probe(w: &mut ByteWriter, slot: usize, (names, from): (&mut NamesWriter, NameTables<'_>)) {
     let id = from.job.probes.get(slot).map(|probe| probe.id);
     w.optional(id, |w, id| w.number(names.lists.probes.place(id)));
 }

@@ -19,7 +19,7 @@ const MAX_STREAMS: usize = 1 << 18;
 
 /// What was sent on a stream.
 #[derive(Clone, Copy, Debug)]
-struct SentBytes {
+struct SentAcross {
     /// Behind the last byte.
     to: u32,
     /// The node that sends, once it was seen to.
@@ -39,7 +39,7 @@ struct HeldUp {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Crossings {
-    streams: FxHashMap<u64, SentBytes>,
+    streams: FxHashMap<u64, SentAcross>,
     held_up: BTreeMap<usize, HeldUp>,
 }
 
@@ -58,13 +58,13 @@ impl Crossings {
         let Some(moved) = Moved::of(input) else { return true };
         let room = self.streams.len() < MAX_STREAMS;
         // Nothing of it was seen: what is received first is waited for.
-        let unsent = || SentBytes { to: moved.end.wrapping_sub(1 << 31), sender: None, silent: !room };
+        let unsent = || SentAcross { to: moved.end.wrapping_sub(1 << 31), sender: None, silent: !room };
         if !room && !self.streams.contains_key(&moved.stream) {
             return true;
         }
         let sent = self.streams.entry(moved.stream).or_insert_with(unsent);
         if !moved.receive {
-            *sent = SentBytes { to: moved.end, sender: Some(node), silent: false };
+            *sent = SentAcross { to: moved.end, sender: Some(node), silent: false };
             return true;
         }
         let is_early = is_behind(sent.to, moved.end);

@@ -37,7 +37,7 @@ pub struct NatsSettings {
     pub name: String,
 }
 
-enum Command {
+enum BusCommand {
     Publish { subject: String, reply: Option<String>, payload: Vec<u8> },
     Subscribe { subjects: String, inbox: InboxSender },
     Flush(Sender<()>),
@@ -46,7 +46,7 @@ enum Command {
 
 /// A connection to a NATS server.
 pub struct NatsBus {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<BusCommand>,
     waiting_bytes: Arc<AtomicUsize>,
     events: Receiver<BusEvent>,
     facts: BusFacts,
@@ -83,7 +83,7 @@ impl NatsBus {
         Ok(Self { commands, waiting_bytes, events, facts, thread: Some(thread) })
     }
 
-    fn send(&self, command: Command) -> Result<(), BusError> {
+    fn send(&self, command: BusCommand) -> Result<(), BusError> {
         self.commands.send(command).map_err(|_| BusError::Closed)
     }
 }
@@ -99,12 +99,16 @@ impl Bus for NatsBus {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(BusError::Full { waiting_bytes });
         }
-        self.send(Command::Publish { subject: subject.to_owned(), reply: reply.map(str::to_owned), payload })
+        self.send(BusCommand::Publish {
+            subject: subject.to_owned(),
+            reply: reply.map(str::to_owned),
+            payload,
+        })
     }
 
     fn subscribe(&self, subjects: &str) -> Result<Inbox, BusError> {
         let (sender, inbox) = Inbox::pair();
-        self.send(Command::Subscribe { subjects: subjects.to_owned(), inbox: sender })?;
+        self.send(BusCommand::Subscribe { subjects: subjects.to_owned(), inbox: sender })?;
         Ok(inbox)
     }
 
@@ -118,13 +122,13 @@ impl Bus for NatsBus {
 
     fn flush(&self, limit: Duration) -> bool {
         let (done, is_done) = bounded(1);
-        self.send(Command::Flush(done)).is_ok() && is_done.recv_timeout(limit).is_ok()
+        self.send(BusCommand::Flush(done)).is_ok() && is_done.recv_timeout(limit).is_ok()
     }
 }
 
 impl Drop for NatsBus {
     fn drop(&mut self) {
-        let _ = self.send(Command::Close);
+        let _ = self.send(BusCommand::Close);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -136,7 +140,7 @@ async fn serve(
     settings: NatsSettings,
     events: Sender<BusEvent>,
     connected: Sender<Result<BusFacts, BusError>>,
-    mut commands: mpsc::UnboundedReceiver<Command>,
+    mut commands: mpsc::UnboundedReceiver<BusCommand>,
     waiting_bytes: Arc<AtomicUsize>,
 ) {
     let client = match connect(settings, events).await {
@@ -151,7 +155,7 @@ async fn serve(
     let _ = connected.send(Ok(facts));
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Publish { subject, reply, payload } => {
+            BusCommand::Publish { subject, reply, payload } => {
                 let bytes = payload.len();
                 // Waits while the server is away: what comes meanwhile waits behind it, up to a bound.
                 let _ = match reply {
@@ -160,17 +164,17 @@ async fn serve(
                 };
                 waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
-            Command::Subscribe { subjects, inbox } => {
+            BusCommand::Subscribe { subjects, inbox } => {
                 if let Ok(subscriber) = client.subscribe(subjects).await {
                     tokio::spawn(forward(subscriber, inbox));
                 }
             }
-            Command::Flush(done) => {
+            BusCommand::Flush(done) => {
                 if client.flush().await.is_ok() {
                     let _ = done.send(());
                 }
             }
-            Command::Close => break,
+            BusCommand::Close => break,
         }
         // The client sends late unless it is told to.
         if commands.is_empty() {

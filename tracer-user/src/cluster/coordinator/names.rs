@@ -9,7 +9,7 @@ use analyzer::tape::{file_on_node, node_of_file};
 use analyzer::wire::FileId;
 
 use crate::cluster::bus::{Bus, BusError, Inbox, unique_word};
-use crate::cluster::protocol::{self, DownMessage, Names, UserSubjects};
+use crate::cluster::protocol::{self, CodeNames, DownMessage, UserSubjects};
 use crate::host::files::OpenedFile;
 use crate::session::NameSource;
 
@@ -83,7 +83,7 @@ impl NameSource for NodeNames {
             && let Ok(Some(message)) = self.inbox.next(left)
         {
             let node = message.subject.rsplit('.').next().and_then(|node| node.parse().ok());
-            let (Some(node), Ok(names)) = (node, protocol::parse::<Names>(&message.payload)) else {
+            let (Some(node), Ok(names)) = (node, protocol::parse::<CodeNames>(&message.payload)) else {
                 continue;
             };
             missing -= 1;

@@ -20,7 +20,7 @@ const SEARCH_PERIOD: Duration = Duration::from_secs(2);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A part that an agent was asked for.
-struct Asked {
+struct AskedPart {
     number: usize,
     node: NodeIdentity,
     at: Instant,
@@ -45,7 +45,7 @@ pub struct Recruiter {
     wishes: SessionWishes,
     reply: String,
     answers: Inbox,
-    asked: Vec<Asked>,
+    asked: Vec<AskedPart>,
     next_number: usize,
     searched: Instant,
     told: BTreeSet<String>,
@@ -102,7 +102,7 @@ impl Recruiter {
         };
         let number = self.next_number;
         self.next_number += 1;
-        self.asked.push(Asked { number, node: node.clone(), at: Instant::now() });
+        self.asked.push(AskedPart { number, node: node.clone(), at: Instant::now() });
         let subject = self.subjects.agent(&node.agent);
         // One that is not sent gets no answer in time.
         let _ =

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use super::in_process::{planned, summary};
 use super::messages::{NamedFile, ParseAnswer, ParseRequest};
-use super::names::NameSources;
+use super::names::DebugNamesCache;
 use super::{PlanRequest, PlannedCode};
 use crate::host::files::read_contents;
 use crate::host::sandbox::{self, SandboxLimits, receive, receive_file, send};
@@ -24,7 +24,7 @@ const MOST_HELD_BYTES: u64 = 384 << 20;
 pub fn serve() -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     sandbox::enter(LIMITS)?;
-    let mut named = NameSources::default();
+    let mut named = DebugNamesCache::default();
     loop {
         let request: ParseRequest = match receive(&mut socket) {
             Ok(request) => request,

@@ -32,7 +32,7 @@ pub(super) fn names(file: &File, debug: Option<&File>, offsets: &[u64]) -> Resul
     let (mapped, mapped_debug) = (map(file)?, debug.map(map).transpose()?);
     let (object, debug) = parse(&mapped, mapped_debug.as_deref())?;
     let sections = DebugSections::of(debug.as_ref().unwrap_or(&object));
-    Ok(NameSource::new(object, debug, &sections).names(offsets))
+    Ok(DebugNames::new(object, debug, &sections).names(offsets))
 }
 
 /// What tells one state of a file and its debug file from others.
@@ -40,11 +40,11 @@ pub(super) type NamesKey = Vec<i64>;
 
 /// Files whose names were asked for, ready to be asked again.
 #[derive(Default)]
-pub(super) struct NameSources {
-    sources: HashMap<NamesKey, NameSource<'static>>,
+pub(super) struct DebugNamesCache {
+    sources: HashMap<NamesKey, DebugNames<'static>>,
 }
 
-impl NameSources {
+impl DebugNamesCache {
     /// The same as [`names`], for which the files are read only once. Nothing is ever given back: this is for a process that
     /// has a limit of memory, and is started again when it is over.
     pub fn names(
@@ -61,13 +61,13 @@ impl NameSources {
     }
 }
 
-fn kept_source((file, debug): (&File, Option<&File>)) -> Result<NameSource<'static>, String> {
+fn kept_source((file, debug): (&File, Option<&File>)) -> Result<DebugNames<'static>, String> {
     let mapped: &'static Mmap = Box::leak(Box::new(map(file)?));
     let mapped_debug: Option<&'static Mmap> =
         debug.map(map).transpose()?.map(|map| &*Box::leak(Box::new(map)));
     let (object, debug) = parse(mapped, mapped_debug.map(|map| &**map))?;
     let sections = Box::leak(Box::new(DebugSections::of(debug.as_ref().unwrap_or(&object))));
-    Ok(NameSource::new(object, debug, sections))
+    Ok(DebugNames::new(object, debug, sections))
 }
 
 /// A file and its debug file, if that is one.
@@ -77,14 +77,14 @@ fn parse<'d>(mapped: &'d [u8], debug: Option<&'d [u8]>) -> Result<(Elf<'d>, Opti
 }
 
 /// All that names places of one file.
-struct NameSource<'d> {
+struct DebugNames<'d> {
     object: Elf<'d>,
     context: Option<Context<EndianSlice<'d, LittleEndian>>>,
     symbols: NamedFunctions<'d>,
     debug_build_id: Option<String>,
 }
 
-impl<'d> NameSource<'d> {
+impl<'d> DebugNames<'d> {
     fn new(object: Elf<'d>, debug: Option<Elf<'d>>, sections: &'d DebugSections<'d>) -> Self {
         let context = Context::from_dwarf(sections.dwarf()).ok();
         let symbols = NamedFunctions::of([&object, debug.as_ref().unwrap_or(&object)]);
