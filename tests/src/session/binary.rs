@@ -25,6 +25,14 @@ fn build() -> Result<PathBuf> {
     // With the features that the whole workspace needs: else it would be built once more.
     command.args(["build", "--quiet", "--release", "--workspace", "--bin", "dmscope", "--manifest-path"]);
     command.arg(manifest);
+    // What cargo tells a test about itself: scripts that build crates and look at these would be run again, and all that
+    // depends on them built again, in each test and after it.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     let output = command.output().context("cannot start cargo")?;
     ensure!(output.status.success(), "dmscope cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
     // TARGET/release/deps/TEST, or TARGET/release/PROGRAM
