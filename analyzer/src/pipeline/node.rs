@@ -16,7 +16,7 @@ use crate::tape::wire::RawRecord;
 use crate::tape::{BadBytes, MAX_NODES};
 
 /// For how long what is received is held until another node says what was sent.
-const MOST_WAIT_NS: u64 = 1_000_000_000;
+const MOST_WAIT_NS: u64 = 2_000_000_000;
 
 /// Something for the agent of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
