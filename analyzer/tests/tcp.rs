@@ -190,14 +190,8 @@ fn addresses_of_what_was_received_are_not_mistaken_for_positions_of_what_was_sen
         t.call(0, "MPI_Recv", "main: receive");
         let context = t.context_of(0);
         let mut moved = |addr, stream, len_bytes: u32, receive| {
-            let body = Body::Stream {
-                addr,
-                stream,
-                position: message * len_bytes,
-                len_bytes,
-                receive,
-                context: context.clone(),
-            };
+            let body =
+                Body::Stream { addr, stream, position: message * len_bytes, len_bytes, receive, context };
             t.record(0, 0, body);
         };
         moved(buffer, STREAM, 64, true);

@@ -127,7 +127,8 @@ impl Thinner {
                 }
             }
             Body::Map { addr, len_bytes, exec, has_file, .. } => {
-                if !(exec && has_file) && !holds_code(job, h.pid, addr, len_bytes) {
+                let is_code = (exec && has_file) || holds_code(job, h.pid, addr, len_bytes);
+                if !is_code {
                     return;
                 }
             }

@@ -34,8 +34,10 @@ pub fn attach(args: &AttachArgs) -> Result<Outcome> {
         return attach_over_bus(args, nats);
     }
     let pid = args.job.parse();
-    let pid: u32 = pid
-        .map_err(|_| anyhow!("{} is no process id; a job on several nodes is named with --bus", args.job))?;
+    let pid: u32 = pid.map_err(|_| {
+        let what = "`dmscope ps` lists jobs with their processes; names are those of jobs on several nodes, with --bus (see --help)";
+        anyhow!("{} is no process id: {what}", args.job)
+    })?;
     let job = host::job_of(pid)?;
     let settings = settings(&args.watch, &args.analysis)?;
     let mut sink = with_own_file_rights(|| sink(&job.command, &args.output))?;

@@ -145,7 +145,6 @@ impl Sink for WordSink {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::input::Start;
     use analyzer::tape::{Item, Reader};
 
     use super::super::bus::LocalBus;
@@ -159,7 +158,7 @@ mod tests {
         let uplink = Uplink::new(Arc::new(bus), "up");
         let begins = Arc::new(AtomicBool::new(false));
         let mut feed = TapeFeed::new(uplink.clone(), Arc::clone(&begins));
-        let inputs = [Input::Start(Box::new(Start::default())), Input::Tick { time_ns: 5 }];
+        let inputs = [Input::Start(Box::default()), Input::Tick { time_ns: 5 }];
         feed.push(&inputs[0]);
         feed.flush();
         assert!(inbox.try_next().is_none(), "nothing is sent before it begins");

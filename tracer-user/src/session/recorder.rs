@@ -113,8 +113,8 @@ impl Default for Outlets {
 /// What looks at the inputs.
 enum Analysis {
     /// All that is found is found here.
-    Whole(Pipeline),
-    Part(NodePipeline, Box<dyn LetterBox>),
+    Whole(Box<Pipeline>),
+    Part(Box<NodePipeline>, Box<dyn LetterBox>),
 }
 
 /// See the [module](self).
@@ -132,12 +132,12 @@ impl Recorder {
             Some(calls) => Pipeline::with_timeline(options, calls),
             None => Pipeline::new(options),
         };
-        Self { analysis: Analysis::Whole(pipeline), outlets, trouble: None, told_trouble: false }
+        Self { analysis: Analysis::Whole(Box::new(pipeline)), outlets, trouble: None, told_trouble: false }
     }
 
     /// Of one node's part: the feed has what the analysis of all parts needs, and not all inputs.
     pub fn of_part(options: Options, outlets: Outlets, part: NodePart) -> Self {
-        let analysis = Analysis::Part(NodePipeline::new(options, part.number), part.letters);
+        let analysis = Analysis::Part(Box::new(NodePipeline::new(options, part.number)), part.letters);
         Self { analysis, outlets, trouble: None, told_trouble: false }
     }
 

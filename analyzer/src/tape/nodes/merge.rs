@@ -106,7 +106,7 @@ impl JoinedCoverage {
 }
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Merge {
     nodes: Vec<NodeInputs>,
     common: CommonProbes,
@@ -124,24 +124,6 @@ pub(super) struct Merge {
     ticked_ns: u64,
     ready: VecDeque<Input>,
     end: Option<End>,
-}
-
-impl Default for Merge {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            common: CommonProbes::default(),
-            crossings: Crossings::default(),
-            may_be_tied: false,
-            heads: BinaryHeap::new(),
-            waiting: 0,
-            awaited: BTreeSet::new(),
-            coverage: JoinedCoverage::default(),
-            ticked_ns: 0,
-            ready: VecDeque::new(),
-            end: None,
-        }
-    }
 }
 
 impl Merge {
