@@ -38,7 +38,7 @@ pub use invariants::knn_outliers;
 pub use job::{messages, names, process, symbols};
 pub use mpi::calls;
 pub use options::reference;
-pub use present::{page, render, text, visible};
+pub use present::{clocks, page, render, text, visible};
 pub use tape::{plan, sequencer, wire};
 
 /// Findings, and reports of all of them.

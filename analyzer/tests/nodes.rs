@@ -3,7 +3,7 @@
 mod common;
 
 use analyzer::finding::{Finding, Report, Severity};
-use analyzer::input::Input;
+use analyzer::input::{ClockReading, Input, Start, Threads};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
@@ -11,7 +11,7 @@ use analyzer::render::{self, Style};
 use analyzer::statistics::TcpStatistics;
 use analyzer::tape::{node_of, pid_on_node};
 use analyzer::wire::{Body, CallContext};
-use common::nodes::{RANKS, at_that_time, joined, part, ring, shifted};
+use common::nodes::{RANKS, WALL_CLOCK_S, at_that_time, joined, part, ring, shifted};
 use common::{Trace, pid};
 use proptest::prelude::*;
 
@@ -148,6 +148,80 @@ fn nodes_that_end_early_or_have_no_end_do_not_keep_the_others_waiting() {
     let last_of_whole =
         whole.iter().filter_map(|i| if let Input::Record(r) = i { Some(r.time_ns()) } else { None }).max();
     assert_eq!(last, last_of_whole);
+}
+
+/// A session of a node that reads its clocks every ten seconds and looks at threads in between. `shown`: what its clock shows at
+/// a true time.
+fn clocked(shown: impl Fn(u64) -> u64, steps: u64) -> Vec<Input> {
+    let wall_ns = |true_ns: u64| WALL_CLOCK_S * S + true_ns;
+    let start = Start { time_ns: shown(S), wall_clock_s: WALL_CLOCK_S + 1, ..Start::default() };
+    let mut inputs = vec![Input::Start(Box::new(start))];
+    for at in (1..steps).map(|step| step * 10 * S) {
+        let (time_ns, wall_clock_ns) = (shown(at), wall_ns(at));
+        let error_ns = Some(1_000_000);
+        inputs.push(Input::Clock(ClockReading { node: 0, time_ns, wall_clock_ns, error_ns }));
+        let threads = Threads { time_ns: shown(at + 5 * S), threads: Vec::new() };
+        inputs.push(Input::Threads(Box::new(threads)));
+    }
+    inputs
+}
+
+/// Times of looks at threads, in pairs of what both nodes have seen at one moment.
+fn times_of_looks(inputs: &[Input]) -> Vec<u64> {
+    let look = |input: &Input| if let Input::Threads(threads) = input { Some(threads.time_ns) } else { None };
+    inputs.iter().filter_map(look).collect()
+}
+
+#[test]
+fn clocks_that_go_apart_are_held_together_and_how_far_they_may_be_off_is_known() {
+    let fast = |ns: u64| ns + ns / 10_000 * 3;
+    let slow = |ns: u64| 7_000 * S + ns - ns / 10_000 * 2;
+    let own = |ns: u64| ns;
+    type Shown<'a> = &'a dyn Fn(u64) -> u64;
+    for (first, second) in [(&own as Shown, &fast as Shown), (&own, &slow), (&fast, &own), (&slow, &fast)] {
+        let all = joined(vec![clocked(first, 100), clocked(second, 100)]);
+        let looks = times_of_looks(&all);
+        assert_eq!(looks.len(), 2 * 99);
+        assert!(looks.is_sorted());
+        for pair in looks.chunks(2) {
+            // What may happen until the next reading.
+            assert!(pair[1] - pair[0] < 8_000_000, "{pair:?}");
+        }
+        let session = run(all).session;
+        assert_eq!(session.node_clock_errors_ns, [Some(1_000_000); 2]);
+    }
+}
+
+#[test]
+fn a_wall_clock_that_is_set_moves_nothing() {
+    let mut set = clocked(|ns| ns, 50);
+    for input in &mut set[40..] {
+        if let Input::Clock(reading) = input {
+            reading.wall_clock_ns += 3600 * S;
+        }
+    }
+    let looks = times_of_looks(&joined(vec![clocked(|ns| ns, 50), set]));
+    assert!(looks.chunks(2).all(|pair| pair[0] == pair[1]), "{looks:?}");
+}
+
+#[test]
+fn a_page_of_several_nodes_has_a_row_for_each_rank_with_its_node_and_how_far_its_times_may_be_off() {
+    let whole = ring(20, |_, _| false);
+    let mut tapes: Vec<_> = (0..2).map(|node| part(&whole, node, &[0, 0, 0, 1, 1, 1], 0)).collect();
+    let reading =
+        |error_ns| Input::Clock(ClockReading { error_ns: Some(error_ns), ..ClockReading::default() });
+    (tapes[0].insert(1, reading(2000)), tapes[1].insert(1, reading(500)));
+    let mut pipeline = Pipeline::with_timeline(Options::default(), 100);
+    joined(tapes).iter().for_each(|input| pipeline.push(input));
+    let report = pipeline.report();
+    let page = pipeline.page(report).expect("a timeline was kept");
+    let rows: Vec<_> =
+        page.timeline.rows.iter().map(|r| (r.node.as_deref(), r.pid, r.time_error_ns)).collect();
+    let row = |rank: u32| match rank {
+        0..3 => (Some("node0"), Some(pid(rank)), Some(0)),
+        _ => (Some("node1"), Some(pid(rank)), Some(2500)),
+    };
+    assert_eq!(rows, (0..RANKS).map(row).collect::<Vec<_>>());
 }
 
 proptest! {

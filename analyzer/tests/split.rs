@@ -245,12 +245,14 @@ fn odd_of(id: &str) -> String {
     id.split('-').take(2).collect::<Vec<_>>().join("-")
 }
 
-/// Of findings of chains, what does not depend on what surrounds these.
+/// Of findings of chains, what does not depend on what surrounds these; how severe they are does, and so their order.
 fn without_contexts(mut told: Value) -> Value {
-    for finding in told["findings"].as_array_mut().expect("findings") {
+    let findings = told["findings"].as_array_mut().expect("findings");
+    for finding in findings.iter_mut() {
         if finding["evidence"]["kind"] == "odd_chain" {
             *finding = serde_json::json!([odd_of(finding["id"].as_str().expect("text")), finding["verdict"]]);
         }
     }
+    findings.sort_by_key(Value::to_string);
     told
 }

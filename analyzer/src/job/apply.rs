@@ -10,7 +10,7 @@ use super::movement::Movement;
 use super::resolve;
 use super::streams::{StreamBytes, StreamPiece};
 use crate::mpi::calls::{self, CallRow, Lifecycle};
-use crate::tape::input::{CodePlace, Coverage, Input, Loss, Start, Threads};
+use crate::tape::input::{ClockReading, CodePlace, Coverage, Input, Loss, Start, Threads};
 use crate::tape::plan::{Plan, Probe, ProbeClass};
 use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, kind};
 
@@ -46,6 +46,7 @@ impl Job {
                 self.clock(*time_ns);
                 self.events.push(Event::Tick);
             }
+            Input::Clock(reading) => self.read_clocks(reading),
             Input::Digest(digest) => self.clock(digest.time_ns),
             Input::Symbols(symbols) => {
                 self.symbols.extend(symbols);
@@ -88,6 +89,16 @@ impl Job {
         self.start = start.clone();
         self.clock(start.time_ns);
         self.events.push(Event::Started);
+    }
+
+    /// How far times of a node may be off is for people: nothing is decided by it.
+    fn read_clocks(&mut self, reading: &ClockReading) {
+        let Start { wall_clock_error_ns, node_clock_errors_ns, nodes, .. } = &mut self.start;
+        match node_clock_errors_ns.get_mut(reading.node as usize) {
+            Some(error_ns) => *error_ns = reading.error_ns,
+            None if nodes.is_empty() => *wall_clock_error_ns = reading.error_ns,
+            None => {}
+        }
     }
 
     fn plan(&mut self, plan: &Plan) {

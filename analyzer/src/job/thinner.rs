@@ -55,6 +55,7 @@ impl Thinner {
                 }
                 out(input.clone());
             }
+            Input::Clock(_) => out(input.clone()),
             // How far ranks have come is told at the end as well.
             Input::End(end) => {
                 let alive = job.processes.all().iter().filter(|process| process.alive);

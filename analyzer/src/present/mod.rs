@@ -1,6 +1,7 @@
 //! Findings in words: text and the data of pages. Only here are sentences made.
 
 mod chain;
+pub mod clocks;
 pub(crate) mod hang;
 pub(crate) mod leaks;
 pub(crate) mod mismatch;

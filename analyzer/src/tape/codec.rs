@@ -145,6 +145,7 @@ impl Encoder {
             | Input::Plan(_)
             | Input::Coverage(_)
             | Input::Threads(_)
+            | Input::Clock(_)
             | Input::Digest(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,

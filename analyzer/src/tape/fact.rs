@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::input::{Coverage, End, Input, ProcessFacts, Start, Threads};
+use super::input::{ClockReading, Coverage, End, Input, ProcessFacts, Start, Threads};
 use super::plan::Plan;
 
 /// A fact on its way to the tape.
@@ -14,6 +14,7 @@ pub(super) enum Fact<'a> {
     Plan(&'a Plan),
     Coverage(&'a Coverage),
     Threads(&'a Threads),
+    Clock(&'a ClockReading),
     End(&'a End),
 }
 
@@ -26,6 +27,7 @@ enum ReadFact {
     Plan(Box<Plan>),
     Coverage(Box<Coverage>),
     Threads(Box<Threads>),
+    Clock(ClockReading),
     End(End),
 }
 
@@ -38,6 +40,7 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
         ReadFact::Plan(plan) => Input::Plan(plan),
         ReadFact::Coverage(coverage) => Input::Coverage(coverage),
         ReadFact::Threads(threads) => Input::Threads(threads),
+        ReadFact::Clock(reading) => Input::Clock(reading),
         ReadFact::End(end) => Input::End(end),
     };
     Ok(facts.into_iter().map(input).collect())

@@ -2,10 +2,8 @@
 
 use super::weight::Weight;
 
-/// The newest format version, which tapes with digests have; all older ones are read as well.
+/// The format version that is written; all older ones are read as well. 2: digests and readings of clocks.
 pub const VERSION: u32 = 2;
-/// That of tapes without digests.
-pub(super) const VERSION_WITHOUT_DIGESTS: u32 = 1;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// No frame is longer than this, compressed or not: what a damaged or hostile length can cost.

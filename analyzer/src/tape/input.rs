@@ -33,6 +33,8 @@ pub enum Input {
         /// CLOCK_MONOTONIC.
         time_ns: u64,
     },
+    /// What the clocks of a node show beside each other, every few seconds.
+    Clock(ClockReading),
     /// What the agent of a node has counted, in place of the records.
     Digest(Box<Digest>),
     /// Names of code places. Not part of any decision: only for people's eyes.
@@ -51,6 +53,7 @@ impl Input {
             Self::Tick { time_ns } => Some(*time_ns),
             Self::Start(start) => Some(start.time_ns),
             Self::End(end) => Some(end.time_ns),
+            Self::Clock(reading) => Some(reading.time_ns),
             Self::Digest(digest) => Some(digest.time_ns),
             // What was lost may have been anything up to then.
             Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
@@ -102,6 +105,26 @@ impl Start {
     pub fn wall_clock_ns(&self) -> u64 {
         self.wall_clock_s.saturating_mul(1_000_000_000).saturating_add(self.wall_clock_rest_ns.into())
     }
+}
+
+/// Two clocks of a node at one moment. That of the records never jumps, and goes a little faster or slower than others; the
+/// wall clock is what nodes have in common, and may be set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The node, among those of a job on several.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub node: u32,
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Wall clock, ns since 1970.
+    pub wall_clock_ns: u64,
+    /// How far the wall clock may be off; none: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_ns: Option<u64>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What `/proc` says of one process.

@@ -10,9 +10,7 @@ use super::bytes::ByteWriter;
 use super::codec::Encoder;
 use super::digest::{Digest, MAX_DIGEST_BYTES};
 use super::fact::Fact;
-use super::frame::{
-    self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION, VERSION_WITHOUT_DIGESTS,
-};
+use super::frame::{self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION};
 use super::input::{Input, Symbol};
 use super::weight::Weight;
 
@@ -116,7 +114,7 @@ impl FileTape {
 impl<W: Write> Writer<W> {
     /// Writes to anything. What is left of a frame after an error stays: readers skip it.
     pub fn new(sink: W) -> Self {
-        let header = WaitingFrame { bytes: frame::file_header(VERSION_WITHOUT_DIGESTS).to_vec(), inputs: 0 };
+        let header = WaitingFrame { bytes: frame::file_header(VERSION).to_vec(), inputs: 0 };
         Self {
             sink,
             cut_back: None,
@@ -167,16 +165,12 @@ impl<W: Write> Writer<W> {
             }
             Input::Symbols(symbols) => self.push_symbols(input, symbols),
             Input::Digest(digest) => self.push_digest(input, digest),
-            Input::Start(start) => {
-                if start.sums {
-                    self.begin_with_digests();
-                }
-                self.push_fact(input, &Fact::Start(start));
-            }
+            Input::Start(start) => self.push_fact(input, &Fact::Start(start)),
             Input::Process(process) => self.push_fact(input, &Fact::Process(process)),
             Input::Plan(plan) => self.push_fact(input, &Fact::Plan(plan)),
             Input::Coverage(coverage) => self.push_fact(input, &Fact::Coverage(coverage)),
             Input::Threads(threads) => self.push_fact(input, &Fact::Threads(threads)),
+            Input::Clock(reading) => self.push_fact(input, &Fact::Clock(reading)),
             Input::End(end) => self.push_fact(input, &Fact::End(end)),
         }
         self.failure.take().map_or(Ok(()), Err)
@@ -239,15 +233,6 @@ impl<W: Write> Writer<W> {
         if let Some(time_ns) = time_of(input) {
             self.first_ns.get_or_insert(time_ns);
             self.last_ns = self.last_ns.max(time_ns);
-        }
-    }
-
-    /// The tape has digests: who cannot read them is to say so.
-    fn begin_with_digests(&mut self) {
-        if self.written_bytes == 0
-            && let Some(header) = self.backlog.front_mut()
-        {
-            header.bytes = frame::file_header(VERSION).to_vec();
         }
     }
 
@@ -424,6 +409,7 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Start(start) => Some(start.time_ns),
         Input::Process(process) => Some(process.time_ns),
         Input::Coverage(coverage) => Some(coverage.time_ns),
+        Input::Clock(reading) => Some(reading.time_ns),
         Input::Digest(digest) => Some(digest.time_ns),
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use analyzer::input::Input;
-use analyzer::tape::{FILE_HEADER_BYTES, Item, Reader, VERSION, Writer};
+use analyzer::tape::{Item, Reader, VERSION, Writer};
 
 use crate::session::{small_session, small_session_of_nodes};
-use crate::tape_of;
 
 fn path(version: u32) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/golden/session-v{version}.dmt"))
@@ -31,14 +30,6 @@ fn the_golden_tape_of_version_1_is_read() {
 #[test]
 fn the_golden_tape_of_version_2_is_read() {
     assert_eq!(read(2), small_session_of_nodes().concat());
-}
-
-/// Who cannot read digests reads all other tapes.
-#[test]
-fn only_a_tape_with_digests_has_the_version_of_those() {
-    let version = |tape: &[u8]| tape[..FILE_HEADER_BYTES][8];
-    assert_eq!(version(&tape_of(&small_session())), 1);
-    assert_eq!(version(&tape_of(&small_session_of_nodes())), 2);
 }
 
 /// Only for a new format version: `cargo test -p dmscope-analyzer --test tape -- --ignored`

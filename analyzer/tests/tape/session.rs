@@ -1,6 +1,6 @@
 //! A small session with every kind of input.
 
-use analyzer::input::{End, Frame, Input, Loss, Mapping, ProcessFacts, Start, Symbol};
+use analyzer::input::{ClockReading, End, Frame, Input, Loss, Mapping, ProcessFacts, Start, Symbol};
 use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::tape::Digest;
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -114,6 +114,8 @@ pub fn small_session_of_nodes() -> Vec<Vec<Input>> {
             content: vec![1, 2, 3, node as u8],
         }))
     };
-    groups.insert(7, vec![digest(0, 0), digest(1, 0), digest(0, 1)]);
+    let clocks =
+        ClockReading { node: 1, time_ns: 5_499, wall_clock_ns: 1_700_000_000_000_000_099, error_ns: Some(7) };
+    groups.insert(7, vec![Input::Clock(clocks), digest(0, 0), digest(1, 0), digest(0, 1)]);
     groups
 }

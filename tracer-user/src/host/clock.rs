@@ -1,5 +1,6 @@
 //! The clocks, read in one place.
 
+use analyzer::input::ClockReading;
 use rustix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of the records.
@@ -47,6 +48,31 @@ pub fn pair() -> ClockPair {
         .fold(first, |best, next| if next.apart_ns < best.apart_ns { next } else { best })
 }
 
+impl ClockPair {
+    /// Wall clock, ns since 1970.
+    pub fn wall_clock_ns(&self) -> u64 {
+        self.wall_clock_s.saturating_mul(1_000_000_000).saturating_add(self.wall_clock_rest_ns.into())
+    }
+}
+
+/// Reads both clocks, and how far the wall clock may be off.
+pub fn reading() -> ClockReading {
+    let pair = pair();
+    let error_ns = synchronization_error_ns().map(|error_ns| error_ns.saturating_add(pair.apart_ns));
+    ClockReading { node: 0, time_ns: pair.monotonic_ns, wall_clock_ns: pair.wall_clock_ns(), error_ns }
+}
+
+/// How far the wall clock is from true time at most, as whoever synchronizes it (chrony, ntpd, systemd-timesyncd) has told the
+/// kernel: ntp_adjtime(2), the distance to the root of NTP (RFC 5905, section 11.2.2). None: nobody does.
+fn synchronization_error_ns() -> Option<u64> {
+    // SAFETY: all zeros are a value of this structure of numbers.
+    let mut clock: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: it is ours, and without modes the kernel only writes to it.
+    let state = unsafe { libc::adjtimex(&raw mut clock) };
+    let is_synchronized = state >= 0 && state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0;
+    is_synchronized.then(|| u64::try_from(clock.maxerror).unwrap_or(0).saturating_mul(1000))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,9 +80,8 @@ mod tests {
     #[test]
     fn both_clocks_are_read_at_one_moment() {
         let (one, other) = (pair(), pair());
-        let wall_ns =
-            |pair: &ClockPair| pair.wall_clock_s * 1_000_000_000 + u64::from(pair.wall_clock_rest_ns);
-        let differ_ns = (wall_ns(&other) - wall_ns(&one)).abs_diff(other.monotonic_ns - one.monotonic_ns);
+        let differ_ns =
+            (other.wall_clock_ns() - one.wall_clock_ns()).abs_diff(other.monotonic_ns - one.monotonic_ns);
         // Nobody sets the clock in between; it may be slewed.
         assert!(differ_ns <= one.apart_ns + other.apart_ns + 1000, "{differ_ns} {one:?} {other:?}");
     }

@@ -35,7 +35,8 @@ function lasting(event) {
 }
 
 function when(event) {
-  const text = `${moment(event.begin_ns)} after the session began`;
+  const error = rows[event.row].time_error_ns;
+  const text = `${moment(event.begin_ns)}${error ? ` ± ${duration(error)}` : ""} after the session began`;
   return event.began_earlier ? `before ${text}, when it was first seen so` : text;
 }
 
@@ -66,7 +67,7 @@ function showDetails() {
   entry("received by", event.sent_to?.slice(0, MOST_JUMPS).map(jumpToEvent));
   entry("sent by", event.got_from?.slice(0, MOST_JUMPS).map(jumpToEvent));
   entry("stack", event.stack?.length > 1 ? el("ol", { class: "code" }, event.stack.map(at => el("li", { title: clean(placeDetail(at)) }, placeText(at)))) : undefined);
-  entry("process", row.pid ? `${row.pid}${event.tid && event.tid !== row.pid ? `, thread ${event.tid}` : ""}` : undefined);
+  entry("process", row.pid ? `${row.node ? `${row.node}: ` : ""}${row.pid}${event.tid && event.tid !== row.pid ? `, thread ${event.tid}` : ""}` : undefined);
   details.append(list);
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use analyzer::clocks::clocks_text;
 use analyzer::finding::{Finding, Severity, Verdict};
 use analyzer::page::{HangRole, Page, RowGroup, Tone};
 use analyzer::render::{self, Style};
@@ -44,8 +45,9 @@ fn facts(page: &Page) -> String {
     let (session, s) = (&page.report.session, &page.report.statistics);
     let how = if session.launched { "watched from its start" } else { "attached to while it ran" };
     let ended = page.report.ended.as_deref().unwrap_or("not over");
+    let clocks = clocks_text(session).map_or(String::new(), |text| format!(" {text}"));
     format!(
-        "{} on {}, {how}; watched for {} until: {ended}.",
+        "{} on {}, {how}; watched for {} until: {ended}.{clocks}",
         if session.job.is_empty() { "A job" } else { &session.job },
         if session.host.is_empty() { "an unknown node" } else { &session.host },
         duration_text(s.duration_ns)

@@ -40,7 +40,7 @@ function writeNames() {
       "data-row": row,
       "aria-pressed": String(view.selected.has(row)),
       "aria-label": `${rows[row].name}${role ? `, ${roleText[role]}` : ""}`,
-      title: `${clean(rows[row].name)}${rows[row].pid ? `, process ${rows[row].pid}` : ", not watched"}`,
+      title: `${clean(rows[row].name)}${rows[row].pid ? `, process ${rows[row].pid}${rows[row].node ? ` on ${clean(rows[row].node)}` : ""}` : ", not watched"}`,
       onclick: () => toggle(row),
     }, mark + rows[row].name);
     Object.assign(button.style, { top: `${yOf(line)}px`, height: `${ROW}px`, lineHeight: `${ROW}px` });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use analyzer::input::{Mapping, ProcessFacts, ThreadFacts, ThreadState};
+use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
@@ -31,6 +31,8 @@ pub(super) const BEGIN_NS: u64 = 100 * S;
 pub(super) const PROGRAM: FileId = FileId { dev: 1, inode: 10 };
 /// Between two batches that only wait for something.
 const IDLE_NS: u64 = 10 * MS;
+/// What the wall clock of the fake machine showed when it began.
+const WALL_CLOCK_NS: u64 = 1_700_000_000_000_000_000;
 
 /// A process of the scripted machine.
 #[derive(Clone, Debug, Default)]
@@ -339,6 +341,11 @@ pub(super) struct FakeHost(pub Shared);
 impl Host for FakeHost {
     fn now_ns(&self) -> u64 {
         self.0.lock().now_ns
+    }
+
+    fn clocks(&self) -> ClockReading {
+        let time_ns = self.now_ns();
+        ClockReading { time_ns, wall_clock_ns: WALL_CLOCK_NS + time_ns, ..ClockReading::default() }
     }
 
     fn own_cpu_ns(&self) -> u64 {

@@ -31,6 +31,8 @@ use crate::plan::attach::{JobSize, OnlyJob};
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
+/// How often it is recorded what the clocks show beside each other.
+const CLOCKS_NS: u64 = 10_000_000_000;
 /// How often people see new numbers.
 const STATUS_PERIOD_NS: u64 = 500_000_000;
 /// How often the tape is made safe up to here.
@@ -107,6 +109,7 @@ pub(super) struct Session<'s> {
     status: SessionStatus,
     spare_cpus: Vec<u32>,
     last_tick_ns: u64,
+    clocks_due_ns: u64,
     told_unreached: bool,
     sink: &'s mut dyn Sink,
 }
@@ -137,6 +140,7 @@ impl<'s> Session<'s> {
             status: SessionStatus::default(),
             spare_cpus,
             last_tick_ns: now_ns,
+            clocks_due_ns: now_ns,
             told_unreached: false,
             sink,
         })
@@ -443,6 +447,10 @@ impl<'s> Session<'s> {
             return;
         }
         self.last_tick_ns = now_ns;
+        if now_ns >= self.clocks_due_ns {
+            self.clocks_due_ns = now_ns + CLOCKS_NS;
+            self.recorder.push(Input::Clock(self.host.clocks()));
+        }
         self.recorder.push(Input::Tick { time_ns: now_ns });
         self.recorder.tell_alerts(self.sink);
     }

@@ -1,7 +1,7 @@
 //! What a session needs of the machine beside the kernel part: the clock, `/proc`, and where its own threads run.
 //! [`super::live::LiveHost`] is the real one.
 
-use analyzer::input::{Mapping, ProcessFacts};
+use analyzer::input::{ClockReading, Mapping, ProcessFacts};
 
 use crate::host::{JobError, NodeJob};
 use crate::kernel::ProcessKey;
@@ -10,6 +10,9 @@ use crate::kernel::ProcessKey;
 pub(super) trait Host: Send + Sync {
     /// CLOCK_MONOTONIC: the clock of the records.
     fn now_ns(&self) -> u64;
+
+    /// What its clocks show beside each other.
+    fn clocks(&self) -> ClockReading;
 
     /// Processor time that this process has used so far.
     fn own_cpu_ns(&self) -> u64;

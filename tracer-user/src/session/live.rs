@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use analyzer::input::{Mapping, ProcessFacts, ThreadFacts};
+use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
@@ -181,6 +181,10 @@ pub(super) struct LiveHost;
 impl Host for LiveHost {
     fn now_ns(&self) -> u64 {
         clock::monotonic_ns()
+    }
+
+    fn clocks(&self) -> ClockReading {
+        clock::reading()
     }
 
     fn own_cpu_ns(&self) -> u64 {

@@ -204,16 +204,16 @@ pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> 
 
 fn start(job: &str, alloc_min_bytes: u64, launched: bool) -> Start {
     let system = rustix::system::uname();
-    let clocks = clock::pair();
+    let clocks = clock::reading();
     Start {
         dmscope_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
-        time_ns: clocks.monotonic_ns,
-        wall_clock_s: clocks.wall_clock_s,
-        wall_clock_rest_ns: clocks.wall_clock_rest_ns,
+        time_ns: clocks.time_ns,
+        wall_clock_s: clocks.wall_clock_ns / 1_000_000_000,
+        wall_clock_rest_ns: (clocks.wall_clock_ns % 1_000_000_000) as u32,
         nodes: Vec::new(),
-        wall_clock_error_ns: None,
+        wall_clock_error_ns: clocks.error_ns,
         node_clock_errors_ns: Vec::new(),
         sums: false,
         job: job.to_owned(),

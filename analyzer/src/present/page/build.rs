@@ -15,9 +15,11 @@ use crate::job::Job;
 use crate::job::messages::CallId;
 use crate::job::process::{Process, Who};
 use crate::job::symbols::SymbolTable;
+use crate::present::clocks::time_error_ns;
 use crate::present::hang::{innermost_place, state_text};
 use crate::present::render;
 use crate::present::text::{capitalized, who_text};
+use crate::tape::{node_of, pid_on_node};
 use crate::timeline::{History, TimelineAnalysis, TimelineCall, TimelineGap};
 
 /// A page about a session. `report`: with names; `names`: of the places that the timeline asks for, as far as they have any.
@@ -36,7 +38,10 @@ pub(crate) fn page(report: Report, job: &Job, calls: &TimelineAnalysis, names: &
 /// A process that has a row.
 struct Known<'a> {
     who: Who,
+    /// As its node calls it.
     pid: Option<u32>,
+    /// Of a job on several.
+    node: Option<usize>,
     index: Option<usize>,
     history: Option<&'a History>,
     last: Option<Last>,
@@ -81,6 +86,8 @@ impl<'a> Builder<'a> {
                 who: known.who,
                 name: capitalized(&who_text(&[known.who])),
                 pid: known.pid,
+                node: known.node.and_then(|node| self.job.start.nodes.get(node).cloned()),
+                time_error_ns: known.node.and_then(|node| time_error_ns(&self.job.start, node)),
                 role: last.and_then(|last| last.role),
                 waits_for: last.map_or_else(Vec::new, |last| {
                     last.rank.waits_for.iter().filter_map(|who| row_of.get(who).copied()).collect()
@@ -91,6 +98,9 @@ impl<'a> Builder<'a> {
             });
         }
         self.link_messages(&mut events);
+        if !self.job.start.nodes.is_empty() {
+            events.iter_mut().for_each(|event| event.tid = pid_on_node(event.tid));
+        }
         let timeline = Timeline {
             begin_ns: self.job.start.time_ns,
             end_ns: self.since_begin(self.job.now_ns()),
@@ -157,6 +167,7 @@ impl<'a> Builder<'a> {
         known.extend(told.into_iter().map(|((who, pid), last)| Known {
             who,
             pid: (pid != 0).then_some(pid),
+            node: None,
             index: None,
             history: None,
             last: Some(last),
@@ -166,7 +177,7 @@ impl<'a> Builder<'a> {
             known.iter().filter_map(|k| k.last.as_ref()).flat_map(|l| l.rank.waits_for.clone()).collect();
         for who in waited_for {
             if known.iter().all(|known| known.who != who) {
-                known.push(Known { who, pid: None, index: None, history: None, last: None });
+                known.push(Known { who, pid: None, node: None, index: None, history: None, last: None });
             }
         }
         known.sort_by_key(|known| (known.who, known.pid));
@@ -185,7 +196,11 @@ impl<'a> Builder<'a> {
             return None;
         }
         let who = process.rank.map_or(Who::Pid(process.pid), Who::Rank);
-        let mut last = told.remove(&(who, process.pid));
+        let (node, pid) = match self.job.start.nodes.is_empty() {
+            true => (None, process.pid),
+            false => (Some(node_of(process.pid)), pid_on_node(process.pid)),
+        };
+        let mut last = told.remove(&(who, pid));
         if let (Some(last), Some(look)) = (&mut last, history.and_then(History::last_look)) {
             (last.since_ns, last.tid) = (look.since_ns, look.thread.tid);
         }
@@ -193,7 +208,7 @@ impl<'a> Builder<'a> {
             last.since_ns = end.time_ns;
         }
         let last = last.or_else(|| untold(process, who, history?, &mut self.places));
-        Some(Known { who, pid: Some(process.pid), index: Some(index), history, last })
+        Some(Known { who, pid: Some(pid), node, index: Some(index), history, last })
     }
 
     /// What carries a rank's environment but never called MPI is of no interest where another process is that rank.

@@ -116,6 +116,12 @@ pub struct Row {
     pub name: String,
     /// Its process id; none: it was not watched.
     pub pid: Option<u32>,
+    /// Its node, of a job on several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How far its times may be off beside those of the first node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_error_ns: Option<u64>,
     /// What it has to do with a hang.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<HangRole>,

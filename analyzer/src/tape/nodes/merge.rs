@@ -6,10 +6,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+use super::clocks::ClockDrift;
 use super::crossings::Crossings;
 use super::numbers::{CommonProbes, NodeNumbers};
 use crate::tape::causal_order::Moved;
-use crate::tape::input::{Coverage, End, Input, StrangerCost};
+use crate::tape::input::{ClockReading, Coverage, End, Input, StrangerCost};
 use crate::tape::wire::kind;
 
 /// For how long a receive waits for what was sent on another node, whose clock may be behind.
@@ -44,6 +45,8 @@ pub(super) struct NodeInputs {
     waiting: VecDeque<(u64, Input)>,
     last_ns: u64,
     coverage: Coverage,
+    /// None: it has not read its clocks yet.
+    drift: Option<ClockDrift>,
     /// Processes that it has told of and that have not ended.
     pids: BTreeSet<u32>,
 }
@@ -109,6 +112,8 @@ impl JoinedCoverage {
 #[derive(Debug, Default)]
 pub(super) struct Merge {
     nodes: Vec<NodeInputs>,
+    /// The node whose clock all times are of.
+    first: Option<usize>,
     common: CommonProbes,
     crossings: Crossings,
     /// Nodes may wait for each other: something has changed since that was looked at.
@@ -134,6 +139,8 @@ impl Merge {
         }
         self.nodes[node].numbers = Some(NodeNumbers::new(node, ahead_ns));
         self.nodes[node].pids.clear();
+        self.nodes[node].drift = None;
+        self.first.get_or_insert(node);
         self.follow(node, Following::Followed);
     }
 
@@ -180,8 +187,27 @@ impl Merge {
         }
     }
 
+    /// A node has read its clocks: from here on its times are what the clock of the first node would have shown.
+    fn read_clocks(&mut self, node: usize, reading: ClockReading) {
+        let Some(inputs) = self.nodes.get_mut(node) else { return };
+        let Some(drift) = &mut inputs.drift else { return inputs.drift = Some(ClockDrift::new(reading)) };
+        let step_ns = drift.step_ns(reading);
+        let is_first = self.first == Some(node);
+        for (other, inputs) in self.nodes.iter_mut().enumerate() {
+            let Some(numbers) = inputs.numbers.as_mut().filter(|_| step_ns != 0) else { continue };
+            match is_first {
+                true if other != node => numbers.adjust_clock(step_ns.saturating_neg()),
+                false if other == node => numbers.adjust_clock(step_ns),
+                _ => {}
+            }
+        }
+    }
+
     /// An input of a node in the numbers of all; none if the node has not begun.
     pub(super) fn renumbered(&mut self, node: usize, input: Input) -> Option<Input> {
+        if let Input::Clock(reading) = input {
+            self.read_clocks(node, reading);
+        }
         let numbers = self.nodes.get_mut(node)?.numbers.as_mut()?;
         Some(numbers.renumber(input, &mut self.common))
     }

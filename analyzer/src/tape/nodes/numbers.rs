@@ -90,6 +90,10 @@ pub(super) struct NodeNumbers {
     node: u32,
     /// To be added to its times.
     ahead_ns: i64,
+    /// The latest time so far.
+    latest_ns: u64,
+    /// Nothing that comes is before this time by so much or less: what is added has become less by that.
+    not_before: (u64, u64),
     probes: FxHashMap<u32, u32>,
     /// Path and build id.
     files: FxHashMap<FileId, (String, Option<String>)>,
@@ -98,12 +102,19 @@ pub(super) struct NodeNumbers {
 impl NodeNumbers {
     pub(super) fn new(node: usize, ahead_ns: i64) -> Self {
         let (probes, files) = (FxHashMap::default(), FxHashMap::default());
-        Self { node: node as u32, ahead_ns, probes, files }
+        Self { node: node as u32, ahead_ns, latest_ns: 0, not_before: (0, 0), probes, files }
     }
 
     /// So much more must be added to its times.
     pub(super) fn set_clock(&mut self, by_ns: i64) {
         self.ahead_ns = self.ahead_ns.saturating_add(by_ns);
+        (self.latest_ns, self.not_before) = (0, (0, 0));
+    }
+
+    /// The same, little by little: what comes next is not before what has come.
+    pub(super) fn adjust_clock(&mut self, by_ns: i64) {
+        self.ahead_ns = self.ahead_ns.saturating_add(by_ns);
+        self.not_before = (self.latest_ns, by_ns.min(0).unsigned_abs());
     }
 
     /// The same input as part of a job of several nodes.
@@ -118,12 +129,15 @@ impl NodeNumbers {
             }
             Input::Coverage(coverage) => self.coverage(coverage),
             Input::Threads(threads) => self.threads(threads),
-            Input::Tick { time_ns } => *time_ns = self.time(*time_ns),
+            Input::Tick { time_ns } => *time_ns = self.moment(*time_ns),
+            Input::Clock(reading) => {
+                (reading.node, reading.time_ns) = (self.node, self.moment(reading.time_ns));
+            }
             Input::Digest(digest) => self.digest(digest),
             Input::Symbols(symbols) => symbols.iter_mut().for_each(|symbol| self.symbol(symbol)),
             Input::Start(start) => start.time_ns = self.time(start.time_ns),
             Input::End(end) => {
-                end.time_ns = self.time(end.time_ns);
+                end.time_ns = self.moment(end.time_ns);
                 end.failed_probes.iter_mut().for_each(|probe| self.probe(probe, common));
             }
         }
@@ -132,6 +146,18 @@ impl NodeNumbers {
 
     fn pid(&self, pid: u32) -> u32 {
         pid_of_node(self.node as usize, pid)
+    }
+
+    /// When something was that comes after all that came.
+    fn moment(&mut self, time_ns: u64) -> u64 {
+        let (not_before_ns, by_ns) = self.not_before;
+        let time_ns = match self.time(time_ns) {
+            u64::MAX => return u64::MAX,
+            time_ns if not_before_ns.saturating_sub(time_ns) <= by_ns => time_ns.max(not_before_ns),
+            time_ns => time_ns,
+        };
+        self.latest_ns = self.latest_ns.max(time_ns);
+        time_ns
     }
 
     /// Zero and the last moment there is stand for any time.
@@ -155,10 +181,10 @@ impl NodeNumbers {
     }
 
     /// What cannot be read stays as it is, but for its process.
-    fn record(&self, raw: &RawRecord) -> RawRecord {
+    fn record(&mut self, raw: &RawRecord) -> RawRecord {
         let Ok(mut record) = Record::decode(raw) else { return self.unknown_record(raw) };
         let h = &mut record.header;
-        (h.time_ns, h.pid, h.tid) = (self.time(h.time_ns), self.pid(h.pid), self.pid(h.tid));
+        (h.time_ns, h.pid, h.tid) = (self.moment(h.time_ns), self.pid(h.pid), self.pid(h.tid));
         h.probe = self.probe_id(h.probe);
         match &mut record.body {
             Body::Copy { context, .. }
@@ -216,13 +242,13 @@ impl NodeNumbers {
         probe.file = self.file(probe.file);
     }
 
-    fn coverage(&self, coverage: &mut Coverage) {
-        coverage.time_ns = self.time(coverage.time_ns);
+    fn coverage(&mut self, coverage: &mut Coverage) {
+        coverage.time_ns = self.moment(coverage.time_ns);
         coverage.off.iter_mut().for_each(|id| *id = self.probe_id(*id));
     }
 
-    fn threads(&self, threads: &mut Threads) {
-        threads.time_ns = self.time(threads.time_ns);
+    fn threads(&mut self, threads: &mut Threads) {
+        threads.time_ns = self.moment(threads.time_ns);
         for thread in &mut threads.threads {
             (thread.pid, thread.tid) = (self.pid(thread.pid), self.pid(thread.tid));
             thread.frames.iter_mut().for_each(|place| self.place(place));
@@ -233,9 +259,9 @@ impl NodeNumbers {
     }
 
     /// What it says of other nodes it says relative to its own.
-    fn digest(&self, digest: &mut Digest) {
+    fn digest(&mut self, digest: &mut Digest) {
         digest.node = self.node;
-        digest.time_ns = self.time(digest.time_ns);
+        digest.time_ns = self.moment(digest.time_ns);
         let node = |relative: usize| absolute_node(self.node as usize, relative);
         for pid in &mut digest.pids {
             *pid = pid_of_node(node(node_of(*pid)), *pid);

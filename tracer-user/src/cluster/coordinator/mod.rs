@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use analyzer::input::{End, Input, Start};
+use analyzer::input::{End, Input};
 use analyzer::options::Options;
 use analyzer::tape::{LiveJoin, MAX_NODES, Patience};
 use anyhow::{Context, Result, bail};
 
 use names::{AgentNames, NodeNames};
-use node_clock::NodeClock;
+use node_clock::OwnClocks;
 use node_link::{FromNode, NodeLink, PartState};
 use recruiter::{Recruited, Recruiter};
 
@@ -156,6 +156,7 @@ struct Coordinator<'s> {
     tape_due: Instant,
     has_end: bool,
     last_ns: u64,
+    clocks: OwnClocks,
 }
 
 impl<'s> Coordinator<'s> {
@@ -190,6 +191,7 @@ impl<'s> Coordinator<'s> {
             tape_due: now + TAPE_PERIOD,
             has_end: false,
             last_ns: 0,
+            clocks: OwnClocks::now(),
         })
     }
 
@@ -356,9 +358,7 @@ impl<'s> Coordinator<'s> {
         for brought in brought {
             match brought {
                 FromNode::Input(mut input) => {
-                    if let Input::Start(start) = &mut input {
-                        set_clock(start, &self.nodes[number].clock);
-                    }
+                    self.clocks.correct(&mut input, &self.nodes[number].clock);
                     self.join.push(number, input);
                 }
                 FromNode::Lost => self.join.lose(number),
@@ -485,18 +485,6 @@ impl<'s> Coordinator<'s> {
         let report = if self.sink.wants_report() { self.recorder.report() } else { None };
         self.sink.status(&all, report.as_ref());
     }
-}
-
-/// The wall clock at the beginning of a node's part as ours would have shown it, if pings tell.
-fn set_clock(start: &mut Start, node: &NodeClock) {
-    let ours = clock::pair();
-    let Some(offset) = node.at(ours.monotonic_ns) else { return };
-    let our_wall_ns = i128::from(ours.wall_clock_s) * 1_000_000_000 + i128::from(ours.wall_clock_rest_ns);
-    let ago_ns = i128::from(ours.monotonic_ns) + i128::from(offset.middle_ns()) - i128::from(start.time_ns);
-    let Ok(wall_ns) = u64::try_from(our_wall_ns - ago_ns) else { return };
-    (start.wall_clock_s, start.wall_clock_rest_ns) =
-        (wall_ns / 1_000_000_000, (wall_ns % 1_000_000_000) as u32);
-    start.wall_clock_error_ns = Some(offset.error_ns());
 }
 
 /// Looks for the name of a job that was started, in what its launcher starts.

@@ -4,6 +4,10 @@
 //! `node`. So the node's clock is ahead of ours by at least `node - back` and at most `node - sent` (F. Cristian, "Probabilistic
 //! clock synchronization", Distributed Computing 3, 1989). Each ping narrows what is known; clocks drift, which widens it again.
 
+use analyzer::input::Input;
+
+use crate::host::clock::{ClockPair, pair};
+
 /// By so much per second of the other two clocks may go apart: crystals are better than that.
 const DRIFT_NS_PER_S: i64 = 100_000;
 const NS_PER_S: i64 = 1_000_000_000;
@@ -70,8 +74,13 @@ impl NodeClock {
         self.known = Some((offset, ping.back_ns));
     }
 
+    /// What the last ping told.
+    fn latest(&self) -> Option<ClockOffset> {
+        self.known.map(|(offset, _)| offset)
+    }
+
     /// What is known at a time of our clock.
-    pub fn at(&self, now_ns: u64) -> Option<ClockOffset> {
+    fn at(&self, now_ns: u64) -> Option<ClockOffset> {
         let (offset, since_ns) = self.known?;
         let age_ns = i64::try_from(now_ns.saturating_sub(since_ns)).unwrap_or(i64::MAX);
         let drift_ns = (age_ns / NS_PER_S).saturating_mul(DRIFT_NS_PER_S)
@@ -80,6 +89,44 @@ impl NodeClock {
             least_ns: offset.least_ns.saturating_sub(drift_ns),
             most_ns: offset.most_ns.saturating_add(drift_ns),
         })
+    }
+}
+
+/// Our clocks when the session began. The wall clock may be set later; what nodes are told by goes on from here.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnClocks(ClockPair);
+
+impl OwnClocks {
+    /// Reads them.
+    pub fn now() -> Self {
+        Self(pair())
+    }
+
+    /// Makes the wall clock in an input of a node what ours would have shown, if pings tell.
+    pub fn correct(&self, input: &mut Input, node: &NodeClock) {
+        let corrected = |time_ns: u64| {
+            // What is known now holds for when it was read, a moment ago.
+            let offset = node.latest()?;
+            let ago_ns =
+                i128::from(self.0.monotonic_ns) + i128::from(offset.middle_ns()) - i128::from(time_ns);
+            let wall_ns = u64::try_from(i128::from(self.0.wall_clock_ns()) - ago_ns).ok()?;
+            Some((wall_ns, Some(offset.error_ns())))
+        };
+        match input {
+            Input::Start(start) => {
+                if let Some((wall_ns, error_ns)) = corrected(start.time_ns) {
+                    start.wall_clock_s = wall_ns / NS_PER_S as u64;
+                    start.wall_clock_rest_ns = (wall_ns % NS_PER_S as u64) as u32;
+                    start.wall_clock_error_ns = error_ns;
+                }
+            }
+            Input::Clock(reading) => {
+                if let Some((wall_ns, error_ns)) = corrected(reading.time_ns) {
+                    (reading.wall_clock_ns, reading.error_ns) = (wall_ns, error_ns);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
