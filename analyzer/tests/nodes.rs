@@ -210,7 +210,8 @@ fn a_page_of_several_nodes_has_a_row_for_each_rank_with_its_node_and_how_far_its
     let mut tapes: Vec<_> = (0..2).map(|node| part(&whole, node, &[0, 0, 0, 1, 1, 1], 0)).collect();
     let reading =
         |error_ns| Input::Clock(ClockReading { error_ns: Some(error_ns), ..ClockReading::default() });
-    (tapes[0].insert(1, reading(2000)), tapes[1].insert(1, reading(500)));
+    tapes[0].insert(1, reading(2000));
+    tapes[1].insert(1, reading(500));
     let mut pipeline = Pipeline::with_timeline(Options::default(), 100);
     joined(tapes).iter().for_each(|input| pipeline.push(input));
     let report = pipeline.report();

@@ -25,9 +25,10 @@ pub mod made_up;
 pub mod right_jobs;
 mod session;
 mod system;
+pub mod watched_cases;
 
 pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};
-pub use session::{Cluster, Dmscope, Findings, FinishedSession, RunningSession, binary, findings};
+pub use session::{Cluster, Dmscope, Findings, FinishedSession, RunningSession, TcpBytes, binary, findings};
 pub use system::{
     Browser, BusServer, Nodes, RawClient, SOME_UID, SOME_USER, SmallDisk, debugger, processes, users,
 };

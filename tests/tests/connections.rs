@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::findings::{frame, missing_operation, summary};
-use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, Transport};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, TcpBytes, Transport};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -55,36 +55,18 @@ fn watch_until_warning(spec: JobSpec, in_mid_run: bool) -> Result<FinishedSessio
     end(job, dmscope)
 }
 
-fn tcp(session: &FinishedSession) -> Result<&Value> {
-    let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "late_records"] {
-        ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
-    }
-    statistics.get("tcp").context("nothing went over TCP")
-}
-
-fn bytes(tcp: &Value, which: &str) -> Result<u64> {
-    tcp[which].as_u64().with_context(|| format!("no {which}"))
-}
-
 #[test]
 fn what_is_sent_over_tcp_is_received_to_the_byte() -> Result<()> {
-    let wanted = std::env::var("DMSCOPE_TEST_TCP_BYTES").ok().and_then(|text| text.parse().ok());
-    let wanted: u64 = wanted.unwrap_or(COUNTED_BYTES);
+    let wanted = TcpBytes::wanted(COUNTED_BYTES);
     for library in MpiImplementation::ALL {
         let spec = over_tcp(library, "large")?;
         let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
         let iterations = wanted.div_ceil(MESSAGE_BYTES * ranks);
         let (size, iterations) = (MESSAGE_BYTES.to_string(), iterations.to_string());
         let session = watch(spec.args(["--size", &size, "--iterations", &iterations]))?;
-        let tcp = tcp(&session).with_context(|| format!("{library:?}"))?;
-        let (sent, received) = (bytes(tcp, "sent_bytes")?, bytes(tcp, "received_bytes")?);
-        eprintln!("{library:?}: {sent} bytes sent, {received} received");
-        ensure!(sent >= wanted, "{library:?}: {sent} bytes sent, and the job sends {wanted}");
-        // What ends a job may be on its way when the session ends.
-        let unread = bytes(tcp, "unread_bytes")?;
-        ensure!(sent == received + unread && unread < 1000, "{library:?}: {tcp}");
-        ensure!(bytes(tcp, "unseen_bytes")? + bytes(tcp, "missed_bytes")? == 0, "{library:?}: {tcp}");
+        let tcp = session.tcp().with_context(|| format!("{library:?}"))?;
+        eprintln!("{library:?}: {tcp:?}");
+        tcp.check_all_received(wanted).with_context(|| format!("{library:?}"))?;
         session.findings()?.check_no_warning().with_context(|| format!("{library:?}"))?;
     }
     Ok(())
@@ -129,9 +111,9 @@ fn right_jobs_over_tcp_are_clean() -> Result<()> {
         for name in ["ring", "halo2d", "alltoall", "masterworker", "anysource", "testany"] {
             let what = || format!("{name}, {library:?}");
             let session = watch(over_tcp(library, name)?.args(["--seconds", "2"])).with_context(what)?;
-            let tcp = tcp(&session).with_context(what)?;
-            eprintln!("{}: {tcp}", what());
-            ensure!(bytes(tcp, "unseen_bytes")? + bytes(tcp, "missed_bytes")? == 0, "{}: {tcp}", what());
+            let tcp = session.tcp().with_context(what)?;
+            eprintln!("{}: {tcp:?}", what());
+            tcp.check_both_ends().with_context(what)?;
             session.findings()?.check_no_warning().with_context(what)?;
         }
     }

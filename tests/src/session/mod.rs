@@ -6,6 +6,7 @@ mod command;
 pub mod findings;
 mod finished;
 mod running;
+mod tcp;
 
 pub use binary::binary;
 pub use cluster::Cluster;
@@ -13,3 +14,4 @@ pub use command::Dmscope;
 pub use findings::Findings;
 pub use finished::FinishedSession;
 pub use running::RunningSession;
+pub use tcp::TcpBytes;

@@ -1,7 +1,7 @@
 //! Nodes on this machine: network namespaces on a bridge, each with a name, shared memory and processes of its own.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +39,14 @@ impl Nodes {
     /// The name of one.
     pub fn name(&self, node: usize) -> String {
         format!("dms{}n{node}", self.id)
+    }
+
+    /// The name of the one that a process is on.
+    pub fn of_process(&self, pid: u32) -> Result<String> {
+        let network = |path: String| fs::metadata(&path).map(|file| file.ino()).with_context(|| path);
+        let own = network(format!("/proc/{pid}/ns/net"))?;
+        let is_there = |name: &String| network(format!("/run/netns/{name}")).is_ok_and(|of| of == own);
+        self.names().into_iter().find(is_there).with_context(|| format!("process {pid} is on no node"))
     }
 
     /// Words before a command that is to run on a node.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use analyzer::calls::{self, CallRow};
-use analyzer::input::{ThreadFacts, Threads};
+use analyzer::input::{ThreadFacts, ThreadState, Threads};
 
 /// A rank is quiet when it has left no record for so long.
 const QUIET_NS: u64 = 1_000_000_000;
@@ -15,7 +15,7 @@ const LATER_PERIOD_NS: u64 = 4_000_000_000;
 const FIRST_SAMPLES: u32 = 5;
 /// … or, in a call that only polls, so often: some samples find the thread between two such calls.
 const FIRST_POLLING_SAMPLES: u32 = 15;
-/// A rank that computes is sampled less and less often, down to this.
+/// A rank outside of MPI is sampled less and less often, down to the later period if it sleeps, and if it computes to this.
 const LONGEST_PERIOD_NS: u64 = 8_000_000_000;
 
 /// When a rank is to be sampled next.
@@ -33,6 +33,7 @@ struct RankSchedule {
 struct RankFound {
     in_call: bool,
     polls: bool,
+    is_awake: bool,
 }
 
 impl RankFound {
@@ -41,6 +42,7 @@ impl RankFound {
         self.in_call |= thread.call.is_some() || thread.cut.is_some();
         let row = thread.call.as_ref().and_then(|call| calls::row(&call.function));
         self.polls |= row.is_some_and(CallRow::polls);
+        self.is_awake |= thread.state == ThreadState::Running;
     }
 }
 
@@ -87,7 +89,8 @@ impl SampleSchedule {
             rank.period_ns = match found.in_call || rank.polls {
                 true if rank.samples < first => PERIOD_NS,
                 true => LATER_PERIOD_NS,
-                false => (rank.period_ns * 2).min(LONGEST_PERIOD_NS),
+                false if found.is_awake => (rank.period_ns * 2).min(LONGEST_PERIOD_NS),
+                false => (rank.period_ns * 2).min(LATER_PERIOD_NS),
             };
         }
     }
@@ -133,6 +136,21 @@ mod tests {
         };
         assert_eq!(samples(true)[..7], [0, 1, 2, 3, 4, 5, 9]);
         assert_eq!(samples(false), [0, 1, 3, 7, 15]);
+    }
+
+    #[test]
+    fn a_rank_asleep_outside_of_calls_is_sampled_again_soon_after_ten_seconds() {
+        let mut ranks = SampleSchedule::default();
+        let mut asleep = found(7, false);
+        asleep.threads[0].state = ThreadState::Sleeping;
+        let mut at = Vec::new();
+        for tenth in 0..200 {
+            if !ranks.due(100 * S + tenth * S / 10, [(7, 0)].into_iter()).is_empty() {
+                at.push(tenth / 10);
+                ranks.found(&asleep);
+            }
+        }
+        assert_eq!(at, [0, 1, 3, 7, 11, 15, 19]);
     }
 
     #[test]

@@ -27,9 +27,16 @@ impl ClockOffset {
         self.least_ns + (self.most_ns - self.least_ns) / 2
     }
 
-    /// How far the middle may be off.
-    pub fn error_ns(self) -> u64 {
-        (self.most_ns - self.least_ns).unsigned_abs().div_ceil(2)
+    /// What the wall clocks say, if pings do not contradict them: those of a cluster are mostly kept together to less than
+    /// a ping takes on a busy machine. Otherwise the middle.
+    pub fn likely_ns(self, by_wall_clocks_ns: i64) -> i64 {
+        let may_be = (self.least_ns..=self.most_ns).contains(&by_wall_clocks_ns);
+        if may_be { by_wall_clocks_ns } else { self.middle_ns() }
+    }
+
+    /// How far an offset in between may be off.
+    pub fn error_ns(self, offset_ns: i64) -> u64 {
+        (self.most_ns - offset_ns).max(offset_ns - self.least_ns).unsigned_abs()
     }
 }
 
@@ -104,24 +111,25 @@ impl OwnClocks {
 
     /// Makes the wall clock in an input of a node what ours would have shown, if pings tell.
     pub fn correct(&self, input: &mut Input, node: &NodeClock) {
-        let corrected = |time_ns: u64| {
+        let corrected = |time_ns: u64, wall_ns: u64| {
             // What is known now holds for when it was read, a moment ago.
             let offset = node.latest()?;
-            let ago_ns =
-                i128::from(self.0.monotonic_ns) + i128::from(offset.middle_ns()) - i128::from(time_ns);
-            let wall_ns = u64::try_from(i128::from(self.0.wall_clock_ns()) - ago_ns).ok()?;
-            Some((wall_ns, Some(offset.error_ns())))
+            let (own_ns, own_wall_ns) = (i128::from(self.0.monotonic_ns), i128::from(self.0.wall_clock_ns()));
+            let by_wall_clocks_ns = i128::from(time_ns) - own_ns - (i128::from(wall_ns) - own_wall_ns);
+            let ahead_ns = offset.likely_ns(i64::try_from(by_wall_clocks_ns).unwrap_or(i64::MAX));
+            let wall_ns = own_wall_ns + i128::from(time_ns) - i128::from(ahead_ns) - own_ns;
+            Some((u64::try_from(wall_ns).ok()?, Some(offset.error_ns(ahead_ns))))
         };
         match input {
             Input::Start(start) => {
-                if let Some((wall_ns, error_ns)) = corrected(start.time_ns) {
+                if let Some((wall_ns, error_ns)) = corrected(start.time_ns, start.wall_clock_ns()) {
                     start.wall_clock_s = wall_ns / NS_PER_S as u64;
                     start.wall_clock_rest_ns = (wall_ns % NS_PER_S as u64) as u32;
                     start.wall_clock_error_ns = error_ns;
                 }
             }
             Input::Clock(reading) => {
-                if let Some((wall_ns, error_ns)) = corrected(reading.time_ns) {
+                if let Some((wall_ns, error_ns)) = corrected(reading.time_ns, reading.wall_clock_ns) {
                     (reading.wall_clock_ns, reading.error_ns) = (wall_ns, error_ns);
                 }
             }
@@ -132,6 +140,8 @@ impl OwnClocks {
 
 #[cfg(test)]
 mod tests {
+    use analyzer::input::ClockReading;
+
     use super::*;
 
     /// A ping that takes so long there and back, to a node whose clock is ahead by `ahead_ns`.
@@ -146,6 +156,24 @@ mod tests {
     }
 
     #[test]
+    fn readings_of_a_node_are_told_by_our_wall_clock_as_far_as_pings_contradict_its_own() {
+        let ours = ClockPair { monotonic_ns: 1_000, wall_clock_s: 50, wall_clock_rest_ns: 0, apart_ns: 0 };
+        let mut node = NodeClock::default();
+        let read = |node: &NodeClock, wall_clock_ns| {
+            let mut input =
+                Input::Clock(ClockReading { time_ns: 7_000, wall_clock_ns, ..ClockReading::default() });
+            OwnClocks(ours).correct(&mut input, node);
+            let Input::Clock(reading) = input else { panic!("{input:?}") };
+            (reading.wall_clock_ns, reading.error_ns)
+        };
+        assert_eq!(read(&node, 99), (99, None), "nothing was asked yet");
+        node.take(ping(1_000, 10, 0, 10, 500));
+        // It was read when ours showed 6,500, which is 5,500 after the session began.
+        assert_eq!(read(&node, 99), (50_000_005_500, Some(10)));
+        assert_eq!(read(&node, 50_000_005_504), (50_000_005_504, Some(14)));
+    }
+
+    #[test]
     fn what_is_known_has_the_truth_in_it_and_gets_narrower() {
         let mut clock = NodeClock::default();
         let ahead_ns = -7_000_000_000_i64;
@@ -156,8 +184,9 @@ mod tests {
             clock.take(ping);
             let known = clock.at(ping.back_ns).expect("it was answered");
             assert!(known.least_ns <= ahead_ns && ahead_ns <= known.most_ns, "{known:?}");
-            assert!(known.error_ns() <= error_ns.saturating_add(1), "{known:?}");
-            error_ns = known.error_ns();
+            let error_now_ns = known.error_ns(known.middle_ns());
+            assert!(error_now_ns <= error_ns.saturating_add(1), "{known:?}");
+            error_ns = error_now_ns;
         }
         assert!(error_ns <= 25, "{error_ns}");
     }
@@ -167,10 +196,18 @@ mod tests {
         let mut clock = NodeClock::default();
         clock.take(ping(1_000, 10, 0, 10, 500));
         let wide = clock.at(10_000_001_020).expect("it was answered");
-        assert_eq!(wide.error_ns(), 10 + 10 * DRIFT_NS_PER_S as u64);
+        assert_eq!(wide.error_ns(wide.middle_ns()), 10 + 10 * DRIFT_NS_PER_S as u64);
         clock.take(ping(2_000, 10, 0, 10, 900_000));
         let known = clock.at(2_020).expect("it was answered");
         assert!(known.least_ns <= 900_000 && 900_000 <= known.most_ns, "{known:?}");
+    }
+
+    #[test]
+    fn wall_clocks_are_believed_as_far_as_pings_do_not_contradict_them() {
+        let offset = ClockOffset { least_ns: -100, most_ns: 300 };
+        assert_eq!((offset.likely_ns(-7), offset.error_ns(-7)), (-7, 307));
+        assert_eq!(offset.likely_ns(301), 100);
+        assert_eq!((offset.likely_ns(i64::MIN), offset.error_ns(100)), (100, 200));
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! Jobs that hang or die with their ranks on two nodes, in one session over both: told by class, ranks, line and node within
+//! fifteen seconds.
+//!
+//! The usual run takes a case of each class that matters most; `DMSCOPE_TEST_CATALOGUE` chooses as it does for one node.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use live::catalogue::CASES;
+use live::fault_case::{Ends, FaultCase, FaultClass};
+use live::findings::summary;
+use live::processes::HungJob;
+use live::watched_cases::{Comes, Ranks, check, chosen, is_in_memory};
+use live::{Cluster, Dmscope, JobSpec, MpiImplementation};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Nobody waits longer to be told why a job does not go on.
+const WITHIN: Duration = Duration::from_secs(15);
+
+/// Classes of the usual run.
+const USUAL: [FaultClass; 5] = [
+    FaultClass::Deadlock,
+    FaultClass::MissingMessage,
+    FaultClass::MismatchedCollective,
+    FaultClass::Crash,
+    FaultClass::BlockedOutside,
+];
+
+/// Windows need a network that reaches into memory: MPICH's do not work between the nodes that are made here.
+fn works_on_nodes(case: &FaultCase) -> bool {
+    !case.function.starts_with("MPI_Win")
+}
+
+/// The chosen cases; without a choice the usual ones.
+fn cases() -> Vec<(&'static FaultCase, MpiImplementation)> {
+    let is_usual = std::env::var_os("DMSCOPE_TEST_CATALOGUE").is_none();
+    let mut cases = chosen();
+    cases.retain(|(case, _)| works_on_nodes(case) && (!is_usual || USUAL.contains(&case.class)));
+    cases
+}
+
+#[test]
+fn each_fault_across_nodes_is_told_by_class_ranks_line_and_node() -> Result<()> {
+    check(Comes::BeforeTheFault, &cases(), Ranks::On(&Cluster::start(2)?), WITHIN)
+}
+
+#[test]
+fn a_job_on_several_nodes_that_hangs_already_is_told_of_just_so() -> Result<()> {
+    let mut cases = cases();
+    cases.retain(|(case, library)| case.ends == Ends::Hangs && is_in_memory(case, *library));
+    check(Comes::AfterIt, &cases, Ranks::On(&Cluster::start(2)?), WITHIN)
+}
+
+/// Ranks that a finding names.
+fn ranks_of(finding: &Value) -> BTreeSet<u64> {
+    let who = finding["who"].as_array().into_iter().flatten();
+    who.filter_map(|who| who["rank"].as_u64()).collect()
+}
+
+/// Runs a job under dmscope. It goes on when all ranks are known.
+fn tell_of_job_run_under_dmscope(
+    cluster: &Cluster,
+    library: MpiImplementation,
+    case: &FaultCase,
+) -> Result<()> {
+    let folder = TempDir::new()?;
+    let go = folder.path().join("go");
+    let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(case.args.iter().copied());
+    let job = job.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
+    let run = Dmscope::run(&job.on_nodes(&cluster.nodes)?).args(cluster.bus.options("root"));
+    let run = run.args(["--duration", "60s"]).spawn()?;
+    let all = case.ranks as usize;
+    let knows_all = |event: &Value| {
+        event["event"] == "status" && event["ranks"].as_array().is_some_and(|ranks| ranks.len() == all)
+    };
+    run.wait_for(knows_all)?;
+    let job = HungJob::started_by(run.pid());
+    File::create(&go).context("cannot let the job go")?;
+    let finding = run.wait_for_alert(|finding| finding["evidence"]["kind"] == "hang")?;
+    ensure!(finding["evidence"]["fault"] == "deadlock", "{}", summary(&finding));
+    let at_fault: BTreeSet<u64> = case.at_fault.iter().map(|&rank| rank.into()).collect();
+    ensure!(ranks_of(&finding) == at_fault, "{}", summary(&finding));
+    // With its job the session ends too.
+    drop(job);
+    run.finish().map(|_| ())
+}
+
+#[test]
+fn a_job_that_is_started_on_several_nodes_is_watched_from_its_start() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    let case = CASES.iter().find(|case| case.args.contains(&"recv_cycle")).context("no such case")?;
+    for library in MpiImplementation::ALL {
+        tell_of_job_run_under_dmscope(&cluster, library, case).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
