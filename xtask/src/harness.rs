@@ -53,7 +53,7 @@ impl std::ops::Add for TestTally {
 }
 
 /// What a line `test result: ok. 3 passed; 1 failed; ...` says; nothing for any other line.
-fn tally_of(line: &str) -> TestTally {
+pub fn tally_of(line: &str) -> TestTally {
     let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
         return TestTally::default();
     };

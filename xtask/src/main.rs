@@ -12,6 +12,7 @@ mod process;
 mod project_files;
 mod setup;
 mod test;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,8 @@ usage: cargo xtask COMMAND
   fuzz     run all fuzz targets for so many minutes together: fuzz MINUTES (needs cargo-fuzz and a
            nightly compiler; see fuzz/README.md)
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
+  vm       boot a stock kernel (6.1, 6.12, 7.2) in QEMU with RDMA in software, and run live tests in it:
+           vm KERNEL [TEST[::PART]…], or vm KERNEL -- LINE OF SHELL; ends with the same line
 ";
 
 /// Exit status of a wrong command line or of an environment that lacks something.
@@ -74,6 +77,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
         ["bench", arguments @ ..] => bench::measure(arguments),
         ["fuzz", minutes] => fuzz::run(minutes),
         ["test"] => test::run(),
+        ["vm", kernel, wanted @ ..] => vm::run(kernel, wanted),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -43,6 +43,20 @@ pub const PACKAGES: &[Package] = &[
     package("chromium-driver", "drives that browser"),
 ];
 
+/// What `cargo xtask vm` needs besides.
+pub const VM: &[Package] = &[
+    package("qemu-system-x86", "emulates the machine"),
+    package("qemu-system-data", "its firmware"),
+    package("busybox-static", "mounts the machine's root"),
+    package("kmod", "says which modules a module needs"),
+    package("cpio", "packs the first file system"),
+    package("xz-utils", "unpacks modules"),
+    package("iproute2", "gives the machine a network and an RDMA device"),
+    package("ibverbs-providers", "the provider of RDMA in software"),
+    package("ibverbs-utils", "a program that sends over verbs: ibv_rc_pingpong"),
+    package("libibverbs-dev", "builds the test programs for verbs"),
+];
+
 /// Tools that `cargo xtask bench` compares with; it does without those that cannot be had.
 pub const PEERS: &[Package] = &[
     package("bpftrace", "compared with: probes from a script"),

@@ -1,0 +1,123 @@
+//! What is run in a machine.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::script::VmStep;
+use crate::process::{cargo, output, root, target_dir};
+
+/// Live tests that say whether dmscope works on a kernel at all, and those that need RDMA.
+const DEFAULT: [&str; 2] = ["doctor", "pingpong"];
+/// Kernels that dmscope says it does not work on.
+const REFUSED: &str = "6.1";
+
+/// Everything is slower by a factor of ten to twenty there.
+const TEST_LIMIT_S: u64 = 900;
+const COMMAND_LIMIT_S: u64 = 120;
+
+/// The steps for a kernel. `wanted`: names of live tests, optionally with the name of a test of it (`verbs::two`), or `--`
+/// and a line of shell; nothing: what there is to run by default.
+pub(super) fn steps(version: &str, wanted: &[&str]) -> Result<Vec<VmStep>> {
+    if let Some(at) = wanted.iter().position(|word| *word == "--") {
+        let line = wanted[at + 1..].join(" ");
+        return Ok(vec![VmStep::shell("command", &line, TEST_LIMIT_S)]);
+    }
+    if version == REFUSED && wanted.is_empty() {
+        return Ok(vec![refusal()]);
+    }
+    let wanted = if wanted.is_empty() { &DEFAULT } else { wanted };
+    let built = if wanted.iter().any(|name| command(name).is_none()) { test_programs()? } else { Vec::new() };
+    wanted.iter().map(|name| step(name, &built)).collect()
+}
+
+/// A message there and back over a reliable connection.
+const PINGPONG: &str =
+    "ibv_rc_pingpong -g 1 -n 50 & sleep 3; ibv_rc_pingpong -g 1 -n 50 10.77.0.1 && wait $!";
+
+fn command(name: &str) -> Option<String> {
+    match name {
+        "doctor" => Some(format!("{} doctor", dmscope())),
+        "pingpong" => Some(PINGPONG.to_owned()),
+        _ => None,
+    }
+}
+
+fn step(name: &str, built: &[(String, String)]) -> Result<VmStep> {
+    if let Some(line) = command(name) {
+        return Ok(VmStep::shell(name, &line, COMMAND_LIMIT_S));
+    }
+    let (test, filter) = name.split_once("::").unwrap_or((name, ""));
+    let Some((_, program)) = built.iter().find(|(known, _)| known == test) else {
+        bail!("there is no live test {test}");
+    };
+    Ok(VmStep::shell(
+        name,
+        &format!("DMSCOPE={} {program} --test-threads=1 {filter}", dmscope()),
+        TEST_LIMIT_S,
+    ))
+}
+
+/// On kernels that lack what it needs dmscope says what, and ends with its status for that.
+fn refusal() -> VmStep {
+    let line = format!(
+        "{0} doctor; sleep 300 & {0} attach $! > /tmp/said 2>&1; status=$?; cat /tmp/said; \
+         test $status = 2 && grep -qi kernel /tmp/said",
+        dmscope()
+    );
+    VmStep::shell("it is refused", &line, COMMAND_LIMIT_S)
+}
+
+fn dmscope() -> String {
+    target_dir().join("release/dmscope").display().to_string()
+}
+
+/// Names of live tests and their programs, built now where they are not yet.
+fn test_programs() -> Result<Vec<(String, String)>> {
+    let mut command = cargo();
+    command.args(["test", "--release", "--workspace", "--no-run", "--message-format=json"]);
+    let lines = output(&mut command)?;
+    let folder = root().join("tests/tests");
+    lines.lines().filter_map(|line| test_program(line, &folder).transpose()).collect()
+}
+
+fn test_program(line: &str, folder: &Path) -> Result<Option<(String, String)>> {
+    let message: serde_json::Value = serde_json::from_str(line).context("a message of cargo")?;
+    let source = message["target"]["src_path"].as_str().map(Path::new);
+    let name = message["target"]["name"].as_str();
+    let is_live = source.is_some_and(|source| source.starts_with(folder));
+    let program = message["executable"].as_str().filter(|_| is_live);
+    Ok(name.zip(program).map(|(name, program)| (name.to_owned(), program.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_shell_is_one_step() {
+        let steps = steps("6.12", &["--", "uname", "-r"]).unwrap();
+        assert_eq!(steps, [VmStep::shell("command", "uname -r", TEST_LIMIT_S)]);
+    }
+
+    #[test]
+    fn a_kernel_that_is_too_old_is_only_asked_whether_it_is_refused() {
+        assert_eq!(steps("6.1", &[]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_test_is_run_whole_or_in_part_and_unknown_ones_are_refused() {
+        let built = [("verbs".to_owned(), "/t/verbs-1".to_owned())];
+        assert!(step("verbs", &built).unwrap().line.contains("/t/verbs-1 --test-threads=1"));
+        assert!(step("verbs::two", &built).unwrap().line.ends_with(" two"));
+        assert!(step("other", &built).is_err());
+    }
+
+    #[test]
+    fn programs_of_live_tests_are_told_from_others() {
+        let line = r#"{"target":{"name":"a","src_path":"/w/tests/tests/a.rs"},"executable":"/t/a-1"}"#;
+        let folder = Path::new("/w/tests/tests");
+        assert_eq!(test_program(line, folder).unwrap(), Some(("a".into(), "/t/a-1".into())));
+        assert_eq!(test_program(&line.replace("/w/tests", "/w/bench"), folder).unwrap(), None);
+    }
+}
