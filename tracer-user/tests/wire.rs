@@ -31,6 +31,8 @@ int main(void)
 	EMIT(struct dms_life r = { header(DMS_FORK, 0), .value = 1 });
 	EMIT(struct dms_life r = { header(DMS_EXEC, 0), .value = 0 });
 	EMIT(struct dms_stream r = { header(DMS_STREAM, DMS_STREAM_RECEIVE), .addr = 1, .stream = 2, .position = 3, .len_bytes = 4, .ctx = CONTEXT });
+	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE), .addr = 1, .number = 2, .queue = 3, .len_bytes = 4, .ctx = CONTEXT, .operation = 5, .segments = 6 });
+	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5 });
 	EMIT(struct dms_end r = { header(DMS_EXIT, 0), .status = 9, .at = 8 });
 	return 0;
 }
@@ -84,6 +86,17 @@ fn expected() -> Vec<Record> {
         Body::Fork { child: 1 },
         Body::Exec,
         Body::Stream { addr: 1, stream: 2, position: 3, len_bytes: 4, receive: true, context },
+        Body::Work {
+            addr: 1,
+            number: 2,
+            queue: 3,
+            len_bytes: 4,
+            operation: 5,
+            segments: 6,
+            receive: true,
+            context,
+        },
+        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 4, status: 5 },
         Body::Exit { status: 9, at: 8 },
     ]
     .map(|body| Record { header, body })

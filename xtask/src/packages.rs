@@ -30,6 +30,7 @@ pub const PACKAGES: &[Package] = &[
     package("libopenmpi-dev", "builds the test jobs: Open MPI"),
     package("mpich", "runs the test jobs: MPICH"),
     package("libmpich-dev", "builds the test jobs: MPICH"),
+    package("libibverbs-dev", "builds the test jobs: headers of RDMA verbs"),
     package("hpcc", "a job from outside: the HPC Challenge benchmark"),
     package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),
     package("lammps", "a job from outside: molecular dynamics"),
@@ -54,7 +55,6 @@ pub const VM: &[Package] = &[
     package("iproute2", "gives the machine a network and an RDMA device"),
     package("ibverbs-providers", "the provider of RDMA in software"),
     package("ibverbs-utils", "a program that sends over verbs: ibv_rc_pingpong"),
-    package("libibverbs-dev", "builds the test programs for verbs"),
 ];
 
 /// Tools that `cargo xtask bench` compares with; it does without those that cannot be had.

@@ -23,6 +23,9 @@ pub struct Statistics {
     /// What went over TCP; nothing if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpStatistics>,
+    /// What was done by RDMA verbs; nothing if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<RdmaStatistics>,
     /// Records that came after later ones.
     pub late_records: u64,
     /// Lost records of movements and calls.
@@ -69,6 +72,27 @@ pub struct Statistics {
     pub calls: Vec<CallStatistics>,
     /// The groups with most chains.
     pub top_groups: Vec<GroupView>,
+}
+
+/// Work requests and completions of RDMA verbs. What they move is counted, and not linked to chains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaStatistics {
+    /// Work requests posted to send queues: sends, RDMA writes and reads, atomics.
+    pub sends: u64,
+    /// Of all of their segments.
+    pub sent_bytes: u64,
+    /// Of `sends`: RDMA writes.
+    pub writes: u64,
+    /// Of `sends`: RDMA reads.
+    pub reads: u64,
+    /// Of `sends`: atomic operations.
+    pub atomics: u64,
+    /// Work requests posted to receive queues, shared ones among them.
+    pub receives: u64,
+    /// Completions polled.
+    pub completions: u64,
+    /// Of `completions`: those that tell of an error.
+    pub failed: u64,
 }
 
 /// What processes that call MPI moved over TCP.

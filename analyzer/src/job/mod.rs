@@ -32,6 +32,7 @@ pub(crate) mod streams;
 pub(crate) mod sums;
 pub mod symbols;
 pub(crate) mod thinner;
+pub(crate) mod verbs;
 
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,7 @@ use spaces::Spaces;
 use streams::Streams;
 use sums::Sums;
 use symbols::SymbolTable;
+use verbs::VerbsCounts;
 
 use crate::mpi::handles::{Builtin, Libraries};
 use crate::tape::input::{CallInProgress, CodePlace, Start, StrangerCost};
@@ -69,6 +71,8 @@ pub(crate) struct Totals {
     pub lost_state: u64,
     /// Messages whose data moved unseen.
     pub unseen_messages: u64,
+    /// Work requests and completions of RDMA verbs.
+    pub verbs: VerbsCounts,
 }
 
 /// An MPI call of a thread, as it was recorded when it began.

@@ -2,6 +2,7 @@
 
 use super::probes::CallCounts;
 use super::streams::StreamCounts;
+use super::verbs::VerbsCounts;
 
 /// Counts of all nodes together. They only come and go as differences, and go around rather than fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(crate) struct SummedTotals {
     pub streams: StreamCounts,
     /// … and of those of which one was.
     pub streams_of_one_end: StreamCounts,
+    /// Work requests and completions of RDMA verbs.
+    pub verbs: VerbsCounts,
 }
 
 /// See the [module](self).

@@ -88,6 +88,8 @@ impl Thinner {
             | Body::Pack { .. }
             | Body::Cross { .. }
             | Body::Stream { .. }
+            | Body::Work { .. }
+            | Body::Completion { .. }
             | Body::Alloc { .. }
             | Body::Free { .. } => return,
             Body::Call { nested: false, return_address, args } => {

@@ -438,6 +438,21 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
         }
         let _ = writeln!(out, ", {} to or from others", tcp.with_others_bytes);
     }
+    if let Some(rdma) = &s.rdma {
+        let _ = writeln!(
+            out,
+            "  RDMA verbs: {} work requests to send, of {} bytes ({} writes, {} reads, {} atomic), {} to receive, {} completions, \
+             {} of them failed",
+            rdma.sends,
+            rdma.sent_bytes,
+            rdma.writes,
+            rdma.reads,
+            rdma.atomics,
+            rdma.receives,
+            rdma.completions,
+            rdma.failed
+        );
+    }
     if s.unseen_messages > 0 {
         let _ = writeln!(out, "  {} of them are messages whose data was not seen to move", s.unseen_messages);
     }

@@ -92,7 +92,8 @@ pub struct Probe {
     /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
     /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, 32 if
     /// handles are half a word, and from bit 6 on how many arguments on the stack are recorded. PollReturn: which argument (from 0) points to the
-    /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what. Else 0.
+    /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what.
+    /// VerbsPost: 0 to send, 1 to receive, 2 to receive from a shared queue. Else 0.
     #[serde(default)]
     pub argument: u64,
     /// What its arguments point to that is recorded as well.
@@ -181,6 +182,10 @@ pub enum ProbeClass {
     Free,
     /// Entry and return of the function that MPI calls report their errors through.
     Error,
+    /// Entry of a provider's function that posts work requests.
+    VerbsPost,
+    /// Entry and return of the one that polls a completion queue.
+    VerbsPoll,
 }
 
 /// How the kernel runs the instruction under a probe: what a hit costs.

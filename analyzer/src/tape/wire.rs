@@ -164,6 +164,35 @@ pub enum Body {
         receive: bool,
         context: CallContext,
     },
+    /// A work request of RDMA verbs that was posted.
+    Work {
+        /// Of its first segment; 0: it has none.
+        addr: u64,
+        /// The program's own number of it.
+        number: u64,
+        /// Number of its queue pair; 0: a shared receive queue.
+        queue: u32,
+        /// Of all segments.
+        len_bytes: u32,
+        /// As `enum ibv_wr_opcode` counts; of no meaning if it receives.
+        operation: u32,
+        segments: u32,
+        receive: bool,
+        context: CallContext,
+    },
+    /// A work completion that was polled.
+    Completion {
+        /// The program's own number of the work request.
+        number: u64,
+        /// Number of its queue pair.
+        queue: u32,
+        /// Of what was received.
+        len_bytes: u32,
+        /// As `enum ibv_wc_opcode` counts.
+        operation: u32,
+        /// As `enum ibv_wc_status` counts; 0: success.
+        status: u32,
+    },
     /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
     /// the arguments on the stack. `serial`: calls of the thread so far.
     Values {
@@ -254,6 +283,8 @@ pub mod kind {
     pub const RETURN: u16 = 14;
     pub const MADE: u16 = 15;
     pub const STREAM: u16 = 16;
+    pub const WORK: u16 = 17;
+    pub const COMPLETION: u16 = 18;
 
     /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
     #[inline]
@@ -342,6 +373,33 @@ impl Record {
                     len_bytes: high(w[5]),
                     receive: flag,
                     context: context(),
+                },
+            ),
+            kind::WORK => fit(
+                raw,
+                header,
+                9,
+                Body::Work {
+                    addr: w[3],
+                    number: w[4],
+                    queue: low(w[5]),
+                    len_bytes: high(w[5]),
+                    operation: low(w[8]),
+                    segments: high(w[8]),
+                    receive: flag,
+                    context: context(),
+                },
+            ),
+            kind::COMPLETION => fit(
+                raw,
+                header,
+                6,
+                Body::Completion {
+                    number: w[3],
+                    queue: low(w[4]),
+                    len_bytes: high(w[4]),
+                    operation: low(w[5]),
+                    status: high(w[5]),
                 },
             ),
             kind::CALL => fit(
@@ -435,6 +493,13 @@ impl Record {
             Body::Stream { addr, stream, position, len_bytes, context: c, .. } => {
                 put(&[addr, stream, join(position, len_bytes), c.return_address, join(c.probe, c.serial)]);
             }
+            Body::Work { addr, number, queue, len_bytes, operation, segments, context: c, .. } => {
+                put(&[addr, number, join(queue, len_bytes), c.return_address, join(c.probe, c.serial)]);
+                put(&[join(operation, segments)]);
+            }
+            Body::Completion { number, queue, len_bytes, operation, status } => {
+                put(&[number, join(queue, len_bytes), join(operation, status)]);
+            }
             Body::Call { return_address, args, .. } => {
                 put(&[return_address]);
                 put(&args);
@@ -485,6 +550,8 @@ impl Body {
             Self::Return { .. } => kind::RETURN,
             Self::Made { .. } => kind::MADE,
             Self::Stream { .. } => kind::STREAM,
+            Self::Work { .. } => kind::WORK,
+            Self::Completion { .. } => kind::COMPLETION,
         }
     }
 
@@ -493,7 +560,7 @@ impl Body {
         match self {
             Self::Pack { unpack, .. } => *unpack,
             Self::Cross { write, .. } => *write,
-            Self::Stream { receive, .. } => *receive,
+            Self::Stream { receive, .. } | Self::Work { receive, .. } => *receive,
             Self::Call { nested, .. } => *nested,
             Self::Values { at_return, .. } => *at_return,
             _ => false,

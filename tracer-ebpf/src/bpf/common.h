@@ -94,6 +94,8 @@ enum probe_class {
 	CLASS_ALLOC,
 	CLASS_FREE,
 	CLASS_ERROR,
+	CLASS_VERBS_POST,
+	CLASS_VERBS_POLL,
 	CLASSES,
 };
 
@@ -118,6 +120,7 @@ struct thread {
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
 	__u64 poll_flag;	/* of the polling call it is in */
+	__u64 completions_at;	/* where the poll of a completion queue that it is in will store them */
 	__u64 made_at;		/* where its last MPI call stored a handle; 0: nowhere */
 	__u32 made_probe;
 	__u32 made_bytes;

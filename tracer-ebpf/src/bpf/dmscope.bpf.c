@@ -30,6 +30,7 @@ bool bpf_session_is_return(void) __ksym __weak;
 #include "heap.h"
 #include "memory.h"
 #include "streams.h"
+#include "verbs.h"
 #include "life.h"
 #include "threads.h"
 

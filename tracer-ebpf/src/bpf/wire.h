@@ -24,6 +24,8 @@ enum dms_kind {
 	DMS_RETURN = 14,	/* the thread's last MPI call returned */
 	DMS_MADE = 15,	/* what the thread's last MPI call stored, seen at the next one */
 	DMS_STREAM = 16,	/* bytes into or out of a TCP stream, seen when they have moved, one record a segment */
+	DMS_WORK = 17,	/* a work request, seen when it is posted, one record each */
+	DMS_COMPLETION = 18,	/* a work completion, seen when it was polled */
 };
 
 /* dms_header.flags */
@@ -31,6 +33,7 @@ enum {
 	DMS_PACK_UNPACK = 1,	/* PACK: the destination is the non-contiguous side */
 	DMS_CROSS_WRITE = 1,	/* CROSS: writev, the remote side is the destination */
 	DMS_STREAM_RECEIVE = 1,	/* STREAM: out of the stream into memory */
+	DMS_WORK_RECEIVE = 1,	/* WORK: posted to a receive queue */
 	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
 	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
 };
@@ -92,6 +95,26 @@ struct dms_stream {	/* STREAM */
 	__u32 position;		/* in the stream: TCP's sequence number of the first byte */
 	__u32 len_bytes;
 	struct dms_context ctx;
+};
+
+struct dms_work {	/* WORK */
+	struct dms_header h;
+	__u64 addr;		/* of the first segment */
+	__u64 number;		/* the program's own: wr_id */
+	__u32 queue;		/* number of the queue pair; 0: a shared receive queue */
+	__u32 len_bytes;	/* of all segments */
+	struct dms_context ctx;
+	__u32 operation;	/* enum ibv_wr_opcode */
+	__u32 segments;
+};
+
+struct dms_completion {	/* COMPLETION */
+	struct dms_header h;
+	__u64 number;		/* wr_id */
+	__u32 queue;		/* number of the queue pair */
+	__u32 len_bytes;	/* of what was received */
+	__u32 operation;	/* enum ibv_wc_opcode */
+	__u32 status;		/* enum ibv_wc_status; 0: success */
 };
 
 struct dms_call {	/* CALL */

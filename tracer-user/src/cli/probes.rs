@@ -222,6 +222,8 @@ fn name_of_class(class: ProbeClass) -> &'static str {
         ProbeClass::Alloc => "allocation",
         ProbeClass::Free => "free",
         ProbeClass::Error => "error",
+        ProbeClass::VerbsPost => "work request",
+        ProbeClass::VerbsPoll => "completions",
     }
 }
 
@@ -267,6 +269,9 @@ fn cost_ns(probe: &Probe) -> u32 {
         | ProbePlace::ConditionalJump => 600,
         ProbePlace::SingleStep => 10_500,
     };
-    let returns = matches!(probe.class, ProbeClass::PollReturn | ProbeClass::Alloc | ProbeClass::Error);
+    let returns = matches!(
+        probe.class,
+        ProbeClass::PollReturn | ProbeClass::Alloc | ProbeClass::Error | ProbeClass::VerbsPoll
+    );
     entry_ns + if returns { RETURN_NS } else { 0 }
 }

@@ -14,8 +14,9 @@ use super::mappings::{self, MappedFile, code_files};
 use super::memory_child::read_memory;
 use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
 use super::processes::{all_pids, has_ended, start_ticks};
+use super::verbs::{find_table, is_provider};
 use crate::plan::attach::StrangerCount;
-use crate::plan::{BoundCopy, PlanOptions};
+use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
 
 /// Facts of a job, and what it takes to attach to its files.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,10 @@ pub struct Gathered {
     pub files: Vec<FoundFile>,
     /// What memcpy is bound to, if a running process shows it.
     pub bound_copy: Option<BoundCopy>,
+    /// Functions of RDMA providers among the files.
+    pub verbs: Vec<VerbsTable>,
+    /// Processes that map a provider, and have opened no device of it yet: it is not among the files.
+    pub opening: BTreeSet<u32>,
     /// Files that should be there and could not be opened: path and reason.
     pub unreadable: Vec<(String, String)>,
     /// Traced processes that map such a file: what it moves is not seen.
@@ -46,7 +51,8 @@ impl Gathered {
         parser: &mut dyn FileParser,
     ) -> Result<PlannedCode, String> {
         let (bound_copy, unreadable) = (self.bound_copy, self.unreadable.clone());
-        parser.plan(&self.files, PlanRequest { options: options.clone(), first_id, bound_copy, unreadable })
+        let (options, verbs) = (options.clone(), self.verbs.clone());
+        parser.plan(&self.files, PlanRequest { options, first_id, bound_copy, verbs, unreadable })
     }
 }
 
@@ -99,6 +105,13 @@ pub fn gather_processes(
         read_any = true;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         for file in code_files(&mappings).into_iter().filter(|f| !known.contains(&f.id)) {
+            if is_provider(&file.path) && !users.contains_key(&file.id) {
+                let Some(table) = find_table(*pid, &mappings, file.id) else {
+                    gathered.opening.insert(*pid);
+                    continue;
+                };
+                gathered.verbs.push(table);
+            }
             let pids = users.entry(file.id).or_default();
             pids.push(*pid);
             if pids.len() == 1 {

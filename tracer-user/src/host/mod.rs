@@ -24,6 +24,7 @@ pub mod sandbox;
 pub mod sudo;
 pub mod support;
 pub mod symbols;
+mod verbs;
 
 pub use error::JobError;
 pub use gather::gather;

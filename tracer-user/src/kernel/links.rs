@@ -212,6 +212,14 @@ fn programs<'a>(
         ProbeClass::PollReturn => {
             vec![(&progs.dms_poll_entry, ReturnMode::No), (&progs.dms_poll_exit, ReturnMode::Only)]
         }
+        ProbeClass::VerbsPost => entry(&progs.dms_verbs_post),
+        ProbeClass::VerbsPoll if features.sessions => {
+            vec![(&progs.dms_verbs_poll_session, ReturnMode::Session)]
+        }
+        ProbeClass::VerbsPoll => vec![
+            (&progs.dms_verbs_poll_entry, ReturnMode::No),
+            (&progs.dms_verbs_poll_exit, ReturnMode::Only),
+        ],
         ProbeClass::Alloc if features.sessions => vec![(&progs.dms_alloc_session, ReturnMode::Session)],
         ProbeClass::Alloc => {
             vec![(&progs.dms_alloc_entry, ReturnMode::No), (&progs.dms_alloc_exit, ReturnMode::Only)]

@@ -105,8 +105,12 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
 
 fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
     let progs = &mut open.progs;
-    for program in [&mut progs.dms_alloc_session, &mut progs.dms_poll_session, &mut progs.dms_result_session]
-    {
+    for program in [
+        &mut progs.dms_alloc_session,
+        &mut progs.dms_poll_session,
+        &mut progs.dms_result_session,
+        &mut progs.dms_verbs_poll_session,
+    ] {
         program.set_autoload(features.sessions);
     }
     for program in [
@@ -116,6 +120,8 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
         &mut progs.dms_poll_exit,
         &mut progs.dms_result_entry,
         &mut progs.dms_result_exit,
+        &mut progs.dms_verbs_poll_entry,
+        &mut progs.dms_verbs_poll_exit,
     ] {
         program.set_autoload(!features.sessions);
     }

@@ -10,7 +10,7 @@ use tracer_ebpf::DmscopeSkel;
 pub type StrangerHits = BTreeMap<ProbeClass, u64>;
 
 /// `enum probe_class` in `common.h`, in its order.
-const CLASSES: [ProbeClass; 10] = [
+const CLASSES: [ProbeClass; 12] = [
     ProbeClass::Copy,
     ProbeClass::Pack,
     ProbeClass::Unpack,
@@ -21,6 +21,8 @@ const CLASSES: [ProbeClass; 10] = [
     ProbeClass::Alloc,
     ProbeClass::Free,
     ProbeClass::Error,
+    ProbeClass::VerbsPost,
+    ProbeClass::VerbsPoll,
 ];
 
 pub(super) fn stranger_hits(skel: &DmscopeSkel<'_>) -> StrangerHits {

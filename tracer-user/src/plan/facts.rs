@@ -29,6 +29,21 @@ pub struct BoundCopy {
     pub offset_bytes: u64,
 }
 
+/// Functions of an RDMA provider, as the table of an opened device shows them: where each begins in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerbsTable {
+    /// The provider.
+    pub file: FileId,
+    /// Posts work requests to send queues.
+    pub post_send: u64,
+    /// To receive queues.
+    pub post_recv: u64,
+    /// To shared receive queues, if it has any.
+    pub post_srq_recv: Option<u64>,
+    /// Polls completion queues.
+    pub poll_cq: u64,
+}
+
 /// What a plan is made from.
 #[derive(Clone, Debug, Default)]
 pub struct PlanFacts {
@@ -36,6 +51,8 @@ pub struct PlanFacts {
     pub files: Vec<FileImage>,
     /// What memcpy is bound to, if a running process shows it.
     pub bound_copy: Option<BoundCopy>,
+    /// Functions of RDMA providers among the files.
+    pub verbs: Vec<VerbsTable>,
     /// Files that should be there and could not be read: path and reason.
     pub unreadable: Vec<(String, String)>,
 }

@@ -16,6 +16,7 @@ mod polling;
 mod results;
 mod role;
 pub mod tables;
+mod verbs;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,7 +26,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf;
 pub use calls::mpi_entry_points;
-pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions};
+pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsTable};
 use part::{File, PlanPart};
 pub use results::Returns;
 pub use role::FileRole;
@@ -73,6 +74,7 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
         total.append(part);
     }
     files.iter().for_each(|file| total.append(errors::plan(file)));
+    total.append(verbs::plan(&files, &facts.verbs));
     let packs = packs::plan(&files);
     let scan = |file: &File<'_>| {
         (options.copies && file.role.copies_are_watched()).then(|| elf::scan_copies(&file.elf))

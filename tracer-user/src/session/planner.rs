@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use analyzer::plan::Plan;
 use analyzer::wire::FileId;
 use anyhow::{Context, Result, anyhow};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, unbounded};
 
 use super::host::Host;
 use crate::host::JobError;
@@ -69,6 +70,11 @@ pub(super) trait PlanSource: Send {
         planned.is_late = true;
         Ok(planned)
     }
+
+    /// Processes that are about to show more than they did when they were looked at.
+    fn unfinished(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// Remembers what was planned already.
@@ -78,6 +84,8 @@ pub(super) struct Planner {
     next_id: u32,
     known: BTreeMap<FileId, KnownFile>,
     told: ToldOnce,
+    /// Processes that map an RDMA provider, and had opened no device of it when they were looked at.
+    opening: BTreeSet<u32>,
     /// So many may be known before it is looked whether all of them are mapped.
     most_known: usize,
 }
@@ -136,6 +144,7 @@ impl Planner {
             next_id: 1,
             known: BTreeMap::new(),
             told: ToldOnce::default(),
+            opening: BTreeSet::new(),
             most_known: MOST_KNOWN,
         }
     }
@@ -200,6 +209,10 @@ impl PlanSource for Planner {
         dropped.extend(self.forget_unmapped());
         let known = self.known.keys().copied().collect();
         let gathered = gather_processes(pids, &known, &mut self.parser).map_err(anyhow::Error::from);
+        pids.iter().for_each(|pid| _ = self.opening.remove(pid));
+        if let Ok(gathered) = &gathered {
+            self.opening.extend(&gathered.opening);
+        }
         let planned = match gathered.and_then(|gathered| self.plan(gathered)) {
             Ok(planned) => planned,
             Err(error) if dropped.is_empty() => return Err(error),
@@ -211,6 +224,38 @@ impl PlanSource for Planner {
         };
         troubles.extend(planned.warnings);
         Ok(Planned { dropped, warnings: troubles, ..planned })
+    }
+
+    fn unfinished(&self) -> Vec<u32> {
+        self.opening.iter().copied().collect()
+    }
+}
+
+/// Devices are opened soon after their provider is mapped, or never.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const RAREST_LOOK: Duration = Duration::from_secs(5);
+
+/// The processes that are looked at next: those that have loaded something, or, each time after longer, those of which more is
+/// to come. `None`: the session is over.
+fn next_look(
+    requests: &Receiver<Vec<u32>>,
+    unfinished: Vec<u32>,
+    patience: &mut Duration,
+) -> Option<Vec<u32>> {
+    if unfinished.is_empty() {
+        *patience = FIRST_LOOK;
+        return requests.recv().ok();
+    }
+    match requests.recv_timeout(*patience) {
+        Ok(pids) => {
+            *patience = FIRST_LOOK;
+            Some(pids)
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            *patience = (2 * *patience).min(RAREST_LOOK);
+            Some(unfinished)
+        }
+        Err(RecvTimeoutError::Disconnected) => None,
     }
 }
 
@@ -240,7 +285,8 @@ impl PlannerThread {
         let (result_sender, results) = unbounded();
         std::thread::Builder::new().name("dms-plan".into()).spawn(move || {
             host.stay_on(&cpus);
-            while let Ok(mut pids) = request_receiver.recv() {
+            let mut patience = FIRST_LOOK;
+            while let Some(mut pids) = next_look(&request_receiver, planner.unfinished(), &mut patience) {
                 pids.extend(request_receiver.try_iter().flatten());
                 pids.sort_unstable();
                 pids.dedup();

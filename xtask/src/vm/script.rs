@@ -29,7 +29,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 mount -t sysfs sys /sys
 mkdir -p /dev/pts /dev/shm /run
 mount -t devpts pts /dev/pts
-for place in /dev/shm /run /tmp; do mount -t tmpfs tmp $place; done
+for place in /dev/shm /run; do mount -t tmpfs tmp $place; done
 mount -t tracefs trace /sys/kernel/tracing
 mount -t cgroup2 cgroup /sys/fs/cgroup
 hostname vm

@@ -12,13 +12,14 @@ use crate::job::probes::CallCounts;
 use crate::job::process_totals::ProcessTotals;
 use crate::job::streams::StreamCounts;
 use crate::job::sums::SummedTotals;
+use crate::job::verbs::COUNTS as VERBS_COUNTS;
 use crate::tape::BadBytes;
 use crate::tape::bytes::{ByteReader, ByteWriter};
 
 /// What there is to count of chains besides groups.
 const CHAIN_TOTALS: usize = 7;
 /// The same of records, memory and streams.
-const JOB_TOTALS: usize = 15;
+const JOB_TOTALS: usize = 15 + VERBS_COUNTS;
 
 /// Places of what there is only as long as somebody sees it.
 const PENDING_NODES: usize = 4;
@@ -44,10 +45,13 @@ impl NodeTotals {
         let (both, one) = job.streams.counts();
         let stream =
             |s: StreamCounts| [s.written_bytes, s.read_bytes, s.unseen_bytes, s.missed_bytes, s.unread_bytes];
-        let ([a, b, c, d, e], [f, g, h, i, j]) = (stream(both), stream(one));
         let t = &job.totals;
         let refused = job.processes.all().iter().map(|process| process.memory.refused);
         let refused = refused.fold(0, u64::saturating_add);
+        let records = [t.records, t.bad_records, t.unplanned_records, t.unseen_messages, refused];
+        let numbers = records.into_iter().chain(stream(both)).chain(stream(one)).chain(t.verbs.numbers());
+        let mut totals = [0; JOB_TOTALS];
+        totals.iter_mut().zip(numbers).for_each(|(to, number)| *to = number);
         Self {
             chains: [
                 groups.chains,
@@ -58,23 +62,7 @@ impl NodeTotals {
                 counts.merged_copies,
                 chains.ops(),
             ],
-            job: [
-                t.records,
-                t.bad_records,
-                t.unplanned_records,
-                t.unseen_messages,
-                refused,
-                a,
-                b,
-                c,
-                d,
-                e,
-                f,
-                g,
-                h,
-                i,
-                j,
-            ],
+            job: totals,
         }
     }
 
@@ -128,6 +116,7 @@ impl NodeTotals {
             memory_not_kept,
             streams,
             streams_of_one_end,
+            verbs,
         } = &mut job.sums.totals;
         let counts = [records, bad_records, unplanned_records, unseen_messages, memory_not_kept];
         let streams = [streams, streams_of_one_end].into_iter().flat_map(|s| {
@@ -139,7 +128,12 @@ impl NodeTotals {
                 &mut s.unread_bytes,
             ]
         });
-        counts.into_iter().chain(streams).zip(&j).for_each(|(to, number)| add(to, *number));
+        counts
+            .into_iter()
+            .chain(streams)
+            .chain(verbs.numbers_mut())
+            .zip(&j)
+            .for_each(|(to, number)| add(to, *number));
     }
 }
 

@@ -11,14 +11,32 @@ use crate::findings::statistics::*;
 use crate::job::process::{Process, Who};
 use crate::job::process_totals::{KINDS, ProcessTotals};
 use crate::job::sums::SummedTotals;
+use crate::job::verbs::VerbsCounts;
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
 
 /// Names of `enum dms_kind`, by number.
 const KIND_NAMES: [&str; KINDS] = [
-    "other", "copy", "pack", "cross", "call", "done", "alloc", "free", "map", "unmap", "fork", "exec",
-    "exit", "values", "return", "made", "stream",
+    "other",
+    "copy",
+    "pack",
+    "cross",
+    "call",
+    "done",
+    "alloc",
+    "free",
+    "map",
+    "unmap",
+    "fork",
+    "exec",
+    "exit",
+    "values",
+    "return",
+    "made",
+    "stream",
+    "work",
+    "completion",
 ];
 
 pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
@@ -36,6 +54,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         unplanned_records: t.unplanned_records,
         unseen_messages: t.unseen_messages,
         tcp: tcp(&t),
+        rdma: rdma(t.verbs),
         late_records: p.job.totals.late_records,
         lost_movements: p.job.totals.lost_movements,
         lost_state: p.job.totals.lost_state,
@@ -75,6 +94,7 @@ fn counted(p: &Sources<'_>) -> SummedTotals {
         memory_not_kept: refused.fold(0, u64::saturating_add),
         streams,
         streams_of_one_end,
+        verbs: t.verbs,
     }
 }
 
@@ -102,6 +122,12 @@ fn tcp(t: &SummedTotals) -> Option<TcpStatistics> {
         with_others_bytes: one.written_bytes.saturating_add(one.read_bytes),
     };
     (tcp != TcpStatistics::default()).then_some(tcp)
+}
+
+fn rdma(counts: VerbsCounts) -> Option<RdmaStatistics> {
+    let VerbsCounts { sends, sent_bytes, writes, reads, atomics, receives, completions, failed } = counts;
+    let rdma = RdmaStatistics { sends, sent_bytes, writes, reads, atomics, receives, completions, failed };
+    (rdma != RdmaStatistics::default()).then_some(rdma)
 }
 
 fn processes(p: &Sources<'_>, totals: &[ProcessTotals]) -> Vec<ProcessStatistics> {

@@ -190,10 +190,12 @@ impl NodeNumbers {
             Body::Copy { context, .. }
             | Body::Pack { context, .. }
             | Body::Cross { context, .. }
-            | Body::Stream { context, .. } => self.context(context),
+            | Body::Stream { context, .. }
+            | Body::Work { context, .. } => self.context(context),
             Body::Map { file, .. } => *file = self.file(*file),
             Body::Fork { child } => *child = self.pid(*child),
-            Body::Values { .. }
+            Body::Completion { .. }
+            | Body::Values { .. }
             | Body::Return { .. }
             | Body::Made { .. }
             | Body::Call { .. }

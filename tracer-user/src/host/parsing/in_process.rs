@@ -59,8 +59,8 @@ pub(super) fn summary(contents: &Contents) -> Result<FileSummary, String> {
 
 /// The plan of what was read.
 pub(super) fn planned(files: Vec<FileImage>, request: PlanRequest) -> Result<PlannedCode, String> {
-    let PlanRequest { options, first_id, bound_copy, unreadable } = request;
-    let facts = PlanFacts { files, bound_copy, unreadable };
+    let PlanRequest { options, first_id, bound_copy, verbs, unreadable } = request;
+    let facts = PlanFacts { files, bound_copy, verbs, unreadable };
     let plan = plan(&facts, &options, first_id).map_err(|error| error.to_string())?;
     let code = probed_instructions(&plan.probes, &facts.files).into_iter().collect();
     Ok(PlannedCode { plan, code })

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::OpenedFile;
 use crate::plan::code::Instructions;
-use crate::plan::{BoundCopy, PlanOptions};
+use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
 
 pub use child::serve;
 pub use client::ParsingChild;
@@ -62,6 +62,8 @@ pub struct PlanRequest {
     pub first_id: u32,
     /// What memcpy is bound to, if a running process shows it.
     pub bound_copy: Option<BoundCopy>,
+    /// Functions of RDMA providers among the files.
+    pub verbs: Vec<VerbsTable>,
     /// Files that should be there and could not be read: path and reason.
     pub unreadable: Vec<(String, String)>,
 }
