@@ -343,7 +343,7 @@ impl Job {
                 self.allocate(process, addr, size_bytes, old, caller);
             }
             Body::Free { addr, .. } => self.free(process, addr),
-            Body::Work { .. } | Body::Completion { .. } => self.count_verbs(body),
+            Body::Work { .. } | Body::Completion { .. } => self.totals.verbs.take(body),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
                 let file = has_file.then_some(file);
                 let map = MapRecord { addr, len_bytes, offset_bytes, file, shared, exec };

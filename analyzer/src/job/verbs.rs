@@ -1,6 +1,5 @@
 //! RDMA verbs: what is posted and completed is counted.
 
-use super::Job;
 use crate::tape::wire::Body;
 
 /// `enum ibv_wr_opcode`: what a work request does; all others send.
@@ -32,7 +31,8 @@ pub(crate) struct VerbsCounts {
 }
 
 impl VerbsCounts {
-    fn take(&mut self, body: &Body) {
+    /// Counts what a record tells of verbs.
+    pub(super) fn take(&mut self, body: &Body) {
         match *body {
             Body::Work { receive: true, .. } => self.receives += 1,
             Body::Work { operation, len_bytes, .. } => {
@@ -63,13 +63,6 @@ impl VerbsCounts {
     pub fn numbers_mut(&mut self) -> [&mut u64; COUNTS] {
         let Self { sends, sent_bytes, writes, reads, atomics, receives, completions, failed } = self;
         [sends, sent_bytes, writes, reads, atomics, receives, completions, failed]
-    }
-}
-
-impl Job {
-    /// Counts what a record tells of verbs.
-    pub(super) fn count_verbs(&mut self, body: &Body) {
-        self.totals.verbs.take(body);
     }
 }
 
