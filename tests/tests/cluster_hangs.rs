@@ -1,5 +1,5 @@
 //! Jobs that hang or die with their ranks on two nodes, in one session over both: told by class, ranks, line and node within
-//! fifteen seconds.
+//! fifteen seconds of the fault, or twenty of coming to a job that hangs.
 //!
 //! The usual run takes a case of each class that matters most; `DMSCOPE_TEST_CATALOGUE` chooses as it does for one node.
 
@@ -19,6 +19,9 @@ use tempfile::TempDir;
 
 /// Nobody waits longer to be told why a job does not go on.
 const WITHIN: Duration = Duration::from_secs(15);
+
+/// The same with attaching, where the job hangs before that: nothing is known of how long ranks have been where they are.
+const WITHIN_OF_ATTACHING: Duration = Duration::from_secs(20);
 
 /// Classes of the usual run.
 const USUAL: [FaultClass; 5] = [
@@ -51,7 +54,13 @@ fn each_fault_across_nodes_is_told_by_class_ranks_line_and_node() -> Result<()> 
 fn a_job_on_several_nodes_that_hangs_already_is_told_of_just_so() -> Result<()> {
     let mut cases = cases();
     cases.retain(|(case, library)| case.ends == Ends::Hangs && is_in_memory(case, *library));
-    check(Comes::AfterIt, &cases, Ranks::On(&Cluster::start(2)?), WITHIN)
+    if std::env::var_os("DMSCOPE_TEST_CATALOGUE").is_none() {
+        // It takes the longest, and nothing of it is the library's.
+        cases.retain(|(case, library)| {
+            case.class != FaultClass::BlockedOutside || *library == MpiImplementation::OpenMpi
+        });
+    }
+    check(Comes::AfterIt, &cases, Ranks::On(&Cluster::start(2)?), WITHIN_OF_ATTACHING)
 }
 
 /// Ranks that a finding names.

@@ -90,7 +90,7 @@ impl SampleSchedule {
                 true if rank.samples < first => PERIOD_NS,
                 true => LATER_PERIOD_NS,
                 false if found.is_awake => (rank.period_ns * 2).min(LONGEST_PERIOD_NS),
-                false => (rank.period_ns * 2).min(LATER_PERIOD_NS),
+                false => (rank.period_ns + PERIOD_NS).min(LATER_PERIOD_NS),
             };
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_asleep_outside_of_calls_is_sampled_again_soon_after_ten_seconds() {
+    fn a_rank_asleep_outside_of_calls_is_sampled_again_after_just_ten_seconds() {
         let mut ranks = SampleSchedule::default();
         let mut asleep = found(7, false);
         asleep.threads[0].state = ThreadState::Sleeping;
@@ -150,7 +150,7 @@ mod tests {
                 ranks.found(&asleep);
             }
         }
-        assert_eq!(at, [0, 1, 3, 7, 11, 15, 19]);
+        assert_eq!(at, [0, 1, 3, 6, 10, 14, 18]);
     }
 
     #[test]
