@@ -31,8 +31,8 @@ fn check_silent(cluster: &Cluster, spec: JobSpec, check: impl Fn(&FinishedJob) -
 #[test]
 fn molecular_dynamics_on_two_nodes_come_to_their_results_in_silence() -> Result<()> {
     let cluster = Cluster::start(2)?;
-    let unwatched = packaged::lammps().on_nodes(&cluster.nodes)?.spawn()?.finish(TIMEOUT)?;
-    eprintln!("unwatched: {:.1} s", unwatched.elapsed.as_secs_f64());
+    // On one node it is faster, and its results are the same.
+    let unwatched = packaged::lammps().spawn()?.finish(TIMEOUT)?;
     check_silent(&cluster, packaged::lammps(), |job| packaged::check_lammps(job, &unwatched))
 }
 

@@ -137,6 +137,7 @@ mod tests {
         NodeJob {
             pid: 10,
             name: Some("77".into()),
+            allocation: None,
             command: "mpirun -n 4 stencil".into(),
             user: "root".into(),
             age_s: 3_725,

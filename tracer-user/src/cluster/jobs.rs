@@ -58,7 +58,8 @@ impl ClusterJob {
         (0..size).filter(|rank| !seen.contains(rank)).collect()
     }
 
-    /// Whether this is what people mean: its name, the number that a name begins with, or a process on a node (`node:pid`).
+    /// Whether this is what people mean: its name, the number that a name begins with, the scheduler's number, or a process on a
+    /// node (`node:pid`).
     fn is_meant_by(&self, text: &str) -> bool {
         let on_node = text.rsplit_once(':').and_then(|(host, pid)| Some((host, pid.parse::<u32>().ok()?)));
         let has_process = |part: &JobPart| {
@@ -69,7 +70,7 @@ impl ClusterJob {
         };
         self.name == text
             || self.name.split_once('.').is_some_and(|(number, _)| number == text)
-            || self.parts.iter().any(has_process)
+            || self.parts.iter().any(|part| part.job.allocation.as_deref() == Some(text) || has_process(part))
     }
 }
 
@@ -161,6 +162,7 @@ mod tests {
         let job = NodeJob {
             pid,
             name: name.map(str::to_owned),
+            allocation: (host == "e").then(|| "99".into()),
             command: command.into(),
             user: "alice".into(),
             age_s: u64::from(ranks[0]),
@@ -214,14 +216,16 @@ mod tests {
             on_node("b", Some("12.1"), "", [0, 1]),
             on_node("c", Some("13.0"), "", [2, 3]),
             on_node("d", None, "mpirun ./a.out", [0, 1]),
+            on_node("e", Some("77"), "mpirun ./a.out", [0, 1]),
         ]);
         let meant = |text: &str| job_meant(text, &jobs).map(|job| job.name.clone());
         assert_eq!(meant("12.0"), Ok("12.0".into()));
         assert_eq!(meant("13"), Ok("13.0".into()));
         assert_eq!(meant("d:100"), Ok("d:100".into()));
         assert_eq!(meant("c:1002"), Ok("13.0".into()));
+        assert_eq!(meant("99"), Ok("77".into()));
         assert_eq!(meant("12"), Err("12 may be any of 12.0, 12.1".into()));
-        assert!(meant("14").is_err_and(|why| why.contains("there are 12.0, 12.1, 13.0, d:100")));
+        assert!(meant("14").is_err_and(|why| why.contains("there are 12.0, 12.1, 13.0, 77, d:100")));
         assert!(job_meant("14", &[]).is_err_and(|why| why.contains("no MPI job")));
     }
 }

@@ -12,6 +12,8 @@ pub struct NamesInEnvironment {
     launcher: Option<String>,
     /// By a scheduler, in whose job there may be several launchers.
     scheduler: Option<String>,
+    /// What the scheduler gave the processors to.
+    allocation: Option<String>,
 }
 
 impl NamesInEnvironment {
@@ -20,7 +22,13 @@ impl NamesInEnvironment {
         Self {
             launcher: variables.get("PMIX_NAMESPACE").map(|namespace| of_pmix_namespace(namespace)),
             scheduler: of_scheduler(variables),
+            allocation: variables.get("SLURM_JOB_ID").map(|job| (*job).to_owned()),
         }
+    }
+
+    /// The scheduler's number of what the process is a part of, beside other launchers' jobs perhaps.
+    pub fn allocation(&self) -> Option<&str> {
+        self.allocation.as_deref().filter(|name| is_name(name))
     }
 }
 
@@ -56,7 +64,11 @@ fn of_pmix_namespace(namespace: &str) -> String {
     let namespace = namespace.trim_matches('"');
     match namespace.parse::<u32>() {
         Ok(number) => (number & 0xffff_0000).to_string(),
-        Err(_) => namespace.split('@').next().unwrap_or_default().to_owned(),
+        // Slurm's own plugin names steps so.
+        Err(_) => {
+            let name = namespace.split('@').next().unwrap_or_default();
+            name.strip_prefix("slurm.pmix.").unwrap_or(name).to_owned()
+        }
     }
 }
 
@@ -107,7 +119,18 @@ mod tests {
         let proxy = "hydra_pmi_proxy --control-port node1:7";
         assert_eq!(name(&batch, &[proxy]).as_deref(), Some("node1:7"));
         let with_pmix = [batch[0], batch[1], ("PMIX_NAMESPACE", "slurm.pmix.12.0")];
-        assert_eq!(name(&with_pmix, &[]).as_deref(), Some("slurm.pmix.12.0"));
+        assert_eq!(name(&with_pmix, &[]).as_deref(), Some("12.0"));
+    }
+
+    #[test]
+    fn what_the_scheduler_calls_it_is_known_beside_the_name_of_its_launcher() {
+        let allocation = |environment: &[(&'static str, &'static str)]| {
+            let own = NamesInEnvironment::of(&environment.iter().copied().collect());
+            own.allocation().map(str::to_owned)
+        };
+        let pmix = ("PMIX_NAMESPACE", "520814593");
+        assert_eq!(allocation(&[("SLURM_JOB_ID", "12"), pmix]).as_deref(), Some("12"));
+        assert_eq!((allocation(&[pmix]), allocation(&[("SLURM_JOB_ID", "1 2")])), (None, None));
     }
 
     #[test]

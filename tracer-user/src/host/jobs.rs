@@ -23,6 +23,9 @@ pub struct NodeJob {
     pub pid: u32,
     /// What it is called on all of its nodes, if anything tells.
     pub name: Option<String>,
+    /// The scheduler's number of what it is a part of, beside jobs of other launchers perhaps.
+    #[serde(default)]
+    pub allocation: Option<String>,
     /// The launcher's command line.
     pub command: String,
     /// User name, or number where there is no name.
@@ -237,6 +240,7 @@ fn jobs_of(candidates: &[Candidate]) -> Vec<NodeJob> {
             NodeJob {
                 pid,
                 name: ranks.iter().find_map(|rank| job_name(rank.pid, &views)),
+                allocation: ranks.iter().find_map(|rank| allocation(view_of(rank.pid)?)),
                 command: view.map(|v| v.command.clone()).unwrap_or_default(),
                 user: user_name(ranks.first().map_or(0, |r| r.uid)),
                 age_s: age_s(view.map_or(0, |v| v.start_ticks)),
@@ -244,6 +248,10 @@ fn jobs_of(candidates: &[Candidate]) -> Vec<NodeJob> {
             }
         })
         .collect()
+}
+
+fn allocation(rank: &ProcessView) -> Option<String> {
+    rank.job_names.allocation().map(str::to_owned)
 }
 
 /// What the job of a rank is called on all of its nodes.

@@ -217,6 +217,7 @@ fn job(local_size: Option<u32>) -> NodeJob {
     };
     NodeJob {
         name: None,
+        allocation: None,
         pid: LAUNCHER,
         command: "mpirun ./a.out".into(),
         user: "root".into(),
