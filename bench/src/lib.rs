@@ -9,3 +9,4 @@ pub mod kernel_time;
 pub mod kinds;
 pub mod options;
 pub mod results;
+pub mod simulated;

@@ -13,7 +13,7 @@ const WAITALL: u32 = 14;
 pub(super) const INIT: u32 = 15;
 
 /// As MPICH has it.
-const WORLD: u64 = 0x4400_0000;
+pub(super) const WORLD: u64 = 0x4400_0000;
 /// Requests that are not complete at once.
 const REQUESTS: u64 = 0x9800_0000;
 /// Where the program keeps them.

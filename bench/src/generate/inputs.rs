@@ -7,12 +7,11 @@ use analyzer::wire::{Header, RawRecord, Record};
 
 use super::calls;
 use super::job::{FIRST_PID, GeneratedJob};
+use super::probes;
 use super::program::{self, Program};
 
 /// Time between two ticks, as in a live session.
 pub(super) const TICK_NS: u64 = 50_000_000;
-/// A rank writes a record about so often.
-const GAP_OF_A_RANK_NS: u64 = 50_000;
 /// When a job begins.
 pub(super) const BEGIN_NS: u64 = 1_000_000_000;
 
@@ -42,6 +41,7 @@ enum StreamStage {
 pub struct JobInputs {
     program: Program,
     ranks: Range<u32>,
+    gap_of_a_rank_ns: u64,
     records_left: u64,
     stage: StreamStage,
     position: StreamPosition,
@@ -68,6 +68,7 @@ impl JobInputs {
     fn new(job: GeneratedJob, ranks: Range<u32>) -> Self {
         Self {
             program: Program::new(job),
+            gap_of_a_rank_ns: job.gap_of_a_rank_ns,
             records_left: job.records,
             stage: StreamStage::Start,
             position: StreamPosition::default(),
@@ -76,6 +77,12 @@ impl JobInputs {
             random: Random(0x9e37_79b9_7f4a_7c15),
             ranks,
         }
+    }
+
+    /// Records go on from this time.
+    pub fn set_clock(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.next_tick_ns = now_ns + TICK_NS;
     }
 
     fn start(&self) -> Input {
@@ -119,7 +126,8 @@ impl JobInputs {
                 break (rank, event);
             }
         };
-        let gap_ns = GAP_OF_A_RANK_NS / self.len();
+        // What is more than others do takes no time: the steps of all nodes stay side by side.
+        let gap_ns = if probes::is_extra(event.probe) { 0 } else { self.gap_of_a_rank_ns / self.len() };
         self.now_ns += 1 + self.random.below(2 * gap_ns.max(1));
         let pid = FIRST_PID + rank;
         let header = Header { time_ns: self.now_ns, pid, tid: pid, probe: event.probe };

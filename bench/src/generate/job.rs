@@ -1,7 +1,7 @@
 //! A made-up job: what it does, on how many ranks, and what is wrong with it.
 
 /// Process id of rank 0; the other ranks follow.
-pub(super) const FIRST_PID: u32 = 1_000;
+pub const FIRST_PID: u32 = 1_000;
 
 /// How the ranks of a job talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,14 @@ pub enum InjectedFault {
     Repeats {
         /// The one rank of all that does so.
         rank: u32,
+    },
+    /// One rank posts the same request again and again, and another one reads what it sends to the rank below it from a wrong
+    /// place, every other time.
+    Seeded {
+        /// The one that repeats itself.
+        repeats: u32,
+        /// The one that reads from a wrong place.
+        misplaced: u32,
     },
     /// What is sent is read from a wrong place.
     Broken {
@@ -45,6 +53,14 @@ pub struct GeneratedJob {
     pub burst_records: u32,
     /// Results of calls are recorded as well, and ranks send, receive and wait with requests.
     pub results: bool,
+    /// Ranks in a row of the torus; none: as many as there are rows, about.
+    pub width: Option<u32>,
+    /// What goes to another node goes over TCP, and is seen.
+    pub streams: bool,
+    /// All ranks take part in a reduction every so many steps; 0: never.
+    pub steps_per_reduction: u64,
+    /// A rank writes a record about so often.
+    pub gap_of_a_rank_ns: u64,
     /// Records of the stream; it ends behind them.
     pub records: u64,
 }
@@ -59,12 +75,16 @@ impl GeneratedJob {
             fault: InjectedFault::None,
             burst_records: 1,
             results: false,
+            width: None,
+            streams: false,
+            steps_per_reduction: 0,
+            gap_of_a_rank_ns: 50_000,
             records,
         }
     }
 
     /// Ranks of each node but the last.
-    pub(super) fn ranks_per_node(&self) -> u32 {
+    pub fn ranks_per_node(&self) -> u32 {
         self.ranks.div_ceil(self.nodes.max(1)).max(1)
     }
 

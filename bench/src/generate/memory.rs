@@ -46,9 +46,9 @@ pub(super) fn network(side: u64, out: bool) -> u64 {
     NETWORK + (side * 2 + u64::from(out)) * 8192
 }
 
-/// Where the node's segment is mapped in a rank: elsewhere in every rank.
+/// Where the node's segment is mapped in a rank: elsewhere in every rank of a node.
 fn segment(rank: u32) -> u64 {
-    0x7000_0000_0000 + u64::from(rank) * 0x4000_0000
+    0x7000_0000_0000 + u64::from(rank % 4096) * 0x4000_0000
 }
 
 /// A message's place in the segment as `rank` sees it; `sender` counts from the node's first rank.
@@ -64,6 +64,11 @@ pub(super) fn request_slot(rank: u32, sender: u32) -> u64 {
 /// Return address of the program's calls of an MPI function.
 pub(super) fn return_address(call: u64) -> u64 {
     CODE + 0x100 + call * 32 + 5
+}
+
+/// Where an address of the program's code is in its file.
+pub(super) fn code_offset(address: u64) -> u64 {
+    address - CODE
 }
 
 /// What `/proc` says of a rank on a node whose segment holds slots of so many ranks.

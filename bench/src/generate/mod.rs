@@ -12,9 +12,11 @@ mod job;
 mod memory;
 mod probes;
 mod program;
+mod standstill;
 
 pub use inputs::JobInputs;
-pub use job::{GeneratedJob, InjectedFault, MessagePattern};
+pub use job::{FIRST_PID, GeneratedJob, InjectedFault, MessagePattern};
+pub use standstill::Standstill;
 
 #[cfg(test)]
 mod tests {

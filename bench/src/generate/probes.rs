@@ -16,6 +16,15 @@ pub(super) const FROM_NETWORK: u32 = 9;
 pub(super) const TEST: u32 = 10;
 pub(super) const POST: u32 = 11;
 
+pub(super) const REDUCE: u32 = 16;
+/// What ranks wait in when a job hangs.
+pub const RECEIVE: u32 = 17;
+
+/// Whether only few ranks hit a probe, which do more than the others.
+pub(super) fn is_extra(probe: u32) -> bool {
+    matches!(probe, TEST | POST)
+}
+
 /// The plan for programs whose calls give no results.
 pub(super) fn plan() -> Plan {
     let probe = |(id, class, function): (u32, ProbeClass, &str)| Probe {
@@ -34,6 +43,8 @@ pub(super) fn plan() -> Plan {
         (FROM_NETWORK, ProbeClass::Copy, "from network"),
         (TEST, ProbeClass::Call, "MPI_Test"),
         (POST, ProbeClass::Copy, "post"),
+        (REDUCE, ProbeClass::Call, "MPI_Allreduce"),
+        (RECEIVE, ProbeClass::Call, "MPI_Recv"),
     ];
     let file =
         PlannedFile { id: PROGRAM, path: "/bin/made-up".to_owned(), own: true, ..PlannedFile::default() };

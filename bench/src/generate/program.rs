@@ -9,7 +9,7 @@ use super::event::GeneratedEvent;
 use super::job::{FIRST_PID, GeneratedJob, InjectedFault, MessagePattern};
 use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, REQUEST};
 use super::probes::{
-    self, DELIVER, EXCHANGE, FREE, FROM_NETWORK, HEADER_COPY, MALLOC, PAYLOAD_COPY, POST, STAGE, TEST,
+    self, DELIVER, EXCHANGE, FREE, FROM_NETWORK, HEADER_COPY, MALLOC, PAYLOAD_COPY, POST, REDUCE, STAGE, TEST,
     TO_NETWORK,
 };
 
@@ -37,8 +37,8 @@ impl Program {
     pub fn new(job: GeneratedJob) -> Self {
         let root = f64::from(job.ranks).sqrt() as u32;
         // The largest width that makes whole rows.
-        let width = (1..=root.max(1)).rev().find(|w| job.ranks.is_multiple_of(*w)).unwrap_or(1);
-        Self { job, width: job.ranks.max(1) / width }
+        let rows = (1..=root.max(1)).rev().find(|w| job.ranks.is_multiple_of(*w)).unwrap_or(1);
+        Self { job, width: job.width.unwrap_or(job.ranks.max(1) / rows) }
     }
 
     pub fn burst_records(&self) -> u32 {
@@ -68,8 +68,10 @@ impl Program {
         if self.job.results {
             return calls::events(self.sides(), phase) + if phase == 0 { 0 } else { 2 };
         }
-        let per_message = if phase == 0 { 4 } else { 1 };
-        self.sides() * per_message + if phase == 0 { self.requests() * 2 } else { 2 }
+        if phase == 0 {
+            return self.sides() * 4 + self.requests() * 2;
+        }
+        self.receives() + 2 + u32::from(self.job.steps_per_reduction > 0)
     }
 
     /// The n-th event of a rank in a phase; `None`: it has none there in this step.
@@ -81,9 +83,33 @@ impl Program {
             _ if self.job.results => block(rank, step, n - calls),
             0 if n < self.sides() * 4 => self.send(rank, step, u64::from(n / 4), n % 4),
             0 => self.request(rank, step, n - self.sides() * 4),
-            _ if n < self.sides() => self.receive(rank, step, u64::from(n)),
-            _ => block(rank, step, n - self.sides()),
+            _ if n < self.receives() => self.receive_part(rank, step, n),
+            _ if n < self.receives() + 2 => block(rank, step, n - self.receives()),
+            _ => step.is_multiple_of(self.job.steps_per_reduction).then(reduction),
         }
+    }
+
+    /// Most events with which a rank receives in a step.
+    fn receives(&self) -> u32 {
+        self.sides() * if self.job.streams { 2 } else { 1 }
+    }
+
+    fn receive_part(&self, rank: u32, step: u64, n: u32) -> Option<GeneratedEvent> {
+        if !self.job.streams {
+            return self.receive(rank, step, u64::from(n));
+        }
+        let side = u64::from(n / 2);
+        match n % 2 {
+            0 => self.receive_stream(rank, step, side),
+            _ => self.receive(rank, step, side),
+        }
+    }
+
+    /// What comes from another node comes out of a stream first.
+    fn receive_stream(&self, rank: u32, step: u64, side: u64) -> Option<GeneratedEvent> {
+        let from = self.neighbour(rank, side);
+        let is_far = !self.is_near(rank, from);
+        is_far.then(|| stream((from, side ^ 1), step, memory::network(side, false), context(EXCHANGE, side, step), true))
     }
 
     /// The same messages, begun with requests that are waited for at the end.
@@ -118,7 +144,7 @@ impl Program {
     }
 
     fn requests(&self) -> u32 {
-        if matches!(self.job.fault, InjectedFault::Repeats { .. }) { REPEATS } else { 0 }
+        if self.repeating().is_some() { REPEATS } else { 0 }
     }
 
     /// Who is at a side: right, left, below, above. The opposite side is `side ^ 1`.
@@ -160,14 +186,20 @@ impl Program {
             }
             2 if near => Some(copy(HEADER_COPY, HEADER, slot, HEADER_BYTES, context)),
             3 if near => Some(copy(PAYLOAD_COPY, from, slot + HEADER_BYTES, PAYLOAD_BYTES, context)),
+            3 if self.job.streams => Some(stream((rank, side), step, from, context, false)),
             3 => Some(copy(TO_NETWORK, from, memory::network(side, true), PAYLOAD_BYTES, context)),
             _ => None,
         }
     }
 
     fn is_misplaced(&self, rank: u32, step: u64, side: u64) -> bool {
-        let InjectedFault::Broken { one_in } = self.job.fault else { return false };
-        mixed(u64::from(rank) << 40 ^ step << 2 ^ side).is_multiple_of(one_in.max(1))
+        match self.job.fault {
+            InjectedFault::Broken { one_in } => {
+                mixed(u64::from(rank) << 40 ^ step << 2 ^ side).is_multiple_of(one_in.max(1))
+            }
+            InjectedFault::Seeded { misplaced, .. } => rank == misplaced && side == 2 && step % 2 == 1,
+            InjectedFault::None | InjectedFault::Repeats { .. } => false,
+        }
     }
 
     /// The message that the neighbour at a side sent towards us.
@@ -186,9 +218,17 @@ impl Program {
         Some(copy(FROM_NETWORK, memory::network(side, false), user, PAYLOAD_BYTES, context))
     }
 
+    /// The rank that posts the same request again and again.
+    fn repeating(&self) -> Option<u32> {
+        match self.job.fault {
+            InjectedFault::Repeats { rank } | InjectedFault::Seeded { repeats: rank, .. } => Some(rank),
+            InjectedFault::None | InjectedFault::Broken { .. } => None,
+        }
+    }
+
     /// A request, posted while another call is asked for progress.
     fn request(&self, rank: u32, step: u64, n: u32) -> Option<GeneratedEvent> {
-        let InjectedFault::Repeats { rank: faulty } = self.job.fault else { return None };
+        let faulty = self.repeating()?;
         if rank != faulty && (n >= 2 || !step.is_multiple_of(STEPS_PER_REQUEST)) {
             return None;
         }
@@ -220,6 +260,29 @@ fn call(probe: u32, place: u64) -> GeneratedEvent {
     GeneratedEvent {
         probe,
         body: Body::Call { return_address: memory::return_address(place), args, nested: false },
+    }
+}
+
+/// Data of a message goes into the stream of its sender and a side, or comes out of it.
+fn stream(
+    (sender, side): (u32, u64),
+    step: u64,
+    addr: u64,
+    context: CallContext,
+    receive: bool,
+) -> GeneratedEvent {
+    let position = step.wrapping_mul(PAYLOAD_BYTES) as u32;
+    let stream = mixed(u64::from(sender) << 8 | side);
+    let body = Body::Stream { addr, stream, position, len_bytes: PAYLOAD_BYTES as u32, receive, context };
+    GeneratedEvent { probe: 0, body }
+}
+
+/// All ranks add a number up.
+fn reduction() -> GeneratedEvent {
+    let args = [memory::sent(0), memory::received(0), 1, 0x4c00_080b, 0x5800_0003, calls::WORLD];
+    GeneratedEvent {
+        probe: REDUCE,
+        body: Body::Call { return_address: memory::return_address(9), args, nested: false },
     }
 }
 

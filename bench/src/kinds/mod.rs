@@ -8,6 +8,7 @@ mod floor;
 mod jobs;
 mod latency;
 mod looks;
+mod nodes;
 mod peers;
 mod phases;
 mod pipeline;
@@ -47,6 +48,8 @@ pub enum MeasurementKind {
     Tape,
     /// What grows with the number of ranks and nodes
     Scale,
+    /// Jobs on up to 1,024 nodes: what crosses the bus, what it costs, and whether faults are found
+    Nodes,
 }
 
 impl MeasurementKind {
@@ -75,6 +78,7 @@ impl MeasurementKind {
             Self::Pipeline => pipeline::measure(options),
             Self::Tape => tape::measure(options),
             Self::Scale => scale::measure(options),
+            Self::Nodes => nodes::measure(options),
         }
     }
 }

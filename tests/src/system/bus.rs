@@ -25,17 +25,48 @@ pub const SOME_UID: u32 = 1;
 pub struct BusServer {
     folder: TempDir,
     address: String,
+    /// Where it tells what it counts.
+    monitor: String,
     child: Option<Child>,
+}
+
+/// What a server has carried since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CarriedMessages {
+    /// Messages that came in.
+    pub in_messages: u64,
+    /// Bytes of these.
+    pub in_bytes: u64,
+    /// Messages that went out: one to several subscribers counts for each.
+    pub out_messages: u64,
+    /// Bytes of these.
+    pub out_bytes: u64,
+}
+
+/// An address of this machine where nobody listens.
+fn free_address() -> Result<String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
+    Ok(listener.local_addr()?.to_string())
 }
 
 impl BusServer {
     /// Starts it.
     pub fn start(nodes: &Nodes) -> Result<Self> {
+        Self::at(format!("{}:{PORT}", nodes.own_address()))
+    }
+
+    /// Starts it for this machine alone, on a port that is free. It tells what it has counted, see [`BusServer::carried`].
+    pub fn on_loopback() -> Result<Self> {
+        Self::at(free_address()?)
+    }
+
+    fn at(address: String) -> Result<Self> {
         let folder = TempDir::with_prefix("bus-").context("cannot make a folder for a bus")?;
-        let address = format!("{}:{PORT}", nodes.own_address());
+        let monitor = free_address()?;
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats-server.conf");
         let shipped = fs::read_to_string(&shipped).with_context(|| shipped.display().to_string())?;
         let config = shipped.replace("0.0.0.0:4222", &address).replace("alice", SOME_USER);
+        let config = format!("{config}\nhttp: \"{monitor}\"\n");
         fs::write(folder.path().join("server.conf"), config)?;
         for user in ["agent", SOME_USER, "root"] {
             let file = folder.path().join(user);
@@ -43,7 +74,7 @@ impl BusServer {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         }
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        let mut server = Self { folder, address, child: None };
+        let mut server = Self { folder, address, monitor, child: None };
         server.begin()?;
         Ok(server)
     }
@@ -80,6 +111,33 @@ impl BusServer {
 
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("server.log")).unwrap_or_default()
+    }
+
+    /// What it has carried so far.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn carried(&self) -> Result<CarriedMessages> {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(&self.monitor)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n")?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        let body = said.split_once("\r\n\r\n").context("no answer of the bus")?.1;
+        let facts: serde_json::Value = serde_json::from_str(body)?;
+        let count = |name: &str| facts[name].as_u64().with_context(|| format!("no {name} of the bus"));
+        Ok(CarriedMessages {
+            in_messages: count("in_msgs")?,
+            in_bytes: count("in_bytes")?,
+            out_messages: count("out_msgs")?,
+            out_bytes: count("out_bytes")?,
+        })
+    }
+
+    /// Process id of the server.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     /// Kills it.

@@ -12,7 +12,7 @@ pub mod users;
 
 pub(crate) use bpf_objects::{HeldObjects, held_objects};
 pub use browser::Browser;
-pub use bus::{BusServer, RawClient, SOME_UID, SOME_USER};
+pub use bus::{BusServer, CarriedMessages, RawClient, SOME_UID, SOME_USER};
 pub(crate) use lines::Lines;
 pub use nodes::Nodes;
 pub use small_disk::SmallDisk;

@@ -56,6 +56,7 @@ use crate::plan::attach::{OnlyJob, possible};
 pub use launch::launch;
 pub use outcome::Outcome;
 pub use recorder::{FromNodes, InputFeed, LetterBox, NameSource, NodePart, Outlets, Recorder, Tape};
+pub use schedule::SampleSchedule;
 pub use sink::{AttachSummary, Recorded, SessionStatus, Sink};
 
 use controller::{BudgetController, JobCpus};

@@ -171,7 +171,7 @@ impl Recorder {
     }
 
     /// Takes letters of other nodes, and sends those for them.
-    pub(super) fn exchange(&mut self) {
+    pub fn exchange(&mut self) {
         let Analysis::Part(pipeline, letters) = &mut self.analysis else { return };
         while let Some(from_nodes) = letters.receive() {
             match from_nodes {
@@ -184,6 +184,14 @@ impl Recorder {
         let inputs = pipeline.take_inputs();
         if let Some(feed) = &mut self.outlets.feed {
             inputs.iter().for_each(|input| feed.push(input));
+        }
+    }
+
+    /// Whether nothing is waited for that other nodes may still say, at the end of a part.
+    pub fn is_settled(&self) -> bool {
+        match &self.analysis {
+            Analysis::Whole(_) => true,
+            Analysis::Part(pipeline, _) => pipeline.is_settled(),
         }
     }
 

@@ -48,13 +48,13 @@ impl RankFound {
 
 /// When which ranks are to be sampled.
 #[derive(Default)]
-pub(super) struct SampleSchedule {
+pub struct SampleSchedule {
     ranks: HashMap<u32, RankSchedule>,
 }
 
 impl SampleSchedule {
     /// Ranks that are due now. `ranks`: each with the time of its last record.
-    pub(super) fn due(&mut self, now_ns: u64, ranks: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
+    pub fn due(&mut self, now_ns: u64, ranks: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
         let mut due = Vec::new();
         for (pid, last_record_ns) in ranks {
             if now_ns.saturating_sub(last_record_ns) < QUIET_NS {
@@ -76,7 +76,7 @@ impl SampleSchedule {
     }
 
     /// What came of sampling.
-    pub(super) fn found(&mut self, threads: &Threads) {
+    pub fn found(&mut self, threads: &Threads) {
         let mut processes: BTreeMap<u32, RankFound> = BTreeMap::new();
         for thread in &threads.threads {
             processes.entry(thread.pid).or_default().add(thread);

@@ -1,0 +1,202 @@
+//! All nodes of a made-up job, in turn on a few threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use crossbeam_channel::bounded;
+use dmscope::cluster::bus::{Credentials, NatsSettings};
+use dmscope::host::clock::monotonic_ns;
+use live::BusServer;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::counted_bus::{SendCounters, SentMessages};
+use super::node::{JOB, SimulatedNode};
+use crate::generate::{GeneratedJob, Standstill};
+
+/// Threads that nodes take turns on.
+const DRIVERS: u32 = 2;
+/// How long all of them may take to connect.
+const CONNECTING: Duration = Duration::from_secs(60);
+/// Sessions exchange letters about so often.
+const PASS: Duration = Duration::from_millis(5);
+
+/// What nodes do.
+#[derive(Clone, Copy, Debug)]
+pub struct FleetJob {
+    /// Its records.
+    pub generated: GeneratedJob,
+    /// How it ends.
+    pub standstill: Standstill,
+}
+
+/// What all nodes know.
+pub(super) struct FleetState {
+    pub(super) job: FleetJob,
+    pub(super) sent: Arc<SendCounters>,
+    /// Nodes with a session.
+    pub(super) open: AtomicUsize,
+    /// When data begins to move; 0: it is not known yet.
+    pub(super) begins_ns: AtomicU64,
+    /// When the job comes to a stand.
+    pub(super) stands_ns: AtomicU64,
+    /// What it took to make records up.
+    pub(super) generating_ns: AtomicU64,
+    longest_pass_ns: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// What nodes have used and sent so far.
+#[derive(Clone, Copy, Debug)]
+pub struct FleetUse {
+    /// When.
+    pub at: Instant,
+    /// Processor time of all of them, without that of making records up.
+    pub cpu_ns: u64,
+    /// What they sent.
+    pub sent: SentMessages,
+}
+
+/// See the [module](self).
+pub struct Fleet {
+    state: Arc<FleetState>,
+    drivers: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Fleet {
+    /// Connects all nodes of a job.
+    ///
+    /// # Errors
+    /// The server refuses one.
+    pub fn start(job: FleetJob, server: &BusServer) -> Result<Self> {
+        let state = Arc::new(FleetState {
+            job,
+            sent: Arc::default(),
+            open: AtomicUsize::new(0),
+            begins_ns: AtomicU64::new(0),
+            stands_ns: AtomicU64::new(u64::MAX),
+            generating_ns: AtomicU64::new(0),
+            longest_pass_ns: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let nats = NatsSettings {
+            urls: vec![server.url()],
+            credentials: Some(Credentials::read(&server.credentials("agent"))?),
+            name: "made-up nodes".to_owned(),
+            ..NatsSettings::default()
+        };
+        let (ready, is_ready) = bounded(DRIVERS as usize);
+        let drive_some = |first| {
+            let (state, nats, ready) = (Arc::clone(&state), nats.clone(), ready.clone());
+            std::thread::spawn(move || {
+                let nodes = connect(first, nats, &state)?;
+                let _ = ready.send(());
+                drive(nodes, &state)
+            })
+        };
+        let drivers: Vec<JoinHandle<Result<()>>> = (0..DRIVERS).map(drive_some).collect();
+        for _ in &drivers {
+            is_ready.recv_timeout(CONNECTING).context("not all nodes are connected")?;
+        }
+        Ok(Self { state, drivers })
+    }
+
+    /// What the job is called.
+    pub fn job(&self) -> &'static str {
+        JOB
+    }
+
+    /// Waits until so many nodes have a session.
+    ///
+    /// # Errors
+    /// They have not in time.
+    pub fn wait_until_open(&self, nodes: usize, limit: Duration) -> Result<()> {
+        let until = Instant::now() + limit;
+        while self.state.open.load(Ordering::Relaxed) != nodes {
+            ensure!(!self.drivers.iter().any(JoinHandle::is_finished), "a node has failed");
+            let open = self.state.open.load(Ordering::Relaxed);
+            ensure!(Instant::now() < until, "{open} of {nodes} nodes have a session");
+            std::thread::sleep(PASS);
+        }
+        Ok(())
+    }
+
+    /// Data moves from a time on.
+    pub fn begin(&self, after: Duration) -> Instant {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        self.state.begins_ns.store(monotonic_ns() + after_ns, Ordering::Relaxed);
+        Instant::now() + after
+    }
+
+    /// The job comes to a stand now.
+    pub fn stand(&self) -> Instant {
+        self.state.stands_ns.store(monotonic_ns(), Ordering::Relaxed);
+        Instant::now()
+    }
+
+    /// What they have used and sent so far.
+    pub fn used(&self) -> FleetUse {
+        let all_ns = ns(clock_gettime(ClockId::ProcessCPUTime));
+        FleetUse {
+            at: Instant::now(),
+            cpu_ns: all_ns.saturating_sub(self.state.generating_ns.load(Ordering::Relaxed)),
+            sent: self.state.sent.read(),
+        }
+    }
+
+    /// How long a turn of all nodes took at most since this was asked last.
+    pub fn take_longest_pass(&self) -> Duration {
+        Duration::from_nanos(self.state.longest_pass_ns.swap(0, Ordering::Relaxed))
+    }
+
+    /// Ends them.
+    ///
+    /// # Errors
+    /// One has failed.
+    pub fn finish(mut self) -> Result<()> {
+        self.state.stop.store(true, Ordering::Relaxed);
+        for driver in std::mem::take(&mut self.drivers) {
+            driver.join().map_err(|_| anyhow!("the thread of some nodes has failed"))??;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Every so manieth node, from the first one on.
+fn connect(first: u32, nats: NatsSettings, state: &FleetState) -> Result<Vec<SimulatedNode>> {
+    let numbers = (first..state.job.generated.nodes).step_by(DRIVERS as usize);
+    let nodes: Vec<SimulatedNode> =
+        numbers.map(|number| SimulatedNode::start(number, nats.clone(), state)).collect::<Result<_>>()?;
+    nodes.iter().for_each(SimulatedNode::settle);
+    Ok(nodes)
+}
+
+fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
+    while !state.stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        for node in &mut nodes {
+            node.step(monotonic_ns(), state)?;
+        }
+        let took = begun.elapsed();
+        state.longest_pass_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+        std::thread::sleep(PASS.saturating_sub(took));
+    }
+    Ok(())
+}
+
+/// Processor time of this thread.
+pub(super) fn thread_cpu_ns() -> u64 {
+    ns(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+fn ns(time: rustix::time::Timespec) -> u64 {
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
