@@ -19,6 +19,16 @@ const MOST_KEPT: usize = 1 << 15;
 const MOST_KEPT_OF_ALL: usize = 1 << 20;
 /// Where nobody answers it is asked again, after twice as many ticks each time, up to two to the power of this.
 const MOST_PATIENCE: u32 = 6;
+/// So often it is asked though nothing more comes: whoever writes may not have listened yet when it was asked first.
+const FIRST_QUESTIONS: u32 = 5;
+/// Questions for a stream go where those who write streams of its topic listen: so the number of nodes does not matter to any
+/// of them. There are so many bits of topics.
+const TOPIC_BITS: u32 = 20;
+
+/// The topic of a stream.
+pub(crate) fn topic_of(stream: u64) -> u32 {
+    (stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - TOPIC_BITS)) as u32
+}
 
 /// One end's part of a record of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +105,10 @@ pub(crate) struct StreamEnds {
     asked_for: FxHashMap<u64, u32>,
     /// Streams to ask for.
     wanted: Vec<u64>,
+    /// Streams that were asked for not so often yet.
+    unanswered: Vec<u64>,
+    /// Topics of streams that began to be written here.
+    topics: Vec<u32>,
     next_handle: u64,
     kept: usize,
     tick: u64,
@@ -110,7 +124,7 @@ impl StreamEnds {
             let reader = if r.receive { None } else { self.asked_for.remove(&r.stream) };
             self.streams.insert(r.stream, StreamEnd { reader, ..StreamEnd::default() });
         }
-        let Self { streams, wanted, next_handle, kept, tick, .. } = self;
+        let Self { streams, wanted, unanswered, topics, next_handle, kept, tick, .. } = self;
         let stream = streams.get_mut(&r.stream)?;
         if r.receive {
             stream.is_read_here = true;
@@ -118,14 +132,17 @@ impl StreamEnds {
                 *kept -= stream.pieces.len();
                 stream.forget_pieces();
             }
-            if !stream.is_written_here && stream.writer.is_none() && *tick >= stream.ask_at {
+            if stream.asks(*tick) {
                 wanted.push(r.stream);
-                stream.ask_at = *tick + (1 << stream.asked.min(MOST_PATIENCE));
-                stream.asked += 1;
+                if stream.asked == 1 {
+                    unanswered.push(r.stream);
+                }
             }
             return None;
         }
-        stream.is_written_here = true;
+        if !std::mem::replace(&mut stream.is_written_here, true) {
+            topics.push(topic_of(r.stream));
+        }
         if stream.is_read_here && stream.reader.is_none() {
             return None;
         }
@@ -186,14 +203,27 @@ impl StreamEnds {
         }
     }
 
-    /// Streams to ask all other nodes for, now that another tick has come.
+    /// Streams to ask for.
     pub fn take_wanted(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.wanted)
+    }
+
+    /// Topics on which questions are to be heard from now on; some may be told again.
+    pub fn take_topics(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.topics)
     }
 
     /// Time goes on.
     pub fn tick(&mut self) {
         self.tick += 1;
+        let Self { streams, wanted, unanswered, tick, .. } = self;
+        unanswered.retain(|number| {
+            let Some(stream) = streams.get_mut(number) else { return false };
+            if stream.asks(*tick) {
+                wanted.push(*number);
+            }
+            stream.lacks_writer() && stream.asked < FIRST_QUESTIONS
+        });
     }
 
     /// Nothing is told to a node any more, and nothing comes from it: streams that it read.
@@ -214,6 +244,20 @@ impl StreamEnds {
 }
 
 impl StreamEnd {
+    fn lacks_writer(&self) -> bool {
+        !self.is_written_here && self.writer.is_none()
+    }
+
+    /// Whether it is to be asked who writes it, now at a tick.
+    fn asks(&mut self, tick: u64) -> bool {
+        let asks = self.lacks_writer() && tick >= self.ask_at;
+        if asks {
+            self.ask_at = tick + (1 << self.asked.min(MOST_PATIENCE));
+            self.asked += 1;
+        }
+        asks
+    }
+
     fn write(&mut self, r: &StreamRecord, next_handle: &mut u64) -> Option<FarPiece> {
         let begin = RunEnd { pid: r.pid, addr: r.addr, position: r.position };
         let goes_on = self.run.filter(|(end, _)| *end == begin && r.addr != 0);
@@ -284,5 +328,38 @@ mod tests {
         assert_eq!((next.to, next.position, next.handle), (2, 22, Some(2)));
         assert_eq!(ends.know(5, 22, None), Some(2), "what was told is told of again");
         assert_eq!(ends.kept, 0);
+    }
+
+    #[test]
+    fn what_nobody_answers_is_asked_again_for_a_while_though_nothing_comes() {
+        let mut ends = StreamEnds::default();
+        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
+        let mut asked = vec![ends.take_wanted()];
+        for _ in 0..200 {
+            ends.tick();
+            asked.push(ends.take_wanted());
+        }
+        let at: Vec<usize> = (0..asked.len()).filter(|at| asked[*at] == [5]).collect();
+        assert_eq!(at, [0, 1, 3, 7, 15]);
+    }
+
+    #[test]
+    fn a_question_is_not_repeated_once_it_is_answered() {
+        let mut ends = StreamEnds::default();
+        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
+        ends.note_writer(5, 3);
+        ends.take_wanted();
+        (0..9).for_each(|_| ends.tick());
+        assert_eq!(ends.take_wanted(), [0_u64; 0]);
+    }
+
+    #[test]
+    fn questions_for_what_is_written_here_are_listened_for() {
+        let mut ends = StreamEnds::default();
+        write(&mut ends, 0, 8);
+        write(&mut ends, 8, 8);
+        assert_eq!((ends.take_topics(), ends.take_topics()), (vec![topic_of(5)], vec![]));
+        let topics: std::collections::BTreeSet<u32> = (0..1000).map(topic_of).collect();
+        assert!(topics.len() > 990 && topics.iter().all(|topic| *topic < 1 << TOPIC_BITS));
     }
 }

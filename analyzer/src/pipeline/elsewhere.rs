@@ -118,6 +118,11 @@ impl Pipeline {
         }
     }
 
+    /// Topics of streams that began to be written here.
+    pub(super) fn take_topics(&mut self) -> Vec<u32> {
+        self.ends.as_mut().map(|ends| ends.take_topics()).unwrap_or_default()
+    }
+
     /// Time goes on.
     pub(super) fn tick_elsewhere(&mut self) {
         if let Some(ends) = &mut self.ends {

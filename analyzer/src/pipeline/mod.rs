@@ -5,5 +5,5 @@ mod links;
 mod node;
 mod session;
 
-pub use node::{Letter, NodePipeline};
+pub use node::{Letter, LetterTo, NodePipeline};
 pub use session::{Depth, LastCall, Pipeline};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::links::{LetterArrival, LetterLinks};
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
+use crate::chains::stream_ends::topic_of;
 use crate::chains::sums::DigestWriter;
 use crate::chains::sums::letter::{self, LetterHead, LetterNews, LetterWay};
 use crate::job::thinner::Thinner;
@@ -18,11 +19,20 @@ use crate::tape::{BadBytes, MAX_NODES};
 /// For how long what is received is held until another node says what was sent.
 const MOST_WAIT_NS: u64 = 2_000_000_000;
 
-/// Something for the agent of another node.
+/// Whom a letter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LetterTo {
+    /// One node.
+    Node(u32),
+    /// All who listen to a [topic](NodePipeline::take_topics).
+    Topic(u32),
+}
+
+/// Something for the agents of other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// That node; none: all others.
-    pub to: Option<u32>,
+    /// Whom it is for.
+    pub to: LetterTo,
     /// For [`NodePipeline::deliver`].
     pub bytes: Vec<u8>,
 }
@@ -121,11 +131,15 @@ impl NodePipeline {
     pub fn take_letters(&mut self) -> Vec<Letter> {
         let news = self.pipeline.take_far_news();
         let mut letters = Vec::new();
-        if !news.wanted.is_empty() {
+        let mut by_topic: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for stream in news.wanted {
+            by_topic.entry(topic_of(stream)).or_default().push(stream);
+        }
+        for (topic, wanted) in by_topic {
             let head =
                 LetterHead { session: self.session, wall_ns: self.wall_now_ns(), ..LetterHead::default() };
-            let question = LetterNews { wanted: news.wanted, ..LetterNews::default() };
-            letters.push(Letter { to: None, bytes: self.written(&head, &question) });
+            let question = LetterNews { wanted, ..LetterNews::default() };
+            letters.push(Letter { to: LetterTo::Topic(topic), bytes: self.written(&head, &question) });
         }
         let mut by_node: BTreeMap<u32, LetterNews> = BTreeMap::new();
         for piece in self.pieces.drain(..) {
@@ -146,10 +160,16 @@ impl NodePipeline {
         for (to, news) in by_node {
             // Of one that is gone nobody waits for it.
             if let Some(head) = self.links.next(to, self.session, self.wall_now_ns()) {
-                letters.push(Letter { to: Some(to), bytes: self.written(&head, &news) });
+                letters.push(Letter { to: LetterTo::Node(to), bytes: self.written(&head, &news) });
             }
         }
         letters
+    }
+
+    /// Topics that are to be listened to from now on, since this was asked for last: letters for them are for this node as well,
+    /// whoever else listens. Some may be told again.
+    pub fn take_topics(&mut self) -> Vec<u32> {
+        self.pipeline.take_topics()
     }
 
     /// Takes a letter of another node's agent.
@@ -217,7 +237,8 @@ impl NodePipeline {
         for node in self.links.nodes().collect::<Vec<_>>() {
             if let Some(head) = self.links.next(node, self.session, self.wall_now_ns()) {
                 let head = LetterHead { is_last: true, ..head };
-                letters.push(Letter { to: Some(node), bytes: self.written(&head, &LetterNews::default()) });
+                let bytes = self.written(&head, &LetterNews::default());
+                letters.push(Letter { to: LetterTo::Node(node), bytes });
             }
         }
         self.tell_counts(true);

@@ -1,10 +1,10 @@
 //! Agents of the nodes of a job, and letters between them that take their time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use analyzer::input::Input;
 use analyzer::options::Options;
-use analyzer::pipeline::{Letter, NodePipeline};
+use analyzer::pipeline::{Letter, LetterTo, NodePipeline};
 
 /// A letter on its way.
 struct Sent {
@@ -34,6 +34,8 @@ impl Default for Transport {
 /// Agents, one on each node.
 pub struct Agents {
     pub nodes: Vec<NodePipeline>,
+    /// What each listens to.
+    topics: Vec<BTreeSet<u32>>,
     out: Vec<Vec<Input>>,
     on_the_way: VecDeque<Sent>,
     transport: Transport,
@@ -45,7 +47,8 @@ impl Agents {
     pub fn new(count: usize, options: &Options, transport: Transport) -> Self {
         let nodes = (0..count).map(|node| NodePipeline::new(options.clone(), node as u32)).collect();
         let out = vec![Vec::new(); count];
-        Self { nodes, out, on_the_way: VecDeque::new(), transport, letters: 0, now: 0 }
+        let topics = vec![BTreeSet::new(); count];
+        Self { nodes, topics, out, on_the_way: VecDeque::new(), transport, letters: 0, now: 0 }
     }
 
     /// An input of a node.
@@ -60,6 +63,9 @@ impl Agents {
 
     /// Letters of all nodes go on their way.
     pub fn collect(&mut self) {
+        for (node, topics) in self.nodes.iter_mut().zip(&mut self.topics) {
+            topics.extend(node.take_topics());
+        }
         for from in 0..self.nodes.len() {
             let letters = self.nodes[from].take_letters();
             self.post(from, letters);
@@ -70,7 +76,11 @@ impl Agents {
     fn post(&mut self, from: usize, letters: Vec<Letter>) {
         for Letter { to, bytes } in letters {
             let all = (0..self.nodes.len()).filter(|node| *node != from);
-            for to in all.filter(|node| to.is_none_or(|to| to as usize == *node)) {
+            let is_for = |node: &usize| match to {
+                LetterTo::Node(to) => to as usize == *node,
+                LetterTo::Topic(topic) => self.topics[*node].contains(&topic),
+            };
+            for to in all.filter(is_for).collect::<Vec<_>>() {
                 let number = self.letters;
                 self.letters += 1;
                 if self.transport.lost.contains(&number) {

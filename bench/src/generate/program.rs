@@ -9,8 +9,8 @@ use super::event::GeneratedEvent;
 use super::job::{FIRST_PID, GeneratedJob, InjectedFault, MessagePattern};
 use super::memory::{self, BLOCK, BLOCK_BYTES, HEADER, HEADER_BYTES, PAYLOAD_BYTES, REQUEST};
 use super::probes::{
-    self, DELIVER, EXCHANGE, FREE, FROM_NETWORK, HEADER_COPY, MALLOC, PAYLOAD_COPY, POST, REDUCE, STAGE, TEST,
-    TO_NETWORK,
+    self, DELIVER, EXCHANGE, FREE, FROM_NETWORK, HEADER_COPY, MALLOC, PAYLOAD_COPY, POST, REDUCE, STAGE,
+    TEST, TO_NETWORK,
 };
 
 /// All ranks send, then all ranks receive.
@@ -109,7 +109,9 @@ impl Program {
     fn receive_stream(&self, rank: u32, step: u64, side: u64) -> Option<GeneratedEvent> {
         let from = self.neighbour(rank, side);
         let is_far = !self.is_near(rank, from);
-        is_far.then(|| stream((from, side ^ 1), step, memory::network(side, false), context(EXCHANGE, side, step), true))
+        is_far.then(|| {
+            stream((from, side ^ 1), step, memory::network(side, false), context(EXCHANGE, side, step), true)
+        })
     }
 
     /// The same messages, begun with requests that are waited for at the end.

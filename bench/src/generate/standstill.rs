@@ -75,7 +75,8 @@ impl Standstill {
             arguments: self.arguments(rank).map(Some).into(),
             ..CallInProgress::default()
         };
-        let inside = (0..FRAMES).map(|frame| CodePlace { file: LIBRARY, offset_bytes: 0x1000 + frame * 0x130 });
+        let inside =
+            (0..FRAMES).map(|frame| CodePlace { file: LIBRARY, offset_bytes: 0x1000 + frame * 0x130 });
         ThreadFacts {
             pid,
             tid: pid,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use dmscope::cluster::bus::{Bus, BusError, BusEvent, BusFacts, Inbox, NatsBus};
+use dmscope::cluster::bus::{Bus, BusError, BusEvent, BusFacts, Inbox, NatsBus, SharedInbox};
 
 /// What nodes have sent, by where it goes.
 #[derive(Debug, Default)]
@@ -65,6 +65,10 @@ impl Bus for CountedBus {
 
     fn subscribe(&self, subjects: &str) -> Result<Inbox, BusError> {
         self.bus.subscribe(subjects)
+    }
+
+    fn subscribe_into(&self, subjects: &str, inbox: &SharedInbox) -> Result<(), BusError> {
+        self.bus.subscribe_into(subjects, inbox)
     }
 
     fn events(&self) -> Receiver<BusEvent> {

@@ -5,21 +5,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use crossbeam_channel::bounded;
-use dmscope::cluster::bus::{Credentials, NatsSettings};
+use anyhow::{Result, anyhow, ensure};
+use dmscope::cluster::bus::{Bus, Credentials, NatsBus, NatsSettings};
 use dmscope::host::clock::monotonic_ns;
 use live::BusServer;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::counted_bus::{SendCounters, SentMessages};
+use super::counted_bus::{CountedBus, SendCounters, SentMessages};
 use super::node::{JOB, SimulatedNode};
 use crate::generate::{GeneratedJob, Standstill};
 
 /// Threads that nodes take turns on.
 const DRIVERS: u32 = 2;
-/// How long all of them may take to connect.
-const CONNECTING: Duration = Duration::from_secs(60);
+/// Nodes that connect at the same time.
+const AT_ONCE: usize = 64;
 /// Sessions exchange letters about so often.
 const PASS: Duration = Duration::from_millis(5);
 
@@ -87,19 +86,19 @@ impl Fleet {
             name: "made-up nodes".to_owned(),
             ..NatsSettings::default()
         };
-        let (ready, is_ready) = bounded(DRIVERS as usize);
-        let drive_some = |first| {
-            let (state, nats, ready) = (Arc::clone(&state), nats.clone(), ready.clone());
+        let buses = connect(job.generated.nodes, &nats, &state)?;
+        let drive_some = |(first, buses): (u32, Vec<Arc<dyn Bus>>)| {
+            let state = Arc::clone(&state);
             std::thread::spawn(move || {
-                let nodes = connect(first, nats, &state)?;
-                let _ = ready.send(());
-                drive(nodes, &state)
+                let numbers = (first..).step_by(DRIVERS as usize);
+                let nodes = numbers.zip(buses).map(|(number, bus)| SimulatedNode::start(number, bus));
+                drive(nodes.collect::<Result<_>>()?, &state)
             })
         };
-        let drivers: Vec<JoinHandle<Result<()>>> = (0..DRIVERS).map(drive_some).collect();
-        for _ in &drivers {
-            is_ready.recv_timeout(CONNECTING).context("not all nodes are connected")?;
-        }
+        let share = |first: u32| {
+            (first, buses.iter().skip(first as usize).step_by(DRIVERS as usize).cloned().collect())
+        };
+        let drivers = (0..DRIVERS).map(share).map(drive_some).collect();
         Ok(Self { state, drivers })
     }
 
@@ -170,13 +169,23 @@ impl Drop for Fleet {
     }
 }
 
-/// Every so manieth node, from the first one on.
-fn connect(first: u32, nats: NatsSettings, state: &FleetState) -> Result<Vec<SimulatedNode>> {
-    let numbers = (first..state.job.generated.nodes).step_by(DRIVERS as usize);
-    let nodes: Vec<SimulatedNode> =
-        numbers.map(|number| SimulatedNode::start(number, nats.clone(), state)).collect::<Result<_>>()?;
-    nodes.iter().for_each(SimulatedNode::settle);
-    Ok(nodes)
+/// A connection for each node.
+fn connect(nodes: u32, nats: &NatsSettings, state: &FleetState) -> Result<Vec<Arc<dyn Bus>>> {
+    let one = || -> Result<Arc<dyn Bus>> {
+        let counters = Arc::clone(&state.sent);
+        Ok(Arc::new(CountedBus { bus: NatsBus::connect(nats.clone())?, counters }))
+    };
+    let mut buses = Vec::new();
+    while buses.len() < nodes as usize {
+        let count = AT_ONCE.min(nodes as usize - buses.len());
+        let some: Vec<Result<Arc<dyn Bus>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
+            let failed = || Err(anyhow!("a thread that connects has failed"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
+        });
+        buses.extend(some.into_iter().collect::<Result<Vec<_>>>()?);
+    }
+    Ok(buses)
 }
 
 fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {

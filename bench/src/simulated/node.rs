@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
-use dmscope::cluster::bus::{Bus, BusMessage, Inbox, NatsBus, NatsSettings};
+use dmscope::cluster::bus::{Bus, BusMessage, Inbox};
 use dmscope::cluster::protocol::{
     self, ANY_FIND, JobsOfNode, NodeIdentity, OpenAnswer, OpenSession, PROTOCOL, any_agent, user_of,
 };
 use dmscope::host::{MpiLibrary, NodeJob, RankProcess};
 
-use super::counted_bus::CountedBus;
 use super::fleet::FleetState;
 use super::node_part::SimulatedPart;
 use crate::generate::FIRST_PID;
@@ -29,20 +28,13 @@ pub(super) struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    /// Connects.
-    pub(super) fn start(number: u32, nats: NatsSettings, state: &FleetState) -> Result<Self> {
+    /// Listens.
+    pub(super) fn start(number: u32, bus: Arc<dyn Bus>) -> Result<Self> {
         let agent = format!("node{number:04}");
-        let bus = CountedBus { bus: NatsBus::connect(nats)?, counters: Arc::clone(&state.sent) };
-        let bus: Arc<dyn Bus> = Arc::new(bus);
         let identity =
             NodeIdentity { host: agent.clone(), boot: agent.clone(), network_namespace: None, agent };
         let (find, requests) = (bus.subscribe(ANY_FIND)?, bus.subscribe(&any_agent(&identity.agent))?);
         Ok(Self { number, identity, bus, find, requests, part: None })
-    }
-
-    /// Waits until the server knows what it listens to.
-    pub(super) fn settle(&self) {
-        self.bus.flush(std::time::Duration::from_secs(5));
     }
 
     /// Does what is due.
@@ -76,8 +68,7 @@ impl SimulatedNode {
             Err(why) => return Ok(OpenAnswer::Refused(why)),
         };
         let user = user_of(&message.subject).unwrap_or_default();
-        let part =
-            SimulatedPart::open(state, self.number, &self.identity.agent, &self.bus, user, &request)?;
+        let part = SimulatedPart::open(state, self.number, &self.identity.agent, &self.bus, user, &request)?;
         self.part = Some(part);
         state.open.fetch_add(1, Ordering::Relaxed);
         Ok(OpenAnswer::Opened)

@@ -153,7 +153,8 @@ impl SimulatedPart {
         }
         let mut batch = Vec::new();
         let begin_ns = super::fleet::thread_cpu_ns();
-        while let Some(input) = self.next.take_if(|input| input.time_ns().is_none_or(|at_ns| at_ns <= until_ns))
+        while let Some(input) =
+            self.next.take_if(|input| input.time_ns().is_none_or(|at_ns| at_ns <= until_ns))
         {
             batch.push(input);
             self.next = self.inputs.next();
@@ -234,8 +235,12 @@ impl SimulatedPart {
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.exchange();
-            if recorder.is_settled() || now_ns > since_ns + LEAVING_NS {
-                recorder.finish(&mut WordSink(self.uplink.clone()));
+            let is_settled = recorder.is_settled();
+            if is_settled || now_ns > since_ns + LEAVING_NS {
+                // One that is not would wait for the others, which take turns with it.
+                if is_settled {
+                    recorder.finish(&mut WordSink(self.uplink.clone()));
+                }
                 self.uplink.say(&UpMessage::Ended { is_job_over: true });
                 self.recorder = None;
             }

@@ -1,13 +1,13 @@
 //! Letters between the nodes of a session, over the bus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use analyzer::pipeline::Letter;
+use analyzer::pipeline::{Letter, LetterTo};
 use crossbeam_channel::Receiver;
 
-use super::bus::{Bus, BusError, BusMessage, Inbox};
+use super::bus::{Bus, BusError, BusMessage, Inbox, SharedInbox};
 use super::envelope::{Assembly, ContentKind, Numbering};
 use super::protocol::UserSubjects;
 use crate::session::{FromNodes, LetterBox};
@@ -24,12 +24,14 @@ pub struct PeerLetters {
     session: String,
     number: u32,
     own: Inbox,
-    all: Inbox,
+    of_topics: SharedInbox,
+    /// What is listened to.
+    topics: BTreeSet<u32>,
     /// Nodes whose sessions are gone.
     gone: Receiver<u32>,
-    /// By whom a letter is for; none: all.
+    /// By the node that a letter is for; none: those who listen to any topic.
     numbering: BTreeMap<Option<u32>, Numbering>,
-    /// By who sent it, and whether it was for all.
+    /// By who sent it, and whether it was for a topic.
     assemblies: BTreeMap<(u32, bool), Assembly>,
 }
 
@@ -46,19 +48,32 @@ impl PeerLetters {
         gone: Receiver<u32>,
     ) -> Result<Self, BusError> {
         let own = bus.subscribe(&subjects.peer(session, &number.to_string()))?;
-        let all = bus.subscribe(&subjects.peer(session, "all"))?;
-        let (numbering, assemblies) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { bus, subjects, session: session.to_owned(), number, own, all, gone, numbering, assemblies })
+        Ok(Self {
+            bus,
+            subjects,
+            session: session.to_owned(),
+            number,
+            own,
+            of_topics: SharedInbox::default(),
+            topics: BTreeSet::new(),
+            gone,
+            numbering: BTreeMap::new(),
+            assemblies: BTreeMap::new(),
+        })
     }
 
-    fn take(&mut self, message: BusMessage, is_for_all: bool) -> Option<FromNodes> {
+    fn topic(&self, topic: u32) -> String {
+        self.subjects.peer(&self.session, &format!("topic-{topic}"))
+    }
+
+    fn take(&mut self, message: BusMessage, is_for_topic: bool) -> Option<FromNodes> {
         let (sender, payload) = message.payload.split_first_chunk::<SENDER_BYTES>()?;
         let from = u32::from_le_bytes(*sender);
         if from == self.number || from >= MOST_NODES {
             return None;
         }
         let message = BusMessage { payload: payload.to_vec(), ..BusMessage::default() };
-        let content = self.assemblies.entry((from, is_for_all)).or_default().take(&message)?;
+        let content = self.assemblies.entry((from, is_for_topic)).or_default().take(&message)?;
         (content.kind == ContentKind::Letter).then_some(FromNodes::Letter(from, content.bytes))
     }
 }
@@ -66,13 +81,22 @@ impl PeerLetters {
 impl LetterBox for PeerLetters {
     fn send(&mut self, letter: Letter) {
         let most_bytes = self.bus.facts().most_bytes.saturating_sub(SENDER_BYTES);
-        let to = letter.to.map_or_else(|| "all".to_owned(), |to| to.to_string());
-        let subject = self.subjects.peer(&self.session, &to);
-        let numbering = self.numbering.entry(letter.to).or_default();
+        let (subject, to) = match letter.to {
+            LetterTo::Node(to) => (self.subjects.peer(&self.session, &to.to_string()), Some(to)),
+            LetterTo::Topic(topic) => (self.topic(topic), None),
+        };
+        let numbering = self.numbering.entry(to).or_default();
         for message in numbering.messages(ContentKind::Letter, &letter.bytes, most_bytes) {
             let payload = [&self.number.to_le_bytes()[..], &message].concat();
             // One that is not taken is missed by its number.
             let _ = self.bus.publish(&subject, None, payload);
+        }
+    }
+
+    fn listen(&mut self, topic: u32) {
+        if self.topics.insert(topic) {
+            // Without a connection nothing is heard of anybody.
+            let _ = self.bus.subscribe_into(&self.topic(topic), &self.of_topics);
         }
     }
 
@@ -81,7 +105,7 @@ impl LetterBox for PeerLetters {
             self.assemblies.retain(|(from, _), _| *from != node);
             return Some(FromNodes::Gone(node));
         }
-        while let Some(message) = self.all.try_next() {
+        while let Some(message) = self.of_topics.inbox().try_next() {
             if let Some(letter) = self.take(message, true) {
                 return Some(letter);
             }
@@ -97,7 +121,7 @@ impl LetterBox for PeerLetters {
     fn wait(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         // What has come is left where it is.
-        while Instant::now() < deadline && self.own.is_empty() && self.all.is_empty() {
+        while Instant::now() < deadline && self.own.is_empty() && self.of_topics.inbox().is_empty() {
             std::thread::sleep(Duration::from_millis(1).min(limit));
         }
     }
@@ -116,11 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn letters_come_to_whom_they_are_for_and_to_all_others() {
+    fn letters_come_to_whom_they_are_for_and_to_those_who_listen_to_their_topic() {
         let bus = LocalBus::default();
         let (mut one, mut two, mut three) = (node(&bus, 0), node(&bus, 1), node(&bus, 2));
-        one.send(Letter { to: Some(2), bytes: vec![7; 3 << 20] });
-        two.send(Letter { to: None, bytes: b"wanted".to_vec() });
+        one.listen(77);
+        (76..79).for_each(|topic| three.listen(topic));
+        one.send(Letter { to: LetterTo::Node(2), bytes: vec![7; 3 << 20] });
+        two.send(Letter { to: LetterTo::Topic(78), bytes: b"of another topic".to_vec() });
+        two.send(Letter { to: LetterTo::Topic(77), bytes: b"wanted".to_vec() });
+        assert_eq!(three.receive(), Some(FromNodes::Letter(1, b"of another topic".to_vec())));
         assert_eq!(three.receive(), Some(FromNodes::Letter(1, b"wanted".to_vec())));
         assert_eq!(three.receive(), Some(FromNodes::Letter(0, vec![7; 3 << 20])));
         assert_eq!(one.receive(), Some(FromNodes::Letter(1, b"wanted".to_vec())));

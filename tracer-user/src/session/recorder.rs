@@ -78,6 +78,9 @@ pub trait LetterBox {
     /// Sends one.
     fn send(&mut self, letter: Letter);
 
+    /// Letters for a topic are received from now on.
+    fn listen(&mut self, topic: u32);
+
     /// The next one, if one is there.
     fn receive(&mut self) -> Option<FromNodes>;
 
@@ -180,6 +183,7 @@ impl Recorder {
                 FromNodes::Gone(node) => pipeline.lose_node(node),
             }
         }
+        pipeline.take_topics().into_iter().for_each(|topic| letters.listen(topic));
         pipeline.take_letters().into_iter().for_each(|letter| letters.send(letter));
         let inputs = pipeline.take_inputs();
         if let Some(feed) = &mut self.outlets.feed {

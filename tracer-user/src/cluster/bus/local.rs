@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::{Bus, BusError, BusEvent, BusFacts, BusMessage, Inbox, InboxSender, matches};
+use super::{Bus, BusError, BusEvent, BusFacts, BusMessage, Inbox, InboxSender, SharedInbox, matches};
 
 /// As NATS servers have it, unless they are told otherwise.
 const MOST_BYTES: usize = 1 << 20;
@@ -44,6 +44,11 @@ impl Bus for LocalBus {
         let (sender, inbox) = Inbox::pair();
         self.subscriptions().push((subjects.to_owned(), sender));
         Ok(inbox)
+    }
+
+    fn subscribe_into(&self, subjects: &str, inbox: &SharedInbox) -> Result<(), BusError> {
+        self.subscriptions().push((subjects.to_owned(), inbox.sender.clone()));
+        Ok(())
     }
 
     fn events(&self) -> Receiver<BusEvent> {

@@ -94,6 +94,12 @@ pub trait Bus: Send + Sync {
     /// There is no connection any more.
     fn subscribe(&self, subjects: &str) -> Result<Inbox, BusError>;
 
+    /// The same, into an inbox for many subscriptions.
+    ///
+    /// # Errors
+    /// There is no connection any more.
+    fn subscribe_into(&self, subjects: &str, inbox: &SharedInbox) -> Result<(), BusError>;
+
     /// What happens to the connection.
     fn events(&self) -> Receiver<BusEvent>;
 
@@ -108,6 +114,26 @@ pub trait Bus: Send + Sync {
 pub struct Inbox {
     messages: Receiver<BusMessage>,
     room: Arc<InboxRoom>,
+}
+
+/// An inbox that many subscriptions share.
+pub struct SharedInbox {
+    sender: InboxSender,
+    inbox: Inbox,
+}
+
+impl Default for SharedInbox {
+    fn default() -> Self {
+        let (sender, inbox) = Inbox::pair();
+        Self { sender, inbox }
+    }
+}
+
+impl SharedInbox {
+    /// What has come.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
 }
 
 /// What waits in an inbox, and what was dropped.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::credentials::Credentials;
-use super::{Bus, BusError, BusEvent, BusFacts, BusMessage, Inbox, InboxSender};
+use super::{Bus, BusError, BusEvent, BusFacts, BusMessage, Inbox, InboxSender, SharedInbox};
 
 /// Bytes that may wait to be sent, while a server is away or slow.
 const MOST_WAITING_BYTES: usize = 64 << 20;
@@ -110,6 +110,10 @@ impl Bus for NatsBus {
         let (sender, inbox) = Inbox::pair();
         self.send(BusCommand::Subscribe { subjects: subjects.to_owned(), inbox: sender })?;
         Ok(inbox)
+    }
+
+    fn subscribe_into(&self, subjects: &str, inbox: &SharedInbox) -> Result<(), BusError> {
+        self.send(BusCommand::Subscribe { subjects: subjects.to_owned(), inbox: inbox.sender.clone() })
     }
 
     fn events(&self) -> Receiver<BusEvent> {

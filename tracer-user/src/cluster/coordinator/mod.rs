@@ -5,6 +5,7 @@ mod node_clock;
 mod node_link;
 mod recruiter;
 
+use std::collections::HashMap;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -34,6 +35,8 @@ const ALIVE_PERIOD: Duration = Duration::from_secs(1);
 /// How often nodes are asked what time it is.
 const PING_PERIOD: Duration = Duration::from_secs(1);
 const FIRST_PING_PERIOD: Duration = Duration::from_millis(20);
+/// Each node answers a ping: with many of them pings are so much further apart.
+const PING_PERIOD_OF_A_NODE: Duration = Duration::from_micros(500);
 const SETTLING: Duration = Duration::from_secs(5);
 /// How often people see new numbers.
 const STATUS_PERIOD: Duration = Duration::from_millis(500);
@@ -143,6 +146,8 @@ struct Coordinator<'s> {
     recruiter: Recruiter,
     up: Inbox,
     nodes: Vec<NodeLink>,
+    /// The number of each node by the word that its subjects end with.
+    words: HashMap<String, usize>,
     agents: AgentNames,
     join: LiveJoin,
     recorder: Recorder,
@@ -178,6 +183,7 @@ impl<'s> Coordinator<'s> {
             session,
             up,
             nodes: Vec::new(),
+            words: HashMap::new(),
             agents,
             join: LiveJoin::new(Patience::default()),
             recorder: Recorder::new(analysis, outlets, page_calls),
@@ -332,7 +338,9 @@ impl<'s> Coordinator<'s> {
         if now >= self.ping_due {
             // Often at first, when times are about to be told.
             let is_settling = self.begun.elapsed() < SETTLING;
-            self.ping_due = now + if is_settling { FIRST_PING_PERIOD } else { PING_PERIOD };
+            let most_often = PING_PERIOD_OF_A_NODE * u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+            let wished = if is_settling { FIRST_PING_PERIOD } else { PING_PERIOD };
+            self.ping_due = now + wished.max(most_often);
             self.tell(&DownMessage::Ping { sent_ns: clock::monotonic_ns() });
         }
         if now >= self.status_due {
@@ -347,9 +355,7 @@ impl<'s> Coordinator<'s> {
 
     fn take(&mut self, message: &BusMessage) {
         let word = message.subject.rsplit('.').next().unwrap_or_default();
-        let Some(number) = self.nodes.iter().position(|node| token(&node.identity.agent) == word) else {
-            return;
-        };
+        let Some(&number) = self.words.get(word) else { return };
         let was_open = self.nodes[number].is_open();
         let brought = self.nodes[number].take(message, Instant::now());
         if was_open && self.nodes[number].state == PartState::Failed {
@@ -433,6 +439,10 @@ impl<'s> Coordinator<'s> {
             Err(error) => return self.sink.notice(&format!("{}: {error}", identity.host)),
         };
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.nodes.get(number) {
+            self.words.remove(&token(&known.identity.agent));
+        }
+        self.words.insert(token(&identity.agent), number);
         match self.nodes.get_mut(number) {
             Some(known) => {
                 *known = link;
