@@ -11,9 +11,9 @@ use dmscope::host::clock::monotonic_ns;
 use live::BusServer;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::counted_bus::{CountedBus, SendCounters, SentMessages};
+use super::counted_bus::{CountedBus, SentMessages};
 use super::node::{JOB, SimulatedNode};
-use crate::generate::{GeneratedJob, Standstill};
+use super::state::{FleetJob, FleetState, ns};
 
 /// Threads that nodes take turns on.
 const DRIVERS: u32 = 2;
@@ -21,31 +21,6 @@ const DRIVERS: u32 = 2;
 const AT_ONCE: usize = 64;
 /// Sessions exchange letters about so often.
 const PASS: Duration = Duration::from_millis(5);
-
-/// What nodes do.
-#[derive(Clone, Copy, Debug)]
-pub struct FleetJob {
-    /// Its records.
-    pub generated: GeneratedJob,
-    /// How it ends.
-    pub standstill: Standstill,
-}
-
-/// What all nodes know.
-pub(super) struct FleetState {
-    pub(super) job: FleetJob,
-    pub(super) sent: Arc<SendCounters>,
-    /// Nodes with a session.
-    pub(super) open: AtomicUsize,
-    /// When data begins to move; 0: it is not known yet.
-    pub(super) begins_ns: AtomicU64,
-    /// When the job comes to a stand.
-    pub(super) stands_ns: AtomicU64,
-    /// What it took to make records up.
-    pub(super) generating_ns: AtomicU64,
-    longest_pass_ns: AtomicU64,
-    stop: AtomicBool,
-}
 
 /// What nodes have used and sent so far.
 #[derive(Clone, Copy, Debug)]
@@ -199,13 +174,4 @@ fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
         std::thread::sleep(PASS.saturating_sub(took));
     }
     Ok(())
-}
-
-/// Processor time of this thread.
-pub(super) fn thread_cpu_ns() -> u64 {
-    ns(clock_gettime(ClockId::ThreadCPUTime))
-}
-
-fn ns(time: rustix::time::Timespec) -> u64 {
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

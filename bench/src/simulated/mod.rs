@@ -8,6 +8,8 @@ mod counted_bus;
 mod fleet;
 mod node;
 mod node_part;
+mod state;
 
 pub use counted_bus::SentMessages;
-pub use fleet::{Fleet, FleetJob, FleetUse};
+pub use fleet::{Fleet, FleetUse};
+pub use state::FleetJob;

@@ -10,8 +10,8 @@ use dmscope::cluster::protocol::{
 };
 use dmscope::host::{MpiLibrary, NodeJob, RankProcess};
 
-use super::fleet::FleetState;
 use super::node_part::SimulatedPart;
+use super::state::FleetState;
 use crate::generate::FIRST_PID;
 
 /// Name of the job.

@@ -14,7 +14,7 @@ use dmscope::cluster::uplink::{FilesForNames, TapeFeed, Uplink, WordSink};
 use dmscope::host::clock;
 use dmscope::session::{AttachSummary, NodePart, Outlets, Recorder, SampleSchedule, SessionStatus, Sink};
 
-use super::fleet::FleetState;
+use super::state::FleetState;
 use crate::generate::{FIRST_PID, JobInputs, Standstill};
 
 const TICK_NS: u64 = 50_000_000;
@@ -152,14 +152,14 @@ impl SimulatedPart {
             self.next = self.inputs.next();
         }
         let mut batch = Vec::new();
-        let begin_ns = super::fleet::thread_cpu_ns();
+        let begin_ns = super::state::thread_cpu_ns();
         while let Some(input) =
             self.next.take_if(|input| input.time_ns().is_none_or(|at_ns| at_ns <= until_ns))
         {
             batch.push(input);
             self.next = self.inputs.next();
         }
-        state.generating_ns.fetch_add(super::fleet::thread_cpu_ns() - begin_ns, Ordering::Relaxed);
+        state.generating_ns.fetch_add(super::state::thread_cpu_ns() - begin_ns, Ordering::Relaxed);
         for input in batch {
             match &input {
                 Input::Record(_) => self.records += 1,
