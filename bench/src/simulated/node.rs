@@ -99,6 +99,7 @@ impl SimulatedNode {
         let job = NodeJob {
             pid: 900,
             name: Some(JOB.to_owned()),
+            allocation: None,
             command: "mpirun ./made-up".to_owned(),
             user: "root".to_owned(),
             age_s: 60,

@@ -396,10 +396,12 @@ impl<'s> Coordinator<'s> {
         }
         for one in self.recruiter.take(now) {
             match one {
-                Recruited::Found(job, part) => {
+                Recruited::Found(job) => {
                     let is_ours = self.job.as_ref().is_some_and(|ours| *ours == JobIdentity::of(&job));
-                    if is_ours && !is_open(&self.nodes, &part.node) {
-                        self.open(&part);
+                    for part in job.parts.iter().filter(|_| is_ours) {
+                        if !is_open(&self.nodes, &part.node) {
+                            self.open(part);
+                        }
                     }
                 }
                 Recruited::Opened(_) => {}

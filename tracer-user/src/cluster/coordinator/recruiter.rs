@@ -29,8 +29,8 @@ struct AskedPart {
 /// What has come of it.
 #[derive(Debug, PartialEq)]
 pub enum Recruited {
-    /// Ranks of a job are on a node.
-    Found(ClusterJob, JobPart),
+    /// Ranks of a job are on a node: that part of it.
+    Found(Box<ClusterJob>),
     /// It takes part.
     Opened(NodeIdentity),
     /// It does not: why.
@@ -152,9 +152,7 @@ impl Recruiter {
         if let Some(trouble) = version_trouble(&who, answer.protocol, &answer.version) {
             return recruited.push(Recruited::Refused(answer.node, trouble));
         }
-        for job in jobs_of(&[answer]) {
-            recruited.extend(job.parts.iter().map(|part| Recruited::Found(job.clone(), part.clone())));
-        }
+        recruited.extend(jobs_of(&[answer]).into_iter().map(|job| Recruited::Found(Box::new(job))));
     }
 
     /// Whether an agent has been asked and has not answered.
