@@ -41,7 +41,7 @@ fn check_exact(session: &FinishedSession) -> Result<()> {
     }
     let rdma = statistics.get("rdma").context("nothing was seen of verbs")?;
     for (name, each) in EXPECTED {
-        ensure!(rdma[name] == Value::from(each * RANKS * ITERATIONS), "{name}: {rdma}");
+        ensure!(rdma[name] == each * RANKS * ITERATIONS, "{name}: {rdma}");
     }
     Ok(())
 }
