@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
-use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const RANKS: u64 = 2;
