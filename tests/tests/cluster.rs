@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// What UCX sends first on a new connection.
+const WIRE_UP_BYTES: u64 = 42;
 
 /// Not faster than what two cores can follow that the ranks use themselves.
 fn on(cluster: &Cluster, library: MpiImplementation, name: &str, ranks: usize) -> Result<JobSpec> {
@@ -112,7 +114,9 @@ fn right_jobs_on_several_nodes_are_silent() -> Result<()> {
                 ensure!(statistics[loss] == 0, "{}: {loss}: {}", what(), statistics[loss]);
             }
             let tcp = &statistics["tcp"];
-            ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
+            // UCX connects each rank to itself in MPI_Init: what it sent before the attach it may read after it.
+            let unseen = tcp["unseen_bytes"].as_u64().context("unseen bytes")?;
+            ensure!(unseen <= 2 * WIRE_UP_BYTES && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
             ensure!(session.status == Some(0), "{}: status {:?}", what(), session.status);
         }
     }

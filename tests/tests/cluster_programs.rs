@@ -15,7 +15,7 @@ const MESSAGE_BYTES: u64 = 4 << 20;
 /// Runs it on all nodes from its start, under dmscope: nothing is told, nothing lost, and its results are right.
 fn check_silent(cluster: &Cluster, spec: JobSpec, check: impl Fn(&FinishedJob) -> Result<()>) -> Result<()> {
     let run = Dmscope::run(&spec.on_nodes(&cluster.nodes)?).args(cluster.bus.options("root"));
-    let mut run = run.args(["--statistics"]).spawn()?;
+    let mut run = run.args(["--statistics", "--budget", "none"]).spawn()?;
     run.set_patience(TIMEOUT);
     let session = run.finish()?;
     check(session.job()?).with_context(|| format!("{:?}", session.stderr))?;
