@@ -84,23 +84,28 @@ pub fn parse_cache(listing: &str) -> HashMap<String, PathBuf> {
     cache
 }
 
-/// The program that a command line will run as ranks: the command itself, or behind a
-/// launcher's name the first word that is an executable file.
+/// The program that a command line will run as ranks: behind a launcher's name, wherever that is, the first word that is a
+/// program and no script; without a launcher the command itself.
 pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
-    let (first, rest) = command.split_first()?;
     let executable = |word: &String| -> Option<PathBuf> {
         let is_executable = |path: &PathBuf| {
-            path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+            path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0) && is_elf(path)
         };
         if word.contains('/') {
             return Some(PathBuf::from(word)).filter(is_executable);
         }
         search.iter().map(|folder| folder.join(word)).find(is_executable)
     };
-    if !is_launcher(file_name(first)) {
-        return executable(first);
+    match command.iter().position(|word| is_launcher(file_name(word))) {
+        None => executable(command.first()?),
+        Some(launcher) => {
+            command[launcher + 1..].iter().filter(|word| !word.starts_with('-')).find_map(executable)
+        }
     }
-    rest.iter().filter(|word| !word.starts_with('-')).find_map(executable)
+}
+
+fn is_elf(path: &Path) -> bool {
+    open_path(path).is_ok_and(|(_, file)| file.code_at(0).starts_with(b"\x7fELF"))
 }
 
 /// Reads a program, the libraries that it names, theirs, and the plugins that its MPI library
@@ -213,8 +218,11 @@ mod tests {
     fn the_program_is_the_first_executable_behind_the_launcher() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("stencil");
-        std::fs::write(&program, "").unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let agent = folder.path().join("agent");
+        for (path, content) in [(&program, "\x7fELF"), (&agent, "#!/bin/sh")] {
+            std::fs::write(path, content).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
         let hosts = folder.path().join("hosts");
         std::fs::write(&hosts, "").unwrap();
         let search = [folder.path().to_owned()];
@@ -224,7 +232,10 @@ mod tests {
         );
         let by_path = format!("mpirun --hostfile {} {}", hosts.display(), program.display());
         assert_eq!(program_of(&words(&by_path), &search), Some(program.clone()));
-        assert_eq!(program_of(&words("stencil 1"), &search), Some(program));
+        assert_eq!(program_of(&words("stencil 1"), &search), Some(program.clone()));
+        let behind_a_script = format!("mpirun --launch-agent {} {}", agent.display(), program.display());
+        assert_eq!(program_of(&words(&behind_a_script), &search), Some(program.clone()));
+        assert_eq!(program_of(&words("timeout 9 mpirun -n 4 stencil"), &search), Some(program));
         assert_eq!(program_of(&words("mpirun -n 4 nothing"), &search), None);
         assert_eq!(program_of(&[], &search), None);
     }
