@@ -67,7 +67,8 @@ int BPF_PROG(dms_signal, int signal, struct kernel_siginfo *info)
 	if (signal != 4 && signal != 6 && signal != 7 && signal != 8 && signal != 11)
 		return 0;
 	t = target_of(bpf_get_current_task_btf());
-	if (!t || (info->si_code <= 0 && t->fault_signal == signal))
+	/* Not as a field of what the tracepoint gives: kernels before 6.13 take that for a number. */
+	if (!t || (BPF_CORE_READ(info, si_code) <= 0 && t->fault_signal == signal))
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	t->fault_at = BPF_CORE_READ(regs, ip);
