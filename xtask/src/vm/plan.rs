@@ -61,8 +61,8 @@ fn step(name: &str, built: &[(String, String)]) -> Result<VmStep> {
 /// On kernels that lack what it needs dmscope says what, and ends with its status for that.
 fn refusal() -> VmStep {
     let line = format!(
-        "{0} doctor; sleep 300 & {0} attach $! > /tmp/said 2>&1; status=$?; cat /tmp/said; \
-         test $status = 2 && grep -qi kernel /tmp/said",
+        "{0} doctor; {0} run -- true > /tmp/said 2>&1; status=$?; cat /tmp/said; \
+         test $status = 2 && grep -q 'Linux 6.6 or later' /tmp/said",
         dmscope()
     );
     VmStep::shell("it is refused", &line, COMMAND_LIMIT_S)
