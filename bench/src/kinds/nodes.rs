@@ -45,6 +45,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     let counts: &[u32] = if options.quick { &[4, 16] } else { &[16, 64, 256, 1024] };
     let mut all = Vec::new();
     for &nodes in counts {
+        eprintln!("nodes: {nodes} …");
         all.push(watched(nodes, GAP_NS)?);
     }
     section.tables.push(costs(&all));
