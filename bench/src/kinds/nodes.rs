@@ -17,7 +17,7 @@ const RANKS_OF_A_NODE: u32 = 64;
 const GAP_NS: u64 = 50_000_000;
 /// The same on a busy node: 100,000 records a second.
 const BUSY_GAP_NS: u64 = 640_000;
-/// What is measured begins so long after data begins to move.
+/// What is measured begins so long after the first findings.
 const SETTLING: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(10);
 /// How long findings are waited for.
@@ -50,7 +50,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     }
     section.tables.push(costs(&all));
     section.tables.push(verdicts(&all));
-    let busy = watched(if options.quick { 2 } else { 8 }, BUSY_GAP_NS)?;
+    let busy = watched(if options.quick { 4 } else { 8 }, BUSY_GAP_NS)?;
     section.note("The last table: nodes with 100,000 records a second each.");
     section.tables.push(costs(std::slice::from_ref(&busy)));
     add_bounds(&mut section, &all, &busy);
@@ -116,14 +116,14 @@ fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
     session.set_patience(PATIENCE);
     fleet.wait_until_open(nodes as usize, PATIENCE)?;
     let begins = fleet.begin(Duration::from_secs(4));
-    std::thread::sleep(begins.saturating_duration_since(Instant::now()) + SETTLING);
+    let chain = when(&session, begins, |f| is_chain(f, misplaced(nodes)));
+    let rank = when(&session, begins, |f| is_rank(f, repeating(nodes)));
+    std::thread::sleep(SETTLING);
     fleet.take_longest_pass();
     let before = (fleet.used(), cpu_s(session.pid())?, cpu_s(server_pid)?, server.carried()?);
     std::thread::sleep(MEASURED);
     let after = (fleet.used(), cpu_s(session.pid())?, cpu_s(server_pid)?, server.carried()?);
     let pass = fleet.take_longest_pass();
-    let chain = when(&session, begins, |f| is_chain(f, misplaced(nodes)));
-    let rank = when(&session, begins, |f| is_rank(f, repeating(nodes)));
     let stands = fleet.stand();
     let hang = when(&session, stands, |f| is_deadlock(f, cycle(nodes), nodes * RANKS_OF_A_NODE));
     let peak = peak_mib(session.pid())?;
