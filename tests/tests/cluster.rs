@@ -117,7 +117,11 @@ fn right_jobs_on_several_nodes_are_silent() -> Result<()> {
             // UCX connects each rank to itself in MPI_Init: what it sent before the attach it may read after it.
             let unseen = tcp["unseen_bytes"].as_u64().context("unseen bytes")?;
             ensure!(unseen <= 2 * WIRE_UP_BYTES && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
-            ensure!(session.status == Some(0), "{}: status {:?}", what(), session.status);
+            // What was sent unseen makes chains inconclusive, also where nothing more came on its connection.
+            let with_others = tcp["with_others_bytes"].as_u64().unwrap_or(0);
+            let is_clean =
+                session.status == Some(0) || (unseen + with_others > 0 && session.status == Some(3));
+            ensure!(is_clean, "{}: status {:?}", what(), session.status);
         }
     }
     Ok(())
