@@ -85,7 +85,11 @@ static __always_inline long find_area(struct dms_map *description)
 	return search.error;
 }
 
-static __always_inline void mapped(__u64 address, __u64 len_bytes)
+/*
+ * These are functions of their own, which get numbers or memory of their caller: the kernel checks each of them once,
+ * and not with all that came before. Checking is most of what attaching takes.
+ */
+__noinline int mapped(__u64 address, __u64 len_bytes)
 {
 	struct dms_map description = { .addr = address, .len_bytes = len_bytes };
 	struct thread *th;
@@ -94,14 +98,23 @@ static __always_inline void mapped(__u64 address, __u64 len_bytes)
 
 	t = current_target(&th);
 	if (!t)
-		return;
+		return 0;
 	error = find_area(&description);
 	/* Without what it is, shared memory would be taken for private. If it is gone, another thread has unmapped it. */
 	if (!error)
 		put_map(t, &description);
 	else if (error != -ENOENT)
 		count_lost(t, true);
+	return 0;
 }
+
+struct mmap_arguments {
+	__u64 len_bytes;
+	__u64 protection;
+	__u64 flags;
+	__u64 descriptor;
+	__u64 offset_bytes;
+};
 
 /* The file that a descriptor stands for; it may be another one by now if another thread closes it at once. */
 static __always_inline struct file *file_of(__u32 descriptor)
@@ -118,41 +131,47 @@ static __always_inline struct file *file_of(__u32 descriptor)
  * The arguments tell all of private memory without a file. Of other memory they do if the kernel's
  * lists of mappings are locked, which they may be for long if whoever changes them lost its CPU.
  */
-static __always_inline void mapped_by_call(struct pt_regs *regs, __u64 address)
+__noinline int mapped_by_call(const struct mmap_arguments *call, __u64 address)
 {
-	struct dms_map description = { .addr = address, .len_bytes = regs->si };
-	__u64 flags = regs->r10;
-	bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
+	struct dms_map description = { .addr = address };
+	__u64 flags;
+	bool shared;
 	struct thread *th;
 	struct target *t;
 	struct file *file;
 	long error = -EBUSY;
 
 	t = current_target(&th);
-	if (!t)
-		return;
+	if (!t || !call)
+		return 0;
+	description.len_bytes = call->len_bytes;
+	flags = call->flags;
+	shared = (flags & MAP_TYPE) != MAP_PRIVATE;
 	if (shared || !(flags & MAP_ANONYMOUS))
 		error = find_area(&description);
 	if (error == -ENOENT)
-		return;
+		return 0;
 	if (error) {
-		description.flags = (shared ? DMS_MAP_SHARED : 0) | (regs->dx & PROT_EXEC ? DMS_MAP_EXEC : 0);
-		file = flags & MAP_ANONYMOUS ? NULL : file_of(regs->r8);
+		description.flags = (shared ? DMS_MAP_SHARED : 0) | (call->protection & PROT_EXEC ? DMS_MAP_EXEC : 0);
+		file = flags & MAP_ANONYMOUS ? NULL : file_of(call->descriptor);
 		/* Shared memory without a file has one that only its mapping knows. */
-		if (flags & MAP_ANONYMOUS ? shared : !file)
-			return count_lost(t, true);
+		if (flags & MAP_ANONYMOUS ? shared : !file) {
+			count_lost(t, true);
+			return 0;
+		}
 		if (file) {
 			description.flags |= DMS_MAP_FILE;
 			description.inode = BPF_CORE_READ(file, f_inode, i_ino);
 			description.dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-			description.offset_bytes = regs->r9;
+			description.offset_bytes = call->offset_bytes;
 		}
 	}
 	put_map(t, &description);
+	return 0;
 }
 
 /* No length: the shared memory that was attached at the address, all of it. */
-static __always_inline void unmapped(__u64 address, __u64 len_bytes)
+__noinline int unmapped(__u64 address, __u64 len_bytes)
 {
 	struct dms_unmap *r;
 	struct thread *th;
@@ -160,14 +179,15 @@ static __always_inline void unmapped(__u64 address, __u64 len_bytes)
 
 	t = current_target(&th);
 	if (!t)
-		return;
+		return 0;
 	r = reserve(t, sizeof(*r), true);
 	if (!r)
-		return;
+		return 0;
 	r->addr = address;
 	r->len_bytes = len_bytes;
 	fill_header(&r->h, DMS_UNMAP, 0, 0);
 	submit(r);
+	return 0;
 }
 
 struct user_segments {
@@ -234,7 +254,23 @@ static long cross_segment(__u32 i, void *data)
 	return c->moved == 0;
 }
 
-static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
+__noinline int crossed(const struct crossing *call)
+{
+	struct crossing c;
+	struct thread *th;
+	struct target *t;
+
+	t = current_target(&th);
+	if (!t || !call)
+		return 0;
+	c = *call; /* what a loop works on must lie on the stack of its own function */
+	bpf_loop(CROSS_SEGMENTS, cross_segment, &c, 0);
+	if (c.moved)
+		count_lost(t, false);
+	return 0;
+}
+
+static __always_inline void crossed_by_call(struct pt_regs *regs, long ret, bool write)
 {
 	struct crossing c = {
 		.local = { .next = regs->si, .left = regs->dx },
@@ -244,25 +280,21 @@ static __always_inline void crossed(struct pt_regs *regs, long ret, bool write)
 		.remote_pid = regs->di,
 		.flags = write ? DMS_CROSS_WRITE : 0,
 	};
-	struct thread *th;
-	struct target *t;
 
-	if (is_paused)
-		return;
-	t = current_target(&th);
-	if (!t || ret <= 0)
-		return;
-	bpf_loop(CROSS_SEGMENTS, cross_segment, &c, 0);
-	if (c.moved)
-		count_lost(t, false);
+	if (!is_paused && ret > 0)
+		crossed(&c);
 }
 
 static __always_inline void system_call_returned(long number, struct pt_regs *regs, long ret)
 {
+	struct mmap_arguments mmap;
+
 	switch (number) {
 	case 9: /* mmap */
-		if (!failed(ret))
-			mapped_by_call(regs, ret);
+		if (failed(ret))
+			break;
+		mmap = (struct mmap_arguments){ regs->si, regs->dx, regs->r10, regs->r8, regs->r9 };
+		mapped_by_call(&mmap, ret);
 		break;
 	case 11: /* munmap */
 		if (!failed(ret))
@@ -283,10 +315,10 @@ static __always_inline void system_call_returned(long number, struct pt_regs *re
 			unmapped(regs->di, 0);
 		break;
 	case 310:
-		crossed(regs, ret, false);
+		crossed_by_call(regs, ret, false);
 		break;
 	case 311:
-		crossed(regs, ret, true);
+		crossed_by_call(regs, ret, true);
 		break;
 	}
 }

@@ -173,6 +173,22 @@ static long stream_segment(__u32 i, void *data)
 	return s->left_bytes == 0;
 }
 
+/* A function of its own, as above. */
+__noinline int tell_stream(const struct streaming *moved)
+{
+	struct streaming s;
+	struct thread *th;
+	struct target *t = current_target(&th);
+
+	if (!t || !moved)
+		return 0;
+	s = *moved; /* what a loop works on must lie on the stack of its own function */
+	bpf_loop(MOST_IOVECS, stream_segment, &s, 0);
+	if (s.left_bytes)
+		count_lost(t, false);
+	return 0;
+}
+
 /* So many bytes went into or out of a socket, in a call of MPI or not: libraries have threads, and polling calls no probe. */
 static __always_inline void streamed(struct sock *sk, int bytes, bool receive)
 {
@@ -202,9 +218,7 @@ static __always_inline void streamed(struct sock *sk, int bytes, bool receive)
 		s.position--;
 	is_unknown = task->flags & PF_IO_WORKER || task->thread_info.status & TS_COMPAT;
 	find_buffers(&s.buffers, is_unknown ? ~0ULL : regs->orig_ax, regs->si, regs->dx);
-	bpf_loop(MOST_IOVECS, stream_segment, &s, 0);
-	if (s.left_bytes)
-		count_lost(t, false);
+	tell_stream(&s);
 }
 
 SEC("tp_btf/sock_send_length")
