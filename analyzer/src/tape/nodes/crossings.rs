@@ -103,9 +103,10 @@ impl Crossings {
     }
 
     /// The node that is held up for longest, if that is since a time or before; it goes on, and what it waited for is not
-    /// waited for again until somebody sends.
+    /// waited for again until somebody sends. One that waits for a node which is held up itself comes after that.
     pub(super) fn give_up(&mut self, since_ns: u64) -> Option<usize> {
-        let (&node, &held) = self.held_up.iter().min_by_key(|(_, held)| held.since_ns)?;
+        let (&node, &held) =
+            self.held_up.iter().min_by_key(|(_, held)| (self.waits_for_held_up(held), held.since_ns))?;
         if held.since_ns > since_ns {
             return None;
         }
@@ -114,5 +115,53 @@ impl Crossings {
             sent.silent = true;
         }
         Some(node)
+    }
+
+    /// Whether who sends what a node waits for is held up too: it will send when it goes on.
+    fn waits_for_held_up(&self, held: &HeldUp) -> bool {
+        let sender = self.streams.get(&held.stream).and_then(|sent| sent.sender);
+        sender.is_some_and(|sender| self.held_up.contains_key(&sender))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tape::wire::{Body, CallContext, Header, Record};
+
+    fn moved(stream: u64, position: u32, receive: bool) -> Input {
+        let body = Body::Stream {
+            addr: 1,
+            stream,
+            position,
+            len_bytes: 4,
+            receive,
+            context: CallContext::default(),
+        };
+        Input::Record(Record { header: Header { time_ns: 0, pid: 1, tid: 1, probe: 0 }, body }.encode())
+    }
+
+    #[test]
+    fn who_waits_for_a_node_that_is_held_up_waits_until_that_goes_on() {
+        const UNHEARD_OF: u64 = 9;
+        let mut crossings = Crossings::default();
+        assert!(crossings.may_go(0, &moved(5, 0, false), 1));
+        assert!(crossings.may_go(1, &moved(5, 0, true), 2));
+        assert!(!crossings.may_go(1, &moved(5, 4, true), 3), "node 0 has not sent it yet");
+        assert!(!crossings.may_go(0, &moved(UNHEARD_OF, 0, true), 4), "nobody sends it");
+        assert_eq!(crossings.give_up(2), None);
+        assert_eq!(crossings.give_up(10), Some(0), "node 1 waits for what node 0 does next");
+        assert!(!crossings.may_go(1, &moved(5, 4, true), 3));
+        assert!(crossings.may_go(0, &moved(5, 4, false), 5));
+        assert!(crossings.may_go(1, &moved(5, 4, true), 6));
+    }
+
+    #[test]
+    fn of_nodes_that_wait_for_each_other_the_first_goes_on() {
+        let mut crossings = Crossings::default();
+        assert!(crossings.may_go(0, &moved(5, 0, false), 1) && crossings.may_go(1, &moved(6, 0, false), 1));
+        assert!(!crossings.may_go(0, &moved(6, 4, true), 2) && !crossings.may_go(1, &moved(5, 4, true), 3));
+        assert_eq!(crossings.give_up(10), Some(0));
+        assert_eq!(crossings.give_up(10), Some(1));
     }
 }
