@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use analyzer::page::Page;
 use anyhow::{Context, Result, ensure};
 use live::findings::{frame, missing_operation, summary};
 use live::{
-    Dmscope, FinishedSession, JobSpec, MpiImplementation, Nodes, RunningJob, RunningSession, processes,
+    Browser, Dmscope, FinishedSession, JobSpec, MpiImplementation, Nodes, RunningJob, RunningSession,
+    processes,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -31,10 +33,16 @@ impl Sessions {
 
     /// Attached to the rank of each node: what runs on others is not theirs.
     fn attach(nodes: &Nodes, job: &RunningJob) -> Result<Self> {
+        Self::attach_with(nodes, job, &[])
+    }
+
+    /// The same with more options.
+    fn attach_with(nodes: &Nodes, job: &RunningJob, options: &[&str]) -> Result<Self> {
         let folder = TempDir::new()?;
         let mut running = Vec::new();
         for (node, pid) in job.rank_pids()?.into_iter().enumerate() {
-            let attach = Dmscope::attach(pid).record(&Self::tape(&folder, node));
+            let attach =
+                Dmscope::attach(pid).args(options.iter().copied()).record(&Self::tape(&folder, node));
             running.push(attach.spawn_through(nodes.on(node))?);
         }
         running.iter_mut().try_for_each(|session| session.wait_until_attached().map(|_| ()))?;
@@ -45,15 +53,42 @@ impl Sessions {
         self.running.iter().for_each(RunningSession::interrupt);
     }
 
-    /// What all of them have seen together.
-    fn analyze(self) -> Result<FinishedSession> {
+    /// Their tapes, when all of them have ended.
+    fn finish(self) -> Result<Tapes> {
         let count = self.running.len();
         for session in self.running {
             session.finish()?;
         }
-        let tapes = (0..count).map(|node| Self::tape(&self.folder, node));
-        Dmscope::command("analyze", tapes).json().finish()
+        let paths = (0..count).map(|node| Self::tape(&self.folder, node)).collect();
+        Ok(Tapes { paths, folder: self.folder })
     }
+}
+
+/// What sessions on the nodes of a job have recorded, each its own.
+struct Tapes {
+    folder: TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Tapes {
+    /// What all of them have seen together.
+    fn analyze(&self) -> Result<FinishedSession> {
+        Dmscope::command("analyze", &self.paths).json().finish()
+    }
+
+    /// The page about all of them, and its data.
+    fn report(&self) -> Result<(PathBuf, Page)> {
+        let (html, json) = (self.folder.path().join("report.html"), self.folder.path().join("report.json"));
+        let files = ["-o".as_ref(), html.as_os_str(), "--json".as_ref(), json.as_os_str()];
+        let session = Dmscope::command("report", &self.paths).args(files).finish()?;
+        ensure!(session.status == Some(1), "status {:?}: {:?}", session.status, session.stderr);
+        Ok((html, serde_json::from_slice(&std::fs::read(&json)?)?))
+    }
+}
+
+/// The nodes that a page says its ranks are on, in order of the ranks.
+fn nodes_of_ranks(page: &Page) -> Vec<Option<&str>> {
+    page.timeline.rows.iter().map(|row| row.node.as_deref()).collect()
 }
 
 fn wait_for_verdict(job: &RunningJob) -> Result<()> {
@@ -111,7 +146,8 @@ fn tapes_of_the_nodes_of_a_job_tell_its_fault_together() -> Result<()> {
         job.go()?;
         wait_for_verdict(&job)?;
         sessions.interrupt();
-        let session = sessions.analyze().with_context(what)?;
+        let tapes = sessions.finish()?;
+        let session = tapes.analyze().with_context(what)?;
         let findings = session.findings()?;
         let finding = findings.first_warning().with_context(what)?;
         check_pointer_fault(finding).with_context(what)?;
@@ -121,8 +157,35 @@ fn tapes_of_the_nodes_of_a_job_tell_its_fault_together() -> Result<()> {
         let tcp = &session.report()?["statistics"]["tcp"];
         ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{}: {tcp}", what());
         ensure!(tcp["received_bytes"].as_u64() > Some(500_000), "{}: {tcp}", what());
+        let (_, page) = tapes.report().with_context(what)?;
+        ensure!(nodes_of_ranks(&page) == [Some(nodes.name(0).as_str()), Some(&nodes.name(1))], "{}", what());
     }
     Ok(())
+}
+
+#[test]
+fn tapes_of_the_nodes_of_a_job_that_hangs_make_one_page() -> Result<()> {
+    let nodes = Nodes::new(3)?;
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "errors")?.args(["--fault", "recv_cycle"]);
+    let job = spec.ranks(3).on_nodes(&nodes)?.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    // Each sees its own rank wait, and has nothing to say of the others.
+    let sessions = Sessions::attach_with(&nodes, &job, &["--duration", "8s"])?;
+    job.go()?;
+    let tapes = sessions.finish()?;
+    let (html, page) = tapes.report()?;
+    let names = nodes.names();
+    let wanted: Vec<Option<&str>> = names.iter().map(|name| Some(name.as_str())).collect();
+    ensure!(nodes_of_ranks(&page) == wanted, "{:?}", nodes_of_ranks(&page));
+    let browser = Browser::start(false)?;
+    browser.open(&html)?;
+    let shown = browser.text("return document.body.innerText")?;
+    for text in ["Deadlock", "MPI_Recv"].into_iter().chain(names.iter().map(String::as_str)) {
+        ensure!(shown.contains(text), "{text} is not on the page:\n{shown}");
+    }
+    // Only together do they show why these places matter.
+    ensure!(!shown.contains("errors+0x"), "a place without a name:\n{shown}");
+    browser.end()
 }
 
 #[test]

@@ -156,19 +156,22 @@ fn of_tapes(paths: &[PathBuf], args: &ReportArgs) -> Result<(Page, Outcome)> {
     let mut maker = PageMaker::new(options, args.calls, sink.as_mut());
     replay_job(tapes, &mut maker)?;
     let mut report = maker.pipeline.report();
+    // Tapes of several nodes show together what none of them shows, and has names for, alone.
+    let wanted = report.wanted_symbols(&names);
+    name_the_rest(&mut names, &maker, wanted);
     report.symbolize(&names);
     if !args.quiet {
         maker.sink.report(&report);
     }
-    name_the_rest(&mut names, &maker);
     let outcome = Outcome::of_report(&report);
     let page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
     Ok((page, outcome))
 }
 
 /// A tape has the names that its findings need. Others are looked up where the very same files are still there.
-fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>) {
-    let wanted = maker.pipeline.wanted_by_timeline(names);
+fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>, of_findings: Vec<(FileId, u64)>) {
+    let mut wanted = maker.pipeline.wanted_by_timeline(names);
+    wanted.extend(of_findings);
     let needed: HashSet<FileId> = wanted.iter().map(|(file, _)| *file).collect();
     let mut symbols = Symbols::default();
     for (id, (path, build_id)) in maker.files.iter().filter(|(id, _)| needed.contains(id)) {

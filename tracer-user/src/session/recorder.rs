@@ -152,6 +152,10 @@ impl Recorder {
             self.trouble = Some(error);
         }
         let is_tick = matches!(input, Input::Tick { .. } | Input::End(_));
+        if is_tick {
+            // What has come already is not waited for in vain, however late this is looked at.
+            self.exchange();
+        }
         match &mut self.analysis {
             Analysis::Whole(pipeline) => {
                 if let Some(feed) = &mut self.outlets.feed {
