@@ -1,8 +1,8 @@
 //! A session over all nodes of a job: joins what their agents send, and looks at it as at the inputs of one node.
 
 mod names;
-mod node_clock;
-mod node_link;
+pub mod node_clock;
+pub mod node_link;
 mod recruiter;
 
 use std::collections::HashMap;
@@ -323,14 +323,7 @@ impl<'s> Coordinator<'s> {
         let now = Instant::now();
         self.recruit(now);
         self.listen_to_bus();
-        for node in &mut self.nodes {
-            if node.becomes_silent(now) {
-                let host = &node.identity.host;
-                self.sink.notice(&format!(
-                    "nothing is heard of {host}: its part is missing until it is heard of again"
-                ));
-            }
-        }
+        self.look_for_silence(now);
         if now >= self.alive_due {
             self.alive_due = now + ALIVE_PERIOD;
             self.tell(&DownMessage::Alive);
@@ -351,6 +344,24 @@ impl<'s> Coordinator<'s> {
             self.tape_due = now + TAPE_PERIOD;
             self.recorder.flush(self.sink);
         }
+    }
+
+    /// Says which nodes are not heard of, and gives up those that have not been for long.
+    fn look_for_silence(&mut self, now: Instant) {
+        let mut lost = Vec::new();
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            if node.becomes_silent(now) {
+                let host = &node.identity.host;
+                let text =
+                    format!("nothing is heard of {host}: its part is missing until it is heard of again");
+                self.sink.notice(&text);
+            } else if node.becomes_lost(now) {
+                let host = &node.identity.host;
+                self.sink.notice(&format!("{host} is given up, as nothing was heard of it for long; it takes part again if its agent answers"));
+                lost.push(number as u32);
+            }
+        }
+        lost.into_iter().for_each(|number| self.tell(&DownMessage::Gone(number)));
     }
 
     fn take(&mut self, message: &BusMessage) {

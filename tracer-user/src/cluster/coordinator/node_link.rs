@@ -15,6 +15,10 @@ use crate::session::{AttachSummary, SessionStatus};
 /// A node that was not heard of for so long is silent: it is said, and the others go on.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
+/// A node that was not heard of for so long has no session any more: those end by themselves before, when they hear nothing
+/// either.
+const LOST_AFTER: Duration = Duration::from_secs(30);
+
 /// A node whose part has failed is not waited for any longer, if it is the last one.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
 
@@ -183,9 +187,37 @@ impl NodeLink {
         self.state == PartState::Failed && now.duration_since(self.heard) < GIVEN_UP_AFTER
     }
 
+    /// Whether it has been silent for so long that its session is over; it is as if that had failed.
+    pub fn becomes_lost(&mut self, now: Instant) -> bool {
+        let is_lost = self.is_open() && now.duration_since(self.heard) > LOST_AFTER;
+        if is_lost {
+            self.state = PartState::Failed;
+            self.heard = now;
+        }
+        is_lost
+    }
+
     /// Whether it has become silent: said once each time.
     pub fn becomes_silent(&mut self, now: Instant) -> bool {
         let is_silent = self.is_open() && now.duration_since(self.heard) > SILENT_AFTER;
         is_silent && !std::mem::replace(&mut self.is_silent, is_silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_not_heard_of_is_silent_and_then_lost_and_may_come_back_for_a_while() {
+        let identity = NodeIdentity { host: "n".into(), ..NodeIdentity::default() };
+        let mut link = NodeLink::new(identity).expect("memory");
+        let begun = link.heard;
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        assert!(!link.becomes_silent(at(2)) && link.becomes_silent(at(4)) && !link.becomes_silent(at(5)));
+        assert!(!link.becomes_lost(at(29)) && link.is_open());
+        assert!(link.becomes_lost(at(31)) && !link.is_open());
+        assert!(!link.becomes_lost(at(32)), "once");
+        assert!(link.may_come_back(at(40)) && !link.may_come_back(at(50)));
     }
 }
