@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -18,6 +18,8 @@ use super::{Bus, BusError, BusEvent, BusFacts, BusMessage, Inbox, InboxSender, S
 const MOST_WAITING_BYTES: usize = 64 << 20;
 /// For how long a server is waited for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For how long the last messages may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How soon a server that has gone is noticed, and tried again.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_RECONNECT_DELAY: Duration = Duration::from_secs(2);
@@ -133,7 +135,13 @@ impl Bus for NatsBus {
 impl Drop for NatsBus {
     fn drop(&mut self) {
         let _ = self.send(BusCommand::Close);
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // One that waits for a server that is away ends with the process.
+        if thread.is_finished() {
             let _ = thread.join();
         }
     }
