@@ -8,7 +8,35 @@ use dmscope_fuzz::pieces;
 fn main() -> io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     of_tapes(here)?;
+    of_bus(here)?;
     of_library(here)
+}
+
+/// Of `bus_messages`: words, requests, and a tape of a node, each as a step.
+fn of_bus(here: &Path) -> io::Result<()> {
+    let step = |kind: u8, bytes: &[u8]| [&[kind, 1][..], &(bytes.len() as u16).to_le_bytes(), bytes].concat();
+    let words = [
+        r#"{"placed":[1]}"#,
+        r#""ready""#,
+        r#"{"notice":"a word"}"#,
+        r#"{"pong":{"sent_ns":1,"node_ns":2,"held_ns":0}}"#,
+        r#"{"failed":"why"}"#,
+        r#"{"ended":{"is_job_over":true}}"#,
+    ];
+    let node = r#"{"host":"n1","agent":"a","boot":"b","network_namespace":null}"#;
+    let jobs = format!(r#"{{"protocol":1,"version":"0.1.0","node":{node},"jobs":[],"hidden":0}}"#);
+    let requests = [r#"{"protocol":1}"#, r#""opened""#, r#"{"refused":"why"}"#, r#""alive""#, &jobs];
+    let seeds = here.join("seeds/bus_messages");
+    fs::create_dir_all(&seeds)?;
+    let all = |kind: u8, texts: &[&str]| texts.iter().flat_map(|text| step(kind, text.as_bytes())).collect();
+    let told: Vec<u8> = all(2, &words);
+    fs::write(seeds.join("words"), told)?;
+    let asked: Vec<u8> = all(6, &requests);
+    fs::write(seeds.join("requests"), asked)?;
+    let tape = fs::read(here.join("seeds/tape_reader/session-v1-frames"))?;
+    fs::write(seeds.join("tape"), [step(1, &tape), step(7, &[]), step(3, words[4].as_bytes())].concat())?;
+    let letter: Vec<u8> = (0..24).map(|byte| u8::from(byte == 0)).collect();
+    fs::write(seeds.join("letter"), [step(5, &letter), step(7, &[1])].concat())
 }
 
 /// Of `tape_reader`.

@@ -9,7 +9,7 @@
 pub mod agent;
 pub mod bus;
 pub mod coordinator;
-mod envelope;
+pub mod envelope;
 pub mod find;
 pub mod jobs;
 mod node;
