@@ -86,6 +86,42 @@ fn where_there_is_no_server_or_it_lets_nobody_in_it_is_said_what_to_do() -> Resu
 }
 
 #[test]
+fn connections_are_encrypted_where_the_server_is_known_by_who_signed_for_it() -> Result<()> {
+    let nodes = Nodes::new(1)?;
+    let mut bus = BusServer::start(&nodes)?;
+    bus.encrypt()?;
+    let ca = bus.authority().to_string_lossy().into_owned();
+    let agent = Dmscope::command::<String>("agent", []).args(bus.options("agent")).args(["--bus-ca", &ca]);
+    let agent = agent.spawn_through(nodes.on(0))?;
+    agent.wait_for_complaint("ready")?;
+    let ps = || Dmscope::command::<String>("ps", []).args(bus.options("root"));
+    let list = ps().args(["--bus-ca", &ca]).finish()?;
+    ensure!(list.status == Some(0), "{:?}", list.stderr);
+    // Nothing is said to a server that anybody may have set up.
+    ps().finish()?.check_refusal(&["no encrypted connection could be made", "--bus-ca"])?;
+    agent.interrupt();
+    ensure!(agent.finish()?.status == Some(0));
+    Ok(())
+}
+
+#[test]
+fn a_token_that_users_share_lets_them_in() -> Result<()> {
+    let nodes = Nodes::new(1)?;
+    let mut bus = BusServer::start(&nodes)?;
+    let token = bus.share_token()?.to_string_lossy().into_owned();
+    let options = ["--bus".to_owned(), bus.url(), "--bus-credentials".to_owned(), token];
+    let agent = Dmscope::command::<String>("agent", []).args(options.clone()).spawn_through(nodes.on(0))?;
+    agent.wait_for_complaint("ready")?;
+    let list = Dmscope::command::<String>("ps", []).args(options).finish()?;
+    ensure!(list.status == Some(0), "{:?}", list.stderr);
+    let without = Dmscope::command::<String>("ps", []).args(["--bus", &bus.url()]).finish()?;
+    without.check_refusal(&["does not know these credentials"])?;
+    agent.interrupt();
+    ensure!(agent.finish()?.status == Some(0));
+    Ok(())
+}
+
+#[test]
 fn an_agent_waits_for_its_server_and_answers_nobody_where_users_are_not_asked_who_they_are() -> Result<()> {
     let nodes = Nodes::new(1)?;
     let mut bus = BusServer::without_users(&nodes)?;
@@ -147,9 +183,13 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
     stranger.publish(&subject("root"), request.to_string().as_bytes())?;
     let said = stranger.listen(Duration::from_millis(300))?;
     ensure!(said.contains("Permissions Violation for Publish"), "{said}");
-    stranger.subscribe("dmscope.up.>")?;
-    let said = stranger.listen(Duration::from_millis(300))?;
-    ensure!(said.contains("Permissions Violation for Subscription"), "{said}");
+    // Nor do they hear anything of another's sessions, or answers to another.
+    for subject in ["dmscope.up.>", "dmscope.up.root.>", "dmscope.down.>", "dmscope.peer.>", "_INBOX.>", ">"]
+    {
+        stranger.subscribe(subject)?;
+        let said = stranger.listen(Duration::from_millis(300))?;
+        ensure!(said.contains("Permissions Violation for Subscription"), "{subject}: {said}");
+    }
     Ok(())
 }
 
@@ -260,6 +300,28 @@ fn a_server_that_is_killed_and_comes_back_ends_no_session() -> Result<()> {
     wait_for_records(&session, 1000)?;
     check_silent(session)?;
     check_unharmed(&job)
+}
+
+#[test]
+fn a_session_whose_server_never_comes_back_ends_and_says_why() -> Result<()> {
+    let mut cluster = Cluster::start(1)?;
+    let job =
+        JobSpec::own(MpiImplementation::OpenMpi, "ring")?.on_node(&cluster.nodes, 0).endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut session = cluster.attach(&cluster.job(2)?).spawn()?;
+    session.wait_for_event("attached")?;
+    session.set_patience(TIMEOUT);
+    wait_for_records(&session, 100)?;
+    cluster.bus.end();
+    wait_for_notice(&session, "the bus is gone")?;
+    wait_for_notice(&session, "is given up, as nothing was heard of it for long")?;
+    // Without being told to.
+    let session = session.finish()?;
+    session.findings()?.check_no_warning()?;
+    ensure!(session.report()?["ended"] == "no node is watched any more", "{}", session.report()?["ended"]);
+    ensure!(session.status == Some(3), "status {:?}: what was missed is not told", session.status);
+    check_unharmed(&job)?;
+    cluster.bus.begin()
 }
 
 #[test]

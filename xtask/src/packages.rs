@@ -39,6 +39,7 @@ pub const PACKAGES: &[Package] = &[
     package("util-linux", "tests without root become other users with setpriv"),
     package("iproute2", "tests of several nodes make network namespaces"),
     package("nats-server", "tests of several nodes have a bus between them"),
+    package("openssl", "a certificate for that bus, in tests"),
     package("systemd", "a test has systemd-analyze look at the unit of the agent"),
     package("tmux", "tests of the live view need a terminal"),
     package("chromium", "tests of the page need a browser"),

@@ -89,6 +89,48 @@ impl BusServer {
         Ok(server)
     }
 
+    /// Begins anew with encrypted connections only, by a certificate for its address that an authority of its own has signed.
+    pub fn encrypt(&mut self) -> Result<()> {
+        self.end();
+        let folder = self.folder.path();
+        let host = self.address.rsplit_once(':').context("an address without a port")?.0;
+        fs::write(folder.join("server.ext"), format!("subjectAltName=IP:{host}\n"))?;
+        for words in [
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority -keyout ca-key.pem -out ca.pem",
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=bus -keyout server-key.pem -out server.csr",
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile server.ext -out server.pem",
+        ] {
+            let output = Command::new("openssl").args(words.split(' ')).current_dir(folder).output();
+            let output = output.context("cannot start openssl (package openssl)")?;
+            ensure!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let path = folder.join("server.conf");
+        let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let tls = format!(
+            "tls {{ cert_file: \"{}\", key_file: \"{}\" }}",
+            file("server.pem"),
+            file("server-key.pem")
+        );
+        fs::write(&path, format!("{}{tls}\n", fs::read_to_string(&path)?))?;
+        self.begin()
+    }
+
+    /// The certificate of who signed that of the server, after [`BusServer::encrypt`].
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Begins anew with a token that all users share instead of their names; gives the file that it is in.
+    pub fn share_token(&mut self) -> Result<PathBuf> {
+        self.end();
+        let config = format!("listen: \"{}\"\nauthorization {{ token: \"shared-by-all\" }}\n", self.address);
+        fs::write(self.folder.path().join("server.conf"), config)?;
+        let file = self.folder.path().join("token");
+        fs::write(&file, "shared-by-all\n")?;
+        self.begin()?;
+        Ok(file)
+    }
+
     /// Starts it again, after [`BusServer::end`].
     pub fn begin(&mut self) -> Result<()> {
         let log = fs::File::create(self.folder.path().join("server.log"))?;

@@ -280,6 +280,8 @@ fn told(event: Event) -> Option<BusEvent> {
 
 /// Why there is no connection, and what to do.
 fn reason(kind: ConnectErrorKind, text: &str) -> String {
+    // The client tells of certificates that it does not trust as of any trouble with a connection.
+    let kind = if text.contains("certificate") { ConnectErrorKind::Tls } else { kind };
     let why = match kind {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             "the server does not know these credentials; give --bus-credentials FILE, as its administrator has told you"
