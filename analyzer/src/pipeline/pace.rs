@@ -59,7 +59,10 @@ mod tests {
             assert_eq!((a_second(pace.counts_ns, nodes), a_second(pace.letters_ns, nodes)), (2_000, 5_000));
         }
         let few = Pace::of_nodes(2);
-        assert!(few.counts_ns < 50_000_000 && few.letters_ns < 1_000_000, "findings of small jobs do not wait");
+        assert!(
+            few.counts_ns < 50_000_000 && few.letters_ns < 1_000_000,
+            "findings of small jobs do not wait"
+        );
         assert_eq!(Pace::of_nodes(u32::MAX), Pace { counts_ns: MOST_COUNTS_NS, letters_ns: MOST_LETTERS_NS });
     }
 

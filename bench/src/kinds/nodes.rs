@@ -159,7 +159,12 @@ fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
 /// How long after a time a finding came; none: it did not.
 fn when(session: &RunningSession, since: Instant, wanted: impl Fn(&Value) -> bool) -> Option<f64> {
     let found = session.wait_for_alert(wanted).ok();
-    found.map(|_| since.elapsed().as_secs_f64())
+    let took = found.map(|_| since.elapsed().as_secs_f64());
+    eprintln!(
+        "nodes: a fault: {}",
+        took.map_or_else(|| "not found".to_owned(), |s| format!("found after {s:.1} s"))
+    );
+    took
 }
 
 fn is_chain(finding: &Value, rank: u32) -> bool {

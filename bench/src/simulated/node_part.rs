@@ -69,8 +69,7 @@ impl SimulatedPart {
             names: Box::new(FilesForNames(unbounded().0)),
         };
         let nodes: Arc<AtomicU32> = Arc::default();
-        let part =
-            NodePart { number: request.number, letters: Box::new(letters), nodes: Arc::clone(&nodes) };
+        let part = NodePart { number: request.number, letters: Box::new(letters), nodes: Arc::clone(&nodes) };
         let now_ns = clock::monotonic_ns();
         let job = state.job.generated;
         let size = job.ranks_per_node();
