@@ -22,6 +22,9 @@ struct Arguments {
     /// Of the kind `jobs`: only jobs with TEXT in their names
     #[arg(long, value_name = "TEXT")]
     job: Option<String>,
+    /// Of the kind `nodes`: jobs on so many nodes each
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=1024))]
+    nodes: Vec<u32>,
     /// With the kind `pipeline` alone: compare with another version's `dmscope-bench`, in turn
     #[arg(long, value_name = "PROGRAM")]
     against: Option<PathBuf>,
@@ -50,6 +53,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         quick: arguments.quick,
         rounds: arguments.rounds.map(usize::from),
         job: arguments.job.as_deref(),
+        nodes: &arguments.nodes,
         against: arguments.against.as_deref(),
     };
     let kinds =

@@ -11,6 +11,8 @@ pub struct BenchOptions<'a> {
     pub rounds: Option<usize>,
     /// Of the jobs of [`MeasurementKind::Jobs`](crate::kinds::MeasurementKind::Jobs) only those whose names have this in them.
     pub job: Option<&'a str>,
+    /// How many nodes jobs of [`MeasurementKind::Nodes`](crate::kinds::MeasurementKind::Nodes) are on; none: as usual.
+    pub nodes: &'a [u32],
     /// Another benchmark program that [`MeasurementKind::Pipeline`](crate::kinds::MeasurementKind::Pipeline) is compared with.
     pub against: Option<&'a Path>,
 }

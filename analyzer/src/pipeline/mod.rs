@@ -3,6 +3,7 @@
 mod elsewhere;
 mod links;
 mod node;
+mod pace;
 mod session;
 
 pub use node::{Letter, LetterTo, NodePipeline};

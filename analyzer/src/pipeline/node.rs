@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{LetterArrival, LetterLinks};
+use super::pace::{Due, Pace};
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
 use crate::chains::stream_ends::topic_of;
@@ -57,6 +58,9 @@ pub struct NodePipeline {
     /// Let through by that.
     passed: Vec<Input>,
     now_ns: u64,
+    pace: Pace,
+    counts_due: Due,
+    letters_due: Due,
     links: LetterLinks,
     /// To be told to other nodes.
     pieces: Vec<FarPiece>,
@@ -80,11 +84,19 @@ impl NodePipeline {
             causal: CausalOrder::new(MOST_WAIT_NS),
             passed: Vec::new(),
             now_ns: 0,
+            pace: Pace::default(),
+            counts_due: Due::default(),
+            letters_due: Due::default(),
             links: LetterLinks::default(),
             pieces: Vec::new(),
             out: Vec::new(),
             end: None,
         }
+    }
+
+    /// The job is on so many nodes: with many of them each tells what it counts, and its letters, less often.
+    pub fn set_nodes(&mut self, nodes: u32) {
+        self.pace = Pace::of_nodes(nodes);
     }
 
     /// Takes the next input of the node. The end may still wait for what other nodes say: until
@@ -122,13 +134,21 @@ impl NodePipeline {
         self.go_on();
     }
 
-    /// What goes to where all nodes are, in order, since this was asked for last. Something comes with each tick.
+    /// What goes to where all nodes are, in order, since this was asked for last. Ticks that nothing needs are left
+    /// out: with each that comes all is told that was counted.
     pub fn take_inputs(&mut self) -> Vec<Input> {
         std::mem::take(&mut self.out)
     }
 
-    /// What goes to other nodes, in order, since this was asked for last.
+    /// What goes to other nodes, in order, since something was asked for last; nothing before it is time.
     pub fn take_letters(&mut self) -> Vec<Letter> {
+        match self.letters_due.take(self.now_ns, self.pace.letters_ns) {
+            true => self.all_letters(),
+            false => Vec::new(),
+        }
+    }
+
+    fn all_letters(&mut self) -> Vec<Letter> {
         let news = self.pipeline.take_far_news();
         let mut letters = Vec::new();
         let mut by_topic: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -233,7 +253,7 @@ impl NodePipeline {
         self.causal.finish(&mut |input| passed.push(input));
         self.go_on();
         self.pipeline.lose_answers(None);
-        let mut letters = self.take_letters();
+        let mut letters = self.all_letters();
         for node in self.links.nodes().collect::<Vec<_>>() {
             if let Some(head) = self.links.next(node, self.session, self.wall_now_ns()) {
                 let head = LetterHead { is_last: true, ..head };
@@ -280,11 +300,13 @@ impl NodePipeline {
     fn take(&mut self, input: &Input) {
         match input {
             Input::Record(raw) => self.record(raw),
-            Input::Tick { .. } => {
+            Input::Tick { time_ns } => {
                 self.pipeline.push(input);
                 self.pipeline.tick_elsewhere();
-                self.tell_counts(false);
-                self.out.push(input.clone());
+                if self.counts_due.take(*time_ns, self.pace.counts_ns) {
+                    self.tell_counts(false);
+                    self.out.push(input.clone());
+                }
             }
             // When processes moved last must be known with where they are.
             Input::Threads(_) => {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::pace::Due;
 use crate::chains::stream_ends::StreamEnds;
 use crate::chains::sums::DigestSource;
 use crate::errors::error_analysis::ErrorAnalysis;
@@ -41,6 +42,11 @@ pub enum Depth {
     Findings,
 }
 
+/// Evaluations are so much further apart for each process of the job …
+const EVALUATION_OF_A_PROCESS_NS: u64 = 20_000;
+/// … up to this.
+const MOST_EVALUATION_NS: u64 = 2_000_000_000;
+
 /// Follows a job and says what is not like the rest.
 pub struct Pipeline {
     depth: Depth,
@@ -56,6 +62,7 @@ pub struct Pipeline {
     /// Those of messages, if somebody wants them.
     told: Option<Vec<messages::MessageEvent>>,
     alerts: AlertBook,
+    evaluates: Due,
 }
 
 impl Pipeline {
@@ -74,6 +81,7 @@ impl Pipeline {
             timeline: None,
             told: None,
             alerts: AlertBook::default(),
+            evaluates: Due::default(),
         }
     }
 
@@ -289,6 +297,11 @@ impl Pipeline {
     /// Raises and withdraws alerts, if what they rest on has changed.
     fn evaluate(&mut self, at_end: bool) {
         if self.depth < Depth::Findings {
+            return;
+        }
+        // An evaluation goes through all ranks: with many of them not every tick is worth one.
+        let period_ns = self.job.processes.all().len() as u64 * EVALUATION_OF_A_PROCESS_NS;
+        if !self.evaluates.take(self.job.now_ns(), period_ns.min(MOST_EVALUATION_NS)) && !at_end {
             return;
         }
         let due = [

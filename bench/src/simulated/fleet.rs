@@ -19,8 +19,10 @@ use super::state::{FleetJob, FleetState, ns};
 const DRIVERS: u32 = 2;
 /// Nodes that connect at the same time.
 const AT_ONCE: usize = 64;
-/// Sessions exchange letters about so often.
+/// Sessions read their rings about so often …
 const PASS: Duration = Duration::from_millis(5);
+/// … and where many nodes share this machine's cores, each has its turn so much later for each node.
+const PASS_OF_A_NODE: Duration = Duration::from_micros(50);
 
 /// What nodes have used and sent so far.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +166,7 @@ fn connect(nodes: u32, nats: &NatsSettings, state: &FleetState) -> Result<Vec<Ar
 }
 
 fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
+    let pass = PASS.max(PASS_OF_A_NODE * state.job.generated.nodes);
     while !state.stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         for node in &mut nodes {
@@ -171,7 +174,7 @@ fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
         }
         let took = begun.elapsed();
         state.longest_pass_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-        std::thread::sleep(PASS.saturating_sub(took));
+        std::thread::sleep(pass.saturating_sub(took));
     }
     Ok(())
 }

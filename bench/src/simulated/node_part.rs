@@ -1,7 +1,7 @@
 //! One node's part of a session: its inputs, made up as time goes on, and what is made of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use analyzer::input::{End, Input, Start};
 use analyzer::options::Options;
@@ -35,6 +35,7 @@ pub(super) struct SimulatedPart {
     uplink: Uplink,
     down: [Inbox; 2],
     gone: Sender<u32>,
+    nodes: Arc<AtomicU32>,
     records: u64,
     tick_due_ns: u64,
     status_due_ns: u64,
@@ -67,7 +68,8 @@ impl SimulatedPart {
             feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::new(AtomicBool::new(true))))),
             names: Box::new(FilesForNames(unbounded().0)),
         };
-        let part = NodePart { number: request.number, letters: Box::new(letters) };
+        let nodes: Arc<AtomicU32> = Arc::default();
+        let part = NodePart { number: request.number, letters: Box::new(letters), nodes: Arc::clone(&nodes) };
         let now_ns = clock::monotonic_ns();
         let job = state.job.generated;
         let size = job.ranks_per_node();
@@ -82,6 +84,7 @@ impl SimulatedPart {
             uplink,
             down,
             gone,
+            nodes,
             records: 0,
             tick_due_ns: now_ns,
             status_due_ns: now_ns,
@@ -207,7 +210,8 @@ impl SimulatedPart {
                 let arrived_ns = clock::monotonic_ns();
                 let Ok(word) = protocol::parse::<DownMessage>(&message.payload) else { continue };
                 match word {
-                    DownMessage::Alive | DownMessage::Job(_) => {}
+                    DownMessage::Alive { nodes } => self.nodes.store(nodes, Ordering::Relaxed),
+                    DownMessage::Job(_) => {}
                     DownMessage::Gone(node) => drop(self.gone.send(node)),
                     DownMessage::Stop => self.ends_ns = self.ends_ns.or(Some(now_ns)),
                     DownMessage::Leave => self.is_over = true,

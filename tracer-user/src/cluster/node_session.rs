@@ -3,7 +3,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -107,9 +107,11 @@ fn carry_out(
     let (names, new_names) = unbounded();
     let [own, all] = down;
     let (gone, nodes_gone) = unbounded();
+    let nodes: Arc<AtomicU32> = Arc::default();
     let control = Control {
         inboxes: [own?, all?],
         gone,
+        nodes: Arc::clone(&nodes),
         agent_is_gone: until_closed(agent)?,
         new_files,
         names,
@@ -132,7 +134,7 @@ fn carry_out(
         false => {
             let (bus, subjects) = (uplink.bus(), UserSubjects::of(&order.user));
             let letters = PeerLetters::new(bus, subjects, &order.session, order.number, nodes_gone)?;
-            Some(NodePart { number: order.number, letters: Box::new(letters) })
+            Some(NodePart { number: order.number, letters: Box::new(letters), nodes })
         }
     };
     let settings = settings(&order.wishes, outlets, part, Arc::clone(&flags.stop));
@@ -250,6 +252,8 @@ struct Control {
     names: Sender<String>,
     /// Nodes whose sessions are gone.
     gone: Sender<u32>,
+    /// How many nodes take part.
+    nodes: Arc<AtomicU32>,
     symbols: Symbols,
     uplink: Uplink,
     flags: Flags,
@@ -299,7 +303,7 @@ impl Control {
         let Ok(word) = protocol::parse::<DownMessage>(&message.payload) else { return Goes::On };
         self.heard = Instant::now();
         match word {
-            DownMessage::Alive => {}
+            DownMessage::Alive { nodes } => self.nodes.store(nodes, Ordering::Relaxed),
             DownMessage::Job(name) => {
                 // Nobody waits for it in a session of a job that runs.
                 let _ = self.names.send(name);

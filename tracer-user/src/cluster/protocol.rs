@@ -14,7 +14,7 @@ use crate::plan::attach::OnlyJob;
 use crate::session::{AttachSummary, SessionStatus};
 
 /// Changes when one side would not understand the other any more.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Most bytes of a request or an answer.
 pub const MOST_REQUEST_BYTES: usize = 4 << 20;
@@ -207,7 +207,10 @@ pub enum OpenAnswer {
 #[serde(rename_all = "snake_case")]
 pub enum DownMessage {
     /// It is still there.
-    Alive,
+    Alive {
+        /// So many nodes take part: with many each tells less often what it counts.
+        nodes: u32,
+    },
     /// Detach and send what is left; names are still answered.
     Stop,
     /// Nothing more is needed: end.

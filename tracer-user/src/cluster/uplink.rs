@@ -17,6 +17,9 @@ use super::protocol::{self, UpMessage};
 use crate::host::files::OpenedFile;
 use crate::session::{AttachSummary, InputFeed, NameSource, Recorded, SessionStatus, Sink};
 
+/// Frames that are gathered to one message are not longer together: half of what servers take.
+const MOST_GATHERED_BYTES: usize = 512 << 10;
+
 /// Sends what a session has to say. Clones say it as the same publisher.
 #[derive(Clone)]
 pub struct Uplink {
@@ -60,22 +63,41 @@ impl Uplink {
     }
 }
 
-impl Write for Uplink {
-    /// A frame of a tape is one content. What the bus does not take is tried again, as on a disk that is full.
+/// Frames of a tape that are one content: those of one flush, which cost one message and not one each.
+struct PiecesOfTape {
+    uplink: Uplink,
+    frames: Vec<u8>,
+}
+
+impl PiecesOfTape {
+    fn send(&mut self) -> io::Result<()> {
+        if !self.frames.is_empty() {
+            let sent = self.uplink.send(ContentKind::Tape, &self.frames);
+            sent.map_err(|error| io::Error::new(io::ErrorKind::WouldBlock, error))?;
+            self.frames.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Write for PiecesOfTape {
+    /// What the bus does not take is tried again, as on a disk that is full.
     fn write(&mut self, frame: &[u8]) -> io::Result<usize> {
-        let sent = self.send(ContentKind::Tape, frame);
-        sent.map_err(|error| io::Error::new(io::ErrorKind::WouldBlock, error))?;
+        if self.frames.len() + frame.len() > MOST_GATHERED_BYTES {
+            self.send()?;
+        }
+        self.frames.extend_from_slice(frame);
         Ok(frame.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.send()
     }
 }
 
 /// The inputs of a session as pieces of a tape.
 pub struct TapeFeed {
-    writer: Writer<Uplink>,
+    writer: Writer<PiecesOfTape>,
     /// Nothing is sent before this is set: there may be nothing to say.
     begins: Arc<AtomicBool>,
 }
@@ -83,7 +105,7 @@ pub struct TapeFeed {
 impl TapeFeed {
     /// To a coordinator, from when `begins` is set.
     pub fn new(uplink: Uplink, begins: Arc<AtomicBool>) -> Self {
-        Self { writer: Writer::new(uplink), begins }
+        Self { writer: Writer::new(PiecesOfTape { uplink, frames: Vec::new() }), begins }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::finding::Report;
@@ -94,6 +95,8 @@ pub struct NodePart {
     pub number: u32,
     /// The way to the others.
     pub letters: Box<dyn LetterBox>,
+    /// How many nodes there are, as far as it is known; 0: it is not.
+    pub nodes: Arc<AtomicU32>,
 }
 
 /// Where inputs go besides the analysis, and where names come from.
@@ -117,7 +120,7 @@ impl Default for Outlets {
 enum Analysis {
     /// All that is found is found here.
     Whole(Box<Pipeline>),
-    Part(Box<NodePipeline>, Box<dyn LetterBox>),
+    Part(Box<NodePipeline>, NodePart),
 }
 
 /// See the [module](self).
@@ -140,7 +143,7 @@ impl Recorder {
 
     /// Of one node's part: the feed has what the analysis of all parts needs, and not all inputs.
     pub fn of_part(options: Options, outlets: Outlets, part: NodePart) -> Self {
-        let analysis = Analysis::Part(Box::new(NodePipeline::new(options, part.number)), part.letters);
+        let analysis = Analysis::Part(Box::new(NodePipeline::new(options, part.number)), part);
         Self { analysis, outlets, trouble: None, told_trouble: false }
     }
 
@@ -172,6 +175,7 @@ impl Recorder {
         }
         if let Some(feed) = &mut self.outlets.feed
             && is_tick
+            && matches!(self.analysis, Analysis::Whole(_))
         {
             feed.flush();
         }
@@ -179,7 +183,8 @@ impl Recorder {
 
     /// Takes letters of other nodes, and sends those for them.
     pub fn exchange(&mut self) {
-        let Analysis::Part(pipeline, letters) = &mut self.analysis else { return };
+        let Analysis::Part(pipeline, NodePart { letters, nodes, .. }) = &mut self.analysis else { return };
+        pipeline.set_nodes(nodes.load(Ordering::Relaxed));
         while let Some(from_nodes) = letters.receive() {
             match from_nodes {
                 // What is no letter says nothing; its number is missing, which counts as lost.
@@ -192,6 +197,10 @@ impl Recorder {
         let inputs = pipeline.take_inputs();
         if let Some(feed) = &mut self.outlets.feed {
             inputs.iter().for_each(|input| feed.push(input));
+            // A tick may have waited for letters; without one nobody can make anything of what comes.
+            if inputs.iter().any(|input| matches!(input, Input::Tick { .. })) {
+                feed.flush();
+            }
         }
     }
 
@@ -210,7 +219,7 @@ impl Recorder {
         const PERIOD: Duration = Duration::from_millis(5);
         let mut now = Instant::now();
         let until = now + PATIENCE;
-        while let Analysis::Part(pipeline, letters) = &mut self.analysis
+        while let Analysis::Part(pipeline, NodePart { letters, .. }) = &mut self.analysis
             && !pipeline.is_settled()
             && now < until
         {
@@ -219,7 +228,7 @@ impl Recorder {
             now = Instant::now();
             self.exchange();
         }
-        if let Analysis::Part(pipeline, letters) = &mut self.analysis {
+        if let Analysis::Part(pipeline, NodePart { letters, .. }) = &mut self.analysis {
             pipeline.finish().into_iter().for_each(|letter| letters.send(letter));
         }
         self.exchange();

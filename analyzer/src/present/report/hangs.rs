@@ -13,6 +13,9 @@ use crate::job::mismatch::Mismatch;
 use crate::job::process::Who;
 use crate::tape::input::CodePlace;
 
+/// Of a hang that more ranks are in, so many are told with their stacks; of all others the call that they are in.
+const MOST_STACKS: usize = 1 << 10;
+
 /// Why ranks do not go on.
 pub(super) fn hangs(p: &Sources<'_>) -> Vec<crate::hang::found::FoundHang> {
     let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
@@ -99,11 +102,18 @@ impl Views<'_> {
         Hang {
             fault: s.fault,
             since_ns: s.since_ns,
-            ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
+            ranks: self.stuck_ranks(&s.ranks),
             groups: groups.collect(),
             unknown: s.unknown.clone(),
             collectives: collectives.collect(),
         }
+    }
+
+    /// Those at fault come first. Stacks of all ranks of a large job would be most of what is told, and nobody reads them.
+    fn stuck_ranks(&self, ranks: &[crate::hang::found::HangingRank]) -> Vec<StuckRank> {
+        let (with_stack, without) = ranks.split_at(ranks.len().min(MOST_STACKS));
+        let whole = with_stack.iter().map(|rank| self.stuck_rank(rank, true));
+        whole.chain(without.iter().map(|rank| self.stuck_rank(rank, false))).collect()
     }
 
     pub(super) fn hang(&self, s: &crate::hang::found::FoundHang) -> Finding {
@@ -138,7 +148,7 @@ impl Views<'_> {
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
-    pub(super) fn stuck_rank(&self, rank: &crate::hang::found::HangingRank) -> StuckRank {
+    fn stuck_rank(&self, rank: &crate::hang::found::HangingRank, has_stack: bool) -> StuckRank {
         let thread = rank.thread.as_ref();
         let call = thread.and_then(|thread| thread.call.as_ref());
         let state = match (rank.ended, rank.stopped, call) {
@@ -164,7 +174,7 @@ impl Views<'_> {
             error: None,
             sender: None,
             waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
-            stack: thread.map_or_else(Vec::new, |thread| {
+            stack: thread.filter(|_| has_stack).map_or_else(Vec::new, |thread| {
                 let behind = |at: usize| u64::from(at > 0);
                 thread
                     .frames

@@ -326,7 +326,8 @@ impl<'s> Coordinator<'s> {
         self.look_for_silence(now);
         if now >= self.alive_due {
             self.alive_due = now + ALIVE_PERIOD;
-            self.tell(&DownMessage::Alive);
+            let part = self.nodes.iter().filter(|node| node.is_open() && node.has_begun).count();
+            self.tell(&DownMessage::Alive { nodes: u32::try_from(part).unwrap_or(u32::MAX) });
         }
         if now >= self.ping_due {
             // Often at first, when times are about to be told.
