@@ -98,12 +98,20 @@ fn names_of_values_stay_what_they_are() {
     assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
     let kinds = [Kind::Copy, Kind::Pack, Kind::Unpack, Kind::CrossRead, Kind::CrossWrite, Kind::Message];
     assert_eq!(names([Kind::StreamWrite, Kind::StreamRead]), ["stream_write", "stream_read"]);
+    let rdma = [Kind::RdmaSend, Kind::RdmaReceive, Kind::RdmaWrite, Kind::RdmaRead];
+    assert_eq!(names(rdma), ["rdma_send", "rdma_receive", "rdma_write", "rdma_read"]);
     assert_eq!(names(kinds), ["copy", "pack", "unpack", "cross_read", "cross_write", "message"]);
     let buffers = [BufferKind::Heap, BufferKind::HeapBeforeAttach, BufferKind::Shared, BufferKind::Static];
     let buffers = buffers.into_iter().chain([BufferKind::Stack, BufferKind::Anonymous]);
-    let buffers = buffers.chain([BufferKind::NotWatched, BufferKind::TcpStream, BufferKind::Unknown]);
+    let buffers = buffers.chain([
+        BufferKind::NotWatched,
+        BufferKind::TcpStream,
+        BufferKind::QueuePair,
+        BufferKind::Unknown,
+    ]);
     let wanted = ["heap", "heap_before_attach", "shared", "static", "stack", "anonymous"];
-    let wanted: Vec<&str> = wanted.into_iter().chain(["not_watched", "tcp_stream", "unknown"]).collect();
+    let wanted: Vec<&str> =
+        wanted.into_iter().chain(["not_watched", "tcp_stream", "queue_pair", "unknown"]).collect();
     assert_eq!(names(buffers), wanted);
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+use analyzer::wire::{Body, CallContext, FileId, Header, QueueChange, RawRecord, Record, WorkSegment};
 
 const FILL: &str = r#"
 #include <stdio.h>
@@ -31,8 +31,10 @@ int main(void)
 	EMIT(struct dms_life r = { header(DMS_FORK, 0), .value = 1 });
 	EMIT(struct dms_life r = { header(DMS_EXEC, 0), .value = 0 });
 	EMIT(struct dms_stream r = { header(DMS_STREAM, DMS_STREAM_RECEIVE), .addr = 1, .stream = 2, .position = 3, .len_bytes = 4, .ctx = CONTEXT });
-	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE), .addr = 1, .number = 2, .queue = 3, .len_bytes = 4, .ctx = CONTEXT, .operation = 5, .segments = 6 });
-	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5 });
+	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE), .addr = 1, .number = 2, .queue = 3, .len_bytes = 4, .ctx = CONTEXT, .operation = 5, .send_flags = 6, .segment = 7, .segments = 8, .took_ns = 9, .remote = 10 });
+	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE | DMS_WORK_SHARED), .ctx = CONTEXT });
+	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5, .ctx = CONTEXT, .took_ns = 6 });
+	EMIT(struct dms_queue r = { header(DMS_QUEUE, 0), .address = { 1, 2 }, .queue = 3, .peer = 4, .state = 5, .type = 6, .port = 7, .index = 8, .lid = 9, .is_global = 1, .psn = 10, .shared = 11, .device = { 12, 13 } });
 	EMIT(struct dms_end r = { header(DMS_EXIT, 0), .status = 9, .at = 8 });
 	return 0;
 }
@@ -86,17 +88,37 @@ fn expected() -> Vec<Record> {
         Body::Fork { child: 1 },
         Body::Exec,
         Body::Stream { addr: 1, stream: 2, position: 3, len_bytes: 4, receive: true, context },
-        Body::Work {
+        Body::Work(WorkSegment {
             addr: 1,
             number: 2,
             queue: 3,
             len_bytes: 4,
             operation: 5,
-            segments: 6,
+            send_flags: 6,
+            segment: 7,
+            segments: 8,
+            took_ns: 9,
+            remote: 10,
             receive: true,
+            shared: false,
             context,
-        },
-        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 4, status: 5 },
+        }),
+        Body::Work(WorkSegment { receive: true, shared: true, context, ..WorkSegment::default() }),
+        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 4, status: 5, took_ns: 6, context },
+        Body::Queue(QueueChange {
+            address: [1, 2],
+            queue: 3,
+            peer: 4,
+            state: 5,
+            transport: 6,
+            port: 7,
+            index: 8,
+            lid: 9,
+            is_global: true,
+            psn: 10,
+            shared: 11,
+            device: [12, 13],
+        }),
         Body::Exit { status: 9, at: 8 },
     ]
     .map(|body| Record { header, body })

@@ -1,4 +1,4 @@
-//! Movements into TCP streams and out of them.
+//! Movements into streams of TCP and of RDMA's queue pairs, and out of them.
 //!
 //! A stream takes what one system call gives it in as many parts as it has room for, and gives it out in as many as have
 //! arrived. So the parts of one operation may be far apart, with other work of the thread in between. What is written from one
@@ -61,8 +61,10 @@ impl Chains {
         let marks = &mut self.nodes[node.index()].marks;
         marks.set(Marks::CLOSED);
         match m.kind {
-            Kind::StreamRead if !m.source.space.is_some() => marks.set(Marks::BEGIN_EDGE),
-            Kind::StreamWrite if !m.destination.space.is_some() => marks.set(Marks::END_EDGE),
+            Kind::StreamRead | Kind::RdmaReceive if !m.source.space.is_some() => marks.set(Marks::BEGIN_EDGE),
+            Kind::StreamWrite | Kind::RdmaSend if !m.destination.space.is_some() => {
+                marks.set(Marks::END_EDGE)
+            }
             _ => {}
         }
         let to = &m.destination;
@@ -81,7 +83,7 @@ impl Chains {
             && node.live_bytes > 0
             && node.process == m.process
             && (last.next_source, last.next_destination) == (m.source.addr, m.destination.addr)
-            && (m.kind == Kind::StreamWrite || self.linked(writer) == last.parent)
+            && (matches!(m.kind, Kind::StreamWrite | Kind::RdmaSend) || self.linked(writer) == last.parent)
     }
 
     /// Nobody will be seen to read what is in a range: what wrote it ends there, as far as can be seen.

@@ -251,6 +251,8 @@ pub enum BufferKind {
     NotWatched,
     /// On its way through a TCP connection.
     TcpStream,
+    /// On its way between two queue pairs of RDMA.
+    QueuePair,
     /// Not known.
     Unknown,
 }

@@ -111,6 +111,10 @@ fn kind_text(kind: Kind) -> &'static str {
         Kind::Message => "Message",
         Kind::StreamWrite => "StreamWrite",
         Kind::StreamRead => "StreamRead",
+        Kind::RdmaSend => "RdmaSend",
+        Kind::RdmaReceive => "RdmaReceive",
+        Kind::RdmaWrite => "RdmaWrite",
+        Kind::RdmaRead => "RdmaRead",
     }
 }
 
@@ -124,6 +128,7 @@ fn buffer_text(buffer: &BufferName) -> String {
         BufferName::Anonymous => "Anonymous".to_owned(),
         BufferName::NotWatched => "NotWatched".to_owned(),
         BufferName::TcpStream => "TcpStream".to_owned(),
+        BufferName::QueuePair => "QueuePair".to_owned(),
         BufferName::Unknown => "Unknown".to_owned(),
     }
 }

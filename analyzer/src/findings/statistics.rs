@@ -74,7 +74,7 @@ pub struct Statistics {
     pub top_groups: Vec<GroupView>,
 }
 
-/// Work requests and completions of RDMA verbs. What they move is counted, and not linked to chains.
+/// Work requests and completions of RDMA verbs, and what they move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaStatistics {
     /// Work requests posted to send queues: sends, RDMA writes and reads, atomics.
@@ -93,6 +93,12 @@ pub struct RdmaStatistics {
     pub completions: u64,
     /// Of `completions`: those that tell of an error.
     pub failed: u64,
+    /// Of what was moved: it is known from which process to which.
+    #[serde(default)]
+    pub linked_bytes: u64,
+    /// Seen at one end alone, and not known where it goes or comes from.
+    #[serde(default)]
+    pub unlinked_bytes: u64,
 }
 
 /// What processes that call MPI moved over TCP.

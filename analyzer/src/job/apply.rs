@@ -6,9 +6,11 @@ use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, Gone, ProcessEnded};
 use super::ids::{CallSiteId, ThreadId};
 use super::last_calls::CallEntry;
-use super::movement::Movement;
+use super::movement::{Movement, Side};
+use super::names::SiteId;
 use super::resolve;
 use super::streams::{StreamBytes, StreamPiece};
+use super::verbs::RemoteBytes;
 use crate::mpi::calls::{self, CallRow, Lifecycle};
 use crate::tape::input::{ClockReading, CodePlace, Coverage, Input, Loss, Start, Threads};
 use crate::tape::plan::{Plan, Probe, ProbeClass};
@@ -259,14 +261,38 @@ impl Job {
 
     /// Takes what a process moved into a stream or out of it; what that was, piece by piece, is in `streams.change`. What
     /// launchers do among themselves and with ranks is not followed: they call no MPI.
-    pub fn take_stream_bytes(&mut self, process: usize, moved: StreamBytes) {
-        if self.processes.get(process).counts.calls == 0 {
+    pub fn take_stream_bytes(&mut self, process: usize, moved: StreamBytes, is_of_verbs: bool) {
+        if self.processes.get(process).counts.calls == 0 && !is_of_verbs {
             return self.streams.ignore();
         }
         self.streams.take(moved, || self.spaces.new_space());
+        if is_of_verbs {
+            self.streams.note_verbs(moved.stream);
+            self.count_verbs(moved);
+        }
         let missed = self.streams.change.missed.iter();
         let unseen = missed.map(|r| Gone::Unseen { space: r.space, start: r.start, end: r.end });
         self.memory_changes.extend(unseen);
+    }
+
+    /// Of what is received it is known who sent it, or not; and what is in no stream is received by nobody.
+    fn count_verbs(&mut self, moved: StreamBytes) {
+        for piece in &self.streams.change.pieces {
+            let bytes = piece.end - piece.start;
+            match piece.space.is_some() {
+                true if moved.receive => self.totals.verbs.count_linked(bytes),
+                false => self.totals.verbs.count_unlinked(bytes),
+                true => {}
+            }
+        }
+    }
+
+    /// The place of the probe that told of a movement, if that was one of RDMA verbs.
+    pub(super) fn verbs_site(&self, h: &Header) -> Option<SiteId> {
+        if h.probe == 0 {
+            return None;
+        }
+        Some(self.probes.get(self.probes.slot(h.probe)).map_or(SiteId(0), |probe| probe.site))
     }
 
     /// Takes what another node says that was written into a stream; what is known of its bytes is in `streams.change`.
@@ -290,6 +316,33 @@ impl Job {
         let call = self.call(process, context);
         self.probes.call_counts(call_slot).count_movement(piece.end - piece.start);
         resolve::stream_movement(self, process, h, end, piece, call)
+    }
+
+    /// The movement of an RDMA operation that names memory of another process; `None`: that is not known here.
+    pub fn remote_movement(
+        &mut self,
+        process: usize,
+        h: &Header,
+        moved: &RemoteBytes,
+        context: CallContext,
+    ) -> Option<Movement> {
+        let there = self.endpoints.process(moved.peer).and_then(|pid| self.processes.find(pid));
+        let counts = &mut self.totals.verbs;
+        let Some(there) = there else {
+            counts.count_unlinked(moved.len_bytes.into());
+            return None;
+        };
+        counts.count_linked(moved.len_bytes.into());
+        let call_slot = self.probes.slot(context.probe);
+        let call = self.call(process, context);
+        self.probes.call_counts(call_slot).count_movement(moved.len_bytes.into());
+        let m = resolve::remote_movement(self, process, h, moved, there, call);
+        if moved.atomic {
+            // What is there now was computed.
+            let Side { space, start, end, .. } = m.source;
+            self.memory_changes.push(Gone::Range { space, start, end });
+        }
+        Some(m)
     }
 
     /// What was read before it is not asked for any more.
@@ -343,7 +396,8 @@ impl Job {
                 self.allocate(process, addr, size_bytes, old, caller);
             }
             Body::Free { addr, .. } => self.free(process, addr),
-            Body::Work { .. } | Body::Completion { .. } => self.totals.verbs.take(body),
+            Body::Work(_) | Body::Completion { .. } => self.totals.verbs.take(body),
+            Body::Endpoint { name } => self.endpoints.add(name, h.pid),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
                 let file = has_file.then_some(file);
                 let map = MapRecord { addr, len_bytes, offset_bytes, file, shared, exec };
@@ -353,6 +407,7 @@ impl Job {
             Body::Fork { child } => self.fork(process, child),
             Body::Exec => {
                 self.exec(process);
+                self.endpoints.forget(h.pid);
                 self.forget_calls(process, h.pid);
                 self.events.push(Event::ProcessReplaced { process, pid: h.pid });
             }
@@ -433,6 +488,7 @@ impl Job {
         };
         self.events.push(Event::ProcessEnded(Box::new(event)));
         self.exit(process, Some(status));
+        self.endpoints.forget(pid);
         self.forget_calls(process, pid);
     }
 

@@ -52,7 +52,7 @@ use spaces::Spaces;
 use streams::Streams;
 use sums::Sums;
 use symbols::SymbolTable;
-use verbs::VerbsCounts;
+use verbs::{Endpoints, VerbsCounts};
 
 use crate::mpi::handles::{Builtin, Libraries};
 use crate::tape::input::{CallInProgress, CodePlace, Start, StrangerCost};
@@ -115,6 +115,7 @@ pub(crate) struct Job {
     request_origins: RequestOrigins,
     spaces: Spaces,
     pub streams: Streams,
+    endpoints: Endpoints,
     /// What was seen elsewhere.
     pub sums: Sums,
     memory_room: MemoryRoom,
@@ -151,6 +152,7 @@ impl Job {
             request_origins: RequestOrigins::default(),
             spaces: Spaces::default(),
             streams: Streams::default(),
+            endpoints: Endpoints::default(),
             sums: Sums::default(),
             memory_room: MemoryRoom::default(),
             begin_ns: None,

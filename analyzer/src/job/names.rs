@@ -75,6 +75,7 @@ impl NameText for BufferName {
             | Self::Anonymous
             | Self::NotWatched
             | Self::TcpStream
+            | Self::QueuePair
             | Self::Unknown => 0,
         }
     }
@@ -175,6 +176,8 @@ pub enum BufferName {
     NotWatched,
     /// On its way through a TCP connection.
     TcpStream,
+    /// On its way between two queue pairs of RDMA.
+    QueuePair,
     /// Not in a mapping that is known.
     Unknown,
 }
@@ -199,11 +202,19 @@ pub enum Kind {
     StreamWrite,
     /// Out of a TCP stream into memory.
     StreamRead,
+    /// From memory into a queue pair of RDMA.
+    RdmaSend,
+    /// Out of a queue pair of RDMA into memory.
+    RdmaReceive,
+    /// RDMA write: into the memory of another process.
+    RdmaWrite,
+    /// RDMA read or atomic operation: from the memory of another process.
+    RdmaRead,
 }
 
 impl Kind {
     /// All of them, by their numbers.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Copy,
         Self::Pack,
         Self::Unpack,
@@ -212,6 +223,10 @@ impl Kind {
         Self::Message,
         Self::StreamWrite,
         Self::StreamRead,
+        Self::RdmaSend,
+        Self::RdmaReceive,
+        Self::RdmaWrite,
+        Self::RdmaRead,
     ];
 }
 
@@ -247,6 +262,8 @@ pub(crate) const STACK: BufferId = BufferId(2);
 pub(crate) const NOT_WATCHED: BufferId = BufferId(3);
 /// Number of [`BufferName::TcpStream`].
 pub(crate) const TCP_STREAM: BufferId = BufferId(4);
+/// Number of [`BufferName::QueuePair`].
+pub(crate) const QUEUE_PAIR: BufferId = BufferId(5);
 
 /// All that is interned.
 pub(crate) struct Names {
@@ -264,9 +281,8 @@ pub(crate) struct Names {
 impl Names {
     pub fn new() -> Self {
         let mut buffers = Interner::new(BufferName::Unknown);
-        for name in
-            [BufferName::HeapBeforeAttach, BufferName::Stack, BufferName::NotWatched, BufferName::TcpStream]
-        {
+        let numbered = [BufferName::HeapBeforeAttach, BufferName::Stack, BufferName::NotWatched];
+        for name in numbered.into_iter().chain([BufferName::TcpStream, BufferName::QueuePair]) {
             buffers.intern(&name);
         }
         Self {

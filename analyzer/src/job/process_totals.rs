@@ -1,7 +1,7 @@
 //! Counts of one process, as people are shown them.
 
 /// Kinds of records: the highest number and one more.
-pub(crate) const KINDS: usize = 19;
+pub(crate) const KINDS: usize = 22;
 
 /// All counts of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

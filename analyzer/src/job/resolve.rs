@@ -5,10 +5,11 @@ use super::ids::CallSiteId;
 use super::ids::SpaceId;
 use super::memory::Memory;
 use super::movement::{Movement, Side};
-use super::names::{BufferId, Kind, NOT_WATCHED, SiteId, TCP_STREAM};
+use super::names::{BufferId, Kind, NOT_WATCHED, QUEUE_PAIR, SiteId, TCP_STREAM};
 use super::places::Location;
 use super::process::Remote;
 use super::streams::StreamPiece;
+use super::verbs::RemoteBytes;
 use crate::tape::wire::{Body, Header, Record};
 
 /// The movement that a record tells of, counted for its process; `None` if it moves nothing.
@@ -99,11 +100,16 @@ pub(crate) fn stream_movement(
         _ => own(&mut p.memory, addr.saturating_add(piece.offset_bytes), bytes),
     };
     let (start, end) = if piece.space.is_some() { (piece.start, piece.end) } else { (0, 0) };
-    let stream = Side { addr: piece.start, buffer: TCP_STREAM, space: piece.space, start, end };
-    let (kind, site, source, destination) = match receive {
-        true => (Kind::StreamRead, job.probes.tcp_recvmsg, stream, memory),
-        false => (Kind::StreamWrite, job.probes.tcp_sendmsg, memory, stream),
+    let (site, buffer, [send, receipt]) = match job.verbs_site(h) {
+        Some(site) => (site, QUEUE_PAIR, [Kind::RdmaSend, Kind::RdmaReceive]),
+        None => {
+            let site = if receive { job.probes.tcp_recvmsg } else { job.probes.tcp_sendmsg };
+            (site, TCP_STREAM, [Kind::StreamWrite, Kind::StreamRead])
+        }
     };
+    let stream = Side { addr: piece.start, buffer, space: piece.space, start, end };
+    let (kind, source, destination) =
+        if receive { (receipt, stream, memory) } else { (send, memory, stream) };
     Movement {
         thread,
         process: process as u32,
@@ -118,6 +124,43 @@ pub(crate) fn stream_movement(
         len_bytes: bytes,
         segments: 1,
         remote: None,
+        call,
+    }
+}
+
+/// Bytes that an RDMA operation moved between memory of its process and of another one, `there`: its index.
+pub(crate) fn remote_movement(
+    job: &mut Job,
+    process: usize,
+    h: &Header,
+    moved: &RemoteBytes,
+    there: usize,
+    call: CallSiteId,
+) -> Movement {
+    let &RemoteBytes { addr, remote, len_bytes, write, .. } = moved;
+    let bytes = u64::from(len_bytes);
+    let site = job.verbs_site(h).unwrap_or(SiteId(0));
+    let p = job.processes.get_mut(process);
+    let (thread, who) = (p.thread(h.tid, || job.spaces.new_thread()), p.who);
+    p.count_movement(bytes);
+    let near = own(&mut p.memory, addr, bytes);
+    let far = own(&mut job.processes.get_mut(there).memory, remote, bytes);
+    let (kind, source, destination) =
+        if write { (Kind::RdmaWrite, near, far) } else { (Kind::RdmaRead, far, near) };
+    Movement {
+        thread,
+        process: process as u32,
+        pid: h.pid,
+        tid: h.tid,
+        who,
+        time_ns: h.time_ns,
+        site,
+        kind,
+        source,
+        destination,
+        len_bytes: bytes,
+        segments: 1,
+        remote: Some(there as u32),
         call,
     }
 }

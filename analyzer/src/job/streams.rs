@@ -1,4 +1,4 @@
-//! TCP streams: what was written into each and not read yet.
+//! Streams, of TCP and of RDMA's queue pairs: what was written into each and not read yet.
 //!
 //! A stream is a space whose offsets are its positions, which both ends count alike. What one end reads is told in the pieces
 //! in which the other wrote it: how TCP divides a stream depends on the moment, and what moved does not.
@@ -98,6 +98,8 @@ pub(super) struct Stream {
     pub(super) was_read_elsewhere: bool,
     /// It is written on another node, which tells what.
     pub(super) is_written_elsewhere: bool,
+    /// It is one of RDMA's queue pairs.
+    is_of_verbs: bool,
 }
 
 /// What the last record did.
@@ -139,7 +141,7 @@ impl Streams {
         self.change.clear();
         let len_bytes = u64::from(moved.len_bytes);
         if !self.by_number.contains_key(&moved.stream) {
-            if self.by_number.len() >= MAX_STREAMS {
+            if moved.stream == 0 || self.by_number.len() >= MAX_STREAMS {
                 return self.change.piece(SpaceId::NONE, 0, 0, len_bytes);
             }
             self.by_number.insert(moved.stream, Stream::new(new_space(), moved.position));
@@ -165,10 +167,17 @@ impl Streams {
         self.change.clear();
     }
 
-    /// What went through all streams of which both ends were seen, and what went through those of which one was.
+    /// A stream is not one of TCP.
+    pub fn note_verbs(&mut self, stream: u64) {
+        if let Some(known) = self.by_number.get_mut(&stream) {
+            known.is_of_verbs = true;
+        }
+    }
+
+    /// What went through all TCP streams of which both ends were seen, and what went through those of which one was.
     pub fn counts(&self) -> (StreamCounts, StreamCounts) {
         let (mut both, mut one) = (StreamCounts::default(), StreamCounts::default());
-        for stream in self.by_number.values() {
+        for stream in self.by_number.values().filter(|stream| !stream.is_of_verbs) {
             let is_written = stream.counts.written_bytes > 0 || stream.is_written_elsewhere;
             let has_both = is_written && (stream.counts.read_bytes > 0 || stream.was_read_elsewhere);
             let sum = if has_both { &mut both } else { &mut one };
@@ -193,6 +202,7 @@ impl Stream {
             is_read_elsewhere: false,
             was_read_elsewhere: false,
             is_written_elsewhere: false,
+            is_of_verbs: false,
         }
     }
 

@@ -88,8 +88,11 @@ impl Thinner {
             | Body::Pack { .. }
             | Body::Cross { .. }
             | Body::Stream { .. }
-            | Body::Work { .. }
+            | Body::Work(_)
             | Body::Completion { .. }
+            | Body::Queue(_)
+            | Body::Remote { .. }
+            | Body::Endpoint { .. }
             | Body::Alloc { .. }
             | Body::Free { .. } => return,
             Body::Call { nested: false, return_address, args } => {

@@ -1,18 +1,12 @@
-//! RDMA verbs: what is posted and completed is counted.
+//! RDMA verbs: what is posted and completed is counted; and which process is at the end of which queue pair.
 
-use crate::tape::wire::Body;
+use rustc_hash::FxHashMap;
 
-/// `enum ibv_wr_opcode`: what a work request does; all others send.
-mod operation {
-    pub const RDMA_WRITE: u32 = 0;
-    pub const RDMA_WRITE_WITH_IMMEDIATE: u32 = 1;
-    pub const RDMA_READ: u32 = 4;
-    pub const COMPARE_AND_SWAP: u32 = 5;
-    pub const FETCH_AND_ADD: u32 = 6;
-}
+use crate::tape::queue_pairs::operation;
+use crate::tape::wire::{Body, WorkSegment};
 
 /// Numbers of [`VerbsCounts`].
-pub(crate) const COUNTS: usize = 8;
+pub(crate) const COUNTS: usize = 10;
 
 /// Work requests and completions. They go around rather than fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,16 +22,25 @@ pub(crate) struct VerbsCounts {
     pub completions: u64,
     /// Of the completions: those of what failed.
     pub failed: u64,
+    /// Of what both ends were seen to move.
+    pub linked_bytes: u64,
+    /// Of what one end was seen to move, and is in no stream.
+    pub unlinked_bytes: u64,
 }
 
 impl VerbsCounts {
     /// Counts what a record tells of verbs.
     pub(super) fn take(&mut self, body: &Body) {
         match *body {
-            Body::Work { receive: true, .. } => self.receives += 1,
-            Body::Work { operation, len_bytes, .. } => {
-                self.sends += 1;
+            Body::Work(WorkSegment { receive: true, segment, .. }) => {
+                self.receives += u64::from(segment == 0)
+            }
+            Body::Work(WorkSegment { operation, len_bytes, segment, .. }) => {
                 self.sent_bytes = self.sent_bytes.wrapping_add(len_bytes.into());
+                if segment > 0 {
+                    return;
+                }
+                self.sends += 1;
                 match operation {
                     operation::RDMA_WRITE | operation::RDMA_WRITE_WITH_IMMEDIATE => self.writes += 1,
                     operation::RDMA_READ => self.reads += 1,
@@ -53,17 +56,108 @@ impl VerbsCounts {
         }
     }
 
+    /// Bytes went from one known process to another.
+    pub(super) fn count_linked(&mut self, bytes: u64) {
+        self.linked_bytes = self.linked_bytes.wrapping_add(bytes);
+    }
+
+    /// Bytes went somewhere or came from somewhere.
+    pub(super) fn count_unlinked(&mut self, bytes: u64) {
+        self.unlinked_bytes = self.unlinked_bytes.wrapping_add(bytes);
+    }
+
     /// All of them, in an order of their own.
     pub fn numbers(&self) -> [u64; COUNTS] {
-        let Self { sends, sent_bytes, writes, reads, atomics, receives, completions, failed } = *self;
-        [sends, sent_bytes, writes, reads, atomics, receives, completions, failed]
+        let Self {
+            sends,
+            sent_bytes,
+            writes,
+            reads,
+            atomics,
+            receives,
+            completions,
+            failed,
+            linked_bytes,
+            unlinked_bytes,
+        } = *self;
+        [
+            sends,
+            sent_bytes,
+            writes,
+            reads,
+            atomics,
+            receives,
+            completions,
+            failed,
+            linked_bytes,
+            unlinked_bytes,
+        ]
     }
 
     /// The same, to be changed.
     pub fn numbers_mut(&mut self) -> [&mut u64; COUNTS] {
-        let Self { sends, sent_bytes, writes, reads, atomics, receives, completions, failed } = self;
-        [sends, sent_bytes, writes, reads, atomics, receives, completions, failed]
+        let Self {
+            sends,
+            sent_bytes,
+            writes,
+            reads,
+            atomics,
+            receives,
+            completions,
+            failed,
+            linked_bytes,
+            unlinked_bytes,
+        } = self;
+        [
+            sends,
+            sent_bytes,
+            writes,
+            reads,
+            atomics,
+            receives,
+            completions,
+            failed,
+            linked_bytes,
+            unlinked_bytes,
+        ]
     }
+}
+
+/// Most queue pairs that are known.
+const MAX_ENDPOINTS: usize = 1 << 16;
+
+/// Which process has which queue pair, by the name that both of its ends know.
+#[derive(Debug, Default)]
+pub(super) struct Endpoints(FxHashMap<u64, u32>);
+
+impl Endpoints {
+    pub(super) fn add(&mut self, name: u64, pid: u32) {
+        if self.0.len() < MAX_ENDPOINTS || self.0.contains_key(&name) {
+            self.0.insert(name, pid);
+        }
+    }
+
+    pub(super) fn process(&self, name: u64) -> Option<u32> {
+        self.0.get(&name).copied()
+    }
+
+    pub(super) fn forget(&mut self, pid: u32) {
+        if !self.0.is_empty() {
+            self.0.retain(|_, of| *of != pid);
+        }
+    }
+}
+
+/// Bytes that an RDMA operation moves to memory of another process, or from there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteBytes {
+    pub addr: u64,
+    pub remote: u64,
+    /// Name of the other end's queue pair.
+    pub peer: u64,
+    pub len_bytes: u32,
+    pub write: bool,
+    pub atomic: bool,
 }
 
 #[cfg(test)]
@@ -71,20 +165,29 @@ mod tests {
     use super::*;
     use crate::tape::wire::CallContext;
 
-    fn work(operation: u32, receive: bool) -> Body {
-        let context = CallContext::default();
-        Body::Work { addr: 1, number: 2, queue: 3, len_bytes: 10, operation, segments: 1, receive, context }
+    fn work(operation: u8, segment: u8, receive: bool) -> Body {
+        Body::Work(WorkSegment {
+            len_bytes: 10,
+            operation,
+            segment,
+            segments: 2,
+            receive,
+            ..WorkSegment::default()
+        })
     }
 
     fn completion(status: u32) -> Body {
-        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 0, status }
+        let context = CallContext::default();
+        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 0, status, took_ns: 4, context }
     }
 
     #[test]
     fn what_is_posted_and_completed_is_counted_by_what_it_does() {
         let mut counts = VerbsCounts::default();
-        let all = [work(2, false), work(0, false), work(4, false), work(6, false), work(0, true)];
+        let kinds = [(2, false), (0, false), (4, false), (6, false), (0, true)];
+        let all: Vec<Body> =
+            kinds.iter().flat_map(|(of, receive)| [work(*of, 0, *receive), work(*of, 1, *receive)]).collect();
         all.iter().chain(&[completion(0), completion(12)]).for_each(|body| counts.take(body));
-        assert_eq!(counts.numbers(), [4, 40, 1, 1, 1, 1, 2, 1]);
+        assert_eq!(counts.numbers(), [4, 80, 1, 1, 1, 1, 2, 1, 0, 0]);
     }
 }

@@ -15,16 +15,18 @@ use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::Job;
 use crate::job::event::{CallBegan, Event};
+use crate::job::ids::SpaceId;
 use crate::job::last_calls::CallEntry;
 use crate::job::messages::{self, Messages};
-use crate::job::streams::StreamBytes;
+use crate::job::streams::{StreamBytes, StreamPiece};
 use crate::job::symbols::SymbolTable;
+use crate::job::verbs::RemoteBytes;
 use crate::options::Options;
 use crate::options::reference::Reference;
 use crate::present::page::{self, Page};
 use crate::present::report::{self, Sources};
 use crate::tape::input::{CodePlace, Input};
-use crate::tape::wire::{Body, FileId, RawRecord, Record, kind};
+use crate::tape::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
 use crate::timeline::TimelineAnalysis;
 
 pub use crate::job::LastCall;
@@ -187,13 +189,46 @@ impl Pipeline {
         match record.body {
             Body::Pack { .. } | Body::Cross { .. } => self.movement(record),
             Body::Stream { .. } => self.stream(record),
+            Body::Remote { .. } => self.remote(record),
             _ => self.apply_event(record),
         }
         self.take_memory_changes();
         self.dispatch();
     }
 
-    /// Data went into a TCP stream or out of it.
+    /// An RDMA operation moved data to memory of another process or from there.
+    fn remote(&mut self, record: &Record) {
+        let h = &record.header;
+        self.chains.clock(h.time_ns);
+        let (process, _) = self.job.count(record);
+        let Body::Remote { addr, remote, peer, len_bytes, write, atomic, context } = record.body else {
+            return;
+        };
+        let moved = RemoteBytes { addr, remote, peer, len_bytes, write, atomic };
+        match self.job.remote_movement(process, h, &moved, context) {
+            Some(m) if self.links => self.chains.movement(&self.job, &m),
+            Some(_) => {}
+            None => self.one_end(process, h, (addr, !write), len_bytes, context),
+        }
+    }
+
+    /// The other end of a movement is not known.
+    fn one_end(
+        &mut self,
+        process: usize,
+        h: &Header,
+        end: (u64, bool),
+        len_bytes: u32,
+        context: CallContext,
+    ) {
+        let piece = StreamPiece { space: SpaceId::NONE, start: 0, end: len_bytes.into(), offset_bytes: 0 };
+        let m = self.job.stream_movement(process, h, end, &piece, context);
+        if self.links {
+            self.chains.stream_movement(&self.job, &m, piece.space);
+        }
+    }
+
+    /// Data went into a stream or out of it.
     fn stream(&mut self, record: &Record) {
         let h = &record.header;
         self.chains.clock(h.time_ns);
@@ -201,7 +236,9 @@ impl Pipeline {
         let Body::Stream { addr, stream, position, len_bytes, receive, context } = record.body else {
             return;
         };
-        self.job.take_stream_bytes(process, StreamBytes { stream, position, len_bytes, receive });
+        let moved = StreamBytes { stream, position, len_bytes, receive };
+        // The kernel's own records have no probe.
+        self.job.take_stream_bytes(process, moved, h.probe != 0);
         self.take_memory_changes();
         let mut by = None;
         for index in 0..self.job.streams.change.pieces.len() {

@@ -76,7 +76,8 @@ fn addresses_apart(chain: &OddChain) -> Option<(u64, u64)> {
     let place = |place: &Place| (place.module.clone(), place.offset_bytes);
     let written = example.before.iter().find(|op| place(&op.place) == place(&lost.place))?;
     // A position in a stream is no address.
-    let is_memory = |buffer: &BufferView| buffer.what != BufferKind::TcpStream;
+    let is_memory =
+        |buffer: &BufferView| !matches!(buffer.what, BufferKind::TcpStream | BufferKind::QueuePair);
     let both = is_memory(&written.destination_buffer) && is_memory(&chain.odd.ops.first()?.source);
     (both && first.pid == written.pid).then_some((written.destination, first.source))
 }

@@ -442,7 +442,7 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
         let _ = writeln!(
             out,
             "  RDMA verbs: {} work requests to send, of {} bytes ({} writes, {} reads, {} atomic), {} to receive, {} completions, \
-             {} of them failed",
+             {} of them failed; {} bytes from one known process to another, {} seen at one end alone",
             rdma.sends,
             rdma.sent_bytes,
             rdma.writes,
@@ -450,7 +450,9 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
             rdma.atomics,
             rdma.receives,
             rdma.completions,
-            rdma.failed
+            rdma.failed,
+            rdma.linked_bytes,
+            rdma.unlinked_bytes
         );
     }
     if s.unseen_messages > 0 {

@@ -63,6 +63,7 @@ pub(crate) fn buffer_text(buffer: &BufferView) -> String {
         BufferKind::Anonymous => "anonymous memory".to_owned(),
         BufferKind::NotWatched => "memory of a process that is not watched".to_owned(),
         BufferKind::TcpStream => "TCP connection".to_owned(),
+        BufferKind::QueuePair => "RDMA connection".to_owned(),
         BufferKind::Unknown => "unknown memory".to_owned(),
     }
 }
@@ -79,6 +80,10 @@ pub(crate) fn kind_text(op: &OpView) -> &'static str {
         (Kind::Message, _) => "message",
         (Kind::StreamWrite, _) => "send over TCP",
         (Kind::StreamRead, _) => "receive over TCP",
+        (Kind::RdmaSend, _) => "send over RDMA",
+        (Kind::RdmaReceive, _) => "receive over RDMA",
+        (Kind::RdmaWrite, _) => "RDMA write",
+        (Kind::RdmaRead, _) => "RDMA read",
     }
 }
 

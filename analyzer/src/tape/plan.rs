@@ -182,10 +182,12 @@ pub enum ProbeClass {
     Free,
     /// Entry and return of the function that MPI calls report their errors through.
     Error,
-    /// Entry of a provider's function that posts work requests.
+    /// Entry and return of a provider's function that posts work requests.
     VerbsPost,
     /// Entry and return of the one that polls a completion queue.
     VerbsPoll,
+    /// Entry of the function that sets up and connects queue pairs.
+    VerbsQueue,
 }
 
 /// How the kernel runs the instruction under a probe: what a hit costs.

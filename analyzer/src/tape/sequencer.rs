@@ -18,6 +18,8 @@
 //! **Streams.** What is received over TCP comes after what was sent, whose record may have a later time: it gets that of
 //! the receive (see `causal_order`). Records wait for that for a tenth of a second at most, beyond the bound on lateness.
 //!
+//! **Queue pairs.** Behind records of RDMA verbs come those of what they move, which are made here (see `queue_pairs`).
+//!
 //! **Memory.** What is held is bounded: the records of `lateness_bound_ns`, and at most
 //! `max_held_records` after each `advance`, which gives out the oldest records early when
 //! there are more. Records that come after that may be late, and then say so, but none is
@@ -31,7 +33,8 @@ use std::collections::VecDeque;
 
 use super::causal_order::CausalOrder;
 use super::input::Input;
-use super::wire::RawRecord;
+use super::queue_pairs::{self, QueuePairs, RdmaAddress};
+use super::wire::{RawRecord, kind};
 
 /// How long records are held by default: longer than a ring thread sleeps between two looks.
 pub const DEFAULT_LATENESS_BOUND_NS: u64 = 20_000_000;
@@ -47,6 +50,7 @@ pub struct Sequencer {
     late: Vec<RawRecord>,
     /// What was given out in order of time.
     causal: CausalOrder,
+    queue_pairs: QueuePairs,
     held_records: usize,
     /// Time of the last record that was given out in order.
     released_ns: u64,
@@ -80,6 +84,7 @@ impl Sequencer {
             rings: Vec::new(),
             late: Vec::new(),
             causal: CausalOrder::default(),
+            queue_pairs: QueuePairs::default(),
             held_records: 0,
             released_ns: 0,
             horizon_ns: 0,
@@ -89,10 +94,23 @@ impl Sequencer {
         }
     }
 
+    /// Queue pairs of RDMA verbs that are set up after a moment are seen from their beginning; addresses of this machine.
+    pub fn begin_queue_pairs(&mut self, time_ns: u64, addresses: Vec<RdmaAddress>) {
+        self.queue_pairs.begin(time_ns, addresses);
+    }
+
+    /// Something was not seen up to a moment, of one process or of all: in which order queue pairs move data is not known.
+    pub fn lose_queue_pairs(&mut self, pid: Option<u32>, until_ns: u64) {
+        self.queue_pairs.lose(pid, until_ns);
+    }
+
     /// Takes the next record of a ring. Rings are numbered from 0, without large holes.
     pub fn push(&mut self, ring: u16, record: RawRecord) {
         if record.time_ns() < self.released_ns {
             self.late_records += 1;
+            if queue_pairs::is_of_verbs(record.kind()) {
+                self.queue_pairs.lose(Some(record.pid()), self.released_ns);
+            }
             self.late.push(record);
             return;
         }
@@ -179,6 +197,13 @@ impl Sequencer {
             self.released_ns = record.time_ns();
             self.held_records -= 1;
             self.causal.push_record(record, out);
+            match record.kind() {
+                of if queue_pairs::is_of_verbs(of) => {
+                    self.queue_pairs.take(&record, &mut |made| self.causal.push_record(made, out));
+                }
+                kind::EXIT | kind::EXEC => self.queue_pairs.forget_process(record.pid()),
+                _ => {}
+            }
         }
     }
 }

@@ -67,6 +67,9 @@ pub(super) fn is_movement(record: &RawRecord) -> bool {
             | kind::PACK
             | kind::CROSS
             | kind::STREAM
+            | kind::WORK
+            | kind::COMPLETION
+            | kind::REMOTE
             | kind::CALL
             | kind::DONE
             | kind::VALUES

@@ -152,34 +152,22 @@ pub enum Body {
         write: bool,
         context: CallContext,
     },
-    /// Bytes of one buffer that went into a TCP stream, or (`receive`) out of it, seen when they have moved.
+    /// Bytes of one buffer that went into a stream, or (`receive`) out of it, seen when they have moved: of TCP, or, if it has a
+    /// probe, what a reliable connected pair of RDMA's queue pairs sends. The kernel part writes the former alone: see
+    /// `queue_pairs`.
     Stream {
         /// Of the buffer; 0: not known.
         addr: u64,
-        /// The same number at both ends, another one for each direction.
+        /// The same number at both ends, another one for each direction; 0: not known.
         stream: u64,
-        /// TCP's sequence number of the first byte.
+        /// TCP's sequence number of the first byte; of queue pairs, counted from where they were connected.
         position: u32,
         len_bytes: u32,
         receive: bool,
         context: CallContext,
     },
-    /// A work request of RDMA verbs that was posted.
-    Work {
-        /// Of its first segment; 0: it has none.
-        addr: u64,
-        /// The program's own number of it.
-        number: u64,
-        /// Number of its queue pair; 0: a shared receive queue.
-        queue: u32,
-        /// Of all segments.
-        len_bytes: u32,
-        /// As `enum ibv_wr_opcode` counts; of no meaning if it receives.
-        operation: u32,
-        segments: u32,
-        receive: bool,
-        context: CallContext,
-    },
+    /// One segment of a work request of RDMA verbs that was posted.
+    Work(WorkSegment),
     /// A work completion that was polled.
     Completion {
         /// The program's own number of the work request.
@@ -192,7 +180,26 @@ pub enum Body {
         operation: u32,
         /// As `enum ibv_wc_status` counts; 0: success.
         status: u32,
+        /// The poll took so long.
+        took_ns: u64,
+        context: CallContext,
     },
+    /// A queue pair is about to be set up, connected or reset.
+    Queue(QueueChange),
+    /// Bytes that an RDMA write took from memory at `addr` to `remote` in the process that has the queue pair `peer` (see
+    /// [`Body::Endpoint`]), or (`write` false) a read or an atomic operation (`atomic`: what is there is replaced) took from there.
+    /// The kernel part never writes it.
+    Remote {
+        addr: u64,
+        remote: u64,
+        peer: u64,
+        len_bytes: u32,
+        write: bool,
+        atomic: bool,
+        context: CallContext,
+    },
+    /// The process has the queue pair of this name, which is the same for both ends. The kernel part never writes it.
+    Endpoint { name: u64 },
     /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
     /// the arguments on the stack. `serial`: calls of the thread so far.
     Values {
@@ -235,6 +242,66 @@ pub enum Body {
     /// The process ended; status as wait(2) gives it. `at`: the instruction that got the signal
     /// which ended it; 0: none did, or it is not known.
     Exit { status: u32, at: u64 },
+}
+
+/// One segment of a work request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkSegment {
+    /// Where it is.
+    pub addr: u64,
+    /// The program's own number of the request.
+    pub number: u64,
+    /// Number of its queue pair; a number made of the address of a shared receive queue.
+    pub queue: u32,
+    /// Of this segment.
+    pub len_bytes: u32,
+    /// As `enum ibv_wr_opcode` counts; of no meaning if it receives.
+    pub operation: u8,
+    /// As `enum ibv_send_flags` counts.
+    pub send_flags: u8,
+    /// 0, 1, … within the request.
+    pub segment: u8,
+    /// There are so many; 0: this stands for the request alone.
+    pub segments: u8,
+    /// It was being posted for so long.
+    pub took_ns: u32,
+    /// What an RDMA operation writes or reads at the other end.
+    pub remote: u64,
+    /// It was posted to a receive queue …
+    pub receive: bool,
+    /// … which several queue pairs share.
+    pub shared: bool,
+    /// The MPI call that posted it.
+    pub context: CallContext,
+}
+
+/// What becomes of a queue pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueChange {
+    /// GID of the other end, as it lies in memory.
+    pub address: [u64; 2],
+    /// Number of the queue pair.
+    pub queue: u32,
+    /// And of the other end's.
+    pub peer: u32,
+    /// As `enum ibv_qp_state` counts.
+    pub state: u8,
+    /// As `enum ibv_qp_type` counts.
+    pub transport: u8,
+    /// Port of the device.
+    pub port: u8,
+    /// Of its own GID among those of the port.
+    pub index: u8,
+    /// LID of the other end, which counts unless `is_global`.
+    pub lid: u16,
+    /// The GID counts.
+    pub is_global: bool,
+    /// The first packet to be received (next state: ready to receive) or sent (ready to send).
+    pub psn: u32,
+    /// Its shared receive queue, as in [`WorkSegment::queue`]; 0: none.
+    pub shared: u32,
+    /// The beginning of the device's name.
+    pub device: [u64; 2],
 }
 
 /// A file of this machine, however it is called and mounted.
@@ -285,11 +352,15 @@ pub mod kind {
     pub const STREAM: u16 = 16;
     pub const WORK: u16 = 17;
     pub const COMPLETION: u16 = 18;
+    pub const QUEUE: u16 = 19;
+    /// Made from other records, as is the next one.
+    pub const REMOTE: u16 = 20;
+    pub const ENDPOINT: u16 = 21;
 
     /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
     #[inline]
     pub fn is_hit(kind: u16) -> bool {
-        !matches!(kind, VALUES | RETURN | MADE)
+        !matches!(kind, VALUES | RETURN | MADE | STREAM | REMOTE | ENDPOINT)
     }
 }
 
@@ -330,6 +401,7 @@ impl Record {
         let header = Header { time_ns: w[0], pid: low(w[1]), tid: high(w[1]), probe: high(w[2]) };
         let kind = w[2] as u16;
         let flag = w[2] >> 16 & 1 == 1;
+        let second_flag = w[2] >> 17 & 1 == 1;
         let context = || CallContext { return_address: w[6], probe: low(w[7]), serial: high(w[7]) };
         match kind {
             kind::COPY => {
@@ -378,30 +450,71 @@ impl Record {
             kind::WORK => fit(
                 raw,
                 header,
-                9,
-                Body::Work {
+                10,
+                Body::Work(WorkSegment {
                     addr: w[3],
                     number: w[4],
                     queue: low(w[5]),
                     len_bytes: high(w[5]),
-                    operation: low(w[8]),
-                    segments: high(w[8]),
+                    operation: w[8] as u8,
+                    send_flags: (w[8] >> 8) as u8,
+                    segment: (w[8] >> 16) as u8,
+                    segments: (w[8] >> 24) as u8,
+                    took_ns: high(w[8]),
+                    remote: w[9],
                     receive: flag,
+                    shared: second_flag,
                     context: context(),
-                },
+                }),
             ),
             kind::COMPLETION => fit(
                 raw,
                 header,
-                6,
+                9,
                 Body::Completion {
                     number: w[3],
                     queue: low(w[4]),
                     len_bytes: high(w[4]),
                     operation: low(w[5]),
                     status: high(w[5]),
+                    took_ns: w[8],
+                    context: context(),
                 },
             ),
+            kind::QUEUE => fit(
+                raw,
+                header,
+                10,
+                Body::Queue(QueueChange {
+                    address: [w[3], w[4]],
+                    queue: low(w[5]),
+                    peer: high(w[5]),
+                    state: w[6] as u8,
+                    transport: (w[6] >> 8) as u8,
+                    port: (w[6] >> 16) as u8,
+                    index: (w[6] >> 24) as u8,
+                    lid: (w[6] >> 32) as u16,
+                    is_global: (w[6] >> 48) as u16 != 0,
+                    psn: low(w[7]),
+                    shared: high(w[7]),
+                    device: [w[8], w[9]],
+                }),
+            ),
+            kind::REMOTE => fit(
+                raw,
+                header,
+                9,
+                Body::Remote {
+                    addr: w[3],
+                    remote: w[4],
+                    peer: w[5],
+                    len_bytes: low(w[8]),
+                    write: flag,
+                    atomic: second_flag,
+                    context: context(),
+                },
+            ),
+            kind::ENDPOINT => fit(raw, header, 4, Body::Endpoint { name: w[3] }),
             kind::CALL => fit(
                 raw,
                 header,
@@ -469,11 +582,11 @@ impl Record {
     /// The words that [`Record::decode`] reads: for tests and generated tapes.
     pub fn encode(&self) -> RawRecord {
         let h = self.header;
-        let (kind, flag) = (self.body.kind(), self.body.flag());
+        let (kind, flags) = (self.body.kind(), self.body.flags());
         let mut raw = RawRecord { words: [0; MAX_WORDS], len: HEADER_WORDS as u8 };
         raw.words[0] = h.time_ns;
         raw.words[1] = join(h.pid, h.tid);
-        raw.words[2] = u64::from(kind) | u64::from(flag) << 16 | u64::from(h.probe) << 32;
+        raw.words[2] = u64::from(kind) | u64::from(flags) << 16 | u64::from(h.probe) << 32;
         let mut put = |words: &[u64]| {
             let at = usize::from(raw.len);
             raw.words[at..at + words.len()].copy_from_slice(words);
@@ -493,13 +606,26 @@ impl Record {
             Body::Stream { addr, stream, position, len_bytes, context: c, .. } => {
                 put(&[addr, stream, join(position, len_bytes), c.return_address, join(c.probe, c.serial)]);
             }
-            Body::Work { addr, number, queue, len_bytes, operation, segments, context: c, .. } => {
+            Body::Work(WorkSegment {
+                addr, number, queue, len_bytes, took_ns, remote, context: c, ..
+            }) => {
                 put(&[addr, number, join(queue, len_bytes), c.return_address, join(c.probe, c.serial)]);
-                put(&[join(operation, segments)]);
+                put(&[join(self.body.work_bytes(), took_ns), remote]);
             }
-            Body::Completion { number, queue, len_bytes, operation, status } => {
+            Body::Completion { number, queue, len_bytes, operation, status, took_ns, context: c } => {
                 put(&[number, join(queue, len_bytes), join(operation, status)]);
+                put(&[c.return_address, join(c.probe, c.serial), took_ns]);
             }
+            Body::Queue(q) => {
+                let low = u32::from_le_bytes([q.state, q.transport, q.port, q.index]);
+                put(&q.address);
+                put(&[join(q.queue, q.peer), join(low, u32::from(q.lid) | u32::from(q.is_global) << 16)]);
+                put(&[join(q.psn, q.shared), q.device[0], q.device[1]]);
+            }
+            Body::Remote { addr, remote, peer, len_bytes, context: c, .. } => {
+                put(&[addr, remote, peer, c.return_address, join(c.probe, c.serial), u64::from(len_bytes)]);
+            }
+            Body::Endpoint { name } => put(&[name]),
             Body::Call { return_address, args, .. } => {
                 put(&[return_address]);
                 put(&args);
@@ -550,20 +676,37 @@ impl Body {
             Self::Return { .. } => kind::RETURN,
             Self::Made { .. } => kind::MADE,
             Self::Stream { .. } => kind::STREAM,
-            Self::Work { .. } => kind::WORK,
+            Self::Work(_) => kind::WORK,
             Self::Completion { .. } => kind::COMPLETION,
+            Self::Queue(_) => kind::QUEUE,
+            Self::Remote { .. } => kind::REMOTE,
+            Self::Endpoint { .. } => kind::ENDPOINT,
         }
     }
 
-    /// The one flag that some kinds have.
-    fn flag(&self) -> bool {
-        match self {
+    /// Four numbers of a segment in one.
+    fn work_bytes(&self) -> u32 {
+        let &Self::Work(WorkSegment { operation, send_flags, segment, segments, .. }) = self else {
+            return 0;
+        };
+        u32::from_le_bytes([operation, send_flags, segment, segments])
+    }
+
+    /// The flags that some kinds have.
+    fn flags(&self) -> u16 {
+        let first = match self {
             Self::Pack { unpack, .. } => *unpack,
             Self::Cross { write, .. } => *write,
-            Self::Stream { receive, .. } | Self::Work { receive, .. } => *receive,
+            Self::Stream { receive, .. } | Self::Work(WorkSegment { receive, .. }) => *receive,
+            Self::Remote { write, .. } => *write,
             Self::Call { nested, .. } => *nested,
             Self::Values { at_return, .. } => *at_return,
             _ => false,
-        }
+        };
+        let second = match self {
+            Self::Work(WorkSegment { shared: second, .. }) | Self::Remote { atomic: second, .. } => *second,
+            _ => false,
+        };
+        u16::from(first) | u16::from(second) << 1
     }
 }

@@ -13,6 +13,7 @@ struct msg_options {
     bool with_fault;          // false: the same library with the fault repaired
     double rare_rate;         // how often the rare path is taken, 0..1
     uint64_t rare_from_ns;    // CLOCK_MONOTONIC before which the rare path is never taken
+    const char *how;          // what moves a message; libraries with one way to do it ignore this
 };
 
 // What this rank did so far.

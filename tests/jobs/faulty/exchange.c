@@ -30,12 +30,14 @@ int exchange_run(const struct exchange *defaults, int argc, char **argv)
     struct exchange exchange = *defaults;
     bool with_fault = true;
     double start_after_s = 0;
+    const char *how = NULL;
     const struct job_option own[] = {
         {"--size", OPTION_U64, &exchange.size_bytes, "bytes of a message"},
         {"--rare", OPTION_F64, &exchange.rare_rate, "share of the messages that take the rare path, 0..1"},
         {"--bug", OPTION_SET, &with_fault, "the rare path has its fault (default)"},
         {"--no-bug", OPTION_CLEAR, &with_fault, "the rare path is right"},
         {"--start-after", OPTION_F64, &start_after_s, "seconds before the rare path is taken for the first time"},
+        {"--how", OPTION_TEXT, &how, "what moves a message, where there are several ways"},
     };
     struct job job = {.iterations = 50000};
     job_start(&job, exchange.name, MPI_THREAD_SINGLE, argc, argv, own, sizeof(own) / sizeof(own[0]));
@@ -47,7 +49,8 @@ int exchange_run(const struct exchange *defaults, int argc, char **argv)
     msg_open(&(struct msg_options){.comm = MPI_COMM_WORLD,
                                    .with_fault = with_fault,
                                    .rare_rate = exchange.rare_rate,
-                                   .rare_from_ns = rare_from_ns});
+                                   .rare_from_ns = rare_from_ns,
+                                   .how = how});
     void *out = must_allocate(exchange.size_bytes);
     void *in = must_allocate(exchange.size_bytes);
     const int right = (job.rank + 1) % job.ranks;

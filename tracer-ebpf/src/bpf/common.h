@@ -96,6 +96,7 @@ enum probe_class {
 	CLASS_ERROR,
 	CLASS_VERBS_POST,
 	CLASS_VERBS_POLL,
+	CLASS_VERBS_QUEUE,
 	CLASSES,
 };
 
@@ -121,6 +122,10 @@ struct thread {
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
 	__u64 poll_flag;	/* of the polling call it is in */
 	__u64 completions_at;	/* where the poll of a completion queue that it is in will store them */
+	__u64 post_at;		/* the list of work requests that it is posting; 0: none */
+	__u64 post_queue;
+	__u64 post_refused_at;	/* where the first that is refused will be stored */
+	__u64 verbs_since_ns;	/* when that, or the poll, began */
 	__u64 made_at;		/* where its last MPI call stored a handle; 0: nowhere */
 	__u32 made_probe;
 	__u32 made_bytes;

@@ -24,8 +24,10 @@ enum dms_kind {
 	DMS_RETURN = 14,	/* the thread's last MPI call returned */
 	DMS_MADE = 15,	/* what the thread's last MPI call stored, seen at the next one */
 	DMS_STREAM = 16,	/* bytes into or out of a TCP stream, seen when they have moved, one record a segment */
-	DMS_WORK = 17,	/* a work request, seen when it is posted, one record each */
+	DMS_WORK = 17,	/* a work request, seen when it was posted, one record a segment */
 	DMS_COMPLETION = 18,	/* a work completion, seen when it was polled */
+	DMS_QUEUE = 19,	/* a queue pair is about to be set up, connected or reset */
+	/* 20 and 21 are not written here: see analyzer/src/tape/wire.rs */
 };
 
 /* dms_header.flags */
@@ -33,7 +35,8 @@ enum {
 	DMS_PACK_UNPACK = 1,	/* PACK: the destination is the non-contiguous side */
 	DMS_CROSS_WRITE = 1,	/* CROSS: writev, the remote side is the destination */
 	DMS_STREAM_RECEIVE = 1,	/* STREAM: out of the stream into memory */
-	DMS_WORK_RECEIVE = 1,	/* WORK: posted to a receive queue */
+	DMS_WORK_RECEIVE = 1,	/* WORK: posted to a receive queue … */
+	DMS_WORK_SHARED = 2,	/* … which several queue pairs share */
 	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
 	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
 };
@@ -99,14 +102,21 @@ struct dms_stream {	/* STREAM */
 
 struct dms_work {	/* WORK */
 	struct dms_header h;
-	__u64 addr;		/* of the first segment */
+	__u64 addr;		/* of this segment */
 	__u64 number;		/* the program's own: wr_id */
-	__u32 queue;		/* number of the queue pair; 0: a shared receive queue */
-	__u32 len_bytes;	/* of all segments */
+	__u32 queue;		/* number of the queue pair; shared receive queue: of its address (DMS_SHARED_QUEUE) */
+	__u32 len_bytes;	/* of this segment */
 	struct dms_context ctx;
-	__u32 operation;	/* enum ibv_wr_opcode */
-	__u32 segments;
+	__u8 operation;		/* enum ibv_wr_opcode */
+	__u8 send_flags;	/* enum ibv_send_flags */
+	__u8 segment;		/* 0, 1, … within one request */
+	__u8 segments;		/* there are; 0: it has no data, and one record */
+	__u32 took_ns;		/* it was being posted for so long */
+	__u64 remote;		/* what it writes or reads there, of this segment; others: 0 */
 };
+
+/* A shared receive queue has no number of its own. */
+#define DMS_SHARED_QUEUE(address) ((__u32)((address) >> 4))
 
 struct dms_completion {	/* COMPLETION */
 	struct dms_header h;
@@ -115,6 +125,24 @@ struct dms_completion {	/* COMPLETION */
 	__u32 len_bytes;	/* of what was received */
 	__u32 operation;	/* enum ibv_wc_opcode */
 	__u32 status;		/* enum ibv_wc_status; 0: success */
+	struct dms_context ctx;
+	__u64 took_ns;		/* the poll took so long */
+};
+
+struct dms_queue {	/* QUEUE: what ibv_modify_qp is asked for */
+	struct dms_header h;
+	__u64 address[2];	/* of the other end: its GID as it lies in memory */
+	__u32 queue;		/* number of the queue pair */
+	__u32 peer;		/* and of the other end's */
+	__u8 state;		/* enum ibv_qp_state: the next one */
+	__u8 type;		/* enum ibv_qp_type */
+	__u8 port;
+	__u8 index;		/* of its own GID among those of the port */
+	__u16 lid;		/* of the other end */
+	__u16 is_global;	/* the GID counts, and not the LID */
+	__u32 psn;		/* first packet to receive (next state: ready to receive) or to send (ready to send) */
+	__u32 shared;		/* its shared receive queue, as in dms_work; 0: none */
+	__u64 device[2];	/* the beginning of the device's name */
 };
 
 struct dms_call {	/* CALL */

@@ -80,9 +80,9 @@ impl HitCosts {
     pub fn of(&self, class: ProbeClass) -> f64 {
         match class {
             ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack | ProbeClass::Free => self.copy_ns,
-            ProbeClass::Call | ProbeClass::PollSuccess | ProbeClass::VerbsPost => self.call_ns,
+            ProbeClass::Call | ProbeClass::PollSuccess | ProbeClass::VerbsQueue => self.call_ns,
             ProbeClass::Alloc | ProbeClass::PollReturn => self.alloc_ns,
-            ProbeClass::Error | ProbeClass::VerbsPoll => self.alloc_ns,
+            ProbeClass::Error | ProbeClass::VerbsPost | ProbeClass::VerbsPoll => self.alloc_ns,
             // A call, and a return like that of an allocation.
             ProbeClass::CallResults => self.call_ns + (self.alloc_ns - self.declined_ns).max(0.0),
         }

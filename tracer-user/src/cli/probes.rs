@@ -224,6 +224,7 @@ fn name_of_class(class: ProbeClass) -> &'static str {
         ProbeClass::Error => "error",
         ProbeClass::VerbsPost => "work request",
         ProbeClass::VerbsPoll => "completions",
+        ProbeClass::VerbsQueue => "queue pair",
     }
 }
 
@@ -271,7 +272,11 @@ fn cost_ns(probe: &Probe) -> u32 {
     };
     let returns = matches!(
         probe.class,
-        ProbeClass::PollReturn | ProbeClass::Alloc | ProbeClass::Error | ProbeClass::VerbsPoll
+        ProbeClass::PollReturn
+            | ProbeClass::Alloc
+            | ProbeClass::Error
+            | ProbeClass::VerbsPost
+            | ProbeClass::VerbsPoll
     );
     entry_ns + if returns { RETURN_NS } else { 0 }
 }

@@ -20,6 +20,7 @@ pub mod own_settings;
 pub mod parsing;
 pub mod placement;
 pub mod processes;
+pub(crate) mod rdma;
 pub mod sandbox;
 pub mod sudo;
 pub mod support;

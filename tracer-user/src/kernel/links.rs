@@ -212,7 +212,14 @@ fn programs<'a>(
         ProbeClass::PollReturn => {
             vec![(&progs.dms_poll_entry, ReturnMode::No), (&progs.dms_poll_exit, ReturnMode::Only)]
         }
-        ProbeClass::VerbsPost => entry(&progs.dms_verbs_post),
+        ProbeClass::VerbsQueue => entry(&progs.dms_verbs_queue),
+        ProbeClass::VerbsPost if features.sessions => {
+            vec![(&progs.dms_verbs_post_session, ReturnMode::Session)]
+        }
+        ProbeClass::VerbsPost => vec![
+            (&progs.dms_verbs_post_entry, ReturnMode::No),
+            (&progs.dms_verbs_post_exit, ReturnMode::Only),
+        ],
         ProbeClass::VerbsPoll if features.sessions => {
             vec![(&progs.dms_verbs_poll_session, ReturnMode::Session)]
         }

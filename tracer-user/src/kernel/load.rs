@@ -110,6 +110,7 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
         &mut progs.dms_poll_session,
         &mut progs.dms_result_session,
         &mut progs.dms_verbs_poll_session,
+        &mut progs.dms_verbs_post_session,
     ] {
         program.set_autoload(features.sessions);
     }
@@ -122,6 +123,8 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
         &mut progs.dms_result_exit,
         &mut progs.dms_verbs_poll_entry,
         &mut progs.dms_verbs_poll_exit,
+        &mut progs.dms_verbs_post_entry,
+        &mut progs.dms_verbs_post_exit,
     ] {
         program.set_autoload(!features.sessions);
     }

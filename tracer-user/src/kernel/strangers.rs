@@ -10,7 +10,7 @@ use tracer_ebpf::DmscopeSkel;
 pub type StrangerHits = BTreeMap<ProbeClass, u64>;
 
 /// `enum probe_class` in `common.h`, in its order.
-const CLASSES: [ProbeClass; 12] = [
+const CLASSES: [ProbeClass; 13] = [
     ProbeClass::Copy,
     ProbeClass::Pack,
     ProbeClass::Unpack,
@@ -23,6 +23,7 @@ const CLASSES: [ProbeClass; 12] = [
     ProbeClass::Error,
     ProbeClass::VerbsPost,
     ProbeClass::VerbsPoll,
+    ProbeClass::VerbsQueue,
 ];
 
 pub(super) fn stranger_hits(skel: &DmscopeSkel<'_>) -> StrangerHits {

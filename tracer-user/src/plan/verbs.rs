@@ -1,9 +1,10 @@
-//! Probes at the functions of RDMA providers, where the tables of opened devices lead to.
+//! Probes at the functions of RDMA providers, where the tables of opened devices lead to, and where queue pairs are connected.
 
 use analyzer::plan::{LeftOut, Probe, ProbeClass, ProbePlace};
 
 use super::facts::VerbsTable;
 use super::part::{File, PlanPart};
+use super::role::file_name;
 use crate::elf::{emulated, instruction_len};
 
 /// What the kernel part is told of a post: `POST_*` in `verbs.h`.
@@ -11,8 +12,23 @@ const TO_SEND: u64 = 0;
 const TO_RECEIVE: u64 = 1;
 const TO_SHARED_QUEUE: u64 = 2;
 
+/// Sets up and connects queue pairs.
+const MODIFY_QUEUE_PAIR: &str = "ibv_modify_qp";
+
 pub(super) fn plan(files: &[File<'_>], tables: &[VerbsTable]) -> PlanPart {
     let mut part = PlanPart::default();
+    let libraries = files.iter().filter(|file| file_name(&file.image.path).starts_with("libibverbs.so"));
+    for library in libraries {
+        // The newest version is the one that programs of today call.
+        let Some(function) = library.elf.function(MODIFY_QUEUE_PAIR) else { continue };
+        let probe = at_start(library, function.vaddr, ProbeClass::VerbsQueue, MODIFY_QUEUE_PAIR);
+        match probe {
+            Ok(probe) => {
+                part.probes.push(Probe { reason: "where queue pairs are connected".into(), ..probe })
+            }
+            Err(why) => part.left_out.push(library.left_out(Some(function.vaddr), MODIFY_QUEUE_PAIR, why)),
+        }
+    }
     for table in tables {
         let Some(file) = files.iter().find(|file| file.image.id == table.file) else { continue };
         let shared =
@@ -43,11 +59,13 @@ fn probe(file: &File<'_>, offset_bytes: u64, class: ProbeClass, function: &str) 
         reason: reason.to_owned(),
     };
     let start = start.ok_or_else(|| left_out("the table of a device leads to no function's beginning"))?;
-    let code = file.elf.body(start).and_then(|code| code.get(..instruction_len(code)?));
-    let code = code.ok_or_else(|| left_out("there is no instruction"))?;
-    let place = emulated(code).unwrap_or(ProbePlace::SingleStep);
-    let mut probe =
-        file.probe(class, function, start, start, place).ok_or_else(|| left_out("it is not in the file"))?;
+    let mut probe = at_start(file, start, class, function).map_err(left_out)?;
     probe.reason = "where the table of an opened RDMA device leads".into();
     Ok(probe)
+}
+
+fn at_start(file: &File<'_>, start: u64, class: ProbeClass, function: &str) -> Result<Probe, &'static str> {
+    let code = file.elf.body(start).and_then(|code| code.get(..instruction_len(code)?));
+    let place = emulated(code.ok_or("there is no instruction")?).unwrap_or(ProbePlace::SingleStep);
+    file.probe(class, function, start, start, place).ok_or("it is not in the file")
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
@@ -346,6 +347,10 @@ impl Host for FakeHost {
     fn clocks(&self) -> ClockReading {
         let time_ns = self.now_ns();
         ClockReading { time_ns, wall_clock_ns: WALL_CLOCK_NS + time_ns, ..ClockReading::default() }
+    }
+
+    fn rdma_addresses(&self) -> Vec<RdmaAddress> {
+        Vec::new()
     }
 
     fn own_cpu_ns(&self) -> u64 {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
+use analyzer::plan::ProbeClass;
 use analyzer::wire::{Body, RawRecord, Record};
 use anyhow::{Context, Result};
 
@@ -158,8 +159,14 @@ impl<'s> Session<'s> {
             budget.know(&planned.plan);
         }
         self.strangers.know(&planned);
+        let is_of_verbs =
+            |class| matches!(class, ProbeClass::VerbsPost | ProbeClass::VerbsPoll | ProbeClass::VerbsQueue);
+        let has_verbs = planned.plan.probes.iter().any(|probe| is_of_verbs(probe.class));
         let reached = &mut self.watched.reached;
         self.probes.apply(planned, reached, self.kernel.as_mut(), &mut self.recorder);
+        if has_verbs {
+            self.order.begin_queue_pairs(self.host.now_ns(), self.host.rdma_addresses());
+        }
     }
 
     /// Says that the probes are attached; `begin_ns`: when it was asked for.
@@ -412,6 +419,7 @@ impl<'s> Session<'s> {
         self.status.unreadable += batch.unreadable;
         for loss in self.losses.of_batch(&batch, |slot| self.watched.sharers(slot)) {
             self.status.lost += loss.movements + loss.state;
+            self.order.lose_queue_pairs(&loss);
             self.recorder.push(Input::Loss(loss));
         }
         let loaded = self.lives(&batch);

@@ -1,6 +1,7 @@
 //! What a session needs of the machine beside the kernel part: the clock, `/proc`, and where its own threads run.
 //! [`super::live::LiveHost`] is the real one.
 
+use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts};
 
 use crate::host::{JobError, NodeJob};
@@ -31,6 +32,9 @@ pub(super) trait Host: Send + Sync {
 
     /// What a process maps now; `None`: it is gone, or cannot be looked at.
     fn mappings(&self, pid: u32) -> Option<Vec<Mapping>>;
+
+    /// Addresses of its RDMA devices.
+    fn rdma_addresses(&self) -> Vec<RdmaAddress>;
 
     /// Whether a process that has a rank's environment has an MPI library too.
     fn runs_mpi(&self, pid: u32) -> bool;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
@@ -185,6 +186,10 @@ impl Host for LiveHost {
 
     fn clocks(&self) -> ClockReading {
         clock::reading()
+    }
+
+    fn rdma_addresses(&self) -> Vec<RdmaAddress> {
+        host::rdma::addresses()
     }
 
     fn own_cpu_ns(&self) -> u64 {

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use analyzer::input::Input;
+use analyzer::RdmaAddress;
+use analyzer::input::{Input, Loss};
 use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequencer};
 use analyzer::wire::RawRecord;
 
@@ -30,8 +31,23 @@ impl Order {
         self.sequencer.push(slot as u16, record);
     }
 
+    /// Probes for RDMA verbs are there from a moment on; addresses of this machine.
+    pub(super) fn begin_queue_pairs(&mut self, time_ns: u64, addresses: Vec<RdmaAddress>) {
+        self.sequencer.begin_queue_pairs(time_ns, addresses);
+    }
+
+    /// Records of a process were lost.
+    pub(super) fn lose_queue_pairs(&mut self, loss: &Loss) {
+        self.sequencer.lose_queue_pairs(Some(loss.pid), loss.to_ns);
+    }
+
     /// What was found out at a time; later calls have later times.
     pub(super) fn fact(&mut self, time_ns: u64, fact: Input) {
+        match &fact {
+            Input::Loss(loss) => self.lose_queue_pairs(loss),
+            Input::Coverage(_) => self.sequencer.lose_queue_pairs(None, time_ns),
+            _ => {}
+        }
         self.facts.0.push_back((time_ns, fact));
     }
 

@@ -152,6 +152,7 @@ fn buffer(
         6 => BufferName::NotWatched,
         7 => BufferName::TcpStream,
         8 => BufferName::Unknown,
+        9 => BufferName::QueuePair,
         _ => return Err(BadBytes),
     };
     Ok(Some(names.buffer(&name)))

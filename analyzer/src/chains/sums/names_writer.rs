@@ -245,5 +245,6 @@ fn put_buffer(w: &mut ByteWriter, name: &BufferName, site: Option<u64>) {
         BufferName::NotWatched => w.number(6),
         BufferName::TcpStream => w.number(7),
         BufferName::Unknown => w.number(8),
+        BufferName::QueuePair => w.number(9),
     }
 }

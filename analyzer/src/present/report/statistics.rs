@@ -37,6 +37,9 @@ const KIND_NAMES: [&str; KINDS] = [
     "stream",
     "work",
     "completion",
+    "queue",
+    "remote",
+    "endpoint",
 ];
 
 pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
@@ -125,8 +128,20 @@ fn tcp(t: &SummedTotals) -> Option<TcpStatistics> {
 }
 
 fn rdma(counts: VerbsCounts) -> Option<RdmaStatistics> {
-    let VerbsCounts { sends, sent_bytes, writes, reads, atomics, receives, completions, failed } = counts;
-    let rdma = RdmaStatistics { sends, sent_bytes, writes, reads, atomics, receives, completions, failed };
+    let VerbsCounts { sends, sent_bytes, writes, reads, atomics, receives, completions, failed, .. } = counts;
+    let VerbsCounts { linked_bytes, unlinked_bytes, .. } = counts;
+    let rdma = RdmaStatistics {
+        sends,
+        sent_bytes,
+        writes,
+        reads,
+        atomics,
+        receives,
+        completions,
+        failed,
+        linked_bytes,
+        unlinked_bytes,
+    };
     (rdma != RdmaStatistics::default()).then_some(rdma)
 }
 

@@ -114,6 +114,7 @@ impl Views<'_> {
             BufferName::Anonymous => view(BufferKind::Anonymous),
             BufferName::NotWatched => view(BufferKind::NotWatched),
             BufferName::TcpStream => view(BufferKind::TcpStream),
+            BufferName::QueuePair => view(BufferKind::QueuePair),
             BufferName::Unknown => view(BufferKind::Unknown),
         }
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::tape::digest::Digest;
 use crate::tape::input::{CodePlace, Coverage, Input, ProcessFacts, Symbol, Threads};
 use crate::tape::plan::{LeftOut, Plan, Probe};
-use crate::tape::wire::{Body, CallContext, FileId, RawRecord, Record};
+use crate::tape::wire::{Body, CallContext, FileId, RawRecord, Record, WorkSegment};
 
 /// Bits of the number of a process or thread: Linux has no more.
 const PID_BITS: u32 = 22;
@@ -191,10 +191,13 @@ impl NodeNumbers {
             | Body::Pack { context, .. }
             | Body::Cross { context, .. }
             | Body::Stream { context, .. }
-            | Body::Work { context, .. } => self.context(context),
+            | Body::Work(WorkSegment { context, .. })
+            | Body::Completion { context, .. }
+            | Body::Remote { context, .. } => self.context(context),
             Body::Map { file, .. } => *file = self.file(*file),
             Body::Fork { child } => *child = self.pid(*child),
-            Body::Completion { .. }
+            Body::Queue(_)
+            | Body::Endpoint { .. }
             | Body::Values { .. }
             | Body::Return { .. }
             | Body::Made { .. }

@@ -1,0 +1,114 @@
+//! Receives that were posted to queue pairs of RDMA verbs, or to queues that several of them share, and not taken yet.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::wire::{Header, WorkSegment};
+
+/// Most receives that are kept, of all queues together.
+const MAX_POSTED: usize = 1 << 20;
+/// Most completions of a queue that are remembered because their receive was not there yet.
+const MAX_OWED: usize = 1 << 6;
+/// Most queues.
+const MAX_QUEUES: usize = 1 << 16;
+
+/// A receive, and where it puts what comes: address and size of each segment.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    pub(super) number: u64,
+    pub(super) segments: Vec<(u64, u32)>,
+}
+
+/// What a completion took.
+#[derive(Debug)]
+pub(super) struct TakenReceive {
+    /// None: it was posted unseen, or is told later.
+    pub(super) posted: Option<Posted>,
+    /// It was the one whose turn it was.
+    pub(super) is_in_order: bool,
+}
+
+#[derive(Debug, Default)]
+struct ReceiveQueue {
+    posted: VecDeque<Posted>,
+    /// Completions that came before their receive was told, with their times: another thread may poll before the one that
+    /// posts returns.
+    owed: VecDeque<(u64, u64)>,
+    /// The last request is one of those.
+    skips: bool,
+}
+
+/// Process; number of the queue; whether it is a shared one.
+type QueueKey = (u32, u32, bool);
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct ReceiveQueues {
+    queues: FxHashMap<QueueKey, ReceiveQueue>,
+    posted: usize,
+}
+
+impl ReceiveQueues {
+    /// Takes a segment of a receive. False: there is no room, and all that was posted is forgotten.
+    pub(super) fn post(&mut self, h: &Header, work: &WorkSegment) -> bool {
+        if self.posted >= MAX_POSTED || self.queues.len() >= MAX_QUEUES {
+            *self = Self::default();
+            return false;
+        }
+        let queue = self.queues.entry((h.pid, work.queue, work.shared)).or_default();
+        let segment = (work.addr, work.len_bytes);
+        if work.segment > 0 {
+            if let Some(last) = queue.posted.back_mut().filter(|_| !queue.skips) {
+                last.segments.push(segment);
+            }
+            return true;
+        }
+        let since_ns = h.time_ns.saturating_sub(work.took_ns.into());
+        let owed = queue.owed.iter().position(|(number, at)| *number == work.number && *at >= since_ns);
+        queue.skips = owed.is_some();
+        if let Some(owed) = owed {
+            queue.owed.remove(owed);
+            return true;
+        }
+        let segments = if work.segments > 0 { vec![segment] } else { Vec::new() };
+        queue.posted.push_back(Posted { number: work.number, segments });
+        self.posted += 1;
+        true
+    }
+
+    /// A receive of a queue pair has completed; `queue`: its number, and the shared queue that it takes from (0: none).
+    pub(super) fn take(&mut self, h: &Header, (queue, shared): (u32, u32), number: u64) -> TakenReceive {
+        let key = if shared == 0 { (h.pid, queue, false) } else { (h.pid, shared, true) };
+        if self.queues.len() >= MAX_QUEUES && !self.queues.contains_key(&key) {
+            return TakenReceive { posted: None, is_in_order: true };
+        }
+        let known = self.queues.entry(key).or_default();
+        let Some(at) = known.posted.iter().position(|posted| posted.number == number) else {
+            if known.owed.len() >= MAX_OWED {
+                known.owed.pop_front();
+            }
+            known.owed.push_back((number, h.time_ns));
+            return TakenReceive { posted: None, is_in_order: true };
+        };
+        // Queue pairs that share one take from it in any order.
+        let skipped = if shared == 0 { at } else { 0 };
+        known.posted.drain(..skipped);
+        let posted = known.posted.remove(at - skipped);
+        self.posted = self.posted.saturating_sub(skipped + 1);
+        TakenReceive { posted, is_in_order: skipped == 0 }
+    }
+
+    pub(super) fn forget_queue(&mut self, pid: u32, queue: u32) {
+        if let Some(gone) = self.queues.remove(&(pid, queue, false)) {
+            self.posted = self.posted.saturating_sub(gone.posted.len());
+        }
+    }
+
+    pub(super) fn forget_process(&mut self, pid: u32) {
+        if !self.queues.is_empty() {
+            self.queues.retain(|(of, ..), _| *of != pid);
+            self.posted = self.queues.values().map(|queue| queue.posted.len()).sum();
+        }
+    }
+}

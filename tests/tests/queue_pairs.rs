@@ -1,0 +1,163 @@
+//! RDMA verbs between ranks: what reliably connected queue pairs move is counted exactly and linked, and the faults in it are
+//! found. Libraries of our own stand in for libibverbs and a provider, unless DMSCOPE_TEST_RDMA names a real device.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use live::findings::{frame, missing_operation, summary};
+use live::{Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, build};
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_secs(400);
+const RANKS: u64 = 2;
+const ITERATIONS: u64 = 500;
+const MESSAGE_BYTES: u64 = 128;
+/// A rank posts so many receives for each other one, before anything is sent.
+const RECEIVES_AHEAD: u64 = 16;
+
+/// A way to move a message, and what each one takes.
+struct Way {
+    how: &'static str,
+    sends: u64,
+    writes: u64,
+    reads: u64,
+    atomics: u64,
+    completions: u64,
+    /// Besides the message itself.
+    more_bytes: u64,
+    /// Operations of the chain of a message, in order.
+    kinds: [&'static str; 4],
+}
+
+const SENT: [&str; 4] = ["copy", "rdma_send", "rdma_receive", "copy"];
+const PLAIN: Way = Way {
+    how: "send",
+    sends: 1,
+    writes: 0,
+    reads: 0,
+    atomics: 0,
+    completions: 2,
+    more_bytes: 0,
+    kinds: SENT,
+};
+const WRITTEN: [&str; 4] = ["copy", "rdma_write", "copy", ""];
+const READ: [&str; 4] = ["copy", "rdma_read", "copy", ""];
+
+const WAYS: [Way; 7] = [
+    PLAIN,
+    Way { how: "inline", ..PLAIN },
+    Way { how: "srq", ..PLAIN },
+    Way { how: "write", sends: 2, writes: 1, kinds: WRITTEN, ..PLAIN },
+    Way { how: "write_imm", writes: 1, kinds: WRITTEN, ..PLAIN },
+    // Where it lies is told in sixteen bytes.
+    Way { how: "read", sends: 2, reads: 1, completions: 3, more_bytes: 16, kinds: READ, ..PLAIN },
+    Way { how: "atomic", sends: 2, atomics: 1, completions: 3, more_bytes: 8, ..PLAIN },
+];
+
+fn spec(library: MpiImplementation, how: &str) -> Result<JobSpec> {
+    let wrapper = match std::env::var("DMSCOPE_TEST_RDMA") {
+        Ok(device) => format!("RDMA_DEVICE={device}"),
+        Err(_) => {
+            let stand_in = build::jobs_for(library)?.join("pair/libibverbs.so.1");
+            format!("RDMA_LIBRARY={}", stand_in.display())
+        }
+    };
+    let spec = JobSpec::own(library, "rdma")?.ranks(RANKS as usize);
+    Ok(spec.through(["env".to_owned(), wrapper]).args(["--how", how]).held())
+}
+
+/// Watched from before the first queue pair on.
+fn watch(spec: JobSpec, args: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
+    let job = spec.spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).args(args.iter().copied()).spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    let job = job.finish(TIMEOUT)?;
+    job.check_verdict()?;
+    Ok((dmscope.finish()?, job))
+}
+
+fn check_exact(session: &FinishedSession, way: &Way) -> Result<()> {
+    let statistics = &session.report()?["statistics"];
+    for loss in ["lost_movements", "lost_state", "bad_records", "late_records", "unplanned_records"] {
+        ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
+    }
+    let rdma = statistics.get("rdma").context("nothing was seen of verbs")?;
+    // Each rank sends one to either side in an iteration.
+    let messages = RANKS * ITERATIONS * 2;
+    let bytes = messages * (MESSAGE_BYTES + way.more_bytes);
+    let expected = [
+        ("sends", way.sends * messages),
+        ("writes", way.writes * messages),
+        ("reads", way.reads * messages),
+        ("atomics", way.atomics * messages),
+        ("receives", messages + RANKS * RECEIVES_AHEAD),
+        ("completions", way.completions * messages),
+        ("failed", 0),
+        ("linked_bytes", bytes),
+        ("unlinked_bytes", 0),
+    ];
+    for (name, count) in expected {
+        ensure!(rdma[name] == count, "{}: {name} is not {count}: {rdma}", way.how);
+    }
+    let is_its_chain = |group: &&Value| {
+        let ops = group["ops"].as_array().into_iter().flatten();
+        let kinds: Vec<&str> = ops.filter_map(|op| op["kind"].as_str()).collect();
+        kinds.iter().eq(way.kinds.iter().filter(|kind| !kind.is_empty()))
+    };
+    let groups = statistics["top_groups"].as_array().context("no groups")?;
+    let chains: u64 = groups.iter().filter(is_its_chain).filter_map(|group| group["chains"].as_u64()).sum();
+    ensure!(chains == messages, "{}: {chains} chains of {messages} messages: {groups:#?}", way.how);
+    session.findings()?.check_no_warning()
+}
+
+#[test]
+fn what_verbs_move_is_counted_exactly_and_linked_whichever_way_it_goes() -> Result<()> {
+    let iterations = ITERATIONS.to_string();
+    for way in &WAYS {
+        let args = ["--iterations", &iterations, "--rare", "0"];
+        let (session, _) = watch(spec(MpiImplementation::OpenMpi, way.how)?.args(args), &[])?;
+        check_exact(&session, way).with_context(|| way.how)?;
+    }
+    Ok(())
+}
+
+/// The copy that staged the data is missing before what was sent.
+fn check_found(session: &FinishedSession, job: &FinishedJob, how: &str) -> Result<()> {
+    let findings = session.findings()?;
+    if how == "read" {
+        // The copy was made by another process than the one that reads: nothing is beside the read that tells of it.
+        let notices = findings.notices();
+        let notice = notices.first().context("nothing was found")?;
+        ensure!(summary(notice).contains("without the first step"), "{}", summary(notice));
+        return Ok(());
+    }
+    ensure!(session.status == Some(1), "status {:?}", session.status);
+    let finding = findings.first_warning()?;
+    let site = job.sites()?.into_iter().find(|site| site.label == "stage").context("no staging copy")?;
+    let missing = missing_operation(finding)?;
+    let found = frame(&missing["place"]).context("a place without a line")?;
+    ensure!(found == (&site.function, &site.file, site.line.into()), "{found:?}: {}", summary(finding));
+    Ok(())
+}
+
+#[test]
+fn the_pointer_fault_is_found_over_queue_pairs_and_its_right_twin_is_clean() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for how in ["send", "write", "read"] {
+            let what = || format!("{library:?}, {how}");
+            let folder = tempfile::tempdir()?;
+            let tape = folder.path().join("x.dmt");
+            let recorded = ["--record", &tape.to_string_lossy()];
+            let spec = spec(library, how)?.args(["--iterations", "3000", "--rare", "0.01"]);
+            let (session, job) = watch(spec.clone(), &recorded).with_context(what)?;
+            check_found(&session, &job, how).with_context(what)?;
+            let again = Dmscope::analyze(&tape).finish()?;
+            check_found(&again, &job, how).with_context(|| format!("{}, from its tape", what()))?;
+            let (session, _) = watch(spec.args(["--no-bug"]), &[]).with_context(what)?;
+            session.findings()?.check_no_warning().with_context(what)?;
+        }
+    }
+    Ok(())
+}
