@@ -72,7 +72,10 @@ pub(crate) enum Entry {
     /// Any other answer, and the check.
     Answer(Answer, u8),
     /// For the receive before which `longer` others are open.
-    Arrival { longer: u64, arrival: Arrival },
+    Arrival {
+        longer: u64,
+        arrival: Arrival,
+    },
     Mark(Mark),
 }
 
@@ -186,8 +189,11 @@ mod tests {
             any::<Option<u32>>().prop_map(Answer::Index),
             any::<Option<Vec<u32>>>().prop_map(Answer::Indices),
         ];
-        let arrival =
-            prop_oneof![Just(Arrival::Unknown), Just(Arrival::Cancelled), any::<u32>().prop_map(Arrival::From)];
+        let arrival = prop_oneof![
+            Just(Arrival::Unknown),
+            Just(Arrival::Cancelled),
+            any::<u32>().prop_map(Arrival::From)
+        ];
         let entry = prop_oneof![
             (0..u64::MAX >> KIND_BITS).prop_map(Entry::Polls),
             (answer, any::<u8>()).prop_map(|(answer, check)| Entry::Answer(answer, check)),

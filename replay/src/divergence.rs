@@ -104,7 +104,9 @@ impl std::fmt::Display for Answer {
             Self::From(None) => f.write_str("a receive that failed"),
             Self::Index(Some(index)) => write!(f, "the completion of request {index} of several"),
             Self::Index(None) => f.write_str("a call without active requests"),
-            Self::Indices(Some(indices)) => write!(f, "the completion of {} of several requests", indices.len()),
+            Self::Indices(Some(indices)) => {
+                write!(f, "the completion of {} of several requests", indices.len())
+            }
             Self::Indices(None) => f.write_str("a call without active requests"),
         }
     }

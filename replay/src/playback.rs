@@ -72,7 +72,18 @@ impl Playback {
             }
         }
         let check = CallCheck::default();
-        Ok(Self { bytes, at: 0, polls: 0, last_polls: polls, arrivals, posted: 0, check, marks, answers, played: 0 })
+        Ok(Self {
+            bytes,
+            at: 0,
+            polls: 0,
+            last_polls: polls,
+            arrivals,
+            posted: 0,
+            check,
+            marks,
+            answers,
+            played: 0,
+        })
     }
 
     /// Whether the record goes to the rank's end.
@@ -204,8 +215,13 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let answers = prop_oneof![
             Just((Asked::Poll, Answer::Yes)),
-            prop_oneof![Just(Asked::Poll), Just(Asked::PollSource), Just(Asked::PollIndex), Just(Asked::PollIndices)]
-                .prop_map(|asked| (asked, Answer::No)),
+            prop_oneof![
+                Just(Asked::Poll),
+                Just(Asked::PollSource),
+                Just(Asked::PollIndex),
+                Just(Asked::PollIndices)
+            ]
+            .prop_map(|asked| (asked, Answer::No)),
             (0_u32..300).prop_map(|from| (Asked::Source, Answer::From(Some(from)))),
             (0_u32..300).prop_map(|from| (Asked::PollSource, Answer::From(Some(from)))),
             proptest::option::of(0_u32..8).prop_map(|index| (Asked::Index, Answer::Index(index))),
@@ -303,7 +319,8 @@ mod tests {
     }
 
     fn of_answers(answers: &[(Asked, Answer)]) -> Playback {
-        playback(&answers.iter().map(|(asked, answer)| Step::Ask(*asked, answer.clone())).collect::<Vec<_>>()).0
+        playback(&answers.iter().map(|(asked, answer)| Step::Ask(*asked, answer.clone())).collect::<Vec<_>>())
+            .0
     }
 
     #[test]
@@ -311,7 +328,10 @@ mod tests {
         let mut playback = of_answers(&[(Asked::Source, Answer::From(Some(3)))]);
         playback.call(Asked::Poll as u32, [0; 3]);
         let recorded = Answer::From(Some(3));
-        assert_eq!(playback.due(Asked::Poll, 0), Err(Divergence::AnotherCall { asked: Asked::Poll, recorded }));
+        assert_eq!(
+            playback.due(Asked::Poll, 0),
+            Err(Divergence::AnotherCall { asked: Asked::Poll, recorded })
+        );
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl SharedPage {
     /// A text; what is not UTF-8 is replaced.
     pub fn text(&self, text: PageText) -> String {
         let words = &self.texts[text as usize];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let bytes: Vec<u8> =
+            words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }

@@ -48,7 +48,13 @@ fn arrival(source: c_int) -> Arrival {
 /// # Safety
 /// `library` is text that ends with a zero.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dms_begin(library: *const c_char, rank: c_int, size: c_int, level: c_int, spawned: c_int) {
+unsafe extern "C" fn dms_begin(
+    library: *const c_char,
+    rank: c_int,
+    size: c_int,
+    level: c_int,
+    spawned: c_int,
+) {
     // SAFETY: the caller's promise.
     let library = unsafe { CStr::from_ptr(library) }.to_string_lossy();
     let introduction = Introduction {

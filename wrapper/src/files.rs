@@ -25,7 +25,8 @@ pub(crate) fn job(folder: &Path) -> io::Result<RecordedJob> {
 /// Reads what a rank's calls answered: eight bytes with the number of polls behind the record, then the record.
 pub(crate) fn record(folder: &Path, rank: u32) -> io::Result<Playback> {
     let mut bytes = std::fs::read(folder.join(format!("record-{rank}")))?;
-    let polls = bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight)).ok_or(io::ErrorKind::InvalidData)?;
+    let polls =
+        bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight)).ok_or(io::ErrorKind::InvalidData)?;
     bytes.drain(..8);
     Playback::new(bytes, polls).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
 }

@@ -67,7 +67,8 @@ impl MappedFile {
     /// There is no more room.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let from = PAGE_BYTES + self.used;
-        let to = from.checked_add(bytes.len()).filter(|to| *to <= self.len).ok_or(io::ErrorKind::FileTooLarge)?;
+        let to =
+            from.checked_add(bytes.len()).filter(|to| *to <= self.len).ok_or(io::ErrorKind::FileTooLarge)?;
         if to > self.room {
             let more = (to - self.room).next_multiple_of(STEP_BYTES).min(self.len - self.room);
             reserve(&self.file, self.room, more)?;

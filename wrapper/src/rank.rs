@@ -88,7 +88,9 @@ fn work(wish: &Wish, who: &Introduction) -> Result<Work, String> {
     let path = wish.folder.join(format!("rank-{}", who.rank));
     let record_bytes = if wish.replays { 0 } else { MAX_RECORD_BYTES };
     let file = MappedFile::create(&path, record_bytes).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => "another process is that rank; one MPI job is followed at a time".to_owned(),
+        ErrorKind::AlreadyExists => {
+            "another process is that rank; one MPI job is followed at a time".to_owned()
+        }
         _ => format!("{}: {error}", path.display()),
     })?;
     introduce(file.page(), who);
@@ -163,7 +165,13 @@ impl Rank {
     }
 
     /// A call begins.
-    pub(crate) fn enter(&mut self, call: u32, arguments: [i32; 3], return_address: u64, stack: usize) -> Treatment {
+    pub(crate) fn enter(
+        &mut self,
+        call: u32,
+        arguments: [i32; 3],
+        return_address: u64,
+        stack: usize,
+    ) -> Treatment {
         if ThisThread::now() != self.owner {
             return self.another_thread();
         }

@@ -15,13 +15,13 @@ const PARTS: [&str; 5] = ["life", "receives", "completions", "others", "fortran"
 pub fn build(named: &[&str]) -> Result<()> {
     run(cargo().args(["build", "--release", "-p", "dmscope-wrapper"]))?;
     let is_there = |compiler: &&str| macros(compiler).is_ok();
-    let compilers: Vec<&str> = if named.is_empty() {
-        COMPILERS.iter().copied().filter(is_there).collect()
-    } else {
-        named.to_vec()
-    };
+    let compilers: Vec<&str> =
+        if named.is_empty() { COMPILERS.iter().copied().filter(is_there).collect() } else { named.to_vec() };
     if compilers.is_empty() {
-        bail!("none of {} can be run: name the compiler of your MPI library, `cargo xtask wrapper MPICC`", COMPILERS.join(", "));
+        bail!(
+            "none of {} can be run: name the compiler of your MPI library, `cargo xtask wrapper MPICC`",
+            COMPILERS.join(", ")
+        );
     }
     for compiler in compilers {
         link(compiler, library_of(&macros(compiler)?).with_context(|| compiler.to_owned())?)?;

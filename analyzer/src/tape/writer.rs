@@ -11,7 +11,9 @@ use super::bytes::ByteWriter;
 use super::codec::Encoder;
 use super::digest::{Digest, MAX_DIGEST_BYTES};
 use super::fact::Fact;
-use super::frame::{self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION};
+use super::frame::{
+    self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION,
+};
 use super::input::{Input, Symbol};
 use super::weight::Weight;
 

@@ -455,7 +455,7 @@ static void by_collectives(int round)
         in_vain += !flag;
         if (!flag)
             continue;
-        note("index", index, in_vain, sum, 0);
+        note("index", index, in_vain, index == 0 ? sum : 0, 0);
         if (index == 1)
             got(&in[0], &statuses[0]);
         left--;

@@ -56,7 +56,10 @@ fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<String> {
     }
     for rank in &recorded.ranks {
         if let Some(why) = &rank.stopped {
-            lines.push(format!("rank {} is not recorded to its end, and cannot be replayed: {why}", rank.rank));
+            lines.push(format!(
+                "rank {} is not recorded to its end, and cannot be replayed: {why}",
+                rank.rank
+            ));
         }
     }
     let used = recorded.ranks.iter().fold(0, |all, rank| all | rank.uncovered);
@@ -64,7 +67,9 @@ fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<String> {
     lines.extend(uncovered.map(|(_, what)| format!("not covered by a replay: the job uses {what}")));
     if !quiet {
         let (answers, bytes) = (recorded.answers, recorded.tape_bytes);
-        lines.push(format!("{ranks} ranks, {answers} answers, {bytes} bytes: dmscope replay {tape} -- COMMAND"));
+        lines.push(format!(
+            "{ranks} ranks, {answers} answers, {bytes} bytes: dmscope replay {tape} -- COMMAND"
+        ));
     }
     lines
 }

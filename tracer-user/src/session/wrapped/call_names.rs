@@ -46,7 +46,10 @@ mod tests {
     fn a_call_is_shown_with_the_names_of_the_standard() {
         let text = |arguments, library| call_text(1, arguments, library);
         assert_eq!(text([-1, 5, 1], "Open MPI v4.1.4"), "MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)");
-        assert_eq!(text([-2, -1, 1], "MPICH Version"), "MPI_Recv(source=MPI_ANY_SOURCE, tag=MPI_ANY_TAG, count=1)");
+        assert_eq!(
+            text([-2, -1, 1], "MPICH Version"),
+            "MPI_Recv(source=MPI_ANY_SOURCE, tag=MPI_ANY_TAG, count=1)"
+        );
         assert_eq!(call_text(0, [0; 3], ""), "MPI_Finalize()");
         assert_eq!(call_text(9999, [0; 3], ""), "an unknown call (9999)");
     }

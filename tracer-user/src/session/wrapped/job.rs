@@ -30,7 +30,8 @@ impl SharedFolder {
         DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         let folder = Self(path);
         if let Some(account) = account {
-            chown(&folder.0, Some(account.uid), Some(account.gid)).context("cannot give a folder to the user")?;
+            chown(&folder.0, Some(account.uid), Some(account.gid))
+                .context("cannot give a folder to the user")?;
         }
         Ok(folder)
     }
@@ -92,7 +93,9 @@ impl WrappedJob {
             if Instant::now() > deadline {
                 let pids = ranks.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
                 // They may be gone.
-                pids.for_each(|pid| drop(kill_process(pid, Signal::KILL)));
+                pids.for_each(|pid| {
+                    let _ = kill_process(pid, Signal::KILL);
+                });
                 self.signal(Signal::KILL);
             }
             std::thread::sleep(Duration::from_millis(10));

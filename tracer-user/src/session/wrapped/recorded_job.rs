@@ -31,7 +31,6 @@ pub(super) struct RankRecord {
     pub polls: u64,
     pub bytes: Vec<u8>,
     pub answers: u64,
-    pub is_whole: bool,
 }
 
 /// What a replay needs.
@@ -127,13 +126,7 @@ impl RecordedRank {
                 warnings.push(warning);
             }
         }
-        Ok(RankRecord {
-            rank,
-            polls: self.polls,
-            bytes: self.bytes,
-            answers: playback.answers(),
-            is_whole: playback.is_whole(),
-        })
+        Ok(RankRecord { rank, polls: self.polls, bytes: self.bytes, answers: playback.answers() })
     }
 }
 
@@ -174,7 +167,7 @@ mod tests {
         whole.take(&answers(1, 0, &[1]));
         whole.take(&answers(1, 1, &[9, 1, 8]));
         let ranks = whole.replayable().expect("replayable").ranks;
-        assert_eq!((ranks[1].answers, ranks[1].is_whole), (2, false));
+        assert_eq!(ranks[1].answers, 2);
         let mut torn = job(2);
         torn.take(&answers(1, 0, &[1, 9]));
         torn.take(&answers(1, 4, &[1, 9]));
@@ -191,7 +184,10 @@ mod tests {
     #[test]
     fn a_rank_that_was_recorded_no_longer_says_why() {
         let mut job = RecordedJob::default();
-        job.learn(&ReplayableRank { stopped: Some("its calls come from several threads".into()), ..facts(0, 1) });
+        job.learn(&ReplayableRank {
+            stopped: Some("its calls come from several threads".into()),
+            ..facts(0, 1)
+        });
         let why = job.replayable().unwrap_err();
         assert_eq!(why, "rank 0 was not recorded to its end: its calls come from several threads");
     }

@@ -124,7 +124,12 @@ impl TapeOfRanks {
         // They are behind all that was taken: the page was read before.
         if self.polls.insert(rank, polls).unwrap_or(0) != polls {
             let offset_bytes = end_bytes.max(page.record_bytes() as u64);
-            self.push(&Input::Answers(Box::new(RankAnswers { rank, offset_bytes, polls, bytes: Vec::new() })));
+            self.push(&Input::Answers(Box::new(RankAnswers {
+                rank,
+                offset_bytes,
+                polls,
+                bytes: Vec::new(),
+            })));
         }
         Ok(())
     }

@@ -163,7 +163,9 @@ impl Replaying<'_> {
             let program =
                 (page.program_bytes.load(Ordering::Relaxed), page.program_checksum.load(Ordering::Relaxed));
             if program != self.job.program {
-                (self.say)("the program is not the one that was recorded: it is replayed as long as its calls are the same");
+                (self.say)(
+                    "the program is not the one that was recorded: it is replayed as long as its calls are the same",
+                );
             }
             let library = page.text(PageText::Library);
             if library != self.job.library {
@@ -173,7 +175,9 @@ impl Replaying<'_> {
         for (rank, page) in pages {
             let call = page.ended_at_call.load(Ordering::Relaxed);
             if call > 0 && self.told.insert(*rank) {
-                (self.say)(&format!("rank {rank}: the record ends before its call {call}; it runs free from there"));
+                (self.say)(&format!(
+                    "rank {rank}: the record ends before its call {call}; it runs free from there"
+                ));
             }
         }
     }
@@ -203,7 +207,11 @@ impl Replaying<'_> {
         });
         for (rank, page) in pages.iter().filter(|(_, page)| page.state() != RankState::Finalized) {
             let due = page.due_source.load(Ordering::Relaxed);
-            let due = if due >= 0 { format!(", for the message from rank {due} that it got then") } else { String::new() };
+            let due = if due >= 0 {
+                format!(", for the message from rank {due} that it got then")
+            } else {
+                String::new()
+            };
             let pid = page.pid.load(Ordering::Relaxed);
             let at = self.where_it_is(page);
             (self.say)(&format!("  rank {rank} (process {pid}) waits in its {at}{due}"));
@@ -214,14 +222,16 @@ impl Replaying<'_> {
     /// The job has ended: as far as it was recorded?
     fn ended(&mut self, status: ExitStatus, pages: &[(u32, SharedPage)]) -> Result<ReplayEnd> {
         if pages.is_empty() {
-            bail!("no rank was replayed: the command has ended ({status}) without an MPI_Init that the wrapper saw");
+            bail!(
+                "no rank was replayed: the command has ended ({status}) without an MPI_Init that the wrapper saw"
+            );
         }
         let mut is_short = false;
         for (rank, page) in pages {
             if !self.is_at_end(*rank, page) {
                 is_short = true;
                 let at = self.where_it_is(page);
-                (self.say)(&format!("rank {rank} has ended in or after its {at}; in the record it goes on"));
+                (self.say)(&format!("rank {rank} has ended in or after its {at}; its record goes on"));
             }
         }
         // A crash ends others where they are.
@@ -236,9 +246,10 @@ fn diverged(pages: &[(u32, SharedPage)]) -> Option<(u32, &SharedPage)> {
 /// Why a rank refuses to be replayed.
 fn refusal(folder: &Path) -> Option<String> {
     let entries = fs::read_dir(folder).ok()?;
-    let path = entries.flatten().map(|entry| entry.path()).find(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refused-"))
-    })?;
+    let path = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refused-")))?;
     fs::read_to_string(path).ok().filter(|why| !why.is_empty())
 }
 

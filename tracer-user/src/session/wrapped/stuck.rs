@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn a_rank_that_makes_calls_goes_on_and_a_job_that_has_ended_is_not_stuck() {
-        assert!(!is_stuck_after(60, |second| vec![rank(RankState::InCall, 3), rank(RankState::InCall, second)]));
+        assert!(!is_stuck_after(60, |second| vec![
+            rank(RankState::InCall, 3),
+            rank(RankState::InCall, second)
+        ]));
         assert!(!is_stuck_after(60, |_| vec![rank(RankState::Finalized, 3), rank(RankState::Finalized, 3)]));
     }
 }

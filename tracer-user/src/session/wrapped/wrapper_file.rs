@@ -70,12 +70,15 @@ pub(super) fn wrapper_for(command: &[String], named: Option<WrapperKind>) -> Res
 
 /// By the libraries that the program names; of scripts, by the launcher.
 fn kind_of(command: &[String]) -> Result<Option<WrapperKind>> {
-    let search: Vec<PathBuf> =
-        std::env::var_os("PATH").iter().flat_map(|path| std::env::split_paths(path).collect::<Vec<_>>()).collect();
+    let search: Vec<PathBuf> = std::env::var_os("PATH")
+        .iter()
+        .flat_map(|path| std::env::split_paths(path).collect::<Vec<_>>())
+        .collect();
     if let Some(program) = program_of(command, &search) {
         refuse(&program)?;
-        let gathered = gather_program(&program, &LibraryPaths::of_this_machine(), &mut ParsingChild::default())
-            .with_context(|| program.display().to_string())?;
+        let gathered =
+            gather_program(&program, &LibraryPaths::of_this_machine(), &mut ParsingChild::default())
+                .with_context(|| program.display().to_string())?;
         let kinds = gathered.files.iter().filter_map(|file| WrapperKind::of_library(file_name(&file.path)));
         if let Some(kind) = kinds.into_iter().next() {
             return Ok(Some(kind));
@@ -97,7 +100,10 @@ fn refuse(program: &Path) -> Result<()> {
         bail!("{} is setuid or setgid: nothing can be preloaded into it", program.display());
     }
     if is_static(program).with_context(|| program.display().to_string())? {
-        bail!("{} is statically linked: nothing can be preloaded into it; link it with the MPI library's shared object", program.display());
+        bail!(
+            "{} is statically linked: nothing can be preloaded into it; link it with the MPI library's shared object",
+            program.display()
+        );
     }
     Ok(())
 }
