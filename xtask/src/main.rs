@@ -13,6 +13,7 @@ mod project_files;
 mod setup;
 mod test;
 mod vm;
+mod wrapper;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ usage: cargo xtask COMMAND
   demo     setup, build, and find a fault in a job while it runs
   setup    install the Debian packages that building and testing need
   jobs     build the test jobs for both MPI libraries
+  wrapper  build the preloaded MPI wrapper of `dmscope record` and `dmscope replay` beside dmscope, for each
+           MPI library that is installed: wrapper [MPICC…] names their compilers
   check    format, lints, rules of the workspace
            check --sources: only the rules of the source tree (rooms, circles, names of types);
            --list names each place that breaks one, also of rules that are not held yet
@@ -72,6 +75,7 @@ fn run(command: &[&str]) -> Result<ExitCode> {
     match command {
         ["setup"] => setup::run(),
         ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
+        ["wrapper", compilers @ ..] => wrapper::build(compilers).map(|()| ExitCode::SUCCESS),
         ["check", options @ ..] => check(options),
         ["demo"] => demo::show(),
         ["bench", arguments @ ..] => bench::measure(arguments),

@@ -30,6 +30,7 @@ pub const PACKAGES: &[Package] = &[
     package("libopenmpi-dev", "builds the test jobs: Open MPI"),
     package("mpich", "runs the test jobs: MPICH"),
     package("libmpich-dev", "builds the test jobs: MPICH"),
+    package("gfortran", "builds the test jobs in Fortran"),
     package("libibverbs-dev", "builds the test jobs: headers of RDMA verbs"),
     package("hpcc", "a job from outside: the HPC Challenge benchmark"),
     package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),

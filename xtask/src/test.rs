@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::harness::{TestTally, run_harness};
 use crate::process::{Ended, root};
-use crate::{check, family, jobs, setup};
+use crate::{check, family, jobs, setup, wrapper};
 
 /// Packages with tests that need nothing but the machine's processors: these run side by side.
 const PURE: &[&str] = &["analyzer", "tracer-user"];
@@ -41,7 +41,9 @@ pub fn run() -> Result<ExitCode> {
     family::adopt();
     let deadline = Instant::now() + ALL;
     let (mut tally, mut unsteady) = (TestTally::default(), Vec::new());
-    let ready = step(&mut tally, "setup", set_up()) && step(&mut tally, "jobs", jobs::build());
+    let ready = step(&mut tally, "setup", set_up())
+        && step(&mut tally, "jobs", jobs::build())
+        && step(&mut tally, "wrapper", wrapper::build(&[]));
     if ready {
         step(&mut tally, "check", check::run());
         for test_run in test_runs()? {

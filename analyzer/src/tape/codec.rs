@@ -147,6 +147,8 @@ impl Encoder {
             | Input::Threads(_)
             | Input::Clock(_)
             | Input::Digest(_)
+            | Input::ReplayableRank(_)
+            | Input::Answers(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,
         }

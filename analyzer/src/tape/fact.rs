@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::answers::ReplayableRank;
 use super::input::{ClockReading, Coverage, End, Input, ProcessFacts, Start, Threads};
 use super::plan::Plan;
 
@@ -15,6 +16,7 @@ pub(super) enum Fact<'a> {
     Coverage(&'a Coverage),
     Threads(&'a Threads),
     Clock(&'a ClockReading),
+    ReplayableRank(&'a ReplayableRank),
     End(&'a End),
 }
 
@@ -28,6 +30,7 @@ enum ReadFact {
     Coverage(Box<Coverage>),
     Threads(Box<Threads>),
     Clock(ClockReading),
+    ReplayableRank(Box<ReplayableRank>),
     End(End),
 }
 
@@ -41,6 +44,7 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
         ReadFact::Coverage(coverage) => Input::Coverage(coverage),
         ReadFact::Threads(threads) => Input::Threads(threads),
         ReadFact::Clock(reading) => Input::Clock(reading),
+        ReadFact::ReplayableRank(rank) => Input::ReplayableRank(rank),
         ReadFact::End(end) => Input::End(end),
     };
     Ok(facts.into_iter().map(input).collect())

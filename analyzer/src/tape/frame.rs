@@ -2,8 +2,9 @@
 
 use super::weight::Weight;
 
-/// The format version that is written; all older ones are read as well. 2: digests and readings of clocks.
-pub const VERSION: u32 = 2;
+/// The format version that is written; all older ones are read as well. 2: digests and readings of clocks;
+/// 3: answers of calls, for replay.
+pub const VERSION: u32 = 3;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// No frame is longer than this, compressed or not: what a damaged or hostile length can cost.
@@ -42,6 +43,7 @@ pub(super) enum FrameKind {
     Facts = 2,
     Symbols = 3,
     Digests = 4,
+    Answers = 5,
 }
 
 /// What a frame begins with.

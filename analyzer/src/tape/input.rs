@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::answers::{RankAnswers, ReplayableRank};
 use super::digest::Digest;
 use super::plan::{MpiKind, Plan, Probe, ProbeClass};
 use super::wire::{FileId, RawRecord};
@@ -37,6 +38,10 @@ pub enum Input {
     Clock(ClockReading),
     /// What the agent of a node has counted, in place of the records.
     Digest(Box<Digest>),
+    /// A rank whose calls' answers are recorded, so that it can be replayed.
+    ReplayableRank(Box<ReplayableRank>),
+    /// Some of these answers.
+    Answers(Box<RankAnswers>),
     /// Names of code places. Not part of any decision: only for people's eyes.
     Symbols(Vec<Symbol>),
     /// The last one of a session that ended well.
@@ -58,6 +63,7 @@ impl Input {
             // What was lost may have been anything up to then.
             Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
             Self::LateRecord(_) | Self::Process(_) | Self::Plan(_) | Self::Symbols(_) => None,
+            Self::ReplayableRank(_) | Self::Answers(_) => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 2
+//! # Format, version 3
 //!
-//! Version 1 has no digests; a tape without any is written as that.
+//! Version 2 has no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:
@@ -17,9 +17,10 @@
 //! | kind | payload, once decompressed |
 //! | --- | --- |
 //! | records | `Record`, `LateRecord`, `Tick`, `Loss` (see `codec`) |
-//! | facts | JSON array of `Start`, `Process`, `Plan`, `End` |
+//! | facts | JSON array of `Start`, `Process`, `Plan`, `ReplayableRank`, `End` |
 //! | symbols | JSON array of one `Symbols` |
 //! | digests | `Digest`, each with its length before it |
+//! | answers | `Answers` |
 //!
 //! A frame needs no other frame to be decoded, and its header says how many inputs, and
 //! of which weight ([`Weight`]), the session had before it. So a reader that meets damage
@@ -29,6 +30,7 @@
 //!
 //! The number of an input in its session is its *position*: it is the same live and from tape.
 
+mod answers;
 pub(crate) mod bytes;
 pub(crate) mod causal_order;
 mod codec;
@@ -49,6 +51,7 @@ mod weight;
 pub mod wire;
 mod writer;
 
+pub use answers::{RankAnswers, ReplayableRank};
 pub use bytes::BadBytes;
 pub use damage::{Cause, Damage, TapeError};
 pub use digest::Digest;

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
+use super::answers::RankAnswers;
 use super::bytes::{BadBytes, ByteReader};
 use super::codec::{ColumnStep, Decoder};
 use super::damage::{Cause, Damage, TapeError};
@@ -292,6 +293,7 @@ impl<R: Read> Reader<R> {
             RECORDS => self.decoder.open().ok().map(|()| FrameContent::Records),
             FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
             DIGESTS => digests(buffer).ok().map(|digests| FrameContent::Facts(digests.into_iter())),
+            ANSWERS => answers(buffer).ok().map(|answers| FrameContent::Facts(answers.into_iter())),
             SYMBOLS if self.symbol_bytes > MAX_SYMBOL_BYTES => {
                 let unread = vec![Input::Symbols(Vec::new()); header.inputs as usize];
                 Some(FrameContent::Facts(unread.into_iter()))
@@ -552,6 +554,7 @@ const RECORDS: u8 = FrameKind::Records as u8;
 const FACTS: u8 = FrameKind::Facts as u8;
 const SYMBOLS: u8 = FrameKind::Symbols as u8;
 const DIGESTS: u8 = FrameKind::Digests as u8;
+const ANSWERS: u8 = FrameKind::Answers as u8;
 
 /// The digests of a frame.
 fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
@@ -560,6 +563,15 @@ fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
         digests.push(Input::Digest(Box::new(Digest::decode(r.bytes()?)?)));
     }
     Ok(digests)
+}
+
+/// The answers of a frame.
+fn answers(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
+    let (mut r, mut answers) = (ByteReader::new(bytes), Vec::new());
+    while !r.is_empty() {
+        answers.push(Input::Answers(Box::new(RankAnswers::read(&mut r)?)));
+    }
+    Ok(answers)
 }
 
 /// Uses up the file header. If it is damaged, but there are frames, gives back the first.

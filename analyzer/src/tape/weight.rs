@@ -25,9 +25,13 @@ impl Weight {
             | Input::Coverage(_)
             | Input::Threads(_)
             | Input::Digest(_) => (0, 1),
-            Input::Start(_) | Input::Tick { .. } | Input::Clock(_) | Input::Symbols(_) | Input::End(_) => {
-                (0, 0)
-            }
+            Input::Start(_)
+            | Input::Tick { .. }
+            | Input::Clock(_)
+            | Input::ReplayableRank(_)
+            | Input::Answers(_)
+            | Input::Symbols(_)
+            | Input::End(_) => (0, 0),
         };
         Self { inputs: 1, movements, state }
     }

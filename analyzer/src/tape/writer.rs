@@ -6,11 +6,14 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use zstd::bulk::Compressor;
 
+use super::answers::RankAnswers;
 use super::bytes::ByteWriter;
 use super::codec::Encoder;
 use super::digest::{Digest, MAX_DIGEST_BYTES};
 use super::fact::Fact;
-use super::frame::{self, FrameHeader, FrameKind, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION};
+use super::frame::{
+    self, FrameHeader, FrameKind, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, MAX_JSON_BYTES, VERSION,
+};
 use super::input::{Input, Symbol};
 use super::weight::Weight;
 
@@ -165,6 +168,8 @@ impl<W: Write> Writer<W> {
             }
             Input::Symbols(symbols) => self.push_symbols(input, symbols),
             Input::Digest(digest) => self.push_digest(input, digest),
+            Input::Answers(answers) => self.push_answers(input, answers),
+            Input::ReplayableRank(rank) => self.push_fact(input, &Fact::ReplayableRank(rank)),
             Input::Start(start) => self.push_fact(input, &Fact::Start(start)),
             Input::Process(process) => self.push_fact(input, &Fact::Process(process)),
             Input::Plan(plan) => self.push_fact(input, &Fact::Plan(plan)),
@@ -251,6 +256,23 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    fn push_answers(&mut self, input: &Input, answers: &RankAnswers) {
+        self.flush_frames();
+        let mut bytes = ByteWriter::default();
+        answers.write(&mut bytes);
+        if bytes.len() > MAX_FRAME_BYTES {
+            return self.drop(input, WriteError::TooLarge { bytes: bytes.len() });
+        }
+        self.gather(input);
+        self.seal(FrameKind::Answers, &bytes.into_bytes());
+    }
+
+    fn flush_frames(&mut self) {
+        self.seal_facts();
+        self.seal_digests();
+        self.seal_records();
+    }
+
     fn push_fact(&mut self, input: &Input, fact: &Fact<'_>) {
         self.seal_records();
         self.seal_digests();
@@ -265,9 +287,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn push_symbols(&mut self, input: &Input, symbols: &[Symbol]) {
-        self.seal_facts();
-        self.seal_digests();
-        self.seal_records();
+        self.flush_frames();
         let Some(json) = self.json_or_drop(input, &[symbols]) else { return };
         self.gather(input);
         self.seal(FrameKind::Symbols, &json);
@@ -414,5 +434,6 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,
+        Input::ReplayableRank(_) | Input::Answers(_) => None,
     }
 }

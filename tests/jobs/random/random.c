@@ -1,11 +1,13 @@
 // A program made from a number: random messages and collectives that cannot deadlock, and a log of what happened.
 //
-//   random --seed S --programs N --log DIR [--untold 1]
+//   random --seed S --programs N --log DIR [--untold 1] [--threads 0]
 //
 // All ranks draw the same plan from the seed: rounds, each of one kind. Every message carries its sender's rank, thread
 // and number of the call that sent it, so that whoever receives it knows which send it got. Calls are counted as dmscope
 // counts them: those that communicate, polls only when they answer yes. The log of a rank has a line for each message
 // received (`R receive send`) and for each one completed (`C message call`), each with the kind of its communicator.
+//
+// With --threads 0 each rank has one thread, number 0: then logs of equal runs are equal.
 //
 // With --untold 1 a third of the calls ask for no status: then only the data says whose message a receive from anybody got.
 //
@@ -30,6 +32,7 @@ enum { MOST_MESSAGES = 24, MOST_COMMS = 6, TAGS = 3, SMALL = 16, LARGE = 24000 }
 int world_rank;
 static int world_size;
 static int untold;
+static int threads = 1;
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
@@ -404,7 +407,7 @@ struct threaded {
 static void *beside(void *argument)
 {
     struct threaded *job = argument;
-    struct thread t = {.tid = (int)syscall(SYS_gettid), .log = job->log};
+    struct thread t = {.tid = threads ? (int)syscall(SYS_gettid) : 0, .log = job->log};
     if (job->comm != MPI_COMM_NULL) {
         exchange(&t, job->seed + 77, job->round, job->comm);
         if (!is_between(job->comm))
@@ -494,8 +497,10 @@ int main(int argc, char **argv)
             folder = argv[i + 1];
         else if (!strcmp(argv[i], "--untold"))
             untold = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--threads"))
+            threads = atoi(argv[i + 1]);
     }
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     char path[4096];
@@ -509,7 +514,7 @@ int main(int argc, char **argv)
     static char room[MOST_MESSAGES * (LARGE + 200) * 4];
     MPI_Buffer_attach(room, sizeof room);
     for (int i = 0; i < programs; i++)
-        program(&t, seed + (uint64_t)i, provided == MPI_THREAD_MULTIPLE);
+        program(&t, seed + (uint64_t)i, threads && provided == MPI_THREAD_MULTIPLE);
     fclose(t.log);
     MPI_Finalize();
     return 0;

@@ -56,6 +56,19 @@ pub enum Command {
         The job's output stays on standard output; dmscope writes to standard error, or to --output.\n\
         Under sudo the job is started as the user who called sudo; --as-root starts it as root.")]
     Run(RunArgs),
+    /// Start a job and record what is needed to replay it: whose message each receive got, how each test went
+    #[command(after_help = "Examples:\n  dmscope record app.dmt -- mpirun -n 4 ./app input.txt\n  \
+        dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n\n\
+        Needs no root: a wrapper around the MPI library is preloaded into the ranks. If the job crashes, hangs or is killed, all up to \
+        there is on the tape.\nExit status: that of the job; 2 also if it cannot be recorded.")]
+    Record(RecordArgs),
+    /// Run a recorded job again: the same messages to the same receives, the same answers to the same tests
+    #[command(after_help = "Examples:\n  dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n  \
+        dmscope replay app.dmt -- mpirun -n 4 xterm -e gdb ./app\n  \
+        dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n\n\
+        Ctrl-c ends the job.\nExit status: 0 replayed to the end of the record, 1 the job does something else than it did, 2 usage or \
+        environment.")]
+    Replay(ReplayArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
     #[command(
         after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
@@ -216,6 +229,61 @@ pub struct RunArgs {
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// The family of MPI libraries that a job uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MpiFamily {
+    /// Open MPI
+    Openmpi,
+    /// MPICH, and libraries that have its binary interface
+    Mpich,
+}
+
+/// `dmscope record`
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The tape to write
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A tape, as written by `dmscope record`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Keep a job that hangs or diverges, to look at it with a debugger
+    #[arg(long)]
+    pub hold: bool,
+    /// How long all ranks wait before it is said that they cannot go on
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
+    pub patience: Duration,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub job: Vec<String>,

@@ -11,8 +11,10 @@ mod nodes;
 mod output;
 pub mod probes;
 pub mod ps;
+mod record_job;
 mod reference;
 mod replay;
+mod replay_job;
 mod report;
 mod signals;
 mod table;
@@ -52,6 +54,8 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Ps(args) => list_jobs(args).map(|()| 0),
         Command::Attach(args) => Ok(attach::attach(args)?.status()),
         Command::Run(args) => Ok(attach::run(args)?.status()),
+        Command::Record(args) => record_job::record_job(args),
+        Command::Replay(args) => replay_job::replay_job(args),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
@@ -134,7 +138,10 @@ fn watches(command: &Command) -> bool {
         | Command::ReadMemory
         | Command::HoldLinks => true,
         Command::Report(args) => matches!(args.subject(), Ok(Subject::Job(_))),
-        Command::Analyze(_)
+        // They look at jobs that they start themselves, through files.
+        Command::Record(_)
+        | Command::Replay(_)
+        | Command::Analyze(_)
         | Command::Calls(_)
         | Command::Completions { .. }
         | Command::ParseFiles

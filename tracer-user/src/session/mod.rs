@@ -34,6 +34,7 @@ mod strangers;
 #[cfg(test)]
 mod tests;
 mod watch;
+pub mod wrapped;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

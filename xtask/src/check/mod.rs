@@ -19,7 +19,9 @@ use crate::project_files;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("dmscope-analyzer", &[]),
     ("dmscope-tracer-ebpf", &[]),
-    ("dmscope", &["dmscope-analyzer", "dmscope-tracer-ebpf"]),
+    ("dmscope-replay", &[]),
+    ("dmscope-wrapper", &["dmscope-replay"]),
+    ("dmscope", &["dmscope-analyzer", "dmscope-replay", "dmscope-tracer-ebpf"]),
     ("xtask", &[]),
 ];
 

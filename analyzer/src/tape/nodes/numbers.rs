@@ -134,6 +134,8 @@ impl NodeNumbers {
                 (reading.node, reading.time_ns) = (self.node, self.moment(reading.time_ns));
             }
             Input::Digest(digest) => self.digest(digest),
+            // Ranks are the same on all nodes.
+            Input::ReplayableRank(_) | Input::Answers(_) => {}
             Input::Symbols(symbols) => symbols.iter_mut().for_each(|symbol| self.symbol(symbol)),
             Input::Start(start) => start.time_ns = self.time(start.time_ns),
             Input::End(end) => {

@@ -1,0 +1,241 @@
+//! What calls answered, as bytes.
+//!
+//! A record is a row of entries. Each begins with a number of variable length, whose lowest three bits are its kind:
+//!
+//! | kind | rest of the number | then |
+//! | --- | --- | --- |
+//! | 0 | how many polls in a row answered no | |
+//! | 1 | nothing: a poll answered yes | check |
+//! | 2 | source of a message + 1, 0: unknown | check |
+//! | 3 | index of a request + 1, 0: none was active | check |
+//! | 4 | number of indices + 1, 0: none was active | indices, check |
+//! | 5 | arrival for the receive that has been open longest | |
+//! | 6 | arrival | how many receives have been open longer |
+//! | 7 | a mark | |
+//!
+//! An arrival is source + 2, or 0: unknown, or 1: cancelled. A check is one byte of a checksum over all calls so far.
+
+use crate::varint::{put, take};
+
+/// What a call answered that asked for something the program does not decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A poll: no.
+    No,
+    /// A poll: yes.
+    Yes,
+    /// A receive or probe from anybody: this rank's message, in the numbers of the communicator. None: the call failed.
+    From(Option<u32>),
+    /// One of several requests. None: there was no active one.
+    Index(Option<u32>),
+    /// Some of several requests, in this order. None: there was no active one.
+    Indices(Option<Vec<u32>>),
+}
+
+/// How a receive from anybody that was posted earlier ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It failed, or was given up before anybody could know.
+    Unknown,
+    /// It was cancelled.
+    Cancelled,
+    /// With this rank's message.
+    From(u32),
+}
+
+/// What else a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The rank has ended well: nothing can follow.
+    End,
+    /// From here on the rank's calls came from several threads, and were not recorded.
+    Threads,
+}
+
+/// A record that no recorder wrote, or a damaged one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRecord;
+
+impl std::fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the record contradicts itself")
+    }
+}
+
+impl std::error::Error for BadRecord {}
+
+/// One entry of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// So many polls in a row answered no.
+    Polls(u64),
+    /// Any other answer, and the check.
+    Answer(Answer, u8),
+    /// For the receive before which `longer` others are open.
+    Arrival {
+        longer: u64,
+        arrival: Arrival,
+    },
+    Mark(Mark),
+}
+
+const KIND_BITS: u32 = 3;
+
+fn head(out: &mut Vec<u8>, kind: u64, value: u64) {
+    put(out, value << KIND_BITS | kind);
+}
+
+fn number(value: Option<u32>) -> u64 {
+    value.map_or(0, |value| u64::from(value) + 1)
+}
+
+/// The other way round.
+fn optional(number: u64) -> Option<Option<u32>> {
+    match number.checked_sub(1) {
+        None => Some(None),
+        Some(value) => u32::try_from(value).ok().map(Some),
+    }
+}
+
+impl Entry {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Polls(count) => head(out, 0, *count),
+            Self::Answer(answer, check) => {
+                match answer {
+                    Answer::No => return head(out, 0, 1),
+                    Answer::Yes => head(out, 1, 0),
+                    Answer::From(source) => head(out, 2, number(*source)),
+                    Answer::Index(index) => head(out, 3, number(*index)),
+                    Answer::Indices(indices) => {
+                        head(out, 4, indices.as_ref().map_or(0, |indices| indices.len() as u64 + 1));
+                        indices.iter().flatten().for_each(|index| put(out, u64::from(*index)));
+                    }
+                }
+                out.push(*check);
+            }
+            Self::Arrival { longer, arrival } => {
+                let value = match arrival {
+                    Arrival::Unknown => 0,
+                    Arrival::Cancelled => 1,
+                    Arrival::From(source) => u64::from(*source) + 2,
+                };
+                if *longer == 0 {
+                    head(out, 5, value);
+                } else {
+                    head(out, 6, value);
+                    put(out, *longer);
+                }
+            }
+            Self::Mark(mark) => head(out, 7, *mark as u64),
+        }
+    }
+
+    /// The entry that bytes begin with, which are not empty.
+    pub(crate) fn take(bytes: &mut &[u8]) -> Result<Self, BadRecord> {
+        Self::read(bytes).ok_or(BadRecord)
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let first = take(bytes)?;
+        let value = first >> KIND_BITS;
+        let answer = match first & ((1 << KIND_BITS) - 1) {
+            0 => return Some(Self::Polls(value)),
+            1 if value == 0 => Answer::Yes,
+            2 => Answer::From(optional(value)?),
+            3 => Answer::Index(optional(value)?),
+            4 => Answer::Indices(match value.checked_sub(1) {
+                None => None,
+                // Each has a byte at least: what is claimed is not believed before it was read.
+                Some(count) if count > bytes.len() as u64 => return None,
+                Some(count) => {
+                    Some((0..count).map(|_| u32::try_from(take(bytes)?).ok()).collect::<Option<_>>()?)
+                }
+            }),
+            kind @ (5 | 6) => {
+                let arrival = match value {
+                    0 => Arrival::Unknown,
+                    1 => Arrival::Cancelled,
+                    source => Arrival::From(u32::try_from(source - 2).ok()?),
+                };
+                let longer = if kind == 6 { take(bytes)? } else { 0 };
+                return Some(Self::Arrival { longer, arrival });
+            }
+            7 => {
+                return Some(Self::Mark(match value {
+                    0 => Mark::End,
+                    1 => Mark::Threads,
+                    _ => return None,
+                }));
+            }
+            _ => return None,
+        };
+        let (check, rest) = bytes.split_first()?;
+        *bytes = rest;
+        Some(Self::Answer(answer, *check))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+        let answer = prop_oneof![
+            Just(Answer::Yes),
+            any::<Option<u32>>().prop_map(Answer::From),
+            any::<Option<u32>>().prop_map(Answer::Index),
+            any::<Option<Vec<u32>>>().prop_map(Answer::Indices),
+        ];
+        let arrival = prop_oneof![
+            Just(Arrival::Unknown),
+            Just(Arrival::Cancelled),
+            any::<u32>().prop_map(Arrival::From)
+        ];
+        let entry = prop_oneof![
+            (0..u64::MAX >> KIND_BITS).prop_map(Entry::Polls),
+            (answer, any::<u8>()).prop_map(|(answer, check)| Entry::Answer(answer, check)),
+            (any::<u64>(), arrival).prop_map(|(longer, arrival)| Entry::Arrival { longer, arrival }),
+            prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(Entry::Mark),
+        ];
+        proptest::collection::vec(entry, 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_back(entries in entries()) {
+            let mut bytes = Vec::new();
+            entries.iter().for_each(|entry| entry.write(&mut bytes));
+            let mut rest = &bytes[..];
+            let mut read = Vec::new();
+            while !rest.is_empty() {
+                read.push(Entry::take(&mut rest).expect("it was written"));
+            }
+            prop_assert_eq!(read, entries);
+        }
+
+        #[test]
+        fn whatever_the_bytes_are_reading_ends(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() && Entry::take(&mut rest).is_ok() {}
+        }
+    }
+
+    #[test]
+    fn what_is_frequent_takes_two_bytes_at_most() {
+        let check = 7;
+        for entry in [
+            Entry::Polls(1000),
+            Entry::Answer(Answer::Yes, check),
+            Entry::Answer(Answer::From(Some(14)), check),
+            Entry::Answer(Answer::Index(Some(14)), check),
+            Entry::Arrival { longer: 0, arrival: Arrival::From(2045) },
+        ] {
+            let mut bytes = Vec::new();
+            entry.write(&mut bytes);
+            assert!(bytes.len() <= 2, "{entry:?}: {bytes:?}");
+        }
+    }
+}

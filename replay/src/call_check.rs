@@ -1,0 +1,25 @@
+//! A checksum over all calls of a rank: a program that goes another way than it did is found at the next answer.
+
+/// Over everything so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallCheck(u64);
+
+impl CallCheck {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// Takes a call: a number for what it is, and arguments that are the same in every run.
+    #[inline]
+    pub(crate) fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        let mut sum = (self.0 ^ u64::from(call)).wrapping_mul(Self::FACTOR);
+        for argument in arguments {
+            sum = (sum.rotate_left(29) ^ u64::from(argument as u32)).wrapping_mul(Self::FACTOR);
+        }
+        self.0 = sum;
+    }
+
+    /// What is recorded of it.
+    #[inline]
+    pub(crate) fn byte(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+}

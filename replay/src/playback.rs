@@ -1,0 +1,375 @@
+//! Says what is due when a rank runs again.
+
+use std::collections::HashMap;
+
+use crate::answer::{Answer, Arrival, BadRecord, Entry, Mark};
+use crate::call_check::CallCheck;
+use crate::divergence::{Asked, Divergence};
+use crate::open_receives::OpenReceives;
+
+/// What a call must answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// This.
+    Answer(Answer),
+    /// Anything: the record has ended.
+    Anything,
+}
+
+/// The record of one rank, and how far it has been played.
+#[derive(Debug)]
+pub struct Playback {
+    bytes: Vec<u8>,
+    /// Bytes played.
+    at: usize,
+    /// Polls that are still to answer no.
+    polls: u64,
+    /// Polls behind all bytes that answered no.
+    last_polls: u64,
+    /// Whose message receives get, by number.
+    arrivals: HashMap<u64, Arrival>,
+    /// Receives posted so far.
+    posted: u64,
+    check: CallCheck,
+    marks: Marks,
+    answers: u64,
+    played: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    is_whole: bool,
+    has_threads: bool,
+}
+
+/// More receives are never open at once: what a record claims is not believed.
+const MOST_OPEN: usize = 1 << 24;
+
+impl Playback {
+    /// Reads a record; `polls`: how many answered no after its last entry.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(bytes: Vec<u8>, polls: u64) -> Result<Self, BadRecord> {
+        let mut open = OpenReceives::default();
+        let mut arrivals = HashMap::new();
+        let mut marks = Marks::default();
+        let mut answers = polls;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            if marks.is_whole {
+                return Err(BadRecord);
+            }
+            match Entry::take(&mut rest)? {
+                Entry::Arrival { longer, arrival } => {
+                    let number = open.close_behind(longer, MOST_OPEN).ok_or(BadRecord)?;
+                    arrivals.insert(number, arrival);
+                }
+                Entry::Mark(Mark::End) => marks.is_whole = true,
+                Entry::Mark(Mark::Threads) => marks.has_threads = true,
+                Entry::Polls(polls) => answers = answers.saturating_add(polls),
+                Entry::Answer(..) => answers = answers.saturating_add(1),
+            }
+        }
+        let check = CallCheck::default();
+        Ok(Self {
+            bytes,
+            at: 0,
+            polls: 0,
+            last_polls: polls,
+            arrivals,
+            posted: 0,
+            check,
+            marks,
+            answers,
+            played: 0,
+        })
+    }
+
+    /// Whether the record goes to the rank's end.
+    pub fn is_whole(&self) -> bool {
+        self.marks.is_whole
+    }
+
+    /// Whether the record stops where calls began to come from several threads.
+    pub fn has_threads(&self) -> bool {
+        self.marks.has_threads
+    }
+
+    /// Answers in the record, without arrivals.
+    pub fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// Those given so far.
+    pub fn played(&self) -> u64 {
+        self.played
+    }
+
+    /// The next call, as in [`Recording::call`](crate::Recording::call).
+    #[inline]
+    pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        self.check.call(call, arguments);
+    }
+
+    /// What the call must answer; `requests`: how many it is about, if it asks for indices.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub fn due(&mut self, asked: Asked, requests: u32) -> Result<Due, Divergence> {
+        if self.polls == 0 {
+            match self.next() {
+                Some(Entry::Answer(answer, check)) => return self.answer(asked, answer, check, requests),
+                Some(Entry::Polls(polls)) => self.polls = polls,
+                _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
+                _ if self.last_polls == 0 => return Ok(Due::Anything),
+                _ => self.polls = std::mem::take(&mut self.last_polls),
+            }
+        }
+        if !asked.is_poll() {
+            return Err(Divergence::AnotherCall { asked, recorded: Answer::No });
+        }
+        self.polls -= 1;
+        self.played += 1;
+        Ok(Due::Answer(Answer::No))
+    }
+
+    /// The next entry that is an answer.
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            let mut rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+            // It was read before.
+            let entry = Entry::take(&mut rest).ok()?;
+            self.at = self.bytes.len() - rest.len();
+            if matches!(entry, Entry::Polls(1..) | Entry::Answer(..)) {
+                return Some(entry);
+            }
+        }
+    }
+
+    fn answer(&mut self, asked: Asked, answer: Answer, check: u8, requests: u32) -> Result<Due, Divergence> {
+        if !asked.fits(&answer) {
+            return Err(Divergence::AnotherCall { asked, recorded: answer });
+        }
+        if check != self.check.byte() {
+            return Err(Divergence::OtherCalls);
+        }
+        let indices = match &answer {
+            Answer::Index(Some(index)) => std::slice::from_ref(index),
+            Answer::Indices(Some(indices)) => &indices[..],
+            _ => &[],
+        };
+        if let Some(&index) = indices.iter().find(|index| **index >= requests) {
+            return Err(Divergence::NoSuchRequest { index, requests });
+        }
+        self.played += 1;
+        Ok(Due::Answer(answer))
+    }
+
+    /// A receive from anybody is about to be posted: whose message it gets. None: the record does not say.
+    pub fn posted(&mut self) -> Option<Arrival> {
+        let number = self.posted;
+        self.posted += 1;
+        self.arrivals.get(&number).copied()
+    }
+
+    /// Whether all was played.
+    pub fn is_over(&self) -> bool {
+        let mut rest = &self.bytes[self.at..];
+        let mut is_answer = self.polls > 0 || self.last_polls > 0;
+        while !is_answer && !rest.is_empty() {
+            is_answer = matches!(Entry::take(&mut rest), Ok(Entry::Polls(1..) | Entry::Answer(..)));
+        }
+        !is_answer
+    }
+
+    /// The rank ends.
+    ///
+    /// # Errors
+    /// It goes on in the record.
+    pub fn end(&self) -> Result<(), Divergence> {
+        if self.is_over() { Ok(()) } else { Err(Divergence::EndsEarly) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::recording::Recording;
+
+    /// What a made-up program does.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A call that asks for nothing.
+        Plain(u32),
+        /// One that gets an answer.
+        Ask(Asked, Answer),
+        /// Posts a receive.
+        Post,
+        /// One of the open receives gets a message; from how many, counted from the oldest.
+        Arrive(usize, Arrival),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let answers = prop_oneof![
+            Just((Asked::Poll, Answer::Yes)),
+            prop_oneof![
+                Just(Asked::Poll),
+                Just(Asked::PollSource),
+                Just(Asked::PollIndex),
+                Just(Asked::PollIndices)
+            ]
+            .prop_map(|asked| (asked, Answer::No)),
+            (0_u32..300).prop_map(|from| (Asked::Source, Answer::From(Some(from)))),
+            (0_u32..300).prop_map(|from| (Asked::PollSource, Answer::From(Some(from)))),
+            proptest::option::of(0_u32..8).prop_map(|index| (Asked::Index, Answer::Index(index))),
+            proptest::option::of(proptest::collection::vec(0_u32..8, 1..5))
+                .prop_map(|indices| (Asked::PollIndices, Answer::Indices(indices))),
+        ];
+        let arrival = prop_oneof![Just(Arrival::Cancelled), (0_u32..300).prop_map(Arrival::From)];
+        let step = prop_oneof![
+            any::<u32>().prop_map(Step::Plain),
+            answers.prop_map(|(asked, answer)| Step::Ask(asked, answer)),
+            Just(Step::Post),
+            (0_usize..4, arrival).prop_map(|(which, arrival)| Step::Arrive(which, arrival)),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    /// The record of the steps, the polls behind it, and what each posted receive got.
+    fn recorded(steps: &[Step]) -> (Vec<u8>, u64, Vec<Option<Arrival>>) {
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        let (mut open, mut got) = (Vec::new(), Vec::new());
+        for step in steps {
+            match step {
+                Step::Plain(call) => recording.call(*call, [1, 2, 3]),
+                Step::Ask(asked, answer) => {
+                    recording.call(*asked as u32, [0; 3]);
+                    recording.answer(answer.clone(), &mut out);
+                }
+                Step::Post => {
+                    recording.call(99, [0; 3]);
+                    recording.posted(got.len() as u64, &mut out);
+                    open.push(got.len());
+                    got.push(None);
+                }
+                Step::Arrive(which, arrival) if *which < open.len() => {
+                    let number = open.remove(*which);
+                    recording.arrived(number as u64, *arrival, &mut out);
+                    got[number] = Some(*arrival);
+                }
+                Step::Arrive(..) => {}
+            }
+        }
+        (out, recording.polls(), got)
+    }
+
+    fn playback(steps: &[Step]) -> (Playback, Vec<Option<Arrival>>) {
+        let (bytes, polls, got) = recorded(steps);
+        (Playback::new(bytes, polls).expect("a record"), got)
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_program_gets_the_same_answers(steps in steps()) {
+            let (mut playback, got) = playback(&steps);
+            let mut posts = 0;
+            for step in &steps {
+                match step {
+                    Step::Plain(call) => playback.call(*call, [1, 2, 3]),
+                    Step::Ask(asked, answer) => {
+                        playback.call(*asked as u32, [0; 3]);
+                        prop_assert_eq!(playback.due(*asked, 8), Ok(Due::Answer(answer.clone())));
+                    }
+                    Step::Post => {
+                        playback.call(99, [0; 3]);
+                        prop_assert_eq!(playback.posted(), got[posts]);
+                        posts += 1;
+                    }
+                    Step::Arrive(..) => {}
+                }
+            }
+            prop_assert!(playback.is_over());
+            prop_assert_eq!(playback.end(), Ok(()));
+            prop_assert_eq!(playback.due(Asked::Source, 0), Ok(Due::Anything));
+        }
+
+        #[test]
+        fn a_record_that_is_cut_plays_up_to_there(steps in steps(), part in 0_usize..200) {
+            let steps = &steps[..part.min(steps.len())];
+            let (bytes, polls, _) = recorded(steps);
+            prop_assert!(Playback::new(bytes, polls).is_ok());
+        }
+
+        #[test]
+        fn whatever_the_bytes_are_it_is_refused_or_plays(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            asked in proptest::collection::vec(0_u8..7, 0..300),
+        ) {
+            if let Ok(mut playback) = Playback::new(bytes, 3) {
+                for number in asked {
+                    let _ = playback.due(Asked::of_number(number).expect("one of seven"), 4);
+                    playback.posted();
+                }
+                let _ = playback.end();
+            }
+        }
+    }
+
+    fn of_answers(answers: &[(Asked, Answer)]) -> Playback {
+        playback(&answers.iter().map(|(asked, answer)| Step::Ask(*asked, answer.clone())).collect::<Vec<_>>())
+            .0
+    }
+
+    #[test]
+    fn another_call_than_the_recorded_one_is_a_divergence() {
+        let mut playback = of_answers(&[(Asked::Source, Answer::From(Some(3)))]);
+        playback.call(Asked::Poll as u32, [0; 3]);
+        let recorded = Answer::From(Some(3));
+        assert_eq!(
+            playback.due(Asked::Poll, 0),
+            Err(Divergence::AnotherCall { asked: Asked::Poll, recorded })
+        );
+    }
+
+    #[test]
+    fn another_argument_of_an_earlier_call_is_a_divergence() {
+        let steps = [Step::Plain(1), Step::Ask(Asked::Source, Answer::From(Some(3)))];
+        let (mut playback, _) = playback(&steps);
+        playback.call(1, [1, 2, 4]);
+        playback.call(Asked::Source as u32, [0; 3]);
+        assert_eq!(playback.due(Asked::Source, 0), Err(Divergence::OtherCalls));
+    }
+
+    #[test]
+    fn a_call_that_cannot_answer_no_is_a_divergence_where_polls_are_recorded() {
+        let mut playback = of_answers(&[(Asked::Poll, Answer::No), (Asked::Poll, Answer::No)]);
+        assert_eq!(playback.due(Asked::Poll, 0), Ok(Due::Answer(Answer::No)));
+        let asked = Asked::Source;
+        assert_eq!(playback.due(asked, 0), Err(Divergence::AnotherCall { asked, recorded: Answer::No }));
+    }
+
+    #[test]
+    fn an_end_that_is_too_early_or_too_late_is_a_divergence() {
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        recording.call(Asked::Source as u32, [0; 3]);
+        recording.answer(Answer::From(Some(1)), &mut out);
+        recording.mark(Mark::End, &mut out);
+        let mut playback = Playback::new(out, 0).expect("a record");
+        assert!(playback.is_whole());
+        assert_eq!(playback.end(), Err(Divergence::EndsEarly));
+        playback.call(Asked::Source as u32, [0; 3]);
+        assert_eq!(playback.due(Asked::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
+        assert_eq!(playback.end(), Ok(()));
+        assert_eq!(playback.due(Asked::Source, 0), Err(Divergence::BehindTheEnd));
+    }
+
+    #[test]
+    fn an_index_beyond_the_requests_is_a_divergence() {
+        let mut playback = of_answers(&[(Asked::Index, Answer::Index(Some(5)))]);
+        playback.call(Asked::Index as u32, [0; 3]);
+        assert_eq!(playback.due(Asked::Index, 5), Err(Divergence::NoSuchRequest { index: 5, requests: 5 }));
+    }
+}

@@ -1,0 +1,98 @@
+//! Records a rank's calls.
+
+use std::collections::HashMap;
+
+use crate::answer::{Answer, Arrival, Entry, Mark};
+use crate::call_check::CallCheck;
+use crate::open_receives::OpenReceives;
+
+/// Of one rank. What it writes is appended to the bytes that it is given.
+#[derive(Debug, Default)]
+pub struct Recording {
+    check: CallCheck,
+    /// Polls in a row that answered no, not yet written.
+    polls: u64,
+    open: OpenReceives,
+    /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
+    requests: HashMap<u64, Option<u64>>,
+}
+
+impl Recording {
+    /// The next call: a number for what it is, and arguments that are the same in every run.
+    #[inline]
+    pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        self.check.call(call, arguments);
+    }
+
+    /// Polls that answered no since the last answer: not yet in the bytes.
+    pub fn polls(&self) -> u64 {
+        self.polls
+    }
+
+    /// What the call answered.
+    pub fn answer(&mut self, answer: Answer, out: &mut Vec<u8>) {
+        if answer == Answer::No {
+            self.polls += 1;
+            return;
+        }
+        self.write_polls(out);
+        Entry::Answer(answer, self.check.byte()).write(out);
+    }
+
+    /// A receive from anybody has been posted; `request` names it until it is complete.
+    pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
+        // One that had the name was completed without our being told.
+        self.arrived(request, Arrival::Unknown, out);
+        let number = self.open.post();
+        self.requests.insert(request, Some(number));
+    }
+
+    /// Whether a request is a receive from anybody.
+    #[inline]
+    pub fn is_posted(&self, request: u64) -> bool {
+        !self.requests.is_empty() && self.requests.contains_key(&request)
+    }
+
+    /// Whether there is any.
+    pub fn has_posted(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Requests of up to `most` receives of which it is not known whose message they got, though they may have one.
+    pub fn undecided(&self, most: usize) -> Vec<u64> {
+        let oldest: Vec<u64> = self.open.iter().take(most).collect();
+        let request = |(request, number): (&u64, &Option<u64>)| {
+            number.filter(|number| oldest.contains(number)).map(|_| *request)
+        };
+        if oldest.is_empty() { Vec::new() } else { self.requests.iter().filter_map(request).collect() }
+    }
+
+    /// It has become known whose message a posted receive got; its request goes on.
+    pub fn decided(&mut self, request: u64, arrival: Arrival, out: &mut Vec<u8>) {
+        let number = self.requests.get_mut(&request).and_then(Option::take);
+        if let Some(longer) = number.and_then(|number| self.open.close(number)) {
+            self.write_polls(out);
+            Entry::Arrival { longer, arrival }.write(out);
+        }
+    }
+
+    /// A request is complete, if it is a posted receive.
+    pub fn arrived(&mut self, request: u64, arrival: Arrival, out: &mut Vec<u8>) {
+        if self.is_posted(request) {
+            self.decided(request, arrival, out);
+            self.requests.remove(&request);
+        }
+    }
+
+    /// Something else that a reader must know.
+    pub fn mark(&mut self, mark: Mark, out: &mut Vec<u8>) {
+        self.write_polls(out);
+        Entry::Mark(mark).write(out);
+    }
+
+    fn write_polls(&mut self, out: &mut Vec<u8>) {
+        if self.polls > 0 {
+            Entry::Polls(std::mem::take(&mut self.polls)).write(out);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+#define SOURCE_OF(status) status%MPI_SOURCE
+program fortran_f08
+      use mpi_f08
+      implicit none
+      type(MPI_Request) :: sends(32), requests(32)
+      type(MPI_Status) :: status
+#include "fortran.inc"
+end program

@@ -1,0 +1,7 @@
+#define SOURCE_OF(status) status(MPI_SOURCE)
+program fortran_mpi
+      use mpi
+      implicit none
+      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE)
+#include "fortran.inc"
+end program

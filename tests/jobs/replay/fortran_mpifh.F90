@@ -1,0 +1,7 @@
+#define SOURCE_OF(status) status(MPI_SOURCE)
+program fortran_mpifh
+      implicit none
+      include 'mpif.h'
+      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE)
+#include "fortran.inc"
+end program

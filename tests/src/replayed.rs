@@ -1,0 +1,163 @@
+//! Jobs that are recorded for replay, and replayed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::job::{JobSpec, MpiImplementation};
+use crate::session::binary;
+use crate::system::processes;
+
+/// Nothing that is recorded or replayed here takes as long.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// A program, and a folder for its tapes and logs.
+pub struct ReplayCase {
+    folder: TempDir,
+    library: MpiImplementation,
+    program: String,
+    /// Arguments; the folder for logs takes the place of `LOG`.
+    arguments: Vec<String>,
+    ranks: usize,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct ReplayRun {
+    /// Exit status of dmscope.
+    pub status: Option<i32>,
+    /// What the job wrote on standard output.
+    pub output: String,
+    /// What it and dmscope wrote on standard error.
+    pub said: String,
+    /// What each rank has logged.
+    pub logs: Vec<Vec<u8>>,
+}
+
+impl ReplayCase {
+    /// One of the project's own jobs. Three ranks: MPICH gives no core away while it waits.
+    pub fn own(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<Self> {
+        Ok(Self {
+            folder: TempDir::new()?,
+            library,
+            program: program.to_owned(),
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            ranks: 3,
+        })
+    }
+
+    /// So many ranks.
+    pub fn ranks(self, ranks: usize) -> Self {
+        Self { ranks, ..self }
+    }
+
+    /// Another program or other arguments for the same tapes.
+    pub fn other(&mut self, library: MpiImplementation, program: &str, arguments: &[&str]) {
+        self.library = library;
+        self.program = program.to_owned();
+        self.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    }
+
+    /// Where a tape is.
+    pub fn tape(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.dmt"))
+    }
+
+    /// The command of dmscope, which logs into a new folder.
+    fn command(&self, verb: &str, options: &[&str], tape: &Path, logs: &Path, cpus: Option<&str>) -> Result<Command> {
+        let _ = fs::remove_dir_all(logs);
+        fs::create_dir_all(logs)?;
+        let folder = logs.to_string_lossy().into_owned();
+        let arguments = self.arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
+        let mut job = JobSpec::own(self.library, &self.program)?.ranks(self.ranks).args(arguments);
+        if let Some(cpus) = cpus {
+            job = job.on_cpus(cpus);
+        }
+        let mut command = Command::new(binary()?);
+        command.arg(verb).args(options).arg(tape).arg("--").args(job.words());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// Runs it under dmscope to its end.
+    pub fn run(&self, verb: &str, options: &[&str], tape: &str, cpus: Option<&str>) -> Result<ReplayRun> {
+        let logs = self.folder.path().join(format!("{verb}-{tape}"));
+        let mut command = self.command(verb, options, &self.tape(tape), &logs, cpus)?;
+        self.finished(command.spawn().context("cannot start dmscope")?, &logs)
+    }
+
+    /// Records it, and does something to it meanwhile: with dmscope's process id, and the file that rank 0 logs to.
+    pub fn record_and(&self, tape: &str, act: impl FnOnce(u32, &Path) -> Result<()>) -> Result<ReplayRun> {
+        let logs = self.folder.path().join(format!("record-{tape}"));
+        let child = self.command("record", &[], &self.tape(tape), &logs, None)?.spawn()?;
+        act(child.id(), &logs.join("rank0.log"))?;
+        self.finished(child, &logs)
+    }
+
+    fn finished(&self, child: std::process::Child, logs: &Path) -> Result<ReplayRun> {
+        let pid = child.id();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        let Output { status, stdout, stderr } = match receiver.recv_timeout(LIMIT) {
+            Ok(output) => output?,
+            Err(_) => {
+                processes::kill_family(pid)?;
+                bail!("it took more than {LIMIT:?}: {:?}", receiver.recv());
+            }
+        };
+        let log = |rank: usize| fs::read(logs.join(format!("rank{rank}.log"))).unwrap_or_default();
+        Ok(ReplayRun {
+            status: status.code(),
+            output: String::from_utf8_lossy(&stdout).into_owned(),
+            said: String::from_utf8_lossy(&stderr).into_owned(),
+            logs: (0..self.ranks).map(log).collect(),
+        })
+    }
+}
+
+impl ReplayRun {
+    /// Fails unless everything was the same in both runs.
+    pub fn check_same(&self, recorded: &Self) -> Result<()> {
+        for (rank, (own, other)) in self.logs.iter().zip(&recorded.logs).enumerate() {
+            ensure!(!other.is_empty(), "rank {rank} has logged nothing");
+            if let Some(line) = first_difference(own, other) {
+                bail!("rank {rank} differs from line {line} of its log on\n{}", self.said);
+            }
+        }
+        ensure!(self.output == recorded.output, "output differs:\n{}\n{}", self.output, recorded.output);
+        Ok(())
+    }
+
+    /// Fails unless it ended with this status and said these words.
+    pub fn check(&self, status: i32, words: &[&str]) -> Result<()> {
+        ensure!(self.status == Some(status), "status {:?}, not {status}:\n{}", self.status, self.said);
+        for word in words {
+            ensure!(self.said.contains(word), "it did not say {word:?}:\n{}", self.said);
+        }
+        Ok(())
+    }
+}
+
+/// The line, from 1, from which on two logs differ.
+pub fn first_difference(own: &[u8], other: &[u8]) -> Option<usize> {
+    let (mut a, mut b) = (own.split(|byte| *byte == b'\n'), other.split(|byte| *byte == b'\n'));
+    (1..).find_map(|line| match (a.next(), b.next()) {
+        (None, None) => Some(None),
+        (a, b) if a != b => Some(Some(line)),
+        _ => None,
+    })?
+}
+
+/// Waits until a file has so many bytes.
+pub fn wait_for_bytes(path: &Path, bytes: u64) -> Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while fs::metadata(path).map_or(0, |metadata| metadata.len()) < bytes {
+        ensure!(Instant::now() < deadline, "{} stays short", path.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

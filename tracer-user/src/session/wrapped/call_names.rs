@@ -1,0 +1,56 @@
+//! Names of calls and of their arguments, by the numbers that the wrapper gives them.
+
+/// The wrapper's own table.
+const TABLE: &str = include_str!("../../../../wrapper/shim/calls.h");
+
+/// A call as people read it: `MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)`.
+pub(super) fn call_text(number: u32, arguments: [i32; 3], library: &str) -> String {
+    let row = TABLE.lines().filter_map(row).nth(number as usize);
+    let Some((name, names)) = row else { return format!("an unknown call ({number})") };
+    let named = names.iter().zip(arguments).filter(|(name, _)| !name.is_empty());
+    let shown: Vec<String> =
+        named.map(|(name, value)| format!("{name}={}", value_text(name, value, library))).collect();
+    format!("MPI_{name}({})", shown.join(", "))
+}
+
+/// `CALL(Recv, "source", "tag", "count")`.
+fn row(line: &str) -> Option<(&str, [&str; 3])> {
+    let mut words = line.strip_prefix("CALL(")?.strip_suffix(')')?.split(", ");
+    let name = words.next()?;
+    let mut argument = || Some(words.next()?.trim_matches('"'));
+    Some((name, [argument()?, argument()?, argument()?]))
+}
+
+fn value_text(name: &str, value: i32, library: &str) -> String {
+    let any_source = if library.starts_with("Open MPI") { -1 } else { -2 };
+    match name {
+        "source" if value == any_source => "MPI_ANY_SOURCE".to_owned(),
+        "tag" | "recvtag" if value == -1 => "MPI_ANY_TAG".to_owned(),
+        "source" | "dest" if value < 0 => "MPI_PROC_NULL".to_owned(),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_a_call() {
+        let lines = TABLE.lines().filter(|line| line.starts_with("CALL"));
+        assert!(lines.clone().count() > 60);
+        assert!(lines.clone().all(|line| row(line).is_some()));
+    }
+
+    #[test]
+    fn a_call_is_shown_with_the_names_of_the_standard() {
+        let text = |arguments, library| call_text(1, arguments, library);
+        assert_eq!(text([-1, 5, 1], "Open MPI v4.1.4"), "MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)");
+        assert_eq!(
+            text([-2, -1, 1], "MPICH Version"),
+            "MPI_Recv(source=MPI_ANY_SOURCE, tag=MPI_ANY_TAG, count=1)"
+        );
+        assert_eq!(call_text(0, [0; 3], ""), "MPI_Finalize()");
+        assert_eq!(call_text(9999, [0; 3], ""), "an unknown call (9999)");
+    }
+}

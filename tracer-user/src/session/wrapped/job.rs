@@ -1,0 +1,112 @@
+//! The job itself: started with the wrapper, ended if it must be.
+
+use std::fs::{DirBuilder, remove_dir_all};
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::own_settings::OwnSettings;
+use crate::host::sudo::Account;
+use crate::session::launch::launch;
+
+/// How long a job may take to end by itself once it was told to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A folder that is shared with ranks; gone with the value.
+pub(super) struct SharedFolder(PathBuf);
+
+impl SharedFolder {
+    /// In memory, if the machine has a folder for that: what ranks leave there is lost with the machine alone.
+    pub(super) fn create(account: Option<&Account>) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let number = RandomState::new().hash_one(std::process::id());
+        let path = base.join(format!("dmscope-{}-{number:016x}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
+        let folder = Self(path);
+        if let Some(account) = account {
+            chown(&folder.0, Some(account.uid), Some(account.gid))
+                .context("cannot give a folder to the user")?;
+        }
+        Ok(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SharedFolder {
+    fn drop(&mut self) {
+        // What is left there is small, and says whose it is.
+        let _ = remove_dir_all(&self.0);
+    }
+}
+
+/// A job that runs.
+pub(super) struct WrappedJob {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl WrappedJob {
+    /// Starts it; `wish`: for the wrapper.
+    pub(super) fn start(
+        command: &[String],
+        account: Option<&Account>,
+        wrapper: &Path,
+        wish: &str,
+    ) -> Result<Self> {
+        let before = OwnSettings::change()?;
+        let mut preload = wrapper.display().to_string();
+        if let Ok(others) = std::env::var("LD_PRELOAD") {
+            preload = format!("{preload}:{others}");
+        }
+        let with_wrapper: Vec<String> =
+            ["env".to_owned(), format!("LD_PRELOAD={preload}"), format!("DMSCOPE_REPLAY={wish}")]
+                .into_iter()
+                .chain(command.iter().cloned())
+                .collect();
+        let waiting = launch(&with_wrapper, account, before).context("cannot make a process for the job")?;
+        let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
+        Ok(Self { child, status: None })
+    }
+
+    /// Its exit status, once it has ended.
+    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().context("cannot wait for the job")?;
+        }
+        Ok(self.status)
+    }
+
+    /// Ends it: its launcher ends the ranks. `ranks`: for one that does not.
+    pub(super) fn end(&mut self, ranks: &[u32]) -> Result<()> {
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + PATIENCE;
+        while self.status()?.is_none() {
+            if Instant::now() > deadline {
+                let pids = ranks.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+                // They may be gone.
+                pids.for_each(|pid| {
+                    let _ = kill_process(pid, Signal::KILL);
+                });
+                self.signal(Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            // Not waited for yet, so it is nobody else.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The pages of ranks, read again and again while they run. What they say is the job's: nothing of it is believed to be in
+//! bounds.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, read_dir};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use replay::shared_page::{MAX_RECORD_BYTES, PAGE_BYTES, PageText, SharedPage};
+
+/// More ranks are not on a machine.
+const MAX_RANKS: usize = 1 << 16;
+/// Of a record, read at once.
+const MAX_PART_BYTES: usize = 8 << 20;
+
+/// Files of ranks, by the ranks in their names.
+#[derive(Default)]
+pub(super) struct Pages {
+    files: BTreeMap<u32, RankFile>,
+}
+
+/// One of them.
+pub(super) struct RankFile {
+    file: File,
+    /// Bytes of the record that were taken.
+    taken: usize,
+    /// Bytes of the file whose room was given back.
+    freed: usize,
+}
+
+impl Pages {
+    /// Looks for ranks that have come.
+    pub(super) fn look(&mut self, folder: &Path) -> Result<()> {
+        for entry in read_dir(folder).with_context(|| folder.display().to_string())? {
+            let Ok(entry) = entry else { continue };
+            let name = entry.file_name();
+            let rank = name.to_str().and_then(|name| name.strip_prefix("rank-")?.parse::<u32>().ok());
+            let Some(rank) = rank.filter(|rank| !self.files.contains_key(rank)) else { continue };
+            if self.files.len() < MAX_RANKS {
+                let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+                let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(entry.path());
+                let file = file.with_context(|| entry.path().display().to_string())?;
+                self.files.insert(rank, RankFile { file, taken: 0, freed: PAGE_BYTES });
+            }
+        }
+        Ok(())
+    }
+
+    /// All ranks that have begun, with their pages as they are now.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut RankFile, SharedPage)> {
+        self.files.iter_mut().filter_map(|(rank, file)| {
+            let page = file.page()?;
+            (page.has_begun() && page.rank.load(Ordering::Relaxed) == *rank).then_some((*rank, file, page))
+        })
+    }
+}
+
+impl RankFile {
+    fn page(&self) -> Option<SharedPage> {
+        let mut bytes = [0; PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, 0).ok()?;
+        Some(SharedPage::from_bytes(&bytes))
+    }
+
+    /// What is new in the record, from where; none if there is nothing.
+    pub(super) fn take(&mut self, page: &SharedPage) -> Result<Option<(u64, Vec<u8>)>> {
+        let there = page.record_bytes().min(MAX_RECORD_BYTES);
+        let len = there.saturating_sub(self.taken).min(MAX_PART_BYTES);
+        if len == 0 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        let from = (PAGE_BYTES + self.taken) as u64;
+        self.file.read_exact_at(&mut bytes, from).context("cannot read what a rank has recorded")?;
+        let offset_bytes = self.taken as u64;
+        self.taken += len;
+        self.free();
+        Ok(Some((offset_bytes, bytes)))
+    }
+
+    /// Gives room back to the file system.
+    fn free(&mut self) {
+        const STEP_BYTES: usize = 1 << 20;
+        let to = (PAGE_BYTES + self.taken) / STEP_BYTES * STEP_BYTES;
+        if to > self.freed {
+            let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+            // Refused: it stays in use until the end.
+            let _ = rustix::fs::fallocate(&self.file, flags, self.freed as u64, (to - self.freed) as u64);
+            self.freed = to;
+        }
+    }
+}
+
+/// A text of a page; none if it is empty.
+pub(super) fn text(page: &SharedPage, which: PageText) -> Option<String> {
+    Some(page.text(which)).filter(|text| !text.is_empty())
+}

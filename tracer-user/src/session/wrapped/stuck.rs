@@ -1,0 +1,95 @@
+//! Whether a replayed job can still go on: pure.
+//!
+//! A rank that waits may wait for one that computes, or that is stopped in a debugger. But if all wait in calls, and none of
+//! them has gone on for a while, none will.
+
+use std::time::{Duration, Instant};
+
+use replay::shared_page::RankState;
+
+/// A rank at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RankView {
+    pub state: RankState,
+    pub calls: u64,
+    /// The process is there, and nobody has stopped it.
+    pub is_running: bool,
+}
+
+/// How the job has gone on.
+#[derive(Debug)]
+pub(super) struct Progress {
+    last: Vec<RankView>,
+    since: Instant,
+}
+
+impl Progress {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { last: Vec::new(), since: now }
+    }
+
+    /// Whether all ranks of the job, which has so many, have waited for so long.
+    pub(super) fn is_stuck(
+        &mut self,
+        ranks: Vec<RankView>,
+        size: usize,
+        now: Instant,
+        patience: Duration,
+    ) -> bool {
+        let waits = |rank: &RankView| rank.is_running && rank.state != RankState::Outside;
+        let is_over = ranks.iter().all(|rank| rank.state == RankState::Finalized);
+        let may_go_on = ranks.len() < size || is_over || !ranks.iter().all(waits);
+        if may_go_on || ranks != self.last {
+            self.last = ranks;
+            self.since = now;
+            return false;
+        }
+        now.duration_since(self.since) >= patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn rank(state: RankState, calls: u64) -> RankView {
+        RankView { state, calls, is_running: true }
+    }
+
+    /// Whether it is stuck at the end of these seconds, looked at each second.
+    fn is_stuck_after(seconds: u64, ranks: impl Fn(u64) -> Vec<RankView>) -> bool {
+        let begin = Instant::now();
+        let mut progress = Progress::new(begin);
+        let mut look =
+            |second| progress.is_stuck(ranks(second), 2, begin + Duration::from_secs(second), PATIENCE);
+        (0..seconds).for_each(|second| drop(look(second)));
+        look(seconds)
+    }
+
+    #[test]
+    fn all_that_wait_for_long_are_stuck() {
+        let waiting = |_| vec![rank(RankState::InCall, 3), rank(RankState::InCall, 4)];
+        assert!(!is_stuck_after(4, waiting));
+        assert!(is_stuck_after(5, waiting));
+        assert!(is_stuck_after(5, |_| vec![rank(RankState::InCall, 3), rank(RankState::Finalized, 4)]));
+    }
+
+    #[test]
+    fn a_rank_that_computes_or_is_stopped_may_help_the_others() {
+        let stopped = RankView { is_running: false, ..rank(RankState::InCall, 4) };
+        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3), rank(RankState::Outside, 4)]));
+        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3), stopped.clone()]));
+        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3)]));
+    }
+
+    #[test]
+    fn a_rank_that_makes_calls_goes_on_and_a_job_that_has_ended_is_not_stuck() {
+        assert!(!is_stuck_after(60, |second| vec![
+            rank(RankState::InCall, 3),
+            rank(RankState::InCall, second)
+        ]));
+        assert!(!is_stuck_after(60, |_| vec![rank(RankState::Finalized, 3), rank(RankState::Finalized, 3)]));
+    }
+}

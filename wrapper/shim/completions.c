@@ -1,0 +1,443 @@
+// Calls that complete requests, or ask whether they are complete.
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+// How many requests there is room for without asking for memory.
+enum { FEW = 32, UNDECIDED = 4 };
+
+static int source_in(const MPI_Status *status)
+{
+    int cancelled = 0;
+    PMPI_Test_cancelled(status, &cancelled);
+    return cancelled ? CANCELLED : status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : NONE;
+}
+
+void look_at_undecided(void)
+{
+    uint64_t requests[UNDECIDED];
+    int count = dms_has_posted() ? dms_undecided(requests, UNDECIDED) : 0;
+    for (int i = 0; i < count; i++) {
+        MPI_Status status;
+        int flag = 0;
+        if (PMPI_Request_get_status(request_of(requests[i]), &flag, &status) == MPI_SUCCESS && flag)
+            dms_decided(requests[i], source_in(&status));
+    }
+}
+
+// ---- What a call sees: requests as they were before it, and statuses even if the program wants none -----------------
+
+struct seen {
+    uint64_t few_bits[FEW];
+    MPI_Status few_statuses[FEW];
+    uint64_t *bits;        // NULL: nothing is to be recorded of them
+    MPI_Status *statuses;  // what MPI is given
+    MPI_Status *own;       // to be freed
+};
+
+// Before the call. If there is no memory the call is not looked at.
+static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_Status *statuses, int is_ignored)
+{
+    seen->bits = NULL;
+    seen->own = NULL;
+    seen->statuses = statuses;
+    if (!dms_has_posted())
+        return;
+    seen->bits = count <= FEW ? seen->few_bits : malloc((size_t)count * sizeof *seen->bits);
+    if (is_ignored) {
+        seen->own = count <= FEW ? seen->few_statuses : malloc((size_t)count * sizeof *seen->own);
+        if (!seen->own && seen->bits != seen->few_bits) {
+            free(seen->bits);
+            seen->bits = NULL;
+        }
+        if (seen->own)
+            seen->statuses = seen->own;
+    }
+    for (int i = 0; seen->bits && i < count; i++)
+        seen->bits[i] = bits_of(requests[i]);
+}
+
+static void looked(struct seen *seen)
+{
+    if (seen->bits && seen->bits != seen->few_bits)
+        free(seen->bits);
+    if (seen->own && seen->own != seen->few_statuses)
+        free(seen->own);
+}
+
+// The request at an index is complete, with this status.
+static void complete(const struct seen *seen, int index, int result, const MPI_Status *status)
+{
+    if (!seen->bits || !dms_is_posted(seen->bits[index]))
+        return;
+    int failed = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result;
+    if (failed != MPI_ERR_PENDING)
+        dms_arrived(seen->bits[index], failed == MPI_SUCCESS ? source_in(status) : NONE);
+}
+
+// ---- Replay: others stand in for persistent receives ---------------------------------------------------------------
+
+// Waits until a request is complete.
+static int finish(MPI_Request *request, MPI_Status *status)
+{
+    uint64_t stand_in, bits = bits_of(*request);
+    dms_waits_for(dms_due_of(bits));
+    if (dms_has_stand_ins() && dms_stand_in(bits, 1, &stand_in)) {
+        MPI_Request other = request_of(stand_in);
+        return PMPI_Wait(&other, status);
+    }
+    int result = PMPI_Wait(request, status);
+    // The name goes to another request.
+    dms_set_due(bits, NONE);
+    return result;
+}
+
+static int finish_all(int count, MPI_Request *requests, MPI_Status *statuses)
+{
+    int failed = 0;
+    for (int i = 0; i < count; i++) {
+        MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+        int result = finish(&requests[i], status);
+        failed |= result != MPI_SUCCESS;
+        if (status != MPI_STATUS_IGNORE && result != MPI_SUCCESS)
+            status->MPI_ERROR = result;
+    }
+    return failed ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
+}
+
+// One of several; a request that is none cannot have been complete.
+static int finish_one(int index, MPI_Request *requests, MPI_Status *status)
+{
+    if (requests[index] == MPI_REQUEST_NULL)
+        dms_diverge("the request that was complete in the record is MPI_REQUEST_NULL");
+    return finish(&requests[index], status);
+}
+
+// No request was active in the record: none may be now.
+static int finish_none(int count, MPI_Request *requests, MPI_Status *status)
+{
+    int index = MPI_UNDEFINED, flag = 0;
+    int result = PMPI_Testany(count, requests, &index, &flag, status);
+    if (!flag || index != MPI_UNDEFINED || dms_has_stand_ins())
+        dms_diverge("there is an active request; in the record there was none");
+    return result;
+}
+
+// The requests as MPI knows them, in memory of their own if others stand in for some.
+static MPI_Request *known_to_mpi(int count, MPI_Request *requests)
+{
+    if (!dms_has_stand_ins())
+        return requests;
+    MPI_Request *known = malloc((size_t)(count ? count : 1) * sizeof *known);
+    if (!known)
+        return requests;
+    for (int i = 0; i < count; i++) {
+        uint64_t stand_in;
+        known[i] = dms_stand_in(bits_of(requests[i]), 0, &stand_in) ? request_of(stand_in) : requests[i];
+    }
+    return known;
+}
+
+static void give_back(int count, MPI_Request *requests, MPI_Request *known)
+{
+    if (known == requests)
+        return;
+    for (int i = 0; i < count; i++) {
+        uint64_t stand_in;
+        if (!dms_stand_in(bits_of(requests[i]), 0, &stand_in))
+            requests[i] = known[i];
+        else if (known[i] == MPI_REQUEST_NULL)
+            dms_stand_in(bits_of(requests[i]), 1, &stand_in);
+    }
+    free(known);
+}
+
+// A call that is played back to its record's end runs free: on the requests that MPI knows.
+#define FREELY(count, requests, known, call)                                                                           \
+    do {                                                                                                               \
+        MPI_Request *known = known_to_mpi(count, requests);                                                            \
+        int freely = call;                                                                                             \
+        give_back(count, requests, known);                                                                             \
+        LEAVE(freely);                                                                                                 \
+    } while (0)
+
+// ---- The calls ------------------------------------------------------------------------------------------------------
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    ENTER(Wait, 0, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Wait(request, status);
+    if (treatment == REPLAY)
+        LEAVE(finish(request, status));
+    struct seen seen;
+    look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
+    int result = PMPI_Wait(request, seen.statuses);
+    complete(&seen, 0, result, seen.statuses);
+    looked(&seen);
+    look_at_undecided();
+    LEAVE(result);
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+{
+    ENTER(Waitall, count, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Waitall(count, requests, statuses);
+    if (treatment == REPLAY)
+        LEAVE(finish_all(count, requests, statuses));
+    struct seen seen;
+    look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
+    int result = PMPI_Waitall(count, requests, seen.statuses);
+    for (int i = 0; seen.bits && i < count; i++)
+        complete(&seen, i, result, &seen.statuses[i]);
+    looked(&seen);
+    look_at_undecided();
+    LEAVE(result);
+}
+
+int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+{
+    ENTER(Waitany, count, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Waitany(count, requests, index, status);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(INDEX, count, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(count, requests, known, PMPI_Waitany(count, known, index, status));
+        *index = value == NONE ? MPI_UNDEFINED : value;
+        LEAVE(value == NONE ? finish_none(count, requests, status) : finish_one(value, requests, status));
+    }
+    struct seen seen;
+    look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
+    int result = PMPI_Waitany(count, requests, index, seen.statuses);
+    dms_index(*index == MPI_UNDEFINED ? NONE : *index);
+    if (*index != MPI_UNDEFINED)
+        complete(&seen, *index, result, seen.statuses);
+    looked(&seen);
+    look_at_undecided();
+    LEAVE(result);
+}
+
+// What a call that completes some requests answered.
+static void completed_some(struct seen *seen, int result, int count, const int *indices)
+{
+    if (count == 0)
+        dms_no();
+    else
+        dms_indices(count == MPI_UNDEFINED ? NONE : count, indices);
+    for (int i = 0; seen->bits && count != MPI_UNDEFINED && i < count; i++)
+        complete(seen, indices[i], result, &seen->statuses[i]);
+    looked(seen);
+    look_at_undecided();
+}
+
+static int finish_some(int count, int found, MPI_Request *requests, int *outcount, int *indices, MPI_Status *statuses)
+{
+    if (found == NONE) {
+        *outcount = MPI_UNDEFINED;
+        return finish_none(count, requests, MPI_STATUS_IGNORE);
+    }
+    *outcount = found;
+    for (int i = 0; i < found; i++)
+        indices[i] = dms_due_index(i);
+    int failed = 0;
+    for (int i = 0; i < found; i++) {
+        MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+        int result = finish_one(indices[i], requests, status);
+        failed |= result != MPI_SUCCESS;
+        if (status != MPI_STATUS_IGNORE && result != MPI_SUCCESS)
+            status->MPI_ERROR = result;
+    }
+    return failed ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
+}
+
+int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[])
+{
+    ENTER(Waitsome, incount, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(INDICES, incount, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(incount, requests, known, PMPI_Waitsome(incount, known, outcount, indices, statuses));
+        LEAVE(finish_some(incount, value, requests, outcount, indices, statuses));
+    }
+    struct seen seen;
+    look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
+    int result = PMPI_Waitsome(incount, requests, outcount, indices, seen.statuses);
+    completed_some(&seen, result, *outcount, indices);
+    LEAVE(result);
+}
+
+int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[], MPI_Status statuses[])
+{
+    ENTER(Testsome, incount, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Testsome(incount, requests, outcount, indices, statuses);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(POLL_INDICES, incount, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(incount, requests, known, PMPI_Testsome(incount, known, outcount, indices, statuses));
+        if (due == DUE_NO) {
+            *outcount = 0;
+            LEAVE(MPI_SUCCESS);
+        }
+        LEAVE(finish_some(incount, value, requests, outcount, indices, statuses));
+    }
+    struct seen seen;
+    look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
+    int result = PMPI_Testsome(incount, requests, outcount, indices, seen.statuses);
+    completed_some(&seen, result, *outcount, indices);
+    LEAVE(result);
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    ENTER(Test, 0, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Test(request, flag, status);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(POLL, 0, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(1, request, known, PMPI_Test(known, flag, status));
+        *flag = due == DUE_YES;
+        LEAVE(*flag ? finish(request, status) : MPI_SUCCESS);
+    }
+    struct seen seen;
+    look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
+    int result = PMPI_Test(request, flag, seen.statuses);
+    if (*flag) {
+        dms_yes();
+        complete(&seen, 0, result, seen.statuses);
+        look_at_undecided();
+    } else {
+        dms_no();
+    }
+    looked(&seen);
+    LEAVE(result);
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    ENTER(Testall, count, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Testall(count, requests, flag, statuses);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(POLL, 0, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(count, requests, known, PMPI_Testall(count, known, flag, statuses));
+        *flag = due == DUE_YES;
+        LEAVE(*flag ? finish_all(count, requests, statuses) : MPI_SUCCESS);
+    }
+    struct seen seen;
+    look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
+    int result = PMPI_Testall(count, requests, flag, seen.statuses);
+    if (*flag) {
+        dms_yes();
+        for (int i = 0; seen.bits && i < count; i++)
+            complete(&seen, i, result, &seen.statuses[i]);
+        look_at_undecided();
+    } else {
+        dms_no();
+    }
+    looked(&seen);
+    LEAVE(result);
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    ENTER(Testany, count, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Testany(count, requests, index, flag, status);
+    if (treatment == REPLAY) {
+        int value, due = dms_due(POLL_INDEX, count, &value);
+        if (due == DUE_ANYTHING)
+            FREELY(count, requests, known, PMPI_Testany(count, known, index, flag, status));
+        *flag = due == DUE_YES;
+        *index = value == NONE ? MPI_UNDEFINED : value;
+        if (due == DUE_NO)
+            LEAVE(MPI_SUCCESS);
+        LEAVE(value == NONE ? finish_none(count, requests, status) : finish_one(value, requests, status));
+    }
+    struct seen seen;
+    look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
+    int result = PMPI_Testany(count, requests, index, flag, seen.statuses);
+    if (*flag) {
+        dms_index(*index == MPI_UNDEFINED ? NONE : *index);
+        if (*index != MPI_UNDEFINED)
+            complete(&seen, *index, result, seen.statuses);
+        look_at_undecided();
+    } else {
+        dms_no();
+    }
+    looked(&seen);
+    LEAVE(result);
+}
+
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    ENTER(Request_get_status, 0, 0, 0);
+    if (treatment == PASS)
+        return PMPI_Request_get_status(request, flag, status);
+    if (treatment == REPLAY) {
+        uint64_t stand_in;
+        MPI_Request known = dms_stand_in(bits_of(request), 0, &stand_in) ? request_of(stand_in) : request;
+        int value, due = dms_due(POLL, 0, &value), result = MPI_SUCCESS;
+        *flag = 0;
+        if (due == DUE_ANYTHING)
+            LEAVE(PMPI_Request_get_status(known, flag, status));
+        dms_waits_for(dms_due_of(bits_of(request)));
+        while (due == DUE_YES && !*flag && result == MPI_SUCCESS) {
+            result = PMPI_Request_get_status(known, flag, status);
+            sched_yield();
+        }
+        LEAVE(result);
+    }
+    MPI_Status own, *seen = status == MPI_STATUS_IGNORE ? &own : status;
+    int result = PMPI_Request_get_status(request, flag, seen);
+    if (*flag) {
+        dms_yes();
+        if (result == MPI_SUCCESS && dms_is_posted(bits_of(request)))
+            dms_decided(bits_of(request), source_in(seen));
+    } else {
+        dms_no();
+    }
+    LEAVE(result);
+}
+
+#if MPI_VERSION >= 4
+int MPI_Parrived(MPI_Request request, int partition, int *flag)
+{
+    ENTER(Parrived, partition, 0, 0);
+    int value, due = treatment == REPLAY ? dms_due(POLL, 0, &value) : DUE_ANYTHING, result = MPI_SUCCESS;
+    if (due == DUE_ANYTHING) {
+        result = PMPI_Parrived(request, partition, flag);
+        if (treatment == RECORD)
+            (*flag ? dms_yes : dms_no)();
+        LEAVE(result);
+    }
+    *flag = 0;
+    while (due == DUE_YES && !*flag && result == MPI_SUCCESS) {
+        result = PMPI_Parrived(request, partition, flag);
+        sched_yield();
+    }
+    LEAVE(result);
+}
+#endif
+
+int MPI_Win_test(MPI_Win win, int *flag)
+{
+    ENTER(Win_test, 0, 0, 0);
+    int value, due = treatment == REPLAY ? dms_due(POLL, 0, &value) : DUE_ANYTHING;
+    if (due == DUE_ANYTHING) {
+        int result = PMPI_Win_test(win, flag);
+        if (treatment == RECORD)
+            (*flag ? dms_yes : dms_no)();
+        LEAVE(result);
+    }
+    *flag = due == DUE_YES;
+    LEAVE(*flag ? PMPI_Win_wait(win) : MPI_SUCCESS);
+}

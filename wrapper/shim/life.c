@@ -1,0 +1,89 @@
+// The beginning and the end of a rank.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+#ifdef OPEN_MPI
+static const int is_open_mpi = 1;
+#else
+static const int is_open_mpi = 0;
+#endif
+
+void check_library(void)
+{
+    const int has_open_mpi = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
+    const int has_mpi = dlsym(RTLD_DEFAULT, "PMPI_Init") != NULL;
+    if (has_mpi && has_open_mpi != is_open_mpi) {
+        static const char words[] = "dmscope: this program uses another MPI library than was taken for it; name the right "
+                                    "one with --mpi\n";
+        if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
+            _exit(3);
+        _exit(2);
+    }
+}
+
+__attribute__((constructor)) static void loaded(void)
+{
+    check_library();
+}
+
+static MPI_Comm silent;
+static int has_silent;
+
+MPI_Comm silent_comm(void)
+{
+    // Made when it is first needed, from a communicator that only this process is in.
+    if (!has_silent)
+        has_silent = PMPI_Comm_dup(MPI_COMM_SELF, &silent) == MPI_SUCCESS;
+    return has_silent ? silent : MPI_COMM_SELF;
+}
+
+static void begin(int result)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length, rank, size, level;
+    MPI_Comm parent = MPI_COMM_NULL;
+    if (result != MPI_SUCCESS)
+        return;
+    PMPI_Get_library_version(library, &length);
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    PMPI_Query_thread(&level);
+    PMPI_Comm_get_parent(&parent);
+    // Levels have other numbers in each library.
+    level = level == MPI_THREAD_MULTIPLE ? 3 : level == MPI_THREAD_SERIALIZED ? 2 : level == MPI_THREAD_FUNNELED ? 1 : 0;
+    dms_begin(library, rank, size, level, parent != MPI_COMM_NULL);
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    check_library();
+    int result = PMPI_Init(argc, argv);
+    begin(result);
+    return result;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    check_library();
+    int result = PMPI_Init_thread(argc, argv, required, provided);
+    begin(result);
+    return result;
+}
+
+int MPI_Finalize(void)
+{
+    ENTER(Finalize, 0, 0, 0);
+    if (treatment != PASS) {
+        look_at_undecided();
+        dms_end();
+        if (has_silent)
+            PMPI_Comm_free(&silent);
+    }
+    // It is said to have ended: nothing more is told of it.
+    return PMPI_Finalize();
+}

@@ -1,0 +1,363 @@
+// Calls that receive, probe, or post receives.
+#include <stdlib.h>
+
+#include "shim.h"
+
+int source_of(int result, const MPI_Status *status)
+{
+    return result == MPI_SUCCESS && status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : NONE;
+}
+
+int source_due(int treatment, int source)
+{
+    int due;
+    if (treatment == REPLAY && source == MPI_ANY_SOURCE && dms_due(SOURCE, 0, &due) == DUE_YES && due >= 0)
+        return due;
+    return source;
+}
+
+// What is recorded of a call that took a message from anybody.
+static void record_source(int treatment, int source, int result, const MPI_Status *status)
+{
+    if (treatment == RECORD && source == MPI_ANY_SOURCE)
+        dms_from(source_of(result, status));
+    if (treatment == RECORD)
+        look_at_undecided();
+}
+
+#define STATUS_FOR(status)                                                                                             \
+    MPI_Status own;                                                                                                    \
+    MPI_Status *const seen = (status) == MPI_STATUS_IGNORE && treatment != PASS ? &own : (status)
+
+#define RECV(suffix, COUNT)                                                                                            \
+    int MPI_Recv##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,                \
+                         MPI_Status *status)                                                                           \
+    {                                                                                                                  \
+        ENTER(Recv, source, tag, count);                                                                               \
+        STATUS_FOR(status);                                                                                            \
+        int result = PMPI_Recv##suffix(buf, count, type, source_due(treatment, source), tag, comm, seen);              \
+        record_source(treatment, source, result, seen);                                                                \
+        LEAVE(result);                                                                                                 \
+    }                                                                                                                  \
+    int MPI_Sendrecv##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,       \
+                             void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,           \
+                             MPI_Comm comm, MPI_Status *status)                                                        \
+    {                                                                                                                  \
+        ENTER(Sendrecv, source, recvtag, dest);                                                                        \
+        STATUS_FOR(status);                                                                                            \
+        int result = PMPI_Sendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,  \
+                                           source_due(treatment, source), recvtag, comm, seen);                        \
+        record_source(treatment, source, result, seen);                                                                \
+        LEAVE(result);                                                                                                 \
+    }                                                                                                                  \
+    int MPI_Sendrecv_replace##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source,     \
+                                     int recvtag, MPI_Comm comm, MPI_Status *status)                                   \
+    {                                                                                                                  \
+        ENTER(Sendrecv_replace, source, recvtag, dest);                                                                \
+        STATUS_FOR(status);                                                                                            \
+        int result = PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source_due(treatment, source),     \
+                                                   recvtag, comm, seen);                                               \
+        record_source(treatment, source, result, seen);                                                                \
+        LEAVE(result);                                                                                                 \
+    }                                                                                                                  \
+    int MPI_Mrecv##suffix(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)         \
+    {                                                                                                                  \
+        ENTER(Mrecv, count, 0, 0);                                                                                     \
+        LEAVE(PMPI_Mrecv##suffix(buf, count, type, message, status));                                                  \
+    }                                                                                                                  \
+    int MPI_Imrecv##suffix(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)      \
+    {                                                                                                                  \
+        ENTER(Imrecv, count, 0, 0);                                                                                    \
+        LEAVE(PMPI_Imrecv##suffix(buf, count, type, message, request));                                                \
+    }
+
+RECV(, int)
+#if MPI_VERSION >= 4
+RECV(_c, MPI_Count)
+#endif
+
+int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    ENTER(Probe, source, tag, 0);
+    STATUS_FOR(status);
+    int result = PMPI_Probe(source_due(treatment, source), tag, comm, seen);
+    record_source(treatment, source, result, seen);
+    LEAVE(result);
+}
+
+int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    ENTER(Mprobe, source, tag, 0);
+    STATUS_FOR(status);
+    int result = PMPI_Mprobe(source_due(treatment, source), tag, comm, message, seen);
+    record_source(treatment, source, result, seen);
+    LEAVE(result);
+}
+
+// What a poll for messages answered.
+static void record_poll(int source, int flag, int result, const MPI_Status *status)
+{
+    if (!flag)
+        dms_no();
+    else if (source == MPI_ANY_SOURCE)
+        dms_from(source_of(result, status));
+    else
+        dms_yes();
+}
+
+// What it must answer; the source that a message is taken from.
+static int poll_due(int source, int *from)
+{
+    int value, due = dms_due(source == MPI_ANY_SOURCE ? POLL_SOURCE : POLL, 0, &value);
+    *from = source == MPI_ANY_SOURCE && value >= 0 ? value : source;
+    return due;
+}
+
+int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    ENTER(Iprobe, source, tag, 0);
+    STATUS_FOR(status);
+    int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
+    if (due != DUE_ANYTHING) {
+        *flag = due == DUE_YES;
+        LEAVE(due == DUE_YES ? PMPI_Probe(from, tag, comm, seen) : MPI_SUCCESS);
+    }
+    int result = PMPI_Iprobe(source, tag, comm, flag, seen);
+    if (treatment == RECORD)
+        record_poll(source, *flag, result, seen);
+    LEAVE(result);
+}
+
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    ENTER(Improbe, source, tag, 0);
+    STATUS_FOR(status);
+    int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
+    if (due != DUE_ANYTHING) {
+        *flag = due == DUE_YES;
+        LEAVE(due == DUE_YES ? PMPI_Mprobe(from, tag, comm, message, seen) : MPI_SUCCESS);
+    }
+    int result = PMPI_Improbe(source, tag, comm, flag, message, seen);
+    if (treatment == RECORD)
+        record_poll(source, *flag, result, seen);
+    LEAVE(result);
+}
+
+// ---- Posted receives ----------------------------------------------------------------------------------------------
+
+// Where a receive is posted: that of a message that will be cancelled gets none.
+struct posting {
+    int source;
+    MPI_Comm comm;
+    int due;
+};
+
+static struct posting posting_of(int treatment, int source, MPI_Comm comm)
+{
+    struct posting posting = {source, comm, NONE};
+    if (treatment == REPLAY && source == MPI_ANY_SOURCE) {
+        posting.due = dms_post_due();
+        if (posting.due >= 0)
+            posting.source = posting.due;
+        else if (posting.due == CANCELLED)
+            posting.comm = silent_comm();
+    }
+    return posting;
+}
+
+static void posted(int treatment, int source, const struct posting *posting, int result, const MPI_Request *request)
+{
+    if (result != MPI_SUCCESS)
+        return;
+    if (treatment == RECORD && source == MPI_ANY_SOURCE)
+        dms_posted(bits_of(*request));
+    if (treatment == REPLAY)
+        dms_set_due(bits_of(*request), posting->due);
+}
+
+#define IRECV(suffix, COUNT)                                                                                           \
+    int MPI_Irecv##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,               \
+                          MPI_Request *request)                                                                        \
+    {                                                                                                                  \
+        ENTER(Irecv, source, tag, count);                                                                              \
+        struct posting at = posting_of(treatment, source, comm);                                                       \
+        int result = PMPI_Irecv##suffix(buf, count, type, at.source, tag, at.comm, request);                           \
+        posted(treatment, source, &at, result, request);                                                               \
+        LEAVE(result);                                                                                                 \
+    }
+
+IRECV(, int)
+#if MPI_VERSION >= 4
+IRECV(_c, MPI_Count)
+
+// What is sent goes its way; only the receive waits for somebody.
+#define ISENDRECV(suffix, COUNT)                                                                                       \
+    int MPI_Isendrecv##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,      \
+                              void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,          \
+                              MPI_Comm comm, MPI_Request *request)                                                     \
+    {                                                                                                                  \
+        ENTER(Isendrecv, source, recvtag, dest);                                                                       \
+        struct posting at = posting_of(treatment, source, comm);                                                       \
+        int result = PMPI_Isendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, \
+                                            at.source, recvtag, comm, request);                                        \
+        posted(treatment, source, &at, result, request);                                                               \
+        LEAVE(result);                                                                                                 \
+    }                                                                                                                  \
+    int MPI_Isendrecv_replace##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source,    \
+                                      int recvtag, MPI_Comm comm, MPI_Request *request)                                \
+    {                                                                                                                  \
+        ENTER(Isendrecv_replace, source, recvtag, dest);                                                               \
+        struct posting at = posting_of(treatment, source, comm);                                                       \
+        int result = PMPI_Isendrecv_replace##suffix(buf, count, type, dest, sendtag, at.source, recvtag, comm,         \
+                                                    request);                                                          \
+        posted(treatment, source, &at, result, request);                                                               \
+        LEAVE(result);                                                                                                 \
+    }
+
+ISENDRECV(, int)
+ISENDRECV(_c, MPI_Count)
+#endif
+
+// ---- Persistent receives from anybody: in a replay another receive is posted in their place at each start ----------
+
+struct prepared {
+    void *buf;
+    MPI_Count count;
+    MPI_Datatype type;  // a duplicate: the program may free its own
+    int tag;
+    MPI_Comm comm;
+    int is_used;
+};
+
+static struct prepared *table;
+static unsigned table_size;
+
+static void prepare(MPI_Request request, struct prepared receive)
+{
+    unsigned place = 0;
+    while (place < table_size && table[place].is_used)
+        place++;
+    if (place == table_size) {
+        unsigned larger = table_size ? 2 * table_size : 16;
+        struct prepared *grown = realloc(table, larger * sizeof *table);
+        if (!grown)
+            return;
+        for (unsigned i = table_size; i < larger; i++)
+            grown[i].is_used = 0;
+        table = grown;
+        table_size = larger;
+    }
+    receive.is_used = PMPI_Type_dup(receive.type, &receive.type) == MPI_SUCCESS;
+    table[place] = receive;
+    if (receive.is_used)
+        dms_prepare(bits_of(request), place);
+}
+
+#define RECV_INIT(suffix, COUNT)                                                                                       \
+    int MPI_Recv_init##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,           \
+                              MPI_Request *request)                                                                    \
+    {                                                                                                                  \
+        ENTER(Recv_init, source, tag, count);                                                                          \
+        int result = PMPI_Recv_init##suffix(buf, count, type, source, tag, comm, request);                             \
+        if (treatment != PASS && source == MPI_ANY_SOURCE && result == MPI_SUCCESS)                                    \
+            prepare(*request, (struct prepared){buf, count, type, tag, comm, 1});                                      \
+        LEAVE(result);                                                                                                 \
+    }
+
+RECV_INIT(, int)
+#if MPI_VERSION >= 4
+RECV_INIT(_c, MPI_Count)
+#endif
+
+static int post_prepared(const struct prepared *receive, const struct posting *at, MPI_Request *stand_in)
+{
+#if MPI_VERSION >= 4
+    return PMPI_Irecv_c(receive->buf, receive->count, receive->type, at->source, receive->tag, at->comm, stand_in);
+#else
+    return PMPI_Irecv(receive->buf, (int)receive->count, receive->type, at->source, receive->tag, at->comm, stand_in);
+#endif
+}
+
+static int start(int treatment, MPI_Request *request)
+{
+    int place = dms_prepared(bits_of(*request));
+    if (place == NONE)
+        return PMPI_Start(request);
+    if (treatment == REPLAY) {
+        struct posting at = posting_of(REPLAY, MPI_ANY_SOURCE, table[place].comm);
+        if (at.due != NONE) {
+            MPI_Request stand_in;
+            int result = post_prepared(&table[place], &at, &stand_in);
+            if (result == MPI_SUCCESS) {
+                dms_set_stand_in(bits_of(*request), bits_of(stand_in));
+                dms_set_due(bits_of(*request), at.due);
+            }
+            return result;
+        }
+        dms_set_due(bits_of(*request), NONE);
+    }
+    int result = PMPI_Start(request);
+    if (treatment == RECORD && result == MPI_SUCCESS)
+        dms_posted(bits_of(*request));
+    return result;
+}
+
+int MPI_Start(MPI_Request *request)
+{
+    ENTER(Start, 0, 0, 0);
+    LEAVE(treatment == PASS ? PMPI_Start(request) : start(treatment, request));
+}
+
+int MPI_Startall(int count, MPI_Request requests[])
+{
+    ENTER(Startall, count, 0, 0);
+    int has_prepared = 0;
+    for (int i = 0; treatment != PASS && i < count && !has_prepared; i++)
+        has_prepared = dms_prepared(bits_of(requests[i])) != NONE;
+    if (!has_prepared)
+        LEAVE(PMPI_Startall(count, requests));
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < count && result == MPI_SUCCESS; i++)
+        result = start(treatment, &requests[i]);
+    LEAVE(result);
+}
+
+int MPI_Request_free(MPI_Request *request)
+{
+    ENTER(Request_free, 0, 0, 0);
+    if (treatment != PASS) {
+        uint64_t bits = bits_of(*request), stand_in;
+        int place = dms_prepared(bits);
+        look_at_undecided();
+        if (treatment == RECORD)
+            dms_arrived(bits, NONE);
+        if (dms_stand_in(bits, 1, &stand_in)) {
+            MPI_Request other = request_of(stand_in);
+            PMPI_Request_free(&other);
+        }
+        if (place != NONE) {
+            PMPI_Type_free(&table[place].type);
+            table[place].is_used = 0;
+            dms_forget(bits);
+        }
+    }
+    LEAVE(PMPI_Request_free(request));
+}
+
+int MPI_Cancel(MPI_Request *request)
+{
+    ENTER(Cancel, 0, 0, 0);
+    if (treatment == RECORD && !dms_is_posted(bits_of(*request)))
+        dms_uncovered(3);
+    if (treatment == REPLAY) {
+        uint64_t bits = bits_of(*request), stand_in;
+        // It came too late.
+        if (dms_due_of(bits) >= 0)
+            LEAVE(MPI_SUCCESS);
+        if (dms_stand_in(bits, 0, &stand_in)) {
+            MPI_Request other = request_of(stand_in);
+            LEAVE(PMPI_Cancel(&other));
+        }
+    }
+    LEAVE(PMPI_Cancel(request));
+}

@@ -1,0 +1,98 @@
+// What the library that is the same for all MPI libraries offers (`c_abi.rs`), and what the parts of the shim share.
+#pragma once
+#include <mpi.h>
+#include <stdint.h>
+
+#ifdef OPEN_MPI
+// The library's objects: this is loaded into launchers and shells too, which have none.
+#pragma weak ompi_mpi_comm_world
+#pragma weak ompi_mpi_comm_self
+#pragma weak ompi_mpi_comm_null
+#pragma weak ompi_request_null
+#endif
+
+enum call {
+#define CALL(name, first, second, third) CALL_##name,
+#include "calls.h"
+#undef CALL
+};
+
+// How a call is to be treated: as if we were not there; recorded; replayed.
+enum treatment { PASS, RECORD, REPLAY };
+// What a call asks for.
+enum asked { POLL, POLL_SOURCE, POLL_INDEX, SOURCE, INDEX, INDICES, POLL_INDICES };
+// What it must answer.
+enum due { DUE_ANYTHING, DUE_NO, DUE_YES };
+// In place of a source or an index.
+enum { NONE = -1, CANCELLED = -2 };
+
+void dms_begin(const char *library, int rank, int size, int level, int spawned);
+int dms_enter(unsigned call, int first, int second, int third, uintptr_t return_address, uintptr_t stack);
+void dms_leave(void);
+void dms_end(void);
+void dms_uncovered(unsigned bit);
+
+int dms_due(uint8_t asked, int requests, int *value);
+int dms_due_index(int at);
+int dms_post_due(void);
+void dms_waits_for(int source);
+void dms_diverge(const char *why);
+
+void dms_no(void);
+void dms_yes(void);
+void dms_from(int source);
+void dms_index(int index);
+void dms_indices(int count, const int *indices);
+void dms_posted(uint64_t request);
+void dms_arrived(uint64_t request, int source);
+void dms_decided(uint64_t request, int source);
+int dms_has_posted(void);
+int dms_is_posted(uint64_t request);
+int dms_undecided(uint64_t *requests, int most);
+
+void dms_prepare(uint64_t request, unsigned place);
+int dms_prepared(uint64_t request);
+void dms_forget(uint64_t request);
+void dms_set_stand_in(uint64_t request, uint64_t stand_in);
+int dms_has_stand_ins(void);
+int dms_stand_in(uint64_t request, int take, uint64_t *stand_in);
+void dms_set_due(uint64_t request, int source);
+int dms_due_of(uint64_t request);
+
+// Begins a call: `treatment` says how it is treated. The arguments are those that are the same in every run.
+#define ENTER(name, first, second, third)                                                                              \
+    const int treatment = dms_enter(CALL_##name, (int)(first), (int)(second), (int)(third),                            \
+                                    (uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0))
+// Ends it.
+#define LEAVE(result)                                                                                                  \
+    do {                                                                                                               \
+        int left_with = (result);                                                                                      \
+        if (treatment != PASS)                                                                                         \
+            dms_leave();                                                                                               \
+        return left_with;                                                                                              \
+    } while (0)
+
+static inline uint64_t bits_of(MPI_Request request)
+{
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &request, sizeof request);
+    return bits;
+}
+
+static inline MPI_Request request_of(uint64_t bits)
+{
+    MPI_Request request;
+    __builtin_memcpy(&request, &bits, sizeof request);
+    return request;
+}
+
+// Ends a process whose MPI library is not the one that this was compiled for: its handles would be cut.
+void check_library(void);
+// Whose message a receive got: none if it failed.
+int source_of(int result, const MPI_Status *status);
+// The source that a receive or probe takes a message from.
+int source_due(int treatment, int source);
+// In a recorded rank: what became known of receives that nobody has waited for.
+void look_at_undecided(void);
+// The communicator in which nobody ever sends.
+MPI_Comm silent_comm(void);

@@ -1,0 +1,346 @@
+//! What the shim calls. Numbers are those of `shim.h`.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+use replay::shared_page::RankState;
+use replay::{Answer, Arrival, Asked, Due};
+
+use crate::rank::{self, Introduction, Rank, Work};
+
+const DUE_ANYTHING: c_int = 0;
+const DUE_NO: c_int = 1;
+const DUE_YES: c_int = 2;
+/// Of a source or an index: none.
+const NONE: c_int = -1;
+/// Of a source: the receive was cancelled.
+const CANCELLED: c_int = -2;
+
+/// Does something with the rank, if there is one. Nothing leaves this but a value: a panic would end the job.
+fn with<T>(otherwise: T, act: impl FnOnce(&mut Rank) -> T) -> T {
+    let act = || rank::rank().and_then(|mut rank| rank.as_mut().map(act));
+    catch_unwind(AssertUnwindSafe(act)).ok().flatten().unwrap_or(otherwise)
+}
+
+fn recorder(act: impl FnOnce(&mut crate::recorder::Recorder)) {
+    with((), |rank| {
+        if let Work::Record(recorder) = &mut rank.work {
+            act(recorder);
+        }
+    });
+}
+
+fn optional(number: c_int) -> Option<u32> {
+    u32::try_from(number).ok()
+}
+
+fn arrival(source: c_int) -> Arrival {
+    match (source, optional(source)) {
+        (CANCELLED, _) => Arrival::Cancelled,
+        (_, Some(source)) => Arrival::From(source),
+        _ => Arrival::Unknown,
+    }
+}
+
+/// MPI_Init has returned.
+///
+/// # Safety
+/// `library` is text that ends with a zero.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_begin(
+    library: *const c_char,
+    rank: c_int,
+    size: c_int,
+    level: c_int,
+    spawned: c_int,
+) {
+    // SAFETY: the caller's promise.
+    let library = unsafe { CStr::from_ptr(library) }.to_string_lossy();
+    let introduction = Introduction {
+        library: library.lines().next().unwrap_or_default().to_owned(),
+        rank: rank as u32,
+        size: size as u32,
+        thread_level: level as u32,
+        is_spawned: spawned != 0,
+    };
+    let _ = catch_unwind(|| rank::begin(&introduction));
+}
+
+/// A call begins; says how to treat it. If it is not passed, `dms_leave` ends it.
+#[unsafe(no_mangle)]
+extern "C" fn dms_enter(
+    call: c_uint,
+    first: c_int,
+    second: c_int,
+    third: c_int,
+    return_address: usize,
+    stack: usize,
+) -> c_int {
+    with(0, |rank| rank.enter(call, [first, second, third], return_address as u64, stack) as c_int)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_leave() {
+    with((), Rank::leave);
+}
+
+/// The call asks for something that the record decides.
+///
+/// # Safety
+/// `value` can be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_due(asked: u8, requests: c_int, value: *mut c_int) -> c_int {
+    let (due, number) = with((DUE_ANYTHING, NONE), |rank| due(rank, asked, requests));
+    // SAFETY: the caller's promise.
+    unsafe { *value = number };
+    due
+}
+
+fn due(rank: &mut Rank, asked: u8, requests: c_int) -> (c_int, c_int) {
+    let (Work::Replay(player), Some(asked)) = (&mut rank.work, Asked::of_number(asked)) else {
+        return (DUE_ANYTHING, NONE);
+    };
+    let number = |value: Option<u32>| value.map_or(NONE, |value| value as c_int);
+    let answer = match player.due(asked, requests.try_into().unwrap_or(0)) {
+        Ok(Due::Answer(answer)) => answer,
+        Ok(Due::Anything) => return (DUE_ANYTHING, NONE),
+        Err(divergence) => {
+            rank.diverge(&divergence.to_string());
+            return (DUE_ANYTHING, NONE);
+        }
+    };
+    match answer {
+        Answer::No => (DUE_NO, NONE),
+        Answer::Yes => (DUE_YES, NONE),
+        Answer::From(source) => {
+            player.page().due_source.store(number(source), Ordering::Relaxed);
+            (DUE_YES, number(source))
+        }
+        Answer::Index(index) => (DUE_YES, number(index)),
+        Answer::Indices(None) => (DUE_YES, NONE),
+        Answer::Indices(Some(indices)) => {
+            player.indices = indices;
+            (DUE_YES, player.indices.len() as c_int)
+        }
+    }
+}
+
+/// The index at a place of the answer that was due last.
+#[unsafe(no_mangle)]
+extern "C" fn dms_due_index(at: c_int) -> c_int {
+    with(NONE, |rank| match &rank.work {
+        Work::Replay(player) => {
+            let index = usize::try_from(at).ok().and_then(|at| player.indices.get(at));
+            index.map_or(NONE, |index| *index as c_int)
+        }
+        Work::Record(_) => NONE,
+    })
+}
+
+/// A receive from anybody is about to be posted: the source it gets, none or cancelled.
+#[unsafe(no_mangle)]
+extern "C" fn dms_post_due() -> c_int {
+    with(NONE, |rank| match &mut rank.work {
+        Work::Replay(player) => match player.posted() {
+            Some(Arrival::From(source)) => source as c_int,
+            Some(Arrival::Cancelled) => CANCELLED,
+            Some(Arrival::Unknown) | None => NONE,
+        },
+        Work::Record(_) => NONE,
+    })
+}
+
+/// Says which source the call waits for.
+#[unsafe(no_mangle)]
+extern "C" fn dms_waits_for(source: c_int) {
+    with((), |rank| rank.page().due_source.store(source, Ordering::Relaxed));
+}
+
+/// The program does something that the record does not have.
+///
+/// # Safety
+/// `why` is text that ends with a zero.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_diverge(why: *const c_char) {
+    // SAFETY: the caller's promise.
+    let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
+    with((), |rank| rank.diverge(&why));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_no() {
+    recorder(|recorder| recorder.answer(Answer::No));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_yes() {
+    recorder(|recorder| recorder.answer(Answer::Yes));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_from(source: c_int) {
+    recorder(|recorder| recorder.answer(Answer::From(optional(source))));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_index(index: c_int) {
+    recorder(|recorder| recorder.answer(Answer::Index(optional(index))));
+}
+
+/// Some requests are complete; a negative count: none was active.
+///
+/// # Safety
+/// There are so many indices.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_indices(count: c_int, indices: *const c_int) {
+    let indices = usize::try_from(count).ok().map(|count| {
+        // SAFETY: the caller's promise.
+        let indices = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(indices, count) } };
+        indices.iter().map(|index| *index as u32).collect()
+    });
+    recorder(|recorder| recorder.answer(Answer::Indices(indices)));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_posted(request: u64) {
+    recorder(|recorder| recorder.posted(request));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_arrived(request: u64, source: c_int) {
+    recorder(|recorder| recorder.arrived(request, arrival(source)));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dms_decided(request: u64, source: c_int) {
+    recorder(|recorder| recorder.decided(request, arrival(source)));
+}
+
+/// Whether any receive from anybody is open.
+#[unsafe(no_mangle)]
+extern "C" fn dms_has_posted() -> c_int {
+    with(0, |rank| match &rank.work {
+        Work::Record(recorder) => recorder.has_posted().into(),
+        Work::Replay(_) => 0,
+    })
+}
+
+/// Whether a request is one.
+#[unsafe(no_mangle)]
+extern "C" fn dms_is_posted(request: u64) -> c_int {
+    with(0, |rank| match &rank.work {
+        Work::Record(recorder) => recorder.is_posted(request).into(),
+        Work::Replay(_) => 0,
+    })
+}
+
+/// Requests of receives that may have got a message of which nobody has heard; at most so many.
+///
+/// # Safety
+/// `requests` has room for them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_undecided(requests: *mut u64, most: c_int) -> c_int {
+    let undecided = with(Vec::new(), |rank| match &rank.work {
+        Work::Record(recorder) => recorder.undecided(usize::try_from(most).unwrap_or(0)),
+        Work::Replay(_) => Vec::new(),
+    });
+    for (at, request) in undecided.iter().enumerate() {
+        // SAFETY: the caller's promise; there are no more than asked for.
+        unsafe { *requests.add(at) = *request };
+    }
+    undecided.len() as c_int
+}
+
+/// A persistent receive from anybody has been made, which the shim keeps at a place of its table.
+#[unsafe(no_mangle)]
+extern "C" fn dms_prepare(request: u64, place: c_uint) {
+    with((), |rank| {
+        rank.prepared.insert(request, place);
+    });
+}
+
+/// Its place, or none.
+#[unsafe(no_mangle)]
+extern "C" fn dms_prepared(request: u64) -> c_int {
+    with(NONE, |rank| rank.prepared.get(&request).map_or(NONE, |place| *place as c_int))
+}
+
+/// It is there no more.
+#[unsafe(no_mangle)]
+extern "C" fn dms_forget(request: u64) {
+    with((), |rank| {
+        rank.prepared.remove(&request);
+        rank.stands_in.remove(&request);
+    });
+}
+
+/// Another request has been posted in the place of a persistent one.
+#[unsafe(no_mangle)]
+extern "C" fn dms_set_stand_in(request: u64, stand_in: u64) {
+    with((), |rank| {
+        rank.stands_in.insert(request, stand_in);
+    });
+}
+
+/// Whether there is any.
+#[unsafe(no_mangle)]
+extern "C" fn dms_has_stand_ins() -> c_int {
+    with(0, |rank| c_int::from(!rank.stands_in.is_empty()))
+}
+
+/// The request that stands in for this one, taken away if that is wished.
+///
+/// # Safety
+/// `stand_in` can be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dms_stand_in(request: u64, take: c_int, stand_in: *mut u64) -> c_int {
+    let found = with(None, |rank| match take {
+        0 => rank.stands_in.get(&request).copied(),
+        _ => rank.stands_in.remove(&request),
+    });
+    let Some(found) = found else { return 0 };
+    // SAFETY: the caller's promise.
+    unsafe { *stand_in = found };
+    1
+}
+
+/// Which source a posted receive gets, as `dms_post_due` said it; none for all others.
+#[unsafe(no_mangle)]
+extern "C" fn dms_set_due(request: u64, source: c_int) {
+    with((), |rank| match source {
+        NONE => drop(rank.due.remove(&request)),
+        _ => drop(rank.due.insert(request, source)),
+    });
+}
+
+/// The same, asked for.
+#[unsafe(no_mangle)]
+extern "C" fn dms_due_of(request: u64) -> c_int {
+    with(NONE, |rank| rank.due.get(&request).copied().unwrap_or(NONE))
+}
+
+/// Something is used that the record does not cover.
+#[unsafe(no_mangle)]
+extern "C" fn dms_uncovered(bit: c_uint) {
+    with((), |rank| {
+        rank.page().uncovered.fetch_or(1 << bit, Ordering::Relaxed);
+    });
+}
+
+/// MPI_Finalize is called.
+#[unsafe(no_mangle)]
+extern "C" fn dms_end() {
+    with((), |rank| {
+        match &mut rank.work {
+            Work::Record(recorder) if !recorder.is_stopped() => recorder.end(),
+            Work::Record(_) => {}
+            Work::Replay(player) => {
+                if let Err(divergence) = player.end() {
+                    rank.diverge(&divergence.to_string());
+                }
+            }
+        }
+        rank.page().set_state(RankState::Finalized);
+    });
+}

@@ -1,0 +1,15 @@
+//! The part of the preloaded MPI wrapper that is the same for all MPI libraries.
+//!
+//! The other part is C, compiled with the compiler of each library (`shim.c`): handles, statuses and constants differ between
+//! libraries. It asks here what to do and what to record, in numbers and through functions of the C ABI.
+//!
+//! A rank is never the worse for it: whatever goes wrong is said once, and the wrapper stands aside from then on.
+
+mod c_abi;
+mod files;
+mod mapped_file;
+mod mode;
+mod player;
+mod rank;
+mod recorder;
+mod thread;

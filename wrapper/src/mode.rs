@@ -1,0 +1,46 @@
+//! What dmscope wants: from the environment.
+
+use std::path::PathBuf;
+
+/// The variable that dmscope sets: `record:FOLDER` or `replay:FOLDER`, and `,hold` behind it.
+const VARIABLE: &str = "DMSCOPE_REPLAY";
+
+/// What to do in this job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub replays: bool,
+    /// Where files are shared with dmscope.
+    pub folder: PathBuf,
+    /// Stop a rank that diverges, for a debugger, and do not end it.
+    pub holds: bool,
+}
+
+/// Nothing is wished outside of dmscope.
+pub(crate) fn wish() -> Option<Wish> {
+    wish_of(&std::env::var(VARIABLE).ok()?)
+}
+
+fn wish_of(text: &str) -> Option<Wish> {
+    let (action, rest) = text.split_once(':')?;
+    let (folder, holds) = rest.strip_suffix(",hold").map_or((rest, false), |folder| (folder, true));
+    let replays = match action {
+        "record" => false,
+        "replay" => true,
+        _ => return None,
+    };
+    Some(Wish { replays, folder: folder.into(), holds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_names_what_to_do_and_where() {
+        let wish = |replays, holds| Some(Wish { replays, folder: "/a/b".into(), holds });
+        assert_eq!(wish_of("record:/a/b"), wish(false, false));
+        assert_eq!(wish_of("replay:/a/b,hold"), wish(true, true));
+        assert_eq!(wish_of("play:/a/b"), None);
+        assert_eq!(wish_of(""), None);
+    }
+}

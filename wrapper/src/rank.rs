@@ -1,0 +1,234 @@
+//! The rank that this process is, from MPI_Init to MPI_Finalize.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
+
+use replay::shared_page::{MAX_RECORD_BYTES, PageText, RankState, SharedPage};
+
+use crate::files;
+use crate::mapped_file::MappedFile;
+use crate::mode::{Wish, wish};
+use crate::player::Player;
+use crate::recorder::Recorder;
+use crate::thread::ThisThread;
+
+/// What is done with its calls.
+pub(crate) enum Work {
+    Record(Recorder),
+    Replay(Player),
+}
+
+pub(crate) struct Rank {
+    pub work: Work,
+    owner: ThisThread,
+    /// Where the stack was when the call began that the rank is in: calls that the library makes itself are deeper.
+    in_call: Option<usize>,
+    /// Persistent receives from anybody, with their places in the shim's table.
+    pub prepared: HashMap<u64, u32>,
+    /// Requests that stand for persistent receives while these are active.
+    pub stands_in: HashMap<u64, u64>,
+    /// Sources that posted receives get.
+    pub due: HashMap<u64, i32>,
+}
+
+/// The one rank of this process.
+static RANK: Mutex<Option<Rank>> = Mutex::new(None);
+
+/// How a process says who it is.
+pub(crate) struct Introduction {
+    pub library: String,
+    pub rank: u32,
+    pub size: u32,
+    pub thread_level: u32,
+    pub is_spawned: bool,
+}
+
+/// The rank, if there is one and nobody else is at it. Whoever waits here would wait for a thread in MPI.
+pub(crate) fn rank() -> Option<MutexGuard<'static, Option<Rank>>> {
+    // After a panic the wrapper stands aside.
+    RANK.lock().ok().filter(|rank| rank.is_some())
+}
+
+/// One line, to standard error.
+pub(crate) fn say(words: &str) {
+    eprintln!("dmscope: {words}");
+}
+
+/// Begins, if dmscope wishes it.
+pub(crate) fn begin(introduction: &Introduction) {
+    let Some(wish) = wish() else { return };
+    let rank = introduction.rank;
+    match work(&wish, introduction) {
+        Ok(work) => {
+            if let Ok(mut place) = RANK.lock() {
+                *place = Some(Rank {
+                    work,
+                    owner: ThisThread::now(),
+                    in_call: None,
+                    prepared: HashMap::new(),
+                    stands_in: HashMap::new(),
+                    due: HashMap::new(),
+                });
+            }
+        }
+        Err(why) if wish.replays => {
+            say(&format!("rank {rank} cannot be replayed: {why}"));
+            refuse(&wish, rank, &why);
+        }
+        Err(why) => say(&format!("rank {rank} is not recorded: {why}")),
+    }
+}
+
+fn work(wish: &Wish, who: &Introduction) -> Result<Work, String> {
+    if who.is_spawned {
+        return Err("it was spawned by another job".to_owned());
+    }
+    let path = wish.folder.join(format!("rank-{}", who.rank));
+    let record_bytes = if wish.replays { 0 } else { MAX_RECORD_BYTES };
+    let file = MappedFile::create(&path, record_bytes).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            "another process is that rank; one MPI job is followed at a time".to_owned()
+        }
+        _ => format!("{}: {error}", path.display()),
+    })?;
+    introduce(file.page(), who);
+    if !wish.replays {
+        return Ok(Work::Record(Recorder::new(file)));
+    }
+    let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
+    if let Some(why) = other_job(&job, who) {
+        file.page().set_text(PageText::Message, &why);
+        file.page().stopped.store(1, Ordering::Release);
+        return Err(why);
+    }
+    let playback = files::record(&wish.folder, who.rank).map_err(|error| format!("its record: {error}"))?;
+    Ok(Work::Replay(Player::new(file, playback, wish.holds)))
+}
+
+/// Why this is not the job that was recorded.
+fn other_job(job: &files::RecordedJob, who: &Introduction) -> Option<String> {
+    let kind = |library: &str| library.starts_with("Open MPI");
+    if job.size != who.size {
+        return Some(format!("the job was recorded with {} ranks and has {}", job.size, who.size));
+    }
+    (kind(&job.library) != kind(&who.library))
+        .then(|| format!("the job was recorded with {} and runs with {}", job.library, who.library))
+}
+
+fn introduce(page: &SharedPage, who: &Introduction) {
+    page.pid.store(std::process::id(), Ordering::Relaxed);
+    page.rank.store(who.rank, Ordering::Relaxed);
+    page.size.store(who.size, Ordering::Relaxed);
+    page.thread_level.store(who.thread_level, Ordering::Relaxed);
+    page.due_source.store(-1, Ordering::Relaxed);
+    page.set_text(PageText::Library, &who.library);
+    if let Ok(path) = std::fs::read_link("/proc/self/exe") {
+        page.set_text(PageText::Program, &path.to_string_lossy());
+    }
+    if let Ok((bytes, checksum)) = files::program() {
+        page.program_bytes.store(bytes, Ordering::Relaxed);
+        page.program_checksum.store(checksum, Ordering::Relaxed);
+    }
+    page.begin();
+}
+
+/// A replay that is none must not run: ends the process, and with it the job.
+fn refuse(wish: &Wish, rank: u32, why: &str) -> ! {
+    // For dmscope, where the rank has no page.
+    let _ = std::fs::write(wish.folder.join(format!("refused-{rank}")), why);
+    exit()
+}
+
+/// Ends this process at once, as one that has failed.
+fn exit() -> ! {
+    const STATUS: i32 = 2;
+    // SAFETY: always possible.
+    unsafe { libc::_exit(STATUS) }
+}
+
+/// How a call is to be treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Treatment {
+    Pass = 0,
+    Record = 1,
+    Replay = 2,
+}
+
+impl Rank {
+    pub(crate) fn page(&self) -> &SharedPage {
+        match &self.work {
+            Work::Record(recorder) => recorder.page(),
+            Work::Replay(player) => player.page(),
+        }
+    }
+
+    /// A call begins.
+    pub(crate) fn enter(
+        &mut self,
+        call: u32,
+        arguments: [i32; 3],
+        return_address: u64,
+        stack: usize,
+    ) -> Treatment {
+        if ThisThread::now() != self.owner {
+            return self.another_thread();
+        }
+        // One that was left by a jump is farther down than whoever calls now.
+        if self.in_call.is_some_and(|outer| stack < outer) {
+            return Treatment::Pass;
+        }
+        self.in_call = Some(stack);
+        let page = self.page();
+        page.calls.fetch_add(1, Ordering::Relaxed);
+        page.call.store(call, Ordering::Relaxed);
+        for (place, argument) in page.arguments.iter().zip(arguments) {
+            place.store(argument, Ordering::Relaxed);
+        }
+        page.due_source.store(-1, Ordering::Relaxed);
+        page.return_address.store(return_address, Ordering::Relaxed);
+        page.set_state(RankState::InCall);
+        match &mut self.work {
+            Work::Record(recorder) if recorder.is_stopped() => {
+                self.leave();
+                Treatment::Pass
+            }
+            Work::Record(recorder) => {
+                recorder.call(call, arguments);
+                Treatment::Record
+            }
+            Work::Replay(player) => {
+                player.call(call, arguments);
+                Treatment::Replay
+            }
+        }
+    }
+
+    /// It ends.
+    pub(crate) fn leave(&mut self) {
+        self.in_call = None;
+        self.page().set_state(RankState::Outside);
+    }
+
+    fn another_thread(&mut self) -> Treatment {
+        if let Work::Record(recorder) = &mut self.work {
+            recorder.stop_for_threads();
+        } else {
+            self.diverge("a second thread communicates; when it was recorded only one did");
+        }
+        Treatment::Pass
+    }
+
+    /// The program does something else than it did: stops here. In a debugger the rank can be looked at.
+    pub(crate) fn diverge(&mut self, why: &str) {
+        let (Work::Replay(player), page) = (&self.work, self.page()) else { return };
+        page.set_text(PageText::Message, why);
+        page.set_state(RankState::Diverged);
+        if player.holds {
+            // SAFETY: stops this process until somebody continues it.
+            unsafe { libc::raise(libc::SIGSTOP) };
+        }
+        exit()
+    }
+}

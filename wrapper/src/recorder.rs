@@ -1,0 +1,105 @@
+//! Records the answers of a rank's calls into its file.
+
+use replay::shared_page::{PageText, SharedPage};
+use replay::{Answer, Arrival, Mark, Recording};
+
+use crate::mapped_file::MappedFile;
+
+pub(crate) struct Recorder {
+    file: MappedFile,
+    recording: Recording,
+    /// Bytes on their way to the file.
+    out: Vec<u8>,
+    is_stopped: bool,
+}
+
+impl Recorder {
+    pub(crate) fn new(file: MappedFile) -> Self {
+        Self { file, recording: Recording::default(), out: Vec::new(), is_stopped: false }
+    }
+
+    pub(crate) fn page(&self) -> &SharedPage {
+        self.file.page()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    pub(crate) fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        self.recording.call(call, arguments);
+    }
+
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        let is_no = answer == Answer::No;
+        self.recording.answer(answer, &mut self.out);
+        let page = self.file.page();
+        page.answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if is_no {
+            page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+        } else {
+            self.write();
+        }
+    }
+
+    pub(crate) fn posted(&mut self, request: u64) {
+        self.recording.posted(request, &mut self.out);
+        self.write();
+    }
+
+    pub(crate) fn is_posted(&self, request: u64) -> bool {
+        self.recording.is_posted(request)
+    }
+
+    pub(crate) fn has_posted(&self) -> bool {
+        self.recording.has_posted()
+    }
+
+    pub(crate) fn undecided(&self, most: usize) -> Vec<u64> {
+        self.recording.undecided(most)
+    }
+
+    pub(crate) fn decided(&mut self, request: u64, arrival: Arrival) {
+        self.recording.decided(request, arrival, &mut self.out);
+        self.write();
+    }
+
+    pub(crate) fn arrived(&mut self, request: u64, arrival: Arrival) {
+        self.recording.arrived(request, arrival, &mut self.out);
+        self.page().answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.write();
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.recording.mark(Mark::End, &mut self.out);
+        self.write();
+    }
+
+    /// Calls come from several threads.
+    pub(crate) fn stop_for_threads(&mut self) {
+        self.recording.mark(Mark::Threads, &mut self.out);
+        self.write();
+        self.stop("its calls come from several threads, whose order is not recorded");
+    }
+
+    /// Puts what was recorded into the file.
+    fn write(&mut self) {
+        if self.out.is_empty() {
+            return;
+        }
+        if let Err(error) = self.file.append(&self.out) {
+            self.stop(&format!("there is no more room for the record ({error})"));
+        }
+        self.out.clear();
+        // Those that were counted there are in the record now.
+        self.page().polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Records no more from here on.
+    pub(crate) fn stop(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            self.page().set_text(PageText::Message, why);
+            self.page().stopped.store(1, std::sync::atomic::Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask wrapper`: builds the preloaded MPI wrapper, once for each MPI library, beside `dmscope`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{cargo, output, root, run, target_dir};
+
+/// Compilers that are tried if none is named.
+const COMPILERS: [&str; 2] = ["mpicc.openmpi", "mpicc.mpich"];
+const PARTS: [&str; 5] = ["life", "receives", "completions", "others", "fortran"];
+
+/// Builds it with these compilers, or with those that are there.
+pub fn build(named: &[&str]) -> Result<()> {
+    run(cargo().args(["build", "--release", "-p", "dmscope-wrapper"]))?;
+    let is_there = |compiler: &&str| macros(compiler).is_ok();
+    let compilers: Vec<&str> =
+        if named.is_empty() { COMPILERS.iter().copied().filter(is_there).collect() } else { named.to_vec() };
+    if compilers.is_empty() {
+        bail!(
+            "none of {} can be run: name the compiler of your MPI library, `cargo xtask wrapper MPICC`",
+            COMPILERS.join(", ")
+        );
+    }
+    for compiler in compilers {
+        link(compiler, library_of(&macros(compiler)?).with_context(|| compiler.to_owned())?)?;
+    }
+    Ok(())
+}
+
+/// What the compiler's `mpi.h` defines.
+fn macros(compiler: &str) -> Result<String> {
+    let shim = root().join("wrapper/shim/shim.h");
+    output(Command::new(compiler).args(["-dM", "-E"]).arg(shim))
+}
+
+/// Whose `mpi.h` that is.
+fn library_of(macros: &str) -> Result<&'static str> {
+    let defines = |name: &str| macros.lines().any(|line| line.split(' ').nth(1) == Some(name));
+    match (defines("OPEN_MPI"), defines("MPICH_VERSION")) {
+        (true, _) => Ok("openmpi"),
+        (_, true) => Ok("mpich"),
+        _ => bail!("neither Open MPI nor MPICH: the wrapper is not made for this MPI library"),
+    }
+}
+
+/// Compiles the shim and puts it together with the rest. The program brings the MPI library itself: launchers and shells,
+/// which the wrapper is loaded into as well, have none.
+fn link(compiler: &str, library: &str) -> Result<()> {
+    let release = target_dir().join("release");
+    let objects = target_dir().join("wrapper").join(library);
+    std::fs::create_dir_all(&objects).with_context(|| objects.display().to_string())?;
+    let shim = root().join("wrapper/shim");
+    let object = |part: &str| objects.join(format!("{part}.o"));
+    for part in PARTS {
+        run(Command::new(compiler)
+            .args(["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-c"])
+            .arg(shim.join(format!("{part}.c")))
+            .arg("-o")
+            .arg(object(part)))?;
+    }
+    let finished = release.join(format!("libdmscope-wrapper-{library}.so"));
+    // A rank may have the old one mapped: it keeps it.
+    let unnamed = finished.with_extension("so.new");
+    run(Command::new("cc")
+        .args(["-shared", "-Wl,-z,lazy", "-Wl,--gc-sections", "-Wl,--version-script"])
+        .arg(shim.join("exports.map"))
+        .args(PARTS.map(object))
+        .arg(release.join("libdmscope_wrapper.a"))
+        .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-lc", "-o"])
+        .arg(&unnamed))?;
+    rename(&unnamed, &finished)
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).with_context(|| to.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_known_by_what_its_header_defines() {
+        assert_eq!(library_of("#define OPEN_MPI 1\n#define X 2").unwrap(), "openmpi");
+        assert_eq!(library_of("#define MPICH_VERSION \"4\"").unwrap(), "mpich");
+        assert!(library_of("#define NOT_MPICH_VERSION 1").is_err());
+    }
+}
