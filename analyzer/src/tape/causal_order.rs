@@ -174,7 +174,7 @@ impl CausalOrder {
             return true;
         }
         while is_behind(sent.to, moved.end) && sent.held > 0 {
-            let Some((found, end)) = self.take_sent(moved.stream, record.time_ns()) else { break };
+            let Some((found, end)) = self.take_sent(moved.stream, record.time_ns(), out) else { break };
             sent = SentBytes { to: end, held: sent.held - 1, silent: false };
             out(found);
         }
@@ -188,15 +188,27 @@ impl CausalOrder {
     }
 
     /// The first record of what was sent on a stream, of those that are held, and where it ends; it is told to have happened
-    /// at `time_ns`.
-    fn take_sent(&mut self, stream: u64, time_ns: u64) -> Option<(Input, u32)> {
+    /// at `time_ns`. What its thread wrote before into memory of others, which the message may tell of, is given out ahead.
+    fn take_sent(&mut self, stream: u64, time_ns: u64, out: &mut impl FnMut(Input)) -> Option<(Input, u32)> {
         let end_of = |held: &Option<Input>| {
             let moved = Moved::of(held.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
             moved.map(|moved| moved.end)
         };
-        let (place, end) = self.held.iter_mut().find_map(|held| end_of(held).map(|end| (held, end)))?;
-        let Some(Input::Record(mut record)) = place.take() else { return None };
+        let (at, end) = self.held.iter().enumerate().find_map(|(at, held)| Some((at, end_of(held)?)))?;
+        let Some(Input::Record(mut record)) = self.held[at].take() else { return None };
         record.words_mut()[0] = time_ns;
+        let thread = record.words()[1];
+        if record.probe() != 0 {
+            for held in self.held.iter_mut().take(at) {
+                let is_it = |r: &RawRecord| r.kind() == kind::REMOTE && r.words()[1] == thread;
+                if let Some(Input::Record(mut wrote)) =
+                    held.take_if(|held| matches!(held, Input::Record(r) if is_it(r)))
+                {
+                    wrote.words_mut()[0] = time_ns;
+                    out(Input::Record(wrote));
+                }
+            }
+        }
         Some((Input::Record(record), end))
     }
 }
@@ -249,6 +261,22 @@ mod tests {
     fn what_was_sent_comes_before_it_is_received() {
         let records = [received(10, 0, 4), other(11), received(12, 4, 4), sent(13, 0, 8), other(14)];
         let expected = [(10, 1, STREAM), (10, 2, STREAM), (11, 2, DONE), (12, 2, STREAM), (14, 2, DONE)];
+        assert_eq!(order(&mut CausalOrder::default(), &records), expected);
+    }
+
+    #[test]
+    fn what_a_message_tells_of_was_written_before_it_came() {
+        let of =
+            |pid, body| Record { header: Header { time_ns: 12, pid, tid: pid, probe: 4 }, body }.encode();
+        let context = CallContext::default();
+        let wrote = |pid| {
+            let (write, atomic) = (true, false);
+            of(pid, Body::Remote { addr: 1, remote: 2, peer: 3, len_bytes: 4, write, atomic, context })
+        };
+        let body = Body::Stream { addr: 0, stream: 5, position: 9, len_bytes: 0, receive: false, context };
+        let records = [received(10, 9, 0), other(11), wrote(1), wrote(2), of(1, body)];
+        let remote = kind::REMOTE;
+        let expected = [(10, 1, remote), (10, 1, STREAM), (10, 2, STREAM), (11, 2, DONE), (12, 2, remote)];
         assert_eq!(order(&mut CausalOrder::default(), &records), expected);
     }
 

@@ -274,6 +274,9 @@ impl QueuePairs {
             operation::RDMA_WRITE | operation::RDMA_WRITE_WITH_IMMEDIATE => {
                 put_remote(h, work, pair.peer_name, context, out);
                 let tells = work.operation == operation::RDMA_WRITE_WITH_IMMEDIATE && is_last;
+                if tells {
+                    put_stream(h, (0, 0), (stream, position, false), context, out);
+                }
                 pair.sent = pair.sent.wrapping_add(tells.into());
             }
             operation::RDMA_READ | operation::COMPARE_AND_SWAP | operation::FETCH_AND_ADD => {
@@ -298,14 +301,19 @@ impl QueuePairs {
         let (stream, position) = (pair.stream_in(), pair.received);
         if operation == RECEIVED_WRITE {
             pair.received = pair.received.wrapping_add(1);
-            return;
+            return put_stream(h, (0, 0), (stream, position, true), context, out);
         }
         pair.received = pair.received.wrapping_add(len_bytes).wrapping_add(1);
+        if len_bytes == 0 {
+            return put_stream(h, (0, 0), (stream, position, true), context, out);
+        }
         let unknown = Posted { number, segments: vec![(0, len_bytes)] };
         let (mut position, mut left_bytes) = (position, len_bytes);
         for (addr, room_bytes) in taken.posted.unwrap_or(unknown).segments {
             let part_bytes = room_bytes.min(left_bytes);
-            put_stream(h, (addr, part_bytes), (stream, position, true), context, out);
+            if part_bytes > 0 {
+                put_stream(h, (addr, part_bytes), (stream, position, true), context, out);
+            }
             position = position.wrapping_add(part_bytes);
             left_bytes -= part_bytes;
         }
@@ -379,6 +387,8 @@ fn is_alone(last: &mut Option<LastUse>, h: &Header, took_ns: u64) -> bool {
     before.is_none_or(|before| before.tid == h.tid || before.end_ns <= h.time_ns.saturating_sub(took_ns))
 }
 
+/// A message without data is told as well if it is in a stream: it comes after it was sent, and after all that was written
+/// before it.
 fn put_stream(
     h: &Header,
     (addr, len_bytes): (u64, u32),
@@ -386,7 +396,7 @@ fn put_stream(
     context: CallContext,
     out: &mut impl FnMut(RawRecord),
 ) {
-    if len_bytes > 0 {
+    if len_bytes > 0 || stream != 0 {
         let body = Body::Stream { addr, stream, position, len_bytes, receive, context };
         out(Record { header: *h, body }.encode());
     }
@@ -550,7 +560,7 @@ mod tests {
         /// What moved into streams and out of them since it was last asked.
         fn moved(&mut self) -> Vec<Moved> {
             let moved = self.made.drain(..).filter_map(|body| match body {
-                Body::Stream { addr, stream, position, len_bytes, receive, .. } => {
+                Body::Stream { addr, stream, position, len_bytes, receive, .. } if len_bytes > 0 => {
                     Some(Moved { receive, addr, stream, position, len_bytes })
                 }
                 _ => None,
@@ -742,6 +752,7 @@ mod tests {
         scene.post(A, atomic);
         let last = WorkSegment { number: 9, operation: SEND, send_flags: SIGNALED, len_bytes: 0, ..read };
         scene.post(A, last);
+        scene.made.retain(|body| !matches!(body, Body::Stream { .. }));
         assert_eq!(scene.made, []);
         scene.poll(A, 9, 0, 0);
         let read =
