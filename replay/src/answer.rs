@@ -34,7 +34,7 @@ pub enum Answer {
 
 /// How a receive from anybody that was posted earlier ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ReceiveEnd {
     /// It failed, or was given up before anybody could know.
     Unknown,
     /// It was cancelled.
@@ -66,15 +66,15 @@ impl std::error::Error for BadRecord {}
 
 /// One entry of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum RecordEntry {
     /// So many polls in a row answered no.
     Polls(u64),
     /// Any other answer, and the check.
     Answer(Answer, u8),
     /// For the receive before which `longer` others are open.
-    Arrival {
+    ReceiveEnd {
         longer: u64,
-        arrival: Arrival,
+        arrival: ReceiveEnd,
     },
     Mark(Mark),
 }
@@ -97,7 +97,7 @@ fn optional(number: u64) -> Option<Option<u32>> {
     }
 }
 
-impl Entry {
+impl RecordEntry {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Polls(count) => head(out, 0, *count),
@@ -114,11 +114,11 @@ impl Entry {
                 }
                 out.push(*check);
             }
-            Self::Arrival { longer, arrival } => {
+            Self::ReceiveEnd { longer, arrival } => {
                 let value = match arrival {
-                    Arrival::Unknown => 0,
-                    Arrival::Cancelled => 1,
-                    Arrival::From(source) => u64::from(*source) + 2,
+                    ReceiveEnd::Unknown => 0,
+                    ReceiveEnd::Cancelled => 1,
+                    ReceiveEnd::From(source) => u64::from(*source) + 2,
                 };
                 if *longer == 0 {
                     head(out, 5, value);
@@ -154,12 +154,12 @@ impl Entry {
             }),
             kind @ (5 | 6) => {
                 let arrival = match value {
-                    0 => Arrival::Unknown,
-                    1 => Arrival::Cancelled,
-                    source => Arrival::From(u32::try_from(source - 2).ok()?),
+                    0 => ReceiveEnd::Unknown,
+                    1 => ReceiveEnd::Cancelled,
+                    source => ReceiveEnd::From(u32::try_from(source - 2).ok()?),
                 };
                 let longer = if kind == 6 { take(bytes)? } else { 0 };
-                return Some(Self::Arrival { longer, arrival });
+                return Some(Self::ReceiveEnd { longer, arrival });
             }
             7 => {
                 return Some(Self::Mark(match value {
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    fn entries() -> impl Strategy<Value = Vec<RecordEntry>> {
         let answer = prop_oneof![
             Just(Answer::Yes),
             any::<Option<u32>>().prop_map(Answer::From),
@@ -190,15 +190,15 @@ mod tests {
             any::<Option<Vec<u32>>>().prop_map(Answer::Indices),
         ];
         let arrival = prop_oneof![
-            Just(Arrival::Unknown),
-            Just(Arrival::Cancelled),
-            any::<u32>().prop_map(Arrival::From)
+            Just(ReceiveEnd::Unknown),
+            Just(ReceiveEnd::Cancelled),
+            any::<u32>().prop_map(ReceiveEnd::From)
         ];
         let entry = prop_oneof![
-            (0..u64::MAX >> KIND_BITS).prop_map(Entry::Polls),
-            (answer, any::<u8>()).prop_map(|(answer, check)| Entry::Answer(answer, check)),
-            (any::<u64>(), arrival).prop_map(|(longer, arrival)| Entry::Arrival { longer, arrival }),
-            prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(Entry::Mark),
+            (0..u64::MAX >> KIND_BITS).prop_map(RecordEntry::Polls),
+            (answer, any::<u8>()).prop_map(|(answer, check)| RecordEntry::Answer(answer, check)),
+            (any::<u64>(), arrival).prop_map(|(longer, arrival)| RecordEntry::ReceiveEnd { longer, arrival }),
+            prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(RecordEntry::Mark),
         ];
         proptest::collection::vec(entry, 0..40)
     }
@@ -211,7 +211,7 @@ mod tests {
             let mut rest = &bytes[..];
             let mut read = Vec::new();
             while !rest.is_empty() {
-                read.push(Entry::take(&mut rest).expect("it was written"));
+                read.push(RecordEntry::take(&mut rest).expect("it was written"));
             }
             prop_assert_eq!(read, entries);
         }
@@ -219,7 +219,7 @@ mod tests {
         #[test]
         fn whatever_the_bytes_are_reading_ends(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut rest = &bytes[..];
-            while !rest.is_empty() && Entry::take(&mut rest).is_ok() {}
+            while !rest.is_empty() && RecordEntry::take(&mut rest).is_ok() {}
         }
     }
 
@@ -227,11 +227,11 @@ mod tests {
     fn what_is_frequent_takes_two_bytes_at_most() {
         let check = 7;
         for entry in [
-            Entry::Polls(1000),
-            Entry::Answer(Answer::Yes, check),
-            Entry::Answer(Answer::From(Some(14)), check),
-            Entry::Answer(Answer::Index(Some(14)), check),
-            Entry::Arrival { longer: 0, arrival: Arrival::From(2045) },
+            RecordEntry::Polls(1000),
+            RecordEntry::Answer(Answer::Yes, check),
+            RecordEntry::Answer(Answer::From(Some(14)), check),
+            RecordEntry::Answer(Answer::Index(Some(14)), check),
+            RecordEntry::ReceiveEnd { longer: 0, arrival: ReceiveEnd::From(2045) },
         ] {
             let mut bytes = Vec::new();
             entry.write(&mut bytes);

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Asked {
+pub enum AskedFor {
     /// Yes or no.
     Poll = 0,
     /// Yes or no, and whose message if yes.
@@ -22,7 +22,7 @@ pub enum Asked {
     PollIndices = 6,
 }
 
-impl Asked {
+impl AskedFor {
     /// All, by their numbers.
     const ALL: [Self; 7] = [
         Self::Poll,
@@ -62,7 +62,7 @@ pub enum Divergence {
     /// The call asks for something else than the one that got the next recorded answer.
     AnotherCall {
         /// By the call.
-        asked: Asked,
+        asked: AskedFor,
         /// In the record.
         recorded: Answer,
     },
@@ -81,7 +81,7 @@ pub enum Divergence {
     },
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for AskedFor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Poll => "a call that answers yes or no",

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, Arrival, BadRecord, Entry, Mark};
+use crate::answer::{Answer, BadRecord, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::CallCheck;
-use crate::divergence::{Asked, Divergence};
+use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
 
 /// What a call must answer.
@@ -27,17 +27,17 @@ pub struct Playback {
     /// Polls behind all bytes that answered no.
     last_polls: u64,
     /// Whose message receives get, by number.
-    arrivals: HashMap<u64, Arrival>,
+    arrivals: HashMap<u64, ReceiveEnd>,
     /// Receives posted so far.
     posted: u64,
     check: CallCheck,
-    marks: Marks,
+    marks: RecordMarks,
     answers: u64,
     played: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Marks {
+struct RecordMarks {
     is_whole: bool,
     has_threads: bool,
 }
@@ -53,22 +53,22 @@ impl Playback {
     pub fn new(bytes: Vec<u8>, polls: u64) -> Result<Self, BadRecord> {
         let mut open = OpenReceives::default();
         let mut arrivals = HashMap::new();
-        let mut marks = Marks::default();
+        let mut marks = RecordMarks::default();
         let mut answers = polls;
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             if marks.is_whole {
                 return Err(BadRecord);
             }
-            match Entry::take(&mut rest)? {
-                Entry::Arrival { longer, arrival } => {
+            match RecordEntry::take(&mut rest)? {
+                RecordEntry::ReceiveEnd { longer, arrival } => {
                     let number = open.close_behind(longer, MOST_OPEN).ok_or(BadRecord)?;
                     arrivals.insert(number, arrival);
                 }
-                Entry::Mark(Mark::End) => marks.is_whole = true,
-                Entry::Mark(Mark::Threads) => marks.has_threads = true,
-                Entry::Polls(polls) => answers = answers.saturating_add(polls),
-                Entry::Answer(..) => answers = answers.saturating_add(1),
+                RecordEntry::Mark(Mark::End) => marks.is_whole = true,
+                RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
+                RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
+                RecordEntry::Answer(..) => answers = answers.saturating_add(1),
             }
         }
         let check = CallCheck::default();
@@ -116,11 +116,13 @@ impl Playback {
     ///
     /// # Errors
     /// The program does something else than it did.
-    pub fn due(&mut self, asked: Asked, requests: u32) -> Result<Due, Divergence> {
+    pub fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
         if self.polls == 0 {
             match self.next() {
-                Some(Entry::Answer(answer, check)) => return self.answer(asked, answer, check, requests),
-                Some(Entry::Polls(polls)) => self.polls = polls,
+                Some(RecordEntry::Answer(answer, check)) => {
+                    return self.answer(asked, answer, check, requests);
+                }
+                Some(RecordEntry::Polls(polls)) => self.polls = polls,
                 _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
                 _ if self.last_polls == 0 => return Ok(Due::Anything),
                 _ => self.polls = std::mem::take(&mut self.last_polls),
@@ -135,19 +137,25 @@ impl Playback {
     }
 
     /// The next entry that is an answer.
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<RecordEntry> {
         loop {
             let mut rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
             // It was read before.
-            let entry = Entry::take(&mut rest).ok()?;
+            let entry = RecordEntry::take(&mut rest).ok()?;
             self.at = self.bytes.len() - rest.len();
-            if matches!(entry, Entry::Polls(1..) | Entry::Answer(..)) {
+            if matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..)) {
                 return Some(entry);
             }
         }
     }
 
-    fn answer(&mut self, asked: Asked, answer: Answer, check: u8, requests: u32) -> Result<Due, Divergence> {
+    fn answer(
+        &mut self,
+        asked: AskedFor,
+        answer: Answer,
+        check: u8,
+        requests: u32,
+    ) -> Result<Due, Divergence> {
         if !asked.fits(&answer) {
             return Err(Divergence::AnotherCall { asked, recorded: answer });
         }
@@ -167,7 +175,7 @@ impl Playback {
     }
 
     /// A receive from anybody is about to be posted: whose message it gets. None: the record does not say.
-    pub fn posted(&mut self) -> Option<Arrival> {
+    pub fn posted(&mut self) -> Option<ReceiveEnd> {
         let number = self.posted;
         self.posted += 1;
         self.arrivals.get(&number).copied()
@@ -178,7 +186,8 @@ impl Playback {
         let mut rest = &self.bytes[self.at..];
         let mut is_answer = self.polls > 0 || self.last_polls > 0;
         while !is_answer && !rest.is_empty() {
-            is_answer = matches!(Entry::take(&mut rest), Ok(Entry::Polls(1..) | Entry::Answer(..)));
+            is_answer =
+                matches!(RecordEntry::take(&mut rest), Ok(RecordEntry::Polls(1..) | RecordEntry::Answer(..)));
         }
         !is_answer
     }
@@ -205,30 +214,30 @@ mod tests {
         /// A call that asks for nothing.
         Plain(u32),
         /// One that gets an answer.
-        Ask(Asked, Answer),
+        Ask(AskedFor, Answer),
         /// Posts a receive.
         Post,
         /// One of the open receives gets a message; from how many, counted from the oldest.
-        Arrive(usize, Arrival),
+        Arrive(usize, ReceiveEnd),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let answers = prop_oneof![
-            Just((Asked::Poll, Answer::Yes)),
+            Just((AskedFor::Poll, Answer::Yes)),
             prop_oneof![
-                Just(Asked::Poll),
-                Just(Asked::PollSource),
-                Just(Asked::PollIndex),
-                Just(Asked::PollIndices)
+                Just(AskedFor::Poll),
+                Just(AskedFor::PollSource),
+                Just(AskedFor::PollIndex),
+                Just(AskedFor::PollIndices)
             ]
             .prop_map(|asked| (asked, Answer::No)),
-            (0_u32..300).prop_map(|from| (Asked::Source, Answer::From(Some(from)))),
-            (0_u32..300).prop_map(|from| (Asked::PollSource, Answer::From(Some(from)))),
-            proptest::option::of(0_u32..8).prop_map(|index| (Asked::Index, Answer::Index(index))),
+            (0_u32..300).prop_map(|from| (AskedFor::Source, Answer::From(Some(from)))),
+            (0_u32..300).prop_map(|from| (AskedFor::PollSource, Answer::From(Some(from)))),
+            proptest::option::of(0_u32..8).prop_map(|index| (AskedFor::Index, Answer::Index(index))),
             proptest::option::of(proptest::collection::vec(0_u32..8, 1..5))
-                .prop_map(|indices| (Asked::PollIndices, Answer::Indices(indices))),
+                .prop_map(|indices| (AskedFor::PollIndices, Answer::Indices(indices))),
         ];
-        let arrival = prop_oneof![Just(Arrival::Cancelled), (0_u32..300).prop_map(Arrival::From)];
+        let arrival = prop_oneof![Just(ReceiveEnd::Cancelled), (0_u32..300).prop_map(ReceiveEnd::From)];
         let step = prop_oneof![
             any::<u32>().prop_map(Step::Plain),
             answers.prop_map(|(asked, answer)| Step::Ask(asked, answer)),
@@ -239,7 +248,7 @@ mod tests {
     }
 
     /// The record of the steps, the polls behind it, and what each posted receive got.
-    fn recorded(steps: &[Step]) -> (Vec<u8>, u64, Vec<Option<Arrival>>) {
+    fn recorded(steps: &[Step]) -> (Vec<u8>, u64, Vec<Option<ReceiveEnd>>) {
         let (mut recording, mut out) = (Recording::default(), Vec::new());
         let (mut open, mut got) = (Vec::new(), Vec::new());
         for step in steps {
@@ -266,7 +275,7 @@ mod tests {
         (out, recording.polls(), got)
     }
 
-    fn playback(steps: &[Step]) -> (Playback, Vec<Option<Arrival>>) {
+    fn playback(steps: &[Step]) -> (Playback, Vec<Option<ReceiveEnd>>) {
         let (bytes, polls, got) = recorded(steps);
         (Playback::new(bytes, polls).expect("a record"), got)
     }
@@ -293,7 +302,7 @@ mod tests {
             }
             prop_assert!(playback.is_over());
             prop_assert_eq!(playback.end(), Ok(()));
-            prop_assert_eq!(playback.due(Asked::Source, 0), Ok(Due::Anything));
+            prop_assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Anything));
         }
 
         #[test]
@@ -310,7 +319,7 @@ mod tests {
         ) {
             if let Ok(mut playback) = Playback::new(bytes, 3) {
                 for number in asked {
-                    let _ = playback.due(Asked::of_number(number).expect("one of seven"), 4);
+                    let _ = playback.due(AskedFor::of_number(number).expect("one of seven"), 4);
                     playback.posted();
                 }
                 let _ = playback.end();
@@ -318,58 +327,61 @@ mod tests {
         }
     }
 
-    fn of_answers(answers: &[(Asked, Answer)]) -> Playback {
+    fn of_answers(answers: &[(AskedFor, Answer)]) -> Playback {
         playback(&answers.iter().map(|(asked, answer)| Step::Ask(*asked, answer.clone())).collect::<Vec<_>>())
             .0
     }
 
     #[test]
     fn another_call_than_the_recorded_one_is_a_divergence() {
-        let mut playback = of_answers(&[(Asked::Source, Answer::From(Some(3)))]);
-        playback.call(Asked::Poll as u32, [0; 3]);
+        let mut playback = of_answers(&[(AskedFor::Source, Answer::From(Some(3)))]);
+        playback.call(AskedFor::Poll as u32, [0; 3]);
         let recorded = Answer::From(Some(3));
         assert_eq!(
-            playback.due(Asked::Poll, 0),
-            Err(Divergence::AnotherCall { asked: Asked::Poll, recorded })
+            playback.due(AskedFor::Poll, 0),
+            Err(Divergence::AnotherCall { asked: AskedFor::Poll, recorded })
         );
     }
 
     #[test]
     fn another_argument_of_an_earlier_call_is_a_divergence() {
-        let steps = [Step::Plain(1), Step::Ask(Asked::Source, Answer::From(Some(3)))];
+        let steps = [Step::Plain(1), Step::Ask(AskedFor::Source, Answer::From(Some(3)))];
         let (mut playback, _) = playback(&steps);
         playback.call(1, [1, 2, 4]);
-        playback.call(Asked::Source as u32, [0; 3]);
-        assert_eq!(playback.due(Asked::Source, 0), Err(Divergence::OtherCalls));
+        playback.call(AskedFor::Source as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0), Err(Divergence::OtherCalls));
     }
 
     #[test]
     fn a_call_that_cannot_answer_no_is_a_divergence_where_polls_are_recorded() {
-        let mut playback = of_answers(&[(Asked::Poll, Answer::No), (Asked::Poll, Answer::No)]);
-        assert_eq!(playback.due(Asked::Poll, 0), Ok(Due::Answer(Answer::No)));
-        let asked = Asked::Source;
+        let mut playback = of_answers(&[(AskedFor::Poll, Answer::No), (AskedFor::Poll, Answer::No)]);
+        assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::No)));
+        let asked = AskedFor::Source;
         assert_eq!(playback.due(asked, 0), Err(Divergence::AnotherCall { asked, recorded: Answer::No }));
     }
 
     #[test]
     fn an_end_that_is_too_early_or_too_late_is_a_divergence() {
         let (mut recording, mut out) = (Recording::default(), Vec::new());
-        recording.call(Asked::Source as u32, [0; 3]);
+        recording.call(AskedFor::Source as u32, [0; 3]);
         recording.answer(Answer::From(Some(1)), &mut out);
         recording.mark(Mark::End, &mut out);
         let mut playback = Playback::new(out, 0).expect("a record");
         assert!(playback.is_whole());
         assert_eq!(playback.end(), Err(Divergence::EndsEarly));
-        playback.call(Asked::Source as u32, [0; 3]);
-        assert_eq!(playback.due(Asked::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
+        playback.call(AskedFor::Source as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
         assert_eq!(playback.end(), Ok(()));
-        assert_eq!(playback.due(Asked::Source, 0), Err(Divergence::BehindTheEnd));
+        assert_eq!(playback.due(AskedFor::Source, 0), Err(Divergence::BehindTheEnd));
     }
 
     #[test]
     fn an_index_beyond_the_requests_is_a_divergence() {
-        let mut playback = of_answers(&[(Asked::Index, Answer::Index(Some(5)))]);
-        playback.call(Asked::Index as u32, [0; 3]);
-        assert_eq!(playback.due(Asked::Index, 5), Err(Divergence::NoSuchRequest { index: 5, requests: 5 }));
+        let mut playback = of_answers(&[(AskedFor::Index, Answer::Index(Some(5)))]);
+        playback.call(AskedFor::Index as u32, [0; 3]);
+        assert_eq!(
+            playback.due(AskedFor::Index, 5),
+            Err(Divergence::NoSuchRequest { index: 5, requests: 5 })
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, Arrival, Entry, Mark};
+use crate::answer::{Answer, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::CallCheck;
 use crate::open_receives::OpenReceives;
 
@@ -36,13 +36,13 @@ impl Recording {
             return;
         }
         self.write_polls(out);
-        Entry::Answer(answer, self.check.byte()).write(out);
+        RecordEntry::Answer(answer, self.check.byte()).write(out);
     }
 
     /// A receive from anybody has been posted; `request` names it until it is complete.
     pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
         // One that had the name was completed without our being told.
-        self.arrived(request, Arrival::Unknown, out);
+        self.arrived(request, ReceiveEnd::Unknown, out);
         let number = self.open.post();
         self.requests.insert(request, Some(number));
     }
@@ -68,16 +68,16 @@ impl Recording {
     }
 
     /// It has become known whose message a posted receive got; its request goes on.
-    pub fn decided(&mut self, request: u64, arrival: Arrival, out: &mut Vec<u8>) {
+    pub fn decided(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         let number = self.requests.get_mut(&request).and_then(Option::take);
         if let Some(longer) = number.and_then(|number| self.open.close(number)) {
             self.write_polls(out);
-            Entry::Arrival { longer, arrival }.write(out);
+            RecordEntry::ReceiveEnd { longer, arrival }.write(out);
         }
     }
 
     /// A request is complete, if it is a posted receive.
-    pub fn arrived(&mut self, request: u64, arrival: Arrival, out: &mut Vec<u8>) {
+    pub fn arrived(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         if self.is_posted(request) {
             self.decided(request, arrival, out);
             self.requests.remove(&request);
@@ -87,12 +87,12 @@ impl Recording {
     /// Something else that a reader must know.
     pub fn mark(&mut self, mark: Mark, out: &mut Vec<u8>) {
         self.write_polls(out);
-        Entry::Mark(mark).write(out);
+        RecordEntry::Mark(mark).write(out);
     }
 
     fn write_polls(&mut self, out: &mut Vec<u8>) {
         if self.polls > 0 {
-            Entry::Polls(std::mem::take(&mut self.polls)).write(out);
+            RecordEntry::Polls(std::mem::take(&mut self.polls)).write(out);
         }
     }
 }

@@ -17,7 +17,7 @@ const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x01");
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum RankState {
+pub enum PageState {
     /// Outside of the calls that are looked at.
     Outside = 0,
     /// In one of them.
@@ -56,7 +56,7 @@ pub struct SharedPage {
     pub program_bytes: AtomicU64,
     /// See [`SharedPage::program_bytes`].
     pub program_checksum: AtomicU64,
-    /// A [`RankState`].
+    /// A [`PageState`].
     state: AtomicU32,
     /// The call that it is in or was in last: a number of the wrapper's table of names.
     pub call: AtomicU32,
@@ -111,18 +111,18 @@ impl SharedPage {
     }
 
     /// Where the rank is.
-    pub fn state(&self) -> RankState {
+    pub fn state(&self) -> PageState {
         match self.state.load(Ordering::Acquire) {
-            1 => RankState::InCall,
-            2 => RankState::Finalized,
-            3 => RankState::Diverged,
-            _ => RankState::Outside,
+            1 => PageState::InCall,
+            2 => PageState::Finalized,
+            3 => PageState::Diverged,
+            _ => PageState::Outside,
         }
     }
 
     /// Says where the rank is.
     #[inline]
-    pub fn set_state(&self, state: RankState) {
+    pub fn set_state(&self, state: PageState) {
         self.state.store(state as u32, Ordering::Release);
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_page_of_zeros_has_not_begun() {
         let page = blank();
         assert!(!page.has_begun());
-        assert_eq!((page.state(), page.text(PageText::Message)), (RankState::Outside, String::new()));
+        assert_eq!((page.state(), page.text(PageText::Message)), (PageState::Outside, String::new()));
     }
 
     #[test]

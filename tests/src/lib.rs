@@ -22,6 +22,7 @@ pub mod generated;
 mod job;
 pub mod latency;
 pub mod made_up;
+pub mod replayed;
 pub mod right_jobs;
 mod session;
 mod system;

@@ -6,11 +6,12 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::job::{JobSpec, MpiImplementation};
 use crate::session::binary;
-use crate::system::processes;
+use crate::system::processes::{descendants, environment_variable, signal};
 
 /// Nothing that is recorded or replayed here takes as long.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -68,11 +69,19 @@ impl ReplayCase {
     }
 
     /// The command of dmscope, which logs into a new folder.
-    fn command(&self, verb: &str, options: &[&str], tape: &Path, logs: &Path, cpus: Option<&str>) -> Result<Command> {
+    fn command(
+        &self,
+        verb: &str,
+        options: &[&str],
+        tape: &Path,
+        logs: &Path,
+        cpus: Option<&str>,
+    ) -> Result<Command> {
         let _ = fs::remove_dir_all(logs);
         fs::create_dir_all(logs)?;
         let folder = logs.to_string_lossy().into_owned();
-        let arguments = self.arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
+        let arguments =
+            self.arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
         let mut job = JobSpec::own(self.library, &self.program)?.ranks(self.ranks).args(arguments);
         if let Some(cpus) = cpus {
             job = job.on_cpus(cpus);
@@ -105,7 +114,8 @@ impl ReplayCase {
         let Output { status, stdout, stderr } = match receiver.recv_timeout(LIMIT) {
             Ok(output) => output?,
             Err(_) => {
-                processes::kill_family(pid)?;
+                kill_job(pid);
+                signal(pid, Signal::KILL);
                 bail!("it took more than {LIMIT:?}: {:?}", receiver.recv());
             }
         };
@@ -140,6 +150,16 @@ impl ReplayRun {
         }
         Ok(())
     }
+}
+
+/// Kills all ranks that dmscope has started. Their launcher cleans up behind them, and ends.
+pub fn kill_job(dmscope: u32) {
+    let is_rank = |pid: &u32| {
+        let has = |library: &MpiImplementation| environment_variable(*pid, library.rank_variable()).is_some();
+        MpiImplementation::ALL.iter().any(has)
+    };
+    let ranks = descendants(dmscope).into_iter().filter(is_rank);
+    ranks.for_each(|pid| signal(pid, Signal::KILL));
 }
 
 /// The line, from 1, from which on two logs differ.

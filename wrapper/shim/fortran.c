@@ -1,5 +1,5 @@
 // Fortran calls of Open MPI, which go past MPI_Recv to PMPI_Recv: `mpif.h` and the module `mpi` come here by `mpi_recv_`, the
-// module `mpi_f08` by `ompi_recv_f`. MPICH's Fortran calls go to MPI_Recv themselves.
+// module `mpi_f08` by `ompi_recv_f` or, some of them, by `pmpi_test_`. MPICH's Fortran calls go to MPI_Recv themselves.
 #include "shim.h"
 
 #ifdef OPEN_MPI
@@ -12,6 +12,11 @@
     void mpi_##lower##__ params __attribute__((alias("ompi_" #lower "_f")));                                           \
     void MPI_##upper params __attribute__((alias("ompi_" #lower "_f")));                                               \
     void ompi_##lower##_f params
+
+// The module `mpi_f08` calls those with a logical argument by these names.
+#define LOGICAL_NAMES(lower, upper, params)                                                                            \
+    void pmpi_##lower##_ params __attribute__((alias("ompi_" #lower "_f")));                                           \
+    NAMES(lower, upper, params)
 
 // What Fortran programs give in place of a status, of statuses, of an address: variables of the library.
 #define FOUR_NAMES(type, lower, upper)                                                                                 \
@@ -128,7 +133,7 @@ NAMES(probe, PROBE, (MPI_Fint * source, MPI_Fint *tag, MPI_Fint *comm, MPI_Fint 
     PUT(error, result);
 }
 
-NAMES(iprobe, IPROBE,
+LOGICAL_NAMES(iprobe, IPROBE,
       (MPI_Fint * source, MPI_Fint *tag, MPI_Fint *comm, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *error))
 {
     MPI_Status seen;
@@ -151,7 +156,7 @@ NAMES(mprobe, MPROBE,
     PUT(error, result);
 }
 
-NAMES(improbe, IMPROBE,
+LOGICAL_NAMES(improbe, IMPROBE,
       (MPI_Fint * source, MPI_Fint *tag, MPI_Fint *comm, MPI_Fint *flag, MPI_Fint *message, MPI_Fint *status,
        MPI_Fint *error))
 {
@@ -208,7 +213,7 @@ NAMES(wait, WAIT, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error))
     PUT(error, result);
 }
 
-NAMES(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *error))
+LOGICAL_NAMES(test, TEST, (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *error))
 {
     MPI_Request c = PMPI_Request_f2c(*request);
     MPI_Status seen;
@@ -229,7 +234,7 @@ NAMES(waitall, WAITALL, (MPI_Fint * count, MPI_Fint *requests, MPI_Fint *statuse
     PUT(error, result);
 }
 
-NAMES(testall, TESTALL,
+LOGICAL_NAMES(testall, TESTALL,
       (MPI_Fint * count, MPI_Fint *requests, MPI_Fint *flag, MPI_Fint *statuses, MPI_Fint *error))
 {
     struct c_arrays c = to_c(*count, requests);
@@ -256,7 +261,7 @@ NAMES(waitany, WAITANY,
     PUT(error, result);
 }
 
-NAMES(testany, TESTANY,
+LOGICAL_NAMES(testany, TESTANY,
       (MPI_Fint * count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *error))
 {
     struct c_arrays c = to_c(*count, requests);
@@ -288,7 +293,7 @@ NAMES(waitsome, WAITSOME,
     some(MPI_Waitsome, count, requests, found, indices, statuses, error);
 }
 
-NAMES(testsome, TESTSOME,
+LOGICAL_NAMES(testsome, TESTSOME,
       (MPI_Fint * count, MPI_Fint *requests, MPI_Fint *found, MPI_Fint *indices, MPI_Fint *statuses, MPI_Fint *error))
 {
     some(MPI_Testsome, count, requests, found, indices, statuses, error);
@@ -325,7 +330,7 @@ NAMES(cancel, CANCEL, (MPI_Fint * request, MPI_Fint *error))
     PUT(error, MPI_Cancel(&c));
 }
 
-NAMES(request_get_status, REQUEST_GET_STATUS,
+LOGICAL_NAMES(request_get_status, REQUEST_GET_STATUS,
       (MPI_Fint * request, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *error))
 {
     MPI_Status seen;

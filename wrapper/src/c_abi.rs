@@ -4,10 +4,10 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-use replay::shared_page::RankState;
-use replay::{Answer, Arrival, Asked, Due};
+use replay::shared_page::PageState;
+use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
-use crate::rank::{self, Introduction, Rank, Work};
+use crate::rank::{self, Introduction, RankWork, ThisRank};
 
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
@@ -18,14 +18,14 @@ const NONE: c_int = -1;
 const CANCELLED: c_int = -2;
 
 /// Does something with the rank, if there is one. Nothing leaves this but a value: a panic would end the job.
-fn with<T>(otherwise: T, act: impl FnOnce(&mut Rank) -> T) -> T {
+fn with<T>(otherwise: T, act: impl FnOnce(&mut ThisRank) -> T) -> T {
     let act = || rank::rank().and_then(|mut rank| rank.as_mut().map(act));
     catch_unwind(AssertUnwindSafe(act)).ok().flatten().unwrap_or(otherwise)
 }
 
-fn recorder(act: impl FnOnce(&mut crate::recorder::Recorder)) {
+fn recorder(act: impl FnOnce(&mut crate::recorder::AnswerRecorder)) {
     with((), |rank| {
-        if let Work::Record(recorder) = &mut rank.work {
+        if let RankWork::Record(recorder) = &mut rank.work {
             act(recorder);
         }
     });
@@ -35,11 +35,11 @@ fn optional(number: c_int) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-fn arrival(source: c_int) -> Arrival {
+fn arrival(source: c_int) -> ReceiveEnd {
     match (source, optional(source)) {
-        (CANCELLED, _) => Arrival::Cancelled,
-        (_, Some(source)) => Arrival::From(source),
-        _ => Arrival::Unknown,
+        (CANCELLED, _) => ReceiveEnd::Cancelled,
+        (_, Some(source)) => ReceiveEnd::From(source),
+        _ => ReceiveEnd::Unknown,
     }
 }
 
@@ -82,7 +82,7 @@ extern "C" fn dms_enter(
 
 #[unsafe(no_mangle)]
 extern "C" fn dms_leave() {
-    with((), Rank::leave);
+    with((), ThisRank::leave);
 }
 
 /// The call asks for something that the record decides.
@@ -97,8 +97,8 @@ unsafe extern "C" fn dms_due(asked: u8, requests: c_int, value: *mut c_int) -> c
     due
 }
 
-fn due(rank: &mut Rank, asked: u8, requests: c_int) -> (c_int, c_int) {
-    let (Work::Replay(player), Some(asked)) = (&mut rank.work, Asked::of_number(asked)) else {
+fn due(rank: &mut ThisRank, asked: u8, requests: c_int) -> (c_int, c_int) {
+    let (RankWork::Replay(player), Some(asked)) = (&mut rank.work, AskedFor::of_number(asked)) else {
         return (DUE_ANYTHING, NONE);
     };
     let number = |value: Option<u32>| value.map_or(NONE, |value| value as c_int);
@@ -130,11 +130,11 @@ fn due(rank: &mut Rank, asked: u8, requests: c_int) -> (c_int, c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_due_index(at: c_int) -> c_int {
     with(NONE, |rank| match &rank.work {
-        Work::Replay(player) => {
+        RankWork::Replay(player) => {
             let index = usize::try_from(at).ok().and_then(|at| player.indices.get(at));
             index.map_or(NONE, |index| *index as c_int)
         }
-        Work::Record(_) => NONE,
+        RankWork::Record(_) => NONE,
     })
 }
 
@@ -142,12 +142,12 @@ extern "C" fn dms_due_index(at: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dms_post_due() -> c_int {
     with(NONE, |rank| match &mut rank.work {
-        Work::Replay(player) => match player.posted() {
-            Some(Arrival::From(source)) => source as c_int,
-            Some(Arrival::Cancelled) => CANCELLED,
-            Some(Arrival::Unknown) | None => NONE,
+        RankWork::Replay(player) => match player.posted() {
+            Some(ReceiveEnd::From(source)) => source as c_int,
+            Some(ReceiveEnd::Cancelled) => CANCELLED,
+            Some(ReceiveEnd::Unknown) | None => NONE,
         },
-        Work::Record(_) => NONE,
+        RankWork::Record(_) => NONE,
     })
 }
 
@@ -221,8 +221,8 @@ extern "C" fn dms_decided(request: u64, source: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_has_posted() -> c_int {
     with(0, |rank| match &rank.work {
-        Work::Record(recorder) => recorder.has_posted().into(),
-        Work::Replay(_) => 0,
+        RankWork::Record(recorder) => recorder.has_posted().into(),
+        RankWork::Replay(_) => 0,
     })
 }
 
@@ -230,8 +230,8 @@ extern "C" fn dms_has_posted() -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dms_is_posted(request: u64) -> c_int {
     with(0, |rank| match &rank.work {
-        Work::Record(recorder) => recorder.is_posted(request).into(),
-        Work::Replay(_) => 0,
+        RankWork::Record(recorder) => recorder.is_posted(request).into(),
+        RankWork::Replay(_) => 0,
     })
 }
 
@@ -242,8 +242,8 @@ extern "C" fn dms_is_posted(request: u64) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dms_undecided(requests: *mut u64, most: c_int) -> c_int {
     let undecided = with(Vec::new(), |rank| match &rank.work {
-        Work::Record(recorder) => recorder.undecided(usize::try_from(most).unwrap_or(0)),
-        Work::Replay(_) => Vec::new(),
+        RankWork::Record(recorder) => recorder.undecided(usize::try_from(most).unwrap_or(0)),
+        RankWork::Replay(_) => Vec::new(),
     });
     for (at, request) in undecided.iter().enumerate() {
         // SAFETY: the caller's promise; there are no more than asked for.
@@ -333,14 +333,14 @@ extern "C" fn dms_uncovered(bit: c_uint) {
 extern "C" fn dms_end() {
     with((), |rank| {
         match &mut rank.work {
-            Work::Record(recorder) if !recorder.is_stopped() => recorder.end(),
-            Work::Record(_) => {}
-            Work::Replay(player) => {
+            RankWork::Record(recorder) if !recorder.is_stopped() => recorder.end(),
+            RankWork::Record(_) => {}
+            RankWork::Replay(player) => {
                 if let Err(divergence) = player.end() {
                     rank.diverge(&divergence.to_string());
                 }
             }
         }
-        rank.page().set_state(RankState::Finalized);
+        rank.page().set_state(PageState::Finalized);
     });
 }

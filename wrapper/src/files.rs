@@ -8,18 +8,18 @@ use replay::Playback;
 
 /// What the job was like that was recorded: lines of a word and a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordedJob {
+pub(crate) struct OriginalJob {
     pub size: u32,
     pub library: String,
 }
 
 /// Reads the file `job`.
-pub(crate) fn job(folder: &Path) -> io::Result<RecordedJob> {
+pub(crate) fn job(folder: &Path) -> io::Result<OriginalJob> {
     let text = std::fs::read_to_string(folder.join("job"))?;
     let value = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
     };
-    Ok(RecordedJob { size: value("size").parse().unwrap_or(0), library: value("library").to_owned() })
+    Ok(OriginalJob { size: value("size").parse().unwrap_or(0), library: value("library").to_owned() })
 }
 
 /// Reads what a rank's calls answered: eight bytes with the number of polls behind the record, then the record.

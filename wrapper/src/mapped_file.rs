@@ -13,7 +13,7 @@ use replay::shared_page::{MAX_RECORD_BYTES, PAGE_BYTES, SharedPage};
 const STEP_BYTES: usize = 1 << 16;
 
 /// Stays mapped until the process ends.
-pub(crate) struct MappedFile {
+pub(crate) struct RankMapping {
     file: File,
     start: NonNull<u8>,
     len: usize,
@@ -24,9 +24,9 @@ pub(crate) struct MappedFile {
 }
 
 // SAFETY: the mapping belongs to the process, and whoever has the value alone writes to it through it.
-unsafe impl Send for MappedFile {}
+unsafe impl Send for RankMapping {}
 
-impl MappedFile {
+impl RankMapping {
     /// Makes the file, which must not be there.
     ///
     /// # Errors
@@ -109,8 +109,8 @@ mod tests {
     fn what_is_appended_is_in_the_file_behind_the_page() {
         let path = std::env::temp_dir().join(format!("dmscope-mapped-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mut file = MappedFile::create(&path, 100).expect("there is room");
-        assert!(MappedFile::create(&path, 100).is_err());
+        let mut file = RankMapping::create(&path, 100).expect("there is room");
+        assert!(RankMapping::create(&path, 100).is_err());
         file.append(b"abc").expect("there is room");
         file.append(&[7; 97]).expect("there is room");
         assert!(file.append(&[7]).is_err());

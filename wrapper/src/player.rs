@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use replay::shared_page::SharedPage;
-use replay::{Arrival, Asked, Divergence, Due, Playback};
+use replay::{AskedFor, Divergence, Due, Playback, ReceiveEnd};
 
-use crate::mapped_file::MappedFile;
+use crate::mapped_file::RankMapping;
 
 pub(crate) struct Player {
-    file: MappedFile,
+    file: RankMapping,
     playback: Playback,
     /// Of the answer that was due last.
     pub indices: Vec<u32>,
@@ -16,7 +16,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    pub(crate) fn new(file: MappedFile, playback: Playback, holds: bool) -> Self {
+    pub(crate) fn new(file: RankMapping, playback: Playback, holds: bool) -> Self {
         Self { file, playback, indices: Vec::new(), holds }
     }
 
@@ -28,7 +28,7 @@ impl Player {
         self.playback.call(call, arguments);
     }
 
-    pub(crate) fn due(&mut self, asked: Asked, requests: u32) -> Result<Due, Divergence> {
+    pub(crate) fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
         let due = self.playback.due(asked, requests)?;
         let page = self.page();
         page.answers.store(self.playback.played(), Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Player {
         Ok(due)
     }
 
-    pub(crate) fn posted(&mut self) -> Option<Arrival> {
+    pub(crate) fn posted(&mut self) -> Option<ReceiveEnd> {
         self.playback.posted()
     }
 

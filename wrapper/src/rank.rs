@@ -5,23 +5,23 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use replay::shared_page::{MAX_RECORD_BYTES, PageText, RankState, SharedPage};
+use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage};
 
 use crate::files;
-use crate::mapped_file::MappedFile;
+use crate::mapped_file::RankMapping;
 use crate::mode::{Wish, wish};
 use crate::player::Player;
-use crate::recorder::Recorder;
+use crate::recorder::AnswerRecorder;
 use crate::thread::ThisThread;
 
 /// What is done with its calls.
-pub(crate) enum Work {
-    Record(Recorder),
+pub(crate) enum RankWork {
+    Record(AnswerRecorder),
     Replay(Player),
 }
 
-pub(crate) struct Rank {
-    pub work: Work,
+pub(crate) struct ThisRank {
+    pub work: RankWork,
     owner: ThisThread,
     /// Where the stack was when the call began that the rank is in: calls that the library makes itself are deeper.
     in_call: Option<usize>,
@@ -34,7 +34,7 @@ pub(crate) struct Rank {
 }
 
 /// The one rank of this process.
-static RANK: Mutex<Option<Rank>> = Mutex::new(None);
+static RANK: Mutex<Option<ThisRank>> = Mutex::new(None);
 
 /// How a process says who it is.
 pub(crate) struct Introduction {
@@ -46,7 +46,7 @@ pub(crate) struct Introduction {
 }
 
 /// The rank, if there is one and nobody else is at it. Whoever waits here would wait for a thread in MPI.
-pub(crate) fn rank() -> Option<MutexGuard<'static, Option<Rank>>> {
+pub(crate) fn rank() -> Option<MutexGuard<'static, Option<ThisRank>>> {
     // After a panic the wrapper stands aside.
     RANK.lock().ok().filter(|rank| rank.is_some())
 }
@@ -63,7 +63,7 @@ pub(crate) fn begin(introduction: &Introduction) {
     match work(&wish, introduction) {
         Ok(work) => {
             if let Ok(mut place) = RANK.lock() {
-                *place = Some(Rank {
+                *place = Some(ThisRank {
                     work,
                     owner: ThisThread::now(),
                     in_call: None,
@@ -81,13 +81,13 @@ pub(crate) fn begin(introduction: &Introduction) {
     }
 }
 
-fn work(wish: &Wish, who: &Introduction) -> Result<Work, String> {
+fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
     if who.is_spawned {
         return Err("it was spawned by another job".to_owned());
     }
     let path = wish.folder.join(format!("rank-{}", who.rank));
     let record_bytes = if wish.replays { 0 } else { MAX_RECORD_BYTES };
-    let file = MappedFile::create(&path, record_bytes).map_err(|error| match error.kind() {
+    let file = RankMapping::create(&path, record_bytes).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             "another process is that rank; one MPI job is followed at a time".to_owned()
         }
@@ -95,7 +95,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<Work, String> {
     })?;
     introduce(file.page(), who);
     if !wish.replays {
-        return Ok(Work::Record(Recorder::new(file)));
+        return Ok(RankWork::Record(AnswerRecorder::new(file)));
     }
     let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
     if let Some(why) = other_job(&job, who) {
@@ -104,11 +104,11 @@ fn work(wish: &Wish, who: &Introduction) -> Result<Work, String> {
         return Err(why);
     }
     let playback = files::record(&wish.folder, who.rank).map_err(|error| format!("its record: {error}"))?;
-    Ok(Work::Replay(Player::new(file, playback, wish.holds)))
+    Ok(RankWork::Replay(Player::new(file, playback, wish.holds)))
 }
 
 /// Why this is not the job that was recorded.
-fn other_job(job: &files::RecordedJob, who: &Introduction) -> Option<String> {
+fn other_job(job: &files::OriginalJob, who: &Introduction) -> Option<String> {
     let kind = |library: &str| library.starts_with("Open MPI");
     if job.size != who.size {
         return Some(format!("the job was recorded with {} ranks and has {}", job.size, who.size));
@@ -156,11 +156,11 @@ pub(crate) enum Treatment {
     Replay = 2,
 }
 
-impl Rank {
+impl ThisRank {
     pub(crate) fn page(&self) -> &SharedPage {
         match &self.work {
-            Work::Record(recorder) => recorder.page(),
-            Work::Replay(player) => player.page(),
+            RankWork::Record(recorder) => recorder.page(),
+            RankWork::Replay(player) => player.page(),
         }
     }
 
@@ -188,17 +188,17 @@ impl Rank {
         }
         page.due_source.store(-1, Ordering::Relaxed);
         page.return_address.store(return_address, Ordering::Relaxed);
-        page.set_state(RankState::InCall);
+        page.set_state(PageState::InCall);
         match &mut self.work {
-            Work::Record(recorder) if recorder.is_stopped() => {
+            RankWork::Record(recorder) if recorder.is_stopped() => {
                 self.leave();
                 Treatment::Pass
             }
-            Work::Record(recorder) => {
+            RankWork::Record(recorder) => {
                 recorder.call(call, arguments);
                 Treatment::Record
             }
-            Work::Replay(player) => {
+            RankWork::Replay(player) => {
                 player.call(call, arguments);
                 Treatment::Replay
             }
@@ -208,11 +208,11 @@ impl Rank {
     /// It ends.
     pub(crate) fn leave(&mut self) {
         self.in_call = None;
-        self.page().set_state(RankState::Outside);
+        self.page().set_state(PageState::Outside);
     }
 
     fn another_thread(&mut self) -> Treatment {
-        if let Work::Record(recorder) = &mut self.work {
+        if let RankWork::Record(recorder) = &mut self.work {
             recorder.stop_for_threads();
         } else {
             self.diverge("a second thread communicates; when it was recorded only one did");
@@ -222,9 +222,9 @@ impl Rank {
 
     /// The program does something else than it did: stops here. In a debugger the rank can be looked at.
     pub(crate) fn diverge(&mut self, why: &str) {
-        let (Work::Replay(player), page) = (&self.work, self.page()) else { return };
+        let (RankWork::Replay(player), page) = (&self.work, self.page()) else { return };
         page.set_text(PageText::Message, why);
-        page.set_state(RankState::Diverged);
+        page.set_state(PageState::Diverged);
         if player.holds {
             // SAFETY: stops this process until somebody continues it.
             unsafe { libc::raise(libc::SIGSTOP) };

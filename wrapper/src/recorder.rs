@@ -1,20 +1,20 @@
 //! Records the answers of a rank's calls into its file.
 
 use replay::shared_page::{PageText, SharedPage};
-use replay::{Answer, Arrival, Mark, Recording};
+use replay::{Answer, Mark, ReceiveEnd, Recording};
 
-use crate::mapped_file::MappedFile;
+use crate::mapped_file::RankMapping;
 
-pub(crate) struct Recorder {
-    file: MappedFile,
+pub(crate) struct AnswerRecorder {
+    file: RankMapping,
     recording: Recording,
     /// Bytes on their way to the file.
     out: Vec<u8>,
     is_stopped: bool,
 }
 
-impl Recorder {
-    pub(crate) fn new(file: MappedFile) -> Self {
+impl AnswerRecorder {
+    pub(crate) fn new(file: RankMapping) -> Self {
         Self { file, recording: Recording::default(), out: Vec::new(), is_stopped: false }
     }
 
@@ -59,12 +59,12 @@ impl Recorder {
         self.recording.undecided(most)
     }
 
-    pub(crate) fn decided(&mut self, request: u64, arrival: Arrival) {
+    pub(crate) fn decided(&mut self, request: u64, arrival: ReceiveEnd) {
         self.recording.decided(request, arrival, &mut self.out);
         self.write();
     }
 
-    pub(crate) fn arrived(&mut self, request: u64, arrival: Arrival) {
+    pub(crate) fn arrived(&mut self, request: u64, arrival: ReceiveEnd) {
         self.recording.arrived(request, arrival, &mut self.out);
         self.page().answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.write();

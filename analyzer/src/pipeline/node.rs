@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{LetterArrival, LetterLinks};
-use super::pace::{Due, Pace};
+use super::pace::{Pace, Timer};
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
 use crate::chains::stream_ends::topic_of;
@@ -59,8 +59,8 @@ pub struct NodePipeline {
     passed: Vec<Input>,
     now_ns: u64,
     pace: Pace,
-    counts_due: Due,
-    letters_due: Due,
+    counts_due: Timer,
+    letters_due: Timer,
     links: LetterLinks,
     /// To be told to other nodes.
     pieces: Vec<FarPiece>,
@@ -85,8 +85,8 @@ impl NodePipeline {
             passed: Vec::new(),
             now_ns: 0,
             pace: Pace::default(),
-            counts_due: Due::default(),
-            letters_due: Due::default(),
+            counts_due: Timer::default(),
+            letters_due: Timer::default(),
             links: LetterLinks::default(),
             pieces: Vec::new(),
             out: Vec::new(),

@@ -31,11 +31,11 @@ impl Pace {
 
 /// When something is due that comes at a pace.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Due {
+pub(super) struct Timer {
     at_ns: u64,
 }
 
-impl Due {
+impl Timer {
     /// Whether it is due; if so, the next time is a period later.
     pub fn take(&mut self, now_ns: u64, period_ns: u64) -> bool {
         // A period that has become shorter counts at once.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_a_period_after_it_came_last() {
-        let mut due = Due::default();
+        let mut due = Timer::default();
         let taken = [5, 6, 14, 15, 16, 40, 49, 50].map(|now_ns| due.take(now_ns, 10));
         assert_eq!(taken, [true, false, false, true, false, true, false, true]);
         assert!(due.take(51, 0), "a period that is shorter now");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pace::Due;
+use super::pace::Timer;
 use crate::chains::stream_ends::StreamEnds;
 use crate::chains::sums::DigestSource;
 use crate::errors::error_analysis::ErrorAnalysis;
@@ -64,7 +64,7 @@ pub struct Pipeline {
     /// Those of messages, if somebody wants them.
     told: Option<Vec<messages::MessageEvent>>,
     alerts: AlertBook,
-    evaluates: Due,
+    evaluates: Timer,
 }
 
 impl Pipeline {
@@ -83,7 +83,7 @@ impl Pipeline {
             timeline: None,
             told: None,
             alerts: AlertBook::default(),
-            evaluates: Due::default(),
+            evaluates: Timer::default(),
         }
     }
 

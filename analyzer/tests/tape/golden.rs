@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use analyzer::input::Input;
-use analyzer::tape::{Item, Reader, VERSION, Writer};
+use analyzer::tape::{Item, RankAnswers, Reader, ReplayableRank, VERSION, Writer};
 
 use crate::session::{small_session, small_session_of_nodes};
 
@@ -32,16 +32,29 @@ fn the_golden_tape_of_version_2_is_read() {
     assert_eq!(read(2), small_session_of_nodes().concat());
 }
 
+#[test]
+fn the_golden_tape_of_version_3_is_read() {
+    assert_eq!(read(3), session_with_answers());
+}
+
+/// That of version 2, and what a replay needs.
+fn session_with_answers() -> Vec<Input> {
+    let mut inputs = small_session_of_nodes().concat();
+    let end = inputs.pop().expect("an end");
+    let library = "MPICH".to_owned();
+    let rank = ReplayableRank { rank: 1, size: 2, library, ..ReplayableRank::default() };
+    let answers = RankAnswers { rank: 1, offset_bytes: 7, polls: 300, bytes: vec![1, 2, 0xff] };
+    inputs.extend([Input::ReplayableRank(Box::new(rank)), Input::Answers(Box::new(answers)), end]);
+    inputs
+}
+
 /// Only for a new format version: `cargo test -p dmscope-analyzer --test tape -- --ignored`
 #[test]
 #[ignore = "writes the golden tape of this version"]
 fn write_the_golden_tape() {
     let mut writer = Writer::new(Vec::new());
-    for group in small_session_of_nodes() {
-        for input in &group {
-            writer.push(input).expect("memory takes everything");
-        }
-        writer.flush().expect("memory takes everything");
+    for input in session_with_answers() {
+        writer.push(&input).expect("memory takes everything");
     }
     std::fs::write(path(VERSION), writer.finish().expect("memory takes everything"))
         .expect("a writable tree");

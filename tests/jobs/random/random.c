@@ -407,7 +407,7 @@ struct threaded {
 static void *beside(void *argument)
 {
     struct threaded *job = argument;
-    struct thread t = {.tid = threads ? (int)syscall(SYS_gettid) : 0, .log = job->log};
+    struct thread t = {.tid = (int)syscall(SYS_gettid), .log = job->log};
     if (job->comm != MPI_COMM_NULL) {
         exchange(&t, job->seed + 77, job->round, job->comm);
         if (!is_between(job->comm))
@@ -505,7 +505,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     char path[4096];
     snprintf(path, sizeof path, "%s/rank%d.log", folder, world_rank);
-    struct thread t = {.tid = (int)syscall(SYS_gettid), .log = fopen(path, "w")};
+    struct thread t = {.tid = threads ? (int)syscall(SYS_gettid) : 0, .log = fopen(path, "w")};
     if (!t.log) {
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 2);

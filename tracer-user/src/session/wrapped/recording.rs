@@ -1,7 +1,7 @@
 //! Records a job with the wrapper: what its ranks write goes to the tape while they run.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ pub fn record(
     command: &[String],
     account: Option<&Account>,
     named: Option<WrapperKind>,
-    tape: &PathBuf,
+    tape: &Path,
     stop: &Arc<AtomicBool>,
 ) -> Result<JobRecorded> {
     let wrapper = wrapper_for(command, named)?;

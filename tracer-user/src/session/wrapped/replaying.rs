@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use replay::shared_page::{PageText, RankState, SharedPage};
+use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_text;
 use super::job::{SharedFolder, WrappedJob};
@@ -205,7 +205,7 @@ impl Replaying<'_> {
         } else {
             "the job cannot go on as it was recorded: all ranks wait, and what they wait for does not come"
         });
-        for (rank, page) in pages.iter().filter(|(_, page)| page.state() != RankState::Finalized) {
+        for (rank, page) in pages.iter().filter(|(_, page)| page.state() != PageState::Finalized) {
             let due = page.due_source.load(Ordering::Relaxed);
             let due = if due >= 0 {
                 format!(", for the message from rank {due} that it got then")
@@ -240,7 +240,7 @@ impl Replaying<'_> {
 }
 
 fn diverged(pages: &[(u32, SharedPage)]) -> Option<(u32, &SharedPage)> {
-    pages.iter().find(|(_, page)| page.state() == RankState::Diverged).map(|(rank, page)| (*rank, page))
+    pages.iter().find(|(_, page)| page.state() == PageState::Diverged).map(|(rank, page)| (*rank, page))
 }
 
 /// Why a rank refuses to be replayed.

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use replay::shared_page::RankState;
+use replay::shared_page::PageState;
 
 /// A rank at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RankView {
-    pub state: RankState,
+    pub state: PageState,
     pub calls: u64,
     /// The process is there, and nobody has stopped it.
     pub is_running: bool,
@@ -36,8 +36,8 @@ impl Progress {
         now: Instant,
         patience: Duration,
     ) -> bool {
-        let waits = |rank: &RankView| rank.is_running && rank.state != RankState::Outside;
-        let is_over = ranks.iter().all(|rank| rank.state == RankState::Finalized);
+        let waits = |rank: &RankView| rank.is_running && rank.state != PageState::Outside;
+        let is_over = ranks.iter().all(|rank| rank.state == PageState::Finalized);
         let may_go_on = ranks.len() < size || is_over || !ranks.iter().all(waits);
         if may_go_on || ranks != self.last {
             self.last = ranks;
@@ -54,7 +54,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    fn rank(state: RankState, calls: u64) -> RankView {
+    fn rank(state: PageState, calls: u64) -> RankView {
         RankView { state, calls, is_running: true }
     }
 
@@ -64,32 +64,32 @@ mod tests {
         let mut progress = Progress::new(begin);
         let mut look =
             |second| progress.is_stuck(ranks(second), 2, begin + Duration::from_secs(second), PATIENCE);
-        (0..seconds).for_each(|second| drop(look(second)));
+        (0..seconds).for_each(|second| _ = look(second));
         look(seconds)
     }
 
     #[test]
     fn all_that_wait_for_long_are_stuck() {
-        let waiting = |_| vec![rank(RankState::InCall, 3), rank(RankState::InCall, 4)];
+        let waiting = |_| vec![rank(PageState::InCall, 3), rank(PageState::InCall, 4)];
         assert!(!is_stuck_after(4, waiting));
         assert!(is_stuck_after(5, waiting));
-        assert!(is_stuck_after(5, |_| vec![rank(RankState::InCall, 3), rank(RankState::Finalized, 4)]));
+        assert!(is_stuck_after(5, |_| vec![rank(PageState::InCall, 3), rank(PageState::Finalized, 4)]));
     }
 
     #[test]
     fn a_rank_that_computes_or_is_stopped_may_help_the_others() {
-        let stopped = RankView { is_running: false, ..rank(RankState::InCall, 4) };
-        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3), rank(RankState::Outside, 4)]));
-        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3), stopped.clone()]));
-        assert!(!is_stuck_after(60, |_| vec![rank(RankState::InCall, 3)]));
+        let stopped = RankView { is_running: false, ..rank(PageState::InCall, 4) };
+        assert!(!is_stuck_after(60, |_| vec![rank(PageState::InCall, 3), rank(PageState::Outside, 4)]));
+        assert!(!is_stuck_after(60, |_| vec![rank(PageState::InCall, 3), stopped.clone()]));
+        assert!(!is_stuck_after(60, |_| vec![rank(PageState::InCall, 3)]));
     }
 
     #[test]
     fn a_rank_that_makes_calls_goes_on_and_a_job_that_has_ended_is_not_stuck() {
         assert!(!is_stuck_after(60, |second| vec![
-            rank(RankState::InCall, 3),
-            rank(RankState::InCall, second)
+            rank(PageState::InCall, 3),
+            rank(PageState::InCall, second)
         ]));
-        assert!(!is_stuck_after(60, |_| vec![rank(RankState::Finalized, 3), rank(RankState::Finalized, 3)]));
+        assert!(!is_stuck_after(60, |_| vec![rank(PageState::Finalized, 3), rank(PageState::Finalized, 3)]));
     }
 }

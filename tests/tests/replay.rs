@@ -1,0 +1,201 @@
+//! Jobs that are recorded, and replayed under other conditions: pinned to one core, with other delays.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use live::MpiImplementation::{Mpich, OpenMpi};
+use live::replayed::{ReplayCase, first_difference, kill_job, wait_for_bytes};
+use live::{MpiImplementation, binary};
+
+/// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
+fn times() -> Result<(usize, usize)> {
+    let records = match std::env::var("DMSCOPE_TEST_REPLAYS") {
+        Ok(text) => text.parse().context("DMSCOPE_TEST_REPLAYS is a number")?,
+        Err(_) => 2,
+    };
+    Ok((records, (records / 4).max(1)))
+}
+
+/// Every other replay has one core for all ranks.
+fn cpus(number: usize) -> Option<&'static str> {
+    (number % 2 == 0).then_some("0")
+}
+
+/// Records and replays a case; gives how many records differ from the first one.
+fn record_and_replay(case: &ReplayCase) -> Result<usize> {
+    let (records, replays) = times()?;
+    let mut first: Option<Vec<Vec<u8>>> = None;
+    let mut others = 0;
+    for _ in 0..records {
+        let recorded = case.run("record", &[], "x", None)?;
+        recorded.check(0, &["ranks, "])?;
+        for number in 0..replays {
+            let replayed = case.run("replay", &[], "x", cpus(number))?;
+            replayed.check(0, &["replayed to the end of the record"])?;
+            replayed.check_same(&recorded)?;
+        }
+        others += usize::from(first.get_or_insert_with(|| recorded.logs.clone()) != &recorded.logs);
+    }
+    Ok(others)
+}
+
+#[test]
+fn every_call_that_is_not_deterministic_answers_as_it_did() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "anyorder", &["all", "--log", "LOG", "--rounds", "5"])?;
+        let others = record_and_replay(&case)?;
+        ensure!(others > 0, "{library:?}: all runs are alike, so that nothing was tested");
+    }
+    Ok(())
+}
+
+#[test]
+fn programs_in_fortran_get_the_same_messages() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for program in ["fortran_mpifh", "fortran_mpi", "fortran_f08"] {
+            let case = ReplayCase::own(library, program, &["LOG"])?;
+            if (library, program) == (Mpich, "fortran_f08") {
+                // Its module calls the library by names of its own, which the wrapper does not have: that is said.
+                case.run("record", &[], "x", None)?.check(2, &["no rank was recorded"])?;
+                continue;
+            }
+            record_and_replay(&case).with_context(|| format!("{library:?}, {program}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs_get_the_same_messages() -> Result<()> {
+    let programs = std::env::var("DMSCOPE_TEST_REPLAYED_PROGRAMS").unwrap_or("10".into());
+    for library in MpiImplementation::ALL {
+        // Threads are refused.
+        let arguments = ["--threads", "0", "--seed", "1", "--programs", &programs, "--log", "LOG"];
+        let case = ReplayCase::own(library, "random", &arguments)?;
+        record_and_replay(&case).with_context(|| format!("{library:?}: random {arguments:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_happens_in_every_replay() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "anyorder", &["crash", "--log", "LOG", "--rounds", "2000"])?;
+        let recorded = case.run("record", &[], "x", None)?;
+        ensure!(recorded.output.contains("rank 0 dies"), "{library:?}: it did not crash: {}", recorded.said);
+        for number in 0..2 {
+            let replayed = case.run("replay", &[], "x", cpus(number))?;
+            ensure!(replayed.output == recorded.output, "{library:?}: {}", replayed.said);
+            ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: rank 0 dies of something else");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_that_hung_hangs_at_the_same_call_and_is_ended() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "anyorder", &["hang", "--log", "LOG", "--rounds", "2000"])?;
+        let recorded = case.record_and("x", |dmscope, log| {
+            // It is flushed when rank 0 hangs.
+            wait_for_bytes(log, 1)?;
+            kill_job(dmscope);
+            Ok(())
+        })?;
+        ensure!(recorded.output.contains("rank 0 hangs"), "{library:?}: {recorded:?}");
+        let replayed = case.run("replay", &["--patience", "2s"], "x", Some("0"))?;
+        replayed.check(0, &["the job hangs where its record ends", "MPI_Recv(source=1, tag=4711"])?;
+        ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: {}", replayed.said);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_job_that_was_killed_is_replayed_up_to_there() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case =
+            ReplayCase::own(library, "anyorder", &["source", "--log", "LOG", "--rounds", "1000000"])?;
+        let recorded = case.record_and("x", |dmscope, log| {
+            wait_for_bytes(log, 20_000)?;
+            kill_job(dmscope);
+            Ok(())
+        })?;
+        // It goes on behind the end of the record.
+        case.other(library, "anyorder", &["source", "--log", "LOG", "--rounds", "3000"]);
+        let replayed = case.run("replay", &[], "x", None)?;
+        replayed.check(0, &["it runs free from there"])?;
+        for (own, other) in replayed.logs.iter().zip(&recorded.logs) {
+            // What a killed rank had not yet written is not in its log.
+            let len = other.iter().rposition(|byte| *byte == b'\n').context("nothing was logged")?;
+            ensure!(len < own.len(), "{library:?}: the replay is shorter");
+            let line = first_difference(&own[..len], &other[..len]);
+            ensure!(line.is_none(), "{library:?}: from line {line:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_or_diverges() -> Result<()> {
+    for (library, other) in [(OpenMpi, Mpich), (Mpich, OpenMpi)] {
+        let arguments = ["source", "--log", "LOG", "--rounds", "10"];
+        let mut case = ReplayCase::own(library, "anyorder", &arguments)?;
+        case.run("record", &[], "x", None)?.check(0, &[])?;
+        let tape = fs::read(case.tape("x"))?;
+
+        fs::write(case.tape("cut"), &tape[..tape.len() / 2])?;
+        let cut = case.run("replay", &[], "cut", None)?;
+        ensure!(
+            [Some(1), Some(2), Some(0)].contains(&cut.status) && cut.said.contains("cut"),
+            "{}",
+            cut.said
+        );
+        fs::write(case.tape("none"), b"not a tape")?;
+        case.run("replay", &[], "none", None)?.check(2, &["not a dmscope tape"])?;
+
+        case.other(library, "anyorder", &["waitany", "--log", "LOG", "--rounds", "10"]);
+        case.run("replay", &[], "x", None)?.check(1, &["diverges at its call", "MPI_Waitany"])?;
+        case.other(library, "anyorder", &["source", "--log", "LOG", "--rounds", "5"]);
+        case.run("replay", &[], "x", None)?.check(1, &["diverges at its call", "the record it goes on"])?;
+        case.other(other, "anyorder", &arguments);
+        case.run("replay", &[], "x", None)?.check(2, &["the job was recorded with", "and runs with"])?;
+        case.other(library, "anyorder", &arguments);
+        let fewer = case.ranks(2);
+        fewer.run("replay", &[], "x", None)?.check(2, &["recorded with 3 ranks and has 2"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn several_threads_are_said_and_refused() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["--seed", "1", "--programs", "20", "--log", "LOG"];
+        let case = ReplayCase::own(library, "random", &arguments)?;
+        case.run("record", &[], "x", None)?.check(0, &["its calls come from several threads"])?;
+        case.run("replay", &[], "x", None)?.check(2, &["was not recorded to its end: its calls come"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_can_be_preloaded_into_static_and_setuid_programs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let source = folder.path().join("x.c");
+    fs::write(&source, "int main(void) { return 0; }")?;
+    for (name, flag, mode, word) in
+        [("static", "-static", 0o755, "statically linked"), ("setuid", "-pie", 0o4755, "setuid or setgid")]
+    {
+        let program = folder.path().join(name);
+        let built =
+            Command::new("cc").arg(flag).arg("-fPIE").arg(&source).arg("-o").arg(&program).status()?;
+        ensure!(built.success());
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode))?;
+        let tape = folder.path().join("x.dmt");
+        let refused = Command::new(binary()?).arg("record").arg(tape).arg("--").arg(program).output()?;
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        ensure!(refused.status.code() == Some(2) && said.contains(word), "{name}: {said}");
+    }
+    Ok(())
+}
