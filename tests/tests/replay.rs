@@ -20,7 +20,7 @@ fn times() -> Result<(usize, usize)> {
 
 /// Every other replay has one core for all ranks.
 fn cpus(number: usize) -> Option<&'static str> {
-    (number % 2 == 0).then_some("0")
+    number.is_multiple_of(2).then_some("0")
 }
 
 /// Records and replays a case; gives how many records differ from the first one.
