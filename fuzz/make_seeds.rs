@@ -24,8 +24,8 @@ fn of_bus(here: &Path) -> io::Result<()> {
         r#"{"ended":{"is_job_over":true}}"#,
     ];
     let node = r#"{"host":"n1","agent":"a","boot":"b","network_namespace":null}"#;
-    let jobs = format!(r#"{{"protocol":1,"version":"0.1.0","node":{node},"jobs":[],"hidden":0}}"#);
-    let requests = [r#"{"protocol":1}"#, r#""opened""#, r#"{"refused":"why"}"#, r#""alive""#, &jobs];
+    let jobs = format!(r#"{{"protocol":2,"version":"0.1.0","node":{node},"jobs":[],"hidden":0}}"#);
+    let requests = [r#"{"protocol":2}"#, r#""opened""#, r#"{"refused":"why"}"#, r#"{"alive":{"nodes":2}}"#, &jobs];
     let seeds = here.join("seeds/bus_messages");
     fs::create_dir_all(&seeds)?;
     let all = |kind: u8, texts: &[&str]| texts.iter().flat_map(|text| step(kind, text.as_bytes())).collect();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use dmscope::cluster::protocol::PROTOCOL;
 use live::{
     BusServer, Cluster, Dmscope, JobSpec, MpiImplementation, Nodes, RawClient, RunningJob, RunningSession,
     SOME_UID, SOME_USER, processes,
@@ -168,7 +169,7 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
         .context("root's job")?["parts"][0];
     let (agent, rank) = (&ranks["node"]["agent"], &ranks["job"]["ranks"][0]);
     let request = serde_json::json!({
-        "protocol": 1, "session": "0".repeat(32), "number": 0,
+        "protocol": PROTOCOL, "session": "0".repeat(32), "number": 0,
         "job": { "running": { "pid": ranks["job"]["pid"], "rank_pid": rank["pid"], "rank_start_ticks": rank["start_ticks"] } },
         "wishes": {
             "budget": null, "returns": "None", "libraries": [], "only_job": "Auto", "ring_bytes": 4096,
