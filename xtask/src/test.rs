@@ -36,34 +36,84 @@ struct TestRun {
     is_live: bool,
 }
 
+impl TestRun {
+    /// The names of what it runs, or how it differs from the other calls.
+    fn name(&self) -> String {
+        let names =
+            self.cargo.iter().skip(1).filter(|word| !COMMON.contains(&word.as_str()) && *word != "--test");
+        names.cloned().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Arguments of cargo whatever it runs.
+const COMMON: &[&str] = &["--release", "--workspace", "--no-fail-fast"];
+
 /// Sets up, builds, checks and tests.
 pub fn run() -> Result<ExitCode> {
     family::adopt();
     let deadline = Instant::now() + ALL;
-    let (mut tally, mut unsteady) = (TestTally::default(), Vec::new());
-    let ready = step(&mut tally, "setup", set_up())
-        && step(&mut tally, "jobs", jobs::build())
-        && step(&mut tally, "wrapper", wrapper::build(&[]));
+    let mut summary = Summary::default();
+    let ready = summary.step("setup", |_| set_up())
+        && summary.step("jobs", |_| jobs::build())
+        && summary.step("wrapper", |_| wrapper::build(&[]));
     if ready {
-        step(&mut tally, "check", check::run());
+        summary.step("check", |_| check::run());
         for test_run in test_runs()? {
-            let result = run_tests(&test_run, deadline, &mut tally, &mut unsteady);
-            step(&mut tally, "cargo test", result);
+            summary.step(&test_run.name(), |summary| run_tests(&test_run, deadline, summary));
             family::end_what_is_left();
         }
     }
-    for name in &unsteady {
-        println!("failed at first, passed when it was run again: {name}");
+    print!("{}", summary.text());
+    Ok(if summary.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is said at the end.
+#[derive(Default)]
+struct Summary {
+    tally: TestTally,
+    /// What passed when it was run again.
+    unsteady: Vec<String>,
+    /// What took so long.
+    times: Vec<(String, Duration)>,
+}
+
+impl Summary {
+    /// Does a step, and counts one that failed. True if it did not.
+    fn step(&mut self, name: &str, does: impl FnOnce(&mut Self) -> Result<()>) -> bool {
+        let begin = Instant::now();
+        let result = does(self);
+        self.times.push((name.to_owned(), begin.elapsed()));
+        if let Err(error) = &result {
+            eprintln!("xtask: {name}: {error:#}");
+            self.tally.failed += 1;
+        }
+        result.is_ok()
     }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
-    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+
+    /// The last line says how many tests passed and failed.
+    fn text(&self) -> String {
+        let mut times: Vec<_> = self.times.iter().map(|(name, took)| (took.as_secs(), name)).collect();
+        times.sort_by(|a, b| b.cmp(a));
+        let times: Vec<String> = times.iter().map(|(took_s, name)| format!("{name} {took_s} s")).collect();
+        let unsteady = self.unsteady.iter();
+        let unsteady =
+            unsteady.map(|name| format!("failed at first, passed when it was run again: {name}\n"));
+        let tally = self.tally;
+        format!(
+            "took: {}\n{}{} passed, {} failed\n",
+            times.join(", "),
+            unsteady.collect::<String>(),
+            tally.passed,
+            tally.failed
+        )
+    }
 }
 
 /// One profile for tests, demo and benchmarks, and always the whole workspace, whose crates would be built with other
 /// features for some of its packages: what is tested is what is used, and it is built once.
 fn test_runs() -> Result<Vec<TestRun>> {
     let run = |more: &[&str], targets: &[String], harness: &[&str]| {
-        let words = ["test", "--release", "--workspace", "--no-fail-fast"].iter().chain(more);
+        let words = ["test"].iter().chain(COMMON).chain(more);
         let targets = targets.iter().flat_map(|name| ["--test", name.as_str()]);
         TestRun {
             cargo: words.copied().chain(targets).map(str::to_owned).collect(),
@@ -109,21 +159,7 @@ fn set_up() -> Result<()> {
     Ok(())
 }
 
-/// Counts a step that failed. True if it did not.
-fn step(tally: &mut TestTally, name: &str, result: Result<()>) -> bool {
-    if let Err(error) = &result {
-        eprintln!("xtask: {name}: {error:#}");
-        tally.failed += 1;
-    }
-    result.is_ok()
-}
-
-fn run_tests(
-    run: &TestRun,
-    deadline: Instant,
-    tally: &mut TestTally,
-    unsteady: &mut Vec<String>,
-) -> Result<()> {
+fn run_tests(run: &TestRun, deadline: Instant, summary: &mut Summary) -> Result<()> {
     let words = run.cargo.join(" ");
     let limit = || run.limit.min(deadline.saturating_duration_since(Instant::now()));
     if limit().is_zero() {
@@ -135,16 +171,16 @@ fn run_tests(
     if again && outcome.ended == Ended::ForTime {
         family::end_what_is_left();
         outcome = run_harness(&run.cargo, &run.harness, limit())?;
-        unsteady.push(format!("all of cargo {words}, which took too long"));
+        summary.unsteady.push(format!("all of cargo {words}, which took too long"));
     } else if again && !failed.is_empty() {
         family::end_what_is_left();
         let alone = run.harness.iter().chain(&failed).map(String::as_str).chain(["--exact"]);
         let second = run_harness(&run.cargo, &alone.map(str::to_owned).collect::<Vec<_>>(), limit())?;
         let passed = failed.into_iter().filter(|name| !second.failed.contains(name));
-        unsteady.extend(passed.filter(|_| second.ended != Ended::ForTime));
+        summary.unsteady.extend(passed.filter(|_| second.ended != Ended::ForTime));
         outcome = second.after(outcome.tally.passed);
     }
-    *tally = *tally + outcome.tally;
+    summary.tally = summary.tally + outcome.tally;
     match outcome.ended {
         Ended::Well => Ok(()),
         Ended::Badly if outcome.tally.failed > 0 => Ok(()),
@@ -176,9 +212,32 @@ mod tests {
 
     #[test]
     fn a_step_that_cannot_be_done_counts_as_failed() {
-        let mut tally = TestTally::default();
-        assert!(!step(&mut tally, "nothing", Err(anyhow::anyhow!("no"))));
-        assert!(step(&mut tally, "something", Ok(())));
-        assert_eq!(tally, TestTally { passed: 0, failed: 1 });
+        let mut summary = Summary::default();
+        assert!(!summary.step("nothing", |_| Err(anyhow::anyhow!("no"))));
+        assert!(summary.step("something", |_| Ok(())));
+        assert_eq!(summary.tally, TestTally { passed: 0, failed: 1 });
+    }
+
+    #[test]
+    fn the_end_says_what_took_how_long_and_last_how_many_passed() {
+        let summary = Summary {
+            tally: TestTally { passed: 12, failed: 1 },
+            unsteady: vec!["a_test".into()],
+            times: vec![
+                ("setup".into(), Duration::from_secs(3)),
+                ("bus".into(), Duration::from_millis(70_900)),
+            ],
+        };
+        assert_eq!(
+            summary.text(),
+            "took: bus 70 s, setup 3 s\nfailed at first, passed when it was run again: a_test\n12 passed, 1 failed\n"
+        );
+    }
+
+    #[test]
+    fn a_run_of_tests_has_the_name_of_its_file() {
+        let names: Vec<String> = test_runs().unwrap().iter().map(TestRun::name).collect();
+        assert_eq!(names.first().unwrap(), "--no-run");
+        assert!(names.iter().any(|name| name == "safety"), "{names:?}");
     }
 }
