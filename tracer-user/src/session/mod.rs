@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use analyzer::input::Start;
 use analyzer::options::Options;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::budget::Budget;
 use crate::host::own_settings::OwnSettings;
@@ -63,7 +63,7 @@ pub use sink::{AttachSummary, Recorded, SessionStatus, Sink};
 use controller::{BudgetController, JobCpus};
 use follow::{Launcher, Limits, Parts, Session};
 use live::{LiveHost, LiveKernel};
-use planner::{PlanSource, Planner};
+use planner::{PlanSource, Planned, Planner};
 
 /// What a session is asked for.
 pub struct Settings {
@@ -96,31 +96,48 @@ pub struct Settings {
 pub fn attach(job: &NodeJob, settings: Settings, sink: &mut dyn Sink) -> Result<Outcome> {
     let begin_ns = clock::monotonic_ns();
     OwnSettings::change()?;
-    let planner = Planner::new(settings.plan.clone());
+    let mut planner = Planner::new(settings.plan.clone());
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
-    let (parts, limits) = prepare(settings, &job.cpus(), sink)?;
+    planner.get_ready();
+    // The kernel checks programs while another process reads files: either takes a tenth of a second.
+    let (prepared, planned) = std::thread::scope(|scope| {
+        let planning = scope.spawn(|| planner.processes(&pids_of(job)));
+        (prepare(settings, &job.cpus(), sink), planning.join())
+    });
+    let (parts, limits) = prepared?;
+    let planned = planned.map_err(|_| anyhow!("the planning thread has failed"))??;
     let start = start(&job.command, alloc_min_bytes, false);
-    attach_with(parts, &limits, Box::new(planner), start, begin_ns, job)
+    attach_with(parts, &limits, Box::new(planner), planned, start, begin_ns, job)
 }
 
-/// The same with any kernel, machine and planner. `begin_ns`: when it was asked for, CLOCK_MONOTONIC.
+fn pids_of(job: &NodeJob) -> Vec<u32> {
+    job.ranks.iter().map(|rank| rank.pid).collect()
+}
+
+/// The same with any kernel, machine and planner. `planned`: what the ranks mapped before; `begin_ns`: when it was asked
+/// for, CLOCK_MONOTONIC.
 fn attach_with(
     parts: Parts<'_>,
     limits: &Limits,
     mut planner: Box<dyn PlanSource>,
+    planned: Planned,
     start: Start,
     begin_ns: u64,
     job: &NodeJob,
 ) -> Result<Outcome> {
     let mut session = Session::new(parts)?;
     session.start(start);
-    let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
+    let pids = pids_of(job);
     // Before anything is attached: in which processes is decided then.
     session.expect(job.size());
     session.reach(&pids);
-    let planned = planner.processes(&pids)?;
-    let blind: Vec<u32> = planned.blind.iter().copied().collect();
+    // What was mapped in between nobody else would tell of.
+    let since = planner.processes(&pids)?;
+    let blind: Vec<u32> = planned.blind.iter().chain(&since.blind).copied().collect();
     session.apply(planned);
+    if !since.is_empty() {
+        session.apply(since);
+    }
     session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());
     session.open_starters(job);
     session.unplanned(&blind);

@@ -45,7 +45,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let Self { plan, dropped, warnings, blind, .. } = self;
         plan.files.is_empty() && dropped.is_empty() && warnings.is_empty() && blind.is_empty()
     }
@@ -147,6 +147,11 @@ impl Planner {
             opening: BTreeSet::new(),
             most_known: MOST_KNOWN,
         }
+    }
+
+    /// Gets ready to plan in another thread than this one, for as long as this one lives.
+    pub(super) fn get_ready(&mut self) {
+        self.parser.start();
     }
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.

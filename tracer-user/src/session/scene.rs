@@ -13,6 +13,7 @@ use analyzer::wire::RawRecord;
 use super::controller::{BudgetController, JobCpus};
 use super::fake::{BEGIN_NS, FakeHost, FakeKernel, FakePlanner, FakeThreads, Shared, Step, World, process};
 use super::follow::{Limits, Parts};
+use super::planner::PlanSource;
 use super::{AttachSummary, Outcome, Outlets, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
 use crate::budget::{Budget, HitCosts};
 use crate::host::{MpiLibrary, NodeJob, RankProcess};
@@ -182,9 +183,12 @@ impl Scene {
             sink: &mut told,
         };
         let limits = Limits { deadline_ns: self.duration_ns.map(|ns| BEGIN_NS + ns), stop };
-        let planner = Box::new(FakePlanner(self.world.clone()));
+        let mut planner = Box::new(FakePlanner(self.world.clone()));
         let start = Start { time_ns: BEGIN_NS, job: "mpirun ./a.out".into(), ..Start::default() };
-        let outcome = attach_with(parts, &limits, planner, start, BEGIN_NS, &job(self.local_size));
+        let job = job(self.local_size);
+        let outcome = planner
+            .processes(&RANKS)
+            .and_then(|planned| attach_with(parts, &limits, planner, planned, start, BEGIN_NS, &job));
         let inputs = inputs(&path);
         Over { told, inputs, outcome, world: self.world }
     }

@@ -41,6 +41,12 @@ impl ParsingChild {
         Self { limits: [one, all], ..self }
     }
 
+    /// Starts the child before it is asked, by the thread that it is to live as long as.
+    pub fn start(&mut self) {
+        // Else it is tried again, and said, when it is asked.
+        let _ = self.process.start();
+    }
+
     /// Asks the child.
     fn ask(
         &mut self,

@@ -35,6 +35,17 @@ impl SandboxedProcess {
         Self { program, command, running: None }
     }
 
+    /// Starts it, unless it runs. It lives at most as long as the thread that starts it.
+    ///
+    /// # Errors
+    /// No process to be had.
+    pub fn start(&mut self) -> io::Result<()> {
+        if self.running.is_none() {
+            self.running = Some(Running::start(&self.program, self.command)?);
+        }
+        Ok(())
+    }
+
     /// Talks with it, until it has been silent for so long; if it dies or is late, the next one is asked next time.
     ///
     /// # Errors
@@ -44,11 +55,7 @@ impl SandboxedProcess {
         limit: Duration,
         conversation: impl FnOnce(&mut Conversation<'_>) -> io::Result<A>,
     ) -> Result<A, String> {
-        if self.running.is_none() {
-            let started = Running::start(&self.program, self.command);
-            self.running =
-                Some(started.map_err(|e| format!("the process that reads files cannot be started: {e}"))?);
-        }
+        self.start().map_err(|e| format!("the process that reads files cannot be started: {e}"))?;
         let Some(running) = &mut self.running else {
             return Err("the process that reads files is gone".into());
         };
