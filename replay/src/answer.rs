@@ -11,7 +11,7 @@
 //! | 4 | number of indices + 1, 0: none was active | indices, check |
 //! | 5 | arrival for the receive that has been open longest | |
 //! | 6 | arrival | how many receives have been open longer |
-//! | 7 | a mark | |
+//! | 7 | a mark (0, 1), or a clock's number + 2 | of a clock: by how much it went on since it was read last |
 //!
 //! An arrival is source + 2, or 0: unknown, or 1: cancelled. A check is one byte of a checksum over all calls so far.
 
@@ -77,7 +77,18 @@ pub(crate) enum RecordEntry {
         arrival: ReceiveEnd,
     },
     Mark(Mark),
+    /// A clock was read.
+    Clock {
+        clock: u8,
+        /// Since it was read last, or since 0.
+        went_on: i64,
+    },
 }
+
+/// Clocks that are recorded have numbers below this.
+pub const CLOCKS: usize = 16;
+/// In an entry their numbers follow those of marks.
+const FIRST_CLOCK: u64 = 2;
 
 const KIND_BITS: u32 = 3;
 
@@ -128,6 +139,11 @@ impl RecordEntry {
                 }
             }
             Self::Mark(mark) => head(out, 7, *mark as u64),
+            Self::Clock { clock, went_on } => {
+                head(out, 7, FIRST_CLOCK + u64::from(*clock));
+                // Small numbers of either sign become small ones.
+                put(out, (went_on << 1 ^ went_on >> 63) as u64);
+            }
         }
     }
 
@@ -165,7 +181,13 @@ impl RecordEntry {
                 return Some(Self::Mark(match value {
                     0 => Mark::End,
                     1 => Mark::Threads,
-                    _ => return None,
+                    clock => {
+                        let clock =
+                            u8::try_from(clock - FIRST_CLOCK).ok().filter(|c| usize::from(*c) < CLOCKS)?;
+                        let folded = take(bytes)?;
+                        let went_on = (folded >> 1) as i64 ^ -((folded & 1) as i64);
+                        return Some(Self::Clock { clock, went_on });
+                    }
                 }));
             }
             _ => return None,
@@ -199,6 +221,8 @@ mod tests {
             (answer, any::<u8>()).prop_map(|(answer, check)| RecordEntry::Answer(answer, check)),
             (any::<u64>(), arrival).prop_map(|(longer, arrival)| RecordEntry::ReceiveEnd { longer, arrival }),
             prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(RecordEntry::Mark),
+            (0..CLOCKS as u8, any::<i64>())
+                .prop_map(|(clock, went_on)| RecordEntry::Clock { clock, went_on }),
         ];
         proptest::collection::vec(entry, 0..40)
     }

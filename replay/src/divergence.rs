@@ -66,6 +66,18 @@ pub enum Divergence {
         /// In the record.
         recorded: Answer,
     },
+    /// The call asks for something where a clock was read.
+    NoClockRead {
+        /// By the call.
+        asked: AskedFor,
+    },
+    /// A clock is read where none was.
+    ClockRead {
+        /// What is next in the record.
+        recorded: Answer,
+    },
+    /// Another clock is read than was.
+    AnotherClock,
     /// The calls up to here, or their arguments, are not those that were recorded.
     OtherCalls,
     /// The rank had ended before.
@@ -118,6 +130,13 @@ impl std::fmt::Display for Divergence {
             Self::AnotherCall { asked, recorded } => {
                 write!(f, "the program makes {asked}; the record has {recorded} next")
             }
+            Self::NoClockRead { asked } => {
+                write!(f, "the program makes {asked}; in the record it reads a clock next")
+            }
+            Self::ClockRead { recorded } => {
+                write!(f, "the program reads a clock; the record has {recorded} next")
+            }
+            Self::AnotherClock => f.write_str("the program reads another clock than it did"),
             Self::OtherCalls => {
                 f.write_str("since the last recorded answer the program has made other calls, or with other arguments, than when it was recorded")
             }

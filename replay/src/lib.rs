@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Of a rank's calls only that is recorded which the program does not decide: whose message a wildcard receive got, how often
-//! a poll answered no, which request was complete. The same program that is given the same answers makes the same calls.
+//! a poll answered no, which request was complete, and what clocks showed that it read. The same program that is given the same answers makes the same calls.
 //!
 //! Nothing here knows MPI, files, threads or clocks. Requests are numbers, calls are what they ask for ([`AskedFor`]) and numbers
 //! that must be the same in every run. What makes a message library do it is elsewhere.
@@ -19,7 +19,7 @@ mod recording;
 pub mod shared_page;
 mod varint;
 
-pub use answer::{Answer, BadRecord, Mark, ReceiveEnd};
+pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};
 pub use divergence::{AskedFor, Divergence};
 pub use playback::{Due, Playback};
 pub use recording::Recording;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, BadRecord, Mark, ReceiveEnd, RecordEntry};
+use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::CallCheck;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
@@ -34,6 +34,8 @@ pub struct Playback {
     marks: RecordMarks,
     answers: u64,
     played: u64,
+    /// What clocks showed last.
+    clocks: [Option<i64>; CLOCKS],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +71,7 @@ impl Playback {
                 RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
                 RecordEntry::Answer(..) => answers = answers.saturating_add(1),
+                RecordEntry::Clock { .. } => {}
             }
         }
         let check = CallCheck::default();
@@ -83,6 +86,7 @@ impl Playback {
             marks,
             answers,
             played: 0,
+            clocks: [None; CLOCKS],
         })
     }
 
@@ -123,6 +127,7 @@ impl Playback {
                     return self.answer(asked, answer, check, requests);
                 }
                 Some(RecordEntry::Polls(polls)) => self.polls = polls,
+                Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
                 _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
                 _ if self.last_polls == 0 => return Ok(Due::Anything),
                 _ => self.polls = std::mem::take(&mut self.last_polls),
@@ -136,14 +141,41 @@ impl Playback {
         Ok(Due::Answer(Answer::No))
     }
 
-    /// The next entry that is an answer.
+    /// The program reads a clock: what it shows. None: the record has ended.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
+        if self.polls > 0 {
+            return Err(Divergence::ClockRead { recorded: Answer::No });
+        }
+        match self.next() {
+            Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => {
+                let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
+                *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
+                Ok(*shows)
+            }
+            Some(RecordEntry::Clock { .. }) => Err(Divergence::AnotherClock),
+            Some(RecordEntry::Answer(recorded, _)) => Err(Divergence::ClockRead { recorded }),
+            Some(_) => Err(Divergence::ClockRead { recorded: Answer::No }),
+            None if self.last_polls > 0 => Err(Divergence::ClockRead { recorded: Answer::No }),
+            None => Ok(None),
+        }
+    }
+
+    /// What a clock showed last, if it was read.
+    pub fn showed(&self, clock: u8) -> Option<i64> {
+        self.clocks.get(usize::from(clock)).copied().flatten()
+    }
+
+    /// The next entry that is an answer, or what a clock showed.
     fn next(&mut self) -> Option<RecordEntry> {
         loop {
             let mut rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
             // It was read before.
             let entry = RecordEntry::take(&mut rest).ok()?;
             self.at = self.bytes.len() - rest.len();
-            if matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..)) {
+            if is_played(&entry) {
                 return Some(entry);
             }
         }
@@ -186,8 +218,7 @@ impl Playback {
         let mut rest = &self.bytes[self.at..];
         let mut is_answer = self.polls > 0 || self.last_polls > 0;
         while !is_answer && !rest.is_empty() {
-            is_answer =
-                matches!(RecordEntry::take(&mut rest), Ok(RecordEntry::Polls(1..) | RecordEntry::Answer(..)));
+            is_answer = RecordEntry::take(&mut rest).is_ok_and(|entry| is_played(&entry));
         }
         !is_answer
     }
@@ -199,6 +230,11 @@ impl Playback {
     pub fn end(&self) -> Result<(), Divergence> {
         if self.is_over() { Ok(()) } else { Err(Divergence::EndsEarly) }
     }
+}
+
+/// Whether calls get something of it in its turn.
+fn is_played(entry: &RecordEntry) -> bool {
+    matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..) | RecordEntry::Clock { .. })
 }
 
 #[cfg(test)]
@@ -219,6 +255,8 @@ mod tests {
         Post,
         /// One of the open receives gets a message; from how many, counted from the oldest.
         Arrive(usize, ReceiveEnd),
+        /// Reads a clock.
+        Clock(u8, i64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -243,6 +281,7 @@ mod tests {
             answers.prop_map(|(asked, answer)| Step::Ask(asked, answer)),
             Just(Step::Post),
             (0_usize..4, arrival).prop_map(|(which, arrival)| Step::Arrive(which, arrival)),
+            (0..CLOCKS as u8, any::<i64>()).prop_map(|(clock, shows)| Step::Clock(clock, shows)),
         ];
         proptest::collection::vec(step, 0..200)
     }
@@ -270,6 +309,7 @@ mod tests {
                     got[number] = Some(*arrival);
                 }
                 Step::Arrive(..) => {}
+                Step::Clock(clock, shows) => recording.clock(*clock, *shows, &mut out),
             }
         }
         (out, recording.polls(), got)
@@ -298,9 +338,13 @@ mod tests {
                         posts += 1;
                     }
                     Step::Arrive(..) => {}
+                    Step::Clock(clock, shows) => {
+                        prop_assert_eq!(playback.clock(*clock), Ok(Some(*shows)));
+                    }
                 }
             }
             prop_assert!(playback.is_over());
+            prop_assert_eq!(playback.clock(0), Ok(None));
             prop_assert_eq!(playback.end(), Ok(()));
             prop_assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Anything));
         }
@@ -320,6 +364,7 @@ mod tests {
             if let Ok(mut playback) = Playback::new(bytes, 3) {
                 for number in asked {
                     let _ = playback.due(AskedFor::of_number(number).expect("one of seven"), 4);
+                    let _ = playback.clock(number);
                     playback.posted();
                 }
                 let _ = playback.end();
@@ -373,6 +418,23 @@ mod tests {
         assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
         assert_eq!(playback.end(), Ok(()));
         assert_eq!(playback.due(AskedFor::Source, 0), Err(Divergence::BehindTheEnd));
+    }
+
+    #[test]
+    fn a_clock_that_is_read_where_none_was_and_one_that_is_not_read_are_divergences() {
+        let mut playback = of_answers(&[(AskedFor::Source, Answer::From(Some(3)))]);
+        assert_eq!(playback.clock(0), Err(Divergence::ClockRead { recorded: Answer::From(Some(3)) }));
+        let mut playback = of_answers(&[(AskedFor::Poll, Answer::No)]);
+        assert_eq!(playback.clock(0), Err(Divergence::ClockRead { recorded: Answer::No }));
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        recording.clock(1, 77, &mut out);
+        let playback = || Playback::new(out.clone(), 0).expect("a record");
+        assert_eq!(
+            playback().due(AskedFor::Source, 0),
+            Err(Divergence::NoClockRead { asked: AskedFor::Source })
+        );
+        assert_eq!(playback().clock(2), Err(Divergence::AnotherClock));
+        assert_eq!(playback().end(), Err(Divergence::EndsEarly));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, Mark, ReceiveEnd, RecordEntry};
+use crate::answer::{Answer, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::CallCheck;
 use crate::open_receives::OpenReceives;
 
@@ -15,6 +15,8 @@ pub struct Recording {
     open: OpenReceives,
     /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
     requests: HashMap<u64, Option<u64>>,
+    /// What clocks showed last.
+    clocks: [i64; CLOCKS],
 }
 
 impl Recording {
@@ -82,6 +84,14 @@ impl Recording {
             self.decided(request, arrival, out);
             self.requests.remove(&request);
         }
+    }
+
+    /// The program has read a clock, of a number below [`CLOCKS`].
+    pub fn clock(&mut self, clock: u8, shows: i64, out: &mut Vec<u8>) {
+        let Some(last) = self.clocks.get_mut(usize::from(clock)) else { return };
+        let went_on = shows.wrapping_sub(std::mem::replace(last, shows));
+        self.write_polls(out);
+        RecordEntry::Clock { clock, went_on }.write(out);
     }
 
     /// Something else that a reader must know.

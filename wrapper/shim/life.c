@@ -29,6 +29,7 @@ void check_library(void)
 __attribute__((constructor)) static void loaded(void)
 {
     check_library();
+    dms_process_begins();
 }
 
 static MPI_Comm silent;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
+use crate::clocks;
 use crate::rank::{self, Introduction, RankWork, ThisRank};
 
 const DUE_ANYTHING: c_int = 0;
@@ -65,6 +66,18 @@ unsafe extern "C" fn dms_begin(
         is_spawned: spawned != 0,
     };
     let _ = catch_unwind(|| rank::begin(&introduction));
+}
+
+/// The process begins.
+#[unsafe(no_mangle)]
+extern "C" fn dms_process_begins() {
+    let _ = catch_unwind(clocks::process_begins);
+}
+
+/// Somebody reads a clock; says what it is to show.
+#[unsafe(no_mangle)]
+extern "C" fn dms_clock(clock: c_uint, real: i64, return_address: usize, stack: usize) -> i64 {
+    catch_unwind(|| clocks::read(clock as u8, real, return_address, stack)).unwrap_or(real)
 }
 
 /// A call begins; says how to treat it. If it is not passed, `dms_leave` ends it.

@@ -6,6 +6,8 @@
 //! A rank is never the worse for it: whatever goes wrong is said once, and the wrapper stands aside from then on.
 
 mod c_abi;
+mod callers;
+mod clocks;
 mod files;
 mod mapped_file;
 mod mode;

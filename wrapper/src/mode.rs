@@ -20,6 +20,14 @@ pub(crate) fn wish() -> Option<Wish> {
     wish_of(&std::env::var(VARIABLE).ok()?)
 }
 
+/// What launchers call the rank of a process before it has called MPI_Init.
+const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
+
+/// The rank that this process is going to be, if it is told so.
+pub(crate) fn early_rank() -> Option<u32> {
+    RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
 fn wish_of(text: &str) -> Option<Wish> {
     let (action, rest) = text.split_once(':')?;
     let (folder, holds) = rest.strip_suffix(",hold").map_or((rest, false), |folder| (folder, true));

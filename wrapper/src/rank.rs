@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage};
 
+use crate::clocks;
 use crate::files;
 use crate::mapped_file::RankMapping;
 use crate::mode::{Wish, wish};
@@ -51,6 +52,11 @@ pub(crate) fn rank() -> Option<MutexGuard<'static, Option<ThisRank>>> {
     RANK.lock().ok().filter(|rank| rank.is_some())
 }
 
+/// The same, if nobody is at it: this does not wait.
+pub(crate) fn try_rank() -> Option<MutexGuard<'static, Option<ThisRank>>> {
+    RANK.try_lock().ok().filter(|rank| rank.is_some())
+}
+
 /// One line, to standard error.
 pub(crate) fn say(words: &str) {
     eprintln!("dmscope: {words}");
@@ -72,6 +78,7 @@ pub(crate) fn begin(introduction: &Introduction) {
                     due: HashMap::new(),
                 });
             }
+            clocks::rank_begins();
         }
         Err(why) if wish.replays => {
             say(&format!("rank {rank} cannot be replayed: {why}"));
@@ -95,7 +102,9 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
     })?;
     introduce(file.page(), who);
     if !wish.replays {
-        return Ok(RankWork::Record(AnswerRecorder::new(file)));
+        let mut recorder = AnswerRecorder::new(file);
+        clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
+        return Ok(RankWork::Record(recorder));
     }
     let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
     if let Some(why) = other_job(&job, who) {
@@ -103,8 +112,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
         file.page().stopped.store(1, Ordering::Release);
         return Err(why);
     }
-    let playback = files::record(&wish.folder, who.rank).map_err(|error| format!("its record: {error}"))?;
-    Ok(RankWork::Replay(Player::new(file, playback, wish.holds)))
+    Ok(RankWork::Replay(Player::new(file, clocks::played(wish, who.rank)?, wish.holds)))
 }
 
 /// Why this is not the job that was recorded.
@@ -201,6 +209,21 @@ impl ThisRank {
             RankWork::Replay(player) => {
                 player.call(call, arguments);
                 Treatment::Replay
+            }
+        }
+    }
+
+    /// The program reads a clock that really shows `real`: what it is to show.
+    pub(crate) fn clock(&mut self, clock: u8, real: i64, stack: usize) -> i64 {
+        // Within a call it is the library that asks.
+        if self.in_call.is_some_and(|outer| stack < outer) {
+            return real;
+        }
+        match clocks::read_by_rank(&mut self.work, clock, real) {
+            Ok(shows) => shows,
+            Err(divergence) => {
+                self.diverge(&divergence.to_string());
+                real
             }
         }
     }

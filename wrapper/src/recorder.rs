@@ -11,11 +11,20 @@ pub(crate) struct AnswerRecorder {
     /// Bytes on their way to the file.
     out: Vec<u8>,
     is_stopped: bool,
+    /// MPI_Finalize was called.
+    has_ended: bool,
 }
 
 impl AnswerRecorder {
     pub(crate) fn new(file: RankMapping) -> Self {
-        Self { file, recording: Recording::default(), out: Vec::new(), is_stopped: false }
+        // With room for any entry of usual length: nothing is allocated then.
+        Self {
+            file,
+            recording: Recording::default(),
+            out: Vec::with_capacity(256),
+            is_stopped: false,
+            has_ended: false,
+        }
     }
 
     pub(crate) fn page(&self) -> &SharedPage {
@@ -38,6 +47,14 @@ impl AnswerRecorder {
         if is_no {
             page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
         } else {
+            self.write();
+        }
+    }
+
+    /// The program has read a clock.
+    pub(crate) fn clock(&mut self, clock: u8, shows: i64) {
+        if !self.is_stopped && !self.has_ended {
+            self.recording.clock(clock, shows, &mut self.out);
             self.write();
         }
     }
@@ -73,6 +90,7 @@ impl AnswerRecorder {
     pub(crate) fn end(&mut self) {
         self.recording.mark(Mark::End, &mut self.out);
         self.write();
+        self.has_ended = true;
     }
 
     /// Calls come from several threads.

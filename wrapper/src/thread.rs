@@ -9,4 +9,9 @@ impl ThisThread {
         // SAFETY: always possible.
         Self(unsafe { libc::pthread_self() } as u64)
     }
+
+    /// Never 0.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
 }

@@ -4,7 +4,8 @@
 //
 // In each round every rank sends a message to every other one, and receives one from each in the case's way. What a rank
 // got (source, tag, content, answers of tests) is in DIR/rankN.log, in order; a number made from all of it, in which order
-// counts, is printed by rank 0 at the end. Delays before sends are drawn from the time of day: no two runs are alike.
+// counts, is printed by rank 0 at the end. Delays before sends are drawn from what the kernel has collected: no two runs are alike,
+// and no two replays.
 //
 // The case `crash` is a master that dies of an abort if its first message of a round comes from the last rank, right behind
 // one from the last but one; the case `hang` waits for ever for a message in answer to a certain order.
@@ -13,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -471,6 +474,39 @@ static void by_collectives(int round)
 static int crash_after;
 
 // A master that dies in one order of arrival.
+// All times of a day and of what a program may run fit into one number.
+static int microseconds(long seconds, long rest)
+{
+    return (int)((seconds % 1000) * 1000000 + rest);
+}
+
+// What clocks show decides in which way the messages are received.
+static void by_clocks(int round)
+{
+    int readings = 0;
+    double begin = MPI_Wtime(), end = begin;
+    while (end < begin + 2e-5) {
+        end = MPI_Wtime();
+        readings++;
+    }
+    struct timespec mono, real;
+    struct timeval day;
+    struct rusage usage;
+    time_t seconds = 0;
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    timespec_get(&real, TIME_UTC);
+    gettimeofday(&day, NULL);
+    getrusage(RUSAGE_SELF, &usage);
+    note("wtime", readings, (int)(end - begin), (int)((end - begin) * 1e9), (int)time(&seconds));
+    note("clocks", (int)mono.tv_nsec, (int)real.tv_nsec, (int)day.tv_usec, (int)clock());
+    note("usage", microseconds(usage.ru_utime.tv_sec, usage.ru_utime.tv_usec),
+         microseconds(usage.ru_stime.tv_sec, usage.ru_stime.tv_usec), (int)seconds, 0);
+    if ((readings + mono.tv_nsec) % 2)
+        by_source(round);
+    else
+        by_tag(round);
+}
+
 static void crash(int round)
 {
     int last = -1;
@@ -518,6 +554,7 @@ static const struct {
     {"improbe", by_improbe},       {"persistent", by_persistent},
     {"cancel", by_cancel},         {"sendrecv", by_sendrecv},
     {"communicators", by_communicators}, {"collectives", by_collectives},
+    {"clocks", by_clocks},
     {"crash", crash},              {"hang", hang},
 };
 
@@ -543,12 +580,15 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--delay-us"))
             delay_us = atoi(argv[++i]);
     }
+    struct timespec begin;
+    clock_gettime(CLOCK_REALTIME, &begin);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    chance = dice_of((uint64_t)now.tv_nsec, (uint64_t)now.tv_sec, (uint64_t)rank);
+    uint64_t seeds[2];
+    if (getrandom(seeds, sizeof seeds, 0) != sizeof seeds)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    chance = dice_of(seeds[0], seeds[1], (uint64_t)rank);
     if (delay_us > 0)
         setpriority(PRIO_PROCESS, 0, (int)roll(&chance, 5));
     char path[4096];
@@ -558,6 +598,8 @@ int main(int argc, char **argv)
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    // It was read before the rank was known.
+    note("begin", (int)(begin.tv_sec % 1000000), (int)begin.tv_nsec, 0, 0);
     int found = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int is_fault = cases[i].receive == crash || cases[i].receive == hang;
