@@ -19,11 +19,20 @@ const LIMIT: Duration = Duration::from_secs(100);
 /// A program, and a folder for its tapes and logs.
 pub struct ReplayCase {
     folder: TempDir,
-    library: MpiImplementation,
-    program: String,
-    /// Arguments; the folder for logs takes the place of `LOG`.
-    arguments: Vec<String>,
+    program: ReplayedProgram,
     ranks: usize,
+}
+
+enum ReplayedProgram {
+    /// One of the project's own jobs.
+    Own {
+        library: MpiImplementation,
+        name: String,
+        /// The folder for logs takes the place of `LOG`.
+        arguments: Vec<String>,
+    },
+    /// Any other, which runs where its logs are to be, and has none.
+    Installed(Box<JobSpec>),
 }
 
 /// How a run went.
@@ -42,13 +51,12 @@ pub struct ReplayRun {
 impl ReplayCase {
     /// One of the project's own jobs. Three ranks: MPICH gives no core away while it waits.
     pub fn own(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<Self> {
-        Ok(Self {
-            folder: TempDir::new()?,
-            library,
-            program: program.to_owned(),
-            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
-            ranks: 3,
-        })
+        Ok(Self { folder: TempDir::new()?, program: own(library, program, arguments), ranks: 3 })
+    }
+
+    /// Any other program.
+    pub fn installed(spec: JobSpec) -> Result<Self> {
+        Ok(Self { folder: TempDir::new()?, program: ReplayedProgram::Installed(Box::new(spec)), ranks: 0 })
     }
 
     /// So many ranks.
@@ -58,9 +66,7 @@ impl ReplayCase {
 
     /// Another program or other arguments for the same tapes.
     pub fn other(&mut self, library: MpiImplementation, program: &str, arguments: &[&str]) {
-        self.library = library;
-        self.program = program.to_owned();
-        self.arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        self.program = own(library, program, arguments);
     }
 
     /// Where a tape is.
@@ -79,17 +85,33 @@ impl ReplayCase {
     ) -> Result<Command> {
         let _ = fs::remove_dir_all(logs);
         fs::create_dir_all(logs)?;
-        let folder = logs.to_string_lossy().into_owned();
-        let arguments =
-            self.arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
-        let mut job = JobSpec::own(self.library, &self.program)?.ranks(self.ranks).args(arguments);
-        if let Some(cpus) = cpus {
-            job = job.on_cpus(cpus);
-        }
+        let words = match &self.program {
+            ReplayedProgram::Own { library, name, arguments } => {
+                let folder = logs.to_string_lossy().into_owned();
+                let arguments =
+                    arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
+                let job = JobSpec::own(*library, name)?.ranks(self.ranks).args(arguments);
+                match cpus {
+                    Some(cpus) => job.on_cpus(cpus).words(),
+                    None => job.words(),
+                }
+            }
+            ReplayedProgram::Installed(spec) => {
+                spec.put_files(logs)?;
+                spec.words()
+            }
+        };
         let mut command = Command::new(binary()?);
-        command.arg(verb).args(options).arg(tape).arg("--").args(job.words());
+        command.current_dir(logs);
+        command.arg(verb).args(options).arg(tape).arg("--").args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
+    }
+
+    /// What it has written into a file of this name.
+    pub fn file(&self, verb: &str, tape: &str, name: &str) -> Result<String> {
+        let path = self.folder.path().join(format!("{verb}-{tape}")).join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
 
     /// Runs it under dmscope to its end.
@@ -127,6 +149,11 @@ impl ReplayCase {
             logs: (0..self.ranks).map(log).collect(),
         })
     }
+}
+
+fn own(library: MpiImplementation, name: &str, arguments: &[&str]) -> ReplayedProgram {
+    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+    ReplayedProgram::Own { library, name: name.to_owned(), arguments }
 }
 
 impl ReplayRun {

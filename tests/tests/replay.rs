@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
 use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, wait_for_bytes};
-use live::{MpiImplementation, binary};
+use live::{MpiImplementation, binary, packaged};
 
 /// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
 fn times() -> Result<(usize, usize)> {
@@ -62,6 +62,34 @@ fn programs_in_fortran_get_the_same_messages() -> Result<()> {
                 continue;
             }
             record_and_replay(&case).with_context(|| format!("{library:?}, {program}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// They measure and print times, and decide by them: replayed, all that they print is the same.
+#[test]
+fn programs_that_nobody_here_wrote_print_the_same_times() -> Result<()> {
+    // Two ranks for two cores.
+    let grid = include_str!("../inputs/hpccinf.txt").replace("2            Ps", "1            Ps");
+    let hpcc = packaged::hpcc().ranks(2).file("hpccinf.txt", grid);
+    for (spec, result) in [
+        (hpcc, Some("hpccoutf.txt")),
+        (packaged::lammps().ranks(2), None),
+        (packaged::python().args(["200"]), None),
+    ] {
+        let case = ReplayCase::installed(spec)?;
+        let recorded = case.run("record", &[], "x", None)?;
+        recorded.check(0, &["ranks, "])?;
+        let replayed = case.run("replay", &[], "x", None)?;
+        replayed.check(0, &["replayed to the end of the record"])?;
+        replayed.check_same(&recorded)?;
+        ensure!(!recorded.output.is_empty() || result.is_some(), "nothing was printed");
+        if let Some(name) = result {
+            let [first, second] = ["record", "replay"].map(|verb| case.file(verb, "x", name));
+            let (first, second) = (first?, second?);
+            let line = first_difference(second.as_bytes(), first.as_bytes());
+            ensure!(first.len() > 1000 && line.is_none(), "{name} differs from line {line:?}");
         }
     }
     Ok(())

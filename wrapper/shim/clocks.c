@@ -17,6 +17,7 @@ static const int64_t billion = 1000000000, million = 1000000;
 
 double MPI_Wtime(void)
 {
+    check_library();
     double seconds = PMPI_Wtime();
     int64_t bits;
     __builtin_memcpy(&bits, &seconds, sizeof bits);

@@ -1,6 +1,8 @@
 // The beginning and the end of a rank.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,12 +11,49 @@
 
 #ifdef OPEN_MPI
 static const int is_open_mpi = 1;
+MPI_Comm comm_world, comm_self, comm_null;
+MPI_Request request_null;
+
+static void find_handles(void)
+{
+    comm_world = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world");
+    comm_self = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_self");
+    comm_null = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_null");
+    request_null = dlsym(RTLD_DEFAULT, "ompi_request_null");
+}
 #else
 static const int is_open_mpi = 0;
+
+static void find_handles(void)
+{
+}
 #endif
+
+// The path of the MPI library, if it is loaded.
+static int is_mpi_library(struct dl_phdr_info *info, size_t size, void *path)
+{
+    (void)size;
+    const char *file = strrchr(info->dlpi_name, '/');
+    if (!file || (strncmp(file, "/libmpi.so", 10) && strncmp(file, "/libmpich.so", 12)))
+        return 0;
+    snprintf(path, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+// An interpreter loads the library for one of its modules alone: has its names found from here too.
+static void find_library(void)
+{
+    char path[PATH_MAX] = "";
+    if (!dlsym(RTLD_DEFAULT, "PMPI_Init") && dl_iterate_phdr(is_mpi_library, path))
+        dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+}
 
 void check_library(void)
 {
+    static int is_found;
+    if (is_found)
+        return;
+    find_library();
     const int has_open_mpi = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
     const int has_mpi = dlsym(RTLD_DEFAULT, "PMPI_Init") != NULL;
     if (has_mpi && has_open_mpi != is_open_mpi) {
@@ -24,6 +63,9 @@ void check_library(void)
             _exit(3);
         _exit(2);
     }
+    if (has_mpi)
+        find_handles();
+    is_found = has_mpi;
 }
 
 __attribute__((constructor)) static void loaded(void)

@@ -94,15 +94,18 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     LEAVE(result);
 }
 
-// What a poll for messages answered.
-static void record_poll(int source, int flag, int result, const MPI_Status *status)
+// What a poll for messages answered, and its end: programs poll many million times in vain.
+static int end_poll(int treatment, int source, int flag, int result, const MPI_Status *status)
 {
-    if (!flag)
-        dms_no();
-    else if (source == MPI_ANY_SOURCE)
+    if (treatment == RECORD && !flag) {
+        dms_no_and_leave();
+        return result;
+    }
+    if (treatment == RECORD && source == MPI_ANY_SOURCE)
         dms_from(source_of(result, status));
-    else
+    else if (treatment == RECORD)
         dms_yes();
+    LEAVE(result);
 }
 
 // What it must answer; the source that a message is taken from.
@@ -123,9 +126,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
         LEAVE(due == DUE_YES ? PMPI_Probe(from, tag, comm, seen) : MPI_SUCCESS);
     }
     int result = PMPI_Iprobe(source, tag, comm, flag, seen);
-    if (treatment == RECORD)
-        record_poll(source, *flag, result, seen);
-    LEAVE(result);
+    return end_poll(treatment, source, *flag, result, seen);
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
@@ -138,9 +139,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
         LEAVE(due == DUE_YES ? PMPI_Mprobe(from, tag, comm, message, seen) : MPI_SUCCESS);
     }
     int result = PMPI_Improbe(source, tag, comm, flag, message, seen);
-    if (treatment == RECORD)
-        record_poll(source, *flag, result, seen);
-    LEAVE(result);
+    return end_poll(treatment, source, *flag, result, seen);
 }
 
 // ---- Posted receives ----------------------------------------------------------------------------------------------

@@ -4,11 +4,18 @@
 #include <stdint.h>
 
 #ifdef OPEN_MPI
-// The library's objects: this is loaded into launchers and shells too, which have none.
-#pragma weak ompi_mpi_comm_world
-#pragma weak ompi_mpi_comm_self
-#pragma weak ompi_mpi_comm_null
-#pragma weak ompi_request_null
+// The library's objects, looked up when they are needed: this is loaded into launchers and shells too, which have none, and
+// into interpreters, which load the library later.
+extern MPI_Comm comm_world, comm_self, comm_null;
+extern MPI_Request request_null;
+#undef MPI_COMM_WORLD
+#undef MPI_COMM_SELF
+#undef MPI_COMM_NULL
+#undef MPI_REQUEST_NULL
+#define MPI_COMM_WORLD comm_world
+#define MPI_COMM_SELF comm_self
+#define MPI_COMM_NULL comm_null
+#define MPI_REQUEST_NULL request_null
 #endif
 
 enum call {
@@ -41,6 +48,7 @@ void dms_waits_for(int source);
 void dms_diverge(const char *why);
 
 void dms_no(void);
+void dms_no_and_leave(void);
 void dms_yes(void);
 void dms_from(int source);
 void dms_index(int index);
@@ -88,7 +96,8 @@ static inline MPI_Request request_of(uint64_t bits)
     return request;
 }
 
-// Ends a process whose MPI library is not the one that this was compiled for: its handles would be cut.
+// Finds the MPI library, wherever it is loaded. Ends a process whose library is not the one that this was compiled for: its
+// handles would be cut.
 void check_library(void);
 // Whose message a receive got: none if it failed.
 int source_of(int result, const MPI_Status *status);

@@ -186,6 +186,17 @@ extern "C" fn dms_no() {
     recorder(|recorder| recorder.answer(Answer::No));
 }
 
+/// A poll has answered no, and the call ends.
+#[unsafe(no_mangle)]
+extern "C" fn dms_no_and_leave() {
+    with((), |rank| {
+        if let RankWork::Record(recorder) = &mut rank.work {
+            recorder.answer(Answer::No);
+        }
+        rank.leave();
+    });
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn dms_yes() {
     recorder(|recorder| recorder.answer(Answer::Yes));

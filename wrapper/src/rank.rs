@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage};
+use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
 use crate::clocks;
 use crate::files;
@@ -189,7 +189,7 @@ impl ThisRank {
         }
         self.in_call = Some(stack);
         let page = self.page();
-        page.calls.fetch_add(1, Ordering::Relaxed);
+        count_one(&page.calls);
         page.call.store(call, Ordering::Relaxed);
         for (place, argument) in page.arguments.iter().zip(arguments) {
             place.store(argument, Ordering::Relaxed);

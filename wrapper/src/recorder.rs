@@ -1,6 +1,6 @@
 //! Records the answers of a rank's calls into its file.
 
-use replay::shared_page::{PageText, SharedPage};
+use replay::shared_page::{PageText, SharedPage, count_one};
 use replay::{Answer, Mark, ReceiveEnd, Recording};
 
 use crate::mapped_file::RankMapping;
@@ -43,7 +43,7 @@ impl AnswerRecorder {
         let is_no = answer == Answer::No;
         self.recording.answer(answer, &mut self.out);
         let page = self.file.page();
-        page.answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        count_one(&page.answers);
         if is_no {
             page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
         } else {
@@ -83,7 +83,7 @@ impl AnswerRecorder {
 
     pub(crate) fn arrived(&mut self, request: u64, arrival: ReceiveEnd) {
         self.recording.arrived(request, arrival, &mut self.out);
-        self.page().answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        count_one(&self.page().answers);
         self.write();
     }
 
