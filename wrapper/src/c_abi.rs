@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
-use crate::clocks;
 use crate::rank::{self, Introduction, RankWork, ThisRank};
+use crate::{clocks, early_clocks};
 
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
@@ -71,7 +71,7 @@ unsafe extern "C" fn dms_begin(
 /// The process begins.
 #[unsafe(no_mangle)]
 extern "C" fn dms_process_begins() {
-    let _ = catch_unwind(clocks::process_begins);
+    let _ = catch_unwind(early_clocks::process_begins);
 }
 
 /// Somebody reads a clock; says what it is to show.

@@ -42,7 +42,7 @@ fn is_programs(path: &str) -> bool {
 
 /// Code at addresses from `from` to before `to`.
 #[derive(Clone, Copy, Debug, Default)]
-struct CodeRange {
+struct CallerCode {
     from: usize,
     to: usize,
     is_programs: bool,
@@ -51,7 +51,7 @@ struct CodeRange {
 /// Remembers those who have called. It allocates nothing: a clock may be read where memory is being allocated.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    known: [CodeRange; Self::MOST],
+    known: [CallerCode; Self::MOST],
     count: usize,
 }
 
@@ -59,12 +59,12 @@ impl Callers {
     const MOST: usize = 32;
 
     pub(crate) const fn new() -> Self {
-        Self { known: [CodeRange { from: 0, to: 0, is_programs: false }; Self::MOST], count: 0 }
+        Self { known: [CallerCode { from: 0, to: 0, is_programs: false }; Self::MOST], count: 0 }
     }
 
     /// Whether the code at an address is the program's.
     pub(crate) fn is_programs(&mut self, address: usize) -> bool {
-        let is_here = |range: &&CodeRange| range.from <= address && address < range.to;
+        let is_here = |range: &&CallerCode| range.from <= address && address < range.to;
         if let Some(range) = self.known[..self.count].iter().find(is_here) {
             return range.is_programs;
         }
@@ -78,10 +78,10 @@ impl Callers {
 }
 
 /// The code around an address; none if no file is loaded there.
-fn range_of(address: usize) -> Option<CodeRange> {
+fn range_of(address: usize) -> Option<CallerCode> {
     struct Search {
         address: usize,
-        found: Option<CodeRange>,
+        found: Option<CallerCode>,
     }
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
         // SAFETY: the dynamic linker describes an object, and hands on the search that it was given.
@@ -106,7 +106,7 @@ fn range_of(address: usize) -> Option<CodeRange> {
         };
         // Names that are no text are nobody's of the list.
         let is_programs = std::str::from_utf8(path).is_ok_and(is_programs);
-        search.found = Some(CodeRange { from, to, is_programs });
+        search.found = Some(CallerCode { from, to, is_programs });
         1
     }
     let mut search = Search { address, found: None };

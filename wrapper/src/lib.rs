@@ -8,9 +8,11 @@
 mod c_abi;
 mod callers;
 mod clocks;
+mod early_clocks;
 mod files;
 mod mapped_file;
 mod mode;
+mod played_clocks;
 mod player;
 mod rank;
 mod recorder;

@@ -5,19 +5,19 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::SharedPage;
 use replay::{AskedFor, Divergence, Due, ReceiveEnd};
 
-use crate::clocks::PlayedClocks;
 use crate::mapped_file::RankMapping;
+use crate::played_clocks::PlayedClocks;
 
 pub(crate) struct Player {
     file: RankMapping,
-    played: PlayedClocks,
+    played: Box<PlayedClocks>,
     /// Of the answer that was due last.
     pub indices: Vec<u32>,
     pub holds: bool,
 }
 
 impl Player {
-    pub(crate) fn new(file: RankMapping, played: PlayedClocks, holds: bool) -> Self {
+    pub(crate) fn new(file: RankMapping, played: Box<PlayedClocks>, holds: bool) -> Self {
         Self { file, played, indices: Vec::new(), holds }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
-use crate::clocks;
+use crate::early_clocks;
 use crate::files;
 use crate::mapped_file::RankMapping;
 use crate::mode::{Wish, wish};
@@ -17,7 +17,7 @@ use crate::thread::ThisThread;
 
 /// What is done with its calls.
 pub(crate) enum RankWork {
-    Record(AnswerRecorder),
+    Record(Box<AnswerRecorder>),
     Replay(Player),
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn begin(introduction: &Introduction) {
                     due: HashMap::new(),
                 });
             }
-            clocks::rank_begins();
+            early_clocks::rank_begins();
         }
         Err(why) if wish.replays => {
             say(&format!("rank {rank} cannot be replayed: {why}"));
@@ -103,8 +103,8 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
     introduce(file.page(), who);
     if !wish.replays {
         let mut recorder = AnswerRecorder::new(file);
-        clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
-        return Ok(RankWork::Record(recorder));
+        early_clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
+        return Ok(RankWork::Record(Box::new(recorder)));
     }
     let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
     if let Some(why) = other_job(&job, who) {
@@ -112,7 +112,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
         file.page().stopped.store(1, Ordering::Release);
         return Err(why);
     }
-    Ok(RankWork::Replay(Player::new(file, clocks::played(wish, who.rank)?, wish.holds)))
+    Ok(RankWork::Replay(Player::new(file, early_clocks::played(wish, who.rank)?, wish.holds)))
 }
 
 /// Why this is not the job that was recorded.
@@ -219,13 +219,17 @@ impl ThisRank {
         if self.in_call.is_some_and(|outer| stack < outer) {
             return real;
         }
-        match clocks::read_by_rank(&mut self.work, clock, real) {
-            Ok(shows) => shows,
-            Err(divergence) => {
-                self.diverge(&divergence.to_string());
-                real
+        let shows = match &mut self.work {
+            RankWork::Record(recorder) => {
+                recorder.clock(clock, real);
+                Ok(real)
             }
-        }
+            RankWork::Replay(player) => player.clock(clock, real),
+        };
+        shows.unwrap_or_else(|divergence| {
+            self.diverge(&divergence.to_string());
+            real
+        })
     }
 
     /// It ends.
