@@ -125,11 +125,16 @@ impl Pipeline {
 
     /// Time goes on.
     pub(super) fn tick_elsewhere(&mut self) {
-        if let Some(ends) = &mut self.ends {
-            ends.tick();
-        }
         let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
         chains.tick_far(ops, groups);
+    }
+
+    /// All nodes have told what they had seen a while ago.
+    pub(super) fn pass_round(&mut self) {
+        if let Some(ends) = &mut self.ends {
+            ends.pass_round();
+        }
+        self.chains.chains.far.pass_round();
     }
 
     /// Another node says nothing any more, and is told nothing. `is_lost`: what it would have said is not known.

@@ -28,7 +28,7 @@ use crate::host::symbols::Symbols;
 use crate::host::{self, NodeJob, clock};
 use crate::kernel::{Features, HolderPlace, LoadSettings};
 use crate::plan::PlanOptions;
-use crate::session::{self, ExpectedJob, NodePart, Outlets, Settings};
+use crate::session::{self, ExpectedJob, FromNodes, NodePart, Outlets, Settings};
 
 /// A coordinator that was not heard of for so long is gone.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(20);
@@ -106,11 +106,13 @@ fn carry_out(
     let (files, new_files) = unbounded();
     let (names, new_names) = unbounded();
     let [own, all] = down;
-    let (gone, nodes_gone) = unbounded();
+    let (to_part, words) = unbounded();
     let nodes: Arc<AtomicU32> = Arc::default();
+    let begins = Arc::new(AtomicBool::new(matches!(order.job, WantedJob::Running(_))));
     let control = Control {
         inboxes: [own?, all?],
-        gone,
+        to_part,
+        begins: Arc::clone(&begins),
         nodes: Arc::clone(&nodes),
         agent_is_gone: until_closed(agent)?,
         new_files,
@@ -123,7 +125,6 @@ fn carry_out(
     let thread = std::thread::Builder::new().name("dms-control".into());
     let control =
         thread.spawn(move || control.serve()).context("cannot start a thread for the coordinator")?;
-    let begins = Arc::new(AtomicBool::new(matches!(order.job, WantedJob::Running(_))));
     let outlets = Outlets {
         tape: None,
         feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::clone(&begins)))),
@@ -132,8 +133,8 @@ fn carry_out(
     let part = match order.wishes.whole {
         true => None,
         false => {
-            let (bus, subjects) = (uplink.bus(), UserSubjects::of(&order.user));
-            let letters = PeerLetters::new(bus, subjects, &order.session, order.number, nodes_gone)?;
+            let subjects = UserSubjects::of(&order.user);
+            let letters = PeerLetters::new(uplink.clone(), subjects, &order.session, order.number, words)?;
             Some(NodePart { number: order.number, letters: Box::new(letters), nodes })
         }
     };
@@ -250,8 +251,10 @@ struct Control {
     new_files: Receiver<Vec<(FileId, Arc<OpenedFile>)>>,
     /// What a job is called that is expected.
     names: Sender<String>,
-    /// Nodes whose sessions are gone.
-    gone: Sender<u32>,
+    /// What the analysis is to know of other nodes.
+    to_part: Sender<FromNodes>,
+    /// There is, or was, something to analyze.
+    begins: Arc<AtomicBool>,
     /// How many nodes take part.
     nodes: Arc<AtomicU32>,
     symbols: Symbols,
@@ -309,7 +312,14 @@ impl Control {
                 let _ = self.names.send(name);
             }
             DownMessage::Gone(node) => {
-                let _ = self.gone.send(node);
+                let _ = self.to_part.send(FromNodes::Gone(node));
+            }
+            // What confirms it is the analysis; as long as there is none there is nothing to tell.
+            DownMessage::Round(round) if !self.begins.load(Ordering::Relaxed) => {
+                self.uplink.say(&UpMessage::Confirmed { round });
+            }
+            DownMessage::Round(number) => {
+                let _ = self.to_part.send(FromNodes::Round { number, at_ns: arrived_ns });
             }
             DownMessage::Stop => {
                 self.flags.is_asked.store(true, Ordering::Relaxed);

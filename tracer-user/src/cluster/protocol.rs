@@ -14,7 +14,7 @@ use crate::plan::attach::OnlyJob;
 use crate::session::{AttachSummary, SessionStatus};
 
 /// Changes when one side would not understand the other any more.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Most bytes of a request or an answer.
 pub const MOST_REQUEST_BYTES: usize = 4 << 20;
@@ -219,6 +219,9 @@ pub enum DownMessage {
     Job(String),
     /// The node with this number has no session any more.
     Gone(u32),
+    /// A round begins: all nodes have [confirmed](UpMessage::Confirmed) the one before it. Told again each second until it
+    /// is over.
+    Round(u64),
     /// What are these code places (file and offset in it) called? Answered with [`CodeNames`], where the message says.
     Name(Vec<(FileId, u64)>),
     /// What time is it?
@@ -250,6 +253,11 @@ pub enum UpMessage {
         node_ns: u64,
         /// For how long the ping waited at the node.
         held_ns: u64,
+    },
+    /// All that had happened when this round was heard of was told in letters.
+    Confirmed {
+        /// Its number.
+        round: u64,
     },
     /// There is no session (any more): why.
     Failed(String),

@@ -19,6 +19,12 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// either.
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
+/// What nodes tell each other does not wait any longer for one that was not heard of for so long …
+const AWAITED: Duration = Duration::from_secs(5);
+
+/// … and the end of the session does not for so long.
+const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
+
 /// A node whose part has failed is not waited for any longer, if it is the last one.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
 
@@ -44,6 +50,8 @@ pub enum FromNode {
     Lost,
     /// A word to people.
     Notice(String),
+    /// It has confirmed a round.
+    Confirmed(u64),
 }
 
 /// See the [module](self).
@@ -163,10 +171,21 @@ impl NodeLink {
             UpMessage::Pong { sent_ns, node_ns, held_ns } => {
                 self.clock.take(AnsweredPing { sent_ns, back_ns: monotonic_ns(), node_ns, held_ns });
             }
+            UpMessage::Confirmed { round } => brings.push(FromNode::Confirmed(round)),
             UpMessage::Failed(why) => self.fail(&why, brings),
             UpMessage::Ended { is_job_over: true } => self.state = PartState::Ended,
             UpMessage::Ended { is_job_over: false } => self.fail("its session was ended there", brings),
         }
+    }
+
+    /// Whether others wait for what it tells them.
+    pub fn is_awaited(&self, now: Instant) -> bool {
+        self.is_open() && now.duration_since(self.heard) <= AWAITED
+    }
+
+    /// Whether it was heard of lately enough for more to be expected.
+    pub fn may_speak(&self, now: Instant) -> bool {
+        now.duration_since(self.heard) <= SPEAKS_WITHIN
     }
 
     /// Its agent takes no part.
