@@ -21,7 +21,14 @@ fn on(cluster: &Cluster, name: &str) -> Result<JobSpec> {
 }
 
 fn attach(cluster: &Cluster) -> Result<RunningSession> {
-    let session = cluster.attach(&cluster.job(2)?).spawn()?;
+    attach_with(cluster, &[])
+}
+
+/// Who is not heard of is given up as soon as it can be.
+const IMPATIENT: [&str; 2] = ["--bus-patience", "6s"];
+
+fn attach_with(cluster: &Cluster, options: &[&str]) -> Result<RunningSession> {
+    let session = cluster.attach(&cluster.job(2)?).args(options.iter().copied()).spawn()?;
     session.wait_for_event("attached")?;
     Ok(session)
 }
@@ -173,7 +180,7 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
         "job": { "running": { "pid": ranks["job"]["pid"], "rank_pid": rank["pid"], "rank_start_ticks": rank["start_ticks"] } },
         "wishes": {
             "budget": null, "returns": "None", "libraries": [], "only_job": "Auto", "ring_bytes": 4096,
-            "alloc_min_bytes": 4096, "whole": false,
+            "alloc_min_bytes": 4096, "whole": false, "patience_ms": 30_000,
             "counting": { "context_window": 3, "max_age_ops": 1000, "pack_uniqueness_max": 4 },
         },
     });
@@ -309,9 +316,7 @@ fn a_session_whose_server_never_comes_back_ends_and_says_why() -> Result<()> {
     let job =
         JobSpec::own(MpiImplementation::OpenMpi, "ring")?.on_node(&cluster.nodes, 0).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
-    let mut session = cluster.attach(&cluster.job(2)?).spawn()?;
-    session.wait_for_event("attached")?;
-    session.set_patience(TIMEOUT);
+    let session = attach_with(&cluster, &IMPATIENT)?;
     wait_for_records(&session, 100)?;
     cluster.bus.end();
     wait_for_notice(&session, "the bus is gone")?;
@@ -348,7 +353,7 @@ fn a_coordinator_that_is_killed_leaves_no_session_and_no_probe() -> Result<()> {
     let job =
         JobSpec::own(MpiImplementation::OpenMpi, "ring")?.on_node(&cluster.nodes, 0).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
-    let mut session = attach(&cluster)?;
+    let mut session = attach_with(&cluster, &IMPATIENT)?;
     wait_for_records(&session, 100)?;
     let sessions = || -> Result<usize> {
         let children = processes::descendants(cluster.agent(0)?.pid());

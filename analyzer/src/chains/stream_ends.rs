@@ -175,9 +175,9 @@ impl StreamEnds {
         None
     }
 
-    /// Whether another node reads a stream.
-    pub fn is_read_elsewhere(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|known| known.reader.is_some())
+    /// The node that reads a stream, if it is another one.
+    pub fn reader_of(&self, stream: u64) -> Option<u32> {
+        self.streams.get(&stream).and_then(|known| known.reader)
     }
 
     /// Another node reads a stream. What was written before is told now, unless it is read here.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{LetterArrival, LetterLinks};
 use super::pace::{Pace, Timer};
-use super::rounds::Rounds;
+use super::rounds::RoundsOfNode;
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
 use crate::chains::stream_ends::{ROUNDS_TO_BE_SURE, topic_of};
@@ -60,7 +60,7 @@ pub struct NodePipeline {
     causal: CausalOrder,
     /// Let through by that.
     passed: Vec<Input>,
-    rounds: Rounds,
+    rounds: RoundsOfNode,
     /// That all letters before it are out is to be told.
     confirmed: Option<u64>,
     /// How many rounds had passed at the end.
@@ -72,6 +72,8 @@ pub struct NodePipeline {
     links: LetterLinks,
     /// To be told to other nodes.
     pieces: Vec<FarPiece>,
+    /// Nodes that ask what they were told: they have missed a letter, and notice it by the next one.
+    asked_again: BTreeSet<u32>,
     /// For where all nodes are.
     out: Vec<Input>,
     /// The end, once it has come: what is counted until then comes before it.
@@ -91,7 +93,7 @@ impl NodePipeline {
             digests: DigestWriter::default(),
             causal: CausalOrder::of_nodes(ROUNDS_TO_BE_SURE),
             passed: Vec::new(),
-            rounds: Rounds::default(),
+            rounds: RoundsOfNode::default(),
             confirmed: None,
             ended_after: None,
             now_ns: 0,
@@ -100,6 +102,7 @@ impl NodePipeline {
             letters_due: Timer::default(),
             links: LetterLinks::default(),
             pieces: Vec::new(),
+            asked_again: BTreeSet::new(),
             out: Vec::new(),
             end: None,
         }
@@ -203,6 +206,9 @@ impl NodePipeline {
             letters.push(Letter { to: LetterTo::Topic(topic), bytes: self.written(&head, &question) });
         }
         let mut by_node: BTreeMap<u32, LetterNews> = BTreeMap::new();
+        for node in std::mem::take(&mut self.asked_again) {
+            by_node.entry(node).or_default();
+        }
         for piece in self.pieces.drain(..) {
             by_node.entry(piece.to).or_default().pieces.push(piece);
         }
@@ -249,10 +255,16 @@ impl NodePipeline {
         match self.links.arrive(from, &head, self.session) {
             LetterArrival::Ignored => return Ok(()),
             LetterArrival::Next => {}
-            LetterArrival::Gap => self.pipeline.lose_answers(Some(from)),
+            LetterArrival::Gap => {
+                self.pipeline.lose_answers(Some(from));
+                self.pipeline.note_missing(self.now_ns);
+            }
             LetterArrival::Another => self.pipeline.end_node(from, true),
         }
         for stream in std::mem::take(&mut news.wanted) {
+            if self.pipeline.is_told(stream, from) {
+                self.asked_again.insert(from);
+            }
             self.pieces.extend(self.pipeline.answer(stream, from));
         }
         for piece in &news.pieces {

@@ -8,17 +8,17 @@
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct RoundsOfNode {
     /// The last one that was heard of, and when.
     last: Option<(u64, u64)>,
     is_confirmed: bool,
-    /// Rounds that began after this node had confirmed the one before.
+    /// RoundsOfNode that began after this node had confirmed the one before.
     passed: u64,
     /// All that happened here before this time was told.
     told_ns: u64,
 }
 
-impl Rounds {
+impl RoundsOfNode {
     /// A round began, or one is told of again, since its confirmation may have been lost. Whether it is one more that has
     /// passed.
     pub(super) fn begin(&mut self, number: u64, now_ns: u64) -> bool {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_round_is_confirmed_when_all_from_before_it_was_told() {
-        let mut rounds = Rounds::default();
+        let mut rounds = RoundsOfNode::default();
         rounds.tell(5);
         assert!(!rounds.begin(41, 10), "what was before the first is not known");
         assert_eq!(rounds.due(), None);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_round_that_is_told_of_again_is_confirmed_again_and_counts_once() {
-        let mut rounds = Rounds::default();
+        let mut rounds = RoundsOfNode::default();
         rounds.tell(100);
         for (number, passed) in [(1, false), (1, false), (2, true), (2, false), (3, true)] {
             assert_eq!(rounds.begin(number, 10), passed);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn rounds_that_went_on_without_this_node_say_nothing() {
-        let mut rounds = Rounds::default();
+        let mut rounds = RoundsOfNode::default();
         rounds.tell(100);
         rounds.begin(1, 10);
         assert!(!rounds.begin(2, 10), "it had not confirmed the first");

@@ -58,7 +58,7 @@ impl Moved {
 
 /// An input that waits.
 #[derive(Debug)]
-struct Held {
+struct HeldInput {
     /// None: it was given out.
     input: Option<Input>,
     /// How late it was when it came, in time or rounds.
@@ -73,7 +73,7 @@ pub(crate) struct CausalOrder {
     /// A receive that cannot be waited for is told as a loss of its process.
     tells_losses: bool,
     /// From the first receive on that waits.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldInput>,
     streams: FxHashMap<u64, SentBytes>,
 }
 
@@ -112,7 +112,7 @@ impl CausalOrder {
         {
             sent.held += 1;
         }
-        self.held.push_back(Held { input: Some(input), since: now });
+        self.held.push_back(HeldInput { input: Some(input), since: now });
         let is_full = self.held.len() > MOST_HELD;
         self.release((!is_full).then_some(now), out);
     }
@@ -167,14 +167,14 @@ impl CausalOrder {
 
     /// Gives out what waits for nothing when it is so late; without that, all.
     fn release(&mut self, now: Option<u64>, out: &mut impl FnMut(Input)) {
-        while let Some(Held { input, since }) = self.held.front() {
+        while let Some(HeldInput { input, since }) = self.held.front() {
             if let Some(Input::Record(record)) = *input
                 && record.kind() == kind::STREAM
                 && !self.may_go(&record, now.map(|now| now.saturating_sub(*since)), out)
             {
                 return;
             }
-            if let Some(Held { input: Some(input), .. }) = self.held.pop_front() {
+            if let Some(HeldInput { input: Some(input), .. }) = self.held.pop_front() {
                 out(input);
             }
         }
@@ -209,8 +209,9 @@ impl CausalOrder {
     /// The first record of what was sent on a stream, of those that are held, and where it ends; it is told to have happened
     /// at `time_ns`. What its thread wrote before into memory of others, which the message may tell of, is given out ahead.
     fn take_sent(&mut self, stream: u64, time_ns: u64, out: &mut impl FnMut(Input)) -> Option<(Input, u32)> {
-        let end_of = |held: &Held| {
-            let moved = Moved::of(held.input.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
+        let end_of = |held: &HeldInput| {
+            let moved =
+                Moved::of(held.input.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
             moved.map(|moved| moved.end)
         };
         let (at, end) = self.held.iter().enumerate().find_map(|(at, held)| Some((at, end_of(held)?)))?;

@@ -63,8 +63,7 @@ impl SimulatedPart {
             bus.subscribe(&subjects.down(&request.session, "all"))?,
         ];
         let (to_part, words) = unbounded();
-        let letters =
-            PeerLetters::new(uplink.clone(), subjects, &request.session, request.number, words)?;
+        let letters = PeerLetters::new(uplink.clone(), subjects, &request.session, request.number, words)?;
         let outlets = Outlets {
             tape: None,
             feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::new(AtomicBool::new(true))))),

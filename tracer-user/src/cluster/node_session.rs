@@ -30,8 +30,6 @@ use crate::kernel::{Features, HolderPlace, LoadSettings};
 use crate::plan::PlanOptions;
 use crate::session::{self, ExpectedJob, FromNodes, NodePart, Outlets, Settings};
 
-/// A coordinator that was not heard of for so long is gone.
-const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// From when a job has its name its ranks start within this time.
 const DAEMONS_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the last messages of a session may take.
@@ -120,6 +118,7 @@ fn carry_out(
         symbols: Symbols::default(),
         uplink: uplink.clone(),
         flags: flags.clone(),
+        ends_after: order.wishes.ends_after(),
         heard: Instant::now(),
     };
     let thread = std::thread::Builder::new().name("dms-control".into());
@@ -260,7 +259,9 @@ struct Control {
     symbols: Symbols,
     uplink: Uplink,
     flags: Flags,
-    /// When the coordinator was last heard of.
+    /// A coordinator that was not heard of for so long is gone.
+    ends_after: Duration,
+    /// When it was last heard of.
     heard: Instant,
 }
 
@@ -289,7 +290,7 @@ impl Control {
             {
                 return self.flags.stop.store(true, Ordering::Relaxed);
             }
-            if self.heard.elapsed() > COORDINATOR_TIMEOUT {
+            if self.heard.elapsed() > self.ends_after {
                 return self.end("its coordinator is gone");
             }
         }

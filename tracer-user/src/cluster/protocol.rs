@@ -3,6 +3,8 @@
 //! A request's subject has the name of the user who asks, which the bus answers for: it lets nobody publish under another
 //! user's name. So an agent knows whom it answers, and a user's sessions are heard by that user alone.
 
+use std::time::Duration;
+
 use analyzer::input::Symbol;
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
@@ -179,6 +181,25 @@ pub struct SessionWishes {
     pub counting: CountingWishes,
     /// All that is recorded is sent, and nothing counted on the node: a page shows single calls.
     pub whole: bool,
+    /// For how long a node that is not heard of may still come back.
+    pub patience_ms: u64,
+}
+
+impl SessionWishes {
+    /// The coordinator gives up a node that was not heard of for so long: by then it has no session any more.
+    pub fn lost_after(&self) -> Duration {
+        Duration::from_millis(self.patience_ms)
+    }
+
+    /// A node's session ends where the coordinator was not heard of for so long.
+    pub fn ends_after(&self) -> Duration {
+        self.lost_after() * 2 / 3
+    }
+
+    /// The coordinator does not wait any longer for a node that was given up, if it is the last one.
+    pub fn given_up_after(&self) -> Duration {
+        self.lost_after() / 2
+    }
 }
 
 /// Thresholds that nodes count by.

@@ -126,7 +126,8 @@ impl LiveJoin {
         let is_full = self.merge.waiting() > MOST_WAITING;
         let Patience { silence_ns, inputs_ns, .. } = self.patience;
         let is_silent = |live: &LiveNode| {
-            now_ns.saturating_sub(live.heard_ns) > silence_ns || now_ns.saturating_sub(live.input_ns) > inputs_ns
+            now_ns.saturating_sub(live.heard_ns) > silence_ns
+                || now_ns.saturating_sub(live.input_ns) > inputs_ns
         };
         let awaited = self.merge.all_awaited().filter(|node| is_full || is_silent(&self.nodes[*node]));
         for node in awaited.collect::<Vec<_>>() {

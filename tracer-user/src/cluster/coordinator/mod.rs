@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 
 use names::{AgentNames, NodeNames};
 use node_clock::OwnClocks;
-use node_link::{FromNode, NodeLink, PartState};
+use node_link::{FromNode, NodeLink, NodePatience, PartState};
 use recruiter::{Recruited, Recruiter};
 use rounds::Rounds;
 
@@ -148,6 +148,7 @@ struct Coordinator<'s> {
     recruiter: Recruiter,
     up: Inbox,
     nodes: Vec<NodeLink>,
+    patience: NodePatience,
     /// The number of each node by the word that its subjects end with.
     words: HashMap<String, usize>,
     agents: AgentNames,
@@ -179,6 +180,8 @@ impl<'s> Coordinator<'s> {
         let names = NodeNames::new(Arc::clone(&bus), subjects.clone(), &session, Arc::clone(&agents))?;
         let outlets = Outlets { tape, names: Box::new(names), ..Outlets::default() };
         let now = Instant::now();
+        let patience =
+            NodePatience { lost_after: wishes.lost_after(), given_up_after: wishes.given_up_after() };
         let rounds = (!wishes.whole).then(|| Rounds::new(now));
         Ok(Self {
             job: None,
@@ -189,6 +192,7 @@ impl<'s> Coordinator<'s> {
             session,
             up,
             nodes: Vec::new(),
+            patience,
             words: HashMap::new(),
             agents,
             join: LiveJoin::new(Patience::default()),
@@ -388,11 +392,14 @@ impl<'s> Coordinator<'s> {
         let word = message.subject.rsplit('.').next().unwrap_or_default();
         let Some(&number) = self.words.get(word) else { return };
         let was_open = self.nodes[number].is_open();
-        let brought = self.nodes[number].take(message, Instant::now());
+        let now = Instant::now();
+        let brought = self.nodes[number].take(message, now);
         if was_open && self.nodes[number].state == PartState::Failed {
             self.tell(&DownMessage::Gone(number as u32));
         }
-        self.join.hear(number);
+        if self.nodes[number].heard() == now {
+            self.join.hear(number);
+        }
         for brought in brought {
             match brought {
                 FromNode::Confirmed(round) => {
@@ -471,7 +478,7 @@ impl<'s> Coordinator<'s> {
 
     /// A node was asked, perhaps again.
     fn add(&mut self, number: usize, identity: NodeIdentity) {
-        let link = match NodeLink::new(identity.clone()) {
+        let link = match NodeLink::new(identity.clone(), self.patience) {
             Ok(link) => link,
             Err(error) => return self.sink.notice(&format!("{}: {error}", identity.host)),
         };
