@@ -193,6 +193,12 @@ fn what_the_first_node_has_waits_for_the_others_for_a_while() {
     assert_eq!(all_of(&mut join), []);
     join.advance(102 * S);
     assert!(records(&all_of(&mut join)) > 0);
+
+    let mut join = LiveJoin::new(Patience { at_first_ns: 2 * S, ..PATIENCE });
+    tapes[0].iter().take(50).for_each(|input| assert!(join.push(0, input.clone())));
+    assert_eq!(all_of(&mut join), []);
+    join.open();
+    assert!(records(&all_of(&mut join)) > 0, "nobody else is to come");
 }
 
 #[test]

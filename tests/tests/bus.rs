@@ -270,43 +270,51 @@ fn garbage_on_the_bus_is_left_aside_and_told() -> Result<()> {
     check_unharmed(&job)
 }
 
+/// Nothing crosses the network for a while: TCP of the job itself survives that.
+fn cut_off_and_join_again(cluster: &Cluster, session: &RunningSession, node: usize) -> Result<()> {
+    let host = cluster.nodes.name(node);
+    cluster.nodes.set_reachable(node, false)?;
+    wait_for_notice(session, &format!("nothing is heard of {host}"))?;
+    cluster.nodes.set_reachable(node, true)?;
+    wait_for_notice(session, &format!("{host} is heard of again"))?;
+    Ok(())
+}
+
+fn kill_server_and_start_it_again(cluster: &mut Cluster, session: &RunningSession) -> Result<()> {
+    cluster.bus.end();
+    wait_for_notice(session, "the bus is gone")?;
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.bus.begin()
+}
+
+fn kill_agent_and_start_it_again(cluster: &mut Cluster, session: &RunningSession, node: usize) -> Result<()> {
+    cluster.kill_agent(node)?;
+    wait_for_notice(session, &format!("{} is not watched", cluster.nodes.name(node)))?;
+    wait_for_records(session, 100)?;
+    cluster.start_agent(node, &[])?;
+    cluster.agent(node)?.wait_for_complaint("root watches")?;
+    let both = |event: &Value| event["event"] == "status" && event["ranks"] == serde_json::json!([0, 1]);
+    session.wait_for_since(session.said(), both).map(|_| ())
+}
+
 #[test]
-fn an_agent_that_is_killed_and_comes_back_takes_part_again() -> Result<()> {
+fn a_session_goes_on_when_a_node_is_cut_off_the_server_is_killed_and_an_agent_is_killed() -> Result<()> {
     let mut cluster = Cluster::start(2)?;
-    let job = on(&cluster, "ring")?.endless().spawn()?;
+    let job = on(&cluster, "ring")?.args(["--pause-us", "1000"]).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let session = attach(&cluster)?;
-    wait_for_records(&session, 1000)?;
-    cluster.kill_agent(1)?;
-    let host = cluster.nodes.name(1);
-    wait_for_notice(&session, &format!("{host} is not watched"))?;
-    wait_for_records(&session, 1000)?;
-    cluster.start_agent(1, &[])?;
-    cluster.agent(1)?.wait_for_complaint("root watches")?;
-    let both = |event: &Value| event["event"] == "status" && event["ranks"] == serde_json::json!([0, 1]);
-    session.wait_for_since(session.said(), both)?;
-    wait_for_records(&session, 1000)?;
+    wait_for_records(&session, 100)?;
+    cut_off_and_join_again(&cluster, &session, 1)?;
+    wait_for_records(&session, 100)?;
+    kill_server_and_start_it_again(&mut cluster, &session)?;
+    wait_for_records(&session, 100)?;
+    kill_agent_and_start_it_again(&mut cluster, &session, 1)?;
+    wait_for_records(&session, 100)?;
     session.interrupt();
     let session = session.finish()?;
     session.findings()?.check_no_warning()?;
     let lost = session.report()?["statistics"]["lost_state"].as_u64();
     ensure!(lost > Some(0), "what the node did meanwhile is missing: {lost:?}");
-    check_unharmed(&job)
-}
-
-#[test]
-fn a_server_that_is_killed_and_comes_back_ends_no_session() -> Result<()> {
-    let mut cluster = Cluster::start(2)?;
-    let job = on(&cluster, "ring")?.endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let session = attach(&cluster)?;
-    wait_for_records(&session, 1000)?;
-    cluster.bus.end();
-    wait_for_notice(&session, "the bus is gone")?;
-    std::thread::sleep(Duration::from_secs(2));
-    cluster.bus.begin()?;
-    wait_for_records(&session, 1000)?;
-    check_silent(session)?;
     check_unharmed(&job)
 }
 
@@ -328,23 +336,6 @@ fn a_session_whose_server_never_comes_back_ends_and_says_why() -> Result<()> {
     ensure!(session.status == Some(3), "status {:?}: what was missed is not told", session.status);
     check_unharmed(&job)?;
     cluster.bus.begin()
-}
-
-#[test]
-fn a_node_that_is_cut_off_is_told_and_heard_of_again() -> Result<()> {
-    let cluster = Cluster::start(2)?;
-    // Nothing crosses the network for a while: TCP of the job itself survives that.
-    let job = on(&cluster, "ring")?.args(["--pause-us", "1000"]).endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let session = attach(&cluster)?;
-    wait_for_records(&session, 100)?;
-    cluster.nodes.set_reachable(1, false)?;
-    wait_for_notice(&session, &format!("nothing is heard of {}", cluster.nodes.name(1)))?;
-    cluster.nodes.set_reachable(1, true)?;
-    wait_for_notice(&session, &format!("{} is heard of again", cluster.nodes.name(1)))?;
-    wait_for_records(&session, 100)?;
-    check_silent(session)?;
-    check_unharmed(&job)
 }
 
 #[test]

@@ -62,21 +62,27 @@ fn check_pointer_fault(finding: &Value) -> Result<()> {
     Ok(())
 }
 
-/// From the first message on, until there is a warning.
+/// From the first message on, until there is a warning. Its tape says the same again.
 fn watch_until_warning(cluster: &Cluster, spec: JobSpec, ranks: usize) -> Result<(Value, FinishedSession)> {
+    let folder = TempDir::new()?;
+    let tape = folder.path().join("all.dmt");
     let job = spec.held().endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
-    let session = attach(cluster, ranks)?;
+    let session = cluster.attach(&cluster.job(ranks)?).record(&tape).spawn()?;
+    session.wait_for_event("attached")?;
     job.go()?;
     let finding = session.wait_for_alert(|finding| finding["severity"] == "warning")?;
     job.stop()?;
     wait_for_verdict(&job)?;
     session.interrupt();
-    Ok((finding, session.finish()?))
+    let session = session.finish()?;
+    let again = Dmscope::analyze(&tape).finish()?;
+    ensure!(again.report_line()? == session.report_line()?, "the tape says something else");
+    Ok((finding, session))
 }
 
 #[test]
-fn pointer_faults_are_found_across_nodes_with_their_chains() -> Result<()> {
+fn pointer_faults_are_found_across_nodes_with_their_chains_and_again_in_the_tape() -> Result<()> {
     let cluster = Cluster::start(2)?;
     for ((name, options), library) in
         with_libraries(&[("figure2", &[][..]), ("headercache", &["--rare", "0.01"])])
@@ -85,6 +91,7 @@ fn pointer_faults_are_found_across_nodes_with_their_chains() -> Result<()> {
         let spec = on(&cluster, library, name, 2)?.args(options.iter().copied());
         let (finding, session) = watch_until_warning(&cluster, spec, 2).with_context(what)?;
         check_pointer_fault(&finding).with_context(what)?;
+        ensure!(session.status == Some(1), "{}: status {:?}", what(), session.status);
         let named = nodes_of(&finding);
         ensure!(named == [cluster.nodes.name(0), cluster.nodes.name(1)], "{}: {named:?}", what());
         let tcp = &session.report()?["statistics"]["tcp"];
@@ -168,27 +175,6 @@ fn right_jobs_on_several_nodes_are_silent() -> Result<()> {
 #[test]
 fn right_jobs_on_four_nodes_are_silent() -> Result<()> {
     check_right_jobs(&Cluster::start(4)?, &["alltoall", "anysource"], 4)
-}
-
-#[test]
-fn a_session_over_several_nodes_is_recorded_and_analyzed_again_with_the_same_findings() -> Result<()> {
-    let cluster = Cluster::start(2)?;
-    let folder = TempDir::new()?;
-    let tape = folder.path().join("all.dmt");
-    let job = on(&cluster, MpiImplementation::OpenMpi, "figure2", 2)?.held().endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let session = cluster.attach(&cluster.job(2)?).record(&tape).spawn()?;
-    session.wait_for_event("attached")?;
-    job.go()?;
-    session.wait_for_alert(|finding| finding["severity"] == "warning")?;
-    job.stop()?;
-    wait_for_verdict(&job)?;
-    session.interrupt();
-    let session = session.finish()?;
-    ensure!(session.status == Some(1), "status {:?}", session.status);
-    let again = Dmscope::analyze(&tape).finish()?;
-    ensure!(again.report_line()? == session.report_line()?, "the tape says something else");
-    Ok(())
 }
 
 #[test]

@@ -24,13 +24,13 @@ const WITHIN: Duration = Duration::from_secs(15);
 /// The same with attaching, where the job hangs before that: nothing is known of how long ranks have been where they are.
 const WITHIN_OF_ATTACHING: Duration = Duration::from_secs(20);
 
-/// Classes of the usual run.
+/// Classes of the usual run. MPICH keeps in memory what tells those at even places after they hang.
 const USUAL: [FaultClass; 5] = [
     FaultClass::Deadlock,
     FaultClass::MissingMessage,
+    FaultClass::BlockedOutside,
     FaultClass::MismatchedCollective,
     FaultClass::Crash,
-    FaultClass::BlockedOutside,
 ];
 
 /// Windows need a network that reaches into memory: MPICH's do not work between the nodes that are made here.

@@ -120,6 +120,11 @@ impl LiveJoin {
         }
     }
 
+    /// All nodes that were to come have begun: no other one is waited for.
+    pub fn open(&mut self) {
+        self.opens_ns = 0;
+    }
+
     /// It is so late, by a clock of the reader's.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);

@@ -294,6 +294,8 @@ impl<'s> Coordinator<'s> {
 
     fn end(mut self, reason: &str) -> Outcome {
         self.tell(&DownMessage::Stop);
+        // Who has ended by now is not asked again.
+        self.job = None;
         let until = Instant::now() + ENDING;
         let may_end = |node: &NodeLink| node.is_open() && node.may_speak(Instant::now());
         while self.nodes.iter().any(may_end) && Instant::now() < until {
@@ -329,6 +331,10 @@ impl<'s> Coordinator<'s> {
             self.take(&message);
             taken += 1;
             next = if taken < MOST_AT_ONCE { self.up.try_next() } else { None };
+        }
+        let is_settled = |node: &NodeLink| node.has_begun || !node.is_open();
+        if !self.nodes.is_empty() && !self.recruiter.is_waiting() && self.nodes.iter().all(is_settled) {
+            self.join.open();
         }
         self.take_joined();
         let now = Instant::now();

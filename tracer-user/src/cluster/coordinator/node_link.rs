@@ -19,7 +19,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 const AWAITED: Duration = Duration::from_secs(5);
 
 /// … and the end of the session does not for so long.
-const SPEAKS_WITHIN: Duration = Duration::from_secs(15);
+const SPEAKS_WITHIN: Duration = Duration::from_secs(10);
 
 /// For how long a node is waited for.
 #[derive(Clone, Copy, Debug)]
