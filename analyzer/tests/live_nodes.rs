@@ -9,7 +9,7 @@ use common::{Trace, pid};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
-const PATIENCE: Patience = Patience { at_first_ns: 0, silence_ns: 5 * S };
+const PATIENCE: Patience = Patience { at_first_ns: 0, silence_ns: 5 * S, inputs_ns: 30 * S };
 const NODES: [usize; RANKS as usize] = [0, 0, 1, 1, 2, 2];
 
 /// What each of three nodes has of a job.
@@ -193,6 +193,34 @@ fn what_the_first_node_has_waits_for_the_others_for_a_while() {
     assert_eq!(all_of(&mut join), []);
     join.advance(102 * S);
     assert!(records(&all_of(&mut join)) > 0);
+
+    let mut join = LiveJoin::new(Patience { at_first_ns: 2 * S, ..PATIENCE });
+    tapes[0].iter().take(50).for_each(|input| assert!(join.push(0, input.clone())));
+    assert_eq!(all_of(&mut join), []);
+    join.open();
+    assert!(records(&all_of(&mut join)) > 0, "nobody else is to come");
+}
+
+#[test]
+fn a_node_that_speaks_is_waited_for_longer_than_one_that_is_silent() {
+    let mut tapes = tapes(40);
+    tapes[1].truncate(60);
+    let mut join = LiveJoin::new(PATIENCE);
+    join.advance(100 * S);
+    for (node, tape) in tapes.iter().enumerate() {
+        tape[..tape.len() - 1].iter().for_each(|input| assert!(join.push(node, input.clone())));
+    }
+    all_of(&mut join);
+    for now_s in 101..130 {
+        join.advance(now_s * S);
+        for node in [0, 2] {
+            assert!(join.push(node, Input::Tick { time_ns: now_s * S }));
+        }
+        join.hear(1);
+        assert_eq!(losses(&all_of(&mut join)), []);
+    }
+    join.advance(131 * S);
+    assert!(!losses(&all_of(&mut join)).is_empty(), "what it does is not known for too long");
 }
 
 #[test]

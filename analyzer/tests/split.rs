@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use analyzer::finding::{Report, Severity};
+use analyzer::finding::{Report, Severity, Verdict};
 use analyzer::input::{Input, ProcessFacts};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -14,7 +14,7 @@ use common::agents::{Transport, run_agents};
 use common::nodes::{joined, part, shifted};
 use common::random::{Step, options, planned_trace, step};
 use common::random_calls::{CallStep, call_step, calling_job};
-use common::random_streams::{stream_step, streaming_job};
+use common::random_streams::{StreamStep, stream_step, streaming_job};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -207,11 +207,17 @@ proptest! {
     }
 }
 
+/// So many cases; `DMSCOPE_TEST_SPLITS` asks for more.
+fn cases(usual: u32) -> ProptestConfig {
+    let wanted = std::env::var("DMSCOPE_TEST_SPLITS").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(wanted.unwrap_or(usual))
+}
+
 /// Pairs of ranks, which share memory and are on one node.
 const PAIRS: usize = 3;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(cases(192))]
 
     /// Whatever goes over TCP between them, and whenever their letters come.
     #[test]
@@ -229,6 +235,85 @@ proptest! {
         let thinned = run_agents(&tapes, &options, Transport { every, delays, lost: Vec::new() });
         let (summed, whole) = (run(&joined(thinned), &options), run(&joined(tapes), &options));
         no_surer(&summed, &whole);
+        prop_assert_eq!(without_contexts(told(summed)), without_contexts(told(whole)));
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    /// What lost letters would have said is missing: nothing that they make odd is said to be.
+    #[test]
+    fn letters_that_are_lost_raise_no_sure_warning(
+        steps in prop::collection::vec(stream_step(2 * PAIRS as u32), 1..150),
+        nodes in prop::collection::vec(0usize..3, PAIRS),
+        every in 1usize..20,
+        delays in prop::collection::vec(0usize..40, 1..6),
+        lost in prop::collection::vec(0usize..100, 1..10),
+    ) {
+        let options = Options { max_age_ops: 1 << 20, max_chain_ops: 255, ..options() };
+        let nodes: Vec<usize> = nodes.into_iter().flat_map(|node| [node, node]).collect();
+        let tapes = parts_of(&streaming_job(2 * PAIRS as u32, &steps, true, true), &nodes);
+        let thinned = run_agents(&tapes, &options, Transport { every, delays, lost });
+        let mut summed = run(&joined(thinned), &options);
+        // What may only look odd says so, or is a notice.
+        summed.findings.retain(|finding| {
+            finding.severity == Severity::Warning && finding.verdict != Verdict::Inconclusive
+        });
+        no_surer(&summed, &run(&joined(tapes), &options));
+    }
+}
+
+/// The same job, in which a step takes so long, with ticks of all nodes.
+fn slowly(inputs: &[Input], step_ns: u64) -> Vec<Input> {
+    const TICK_NS: u64 = 50_000_000;
+    let (mut slow, mut now_ns, mut ticked_ns) = (Vec::new(), 0, 0);
+    for input in inputs.iter().filter(|input| !matches!(input, Input::Tick { .. })) {
+        if matches!(input, Input::Record(_)) {
+            now_ns += step_ns;
+        }
+        while ticked_ns + TICK_NS <= now_ns {
+            ticked_ns += TICK_NS;
+            slow.push(Input::Tick { time_ns: ticked_ns });
+        }
+        let by_ns = input.time_ns().map_or(0, |time_ns| now_ns.wrapping_sub(time_ns));
+        slow.push(shifted(input, by_ns.cast_signed()));
+    }
+    slow
+}
+
+/// Ranks of the first node send to those of the second, so that no chain is passed on and cut.
+fn one_way(step: StreamStep) -> StreamStep {
+    let here = |rank: u32| rank % 2;
+    let there = |rank: u32| 2 + rank % 2;
+    match step {
+        StreamStep::Send { from, to, slot, parts } => {
+            StreamStep::Send { from: here(from), to: there(to), slot, parts }
+        }
+        StreamStep::Receive { from, to, slot, len } => {
+            StreamStep::Receive { from: here(from), to: there(to), slot, len }
+        }
+        other => other,
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    /// Letters that come long after what they tell of: nothing counts as seen at one end alone, and all that is found is found.
+    #[test]
+    fn however_late_letters_come_what_is_found_is_the_same(
+        steps in prop::collection::vec(stream_step(4).prop_map(one_way), 1..60),
+        step_ns in 10_000_000u64..400_000_000,
+        every in 1usize..20,
+        delays in prop::collection::vec(0usize..400, 1..6),
+    ) {
+        let options = Options { max_age_ops: 1 << 20, max_chain_ops: 255, ..options() };
+        let job = slowly(&streaming_job(4, &steps, true, true), step_ns);
+        let tapes = parts_of(&job, &[0, 0, 1, 1]);
+        let thinned = run_agents(&tapes, &options, Transport { every, delays, lost: Vec::new() });
+        let (summed, whole) = (run(&joined(thinned), &options), run(&joined(tapes), &options));
+        prop_assert_eq!(summed.statistics.tcp.map_or(0, |tcp| tcp.unseen_bytes), 0);
         prop_assert_eq!(without_contexts(told(summed)), without_contexts(told(whole)));
     }
 }

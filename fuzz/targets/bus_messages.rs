@@ -5,13 +5,14 @@
 
 #![no_main]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use analyzer::options::Options;
 use analyzer::pipeline::{NodePipeline, Pipeline};
 use analyzer::tape::{LiveJoin, Patience};
 use dmscope::cluster::bus::{BusMessage, untoken};
-use dmscope::cluster::coordinator::node_link::{FromNode, NodeLink};
+use dmscope::cluster::coordinator::node_link::{FromNode, NodeLink, NodePatience};
+use dmscope::cluster::coordinator::rounds::Rounds;
 use dmscope::cluster::envelope::{ContentKind, Numbering, obituary};
 use dmscope::cluster::jobs::{job_meant, jobs_of};
 use dmscope::cluster::protocol::{
@@ -31,6 +32,7 @@ struct Coordinator {
     links: Vec<NodeLink>,
     numbering: Vec<Numbering>,
     join: LiveJoin,
+    rounds: Rounds,
     pipeline: Pipeline,
     /// The session of a node: it has letters from strangers as well.
     node: NodePipeline,
@@ -43,12 +45,14 @@ impl Coordinator {
     fn new() -> Self {
         let link = |node: usize| {
             let identity = NodeIdentity { host: format!("n{node}"), ..NodeIdentity::default() };
-            NodeLink::new(identity).expect("memory")
+            let (lost_after, given_up_after) = (Duration::from_secs(30), Duration::from_secs(15));
+            NodeLink::new(identity, NodePatience { lost_after, given_up_after }).expect("memory")
         };
         Self {
             links: (0..NODES).map(link).collect(),
             numbering: (0..NODES).map(|_| Numbering::default()).collect(),
             join: LiveJoin::new(Patience::default()),
+            rounds: Rounds::new(Instant::now()),
             pipeline: Pipeline::new(Options::default()),
             node: NodePipeline::new(Options::default(), 1),
             answers: Vec::new(),
@@ -89,6 +93,7 @@ impl Coordinator {
                 FromNode::Input(input) => drop(self.join.push(node, input)),
                 FromNode::Lost => self.join.lose(node),
                 FromNode::Notice(text) => assert!(!text.is_empty()),
+                FromNode::Confirmed(round) => self.rounds.confirm(node, round),
             }
         }
         self.take_joined();
@@ -122,7 +127,11 @@ impl Coordinator {
     fn pass_time(&mut self, by: u8, bytes: &[u8]) {
         self.now_ns = self.now_ns.saturating_add(u64::from(by) * NS_PER_STEP);
         self.node.pass_time(u64::from(by) * NS_PER_STEP);
+        let all: Vec<usize> = (0..NODES).collect();
+        let _ = self.rounds.due(self.begun + Duration::from_nanos(self.now_ns), &all);
+        self.node.begin_round(by.into(), self.now_ns);
         let _ = (self.node.take_letters(), self.node.take_inputs(), self.node.take_topics());
+        let _ = self.node.take_confirmed();
         if bytes.first() == Some(&1) {
             self.node.lose_node(u32::from(by));
         }

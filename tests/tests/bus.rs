@@ -21,7 +21,14 @@ fn on(cluster: &Cluster, name: &str) -> Result<JobSpec> {
 }
 
 fn attach(cluster: &Cluster) -> Result<RunningSession> {
-    let session = cluster.attach(&cluster.job(2)?).spawn()?;
+    attach_with(cluster, &[])
+}
+
+/// Who is not heard of is given up as soon as it can be.
+const IMPATIENT: [&str; 2] = ["--bus-patience", "6s"];
+
+fn attach_with(cluster: &Cluster, options: &[&str]) -> Result<RunningSession> {
+    let session = cluster.attach(&cluster.job(2)?).args(options.iter().copied()).spawn()?;
     session.wait_for_event("attached")?;
     Ok(session)
 }
@@ -173,7 +180,7 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
         "job": { "running": { "pid": ranks["job"]["pid"], "rank_pid": rank["pid"], "rank_start_ticks": rank["start_ticks"] } },
         "wishes": {
             "budget": null, "returns": "None", "libraries": [], "only_job": "Auto", "ring_bytes": 4096,
-            "alloc_min_bytes": 4096, "whole": false,
+            "alloc_min_bytes": 4096, "whole": false, "patience_ms": 30_000,
             "counting": { "context_window": 3, "max_age_ops": 1000, "pack_uniqueness_max": 4 },
         },
     });
@@ -263,22 +270,46 @@ fn garbage_on_the_bus_is_left_aside_and_told() -> Result<()> {
     check_unharmed(&job)
 }
 
+/// Nothing crosses the network for a while: TCP of the job itself survives that.
+fn cut_off_and_join_again(cluster: &Cluster, session: &RunningSession, node: usize) -> Result<()> {
+    let host = cluster.nodes.name(node);
+    cluster.nodes.set_reachable(node, false)?;
+    wait_for_notice(session, &format!("nothing is heard of {host}"))?;
+    cluster.nodes.set_reachable(node, true)?;
+    wait_for_notice(session, &format!("{host} is heard of again"))?;
+    Ok(())
+}
+
+fn kill_server_and_start_it_again(cluster: &mut Cluster, session: &RunningSession) -> Result<()> {
+    cluster.bus.end();
+    wait_for_notice(session, "the bus is gone")?;
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.bus.begin()
+}
+
+fn kill_agent_and_start_it_again(cluster: &mut Cluster, session: &RunningSession, node: usize) -> Result<()> {
+    cluster.kill_agent(node)?;
+    wait_for_notice(session, &format!("{} is not watched", cluster.nodes.name(node)))?;
+    wait_for_records(session, 100)?;
+    cluster.start_agent(node, &[])?;
+    cluster.agent(node)?.wait_for_complaint("root watches")?;
+    let both = |event: &Value| event["event"] == "status" && event["ranks"] == serde_json::json!([0, 1]);
+    session.wait_for_since(session.said(), both).map(|_| ())
+}
+
 #[test]
-fn an_agent_that_is_killed_and_comes_back_takes_part_again() -> Result<()> {
+fn a_session_goes_on_when_a_node_is_cut_off_the_server_is_killed_and_an_agent_is_killed() -> Result<()> {
     let mut cluster = Cluster::start(2)?;
-    let job = on(&cluster, "ring")?.endless().spawn()?;
+    let job = on(&cluster, "ring")?.args(["--pause-us", "1000"]).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let session = attach(&cluster)?;
-    wait_for_records(&session, 1000)?;
-    cluster.kill_agent(1)?;
-    let host = cluster.nodes.name(1);
-    wait_for_notice(&session, &format!("{host} is not watched"))?;
-    wait_for_records(&session, 1000)?;
-    cluster.start_agent(1, &[])?;
-    cluster.agent(1)?.wait_for_complaint("root watches")?;
-    let both = |event: &Value| event["event"] == "status" && event["ranks"] == serde_json::json!([0, 1]);
-    session.wait_for_since(session.said(), both)?;
-    wait_for_records(&session, 1000)?;
+    wait_for_records(&session, 100)?;
+    cut_off_and_join_again(&cluster, &session, 1)?;
+    wait_for_records(&session, 100)?;
+    kill_server_and_start_it_again(&mut cluster, &session)?;
+    wait_for_records(&session, 100)?;
+    kill_agent_and_start_it_again(&mut cluster, &session, 1)?;
+    wait_for_records(&session, 100)?;
     session.interrupt();
     let session = session.finish()?;
     session.findings()?.check_no_warning()?;
@@ -288,30 +319,12 @@ fn an_agent_that_is_killed_and_comes_back_takes_part_again() -> Result<()> {
 }
 
 #[test]
-fn a_server_that_is_killed_and_comes_back_ends_no_session() -> Result<()> {
-    let mut cluster = Cluster::start(2)?;
-    let job = on(&cluster, "ring")?.endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let session = attach(&cluster)?;
-    wait_for_records(&session, 1000)?;
-    cluster.bus.end();
-    wait_for_notice(&session, "the bus is gone")?;
-    std::thread::sleep(Duration::from_secs(2));
-    cluster.bus.begin()?;
-    wait_for_records(&session, 1000)?;
-    check_silent(session)?;
-    check_unharmed(&job)
-}
-
-#[test]
 fn a_session_whose_server_never_comes_back_ends_and_says_why() -> Result<()> {
     let mut cluster = Cluster::start(1)?;
     let job =
         JobSpec::own(MpiImplementation::OpenMpi, "ring")?.on_node(&cluster.nodes, 0).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
-    let mut session = cluster.attach(&cluster.job(2)?).spawn()?;
-    session.wait_for_event("attached")?;
-    session.set_patience(TIMEOUT);
+    let session = attach_with(&cluster, &IMPATIENT)?;
     wait_for_records(&session, 100)?;
     cluster.bus.end();
     wait_for_notice(&session, "the bus is gone")?;
@@ -326,29 +339,12 @@ fn a_session_whose_server_never_comes_back_ends_and_says_why() -> Result<()> {
 }
 
 #[test]
-fn a_node_that_is_cut_off_is_told_and_heard_of_again() -> Result<()> {
-    let cluster = Cluster::start(2)?;
-    // Nothing crosses the network for a while: TCP of the job itself survives that.
-    let job = on(&cluster, "ring")?.args(["--pause-us", "1000"]).endless().spawn()?;
-    job.wait_until_ready(TIMEOUT)?;
-    let session = attach(&cluster)?;
-    wait_for_records(&session, 100)?;
-    cluster.nodes.set_reachable(1, false)?;
-    wait_for_notice(&session, &format!("nothing is heard of {}", cluster.nodes.name(1)))?;
-    cluster.nodes.set_reachable(1, true)?;
-    wait_for_notice(&session, &format!("{} is heard of again", cluster.nodes.name(1)))?;
-    wait_for_records(&session, 100)?;
-    check_silent(session)?;
-    check_unharmed(&job)
-}
-
-#[test]
 fn a_coordinator_that_is_killed_leaves_no_session_and_no_probe() -> Result<()> {
     let cluster = Cluster::start(1)?;
     let job =
         JobSpec::own(MpiImplementation::OpenMpi, "ring")?.on_node(&cluster.nodes, 0).endless().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
-    let mut session = attach(&cluster)?;
+    let mut session = attach_with(&cluster, &IMPATIENT)?;
     wait_for_records(&session, 100)?;
     let sessions = || -> Result<usize> {
         let children = processes::descendants(cluster.agent(0)?.pid());

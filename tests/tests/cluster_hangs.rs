@@ -1,7 +1,8 @@
 //! Jobs that hang or die with their ranks on two nodes, in one session over both: told by class, ranks, line and node within
 //! fifteen seconds of the fault, or twenty of coming to a job that hangs.
 //!
-//! The usual run takes a case of each class that matters most; `DMSCOPE_TEST_CATALOGUE` chooses as it does for one node.
+//! The usual run takes a case of each class that matters most, watched from before with one library and after it hangs with the
+//! other; `DMSCOPE_TEST_CATALOGUE` chooses as it does for one node.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,13 +24,13 @@ const WITHIN: Duration = Duration::from_secs(15);
 /// The same with attaching, where the job hangs before that: nothing is known of how long ranks have been where they are.
 const WITHIN_OF_ATTACHING: Duration = Duration::from_secs(20);
 
-/// Classes of the usual run.
+/// Classes of the usual run. MPICH keeps in memory what tells those at even places after they hang.
 const USUAL: [FaultClass; 5] = [
     FaultClass::Deadlock,
     FaultClass::MissingMessage,
+    FaultClass::BlockedOutside,
     FaultClass::MismatchedCollective,
     FaultClass::Crash,
-    FaultClass::BlockedOutside,
 ];
 
 /// Windows need a network that reaches into memory: MPICH's do not work between the nodes that are made here.
@@ -37,30 +38,52 @@ fn works_on_nodes(case: &FaultCase) -> bool {
     !case.function.starts_with("MPI_Win")
 }
 
-/// The chosen cases; without a choice the usual ones.
-fn cases() -> Vec<(&'static FaultCase, MpiImplementation)> {
-    let is_usual = std::env::var_os("DMSCOPE_TEST_CATALOGUE").is_none();
+fn is_usual_run() -> bool {
+    std::env::var_os("DMSCOPE_TEST_CATALOGUE").is_none()
+}
+
+/// The chosen cases; without a choice one of each usual class, with libraries in turn.
+fn cases(comes: Comes) -> Vec<(&'static FaultCase, MpiImplementation)> {
     let mut cases = chosen();
-    cases.retain(|(case, _)| works_on_nodes(case) && (!is_usual || USUAL.contains(&case.class)));
+    cases.retain(|(case, library)| {
+        works_on_nodes(case)
+            && (comes == Comes::BeforeTheFault || case.ends == Ends::Hangs && is_in_memory(case, *library))
+    });
+    if is_usual_run() {
+        let library_of = |class: FaultClass| {
+            let turn = USUAL.iter().position(|usual| *usual == class)?;
+            MpiImplementation::ALL.get((turn + usize::from(comes == Comes::AfterIt)) % 2).copied()
+        };
+        cases.retain(|(case, library)| library_of(case.class) == Some(*library));
+    }
     cases
 }
 
 #[test]
 fn each_fault_across_nodes_is_told_by_class_ranks_line_and_node() -> Result<()> {
-    check(Comes::BeforeTheFault, &cases(), Ranks::On(&Cluster::start(2)?), WITHIN)
+    let comes = Comes::BeforeTheFault;
+    check(comes, &cases(comes), Ranks::On(&Cluster::start(2)?), WITHIN)
 }
 
 #[test]
 fn a_job_on_several_nodes_that_hangs_already_is_told_of_just_so() -> Result<()> {
-    let mut cases = cases();
-    cases.retain(|(case, library)| case.ends == Ends::Hangs && is_in_memory(case, *library));
-    if std::env::var_os("DMSCOPE_TEST_CATALOGUE").is_none() {
-        // It takes the longest, and nothing of it is the library's.
-        cases.retain(|(case, library)| {
-            case.class != FaultClass::BlockedOutside || *library == MpiImplementation::OpenMpi
-        });
+    let comes = Comes::AfterIt;
+    check(comes, &cases(comes), Ranks::On(&Cluster::start(2)?), WITHIN_OF_ATTACHING)
+}
+
+#[test]
+fn the_usual_run_has_each_class_with_both_libraries() {
+    if !is_usual_run() {
+        return;
     }
-    check(Comes::AfterIt, &cases, Ranks::On(&Cluster::start(2)?), WITHIN_OF_ATTACHING)
+    let classes = |comes| cases(comes).iter().map(|(case, _)| case.class).collect::<Vec<_>>();
+    assert_eq!(classes(Comes::BeforeTheFault).len(), USUAL.len());
+    // Who has crashed does not hang.
+    assert_eq!(classes(Comes::AfterIt).len(), USUAL.len() - 1);
+    for (case, library) in cases(Comes::AfterIt) {
+        let before = cases(Comes::BeforeTheFault).into_iter().find(|(other, _)| other.class == case.class);
+        assert!(before.is_some_and(|(_, other)| other != library), "{:?}", case.class);
+    }
 }
 
 /// Ranks that a finding names.
@@ -101,7 +124,8 @@ fn tell_of_job_run_under_dmscope(
 fn a_job_that_is_started_on_several_nodes_is_watched_from_its_start() -> Result<()> {
     let cluster = Cluster::start(2)?;
     let case = CASES.iter().find(|case| case.args.contains(&"recv_cycle")).context("no such case")?;
-    for library in MpiImplementation::ALL {
+    let libraries = MpiImplementation::ALL.into_iter().take(if is_usual_run() { 1 } else { 2 });
+    for library in libraries {
         tell_of_job_run_under_dmscope(&cluster, library, case).with_context(|| format!("{library:?}"))?;
     }
     Ok(())

@@ -25,8 +25,10 @@ use crate::job::names::SiteId;
 pub(super) const MOST_HELD: usize = 1 << 16;
 /// Placeholders at most; what comes beyond is not linked.
 const MOST_PLACEHOLDERS: usize = 1 << 20;
-/// An operation that passes on what came from another node is held for so many ticks.
+/// An operation that passes on what came from another node is held for so many ticks …
 const PASSED_ON_TICKS: u64 = 16;
+/// … and rounds, in each of which all nodes tell what they have seen: those that are slow have the time that they need.
+const PASSED_ON_ROUNDS: u64 = 8;
 /// Handles of cut holds that are remembered: ends of theirs may be under way.
 const MOST_CUT: usize = 1 << 16;
 /// Kinds of ends whose instances are counted.
@@ -151,6 +153,13 @@ pub(super) struct Placeholder {
     pub earlier: Option<NodeId>,
 }
 
+/// How far time has gone.
+#[derive(Clone, Copy, Default)]
+struct Age {
+    ticks: u64,
+    rounds: u64,
+}
+
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct FarChains {
@@ -158,8 +167,8 @@ pub(crate) struct FarChains {
     /// No hold has a number below this.
     first: u64,
     /// Operations that pass on what came from elsewhere, and since when they are held.
-    passed_on: VecDeque<(u64, u64)>,
-    tick: u64,
+    passed_on: VecDeque<(Age, u64)>,
+    age: Age,
     /// Those cut lately, in order.
     cut: VecDeque<u64>,
     is_cut: FxHashSet<u64>,
@@ -234,17 +243,25 @@ impl FarChains {
 
     /// What a handle stands for passes on what came from elsewhere.
     pub(super) fn note_passed_on(&mut self, handle: u64) {
-        self.passed_on.push_back((self.tick, handle));
+        self.passed_on.push_back((self.age, handle));
     }
 
     /// Time goes on.
     pub(super) fn tick(&mut self) {
-        self.tick += 1;
+        self.age.ticks += 1;
+    }
+
+    /// One more round has passed.
+    pub fn pass_round(&mut self) {
+        self.age.rounds += 1;
     }
 
     /// A handle of those that pass on, if it is held for too long; `at_once`: for however long.
     pub(super) fn take_passed_on(&mut self, at_once: bool) -> Option<u64> {
-        let is_old = |(since, _): &mut (u64, u64)| at_once || *since + PASSED_ON_TICKS <= self.tick;
+        let Age { ticks, rounds } = self.age;
+        let is_old = |(since, _): &mut (Age, u64)| {
+            at_once || (since.ticks + PASSED_ON_TICKS <= ticks && since.rounds + PASSED_ON_ROUNDS <= rounds)
+        };
         self.passed_on.pop_front_if(is_old).map(|(_, handle)| handle)
     }
 

@@ -17,10 +17,15 @@ const MOST_STREAMS: usize = 1 << 16;
 const MOST_KEPT: usize = 1 << 15;
 /// The same of all streams.
 const MOST_KEPT_OF_ALL: usize = 1 << 20;
-/// Where nobody answers it is asked again, after twice as many ticks each time, up to two to the power of this.
+/// Where nobody answers it is asked again, after twice as many rounds each time, up to two to the power of this.
 const MOST_PATIENCE: u32 = 6;
-/// So often it is asked though nothing more comes: whoever writes may not have listened yet when it was asked first.
-const FIRST_QUESTIONS: u32 = 5;
+/// So often it is asked in each round, though nothing more comes: whoever writes may not have listened yet when it was asked
+/// first. As long as what was received may still be told to have been sent.
+const FIRST_QUESTIONS: u32 = ROUNDS_TO_BE_SURE as u32;
+/// What is received waits for so many [rounds](crate::pipeline::NodePipeline::begin_round) of all nodes, until it is known that
+/// nobody will say who sent it: two for the sender to have seen it, one to be asked, one to answer, and one more for each of the
+/// three messages, since a bus may deliver what goes different ways in another order than it was sent.
+pub(crate) const ROUNDS_TO_BE_SURE: u64 = 7;
 /// Questions for a stream go where those who write streams of its topic listen: so the number of nodes does not matter to any
 /// of them. There are so many bits of topics.
 const TOPIC_BITS: u32 = 20;
@@ -79,7 +84,7 @@ struct StreamEnd {
     is_written_here: bool,
     /// How often it was asked who writes it …
     asked: u32,
-    /// … and when it may be asked again.
+    /// … and from which round on it may be asked again.
     ask_at: u64,
     /// In order; first those of which it is known what wrote them.
     pieces: VecDeque<WrittenPiece>,
@@ -111,7 +116,7 @@ pub(crate) struct StreamEnds {
     topics: Vec<u32>,
     next_handle: u64,
     kept: usize,
-    tick: u64,
+    round: u64,
 }
 
 impl StreamEnds {
@@ -124,7 +129,7 @@ impl StreamEnds {
             let reader = if r.receive { None } else { self.asked_for.remove(&r.stream) };
             self.streams.insert(r.stream, StreamEnd { reader, ..StreamEnd::default() });
         }
-        let Self { streams, wanted, unanswered, topics, next_handle, kept, tick, .. } = self;
+        let Self { streams, wanted, unanswered, topics, next_handle, kept, round, .. } = self;
         let stream = streams.get_mut(&r.stream)?;
         if r.receive {
             stream.is_read_here = true;
@@ -132,7 +137,7 @@ impl StreamEnds {
                 *kept -= stream.pieces.len();
                 stream.forget_pieces();
             }
-            if stream.asks(*tick) {
+            if stream.asks(*round) {
                 wanted.push(r.stream);
                 if stream.asked == 1 {
                     unanswered.push(r.stream);
@@ -170,9 +175,9 @@ impl StreamEnds {
         None
     }
 
-    /// Whether another node reads a stream.
-    pub fn is_read_elsewhere(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|known| known.reader.is_some())
+    /// The node that reads a stream, if it is another one.
+    pub fn reader_of(&self, stream: u64) -> Option<u32> {
+        self.streams.get(&stream).and_then(|known| known.reader)
     }
 
     /// Another node reads a stream. What was written before is told now, unless it is read here.
@@ -213,13 +218,13 @@ impl StreamEnds {
         std::mem::take(&mut self.topics)
     }
 
-    /// Time goes on.
-    pub fn tick(&mut self) {
-        self.tick += 1;
-        let Self { streams, wanted, unanswered, tick, .. } = self;
+    /// One more round has passed.
+    pub fn pass_round(&mut self) {
+        self.round += 1;
+        let Self { streams, wanted, unanswered, round, .. } = self;
         unanswered.retain(|number| {
             let Some(stream) = streams.get_mut(number) else { return false };
-            if stream.asks(*tick) {
+            if stream.asks(*round) {
                 wanted.push(*number);
             }
             stream.lacks_writer() && stream.asked < FIRST_QUESTIONS
@@ -248,12 +253,12 @@ impl StreamEnd {
         !self.is_written_here && self.writer.is_none()
     }
 
-    /// Whether it is to be asked who writes it, now at a tick.
-    fn asks(&mut self, tick: u64) -> bool {
-        let asks = self.lacks_writer() && tick >= self.ask_at;
+    /// Whether it is to be asked who writes it, now in a round.
+    fn asks(&mut self, round: u64) -> bool {
+        let asks = self.lacks_writer() && round >= self.ask_at;
         if asks {
-            self.ask_at = tick + (1 << self.asked.min(MOST_PATIENCE));
-            self.asked += 1;
+            self.ask_at = round + (1 << self.asked.saturating_sub(FIRST_QUESTIONS).min(MOST_PATIENCE));
+            self.asked = self.asked.saturating_add(1);
         }
         asks
     }
@@ -336,11 +341,11 @@ mod tests {
         ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
         let mut asked = vec![ends.take_wanted()];
         for _ in 0..200 {
-            ends.tick();
+            ends.pass_round();
             asked.push(ends.take_wanted());
         }
         let at: Vec<usize> = (0..asked.len()).filter(|at| asked[*at] == [5]).collect();
-        assert_eq!(at, [0, 1, 3, 7, 15]);
+        assert_eq!(at, [0, 1, 2, 3, 4, 5, 6]);
     }
 
     #[test]
@@ -349,7 +354,7 @@ mod tests {
         ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
         ends.note_writer(5, 3);
         ends.take_wanted();
-        (0..9).for_each(|_| ends.tick());
+        (0..9).for_each(|_| ends.pass_round());
         assert_eq!(ends.take_wanted(), [0_u64; 0]);
     }
 

@@ -42,11 +42,30 @@ impl Pipeline {
             let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
             chains.bind(handle, by.map(|by| by.node), ops, groups);
         }
-        if ends.is_read_elsewhere(stream) {
+        if ends.reader_of(stream).is_some() {
             // It may have been asked for before it was known here.
             self.job.streams.set_read_elsewhere(stream, true);
             self.job.streams.hand_over(stream);
         }
+    }
+
+    /// Something was received of a stream: if another node writes that and has not said so, the chain that begins there does
+    /// not begin there, and how ranks compare is not known.
+    pub(super) fn note_unseen(&mut self, stream: u64, time_ns: u64) {
+        let is_unseen = self.job.streams.change.pieces.iter().any(|piece| !piece.space.is_some());
+        if is_unseen && self.job.streams.is_written_elsewhere(stream) {
+            self.chains.groups.touch(time_ns, time_ns);
+        }
+    }
+
+    /// Something that other nodes wrote may be missing of what was received up to now: how ranks compare is not known.
+    pub(super) fn note_missing(&mut self, now_ns: u64) {
+        self.chains.groups.touch(self.job.now_ns().min(now_ns), now_ns);
+    }
+
+    /// Whether a node is told what is written into a stream.
+    pub(super) fn is_told(&self, stream: u64, reader: u32) -> bool {
+        self.ends.as_ref().is_some_and(|ends| ends.reader_of(stream) == Some(reader))
     }
 
     /// Another node reads a stream: what it is told of what was written before.
@@ -125,11 +144,16 @@ impl Pipeline {
 
     /// Time goes on.
     pub(super) fn tick_elsewhere(&mut self) {
-        if let Some(ends) = &mut self.ends {
-            ends.tick();
-        }
         let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
         chains.tick_far(ops, groups);
+    }
+
+    /// All nodes have told what they had seen a while ago.
+    pub(super) fn pass_round(&mut self) {
+        if let Some(ends) = &mut self.ends {
+            ends.pass_round();
+        }
+        self.chains.chains.far.pass_round();
     }
 
     /// Another node says nothing any more, and is told nothing. `is_lost`: what it would have said is not known.

@@ -4,6 +4,7 @@ mod elsewhere;
 mod links;
 mod node;
 mod pace;
+mod rounds;
 mod session;
 
 pub use node::{Letter, LetterTo, NodePipeline};

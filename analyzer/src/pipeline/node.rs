@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{LetterArrival, LetterLinks};
 use super::pace::{Pace, Timer};
+use super::rounds::RoundsOfNode;
 use super::session::{LastCall, Pipeline};
 use crate::chains::far_state::FarPiece;
-use crate::chains::stream_ends::topic_of;
+use crate::chains::stream_ends::{ROUNDS_TO_BE_SURE, topic_of};
 use crate::chains::sums::DigestWriter;
 use crate::chains::sums::letter::{self, LetterHead, LetterNews, LetterWay};
 use crate::job::thinner::Thinner;
@@ -14,11 +15,12 @@ use crate::options::Options;
 use crate::tape::bytes::ByteReader;
 use crate::tape::causal_order::CausalOrder;
 use crate::tape::input::Input;
+use crate::tape::sequencer::DEFAULT_MOST_HELD_NS;
 use crate::tape::wire::RawRecord;
 use crate::tape::{BadBytes, MAX_NODES};
 
-/// For how long what is received is held until another node says what was sent.
-const MOST_WAIT_NS: u64 = 2_000_000_000;
+/// So many rounds after the end others have said what there was to say, or will not.
+const LEAVING_ROUNDS: u64 = 2 * ROUNDS_TO_BE_SURE;
 
 /// Whom a letter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +45,8 @@ pub struct Letter {
 /// rest. Chains that go to other nodes are followed by [letters](NodePipeline::take_letters) between their agents.
 ///
 /// Letters should go out every few milliseconds: what is received from another node waits until that has told what it sent,
-/// and all that comes after it waits as well.
+/// and all that comes after it waits as well. That nobody will tell is known by [rounds](NodePipeline::begin_round), which
+/// whoever looks at all nodes begins.
 pub struct NodePipeline {
     node: u32,
     /// Tells sessions of agents apart.
@@ -57,6 +60,11 @@ pub struct NodePipeline {
     causal: CausalOrder,
     /// Let through by that.
     passed: Vec<Input>,
+    rounds: RoundsOfNode,
+    /// That all letters before it are out is to be told.
+    confirmed: Option<u64>,
+    /// How many rounds had passed at the end.
+    ended_after: Option<u64>,
     now_ns: u64,
     pace: Pace,
     counts_due: Timer,
@@ -64,6 +72,8 @@ pub struct NodePipeline {
     links: LetterLinks,
     /// To be told to other nodes.
     pieces: Vec<FarPiece>,
+    /// Nodes that ask what they were told: they have missed a letter, and notice it by the next one.
+    asked_again: BTreeSet<u32>,
     /// For where all nodes are.
     out: Vec<Input>,
     /// The end, once it has come: what is counted until then comes before it.
@@ -81,14 +91,18 @@ impl NodePipeline {
             pipeline: Pipeline::of_node(Options { reference: None, ..options }),
             thinner: Thinner::default(),
             digests: DigestWriter::default(),
-            causal: CausalOrder::new(MOST_WAIT_NS),
+            causal: CausalOrder::of_nodes(ROUNDS_TO_BE_SURE),
             passed: Vec::new(),
+            rounds: RoundsOfNode::default(),
+            confirmed: None,
+            ended_after: None,
             now_ns: 0,
             pace: Pace::default(),
             counts_due: Timer::default(),
             letters_due: Timer::default(),
             links: LetterLinks::default(),
             pieces: Vec::new(),
+            asked_again: BTreeSet::new(),
             out: Vec::new(),
             end: None,
         }
@@ -111,8 +125,17 @@ impl NodePipeline {
             self.digests = DigestWriter::new(self.session);
         }
         self.now_ns = self.now_ns.max(input.time_ns().unwrap_or(0));
+        match input {
+            Input::Record(raw) => self.rounds.tell(raw.time_ns()),
+            Input::Tick { time_ns } => self.rounds.tell(time_ns.saturating_sub(DEFAULT_MOST_HELD_NS)),
+            Input::End(_) => {
+                self.rounds.tell(u64::MAX);
+                self.ended_after = Some(self.rounds.passed());
+            }
+            _ => {}
+        }
         let passed = &mut self.passed;
-        self.causal.push(input.clone(), self.now_ns, &mut |input| passed.push(input));
+        self.causal.push(input.clone(), self.rounds.passed(), &mut |input| passed.push(input));
         self.go_on();
     }
 
@@ -120,18 +143,33 @@ impl NodePipeline {
     pub fn push_record(&mut self, raw: &RawRecord) {
         if self.causal.lets_pass(raw.kind()) {
             self.now_ns = self.now_ns.max(raw.time_ns());
+            self.rounds.tell(raw.time_ns());
             self.record(raw);
         } else {
             self.push(&Input::Record(*raw));
         }
     }
 
-    /// Time goes on, and nothing comes any more: what is received waits for letters as before.
+    /// Time goes on, and nothing comes any more.
     pub fn pass_time(&mut self, by_ns: u64) {
         self.now_ns = self.now_ns.saturating_add(by_ns);
-        let passed = &mut self.passed;
-        self.causal.advance(self.now_ns, &mut |input| passed.push(input));
-        self.go_on();
+    }
+
+    /// A round begins: all nodes have [confirmed](NodePipeline::take_confirmed) the one before it. All letters that came before
+    /// this is known must have been [delivered](NodePipeline::deliver). `now_ns`: when it was heard of, by the clock of the
+    /// session.
+    pub fn begin_round(&mut self, number: u64, now_ns: u64) {
+        if self.rounds.begin(number, now_ns) {
+            self.pipeline.pass_round();
+            let passed = &mut self.passed;
+            self.causal.advance(self.rounds.passed(), &mut |input| passed.push(input));
+            self.go_on();
+        }
+    }
+
+    /// The round that is confirmed by the letters that were taken: to be said after these are sent.
+    pub fn take_confirmed(&mut self) -> Option<u64> {
+        self.confirmed.take()
     }
 
     /// What goes to where all nodes are, in order, since this was asked for last. Ticks that nothing needs are left
@@ -140,12 +178,18 @@ impl NodePipeline {
         std::mem::take(&mut self.out)
     }
 
-    /// What goes to other nodes, in order, since something was asked for last; nothing before it is time.
+    /// What goes to other nodes, in order, since something was asked for last; nothing before it is time. [Topics]
+    /// (NodePipeline::take_topics) are to be listened to before.
     pub fn take_letters(&mut self) -> Vec<Letter> {
-        match self.letters_due.take(self.now_ns, self.pace.letters_ns) {
-            true => self.all_letters(),
-            false => Vec::new(),
+        let confirms = self.rounds.due();
+        if !self.letters_due.take(self.now_ns, self.pace.letters_ns) && confirms.is_none() {
+            return Vec::new();
         }
+        if confirms.is_some() {
+            self.rounds.confirm();
+            self.confirmed = confirms;
+        }
+        self.all_letters()
     }
 
     fn all_letters(&mut self) -> Vec<Letter> {
@@ -162,6 +206,9 @@ impl NodePipeline {
             letters.push(Letter { to: LetterTo::Topic(topic), bytes: self.written(&head, &question) });
         }
         let mut by_node: BTreeMap<u32, LetterNews> = BTreeMap::new();
+        for node in std::mem::take(&mut self.asked_again) {
+            by_node.entry(node).or_default();
+        }
         for piece in self.pieces.drain(..) {
             by_node.entry(piece.to).or_default().pieces.push(piece);
         }
@@ -208,10 +255,16 @@ impl NodePipeline {
         match self.links.arrive(from, &head, self.session) {
             LetterArrival::Ignored => return Ok(()),
             LetterArrival::Next => {}
-            LetterArrival::Gap => self.pipeline.lose_answers(Some(from)),
+            LetterArrival::Gap => {
+                self.pipeline.lose_answers(Some(from));
+                self.pipeline.note_missing(self.now_ns);
+            }
             LetterArrival::Another => self.pipeline.end_node(from, true),
         }
         for stream in std::mem::take(&mut news.wanted) {
+            if self.pipeline.is_told(stream, from) {
+                self.asked_again.insert(from);
+            }
             self.pieces.extend(self.pipeline.answer(stream, from));
         }
         for piece in &news.pieces {
@@ -224,7 +277,7 @@ impl NodePipeline {
             self.links.forget(from);
         }
         let passed = &mut self.passed;
-        self.causal.advance(self.now_ns, &mut |input| passed.push(input));
+        self.causal.advance(self.rounds.passed(), &mut |input| passed.push(input));
         self.go_on();
         Ok(())
     }
@@ -238,6 +291,11 @@ impl NodePipeline {
     /// Whether the end has come, and nothing is waited for that other nodes may still say.
     pub fn is_settled(&self) -> bool {
         self.end.is_some() && self.pipeline.held() == 0
+    }
+
+    /// Whether the end was pushed, and all nodes have had the time to say what there was to say.
+    pub fn has_waited(&self) -> bool {
+        self.ended_after.is_some_and(|after| self.rounds.passed() >= after + LEAVING_ROUNDS)
     }
 
     /// Does not wait any longer for the ends of chains that came from another node and went on to one. After the end there may

@@ -4,18 +4,20 @@
 //! record of the receive is the earlier one. It is held until the bytes were sent, with all that comes after it, and what was
 //! sent is given out before it, with its time. The sender's thread does nothing else in between: it is still in that call.
 //!
-//! Nothing is held for longer than a bound, and not for a stream on which nobody was seen to send.
+//! Nothing is held for longer than a bound, and not for a stream on which nobody was seen to send. The bound is one of time, or,
+//! where the sender may be on another node, of rounds in which all nodes tell what they have seen: whoever uses this says how
+//! far either has gone.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::input::Input;
+use super::input::{Input, Loss};
 use super::wire::{RawRecord, kind};
 
 /// For how long a receive waits at most by default for its bytes to be sent: a thread that is in the midst of it may lose its
 /// processor.
-const DEFAULT_MOST_WAIT_NS: u64 = 100_000_000;
+pub(super) const DEFAULT_MOST_WAIT_NS: u64 = 100_000_000;
 /// Most inputs that are held.
 const MOST_HELD: usize = 1 << 18;
 /// Most streams that are known; receives of others do not wait.
@@ -54,27 +56,42 @@ impl Moved {
     }
 }
 
+/// An input that waits.
+#[derive(Debug)]
+struct HeldInput {
+    /// None: it was given out.
+    input: Option<Input>,
+    /// How late it was when it came, in time or rounds.
+    since: u64,
+}
+
 /// See the [module](self). Takes inputs in order of time.
 #[derive(Debug)]
 pub(crate) struct CausalOrder {
-    most_wait_ns: u64,
-    /// From the first receive on that waits; none in place of one that was given out.
-    held: VecDeque<Option<Input>>,
-    /// When the first of them happened.
-    since_ns: u64,
+    /// In the same unit as what it is told of how late it is.
+    most_wait: u64,
+    /// A receive that cannot be waited for is told as a loss of its process.
+    tells_losses: bool,
+    /// From the first receive on that waits.
+    held: VecDeque<HeldInput>,
     streams: FxHashMap<u64, SentBytes>,
 }
 
 impl Default for CausalOrder {
     fn default() -> Self {
-        Self::new(DEFAULT_MOST_WAIT_NS)
+        Self {
+            most_wait: DEFAULT_MOST_WAIT_NS,
+            tells_losses: false,
+            held: VecDeque::new(),
+            streams: FxHashMap::default(),
+        }
     }
 }
 
 impl CausalOrder {
-    /// A receive waits for so long.
-    pub(crate) fn new(most_wait_ns: u64) -> Self {
-        Self { most_wait_ns, held: VecDeque::new(), since_ns: 0, streams: FxHashMap::default() }
+    /// Where others may be the senders: after so many rounds they have told of all that they sent.
+    pub(crate) fn of_nodes(rounds: u64) -> Self {
+        Self { most_wait: rounds, tells_losses: true, ..Self::default() }
     }
 
     /// Takes the next record, and gives out what waits for nothing.
@@ -87,23 +104,23 @@ impl CausalOrder {
         }
     }
 
-    /// Takes the next input, which happened at a time, and gives out what waits for nothing.
+    /// Takes the next input, when it is so late, and gives out what waits for nothing.
     #[inline(never)]
-    pub(crate) fn push(&mut self, input: Input, now_ns: u64, out: &mut impl FnMut(Input)) {
+    pub(crate) fn push(&mut self, input: Input, now: u64, out: &mut impl FnMut(Input)) {
         if let Some(moved) = Moved::of(&input).filter(|moved| !moved.receive)
             && let Some(sent) = self.sent(moved)
         {
             sent.held += 1;
         }
-        self.held.push_back(Some(input));
+        self.held.push_back(HeldInput { input: Some(input), since: now });
         let is_full = self.held.len() > MOST_HELD;
-        self.release((!is_full).then_some(now_ns), out);
+        self.release((!is_full).then_some(now), out);
     }
 
     /// Gives out what has waited for long enough, now that it is so late.
-    pub(crate) fn advance(&mut self, now_ns: u64, out: &mut impl FnMut(Input)) {
+    pub(crate) fn advance(&mut self, now: u64, out: &mut impl FnMut(Input)) {
         if !self.held.is_empty() {
-            self.release(Some(now_ns), out);
+            self.release(Some(now), out);
         }
     }
 
@@ -127,8 +144,8 @@ impl CausalOrder {
     }
 
     /// When the first receive that waits happened.
-    pub(super) fn waits_since_ns(&self) -> Option<u64> {
-        (!self.held.is_empty()).then_some(self.since_ns)
+    pub(super) fn waits_since(&self) -> Option<u64> {
+        self.held.front().map(|held| held.since)
     }
 
     /// Inputs that wait, and those behind them.
@@ -148,24 +165,24 @@ impl CausalOrder {
         self.streams.get_mut(&moved.stream)
     }
 
-    /// Gives out what waits for nothing at a time; without one, all.
-    fn release(&mut self, now_ns: Option<u64>, out: &mut impl FnMut(Input)) {
-        while let Some(first) = self.held.front() {
-            if let Some(Input::Record(record)) = *first
+    /// Gives out what waits for nothing when it is so late; without that, all.
+    fn release(&mut self, now: Option<u64>, out: &mut impl FnMut(Input)) {
+        while let Some(HeldInput { input, since }) = self.held.front() {
+            if let Some(Input::Record(record)) = *input
                 && record.kind() == kind::STREAM
-                && !self.may_go(&record, now_ns, out)
+                && !self.may_go(&record, now.map(|now| now.saturating_sub(*since)), out)
             {
-                self.since_ns = record.time_ns();
                 return;
             }
-            if let Some(Some(input)) = self.held.pop_front() {
+            if let Some(HeldInput { input: Some(input), .. }) = self.held.pop_front() {
                 out(input);
             }
         }
     }
 
-    /// Whether the first of the held records waits for nothing; what it waited for is given out if it is held as well.
-    fn may_go(&mut self, record: &RawRecord, now_ns: Option<u64>, out: &mut impl FnMut(Input)) -> bool {
+    /// Whether the first of the held records waits for nothing; what it waited for is given out if it is held as well. `waited`:
+    /// for how long; none: it can wait no longer.
+    fn may_go(&mut self, record: &RawRecord, waited: Option<u64>, out: &mut impl FnMut(Input)) -> bool {
         let Some(moved) = Moved::of(&Input::Record(*record)) else { return true };
         let Some(mut sent) = self.sent(moved).copied() else { return true };
         if !moved.receive {
@@ -178,11 +195,13 @@ impl CausalOrder {
             sent = SentBytes { to: end, held: sent.held - 1, silent: false };
             out(found);
         }
-        let has_time =
-            now_ns.is_some_and(|now_ns| now_ns.saturating_sub(record.time_ns()) < self.most_wait_ns);
-        let is_early = is_behind(sent.to, moved.end);
-        let waits = is_early && has_time && !sent.silent;
-        sent.silent |= is_early && !waits;
+        let is_wanted = is_behind(sent.to, moved.end) && !sent.silent;
+        let waits = is_wanted && waited.is_some_and(|waited| waited < self.most_wait);
+        sent.silent |= is_wanted && !waits;
+        if is_wanted && waited.is_none() && self.tells_losses {
+            let (pid, time_ns) = (record.pid(), record.time_ns());
+            out(Input::Loss(Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 1, state: 0 }));
+        }
         self.streams.insert(moved.stream, sent);
         !waits
     }
@@ -190,19 +209,20 @@ impl CausalOrder {
     /// The first record of what was sent on a stream, of those that are held, and where it ends; it is told to have happened
     /// at `time_ns`. What its thread wrote before into memory of others, which the message may tell of, is given out ahead.
     fn take_sent(&mut self, stream: u64, time_ns: u64, out: &mut impl FnMut(Input)) -> Option<(Input, u32)> {
-        let end_of = |held: &Option<Input>| {
-            let moved = Moved::of(held.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
+        let end_of = |held: &HeldInput| {
+            let moved =
+                Moved::of(held.input.as_ref()?).filter(|moved| moved.stream == stream && !moved.receive);
             moved.map(|moved| moved.end)
         };
         let (at, end) = self.held.iter().enumerate().find_map(|(at, held)| Some((at, end_of(held)?)))?;
-        let Some(Input::Record(mut record)) = self.held[at].take() else { return None };
+        let Some(Input::Record(mut record)) = self.held[at].input.take() else { return None };
         record.words_mut()[0] = time_ns;
         let thread = record.words()[1];
         if record.probe() != 0 {
             for held in self.held.iter_mut().take(at) {
                 let is_it = |r: &RawRecord| r.kind() == kind::REMOTE && r.words()[1] == thread;
                 if let Some(Input::Record(mut wrote)) =
-                    held.take_if(|held| matches!(held, Input::Record(r) if is_it(r)))
+                    held.input.take_if(|held| matches!(held, Input::Record(r) if is_it(r)))
                 {
                     wrote.words_mut()[0] = time_ns;
                     out(Input::Record(wrote));
@@ -306,7 +326,7 @@ mod tests {
     fn a_stream_on_which_nobody_sends_is_waited_for_once() {
         let mut causal = CausalOrder::default();
         assert_eq!(order(&mut causal, &[received(10, 0, 4), other(11)]), []);
-        assert_eq!(causal.waits_since_ns(), Some(10));
+        assert_eq!(causal.waits_since(), Some(10));
         let late = 10 + DEFAULT_MOST_WAIT_NS;
         let expected = [(10, 2, STREAM), (11, 2, DONE), (late, 2, DONE)];
         assert_eq!(order(&mut causal, &[other(late)]), expected);
@@ -324,7 +344,7 @@ mod tests {
         assert_eq!(given, 0);
         causal.advance(10 + DEFAULT_MOST_WAIT_NS, &mut |_| given += 1);
         assert_eq!(given, 2);
-        assert_eq!((causal.len(), causal.waits_since_ns()), (0, None));
+        assert_eq!((causal.len(), causal.waits_since()), (0, None));
     }
 
     #[test]
@@ -337,5 +357,22 @@ mod tests {
         }
         assert_eq!(given, MOST_HELD + 1);
         assert_eq!(causal.len(), 0);
+    }
+
+    #[test]
+    fn what_other_nodes_sent_is_waited_for_by_rounds_and_is_a_loss_where_it_cannot_be() {
+        let mut causal = CausalOrder::of_nodes(3);
+        let mut given = Vec::new();
+        causal.push(Input::Record(received(10, 0, 4)), 5, &mut |input| given.push(input));
+        causal.push(Input::Record(other(9_000_000_000)), 7, &mut |input| given.push(input));
+        assert_eq!(given, [], "time is not what counts");
+        causal.advance(8, &mut |input| given.push(input));
+        assert_eq!(given.len(), 2, "all have told what they sent: nobody did");
+        given.clear();
+        causal.sent_elsewhere(5, 4);
+        causal.push(Input::Record(received(20, 4, 4)), 8, &mut |input| given.push(input));
+        causal.finish(&mut |input| given.push(input));
+        let loss = Loss { pid: 2, from_ns: 20, to_ns: 20, movements: 1, state: 0 };
+        assert_eq!(given, [Input::Loss(loss), Input::Record(received(20, 4, 4))]);
     }
 }

@@ -31,13 +31,15 @@
 
 use std::collections::VecDeque;
 
-use super::causal_order::CausalOrder;
+use super::causal_order::{CausalOrder, DEFAULT_MOST_WAIT_NS};
 use super::input::Input;
 use super::queue_pairs::{self, QueuePairs, RdmaAddress};
 use super::wire::{RawRecord, kind};
 
 /// How long records are held by default: longer than a ring thread sleeps between two looks.
 pub const DEFAULT_LATENESS_BOUND_NS: u64 = 20_000_000;
+/// A record is given out so long after its time at most, by default, unless it is late.
+pub const DEFAULT_MOST_HELD_NS: u64 = DEFAULT_LATENESS_BOUND_NS + DEFAULT_MOST_WAIT_NS;
 /// How many records are held by default: about 90 MB.
 pub const DEFAULT_MAX_HELD_RECORDS: usize = 1_000_000;
 
@@ -151,7 +153,7 @@ impl Sequencer {
 
     /// Every record before this time has been given out, or will be marked late.
     pub fn horizon_ns(&self) -> u64 {
-        self.causal.waits_since_ns().map_or(self.horizon_ns, |since_ns| since_ns.min(self.horizon_ns))
+        self.causal.waits_since().map_or(self.horizon_ns, |since_ns| since_ns.min(self.horizon_ns))
     }
 
     /// Records pushed and not yet given out.

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use live::{FinishedJob, JobSpec, MpiImplementation, packaged};
+use live::{FinishedJob, JobSpec, MpiImplementation, Transport, packaged};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::onlooker::{Onlooker, PATIENCE};
@@ -62,6 +62,11 @@ impl Workload {
             MpiImplementation::Mpich => "MPICH",
         };
         Ok(Self { name: format!("{name}, {ranks} ranks, {says}"), spec, library, hold: HoldMethod::Waits })
+    }
+
+    /// The same over TCP, on this machine's own addresses.
+    pub fn over_tcp(self) -> Self {
+        Self { spec: self.spec.transport(Transport::Tcp), ..self }
     }
 
     /// HPC Challenge with so many rows.

@@ -1,7 +1,7 @@
 //! `latency`: from a wrong movement to its alert.
 
 use anyhow::Result;
-use live::{JobSpec, MpiImplementation, RunningJob, latency};
+use live::{Cluster, JobSpec, MpiImplementation, RunningJob, latency};
 
 use crate::harness::PATIENCE;
 use crate::options::BenchOptions;
@@ -20,7 +20,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     section.note(format!(
         "A job of 4 ranks (`figure2`, Open MPI) moves right data for {SECONDS_BEFORE} s, then wrong data for the first time and \
          notes when; the alert's arrival on dmscope's output is what counts. A new job and a new attach for each of the \
-         {alerts} alerts; without other load and with another job of 4 busy ranks, not watched, in turn."
+         {alerts} alerts; without other load and with another job of 4 busy ranks, not watched, in turn. Then the same with a rank          on each of two nodes (network namespaces of this machine, TCP between them, messages 200 µs apart), to the alert of the session over both."
     ));
     let (mut alone_ms, mut loaded_ms) = (Samples::default(), Samples::default());
     for _ in 0..alerts {
@@ -30,9 +30,16 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         load.stop()?;
         load.finish(PATIENCE)?.check_verdict()?;
     }
+    let cluster = Cluster::start(2)?;
+    let mut nodes_ms = Samples::default();
+    for _ in 0..alerts {
+        nodes_ms.push(latency::of_one_alert_over_nodes(&cluster, SECONDS_BEFORE)?.as_secs_f64() * 1e3);
+    }
     let mut table =
         ResultTable::new(&["", "alerts", "median, ms", "99th percentile, ms", "smallest, ms", "largest, ms"]);
-    for (name, samples) in [("the job alone", &alone_ms), ("beside another job", &loaded_ms)] {
+    for (name, samples) in
+        [("the job alone", &alone_ms), ("beside another job", &loaded_ms), ("over two nodes", &nodes_ms)]
+    {
         table.row(
             name,
             vec![

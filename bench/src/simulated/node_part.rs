@@ -12,7 +12,9 @@ use dmscope::cluster::peers::PeerLetters;
 use dmscope::cluster::protocol::{self, CodeNames, DownMessage, OpenSession, UpMessage, UserSubjects};
 use dmscope::cluster::uplink::{FilesForNames, TapeFeed, Uplink, WordSink};
 use dmscope::host::clock;
-use dmscope::session::{AttachSummary, NodePart, Outlets, Recorder, SampleSchedule, SessionStatus, Sink};
+use dmscope::session::{
+    AttachSummary, FromNodes, NodePart, Outlets, Recorder, SampleSchedule, SessionStatus, Sink,
+};
 
 use super::state::FleetState;
 use crate::generate::{FIRST_PID, JobInputs, Standstill};
@@ -34,7 +36,7 @@ pub(super) struct SimulatedPart {
     recorder: Option<Recorder>,
     uplink: Uplink,
     down: [Inbox; 2],
-    gone: Sender<u32>,
+    to_part: Sender<FromNodes>,
     nodes: Arc<AtomicU32>,
     records: u64,
     tick_due_ns: u64,
@@ -60,9 +62,8 @@ impl SimulatedPart {
             bus.subscribe(&subjects.down(&request.session, agent))?,
             bus.subscribe(&subjects.down(&request.session, "all"))?,
         ];
-        let (gone, nodes_gone) = unbounded();
-        let letters =
-            PeerLetters::new(Arc::clone(bus), subjects, &request.session, request.number, nodes_gone)?;
+        let (to_part, words) = unbounded();
+        let letters = PeerLetters::new(uplink.clone(), subjects, &request.session, request.number, words)?;
         let outlets = Outlets {
             tape: None,
             feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::new(AtomicBool::new(true))))),
@@ -83,7 +84,7 @@ impl SimulatedPart {
             recorder: Some(Recorder::of_part(Options::default(), outlets, part)),
             uplink,
             down,
-            gone,
+            to_part,
             nodes,
             records: 0,
             tick_due_ns: now_ns,
@@ -212,7 +213,10 @@ impl SimulatedPart {
                 match word {
                     DownMessage::Alive { nodes } => self.nodes.store(nodes, Ordering::Relaxed),
                     DownMessage::Job(_) => {}
-                    DownMessage::Gone(node) => drop(self.gone.send(node)),
+                    DownMessage::Gone(node) => drop(self.to_part.send(FromNodes::Gone(node))),
+                    DownMessage::Round(number) => {
+                        drop(self.to_part.send(FromNodes::Round { number, at_ns: arrived_ns }));
+                    }
                     DownMessage::Stop => self.ends_ns = self.ends_ns.or(Some(now_ns)),
                     DownMessage::Leave => self.is_over = true,
                     DownMessage::Ping { sent_ns } => {

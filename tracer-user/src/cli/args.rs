@@ -398,6 +398,9 @@ pub struct ProbesArgs {
     pub json: bool,
 }
 
+/// Nodes that were not heard of for less than this may only be slow.
+const LEAST_PATIENCE: Duration = Duration::from_secs(6);
+
 /// Options of live sessions.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Session")]
@@ -416,6 +419,17 @@ pub struct WatchArgs {
     /// microsecond at each probe they run into, which the report tells
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub only_job: OnlyJob,
+    /// How long a node that is not heard of may still come back, before it is given up; the session ends after half as long
+    /// again if there is no other
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = parse_patience,
+        requires = "bus",
+        help_heading = "Several nodes"
+    )]
+    pub bus_patience: Duration,
     /// Also watch copies inside libraries whose file name matches (may be repeated)
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
@@ -591,6 +605,14 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())
 }
 
+fn parse_patience(text: &str) -> Result<Duration, String> {
+    let patience = parse_duration(text)?;
+    let is_long_enough = patience >= LEAST_PATIENCE;
+    let too_short =
+        || format!("nodes say something every second; give them {} s at least", LEAST_PATIENCE.as_secs());
+    is_long_enough.then_some(patience).ok_or_else(too_short)
+}
+
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || "write a size as 65536, 64K or 4M".to_owned();
     let text = text.trim();
@@ -661,5 +683,7 @@ mod tests {
         assert!(parse_share("1.5").is_err());
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
         assert!(parse_duration("soon").is_err());
+        assert_eq!(parse_patience("6s"), Ok(LEAST_PATIENCE));
+        assert!(parse_patience("5s").is_err_and(|why| why.contains("6 s at least")));
     }
 }

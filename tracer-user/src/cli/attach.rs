@@ -87,6 +87,7 @@ pub(super) fn coordinator_settings(
             pack_uniqueness_max: analysis.pack_uniqueness_max,
         },
         whole: false,
+        patience_ms: u64::try_from(watch.bus_patience.as_millis()).unwrap_or(u64::MAX),
     };
     Ok(CoordinatorSettings {
         bus,

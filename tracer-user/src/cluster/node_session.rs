@@ -28,10 +28,8 @@ use crate::host::symbols::Symbols;
 use crate::host::{self, NodeJob, clock};
 use crate::kernel::{Features, HolderPlace, LoadSettings};
 use crate::plan::PlanOptions;
-use crate::session::{self, ExpectedJob, NodePart, Outlets, Settings};
+use crate::session::{self, ExpectedJob, FromNodes, NodePart, Outlets, Settings};
 
-/// A coordinator that was not heard of for so long is gone.
-const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// From when a job has its name its ranks start within this time.
 const DAEMONS_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the last messages of a session may take.
@@ -106,11 +104,13 @@ fn carry_out(
     let (files, new_files) = unbounded();
     let (names, new_names) = unbounded();
     let [own, all] = down;
-    let (gone, nodes_gone) = unbounded();
+    let (to_part, words) = unbounded();
     let nodes: Arc<AtomicU32> = Arc::default();
+    let begins = Arc::new(AtomicBool::new(matches!(order.job, WantedJob::Running(_))));
     let control = Control {
         inboxes: [own?, all?],
-        gone,
+        to_part,
+        begins: Arc::clone(&begins),
         nodes: Arc::clone(&nodes),
         agent_is_gone: until_closed(agent)?,
         new_files,
@@ -118,12 +118,12 @@ fn carry_out(
         symbols: Symbols::default(),
         uplink: uplink.clone(),
         flags: flags.clone(),
+        ends_after: order.wishes.ends_after(),
         heard: Instant::now(),
     };
     let thread = std::thread::Builder::new().name("dms-control".into());
     let control =
         thread.spawn(move || control.serve()).context("cannot start a thread for the coordinator")?;
-    let begins = Arc::new(AtomicBool::new(matches!(order.job, WantedJob::Running(_))));
     let outlets = Outlets {
         tape: None,
         feed: Some(Box::new(TapeFeed::new(uplink.clone(), Arc::clone(&begins)))),
@@ -132,8 +132,8 @@ fn carry_out(
     let part = match order.wishes.whole {
         true => None,
         false => {
-            let (bus, subjects) = (uplink.bus(), UserSubjects::of(&order.user));
-            let letters = PeerLetters::new(bus, subjects, &order.session, order.number, nodes_gone)?;
+            let subjects = UserSubjects::of(&order.user);
+            let letters = PeerLetters::new(uplink.clone(), subjects, &order.session, order.number, words)?;
             Some(NodePart { number: order.number, letters: Box::new(letters), nodes })
         }
     };
@@ -250,14 +250,18 @@ struct Control {
     new_files: Receiver<Vec<(FileId, Arc<OpenedFile>)>>,
     /// What a job is called that is expected.
     names: Sender<String>,
-    /// Nodes whose sessions are gone.
-    gone: Sender<u32>,
+    /// What the analysis is to know of other nodes.
+    to_part: Sender<FromNodes>,
+    /// There is, or was, something to analyze.
+    begins: Arc<AtomicBool>,
     /// How many nodes take part.
     nodes: Arc<AtomicU32>,
     symbols: Symbols,
     uplink: Uplink,
     flags: Flags,
-    /// When the coordinator was last heard of.
+    /// A coordinator that was not heard of for so long is gone.
+    ends_after: Duration,
+    /// When it was last heard of.
     heard: Instant,
 }
 
@@ -286,7 +290,7 @@ impl Control {
             {
                 return self.flags.stop.store(true, Ordering::Relaxed);
             }
-            if self.heard.elapsed() > COORDINATOR_TIMEOUT {
+            if self.heard.elapsed() > self.ends_after {
                 return self.end("its coordinator is gone");
             }
         }
@@ -309,7 +313,14 @@ impl Control {
                 let _ = self.names.send(name);
             }
             DownMessage::Gone(node) => {
-                let _ = self.gone.send(node);
+                let _ = self.to_part.send(FromNodes::Gone(node));
+            }
+            // What confirms it is the analysis; as long as there is none there is nothing to tell.
+            DownMessage::Round(round) if !self.begins.load(Ordering::Relaxed) => {
+                self.uplink.say(&UpMessage::Confirmed { round });
+            }
+            DownMessage::Round(number) => {
+                let _ = self.to_part.send(FromNodes::Round { number, at_ns: arrived_ns });
             }
             DownMessage::Stop => {
                 self.flags.is_asked.store(true, Ordering::Relaxed);

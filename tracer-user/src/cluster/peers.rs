@@ -9,7 +9,8 @@ use crossbeam_channel::Receiver;
 
 use super::bus::{Bus, BusError, BusMessage, Inbox, SharedInbox};
 use super::envelope::{Assembly, ContentKind, Numbering};
-use super::protocol::UserSubjects;
+use super::protocol::{UpMessage, UserSubjects};
+use super::uplink::Uplink;
 use crate::session::{FromNodes, LetterBox};
 
 /// Bytes of a message before the letter: who sent it.
@@ -20,6 +21,7 @@ const MOST_NODES: u32 = 1 << 16;
 /// See the [module](self).
 pub struct PeerLetters {
     bus: Arc<dyn Bus>,
+    uplink: Uplink,
     subjects: UserSubjects,
     session: String,
     number: u32,
@@ -27,8 +29,8 @@ pub struct PeerLetters {
     of_topics: SharedInbox,
     /// What is listened to.
     topics: BTreeSet<u32>,
-    /// Nodes whose sessions are gone.
-    gone: Receiver<u32>,
+    /// What the coordinator says.
+    words: Receiver<FromNodes>,
     /// By the node that a letter is for; none: those who listen to any topic.
     numbering: BTreeMap<Option<u32>, Numbering>,
     /// By who sent it, and whether it was for a topic.
@@ -36,27 +38,29 @@ pub struct PeerLetters {
 }
 
 impl PeerLetters {
-    /// Of the node with a number.
+    /// Of the node with a number. `words`: what the coordinator says of other nodes and of rounds; `uplink`: the way to it.
     ///
     /// # Errors
     /// No bus.
     pub fn new(
-        bus: Arc<dyn Bus>,
+        uplink: Uplink,
         subjects: UserSubjects,
         session: &str,
         number: u32,
-        gone: Receiver<u32>,
+        words: Receiver<FromNodes>,
     ) -> Result<Self, BusError> {
+        let bus = uplink.bus();
         let own = bus.subscribe(&subjects.peer(session, &number.to_string()))?;
         Ok(Self {
             bus,
+            uplink,
             subjects,
             session: session.to_owned(),
             number,
             own,
             of_topics: SharedInbox::default(),
             topics: BTreeSet::new(),
-            gone,
+            words,
             numbering: BTreeMap::new(),
             assemblies: BTreeMap::new(),
         })
@@ -100,10 +104,17 @@ impl LetterBox for PeerLetters {
         }
     }
 
+    fn confirm(&mut self, round: u64) {
+        // By the connection that letters go by, and after them.
+        self.uplink.say(&UpMessage::Confirmed { round });
+    }
+
     fn receive(&mut self) -> Option<FromNodes> {
-        if let Ok(node) = self.gone.try_recv() {
-            self.assemblies.retain(|(from, _), _| *from != node);
-            return Some(FromNodes::Gone(node));
+        if let Ok(word) = self.words.try_recv() {
+            if let FromNodes::Gone(node) = word {
+                self.assemblies.retain(|(from, _), _| *from != node);
+            }
+            return Some(word);
         }
         while let Some(message) = self.of_topics.inbox().try_next() {
             if let Some(letter) = self.take(message, true) {
@@ -135,8 +146,9 @@ mod tests {
     use super::*;
 
     fn node(bus: &LocalBus, number: u32) -> PeerLetters {
-        let (_, gone) = unbounded();
-        PeerLetters::new(Arc::new(bus.clone()), UserSubjects::of("alice"), "s", number, gone).expect("a bus")
+        let (_, words) = unbounded();
+        let uplink = Uplink::new(Arc::new(bus.clone()), "up");
+        PeerLetters::new(uplink, UserSubjects::of("alice"), "s", number, words).expect("a bus")
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A request's subject has the name of the user who asks, which the bus answers for: it lets nobody publish under another
 //! user's name. So an agent knows whom it answers, and a user's sessions are heard by that user alone.
 
+use std::time::Duration;
+
 use analyzer::input::Symbol;
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use crate::plan::attach::OnlyJob;
 use crate::session::{AttachSummary, SessionStatus};
 
 /// Changes when one side would not understand the other any more.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Most bytes of a request or an answer.
 pub const MOST_REQUEST_BYTES: usize = 4 << 20;
@@ -179,6 +181,25 @@ pub struct SessionWishes {
     pub counting: CountingWishes,
     /// All that is recorded is sent, and nothing counted on the node: a page shows single calls.
     pub whole: bool,
+    /// For how long a node that is not heard of may still come back.
+    pub patience_ms: u64,
+}
+
+impl SessionWishes {
+    /// The coordinator gives up a node that was not heard of for so long: by then it has no session any more.
+    pub fn lost_after(&self) -> Duration {
+        Duration::from_millis(self.patience_ms)
+    }
+
+    /// A node's session ends where the coordinator was not heard of for so long.
+    pub fn ends_after(&self) -> Duration {
+        self.lost_after() * 2 / 3
+    }
+
+    /// The coordinator does not wait any longer for a node that was given up, if it is the last one.
+    pub fn given_up_after(&self) -> Duration {
+        self.lost_after() / 2
+    }
 }
 
 /// Thresholds that nodes count by.
@@ -219,6 +240,9 @@ pub enum DownMessage {
     Job(String),
     /// The node with this number has no session any more.
     Gone(u32),
+    /// A round begins: all nodes have [confirmed](UpMessage::Confirmed) the one before it. Told again each second until it
+    /// is over.
+    Round(u64),
     /// What are these code places (file and offset in it) called? Answered with [`CodeNames`], where the message says.
     Name(Vec<(FileId, u64)>),
     /// What time is it?
@@ -250,6 +274,11 @@ pub enum UpMessage {
         node_ns: u64,
         /// For how long the ping waited at the node.
         held_ns: u64,
+    },
+    /// All that had happened when this round was heard of was told in letters.
+    Confirmed {
+        /// Its number.
+        round: u64,
     },
     /// There is no session (any more): why.
     Failed(String),

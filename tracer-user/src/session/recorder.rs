@@ -72,6 +72,13 @@ pub enum FromNodes {
     Letter(u32, Vec<u8>),
     /// That node's session is gone.
     Gone(u32),
+    /// All nodes have confirmed the round before this one.
+    Round {
+        /// Its number.
+        number: u64,
+        /// When it was heard of, CLOCK_MONOTONIC.
+        at_ns: u64,
+    },
 }
 
 /// Carries letters between the sessions of the nodes of a job.
@@ -81,6 +88,9 @@ pub trait LetterBox {
 
     /// Letters for a topic are received from now on.
     fn listen(&mut self, topic: u32);
+
+    /// Says that all was sent that has to be before a round is over.
+    fn confirm(&mut self, round: u64);
 
     /// The next one, if one is there.
     fn receive(&mut self) -> Option<FromNodes>;
@@ -127,6 +137,8 @@ enum Analysis {
 pub struct Recorder {
     analysis: Analysis,
     outlets: Outlets,
+    /// When a round was heard of last.
+    heard: Instant,
     trouble: Option<WriteError>,
     told_trouble: bool,
 }
@@ -138,13 +150,16 @@ impl Recorder {
             Some(calls) => Pipeline::with_timeline(options, calls),
             None => Pipeline::new(options),
         };
-        Self { analysis: Analysis::Whole(Box::new(pipeline)), outlets, trouble: None, told_trouble: false }
+        Self::with(Analysis::Whole(Box::new(pipeline)), outlets)
     }
 
     /// Of one node's part: the feed has what the analysis of all parts needs, and not all inputs.
     pub fn of_part(options: Options, outlets: Outlets, part: NodePart) -> Self {
-        let analysis = Analysis::Part(Box::new(NodePipeline::new(options, part.number)), part);
-        Self { analysis, outlets, trouble: None, told_trouble: false }
+        Self::with(Analysis::Part(Box::new(NodePipeline::new(options, part.number)), part), outlets)
+    }
+
+    fn with(analysis: Analysis, outlets: Outlets) -> Self {
+        Self { analysis, outlets, heard: Instant::now(), trouble: None, told_trouble: false }
     }
 
     /// The next input.
@@ -183,19 +198,28 @@ impl Recorder {
 
     /// Takes letters of other nodes, and sends those for them.
     pub fn exchange(&mut self) {
-        let Analysis::Part(pipeline, NodePart { letters, nodes, .. }) = &mut self.analysis else { return };
+        let Self { analysis, outlets, heard, .. } = self;
+        let Analysis::Part(pipeline, NodePart { letters, nodes, .. }) = analysis else { return };
         pipeline.set_nodes(nodes.load(Ordering::Relaxed));
+        // It begins when all letters from before it are delivered.
+        let mut round = None;
         while let Some(from_nodes) = letters.receive() {
             match from_nodes {
                 // What is no letter says nothing; its number is missing, which counts as lost.
                 FromNodes::Letter(from, bytes) => drop(pipeline.deliver(from, &bytes)),
                 FromNodes::Gone(node) => pipeline.lose_node(node),
+                FromNodes::Round { number, at_ns } => round = Some((number, at_ns)),
             }
+        }
+        if let Some((number, at_ns)) = round {
+            pipeline.begin_round(number, at_ns);
+            *heard = Instant::now();
         }
         pipeline.take_topics().into_iter().for_each(|topic| letters.listen(topic));
         pipeline.take_letters().into_iter().for_each(|letter| letters.send(letter));
+        pipeline.take_confirmed().into_iter().for_each(|number| letters.confirm(number));
         let inputs = pipeline.take_inputs();
-        if let Some(feed) = &mut self.outlets.feed {
+        if let Some(feed) = &mut outlets.feed {
             inputs.iter().for_each(|input| feed.push(input));
             // A tick may have waited for letters; without one nobody can make anything of what comes.
             if inputs.iter().any(|input| matches!(input, Input::Tick { .. })) {
@@ -204,24 +228,24 @@ impl Recorder {
         }
     }
 
-    /// Whether nothing is waited for that other nodes may still say, at the end of a part.
+    /// Whether nothing is to be waited for that other nodes may still say, at the end of a part.
     pub fn is_settled(&self) -> bool {
         match &self.analysis {
             Analysis::Whole(_) => true,
-            Analysis::Part(pipeline, _) => pipeline.is_settled(),
+            Analysis::Part(pipeline, _) => pipeline.is_settled() || pipeline.has_waited(),
         }
     }
 
     /// Waits until other nodes have said what became of what went to them, and takes leave.
     fn take_leave(&mut self) {
-        /// Others may have come to the end as well, or not.
-        const PATIENCE: Duration = Duration::from_secs(3);
+        /// A round is told of again each second: without any, nobody is there to wait with.
+        const PATIENCE: Duration = Duration::from_secs(4);
         const PERIOD: Duration = Duration::from_millis(5);
         let mut now = Instant::now();
-        let until = now + PATIENCE;
-        while let Analysis::Part(pipeline, NodePart { letters, .. }) = &mut self.analysis
-            && !pipeline.is_settled()
-            && now < until
+        self.heard = now;
+        while !self.is_settled()
+            && self.heard.elapsed() < PATIENCE
+            && let Analysis::Part(pipeline, NodePart { letters, .. }) = &mut self.analysis
         {
             letters.wait(PERIOD);
             pipeline.pass_time(u64::try_from(now.elapsed().as_nanos()).unwrap_or(u64::MAX));

@@ -21,13 +21,15 @@ const MOST_CLOCK_ERROR_NS: u64 = 5_000_000_000;
 pub struct Patience {
     /// For other nodes, after the first one has come: what it has is given out then.
     pub at_first_ns: u64,
-    /// For a node that was heard of.
+    /// For a node that is not heard of any more.
     pub silence_ns: u64,
+    /// For one that [is heard of](LiveJoin::hear), and has no inputs.
+    pub inputs_ns: u64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { at_first_ns: 2_000_000_000, silence_ns: 5_000_000_000 }
+        Self { at_first_ns: 2_000_000_000, silence_ns: 5_000_000_000, inputs_ns: 30_000_000_000 }
     }
 }
 
@@ -35,8 +37,10 @@ impl Default for Patience {
 #[derive(Debug, Default)]
 struct LiveNode {
     start: Option<Start>,
-    /// When it was heard of last, by the reader's clock.
+    /// When it was heard of last, by the reader's clock …
     heard_ns: u64,
+    /// … and when its last input came.
+    input_ns: u64,
     /// It has not ticked yet: what its clock shows is not known.
     is_new: bool,
     /// From then on something of it was lost, and how much; told when it goes on.
@@ -88,7 +92,7 @@ impl LiveJoin {
             return self.begin(node, *start);
         }
         let Some(live) = self.nodes.get_mut(node).filter(|live| live.start.is_some()) else { return false };
-        live.heard_ns = self.now_ns;
+        (live.heard_ns, live.input_ns) = (self.now_ns, self.now_ns);
         if self.merge.nodes()[node].following() == Following::Silent {
             self.merge.follow(node, Following::Followed);
         }
@@ -101,6 +105,13 @@ impl LiveJoin {
         true
     }
 
+    /// A node said something else: it is there, and its inputs are waited for.
+    pub fn hear(&mut self, node: usize) {
+        if let Some(live) = self.nodes.get_mut(node) {
+            live.heard_ns = self.now_ns;
+        }
+    }
+
     /// Something of a node was lost on its way here, after its last input.
     pub fn lose(&mut self, node: usize) {
         let missing = Missing { movements: 1, state: 0, ..self.unknown(node) };
@@ -109,11 +120,20 @@ impl LiveJoin {
         }
     }
 
+    /// All nodes that were to come have begun: no other one is waited for.
+    pub fn open(&mut self) {
+        self.opens_ns = 0;
+    }
+
     /// It is so late, by a clock of the reader's.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         let is_full = self.merge.waiting() > MOST_WAITING;
-        let is_silent = |live: &LiveNode| now_ns.saturating_sub(live.heard_ns) > self.patience.silence_ns;
+        let Patience { silence_ns, inputs_ns, .. } = self.patience;
+        let is_silent = |live: &LiveNode| {
+            now_ns.saturating_sub(live.heard_ns) > silence_ns
+                || now_ns.saturating_sub(live.input_ns) > inputs_ns
+        };
         let awaited = self.merge.all_awaited().filter(|node| is_full || is_silent(&self.nodes[*node]));
         for node in awaited.collect::<Vec<_>>() {
             self.give_up(node);
@@ -168,7 +188,7 @@ impl LiveJoin {
         }
         let live = &mut self.nodes[node];
         live.start = Some(start);
-        (live.heard_ns, live.is_new) = (self.now_ns, true);
+        (live.heard_ns, live.input_ns, live.is_new) = (self.now_ns, self.now_ns, true);
         self.merge.begin(node, ahead_ns);
         self.tell_start();
         true

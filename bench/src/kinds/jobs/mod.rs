@@ -77,6 +77,10 @@ fn cases(options: BenchOptions) -> Result<Vec<JobCase>> {
             cases.push(JobCase { workload, bounded: own.bounded });
         }
     }
+    // What a message costs whose connection is followed. MPICH over TCP may hang when it ends.
+    let messages = if options.quick { "20000" } else { "200000" };
+    let tcp = Workload::own("ping-pong, 8 B, TCP", OpenMpi, "pingpong", 2, &["--iterations", messages])?;
+    cases.push(JobCase { workload: tcp.over_tcp(), bounded: false });
     let is_wanted = |case: &JobCase| options.job.is_none_or(|text| case.workload.name.contains(text));
     cases.retain(is_wanted);
     ensure!(!cases.is_empty(), "no job has `{}` in its name", options.job.unwrap_or_default());

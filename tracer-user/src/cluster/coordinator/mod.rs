@@ -4,6 +4,7 @@ mod names;
 pub mod node_clock;
 pub mod node_link;
 mod recruiter;
+pub mod rounds;
 
 use std::collections::HashMap;
 use std::process::Child;
@@ -18,8 +19,9 @@ use anyhow::{Context, Result, bail};
 
 use names::{AgentNames, NodeNames};
 use node_clock::OwnClocks;
-use node_link::{FromNode, NodeLink, PartState};
+use node_link::{FromNode, NodeLink, NodePatience, PartState};
 use recruiter::{Recruited, Recruiter};
+use rounds::Rounds;
 
 use super::bus::{Bus, BusEvent, BusMessage, Inbox, token, unique_word};
 use super::jobs::{ClusterJob, JobPart};
@@ -46,8 +48,8 @@ const TAPE_PERIOD: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(10);
 /// How long nodes have to attach before people are told that it begins.
 const OPENING: Duration = Duration::from_secs(20);
-/// How long nodes have to send what is left.
-const ENDING: Duration = Duration::from_secs(15);
+/// How long nodes have to send what is left, if they are heard of meanwhile.
+const ENDING: Duration = Duration::from_secs(60);
 /// Messages that are taken before what came of them is looked at.
 const MOST_AT_ONCE: usize = 4096;
 
@@ -146,10 +148,13 @@ struct Coordinator<'s> {
     recruiter: Recruiter,
     up: Inbox,
     nodes: Vec<NodeLink>,
+    patience: NodePatience,
     /// The number of each node by the word that its subjects end with.
     words: HashMap<String, usize>,
     agents: AgentNames,
     join: LiveJoin,
+    /// None: nodes tell each other nothing.
+    rounds: Option<Rounds>,
     recorder: Recorder,
     sink: &'s mut dyn Sink,
     deadline: Option<Instant>,
@@ -175,14 +180,19 @@ impl<'s> Coordinator<'s> {
         let names = NodeNames::new(Arc::clone(&bus), subjects.clone(), &session, Arc::clone(&agents))?;
         let outlets = Outlets { tape, names: Box::new(names), ..Outlets::default() };
         let now = Instant::now();
+        let patience =
+            NodePatience { lost_after: wishes.lost_after(), given_up_after: wishes.given_up_after() };
+        let rounds = (!wishes.whole).then(|| Rounds::new(now));
         Ok(Self {
             job: None,
+            rounds,
             recruiter: Recruiter::new(Arc::clone(&bus), subjects.clone(), &session, wishes)?,
             bus,
             subjects,
             session,
             up,
             nodes: Vec::new(),
+            patience,
             words: HashMap::new(),
             agents,
             join: LiveJoin::new(Patience::default()),
@@ -284,8 +294,11 @@ impl<'s> Coordinator<'s> {
 
     fn end(mut self, reason: &str) -> Outcome {
         self.tell(&DownMessage::Stop);
+        // Who has ended by now is not asked again.
+        self.job = None;
         let until = Instant::now() + ENDING;
-        while self.nodes.iter().any(NodeLink::is_open) && Instant::now() < until {
+        let may_end = |node: &NodeLink| node.is_open() && node.may_speak(Instant::now());
+        while self.nodes.iter().any(may_end) && Instant::now() < until {
             self.step();
         }
         for node in self.nodes.iter().filter(|node| node.is_open()) {
@@ -319,6 +332,10 @@ impl<'s> Coordinator<'s> {
             taken += 1;
             next = if taken < MOST_AT_ONCE { self.up.try_next() } else { None };
         }
+        let is_settled = |node: &NodeLink| node.has_begun || !node.is_open();
+        if !self.nodes.is_empty() && !self.recruiter.is_waiting() && self.nodes.iter().all(is_settled) {
+            self.join.open();
+        }
         self.take_joined();
         let now = Instant::now();
         self.recruit(now);
@@ -329,6 +346,7 @@ impl<'s> Coordinator<'s> {
             let part = self.nodes.iter().filter(|node| node.is_open() && node.has_begun).count();
             self.tell(&DownMessage::Alive { nodes: u32::try_from(part).unwrap_or(u32::MAX) });
         }
+        self.go_round(now);
         if now >= self.ping_due {
             // Often at first, when times are about to be told.
             let is_settling = self.begun.elapsed() < SETTLING;
@@ -344,6 +362,17 @@ impl<'s> Coordinator<'s> {
         if now >= self.tape_due {
             self.tape_due = now + TAPE_PERIOD;
             self.recorder.flush(self.sink);
+        }
+    }
+
+    /// Begins a round of what nodes tell each other, if it is time.
+    fn go_round(&mut self, now: Instant) {
+        let Some(rounds) = &mut self.rounds else { return };
+        let nodes = self.nodes.iter().enumerate();
+        let awaited: Vec<usize> =
+            nodes.filter(|(_, node)| node.is_awaited(now)).map(|(number, _)| number).collect();
+        if let Some(number) = rounds.due(now, &awaited) {
+            self.tell(&DownMessage::Round(number));
         }
     }
 
@@ -369,12 +398,19 @@ impl<'s> Coordinator<'s> {
         let word = message.subject.rsplit('.').next().unwrap_or_default();
         let Some(&number) = self.words.get(word) else { return };
         let was_open = self.nodes[number].is_open();
-        let brought = self.nodes[number].take(message, Instant::now());
+        let now = Instant::now();
+        let brought = self.nodes[number].take(message, now);
         if was_open && self.nodes[number].state == PartState::Failed {
             self.tell(&DownMessage::Gone(number as u32));
         }
+        if self.nodes[number].heard() == now {
+            self.join.hear(number);
+        }
         for brought in brought {
             match brought {
+                FromNode::Confirmed(round) => {
+                    self.rounds.iter_mut().for_each(|rounds| rounds.confirm(number, round));
+                }
                 FromNode::Input(mut input) => {
                     self.clocks.correct(&mut input, &self.nodes[number].clock);
                     self.join.push(number, input);
@@ -448,7 +484,7 @@ impl<'s> Coordinator<'s> {
 
     /// A node was asked, perhaps again.
     fn add(&mut self, number: usize, identity: NodeIdentity) {
-        let link = match NodeLink::new(identity.clone()) {
+        let link = match NodeLink::new(identity.clone(), self.patience) {
             Ok(link) => link,
             Err(error) => return self.sink.notice(&format!("{}: {error}", identity.host)),
         };

@@ -15,12 +15,21 @@ use crate::session::{AttachSummary, SessionStatus};
 /// A node that was not heard of for so long is silent: it is said, and the others go on.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// A node that was not heard of for so long has no session any more: those end by themselves before, when they hear nothing
-/// either.
-const LOST_AFTER: Duration = Duration::from_secs(30);
+/// What nodes tell each other does not wait any longer for one that was not heard of for so long …
+const AWAITED: Duration = Duration::from_secs(5);
 
-/// A node whose part has failed is not waited for any longer, if it is the last one.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
+/// … and the end of the session does not for so long.
+const SPEAKS_WITHIN: Duration = Duration::from_secs(10);
+
+/// For how long a node is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct NodePatience {
+    /// One that was not heard of for so long has no session any more: those end by themselves before, when they hear nothing
+    /// either.
+    pub lost_after: Duration,
+    /// One whose part has failed is not waited for any longer than this, if it is the last one.
+    pub given_up_after: Duration,
+}
 
 /// Where a node's part of the session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +53,8 @@ pub enum FromNode {
     Lost,
     /// A word to people.
     Notice(String),
+    /// It has confirmed a round.
+    Confirmed(u64),
 }
 
 /// See the [module](self).
@@ -66,6 +77,7 @@ pub struct NodeLink {
     reader: Reader<Feed>,
     heard: Instant,
     is_silent: bool,
+    patience: NodePatience,
 }
 
 impl NodeLink {
@@ -73,7 +85,7 @@ impl NodeLink {
     ///
     /// # Errors
     /// No memory.
-    pub fn new(identity: NodeIdentity) -> Result<Self, TapeError> {
+    pub fn new(identity: NodeIdentity, patience: NodePatience) -> Result<Self, TapeError> {
         Ok(Self {
             identity,
             state: PartState::Asked,
@@ -86,6 +98,7 @@ impl NodeLink {
             reader: Reader::of_feed()?,
             heard: Instant::now(),
             is_silent: false,
+            patience,
         })
     }
 
@@ -97,12 +110,15 @@ impl NodeLink {
     /// Takes a message of the node.
     pub fn take(&mut self, message: &BusMessage, now: Instant) -> Vec<FromNode> {
         let mut brings = Vec::new();
-        self.heard = now;
-        if std::mem::take(&mut self.is_silent) {
-            brings.push(FromNode::Notice(format!("{} is heard of again", self.identity.host)));
-        }
         let (lost, strange) = (self.assembly.lost, self.assembly.strange);
         let content = self.assembly.take(message);
+        // What is none of its messages says nothing of the node.
+        if self.assembly.strange == strange {
+            self.heard = now;
+            if std::mem::take(&mut self.is_silent) {
+                brings.push(FromNode::Notice(format!("{} is heard of again", self.identity.host)));
+            }
+        }
         if self.assembly.lost > lost {
             brings.push(FromNode::Lost);
             brings.push(FromNode::Notice(format!(
@@ -163,10 +179,26 @@ impl NodeLink {
             UpMessage::Pong { sent_ns, node_ns, held_ns } => {
                 self.clock.take(AnsweredPing { sent_ns, back_ns: monotonic_ns(), node_ns, held_ns });
             }
+            UpMessage::Confirmed { round } => brings.push(FromNode::Confirmed(round)),
             UpMessage::Failed(why) => self.fail(&why, brings),
             UpMessage::Ended { is_job_over: true } => self.state = PartState::Ended,
             UpMessage::Ended { is_job_over: false } => self.fail("its session was ended there", brings),
         }
+    }
+
+    /// When it was heard of last.
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Whether others wait for what it tells them.
+    pub fn is_awaited(&self, now: Instant) -> bool {
+        self.is_open() && now.duration_since(self.heard) <= AWAITED
+    }
+
+    /// Whether it was heard of lately enough for more to be expected.
+    pub fn may_speak(&self, now: Instant) -> bool {
+        now.duration_since(self.heard) <= SPEAKS_WITHIN
     }
 
     /// Its agent takes no part.
@@ -184,12 +216,12 @@ impl NodeLink {
 
     /// Whether it failed so lately that its agent may still come back.
     pub fn may_come_back(&self, now: Instant) -> bool {
-        self.state == PartState::Failed && now.duration_since(self.heard) < GIVEN_UP_AFTER
+        self.state == PartState::Failed && now.duration_since(self.heard) < self.patience.given_up_after
     }
 
     /// Whether it has been silent for so long that its session is over; it is as if that had failed.
     pub fn becomes_lost(&mut self, now: Instant) -> bool {
-        let is_lost = self.is_open() && now.duration_since(self.heard) > LOST_AFTER;
+        let is_lost = self.is_open() && now.duration_since(self.heard) > self.patience.lost_after;
         if is_lost {
             self.state = PartState::Failed;
             self.heard = now;
@@ -211,7 +243,8 @@ mod tests {
     #[test]
     fn a_node_that_is_not_heard_of_is_silent_and_then_lost_and_may_come_back_for_a_while() {
         let identity = NodeIdentity { host: "n".into(), ..NodeIdentity::default() };
-        let mut link = NodeLink::new(identity).expect("memory");
+        let (lost_after, given_up_after) = (Duration::from_secs(30), Duration::from_secs(15));
+        let mut link = NodeLink::new(identity, NodePatience { lost_after, given_up_after }).expect("memory");
         let begun = link.heard;
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         assert!(!link.becomes_silent(at(2)) && link.becomes_silent(at(4)) && !link.becomes_silent(at(5)));
