@@ -527,3 +527,39 @@ fn the_odd_one_of_a_collective_call_is_named_when_all_have_come() {
     }
     assert_eq!(faults(&run(&inputs)), []);
 }
+
+/// How many ranks wait, each time that a hang is raised: first two of them hang, and some seconds later the others wait for these.
+fn raised_with(others: u32) -> Vec<usize> {
+    let of_two = |rest: At| -> Vec<At> {
+        let others = std::iter::repeat_n(rest, others as usize);
+        [receive(1, 0), receive(0, 0)].into_iter().chain(others).collect()
+    };
+    let alone = looked_at(&of_two(At::Computes), 6);
+    let later = looked_at(&of_two(barrier()), 6);
+    let mut pipeline = Pipeline::new(Options::default());
+    alone.iter().for_each(|input| pipeline.push(input));
+    let first_ns = later.iter().find_map(Input::time_ns).unwrap_or_default();
+    for input in &later {
+        match input {
+            Input::Threads(threads) => {
+                let mut threads = (**threads).clone();
+                threads.time_ns += 6 * S - first_ns + 1_000_000;
+                threads.threads.iter_mut().for_each(|thread| thread.ran_ns += 3 * S);
+                pipeline.push(&Input::Threads(Box::new(threads)));
+            }
+            Input::Tick { time_ns } => pipeline.push(&Input::Tick { time_ns: time_ns + 6 * S }),
+            _ => {}
+        }
+    }
+    let waiting = |alert: Alert| match alert {
+        Alert::Raised(finding) => Some(finding.hang()?.who_waits().len()),
+        Alert::Withdrawn { .. } => None,
+    };
+    pipeline.take_alerts().into_iter().filter_map(waiting).collect()
+}
+
+#[test]
+fn a_hang_is_told_again_when_many_more_ranks_are_in_it() {
+    assert_eq!(raised_with(8), [0]);
+    assert_eq!(raised_with(200), [0, 200]);
+}

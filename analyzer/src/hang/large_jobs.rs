@@ -129,6 +129,16 @@ fn halves_of_a_job_that_wait_for_each_other_cost_some_steps_each() {
 }
 
 #[test]
+fn thousands_of_pairs_that_wait_for_each_other_are_one_cause() {
+    let pairs = |count: u32| causes((0..count).map(|rank| waits([receive(Some(rank ^ 1), 0)])));
+    assert_eq!(pairs(8).0.expect("they are few").len(), 4);
+    let (found, steps) = pairs(MANY);
+    let found = found.expect("it is no more than the ranks");
+    assert_eq!((found.len(), found[0].fault, found[0].at_fault.len()), (1, Fault::Deadlock, MANY as usize));
+    assert!(steps <= 20 * u64::from(MANY), "{steps}");
+}
+
+#[test]
 fn ranks_that_ended_while_others_wait_for_them_are_one_cause() {
     for end in [RankActivity::Ended { well: true }, RankActivity::Stopped, RankActivity::Outside] {
         let half = |rank: u32| if rank % 2 == 0 { end.clone() } else { collective(Some(0), None) };

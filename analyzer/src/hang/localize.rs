@@ -32,7 +32,7 @@ impl WaitForGraph<'_> {
     pub fn causes(&self) -> Result<(Vec<HangCause>, Waits), TooLarge> {
         let stuck = self.stuck()?;
         let waits = self.waits_of(&stuck)?;
-        let mut causes: Vec<HangCause> = self.roots(&stuck, &waits)?;
+        let mut causes = few(self.roots(&stuck, &waits)?);
         for cause in &mut causes {
             let (reaching, steps) = waits.reaching(&cause.at_fault);
             self.work.spend(steps)?;
@@ -260,6 +260,22 @@ impl HangCause {
     fn of(fault: Fault, at_fault: BTreeSet<Rank>) -> Self {
         Self { fault, at_fault, held_up: BTreeSet::new() }
     }
+}
+
+/// Causes that are told one by one. Where there are more of one fault, as where each rank of thousands waits for its neighbour
+/// and that one for it, they are one.
+const MOST_CAUSES: usize = 64;
+
+fn few(causes: Vec<HangCause>) -> Vec<HangCause> {
+    let mut by_fault: BTreeMap<Fault, Vec<HangCause>> = BTreeMap::new();
+    for cause in causes {
+        by_fault.entry(cause.fault).or_default().push(cause);
+    }
+    let some = |(fault, causes): (Fault, Vec<HangCause>)| match causes.len() {
+        0..=MOST_CAUSES => causes,
+        _ => vec![HangCause::of(fault, causes.into_iter().flat_map(|cause| cause.at_fault).collect())],
+    };
+    by_fault.into_iter().flat_map(some).collect()
 }
 
 /// What waits, or is waited for.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::dependency::Rank;
 
@@ -112,13 +112,13 @@ impl Waits {
     /// Ranks that reach one of `to`, but for these, and how many steps it took to find them.
     pub(super) fn reaching(&self, to: &BTreeSet<Rank>) -> (BTreeSet<Rank>, usize) {
         let (mut reached, mut steps) = (BTreeSet::new(), 0);
-        let mut gone_through = vec![false; self.shared.len()];
+        let mut gone_through: FxHashSet<SharedWait> = FxHashSet::default();
         let mut next: Vec<Rank> = to.iter().copied().collect();
         while let Some(rank) = next.pop() {
             let own = self.own_on.get(&rank).map_or(&[][..], Vec::as_slice);
             let mut lists = vec![own];
             for one in self.shared_on.get(&rank).into_iter().flatten() {
-                if !std::mem::replace(&mut gone_through[one.0], true) {
+                if gone_through.insert(*one) {
                     lists.push(&self.waiting[one.0]);
                 }
             }
