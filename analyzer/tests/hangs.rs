@@ -344,15 +344,15 @@ fn hang(report: &Report) -> &Hang {
 
 #[test]
 fn a_hang_that_is_too_large_to_be_analysed_is_said_to_be_that() {
-    let from_anybody =
-        || At::Call("MPI_Recv", vec![None, word(1), None, word(-2), word(0), Some(WORLD), None]);
-    let ranks: Vec<At> = (0..2500).map(|_| from_anybody()).collect();
+    // Each names another root: every one of them is held against every other.
+    let other_root = |root| At::Call("MPI_Bcast", vec![None, word(1), None, word(root), Some(WORLD)]);
+    let ranks: Vec<At> = (0..5000).map(other_root).collect();
     let report = run(&looked_at(&ranks, 4));
     assert_eq!(faults(&report), [(Fault::NotAnalysed, Severity::Notice, vec![])]);
     let finding = &report.findings[0];
     assert_eq!((finding.verdict, finding.id.as_str()), (Verdict::Inconclusive, "hang-not-analysed"));
     assert!(finding.summary.starts_with("Too large to analyse within the time"), "{}", finding.summary);
-    assert!(finding.summary.contains("2500 ranks"), "{}", finding.summary);
+    assert!(finding.summary.contains("5000 ranks"), "{}", finding.summary);
 }
 
 /// A message that is about to arrive, and does not.
@@ -375,7 +375,8 @@ fn a_job_whose_ranks_are_all_in_mpi_and_do_not_move_is_never_called_fine() {
         "{}",
         finding.summary
     );
-    let calls: Vec<&str> = hang(&report).groups.iter().map(|group| group.call.function.as_str()).collect();
+    let calls = hang(&report).groups.iter().filter_map(|group| group.call.as_ref());
+    let calls: Vec<&str> = calls.map(|call| call.function.as_str()).collect();
     assert_eq!(calls, ["MPI_Ssend", "MPI_Recv", "MPI_Barrier"]);
     let value = serde_json::to_value(finding).expect("a finding is JSON");
     assert_eq!(value["evidence"]["kind"], "hang");
@@ -525,4 +526,40 @@ fn the_odd_one_of_a_collective_call_is_named_when_all_have_come() {
         }
     }
     assert_eq!(faults(&run(&inputs)), []);
+}
+
+/// How many ranks wait, each time that a hang is raised: first two of them hang, and some seconds later the others wait for these.
+fn raised_with(others: u32) -> Vec<usize> {
+    let of_two = |rest: At| -> Vec<At> {
+        let others = std::iter::repeat_n(rest, others as usize);
+        [receive(1, 0), receive(0, 0)].into_iter().chain(others).collect()
+    };
+    let alone = looked_at(&of_two(At::Computes), 6);
+    let later = looked_at(&of_two(barrier()), 6);
+    let mut pipeline = Pipeline::new(Options::default());
+    alone.iter().for_each(|input| pipeline.push(input));
+    let first_ns = later.iter().find_map(Input::time_ns).unwrap_or_default();
+    for input in &later {
+        match input {
+            Input::Threads(threads) => {
+                let mut threads = (**threads).clone();
+                threads.time_ns += 6 * S - first_ns + 1_000_000;
+                threads.threads.iter_mut().for_each(|thread| thread.ran_ns += 3 * S);
+                pipeline.push(&Input::Threads(Box::new(threads)));
+            }
+            Input::Tick { time_ns } => pipeline.push(&Input::Tick { time_ns: time_ns + 6 * S }),
+            _ => {}
+        }
+    }
+    let waiting = |alert: Alert| match alert {
+        Alert::Raised(finding) => Some(finding.hang()?.who_waits().len()),
+        Alert::Withdrawn { .. } => None,
+    };
+    pipeline.take_alerts().into_iter().filter_map(waiting).collect()
+}
+
+#[test]
+fn a_hang_is_told_again_when_many_more_ranks_are_in_it() {
+    assert_eq!(raised_with(8), [0]);
+    assert_eq!(raised_with(200), [0, 200]);
 }

@@ -4,8 +4,8 @@
 
 use analyzer::finding::{
     BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, ErrorReturned, Evidence, Fault,
-    Hang, HangGroup, Leak, LeakingRank, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
-    StuckState, Verdict, WhoCount,
+    Hang, HangGroup, Leak, LeakingRank, MismatchedGroup, MismatchedRank, Place, REPORT_SCHEMA, Severity,
+    StuckCall, StuckRank, StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -48,6 +48,7 @@ fn rank() -> StuckRank {
         error: Some(CallError::Code(3)),
         sender: Some(Who::Pid(8)),
         waits_for: vec![Who::Rank(0)],
+        waits_for_left_out: 3,
         stack: Vec::new(),
     }
 }
@@ -60,8 +61,13 @@ fn hang() -> Hang {
         ranks: vec![rank()],
         groups: vec![HangGroup {
             ranks: vec![Who::Rank(1)],
-            call: call(),
+            at_fault: true,
+            state: StuckState::Outside,
+            call: Some(call()),
+            place: Some(Place::default()),
             pending: vec!["a receive".into()],
+            waits_for: vec![Who::Rank(0)],
+            waits_for_left_out: 3,
         }],
         unknown: vec!["the requests".into()],
         collectives: vec![CollectiveCounts {
@@ -122,13 +128,27 @@ fn evidence_of_a_hang_has_the_fields_that_it_has() {
     let wanted = ["collectives", "fault", "groups", "kind", "ranks", "since_ns", "unknown"];
     assert_eq!(keys(&hang), wanted);
     let rank = &hang["ranks"][0];
-    let wanted =
-        ["at_fault", "call", "error", "pid", "sender", "stack", "state", "status", "waits_for", "who"];
+    let wanted = [
+        "at_fault",
+        "call",
+        "error",
+        "pid",
+        "sender",
+        "stack",
+        "state",
+        "status",
+        "waits_for",
+        "waits_for_left_out",
+        "who",
+    ];
     assert_eq!(keys(rank), wanted);
     assert_eq!((&rank["who"]["rank"], &rank["sender"]["pid"]), (&Value::from(1), &Value::from(8)));
     assert_eq!(keys(&rank["call"]), ["arguments", "function", "place"]);
     assert_eq!(rank["error"]["code"], 3);
-    assert_eq!(keys(&hang["groups"][0]), ["call", "pending", "ranks"]);
+    assert_eq!(
+        keys(&hang["groups"][0]),
+        ["at_fault", "call", "pending", "place", "ranks", "state", "waits_for", "waits_for_left_out"]
+    );
     assert_eq!(keys(&hang["collectives"][0]), ["comm", "completed", "differ_at", "entered", "unknown"]);
 }
 
@@ -141,12 +161,15 @@ fn other_evidence_has_the_fields_that_it_has() {
         is_tie: false,
         first_ns: 9,
         ranks,
+        groups: vec![MismatchedGroup { ranks: vec![Who::Rank(2)], at_fault: true, group: 1, call: call() }],
         hang: Some(hang()),
         death: Some(hang()),
     };
     let mismatch = json(Evidence::CollectiveMismatch(Box::new(mismatch)));
     assert_eq!(mismatch["kind"], "collective_mismatch");
-    assert_eq!(keys(&mismatch), ["comm", "death", "first_ns", "hang", "is_tie", "kind", "position", "ranks"]);
+    let wanted = ["comm", "death", "first_ns", "groups", "hang", "is_tie", "kind", "position", "ranks"];
+    assert_eq!(keys(&mismatch), wanted);
+    assert_eq!(keys(&mismatch["groups"][0]), ["at_fault", "call", "group", "ranks"]);
     assert_eq!(keys(&mismatch["ranks"][0]), ["at_fault", "call", "group", "who"]);
     let ranks =
         vec![LeakingRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
@@ -172,7 +195,7 @@ fn other_evidence_has_the_fields_that_it_has() {
 fn a_report_has_the_fields_that_it_has() {
     let report = json(Pipeline::new(Options::default()).report());
     assert_eq!(keys(&report), ["ended", "findings", "schema", "session", "statistics", "thresholds"]);
-    assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(2), 2));
+    assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(3), 3));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Findings and the report: the form that text, pages and alerts are made from.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::job::messages::LeakKind;
@@ -42,9 +44,10 @@ pub struct Finding {
     /// The bug in one sentence.
     pub summary: String,
     /// Who is concerned.
+    #[serde(with = "crate::findings::runs")]
     pub who: Vec<Who>,
     /// Where they run, of a job on several nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "crate::findings::runs", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<WhoOnNode>,
     /// Why.
     pub evidence: Evidence,
@@ -171,8 +174,21 @@ pub struct GroupView {
     pub uniqueness: u32,
     /// Its operations, in order.
     pub ops: Vec<OpView>,
-    /// Chains by where they begin.
+    /// Chains by where they begin: of 1,024 ranks or processes at most.
+    #[serde(with = "crate::findings::runs")]
     pub by_who: Vec<WhoCount>,
+    /// Others that such chains begin in.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub by_who_left_out: u64,
+}
+
+/// Most ranks of which counts are listed, or that a group is said to wait for.
+pub(crate) const MOST_COUNTED: usize = 1 << 10;
+/// Most ranks that one is said to wait for.
+pub(crate) const MOST_WAITED_FOR: usize = 64;
+
+pub(crate) fn is_none_left_out(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A count of one rank.
@@ -202,6 +218,7 @@ pub struct OpView {
     /// What it counts.
     pub uniqueness: u32,
     /// Who ran it.
+    #[serde(with = "crate::findings::runs")]
     pub who: Vec<Who>,
     /// The MPI calls it ran in.
     pub calls: Vec<CallView>,
@@ -313,12 +330,12 @@ pub struct Hang {
     pub fault: Fault,
     /// Since when none of them has moved, CLOCK_MONOTONIC.
     pub since_ns: u64,
-    /// Those at fault first.
+    /// Those at fault first. Of more than 64 only some: all of them are in `groups`.
     pub ranks: Vec<StuckRank>,
-    /// Where the cause is not known: ranks that are in the same call.
+    /// Where there are more ranks, or the cause is not known: all of them, with those that do the same; at fault first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<HangGroup>,
-    /// The same: what could not be found out.
+    /// Where the cause is not known: what could not be found out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
     /// Collective calls on the communicators that the ranks wait in.
@@ -326,15 +343,86 @@ pub struct Hang {
     pub collectives: Vec<CollectiveCounts>,
 }
 
-/// Ranks that are in the same call, called at the same place, on the same communicator.
+/// Ranks that do the same at the same place, on the same communicator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HangGroup {
     /// The ranks.
+    #[serde(with = "crate::findings::runs")]
     pub ranks: Vec<Who>,
-    /// The call, with the arguments that are the same for all of them.
-    pub call: StuckCall,
+    /// They are (some of) the cause; else they only wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_fault: bool,
+    /// What they do.
+    #[serde(default, skip_serializing_if = "StuckState::is_in_call")]
+    pub state: StuckState,
+    /// The call that they are in, with the arguments that are the same for all of them.
+    pub call: Option<StuckCall>,
+    /// Where they are in the code, if it is not in a call, and the same place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
     /// What their requests stand for.
     pub pending: Vec<String>,
+    /// Ranks that they wait for, 1,024 at most.
+    #[serde(default, with = "crate::findings::runs", skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<Who>,
+    /// Others that they wait for.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub waits_for_left_out: u64,
+}
+
+impl Hang {
+    /// All ranks at fault.
+    pub fn who_at_fault(&self) -> Vec<Who> {
+        self.who(true)
+    }
+
+    /// All ranks that only wait.
+    pub fn who_waits(&self) -> Vec<Who> {
+        self.who(false)
+    }
+
+    /// Whether all ranks are told of one by one.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.groups.iter().map(|group| group.ranks.len()).sum::<usize>() <= self.ranks.len()
+    }
+
+    fn who(&self, at_fault: bool) -> Vec<Who> {
+        if self.is_listed() {
+            let ranks = self.ranks.iter().filter(|rank| rank.at_fault == at_fault);
+            return ranks.map(|rank| rank.who).collect();
+        }
+        let groups = self.groups.iter().filter(|group| group.at_fault == at_fault);
+        let mut who: Vec<Who> = groups.flat_map(|group| group.ranks.iter().copied()).collect();
+        who.sort_unstable();
+        who
+    }
+
+    /// Says anew who is at fault.
+    pub(crate) fn set_at_fault(&mut self, wrong: &BTreeSet<Who>) {
+        self.ranks.iter_mut().for_each(|rank| rank.at_fault = wrong.contains(&rank.who));
+        self.ranks.sort_by_key(|rank| (!rank.at_fault, rank.who));
+        let mut groups = Vec::new();
+        for group in self.groups.drain(..) {
+            let (at_fault, rest): (Vec<Who>, Vec<Who>) =
+                group.ranks.iter().partition(|rank| wrong.contains(rank));
+            let some = |ranks, at_fault| HangGroup { ranks, at_fault, ..group.clone() };
+            groups.extend((!at_fault.is_empty()).then(|| some(at_fault, true)));
+            groups.extend((!rest.is_empty()).then(|| some(rest, false)));
+        }
+        groups.sort_by(|a, b| (!a.at_fault, &a.ranks).cmp(&(!b.at_fault, &b.ranks)));
+        self.groups = groups;
+    }
+
+    /// How many ranks it is about.
+    pub(crate) fn size(&self) -> usize {
+        self.groups.iter().map(|group| group.ranks.len()).sum::<usize>().max(self.ranks.len())
+    }
+}
+
+impl StuckState {
+    pub(crate) fn is_in_call(&self) -> bool {
+        *self == Self::InCall
+    }
 }
 
 /// How many collective calls ranks have made on a communicator.
@@ -343,12 +431,13 @@ pub struct CollectiveCounts {
     /// The communicator.
     pub comm: String,
     /// Each member that was followed, with the one that it may be in.
+    #[serde(with = "crate::findings::runs")]
     pub entered: Vec<WhoCount>,
     /// The same: those that are known to be complete.
-    #[serde(default)]
+    #[serde(default, with = "crate::findings::runs")]
     pub completed: Vec<WhoCount>,
     /// Members of which it is not known of so many whether they are complete.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, with = "crate::findings::runs", skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<WhoCount>,
     /// Which one is the first that members differ in, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -366,14 +455,31 @@ pub struct CollectiveMismatch {
     pub is_tie: bool,
     /// When it was seen, CLOCK_MONOTONIC.
     pub first_ns: u64,
-    /// What each rank called there.
+    /// What each rank called there; of more than 64 ranks, of some, those at fault first: all are in `groups`.
     pub ranks: Vec<MismatchedRank>,
+    /// Of more ranks: all of them, with those that made the same call at the same place; at fault first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<MismatchedGroup>,
     /// The job hangs in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang: Option<Hang>,
     /// The first rank that died did so in it: the library reported an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<Hang>,
+}
+
+/// Ranks that made the same collective call at the same place, where ranks differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MismatchedGroup {
+    /// The ranks.
+    #[serde(with = "crate::findings::runs")]
+    pub ranks: Vec<Who>,
+    /// They are not with the most.
+    pub at_fault: bool,
+    /// Ranks whose calls match have the same.
+    pub group: u64,
+    /// Their call, with the arguments that must be the same everywhere.
+    pub call: StuckCall,
 }
 
 /// A rank's collective call at the position where ranks differ.
@@ -464,17 +570,22 @@ pub struct StuckRank {
     /// Whose message, or data, was too long, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Who>,
-    /// Ranks that it waits for: those that are not where they would have to be.
+    /// Ranks that it waits for: those that are not where they would have to be; 64 at most.
+    #[serde(with = "crate::findings::runs")]
     pub waits_for: Vec<Who>,
+    /// Others that it waits for.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub waits_for_left_out: u64,
     /// Where it is in the code, the innermost place first.
     pub stack: Vec<Place>,
 }
 
 /// What a rank does that does not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StuckState {
     /// It is in an MPI call.
+    #[default]
     InCall,
     /// It does nothing, outside of MPI.
     Outside,
@@ -522,6 +633,7 @@ pub struct LeakingRank {
     /// Arguments of the call that were the same for all of them: name and value.
     pub arguments: Vec<(String, String)>,
     /// Ranks that they were sent to, if they were sent.
+    #[serde(with = "crate::findings::runs")]
     pub peers: Vec<Who>,
 }
 
@@ -594,6 +706,7 @@ pub struct OddRank {
     /// Peers that have such chains at all.
     pub peers_running: u64,
     /// The peers.
+    #[serde(with = "crate::findings::runs")]
     pub peers: Vec<Who>,
 }
 

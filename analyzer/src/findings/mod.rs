@@ -4,4 +4,5 @@ pub(crate) mod alerts;
 pub mod finding;
 pub(crate) mod ids;
 pub mod report;
+pub(crate) mod runs;
 pub mod statistics;

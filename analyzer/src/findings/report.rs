@@ -8,7 +8,7 @@ use crate::job::process::Who;
 use crate::tape::input::Start;
 
 /// Version of the JSON form.
-pub const REPORT_SCHEMA: u32 = 2;
+pub const REPORT_SCHEMA: u32 = 3;
 
 /// Everything that is to be said at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,7 @@ pub struct Thresholds {
     /// Whether frequencies are those of a reference.
     pub referenced: bool,
     /// Ranks that were compared with each other.
+    #[serde(with = "crate::findings::runs")]
     pub compared_ranks: Vec<Who>,
     /// Their average distance to the k-th nearest neighbour.
     pub average_distance: f64,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{GroupView, Place, WhoCount};
+use super::finding::{GroupView, Place, WhoCount, is_none_left_out};
 use crate::tape::input::StrangerCost;
 use crate::tape::plan::ProbeClass;
 
@@ -64,8 +64,11 @@ pub struct Statistics {
     /// What watching cost processes outside the job; known at the end of a session that ended well.
     #[serde(default)]
     pub strangers: Option<Box<StrangerCost>>,
-    /// By process, in order of rank and pid.
+    /// By process, in order of rank and pid: of 1,024 at most, those that lost records or have ended rather than others.
     pub processes: Vec<ProcessStatistics>,
+    /// Others.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub processes_left_out: u64,
     /// By probe, in order of id; only those that were hit.
     pub probes: Vec<ProbeStatistics>,
     /// By MPI function, in order of its name.
@@ -174,8 +177,12 @@ pub struct ProbeStatistics {
     pub place: Place,
     /// Hits.
     pub hits: u64,
-    /// Hits by rank.
+    /// Hits by rank: of 1,024 at most.
+    #[serde(with = "crate::findings::runs")]
     pub by_who: Vec<WhoCount>,
+    /// Others that have hit it.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub by_who_left_out: u64,
 }
 
 /// Counts of an MPI function.

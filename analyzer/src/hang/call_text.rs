@@ -97,6 +97,12 @@ pub(super) fn pending_of(call: &CallInProgress) -> impl Iterator<Item = &Pending
     call.requests.iter().filter(|request| request.complete != Some(true)).take(MOST_TOLD_OF)
 }
 
+/// Whether it is known what a request stands for.
+pub(super) fn knows_request(request: &PendingRequest, pid: u32, view: &JobView<'_>) -> bool {
+    let is_recorded = || view.job.messages.request_of(pid, request.handle).is_some();
+    request.started.is_some() || request.message.is_some() || is_recorded()
+}
+
 /// What the requests stand for that a call waits for, of those that it is known of.
 pub(super) fn request_texts(call: &CallInProgress, pid: u32, view: &JobView<'_>) -> Vec<String> {
     pending_of(call)

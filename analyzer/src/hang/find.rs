@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::activity::{activity, collective_waits};
 use super::communicators::{SampledCommunicators, followed};
 use super::dependency::{Rank, RankActivity};
-use super::found::{CommCallCounts, FoundHang, HangingRank, MemberProgress, stuck_rank};
-use super::localize::{HangCause, Waits};
+use super::found::{CommCallCounts, FoundHang, MemberProgress};
+use super::localize::HangCause;
 use super::step_budget::TooLarge;
 use super::unknown;
 use super::view::JobView;
@@ -33,36 +33,35 @@ fn found(view: &JobView<'_>) -> Result<Vec<FoundHang>, TooLarge> {
     let job = WaitForGraph::new(&activities, &members, &view.work);
     let (causes, waits) = job.causes()?;
     if causes.is_empty() {
-        let unknown = unknown::hang(view, &communicators);
+        let unknown = unknown::hang(view, &communicators)?;
         return unknown.into_iter().map(|hang| with_counts(hang, &activities, view)).collect();
     }
-    let hangs = causes.iter().map(|cause| with_counts(hang(cause, &waits, view)?, &activities, view));
-    hangs.collect()
-}
-
-fn hang(cause: &HangCause, waits: &Waits, view: &JobView<'_>) -> Result<FoundHang, TooLarge> {
-    let mut stuck = Vec::new();
-    for &rank in cause.at_fault.iter().chain(&cause.held_up) {
-        let waits_for = waits.of.get(&rank).cloned().unwrap_or_default();
-        view.work.spend(1 + waits_for.len())?;
-        let at_fault = cause.at_fault.contains(&rank);
-        stuck.extend(stuck_rank(rank, view).map(|found| HangingRank { at_fault, waits_for, ..found }));
-    }
-    Ok(FoundHang::of(cause.fault, stuck, view))
+    let hang = |HangCause { fault, at_fault, held_up }: HangCause| {
+        let hang = FoundHang::of(fault, at_fault, held_up, Some(&waits), view)?;
+        with_counts(hang, &activities, view)
+    };
+    causes.into_iter().map(hang).collect()
 }
 
 /// Ranks stand still, and nobody can say whether they will go on.
 fn not_analysed(view: &JobView<'_>) -> FoundHang {
-    let mut hang = FoundHang::of(Fault::NotAnalysed, Vec::new(), view);
     let since = view.ranks.values().filter_map(|state| Some(state.still?.1));
-    hang.since_ns = since.max().unwrap_or(0);
     let still = view.ranks.values().filter(|state| state.still.is_some()).count();
-    hang.unknown = vec![format!(
+    let unknown = format!(
         "whether {still} ranks that stand still can go on: to follow what they wait for takes more than the {} steps that \
          one look may take",
         view.work.most()
-    )];
-    hang
+    );
+    FoundHang {
+        fault: Fault::NotAnalysed,
+        at_fault: BTreeSet::new(),
+        held_up: BTreeSet::new(),
+        ranks: Vec::new(),
+        since_ns: since.max().unwrap_or(0),
+        groups: Vec::new(),
+        unknown: vec![unknown],
+        collectives: Vec::new(),
+    }
 }
 
 /// Adds how far ranks have come on the communicators that they wait in.
@@ -71,7 +70,7 @@ fn with_counts(
     activities: &BTreeMap<Rank, RankActivity>,
     view: &JobView<'_>,
 ) -> Result<FoundHang, TooLarge> {
-    let waiting = hang.ranks.iter().filter_map(|rank| activities.get(&rank.rank));
+    let waiting = hang.all().filter_map(|rank| activities.get(&rank));
     let numbers: BTreeSet<u64> = waiting.flat_map(RankActivity::communicators).collect();
     let collectives = view.job.messages.collectives();
     for comm in numbers.into_iter().filter_map(followed) {

@@ -4,20 +4,26 @@ use std::collections::BTreeSet;
 
 use super::call_text::shown_of;
 use super::dependency::Rank;
-use super::progress::Observation;
-use super::view::{JobView, thread};
+use super::groups::{BlockedGroup, MOST_ALONE, groups, told_alone};
+use super::step_budget::TooLarge;
+use super::view::{Doing, JobView, thread};
+use super::waits::Waits;
 use crate::findings::finding::Fault;
-use crate::tape::input::{CodePlace, ThreadFacts};
+use crate::tape::input::ThreadFacts;
 
 /// A cause, with what was found of the ranks.
 pub(crate) struct FoundHang {
     pub fault: Fault,
+    pub at_fault: BTreeSet<Rank>,
+    /// All others in it.
+    pub held_up: BTreeSet<Rank>,
+    /// Those that are told one by one, at fault first: all of them, or some of many.
     pub ranks: Vec<HangingRank>,
     /// Since when the last of them has not moved.
     pub since_ns: u64,
-    /// Where no cause is known: ranks that are in the same call.
+    /// All of them together with those that do the same, if they are many or no cause is known.
     pub groups: Vec<BlockedGroup>,
-    /// … and what could not be found out.
+    /// Where no cause is known: what could not be found out.
     pub unknown: Vec<String>,
     /// Collective calls on the communicators that have to do with it.
     pub collectives: Vec<CommCallCounts>,
@@ -46,27 +52,20 @@ pub(crate) struct HangingRank {
     pub rank: Rank,
     pub pid: u32,
     pub at_fault: bool,
+    pub doing: Doing,
     pub thread: Option<ThreadFacts>,
     /// Names and values of the arguments worth showing.
     pub arguments: Vec<(&'static str, String)>,
     pub waits_for: BTreeSet<Rank>,
-    pub ended: Option<bool>,
-    pub stopped: bool,
-}
-
-/// Ranks that are in the same call, called at the same place, on the same communicator.
-pub(crate) struct BlockedGroup {
-    pub ranks: Vec<Rank>,
-    pub function: String,
-    pub site: Option<CodePlace>,
-    /// Arguments that are the same for all of them.
-    pub arguments: Vec<(&'static str, String)>,
-    /// What their requests stand for.
-    pub pending: Vec<String>,
 }
 
 /// How a rank was found.
-pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<HangingRank> {
+fn hanging_rank(
+    rank: Rank,
+    at_fault: bool,
+    waits: Option<&Waits>,
+    view: &JobView<'_>,
+) -> Option<HangingRank> {
     let state = view.ranks.get(&rank)?;
     let thread = state.still.and_then(|(seen, _)| thread(seen)).cloned();
     let call = thread.as_ref().and_then(|thread| thread.call.as_ref());
@@ -74,21 +73,44 @@ pub(super) fn stuck_rank(rank: Rank, view: &JobView<'_>) -> Option<HangingRank> 
     Some(HangingRank {
         rank,
         pid: state.pid,
-        at_fault: false,
+        at_fault,
+        doing: Doing::of(state),
         arguments: arguments.unwrap_or_default(),
         thread,
-        waits_for: BTreeSet::new(),
-        ended: state.ended,
-        stopped: matches!(state.still, Some((Observation::Stopped(_), _))),
+        waits_for: waits.map_or_else(BTreeSet::new, |waits| waits.of_all([rank])),
     })
 }
 
 impl FoundHang {
-    pub(super) fn of(fault: Fault, ranks: Vec<HangingRank>, view: &JobView<'_>) -> Self {
-        let since_ns = |rank: &HangingRank| {
-            view.ranks.get(&rank.rank).and_then(|state| state.still).map_or(0, |still| still.1)
+    /// `waits`: whom ranks wait for, where a cause is known.
+    pub(super) fn of(
+        fault: Fault,
+        at_fault: BTreeSet<Rank>,
+        held_up: BTreeSet<Rank>,
+        waits: Option<&Waits>,
+        view: &JobView<'_>,
+    ) -> Result<Self, TooLarge> {
+        let all = || at_fault.iter().chain(&held_up).copied();
+        let is_large = at_fault.len() + held_up.len() > MOST_ALONE;
+        let groups = match is_large || fault.has_no_cause() {
+            true => groups(all(), &at_fault, waits, view)?,
+            false => Vec::new(),
         };
-        let since_ns = ranks.iter().map(since_ns).max().unwrap_or(0);
-        Self { fault, since_ns, ranks, groups: Vec::new(), unknown: Vec::new(), collectives: Vec::new() }
+        let told = if is_large { told_alone(&groups) } else { all().collect() };
+        let ranks = told.into_iter().filter_map(|rank| {
+            let rank = hanging_rank(rank, at_fault.contains(&rank), waits, view)?;
+            view.work.spend(1 + rank.waits_for.len()).ok().map(|()| rank)
+        });
+        let ranks = ranks.collect();
+        view.work.check()?;
+        let since_ns = |rank| view.ranks.get(&rank).and_then(|state| state.still).map_or(0, |still| still.1);
+        let since_ns = all().map(since_ns).max().unwrap_or(0);
+        let (unknown, collectives) = (Vec::new(), Vec::new());
+        Ok(Self { fault, at_fault, held_up, ranks, since_ns, groups, unknown, collectives })
+    }
+
+    /// All ranks in it.
+    pub fn all(&self) -> impl Iterator<Item = Rank> {
+        self.at_fault.iter().chain(&self.held_up).copied()
     }
 }

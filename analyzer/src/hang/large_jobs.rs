@@ -103,15 +103,47 @@ fn what_is_too_large_is_cut_off() {
     let most = StepBudget::default().most();
     let other_roots = (0..MANY as i32).map(|root| collective(Some(root), None));
     assert_eq!(causes(other_roots), (Err(TooLarge), most));
-    let from_anybody = (0..MANY).map(|_| waits([receive(None, 0)]));
-    assert_eq!(causes(from_anybody), (Err(TooLarge), most));
     let many_of_each = (0..2000).map(|_| waits((0..2000).map(|tag| receive(Some(tag), 0))));
     assert!(causes(many_of_each).1 <= most);
 }
 
 #[test]
-fn hundreds_of_ranks_that_receive_from_anybody_are_not_too_large() {
-    let (found, _) = causes((0..1000).map(|_| waits([receive(None, 0)])));
-    let found = found.expect("it is small enough");
-    assert_eq!((found.len(), found[0].fault, found[0].at_fault.len()), (1, Fault::Deadlock, 1000));
+fn ranks_that_all_receive_from_anybody_cost_some_steps_each() {
+    let (found, steps) = causes((0..MANY).map(|_| waits([receive(None, 0)])));
+    let found = found.expect("it is no more than the ranks");
+    assert_eq!((found.len(), found[0].fault, found[0].at_fault.len()), (1, Fault::Deadlock, MANY as usize));
+    assert!(steps <= 20 * u64::from(MANY), "{steps}");
+}
+
+#[test]
+fn halves_of_a_job_that_wait_for_each_other_cost_some_steps_each() {
+    let barrier = |function: &str| {
+        let function = function.to_owned();
+        waits([Dependency::Collective(CollectiveOp { function, comm: WORLD, ..CollectiveOp::default() })])
+    };
+    let halves = (0..MANY).map(|rank| barrier(if rank % 2 == 0 { "MPI_Barrier" } else { "MPI_Bcast" }));
+    let (found, steps) = causes(halves);
+    let found = found.expect("it is no more than the ranks");
+    assert_eq!((found.len(), found[0].fault), (1, Fault::MismatchedCollective));
+    assert!(steps <= 40 * u64::from(MANY), "{steps}");
+}
+
+#[test]
+fn thousands_of_pairs_that_wait_for_each_other_are_one_cause() {
+    let pairs = |count: u32| causes((0..count).map(|rank| waits([receive(Some(rank ^ 1), 0)])));
+    assert_eq!(pairs(8).0.expect("they are few").len(), 4);
+    let (found, steps) = pairs(MANY);
+    let found = found.expect("it is no more than the ranks");
+    assert_eq!((found.len(), found[0].fault, found[0].at_fault.len()), (1, Fault::Deadlock, MANY as usize));
+    assert!(steps <= 20 * u64::from(MANY), "{steps}");
+}
+
+#[test]
+fn ranks_that_ended_while_others_wait_for_them_are_one_cause() {
+    for end in [RankActivity::Ended { well: true }, RankActivity::Stopped, RankActivity::Outside] {
+        let half = |rank: u32| if rank % 2 == 0 { end.clone() } else { collective(Some(0), None) };
+        let (found, steps) = causes((0..MANY).map(half));
+        assert_eq!(found.expect("it is no more than the ranks").len(), 1, "{end:?}");
+        assert!(steps <= 40 * u64::from(MANY), "{steps}");
+    }
 }

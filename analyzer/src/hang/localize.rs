@@ -6,13 +6,16 @@
 //! for all of several ranks, or for any of them, and a rank that still computes is no reason to say anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
+use rustc_hash::FxHashMap;
 
-use super::dependency::{CollectiveOp, Dependency, Message, Rank, RankActivity};
+use super::dependency::{Arrivals, CollectiveOp, Dependency, Message, Rank, RankActivity};
 use super::step_budget::TooLarge;
-use super::wait_for::WaitForGraph;
+use super::wait_for::{SharedNeed, WaitForGraph};
+use super::waits::{SharedWait, Waits, WhoWaits};
 use crate::findings::finding::Fault;
 
 /// One cause, and whom it holds up.
@@ -24,35 +27,16 @@ pub(crate) struct HangCause {
     pub held_up: BTreeSet<Rank>,
 }
 
-/// Whom each stuck rank waits for, both ways.
-pub(crate) struct Waits {
-    pub of: BTreeMap<Rank, BTreeSet<Rank>>,
-    on: BTreeMap<Rank, Vec<Rank>>,
-}
-
-impl Waits {
-    fn new(of: BTreeMap<Rank, BTreeSet<Rank>>) -> Self {
-        let mut on: BTreeMap<Rank, Vec<Rank>> = BTreeMap::new();
-        for (&rank, peers) in &of {
-            peers.iter().for_each(|peer| on.entry(*peer).or_default().push(rank));
-        }
-        Self { of, on }
-    }
-
-    /// Ranks that wait for one.
-    fn on(&self, rank: Rank) -> &[Rank] {
-        self.on.get(&rank).map_or(&[], Vec::as_slice)
-    }
-}
-
 impl WaitForGraph<'_> {
     /// Why ranks do not go on, and who waits for whom; nothing if all of them may.
     pub fn causes(&self) -> Result<(Vec<HangCause>, Waits), TooLarge> {
         let stuck = self.stuck()?;
-        let waits = Waits::new(self.waits_of(&stuck)?);
-        let mut causes: Vec<HangCause> = self.roots(&stuck, &waits)?;
+        let waits = self.waits_of(&stuck)?;
+        let mut causes = few(self.roots(&stuck, &waits)?);
         for cause in &mut causes {
-            cause.held_up = self.reaching(&cause.at_fault, &waits)?;
+            let (reaching, steps) = waits.reaching(&cause.at_fault);
+            self.work.spend(steps)?;
+            cause.held_up = reaching;
         }
         causes.sort_by_key(|cause| (cause.fault, cause.at_fault.clone()));
         Ok((causes, waits))
@@ -60,32 +44,65 @@ impl WaitForGraph<'_> {
 
     /// Where following the waits ends: cycles, and ranks that wait for nobody.
     fn roots(&self, stuck: &BTreeSet<Rank>, waits: &Waits) -> Result<Vec<HangCause>, TooLarge> {
-        let mut causes = Vec::new();
-        for component in components(stuck, &waits.of) {
-            // Who waits for one that ended, or is stopped, is held up by that, whoever else it waits for.
-            let waits_itself = |rank: &Rank| matches!(self.activity(*rank), Some(RankActivity::Waits { .. }));
-            let is_held_up = || {
-                component
-                    .iter()
-                    .any(|rank| waits.of[rank].iter().any(|to| stuck.contains(to) && !waits_itself(to)))
-            };
-            let is_cycle = component.len() > 1 || component.iter().all(|rank| waits.of[rank].contains(rank));
-            let only = component.first().copied();
-            let cause = match only.and_then(|rank| self.activity(rank)) {
-                Some(RankActivity::Ended { well }) => ended(only.unwrap_or_default(), *well, waits),
-                Some(RankActivity::Outside) => Some(HangCause::of(Fault::Outside, component)),
-                Some(RankActivity::Stopped) => Some(HangCause::of(Fault::Stopped, component)),
-                // A cycle that waits for another cycle besides is told all the same.
-                Some(RankActivity::Waits { .. }) if is_cycle && !is_held_up() => Some(self.cycle(component)?),
-                _ => None,
-            };
-            causes.extend(cause);
+        // Who waits for one that ended, or is stopped, is held up by that, whoever else it waits for.
+        let is_end = |rank: &Rank| {
+            stuck.contains(rank) && !matches!(self.activity(*rank), Some(RankActivity::Waits { .. }))
+        };
+        let ends_shared: BTreeSet<SharedWait> = waits
+            .all_shared()
+            .filter(|(_, ranks)| ranks.iter().any(is_end))
+            .map(|(shared, _)| shared)
+            .collect();
+        let mut held_up: BTreeSet<Rank> = BTreeSet::new();
+        for (rank, of_rank) in waits.all() {
+            let is_held_up =
+                of_rank.own.iter().any(is_end) || of_rank.shared.iter().any(|one| ends_shared.contains(one));
+            held_up.extend(is_held_up.then_some(rank));
         }
-        // Somebody must wait for it: a rank that is stopped or has ended alone is no fault.
-        causes.retain(|cause| match cause.fault {
-            Fault::Outside | Fault::Stopped => cause.at_fault.iter().any(|rank| !waits.on(*rank).is_empty()),
-            _ => true,
-        });
+        let mut causes = Vec::new();
+        for component in components(stuck, waits) {
+            let is_cycle = component.len() > 1 || component.iter().all(|rank| waits.is_own_partner(*rank));
+            let waits_itself = component.first().and_then(|rank| self.activity(*rank));
+            if matches!(waits_itself, Some(RankActivity::Waits { .. }))
+                && is_cycle
+                && component.is_disjoint(&held_up)
+            {
+                // A cycle that waits for another cycle besides is told all the same.
+                causes.push(self.cycle(component)?);
+            }
+        }
+        causes.extend(self.ends(stuck, waits)?);
+        Ok(causes)
+    }
+
+    /// Ranks that will do nothing more and are waited for. Those that the same ones wait for are one cause: of a whole
+    /// node that is stopped, or ended, say.
+    fn ends(&self, stuck: &BTreeSet<Rank>, waits: &Waits) -> Result<Vec<HangCause>, TooLarge> {
+        let mut ends: BTreeMap<(Fault, WhoWaits), BTreeSet<Rank>> = BTreeMap::new();
+        for &rank in stuck {
+            let fault = match self.activity(rank) {
+                Some(RankActivity::Ended { well: true }) => Fault::MissingMessage,
+                Some(RankActivity::Ended { well: false }) => Fault::Crash,
+                Some(RankActivity::Outside) => Fault::Outside,
+                Some(RankActivity::Stopped) => Fault::Stopped,
+                Some(RankActivity::Waits { .. } | RankActivity::Moves) | None => continue,
+            };
+            // Somebody must wait for it: a rank that is stopped or has ended alone is no fault.
+            let waiting = waits.on(rank);
+            self.work.spend(1)?;
+            if !waiting.is_empty() {
+                ends.entry((fault, waiting)).or_default().insert(rank);
+            }
+        }
+        let mut causes = Vec::new();
+        for ((fault, waiting), mut ranks) in ends {
+            if fault == Fault::MissingMessage {
+                let waiting = waits.ranks_of(&waiting);
+                self.work.spend(waiting.len())?;
+                ranks.extend(waiting);
+            }
+            causes.push(HangCause::of(fault, ranks));
+        }
         Ok(causes)
     }
 
@@ -118,10 +135,13 @@ impl WaitForGraph<'_> {
     fn abandoned(&self, ranks: &BTreeSet<Rank>) -> BTreeSet<Rank> {
         let waited_for = ranks.iter().flat_map(|rank| self.dependencies(*rank));
         let arrivals = waited_for.filter_map(|dependency| match dependency {
-            Dependency::Collective(call) => call.arrived.as_deref(),
+            Dependency::Collective(call) => call.arrived.as_ref(),
             _ => None,
         });
-        arrivals.flat_map(|arrived| arrived.abandoned.intersection(ranks)).copied().collect()
+        // Who has arrived is one set for all who wait in a call.
+        let different: BTreeMap<usize, &Rc<Arrivals>> =
+            arrivals.map(|arrived| (Rc::as_ptr(arrived) as usize, arrived)).collect();
+        different.values().flat_map(|arrived| arrived.abandoned.intersection(ranks)).copied().collect()
     }
 
     /// Messages that ranks of a cycle wait for, of or to ranks that are `elsewhere`.
@@ -130,75 +150,75 @@ impl WaitForGraph<'_> {
         ranks: &BTreeSet<Rank>,
         elsewhere: &dyn Fn(&Rank) -> bool,
     ) -> Result<Option<HangCause>, TooLarge> {
+        let mut members_elsewhere = BTreeMap::new();
         let mut at_fault = BTreeSet::new();
+        let mut of_comms = BTreeSet::new();
         for &rank in ranks {
             let receives = |dependency: &Dependency| matches!(dependency, Dependency::Receive(_));
             let sends = |dependency: &Dependency| matches!(dependency, Dependency::Send(_));
             // Whether a message was sent that nobody takes is not known: what is received tells more.
-            let mut named = self.partners(rank, &receives, elsewhere)?;
+            let mut named = self.partners(rank, &receives, elsewhere, &mut members_elsewhere)?;
             if named.is_empty() {
-                named = self.partners(rank, &sends, elsewhere)?;
+                named = self.partners(rank, &sends, elsewhere, &mut members_elsewhere)?;
             }
             if !named.is_empty() {
                 at_fault.insert(rank);
                 if !self.has_another_partner(rank)? {
-                    at_fault.extend(named);
+                    at_fault.extend(named.ranks);
+                    of_comms.extend(named.comms);
                 }
             }
         }
+        at_fault.extend(of_comms.iter().flat_map(|comm| &members_elsewhere[comm]));
         Ok((!at_fault.is_empty()).then(|| HangCause::of(Fault::MissingMessage, at_fault)))
     }
 
-    /// Ranks that a rank needs for some of its messages, of those that are `elsewhere`.
+    /// Ranks that a rank needs for some of its messages, of those that are `elsewhere`. `members`: these, of communicators
+    /// that were asked for.
     fn partners(
         &self,
         rank: Rank,
         wanted: &dyn Fn(&Dependency) -> bool,
         elsewhere: &dyn Fn(&Rank) -> bool,
-    ) -> Result<BTreeSet<Rank>, TooLarge> {
-        let mut partners = BTreeSet::new();
+        members: &mut BTreeMap<u64, BTreeSet<Rank>>,
+    ) -> Result<Partners, TooLarge> {
+        let mut partners = Partners::default();
         for dependency in self.dependencies(rank).iter().filter(|dependency| wanted(dependency)) {
             self.work.spend(1)?;
-            partners.extend(self.peers(rank, dependency)?.into_iter().filter(elsewhere));
+            match dependency {
+                Dependency::Send(Message { peer: Some(peer), .. })
+                | Dependency::Receive(Message { peer: Some(peer), .. }) => {
+                    partners.ranks.extend(Some(*peer).filter(elsewhere));
+                }
+                Dependency::Send(Message { comm, .. }) | Dependency::Receive(Message { comm, .. }) => {
+                    if !members.contains_key(comm) {
+                        members.insert(*comm, self.members(*comm)?.into_iter().filter(elsewhere).collect());
+                    }
+                    let others = members[comm].len() - usize::from(members[comm].contains(&rank));
+                    partners.comms.extend((others > 0).then_some(*comm));
+                }
+                Dependency::Collective(_) | Dependency::Lock { .. } => {}
+            }
         }
         Ok(partners)
     }
 
-    /// Somebody waits for just this rank's message, but the rank named another one.
-    fn has_another_partner(&self, rank: Rank) -> Result<bool, TooLarge> {
-        let with_peer = |dependency: &Dependency, peer: Rank| match *dependency {
-            Dependency::Send(message) => Some(Dependency::Send(Message { peer: Some(peer), ..message })),
-            Dependency::Receive(message) => {
-                Some(Dependency::Receive(Message { peer: Some(peer), ..message }))
-            }
-            Dependency::Collective(_) | Dependency::Lock { .. } => None,
-        };
-        for peer in self.ranks().filter(|peer| *peer != rank) {
-            for dependency in self.dependencies(rank).iter().filter_map(|needed| with_peer(needed, peer)) {
-                if self.fits(rank, &dependency, peer)? {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
     /// Where most ranks are in one collective call: the few that are elsewhere.
     fn odd_ones_of_a_collective(&self, ranks: &BTreeSet<Rank>) -> Result<Option<BTreeSet<Rank>>, TooLarge> {
-        // Ranks in the same call, by the first of them: there are few different ones.
-        let mut calls: BTreeMap<&CollectiveOp, Vec<Rank>> = BTreeMap::new();
-        let mut firsts: Vec<&CollectiveOp> = Vec::new();
+        // Ranks in the same call, in the order of the first of them: there are few different ones.
+        let mut calls: Vec<(&CollectiveOp, Vec<Rank>)> = Vec::new();
+        let mut known: FxHashMap<SharedNeed, usize> = FxHashMap::default();
         for rank in self.ranks() {
             let Some(call) = self.collective(rank) else { continue };
             self.work.spend(1)?;
-            let alike = calls.entry(call).or_default();
-            if alike.is_empty() {
-                firsts.push(call);
+            let at = *known.entry(SharedNeed::of_collective(call)).or_insert(calls.len());
+            if at == calls.len() {
+                calls.push((call, Vec::new()));
             }
-            alike.push(rank);
+            calls[at].1.push(rank);
         }
         let mut most: Option<(&CollectiveOp, BTreeSet<Rank>)> = None;
-        for call in firsts {
+        for (call, _) in &calls {
             let mut party = BTreeSet::new();
             for (other, ranks) in &calls {
                 self.work.spend(1)?;
@@ -221,34 +241,19 @@ impl WaitForGraph<'_> {
         let is_minority = odd.len() < party.len();
         Ok((is_minority && !odd.is_empty() && !ranks.is_disjoint(&party)).then_some(odd))
     }
-
-    /// Ranks that reach one of `to`, but for these.
-    fn reaching(&self, to: &BTreeSet<Rank>, waits: &Waits) -> Result<BTreeSet<Rank>, TooLarge> {
-        let mut reached = BTreeSet::new();
-        let mut next: Vec<Rank> = to.iter().copied().collect();
-        while let Some(rank) = next.pop() {
-            self.work.spend(1 + waits.on(rank).len())?;
-            for &waiting in waits.on(rank) {
-                if !to.contains(&waiting) && reached.insert(waiting) {
-                    next.push(waiting);
-                }
-            }
-        }
-        Ok(reached)
-    }
 }
 
-/// A rank that ended, and those that wait for it directly.
-fn ended(rank: Rank, well: bool, waits: &Waits) -> Option<HangCause> {
-    let mut waiting: BTreeSet<Rank> = waits.on(rank).iter().copied().collect();
-    if waiting.is_empty() {
-        return None;
+/// Whom a rank needs: ranks, and the members of communicators.
+#[derive(Default)]
+struct Partners {
+    ranks: BTreeSet<Rank>,
+    comms: BTreeSet<u64>,
+}
+
+impl Partners {
+    fn is_empty(&self) -> bool {
+        self.ranks.is_empty() && self.comms.is_empty()
     }
-    if !well {
-        return Some(HangCause::of(Fault::Crash, BTreeSet::from([rank])));
-    }
-    waiting.insert(rank);
-    Some(HangCause::of(Fault::MissingMessage, waiting))
 }
 
 impl HangCause {
@@ -257,18 +262,58 @@ impl HangCause {
     }
 }
 
+/// Causes that are told one by one. Where there are more of one fault, as where each rank of thousands waits for its neighbour
+/// and that one for it, they are one.
+const MOST_CAUSES: usize = 64;
+
+fn few(causes: Vec<HangCause>) -> Vec<HangCause> {
+    let mut by_fault: BTreeMap<Fault, Vec<HangCause>> = BTreeMap::new();
+    for cause in causes {
+        by_fault.entry(cause.fault).or_default().push(cause);
+    }
+    let some = |(fault, causes): (Fault, Vec<HangCause>)| match causes.len() {
+        0..=MOST_CAUSES => causes,
+        _ => vec![HangCause::of(fault, causes.into_iter().flat_map(|cause| cause.at_fault).collect())],
+    };
+    by_fault.into_iter().flat_map(some).collect()
+}
+
+/// What waits, or is waited for.
+#[derive(Clone, Copy)]
+enum WaitNode {
+    Rank(Rank),
+    /// What many ranks wait for alike.
+    Shared,
+}
+
 /// Strongly connected components of the ranks that wait for each other.
-fn components(ranks: &BTreeSet<Rank>, waits: &BTreeMap<Rank, BTreeSet<Rank>>) -> Vec<BTreeSet<Rank>> {
-    let mut graph = DiGraph::<Rank, ()>::new();
-    // Where each rank is among them: there may be as many waits as pairs of ranks, too many to hash each.
-    let nodes: BTreeMap<Rank, NodeIndex> = ranks.iter().map(|&rank| (rank, graph.add_node(rank))).collect();
-    for (rank, &node) in &nodes {
-        for to in waits[rank].iter().filter_map(|to| nodes.get(to)) {
-            graph.add_edge(node, *to, ());
+fn components(ranks: &BTreeSet<Rank>, waits: &Waits) -> Vec<BTreeSet<Rank>> {
+    let mut graph = DiGraph::<WaitNode, ()>::new();
+    let nodes: FxHashMap<Rank, NodeIndex> =
+        ranks.iter().map(|&rank| (rank, graph.add_node(WaitNode::Rank(rank)))).collect();
+    // As many waits as pairs of ranks would be too many: what is shared leads on to those that all of them wait for.
+    let mut shared: FxHashMap<SharedWait, NodeIndex> = FxHashMap::default();
+    for (one, to) in waits.all_shared() {
+        let from = graph.add_node(WaitNode::Shared);
+        for to in to.iter().filter_map(|to| nodes.get(to)) {
+            graph.add_edge(from, *to, ());
+        }
+        shared.insert(one, from);
+    }
+    for (rank, of_rank) in waits.all() {
+        let Some(&from) = nodes.get(&rank) else { continue };
+        let own = of_rank.own.iter().filter_map(|to| nodes.get(to));
+        for to in own.chain(of_rank.shared.iter().filter_map(|one| shared.get(one))) {
+            graph.add_edge(from, *to, ());
         }
     }
-    let ranks_of = |component: Vec<NodeIndex>| component.into_iter().map(|node| graph[node]).collect();
-    kosaraju_scc(&graph).into_iter().map(ranks_of).collect()
+    let rank_of = |node: NodeIndex| match graph[node] {
+        WaitNode::Rank(rank) => Some(rank),
+        WaitNode::Shared => None,
+    };
+    let components =
+        kosaraju_scc(&graph).into_iter().map(|nodes| nodes.into_iter().filter_map(rank_of).collect());
+    components.filter(|ranks: &BTreeSet<Rank>| !ranks.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod communicators;
 pub(crate) mod dependency;
 pub(crate) mod find;
 pub(crate) mod found;
+pub(crate) mod groups;
 pub(crate) mod hang_analysis;
 pub(crate) mod localize;
 pub(crate) mod locks;
@@ -20,6 +21,7 @@ pub(crate) mod step_budget;
 pub(crate) mod unknown;
 pub(crate) mod view;
 pub(crate) mod wait_for;
+pub(crate) mod waits;
 
 #[cfg(test)]
 mod large_jobs;

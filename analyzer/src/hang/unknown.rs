@@ -1,23 +1,27 @@
 //! Hangs whose cause is not known: all ranks are inside MPI, and none of them moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::activity::knows_communicator;
-use super::call_text::{pending_of, request_texts};
+use super::call_text::{knows_request, pending_of};
 use super::communicators::SampledCommunicators;
 use super::dependency::Rank;
-use super::found::{BlockedGroup, FoundHang, stuck_rank};
+use super::found::FoundHang;
 use super::progress::Observation;
+use super::step_budget::TooLarge;
 use super::view::{JobView, RankState, call_of};
 use crate::findings::finding::Fault;
 use crate::mpi::calls::{self, Waiting};
-use crate::tape::input::{CallInProgress, CodePlace};
+use crate::tape::input::CallInProgress;
 
 /// Nothing must have moved for so long.
 pub(super) const LEAST_NS: u64 = 10_000_000_000;
 
 /// If all ranks that are alive are in MPI calls and have not moved for long.
-pub(super) fn hang(view: &JobView<'_>, communicators: &SampledCommunicators) -> Option<FoundHang> {
+pub(super) fn hang(
+    view: &JobView<'_>,
+    communicators: &SampledCommunicators,
+) -> Result<Option<FoundHang>, TooLarge> {
     let alive: Vec<(Rank, &RankState<'_>)> = view
         .ranks
         .iter()
@@ -25,59 +29,17 @@ pub(super) fn hang(view: &JobView<'_>, communicators: &SampledCommunicators) -> 
         .map(|(rank, state)| (*rank, state))
         .collect();
     if alive.is_empty() || !alive.iter().all(|(_, state)| is_long_in_mpi(state, view.job.now_ns())) {
-        return None;
+        return Ok(None);
     }
-    let ranks = alive.iter().filter_map(|(rank, _)| stuck_rank(*rank, view)).collect();
-    let mut hang = FoundHang::of(Fault::UnknownHang, ranks, view);
-    hang.groups = groups(&alive, view);
-    hang.unknown = unknown(&alive, view, communicators);
-    Some(hang)
+    let held_up = alive.iter().map(|(rank, _)| *rank).collect();
+    let hang = FoundHang::of(Fault::UnknownHang, BTreeSet::new(), held_up, None, view)?;
+    Ok(Some(FoundHang { unknown: unknown(&alive, view, communicators), ..hang }))
 }
 
 fn is_long_in_mpi(state: &RankState<'_>, now_ns: u64) -> bool {
     let Some((Observation::InCall(_), since_ns)) = state.still else { return false };
     let waits_outside = |call: &CallInProgress| calls::waits_outside(&call.function);
     now_ns.saturating_sub(since_ns) >= LEAST_NS && !call_of(state).is_none_or(waits_outside)
-}
-
-fn groups(alive: &[(Rank, &RankState<'_>)], view: &JobView<'_>) -> Vec<BlockedGroup> {
-    let mut groups: BTreeMap<(String, Option<CodePlace>, String), BlockedGroup> = BTreeMap::new();
-    for (rank, state) in alive {
-        let Some(call) = call_of(state) else { continue };
-        let arguments = stuck_rank(*rank, view).map(|rank| rank.arguments).unwrap_or_default();
-        let comm = arguments.iter().find(|(name, _)| *name == "comm").map(|(_, comm)| comm.clone());
-        let pending = request_texts(call, state.pid, view);
-        let key = (call.function.clone(), call.site, comm.unwrap_or_default());
-        let arguments: Vec<_> = arguments.into_iter().filter(|(name, _)| *name != "request").collect();
-        match groups.get_mut(&key) {
-            Some(group) => {
-                group.ranks.push(*rank);
-                group.arguments.retain(|argument| arguments.contains(argument));
-                group.add(pending);
-            }
-            None => {
-                let (function, site) = (call.function.clone(), call.site);
-                let mut group =
-                    BlockedGroup { ranks: vec![*rank], function, site, arguments, pending: Vec::new() };
-                group.add(pending);
-                groups.insert(key, group);
-            }
-        }
-    }
-    let mut groups: Vec<BlockedGroup> = groups.into_values().collect();
-    groups.sort_by(|a, b| a.ranks.cmp(&b.ranks));
-    groups
-}
-
-impl BlockedGroup {
-    fn add(&mut self, pending: Vec<String>) {
-        const MOST_PENDING: usize = 8;
-        for text in pending {
-            if self.pending.len() < MOST_PENDING && !self.pending.contains(&text) {
-                self.pending.push(text);
-            }
-        }
-    }
 }
 
 /// What could not be found out that would tell more.
@@ -111,7 +73,7 @@ fn missing(
         None => vec![WAITS],
         Some(Waiting::Requests { .. }) => {
             let pending = pending_of(call).count();
-            let known = request_texts(call, pid, view).len();
+            let known = pending_of(call).filter(|request| knows_request(request, pid, view)).count();
             if pending == 0 || known < pending { vec!["the requests"] } else { Vec::new() }
         }
         Some(_) => match knows_communicator(call, pid, view, communicators) {

@@ -21,6 +21,30 @@ pub(crate) struct RankState<'a> {
     pub locks: &'a [HeldLock],
 }
 
+/// What a rank does that does not go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doing {
+    #[default]
+    InCall,
+    /// It does nothing, outside of MPI.
+    Outside,
+    Stopped,
+    Ended,
+    Died,
+}
+
+impl Doing {
+    pub(super) fn of(state: &RankState<'_>) -> Self {
+        match (state.ended, state.still) {
+            (Some(true), _) => Self::Ended,
+            (Some(false), _) => Self::Died,
+            (None, Some((Observation::Stopped(_), _))) => Self::Stopped,
+            (None, Some((Observation::InCall(_), _))) => Self::InCall,
+            (None, _) => Self::Outside,
+        }
+    }
+}
+
 /// What is known of a job's ranks.
 pub(crate) struct JobView<'a> {
     pub ranks: BTreeMap<Rank, RankState<'a>>,

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::dependency::{CollectiveOp, Dependency, Message, Rank, RankActivity};
 use super::release::{Peer, PeerCounts, rule};
 use super::step_budget::{StepBudget, TooLarge};
+use super::waits::{RankWaits, SharedWait, Waits};
 
 /// The ranks of a job.
 pub(crate) struct WaitForGraph<'a> {
@@ -26,6 +27,18 @@ struct AllOffers<'a> {
     by_rank: FxHashMap<Rank, Offers<'a>>,
     /// Who waits to send something to a rank.
     senders: FxHashMap<Rank, Vec<Rank>>,
+    /// Who waits to receive something from a rank, or from anybody.
+    receivers: FxHashMap<Option<Rank>, Vec<Rank>>,
+}
+
+impl AllOffers<'_> {
+    fn senders_to(&self, rank: Rank) -> &[Rank] {
+        self.senders.get(&rank).map_or(&[], Vec::as_slice)
+    }
+
+    fn receivers_from(&self, rank: Option<Rank>) -> &[Rank] {
+        self.receivers.get(&rank).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// What a rank waits for, so that who needs it of it finds it without going through all of it.
@@ -37,6 +50,8 @@ struct Offers<'a> {
     sends_to: FxHashSet<(Option<Rank>, u64)>,
     /// Messages that it receives: from whom, with which tag, on which communicator.
     receives: FxHashSet<(Option<Rank>, Option<i32>, u64)>,
+    /// The same, with whatever tag.
+    receives_from: FxHashSet<(Option<Rank>, u64)>,
     /// Collective calls, by function and communicator; those that differ only in who has arrived are one.
     collectives: FxHashMap<(&'a str, u64), Vec<&'a CollectiveOp>>,
 }
@@ -53,6 +68,7 @@ impl<'a> Offers<'a> {
                 }
                 Dependency::Receive(Message { peer, tag, comm }) => {
                     offers.receives.insert((*peer, *tag, *comm));
+                    offers.receives_from.insert((*peer, *comm));
                 }
                 Dependency::Collective(call) => {
                     let calls = offers.collectives.entry((&call.function, call.comm)).or_default();
@@ -103,7 +119,7 @@ impl<'a> Offers<'a> {
 
 /// What many ranks need alike, so that it need be looked for only once.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum SharedNeed {
+pub(super) enum SharedNeed {
     /// The collective call: function, communicator, root, operation, and where who has arrived is written.
     Collective(String, u64, Option<i32>, Option<u64>, usize),
     /// Anybody of a communicator who may go on.
@@ -111,9 +127,15 @@ enum SharedNeed {
 }
 
 impl SharedNeed {
-    fn of_collective(call: &CollectiveOp) -> Self {
+    pub(super) fn of_collective(call: &CollectiveOp) -> Self {
         let arrived = call.arrived.as_ref().map_or(0, |arrived| Rc::as_ptr(arrived) as usize);
         Self::Collective(call.function.clone(), call.comm, call.root, call.op, arrived)
+    }
+
+    fn comm(&self) -> u64 {
+        match self {
+            Self::Collective(_, comm, ..) | Self::Anybody(comm) => *comm,
+        }
     }
 }
 
@@ -252,7 +274,7 @@ impl<'a> WaitForGraph<'a> {
         let Some(Counted { members, .. }) = round.counted.get(&SharedNeed::Anybody(comm)) else {
             return Ok(false);
         };
-        for &peer in self.offers()?.senders.get(&rank).map_or(&[][..], Vec::as_slice) {
+        for &peer in self.offers()?.senders_to(rank) {
             if peer != rank && members.contains(&peer) && self.fits(rank, dependency, peer)? {
                 return Ok(true);
             }
@@ -356,6 +378,9 @@ impl<'a> WaitForGraph<'a> {
                 for to in offers.sends_to.iter().filter_map(|(to, _)| *to) {
                     all.senders.entry(to).or_default().push(*rank);
                 }
+                for from in offers.receives_from.iter().map(|(from, _)| *from) {
+                    all.receivers.entry(from).or_default().push(*rank);
+                }
                 all.by_rank.insert(*rank, offers);
             }
         }
@@ -363,29 +388,84 @@ impl<'a> WaitForGraph<'a> {
     }
 
     /// Whom each of some ranks waits for: those that are not where they would have to be.
-    pub fn waits_of(&self, ranks: &BTreeSet<Rank>) -> Result<BTreeMap<Rank, BTreeSet<Rank>>, TooLarge> {
-        let mut shared: FxHashMap<SharedNeed, BTreeSet<Rank>> = FxHashMap::default();
-        let mut all = BTreeMap::new();
+    pub fn waits_of(&self, ranks: &BTreeSet<Rank>) -> Result<Waits, TooLarge> {
+        let mut waits = Waits::default();
+        let mut known: FxHashMap<SharedNeed, SharedWait> = FxHashMap::default();
         for &rank in ranks {
-            let mut waits = BTreeSet::new();
+            self.work.spend(1)?;
+            let mut of_rank = RankWaits::default();
             for dependency in self.dependencies(rank) {
-                let Dependency::Collective(call) = dependency else {
-                    waits.extend(self.missing(rank, dependency, self.peers(rank, dependency)?)?);
+                let Some(need) = self.shared_wait(rank, dependency)? else {
+                    of_rank.own.extend(self.missing(rank, dependency, self.peers(rank, dependency)?)?);
                     continue;
                 };
-                let need = SharedNeed::of_collective(call);
-                if !shared.contains_key(&need) {
-                    let missing = self.missing(rank, dependency, self.members(call.comm)?)?;
-                    shared.insert(need.clone(), missing);
+                let shared = match known.get(&need) {
+                    Some(shared) => *shared,
+                    None => {
+                        let members = self.members(need.comm())?;
+                        let missing = match dependency {
+                            Dependency::Collective(_) => self.missing(rank, dependency, members)?,
+                            _ => members,
+                        };
+                        *known.entry(need).or_insert(waits.share(missing))
+                    }
+                };
+                if !of_rank.shared.contains(&shared) {
+                    of_rank.shared.push(shared);
                 }
-                let missing = &shared[&need];
-                self.work.spend(missing.len())?;
-                waits.extend(missing.iter().copied().filter(|peer| *peer != rank));
             }
-            self.work.spend(1)?;
-            all.insert(rank, waits);
+            waits.insert(rank, of_rank);
         }
-        Ok(all)
+        Ok(waits)
+    }
+
+    /// What a rank waits for as others may do; `None`: for just these ranks.
+    fn shared_wait(&self, rank: Rank, dependency: &Dependency) -> Result<Option<SharedNeed>, TooLarge> {
+        Ok(match dependency {
+            Dependency::Collective(call) => Some(SharedNeed::of_collective(call)),
+            Dependency::Lock { comm, holders } if holders.is_empty() => Some(SharedNeed::Anybody(*comm)),
+            Dependency::Send(Message { peer: None, comm, .. }) => Some(SharedNeed::Anybody(*comm)),
+            // Who sends just this is not waited for.
+            Dependency::Receive(Message { peer: None, comm, .. }) => {
+                let has_sender = self.any_fits(rank, dependency, self.offers()?.senders_to(rank))?;
+                (!has_sender).then_some(SharedNeed::Anybody(*comm))
+            }
+            Dependency::Send(_) | Dependency::Receive(_) | Dependency::Lock { .. } => None,
+        })
+    }
+
+    fn any_fits(&self, rank: Rank, dependency: &Dependency, peers: &[Rank]) -> Result<bool, TooLarge> {
+        for &peer in peers.iter().filter(|peer| **peer != rank) {
+            if self.fits(rank, dependency, peer)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether somebody other than whom a rank named waits for just its message.
+    pub fn has_another_partner(&self, rank: Rank) -> Result<bool, TooLarge> {
+        let offers = self.offers()?;
+        for dependency in self.dependencies(rank) {
+            let peers = match dependency {
+                Dependency::Send(_) => [offers.receivers_from(Some(rank)), offers.receivers_from(None)],
+                Dependency::Receive(_) => [offers.senders_to(rank), &[]],
+                Dependency::Collective(_) | Dependency::Lock { .. } => continue,
+            };
+            for &peer in peers.into_iter().flatten().filter(|peer| **peer != rank) {
+                let with_peer = match *dependency {
+                    Dependency::Send(message) => Dependency::Send(Message { peer: Some(peer), ..message }),
+                    Dependency::Receive(message) => {
+                        Dependency::Receive(Message { peer: Some(peer), ..message })
+                    }
+                    Dependency::Collective(_) | Dependency::Lock { .. } => continue,
+                };
+                if self.fits(rank, &with_peer, peer)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The collective call that a rank is in, or waits for.

@@ -9,17 +9,17 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::mismatch::{DifferingCall, Entry, Mismatch};
+use super::mismatch::{DifferingCall, Entry, MOST_GROUPS, Mismatch};
 use super::signature::Signature;
 use crate::mpi::calls::CallRow;
 use crate::tape::input::CodePlace;
 
 /// Entries of one communicator that are kept until all members have made the call.
 const MOST_ENTRIES: usize = 1 << 16;
+/// Where there are many members, at least so many positions are kept.
+const LEAST_POSITIONS: usize = 8;
 /// The same, of all communicators.
 const MOST_ENTRIES_OF_ALL: usize = 1 << 21;
-/// Different calls at one position that are told apart.
-const MOST_GROUPS: usize = 16;
 /// Mismatches that are kept: the first ones.
 const MOST_MISMATCHES: usize = 64;
 
@@ -118,7 +118,8 @@ impl Sequence {
         }
         if at == self.slots.len() {
             let members = self.members.len();
-            let is_full = (self.slots.len() + 1) * members > MOST_ENTRIES || *entries > MOST_ENTRIES_OF_ALL;
+            let is_full = (self.slots.len() + 1) * members > MOST_ENTRIES.max(LEAST_POSITIONS * members)
+                || *entries > MOST_ENTRIES_OF_ALL;
             if is_full {
                 self.drop_first(pool, entries);
             }
@@ -289,10 +290,7 @@ impl Collectives {
 
     /// Looks up places of calls that differ; `place`: of a rank's call, by where it returns to.
     pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        let calls = self.mismatches.iter_mut().flat_map(|mismatch| &mut mismatch.calls);
-        for call in calls.filter(|call| call.place.is_none()) {
-            call.place = place(call.rank, call.return_address);
-        }
+        self.mismatches.iter_mut().for_each(|mismatch| mismatch.find_places(&place));
     }
 
     /// Whether one may still change.

@@ -1,12 +1,15 @@
 //! Ranks that made different collective calls where they must make the same.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::signature::Signature;
 use crate::tape::input::CodePlace;
 
 /// So long after two calls differed, those who have not come are not waited for to say who is wrong.
 pub(super) const OPEN_NS: u64 = 1_000_000_000;
+
+/// Different calls that are told apart.
+pub(super) const MOST_GROUPS: usize = 16;
 
 /// A rank makes a collective call.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,10 @@ pub(crate) struct Mismatch {
     pub number: u64,
     /// By rank.
     pub calls: Vec<DifferingCall>,
+    /// Groups, and a call of each.
+    signatures: Vec<(usize, Signature)>,
+    /// Ranks of whose calls it was not looked up where they were made.
+    without_place: Vec<u32>,
     /// All members that are followed.
     expected: usize,
     /// When the first two were seen to differ.
@@ -56,7 +63,21 @@ impl Mismatch {
         expected: usize,
         first_ns: u64,
     ) -> Self {
-        Self { comm, name, number, calls, expected, first_ns }
+        let without_place = calls.iter().map(|call| call.rank).collect();
+        let mut signatures: Vec<(usize, Signature)> = Vec::new();
+        for call in &calls {
+            if signatures.iter().all(|(group, _)| *group != call.group) {
+                signatures.push((call.group, call.signature));
+            }
+        }
+        signatures.sort_by_key(|(group, _)| *group);
+        Self { comm, name, number, calls, signatures, without_place, expected, first_ns }
+    }
+
+    /// What a rank called there.
+    pub fn call_of(&self, rank: u32) -> Option<&DifferingCall> {
+        let at = self.calls.binary_search_by_key(&rank, |call| call.rank).ok()?;
+        self.calls.get(at)
     }
 
     /// Whether those who have not come yet may still change who is in the minority.
@@ -66,26 +87,41 @@ impl Mismatch {
 
     /// The group of most ranks; of several the one with the lowest rank. And whether there are several.
     pub fn majority(&self) -> (usize, bool) {
-        let groups: BTreeSet<usize> = self.calls.iter().map(|call| call.group).collect();
-        let size = |group: &usize| self.calls.iter().filter(|call| call.group == *group).count();
-        let first =
-            |group: &usize| self.calls.iter().filter(|call| call.group == *group).map(|c| c.rank).min();
-        let most = groups.iter().map(size).max().unwrap_or(0);
-        let mut largest: Vec<usize> = groups.into_iter().filter(|group| size(group) == most).collect();
-        largest.sort_by_key(first);
-        (largest.first().copied().unwrap_or(0), largest.len() > 1)
+        // How many there are of each, and the first of them.
+        let mut groups: BTreeMap<usize, (usize, u32)> = BTreeMap::new();
+        for call in &self.calls {
+            groups.entry(call.group).or_insert((0, call.rank)).0 += 1;
+        }
+        let most = groups.values().map(|(count, _)| *count).max().unwrap_or(0);
+        let largest = || groups.iter().filter(|(_, (count, _))| *count == most);
+        let first = largest().min_by_key(|(_, (_, rank))| *rank);
+        (first.map_or(0, |(group, _)| *group), largest().count() > 1)
     }
 
     /// A member comes later.
     pub fn join(&mut self, rank: u32, entry: &Entry) {
-        if self.calls.iter().any(|call| call.rank == rank) {
-            return;
-        }
-        let known = self.calls.iter().find(|call| call.signature.fits(&entry.signature));
-        let next = self.calls.iter().map(|call| call.group + 1).max().unwrap_or(0);
-        let group = known.map_or(next, |call| call.group);
+        let Err(at) = self.calls.binary_search_by_key(&rank, |call| call.rank) else { return };
+        let known = self.signatures.iter().find(|(_, signature)| signature.fits(&entry.signature));
+        let group = match known {
+            Some((group, _)) => *group,
+            None if self.signatures.len() < MOST_GROUPS => {
+                let next = self.signatures.last().map_or(0, |(group, _)| group + 1);
+                self.signatures.push((next, entry.signature));
+                next
+            }
+            None => self.signatures.last().map_or(0, |(group, _)| *group),
+        };
         let (signature, return_address) = (entry.signature, entry.return_address);
-        self.calls.push(DifferingCall { rank, group, signature, return_address, place: None });
-        self.calls.sort_by_key(|call| call.rank);
+        self.calls.insert(at, DifferingCall { rank, group, signature, return_address, place: None });
+        self.without_place.push(rank);
+    }
+
+    /// Looks up where calls were made that came since this was asked for last.
+    pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
+        for rank in std::mem::take(&mut self.without_place) {
+            if let Ok(at) = self.calls.binary_search_by_key(&rank, |call| call.rank) {
+                self.calls[at].place = place(rank, self.calls[at].return_address);
+            }
+        }
     }
 }

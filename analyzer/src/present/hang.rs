@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::text::{arguments_text, capitalized, comm_text, counted, place_text, times, who_text};
+use super::text::{
+    arguments_text, capitalized, comm_text, counted, place_text, times, who_text, who_text_and,
+};
 use super::visible::visible;
 use crate::findings::finding::{
-    CallError, ErrorReturned, Fault, Hang, Place, StuckCall, StuckRank, StuckState, WhoCount,
+    CallError, ErrorReturned, Fault, Hang, HangGroup, Place, StuckCall, StuckRank, StuckState, WhoCount,
 };
 use crate::job::process::Who;
 use crate::mpi::calls::{self, CallRow, Lifecycle, LockStep, Waiting};
@@ -15,6 +17,12 @@ use crate::mpi::calls::{self, CallRow, Lifecycle, LockStep, Waiting};
 const MOST_TOLD: usize = 3;
 /// Frames of a stack shown with each rank.
 const MOST_FRAMES: usize = 12;
+/// Groups of ranks that are shown.
+const MOST_GROUPS: usize = 16;
+/// Of so many ranks of a large job that are at fault stacks are shown.
+const MOST_STACKS: usize = 2;
+/// Different numbers of collective calls that are shown.
+const MOST_COUNTS: usize = 8;
 
 /// A hang or a death as a heading.
 pub(crate) fn title(hang: &Hang) -> String {
@@ -37,9 +45,53 @@ pub(crate) fn title(hang: &Hang) -> String {
     }
 }
 
+/// Ranks that are told of together: one alone, or a group.
+#[derive(Clone)]
+struct Party<'a> {
+    who: Vec<Who>,
+    state: StuckState,
+    call: Option<&'a StuckCall>,
+    place: Option<&'a Place>,
+}
+
+impl<'a> Party<'a> {
+    fn of_rank(rank: &'a StuckRank) -> Self {
+        let (who, place) = (vec![rank.who], innermost_place(rank));
+        Self { who, state: rank.state, call: rank.call.as_ref(), place }
+    }
+
+    fn of_group(group: &'a HangGroup) -> Self {
+        Self {
+            who: group.ranks.clone(),
+            state: group.state,
+            call: group.call.as_ref(),
+            place: group.place.as_ref(),
+        }
+    }
+
+    fn doing(&self) -> String {
+        match self.call {
+            Some(call) => call_at(call),
+            None => self.place.map_or_else(|| "an unknown place".to_owned(), place_text),
+        }
+    }
+}
+
+/// Those that are at fault, or the others: one by one if all of them are listed so, else by groups.
+fn parties(hang: &Hang, at_fault: bool) -> Vec<Party<'_>> {
+    let alone: Vec<Party<'_>> =
+        hang.ranks.iter().filter(|rank| rank.at_fault == at_fault).map(Party::of_rank).collect();
+    let groups = || hang.groups.iter().filter(|group| group.at_fault == at_fault);
+    if groups().map(|group| group.ranks.len()).sum::<usize>() <= alone.len() {
+        return alone;
+    }
+    groups().map(Party::of_group).collect()
+}
+
 /// The communicator that ranks meet different calls on, if they name the same one.
 fn collective_comm(hang: &Hang) -> Option<&str> {
-    let calls = hang.ranks.iter().filter_map(|rank| rank.call.as_ref()).filter(|call| is_collective(call));
+    let parties = [true, false].into_iter().flat_map(|at_fault| parties(hang, at_fault));
+    let calls = parties.filter_map(|party| party.call).filter(|call| is_collective(call));
     let mut comms = calls.filter_map(|call| call.arguments.iter().find(|(name, _)| name == "comm"));
     let first = &comms.next()?.1;
     comms.all(|(_, comm)| comm == first).then_some(first)
@@ -52,7 +104,7 @@ fn is_collective(call: &StuckCall) -> bool {
 
 /// Whether all ranks at fault that wait for a message want to send it.
 fn awaits_receiver(hang: &Hang) -> bool {
-    let waits = hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let waits = parties(hang, true).into_iter().filter_map(|party| party.call);
     let mut waits = waits.filter(|call| !is_collective(call)).peekable();
     let sends = |call: &StuckCall| {
         let waiting = calls::row(&call.function).and_then(CallRow::waiting);
@@ -63,44 +115,47 @@ fn awaits_receiver(hang: &Hang) -> bool {
 
 /// The fault in one sentence, and what to do next.
 pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
-    let at_fault = || hang.ranks.iter().filter(|rank| rank.at_fault);
-    let named = who_text(&at_fault().map(|rank| rank.who).collect::<Vec<_>>());
-    let waiting: Vec<&StuckRank> = hang.ranks.iter().filter(|rank| !rank.at_fault).collect();
-    let others = who_text(&waiting.iter().map(|rank| rank.who).collect::<Vec<_>>());
+    let (at_fault, waiting) = (parties(hang, true), parties(hang, false));
+    let who_at_fault = hang.who_at_fault();
+    let (named, others) = (who_text(&who_at_fault), who_text(&hang.who_waits()));
+    let has_error = hang.ranks.iter().any(|rank| rank.at_fault && rank.error.is_some());
     let summary = match hang.fault {
-        Fault::Deadlock if at_fault().count() == 1 => {
-            format!("Deadlock: {named} waits for itself: {}.", each(at_fault()))
+        Fault::Deadlock if who_at_fault.len() == 1 => {
+            format!("Deadlock: {named} waits for itself: {}.", each(&at_fault))
         }
-        Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(at_fault())),
+        Fault::Deadlock => format!("Deadlock: {named} wait for each other: {}.", each(&at_fault)),
         Fault::MissingMessage => missing(hang),
         Fault::UncompletedRequest => {
-            let party = waiting.iter().find(|rank| rank.call.is_some());
+            let party = waiting.iter().find(|party| party.call.is_some());
             let for_it = party
-                .map_or_else(String::new, |rank| format!(", which {others} wait for in {}", doing(rank)));
-            let have = if at_fault().count() == 1 { "has" } else { "have" };
+                .map_or_else(String::new, |party| format!(", which {others} wait for in {}", party.doing()));
+            let have = if who_at_fault.len() == 1 { "has" } else { "have" };
             format!(
                 "{}: {named} {have} gone to MPI_Finalize without completing a collective call{for_it}.",
                 title(hang)
             )
         }
-        Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective
-            if at_fault().any(|rank| rank.error.is_some()) =>
-        {
+        Fault::Truncated | Fault::InvalidCall | Fault::Crash | Fault::MismatchedCollective if has_error => {
             failed(hang)
         }
         Fault::MismatchedCollective => {
-            let party = waiting.iter().find(|rank| rank.call.is_some());
-            let met =
-                party.map_or_else(String::new, |rank| format!("; {others} wait for that in {}", doing(rank)));
-            format!("{}: {}{met}.", title(hang), each(at_fault()))
+            let party = waiting.iter().find(|party| party.call.is_some());
+            let met = party
+                .map_or_else(String::new, |party| format!("; {others} wait for that in {}", party.doing()));
+            format!("{}: {}{met}.", title(hang), each(&at_fault))
         }
-        Fault::Crash | Fault::Truncated | Fault::InvalidCall => crash(hang, &named, &waiting),
+        Fault::Crash | Fault::Truncated | Fault::InvalidCall => {
+            crash(hang, &named, &hang.ranks.iter().filter(|rank| !rank.at_fault).collect::<Vec<_>>())
+        }
         Fault::Outside => {
-            let where_ =
-                at_fault().next().map_or_else(String::new, |rank| format!(" at {}", own_place(rank)));
-            format!("{} wait for {named}, which does nothing{where_}.", capitalized(&others))
+            let where_ = at_fault.first().map_or_else(String::new, |party| format!(" at {}", party.doing()));
+            let does = if who_at_fault.len() == 1 { "does" } else { "do" };
+            format!("{} wait for {named}, which {does} nothing{where_}.", capitalized(&others))
         }
-        Fault::Stopped => format!("{} wait for {named}, which is stopped.", capitalized(&others)),
+        Fault::Stopped => {
+            let is = if who_at_fault.len() == 1 { "is" } else { "are" };
+            format!("{} wait for {named}, which {is} stopped.", capitalized(&others))
+        }
         Fault::UnknownHang => unknown(hang),
         Fault::NotAnalysed => format!("{}: not known is {}.", title(hang), visible(&hang.unknown.join("; "))),
     };
@@ -110,8 +165,9 @@ pub(crate) fn say(hang: &Hang) -> (String, Vec<String>) {
 /// Nobody moves, and why is not known.
 fn unknown(hang: &Hang) -> String {
     let told = hang.groups.iter().take(MOST_TOLD);
-    let mut groups: Vec<String> =
-        told.map(|group| format!("{} in {}", who_text(&group.ranks), call_at(&group.call))).collect();
+    let mut groups: Vec<String> = told
+        .map(|group| format!("{} in {}", who_text(&group.ranks), Party::of_group(group).doing()))
+        .collect();
     if hang.groups.len() > MOST_TOLD {
         groups.push(format!("and {} more", hang.groups.len() - MOST_TOLD));
     }
@@ -216,27 +272,28 @@ fn status_text(status: u32) -> String {
 
 fn missing(hang: &Hang) -> String {
     let is_over =
-        |rank: &StuckRank| rank.state == StuckState::Ended || rank.call.as_ref().is_some_and(is_collective);
-    let (over, waiting): (Vec<&StuckRank>, Vec<&StuckRank>) =
-        hang.ranks.iter().filter(|rank| rank.at_fault).partition(|rank| is_over(rank));
-    let partner = who_text(&over.iter().map(|rank| rank.who).collect::<Vec<_>>());
-    let verb = if over.len() == 1 { "is" } else { "are" };
+        |party: &Party<'_>| party.state == StuckState::Ended || party.call.is_some_and(is_collective);
+    let (over, waiting): (Vec<Party<'_>>, Vec<Party<'_>>) =
+        parties(hang, true).into_iter().partition(is_over);
+    let partners: Vec<Who> = over.iter().flat_map(|party| party.who.iter().copied()).collect();
+    let partner = who_text(&partners);
+    let verb = if partners.len() == 1 { "is" } else { "are" };
     let how = match over.first() {
         None => String::new(),
-        Some(rank) if rank.state == StuckState::Ended => format!(", but {partner} ended"),
-        Some(rank) => format!(", but {partner} {verb} in {}", doing(rank)),
+        Some(party) if party.state == StuckState::Ended => format!(", but {partner} ended"),
+        Some(party) => format!(", but {partner} {verb} in {}", party.doing()),
     };
-    format!("{}: {}{how}.", title(hang), each(waiting.into_iter()))
+    format!("{}: {}{how}.", title(hang), each(&waiting))
 }
 
 /// `rank 0 in MPI_Recv(source 1, tag 0) called at main (a.c:7), rank 1 in …`
-fn each<'a>(ranks: impl Iterator<Item = &'a StuckRank>) -> String {
-    let ranks: Vec<&StuckRank> = ranks.collect();
-    let told = ranks.iter().take(MOST_TOLD);
+fn each(parties: &[Party<'_>]) -> String {
+    let told = parties.iter().take(MOST_TOLD);
     let mut text: Vec<String> =
-        told.map(|rank| format!("{} in {}", who_text(&[rank.who]), doing(rank))).collect();
-    if ranks.len() > MOST_TOLD {
-        text.push(format!("and {} more", ranks.len() - MOST_TOLD));
+        told.map(|party| format!("{} in {}", who_text(&party.who), party.doing())).collect();
+    if parties.len() > MOST_TOLD {
+        let more: usize = parties[MOST_TOLD..].iter().map(|party| party.who.len()).sum();
+        text.push(format!("and {more} more"));
     }
     text.join(", ")
 }
@@ -273,7 +330,7 @@ fn own_place(rank: &StuckRank) -> String {
 
 fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
     let is_error = |error: &CallError| hang.ranks.iter().any(|rank| rank.error.as_ref() == Some(error));
-    let at_fault = || hang.ranks.iter().filter(|rank| rank.at_fault).filter_map(|rank| rank.call.as_ref());
+    let at_fault = || parties(hang, true).into_iter().filter_map(|party| party.call);
     let takes_lock =
         |call: &StuckCall| calls::row(&call.function).and_then(CallRow::lock_step) == Some(LockStep::Takes);
     match hang.fault {
@@ -328,37 +385,77 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
 
 /// All ranks with their calls and stacks.
 pub(crate) fn render(out: &mut String, hang: &Hang) {
-    for group in &hang.groups {
-        let _ = writeln!(out, "   {}: {}", who_text(&group.ranks), call_at(&group.call));
-        for pending in &group.pending {
-            let _ = writeln!(out, "       waits for {}", visible(pending));
-        }
-    }
     for unknown in &hang.unknown {
         let _ = writeln!(out, "   not known: {}", visible(unknown));
     }
     render_ranks(out, hang);
 }
 
-/// Rank by rank, and how far they have come.
+/// Rank by rank, or those together that do the same, and how far they have come.
 pub(crate) fn render_ranks(out: &mut String, hang: &Hang) {
+    let is_named = |rank: &&StuckRank| hang.is_listed() || rank.at_fault;
+    let named: Vec<&StuckRank> =
+        hang.ranks.iter().filter(is_named).filter(|_| !hang.fault.has_no_cause()).collect();
+    let at_fault = hang.who_at_fault().len();
+    // A few at fault are told one by one, with their stacks.
+    let are_alone = !hang.is_listed() && at_fault <= named.len().min(MOST_STACKS);
+    let groups: Vec<&HangGroup> = hang.groups.iter().filter(|group| !(are_alone && group.at_fault)).collect();
+    groups.iter().take(MOST_GROUPS).for_each(|group| render_group(out, group, hang.fault));
+    if groups.len() > MOST_GROUPS {
+        let ranks: usize = groups[MOST_GROUPS..].iter().map(|group| group.ranks.len()).sum();
+        let _ = writeln!(out, "   and {} elsewhere", counted(ranks, "more rank"));
+    }
     render_counts(out, hang);
-    if hang.fault != Fault::UnknownHang {
-        hang.ranks.iter().for_each(|rank| render_rank(out, rank));
+    let most = if hang.is_listed() { named.len() } else { MOST_STACKS };
+    named.iter().take(most).for_each(|rank| render_rank(out, rank));
+    if at_fault > most && !hang.is_listed() {
+        let _ = writeln!(
+            out,
+            "   … and {} at fault; --json has stacks of some",
+            counted(at_fault - most, "more rank")
+        );
+    }
+}
+
+fn render_group(out: &mut String, group: &HangGroup, fault: Fault) {
+    let role = match (fault.has_no_cause(), group.at_fault) {
+        (true, _) => "",
+        (false, true) => ", at fault",
+        (false, false) => ", waiting",
+    };
+    let party = Party::of_group(group);
+    let does = match group.state {
+        StuckState::InCall => party.doing(),
+        StuckState::Outside => format!("does nothing at {}", party.doing()),
+        StuckState::Stopped => "stopped".to_owned(),
+        StuckState::Ended => "ended".to_owned(),
+        StuckState::Died => "died".to_owned(),
+    };
+    let (who, waits_for) = (who_text(&group.ranks), waits_text(&group.waits_for, group.waits_for_left_out));
+    let _ = writeln!(out, "   {who}{role}: {does}{waits_for}");
+    for pending in &group.pending {
+        let _ = writeln!(out, "       waits for {}", visible(pending));
     }
 }
 
 /// Ranks that have come as far in their collective calls together.
 fn render_counts(out: &mut String, hang: &Hang) {
     for counts in &hang.collectives {
-        let of =
-            |all: &[WhoCount], who: Who| all.iter().find(|one| one.who == who).map_or(0, |one| one.count);
+        let by_who =
+            |all: &[WhoCount]| -> BTreeMap<Who, u64> { all.iter().map(|one| (one.who, one.count)).collect() };
+        let (completed, unknown) = (by_who(&counts.completed), by_who(&counts.unknown));
         let mut by_count: BTreeMap<(u64, u64, u64), Vec<Who>> = BTreeMap::new();
         for &WhoCount { who, count } in &counts.entered {
-            let key = (count, of(&counts.completed, who), of(&counts.unknown, who));
-            by_count.entry(key).or_default().push(who);
+            let of = |all: &BTreeMap<Who, u64>| all.get(&who).copied().unwrap_or(0);
+            by_count.entry((count, of(&completed), of(&unknown))).or_default().push(who);
         }
-        let told: Vec<String> = by_count.iter().map(|(key, ranks)| progress_text(ranks, *key)).collect();
+        // Of many, those that are furthest behind.
+        let mut told: Vec<String> =
+            by_count.iter().take(MOST_COUNTS).map(|(key, ranks)| progress_text(ranks, *key)).collect();
+        if by_count.len() > MOST_COUNTS {
+            let more: usize = by_count.values().skip(MOST_COUNTS).map(Vec::len).sum();
+            told.push(format!("{} further", counted(more, "rank")));
+        }
         let differ = counts
             .differ_at
             .map_or_else(String::new, |at| format!("; call number {at} is the first that differs"));
@@ -375,13 +472,16 @@ fn progress_text(ranks: &[Who], (entered, completed, unknown): (u64, u64, u64)) 
     format!("{} entered {calls} and completed {completed}{unknown}", who_text(ranks))
 }
 
+fn waits_text(waits_for: &[Who], left_out: u64) -> String {
+    match waits_for {
+        [] => String::new(),
+        who => format!("; waits for {}", who_text_and(who, left_out)),
+    }
+}
+
 fn render_rank(out: &mut String, rank: &StuckRank) {
     let role = if rank.at_fault { "at fault" } else { "waits" };
-    let waits_for = if rank.waits_for.is_empty() {
-        String::new()
-    } else {
-        format!("; waits for {}", who_text(&rank.waits_for))
-    };
+    let waits_for = waits_text(&rank.waits_for, rank.waits_for_left_out);
     let (who, pid) = (who_text(&[rank.who]), rank.pid);
     let _ = writeln!(out, "   {who} (process {pid}), {role}: {}{waits_for}", state_text(rank));
     if !rank.at_fault {

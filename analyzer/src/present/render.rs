@@ -1,9 +1,11 @@
 //! Reports as plain text.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use super::text::{buffer_text, call_text, file_name, kind_text, place_text, who_text};
+use super::text::{
+    buffer_text, call_text, counted, file_name, kind_text, place_text, who_text, who_text_and,
+};
 use super::visible::visible;
 use crate::findings::finding::*;
 use crate::findings::report::{Report, Thresholds};
@@ -22,6 +24,8 @@ pub struct Style {
 
 /// Probes, functions and groups listed.
 const TOP: usize = 10;
+/// Nodes that are told with a finding.
+const MOST_NODES: usize = 8;
 
 impl Style {
     fn paint(self, code: &str, text: &str) -> String {
@@ -196,14 +200,23 @@ pub fn finding(f: &Finding, style: Style) -> String {
 /// `ranks 0-1 on node1; rank 2 on node2`.
 fn nodes_text(nodes: &[WhoOnNode]) -> String {
     let mut by_node: Vec<(&str, Vec<Who>)> = Vec::new();
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
     for WhoOnNode { who, node } in nodes {
-        match by_node.iter_mut().find(|(name, _)| name == node) {
-            Some((_, whos)) => whos.push(*who),
-            None => by_node.push((node, vec![*who])),
+        match numbers.get(node.as_str()) {
+            Some(&at) => by_node[at].1.push(*who),
+            None => {
+                numbers.insert(node, by_node.len());
+                by_node.push((node, vec![*who]));
+            }
         }
     }
     let text = |(node, whos): &(&str, Vec<Who>)| format!("{} on {}", who_text(whos), visible(node));
-    by_node.iter().map(text).collect::<Vec<_>>().join("; ")
+    let mut told: Vec<String> = by_node.iter().take(MOST_NODES).map(text).collect();
+    if by_node.len() > MOST_NODES {
+        let more: usize = by_node[MOST_NODES..].iter().map(|(_, whos)| whos.len()).sum();
+        told.push(format!("{} on {} more nodes", counted(more, "rank"), by_node.len() - MOST_NODES));
+    }
+    told.join("; ")
 }
 
 fn odd_chain(out: &mut String, chain: &OddChain, style: Style) {
@@ -465,6 +478,9 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
     );
     let _ = writeln!(out, "{}", style.bold("Processes"));
     s.processes.iter().for_each(|p| process(&mut out, p));
+    if s.processes_left_out > 0 {
+        let _ = writeln!(out, "  and {} more", s.processes_left_out);
+    }
     let _ = writeln!(out, "{}", style.bold("MPI calls"));
     for call in &s.calls {
         let name =
@@ -519,7 +535,7 @@ fn group_text(out: &mut String, group: &GroupView) {
         out,
         "  {:>12}  from {} ({low} to {high} each), uniqueness {}, id {}",
         group.chains,
-        who_text(&whos),
+        who_text_and(&whos, group.by_who_left_out),
         group.uniqueness,
         group.id
     );

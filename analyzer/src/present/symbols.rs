@@ -79,6 +79,7 @@ impl Finding {
             Evidence::CollectiveMismatch(mismatch) => {
                 mismatch.death.iter_mut().for_each(|death| death.each_place(f));
                 mismatch.ranks.iter_mut().for_each(|rank| f(&mut rank.call.place));
+                mismatch.groups.iter_mut().for_each(|group| f(&mut group.call.place));
                 mismatch.hang.iter_mut().for_each(|hang| hang.each_place(f));
             }
             Evidence::Leak(left) => f(&mut left.place),
@@ -105,7 +106,10 @@ impl Hang {
             rank.call.iter_mut().for_each(|call| f(&mut call.place));
             rank.stack.iter_mut().for_each(&mut *f);
         }
-        self.groups.iter_mut().for_each(|group| f(&mut group.call.place));
+        for group in &mut self.groups {
+            group.call.iter_mut().for_each(|call| f(&mut call.place));
+            group.place.iter_mut().for_each(&mut *f);
+        }
     }
 }
 

@@ -6,6 +6,9 @@ use crate::job::names::{Kind, SiteName};
 use crate::job::process::Who;
 use crate::tape::input::Frame;
 
+/// Ranges of ranks or processes that are told; of more it is told how many ranks they are.
+const MOST_RANGES: usize = 12;
+
 /// A place without symbols.
 pub(crate) fn place(name: &SiteName) -> Place {
     match name {
@@ -89,6 +92,11 @@ pub(crate) fn kind_text(op: &OpView) -> &'static str {
 
 /// `rank 3`, `ranks 0-3, 7`, `process 1234`.
 pub fn who_text(whos: &[Who]) -> String {
+    who_text_and(whos, 0)
+}
+
+/// The same; `more`: others that are not listed.
+pub(crate) fn who_text_and(whos: &[Who], more: u64) -> String {
     let ranks: Vec<u32> =
         whos.iter().filter_map(|w| if let Who::Rank(r) = w { Some(*r) } else { None }).collect();
     let pids: Vec<u32> =
@@ -96,7 +104,9 @@ pub fn who_text(whos: &[Who]) -> String {
     let named = |what: &str, numbers: &[u32]| match numbers {
         [] => None,
         [one] => Some(format!("{what} {one}")),
-        many => Some(format!("{what}{} {}", if what.ends_with('s') { "es" } else { "s" }, ranges(many))),
+        many => {
+            Some(format!("{what}{} {}", if what.ends_with('s') { "es" } else { "s" }, ranges(many, more)))
+        }
     };
     let sorted = |mut numbers: Vec<u32>| {
         numbers.sort_unstable();
@@ -107,8 +117,8 @@ pub fn who_text(whos: &[Who]) -> String {
     if parts.is_empty() { "nobody".to_owned() } else { parts.join(" and ") }
 }
 
-/// `0-3, 7`
-fn ranges(sorted: &[u32]) -> String {
+/// `0-3, 7`, `0, 2, 4 and 32765 more`
+fn ranges(sorted: &[u32], more: u64) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &n in sorted {
         match parts.last_mut() {
@@ -117,7 +127,12 @@ fn ranges(sorted: &[u32]) -> String {
         }
     }
     let text = |&(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    parts.iter().map(text).collect::<Vec<_>>().join(", ")
+    let told: Vec<String> = parts.iter().take(MOST_RANGES).map(text).collect();
+    let untold = parts.iter().skip(MOST_RANGES).map(|(a, b)| u64::from(b - a) + 1);
+    match untold.fold(more, u64::saturating_add) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
+    }
 }
 
 /// `once`, `12 times`.
@@ -184,6 +199,11 @@ mod tests {
         assert_eq!(who_text(&ranks), "ranks 0-3, 7");
         assert_eq!(who_text(&[Who::Rank(4), Who::Pid(10), Who::Pid(12)]), "rank 4 and processes 10, 12");
         assert_eq!(who_text(&[]), "nobody");
+        let all_but_one: Vec<Who> = (0..65536).filter(|rank| *rank != 17).map(Who::Rank).collect();
+        assert_eq!(who_text(&all_but_one), "ranks 0-16, 18-65535");
+        let every_second: Vec<Who> = (0..65536).step_by(2).map(Who::Rank).collect();
+        let text = who_text(&every_second);
+        assert!(text.starts_with("ranks 0, 2, 4,") && text.ends_with(", 22 and 32756 more"), "{text}");
     }
 
     #[test]

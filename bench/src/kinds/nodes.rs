@@ -1,5 +1,6 @@
 //! `nodes`: jobs on many nodes, over a real bus.
 
+use std::cell::Cell;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::generate::{GeneratedJob, InjectedFault, Standstill};
 use crate::options::BenchOptions;
-use crate::results::{Cell, RegressionBound, ResultTable, Section};
+use crate::results::{Cell as Figure, RegressionBound, ResultTable, Section};
 use crate::simulated::{Fleet, FleetJob, FleetUse};
 
 const RANKS_OF_A_NODE: u32 = 64;
@@ -38,8 +39,9 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
          each rank writes 5 records a second, so that a thousand nodes share two cores. **Real**: the analysis of every node and its letters, samples by the real schedule, \
          everything that is sent and its form, a connection for each node, `nats-server` with the shipped set-up, `dmscope attach`. \
          **Made up**: records, samples, processes; agent and session of a node share a connection; all nodes, the server and the \
-         coordinator share this machine's cores. Processor time is that of the process with all nodes, without making records up, by \
-         the number of nodes. A rank that posts again and again, one that sends from a wrong place to another node, and in the end two \
+         coordinator share this machine's cores. Rates and settings are the same for each number of nodes: nodes tell their counts \
+         as often, and have their turn as often, as they do among 1,024. Processor time is that of the process with all nodes, \
+         without making records up, and memory is what that process has more than before it had any, both by the number of nodes. A rank that posts again and again, one that sends from a wrong place to another node, and in the end two \
          ranks of different nodes that wait for each other, and all others for them in MPI_Allreduce."
     ));
     let usual: &[u32] = if options.quick { &[4, 16] } else { &[16, 64, 256, 1024] };
@@ -72,6 +74,7 @@ struct WatchedJob {
     letters: f64,
     letter_bytes: f64,
     node_cpu: f64,
+    node_mib: f64,
     /// Processor time of others, of a core.
     coordinator_cpu: f64,
     server_cpu: f64,
@@ -83,6 +86,10 @@ struct WatchedJob {
     chain_s: Option<f64>,
     rank_s: Option<f64>,
     hang_s: Option<f64>,
+    /// Processor time of the coordinator from the beginning of that fault to then.
+    hang_cpu_s: f64,
+    /// The coordinator's largest finding as JSON.
+    finding_bytes: usize,
 }
 
 fn job(nodes: u32, gap_of_a_rank_ns: u64) -> FleetJob {
@@ -112,6 +119,7 @@ fn cycle(nodes: u32) -> [u32; 2] {
 }
 
 fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
+    let without_nodes_mib = resident_mib(std::process::id())?;
     let server = BusServer::on_loopback()?;
     let server_pid = server.pid().context("a server without a process")?;
     let fleet = Fleet::start(job(nodes, gap_ns), &server)?;
@@ -130,9 +138,16 @@ fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
     std::thread::sleep(MEASURED);
     let after = (fleet.used(), cpu_s(session.pid())?, cpu_s(server_pid)?, server.carried()?);
     let pass = fleet.take_longest_pass();
+    let node_mib = (resident_mib(std::process::id())? - without_nodes_mib) / f64::from(nodes);
+    let cpu_before_s = cpu_s(session.pid())?;
     let stands = fleet.stand();
-    let hang = when(&session, stands, |f| is_deadlock(f, cycle(nodes), nodes * RANKS_OF_A_NODE));
-    let peak = peak_mib(session.pid())?;
+    let finding_bytes = Cell::new(0);
+    let hang = when(&session, stands, |f| {
+        finding_bytes.set(finding_bytes.get().max(f.to_string().len()));
+        is_deadlock(f, cycle(nodes), nodes * RANKS_OF_A_NODE)
+    });
+    let hang_cpu_s = cpu_s(session.pid())? - cpu_before_s;
+    let peak = status_mib(session.pid(), "VmHWM:")?;
     drop(session);
     fleet.finish()?;
     let s = (after.0.at - before.0.at).as_secs_f64();
@@ -145,6 +160,7 @@ fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
         letters: of_a_node(|used| used.sent.letters),
         letter_bytes: of_a_node(|used| used.sent.letter_bytes),
         node_cpu: of_a_node(|used| used.cpu_ns) / 1e9,
+        node_mib,
         coordinator_cpu: (after.1 - before.1) / s,
         server_cpu: (after.2 - before.2) / s,
         coordinator_peak_mib: peak,
@@ -153,6 +169,8 @@ fn watched(nodes: u32, gap_ns: u64) -> Result<WatchedJob> {
         chain_s: chain,
         rank_s: rank,
         hang_s: hang,
+        hang_cpu_s,
+        finding_bytes: finding_bytes.get(),
     })
 }
 
@@ -182,9 +200,18 @@ fn is_deadlock(finding: &Value, cycle: [u32; 2], size: u32) -> bool {
     let evidence = &finding["evidence"];
     let ranks = evidence["ranks"].as_array().map_or(&[][..], Vec::as_slice);
     let at_fault = ranks.iter().filter(|rank| rank["at_fault"] == true);
+    let groups = evidence["groups"].as_array().map_or(&[][..], Vec::as_slice);
+    let in_groups: u64 =
+        groups.iter().flat_map(|group| group["ranks"].as_array()).flatten().map(run_length).sum();
     evidence["fault"] == "deadlock"
-        && ranks.len() == size as usize
+        && (ranks.len() as u64).max(in_groups) == u64::from(size)
         && at_fault.map(|rank| rank["who"]["rank"].clone()).eq(cycle.map(Value::from))
+}
+
+/// How many ranks an entry of a list stands for.
+fn run_length(entry: &Value) -> u64 {
+    let bound = |at: usize| entry["ranks"][at].as_u64();
+    bound(0).zip(bound(1)).map_or(1, |(first, last)| last - first + 1)
 }
 
 fn costs(all: &[WatchedJob]) -> ResultTable {
@@ -195,6 +222,7 @@ fn costs(all: &[WatchedJob]) -> ResultTable {
         "letters/s",
         "bytes/s in letters",
         "% of a core",
+        "MiB",
         "coordinator: % of a core",
         "peak, MiB",
         "server: % of a core",
@@ -205,16 +233,17 @@ fn costs(all: &[WatchedJob]) -> ResultTable {
         table.row(
             one.nodes.to_string(),
             vec![
-                Cell::value(one.up_messages, 1),
-                Cell::value(one.up_bytes, 0),
-                Cell::value(one.letters, 1),
-                Cell::value(one.letter_bytes, 0),
-                Cell::value(one.node_cpu * 1e2, 2),
-                Cell::value(one.coordinator_cpu * 1e2, 1),
-                Cell::value(one.coordinator_peak_mib, 0),
-                Cell::value(one.server_cpu * 1e2, 1),
-                Cell::value(one.server_out_messages, 0),
-                Cell::value(one.longest_pass_ms, 0),
+                Figure::value(one.up_messages, 1),
+                Figure::value(one.up_bytes, 0),
+                Figure::value(one.letters, 1),
+                Figure::value(one.letter_bytes, 0),
+                Figure::value(one.node_cpu * 1e2, 3),
+                Figure::value(one.node_mib, 2),
+                Figure::value(one.coordinator_cpu * 1e2, 1),
+                Figure::value(one.coordinator_peak_mib, 0),
+                Figure::value(one.server_cpu * 1e2, 1),
+                Figure::value(one.server_out_messages, 0),
+                Figure::value(one.longest_pass_ms, 0),
             ],
         );
     }
@@ -228,11 +257,16 @@ fn verdicts(all: &[WatchedJob]) -> ResultTable {
         "wrong buffer across nodes, s",
         "odd rank, s",
         "deadlock of all ranks, s",
+        "coordinator's processor time for that, s",
+        "largest finding, KiB of JSON",
     ]);
-    let cell = |found: Option<f64>| found.map_or_else(|| Cell::text("not found"), |s| Cell::value(s, 1));
+    let cell = |found: Option<f64>| found.map_or_else(|| Figure::text("not found"), |s| Figure::value(s, 1));
     for one in all {
-        let ranks = Cell::value(f64::from(one.nodes * RANKS_OF_A_NODE), 0);
-        table.row(one.nodes.to_string(), vec![ranks, cell(one.chain_s), cell(one.rank_s), cell(one.hang_s)]);
+        let ranks = Figure::value(f64::from(one.nodes * RANKS_OF_A_NODE), 0);
+        let (cpu, kib) =
+            (Figure::value(one.hang_cpu_s, 1), Figure::value(one.finding_bytes as f64 / 1024.0, 0));
+        let found = [cell(one.chain_s), cell(one.rank_s), cell(one.hang_s)];
+        table.row(one.nodes.to_string(), std::iter::once(ranks).chain(found).chain([cpu, kib]).collect());
     }
     table
 }
@@ -256,6 +290,7 @@ fn add_bounds(section: &mut Section, all: &[WatchedJob]) {
         ("bytes", few.up_bytes + few.letter_bytes, many.up_bytes + many.letter_bytes),
         ("messages", few.up_messages + few.letters, many.up_messages + many.letters),
         ("processor time", few.node_cpu, many.node_cpu),
+        ("memory", few.node_mib, many.node_mib),
     ];
     for (what, few_use, many_use) in growth {
         let what = format!("{what} of a node among {}, of what they are among {}", many.nodes, few.nodes);
@@ -272,8 +307,12 @@ fn cpu_s(pid: u32) -> Result<f64> {
     Ok((all.0 + all.1) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-fn peak_mib(pid: u32) -> Result<f64> {
+fn resident_mib(pid: u32) -> Result<f64> {
+    status_mib(pid, "VmRSS:")
+}
+
+fn status_mib(pid: u32, what: &str) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(what)).context("no such line of a status")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
 }

@@ -19,10 +19,9 @@ use super::state::{FleetJob, FleetState, ns};
 const DRIVERS: u32 = 2;
 /// Nodes that connect at the same time.
 const AT_ONCE: usize = 64;
-/// Sessions read their rings about so often …
-const PASS: Duration = Duration::from_millis(5);
-/// … and where many nodes share this machine's cores, each has its turn so much later for each node.
-const PASS_OF_A_NODE: Duration = Duration::from_micros(50);
+/// Each node has its turn so often, however many there are: what it costs must not depend on them. Sessions read their rings
+/// ten times as often; a thousand of them on two cores cannot.
+const PASS: Duration = Duration::from_millis(50);
 
 /// What nodes have used and sent so far.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +165,6 @@ fn connect(nodes: u32, nats: &NatsSettings, state: &FleetState) -> Result<Vec<Ar
 }
 
 fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
-    let pass = PASS.max(PASS_OF_A_NODE * state.job.generated.nodes);
     while !state.stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
         for node in &mut nodes {
@@ -174,7 +172,7 @@ fn drive(mut nodes: Vec<SimulatedNode>, state: &FleetState) -> Result<()> {
         }
         let took = begun.elapsed();
         state.longest_pass_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-        std::thread::sleep(pass.saturating_sub(took));
+        std::thread::sleep(PASS.saturating_sub(took));
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 
 use super::MpiImplementation;
 use super::build::jobs_for;
-use crate::system::Nodes;
 use crate::system::users::{as_user, copy_program};
+use crate::system::{Nodes, Slurm};
 
 /// How ranks of one node reach each other. Everything stays on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct JobSpec {
     wrapper: Vec<String>,
     pub(crate) owner: Option<Owner>,
     nodes: Option<Placement>,
+    /// Words that start ranks in place of the usual ones, up to their number.
+    launcher: Option<Vec<String>>,
     /// Words before all others.
     prefix: Vec<String>,
 }
@@ -85,6 +87,7 @@ impl JobSpec {
             wrapper: Vec::new(),
             owner: None,
             nodes: None,
+            launcher: None,
             prefix: Vec::new(),
         }
     }
@@ -162,6 +165,39 @@ impl JobSpec {
         Ok(self)
     }
 
+    /// Has Slurm start the ranks, as many on each node; they reach each other over TCP.
+    pub fn by_slurm(self, slurm: &Slurm, nodes: &Nodes) -> Self {
+        let interface = match self.library {
+            MpiImplementation::OpenMpi => "--mpi=pmix",
+            MpiImplementation::Mpich => "--mpi=pmi2",
+        };
+        self.within_slurm(slurm, nodes, &["srun", interface])
+    }
+
+    /// Has the library's own launcher start the ranks, on nodes that Slurm gives it. Open MPI's.
+    pub fn in_allocation(self, slurm: &Slurm, nodes: &Nodes) -> Self {
+        assert_eq!(self.library, MpiImplementation::OpenMpi, "its launcher asks Slurm");
+        let mut spec = self.within_slurm(slurm, nodes, &["salloc", "--quiet"]);
+        let options = ["mpirun.openmpi", "--allow-run-as-root", "--map-by", "node", "--bind-to", "none"];
+        let options = options.into_iter().chain(["--mca", "oob_tcp_if_include"]).map(String::from);
+        spec.launcher.iter_mut().for_each(|words| words.extend(options.clone().chain([nodes.network()])));
+        spec
+    }
+
+    fn within_slurm(mut self, slurm: &Slurm, nodes: &Nodes, words: &[&str]) -> Self {
+        let of_libraries = [
+            "OMPI_MCA_btl=self,tcp".to_owned(),
+            format!("OMPI_MCA_btl_tcp_if_include={}", nodes.network()),
+            "UCX_TLS=tcp".to_owned(),
+            "UCX_NET_DEVICES=eth0".to_owned(),
+        ];
+        let count = format!("--nodes={}", nodes.names().len());
+        let words =
+            slurm.words().into_iter().chain(of_libraries).chain(words.iter().map(|word| (*word).to_owned()));
+        self.launcher = Some(words.chain([count, format!("--ntasks={}", self.ranks)]).collect());
+        self
+    }
+
     /// Has all of it, the launcher too, run on one node.
     pub fn on_node(mut self, nodes: &Nodes, node: usize) -> Self {
         self.prefix = nodes.on(node).into();
@@ -197,6 +233,12 @@ impl JobSpec {
 
     /// The command that starts the job in a folder.
     pub(crate) fn command(&self, directory: &Path) -> Command {
+        if let Some(launcher) = &self.launcher {
+            let mut command = Command::new(&launcher[0]);
+            command.args(&launcher[1..]).arg("-n").arg(self.ranks.to_string());
+            command.arg(self.program_in(directory)).args(&self.args);
+            return command;
+        }
         let launcher = format!("mpirun.{}", self.library.name());
         let mut words = self.prefix.clone();
         if let Some(owner) = self.owner {

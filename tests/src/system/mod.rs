@@ -7,6 +7,7 @@ pub mod debugger;
 mod lines;
 mod nodes;
 pub mod processes;
+mod slurm;
 mod small_disk;
 pub mod users;
 
@@ -15,4 +16,5 @@ pub use browser::Browser;
 pub use bus::{BusServer, CarriedMessages, RawClient, SOME_UID, SOME_USER};
 pub(crate) use lines::Lines;
 pub use nodes::Nodes;
+pub use slurm::Slurm;
 pub use small_disk::SmallDisk;

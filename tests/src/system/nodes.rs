@@ -69,7 +69,7 @@ impl Nodes {
 
     /// Words before a command that is to know the addresses of the nodes by their names.
     pub fn with_names(&self) -> Vec<String> {
-        let hosts = self.folder.path().join("hosts").to_string_lossy().into_owned();
+        let hosts = self.hosts().to_string_lossy().into_owned();
         let script = format!("mount --bind {hosts} /etc/hosts && exec \"$@\"");
         ["unshare", "--mount", "sh", "-c", &script, "sh"].map(String::from).into()
     }
@@ -78,6 +78,16 @@ impl Nodes {
     pub fn set_reachable(&self, node: usize, is_reachable: bool) -> Result<()> {
         let state = if is_reachable { "up" } else { "down" };
         ip(&["link", "set", &format!("dms{}v{node}", self.id), state])
+    }
+
+    /// Addresses of the nodes, in order.
+    pub fn addresses(&self) -> Vec<String> {
+        (0..self.count).map(|node| format!("{}.{}", self.prefix(), node + 1)).collect()
+    }
+
+    /// A file with the names of the nodes and this machine, and their addresses, as in `/etc/hosts`.
+    pub fn hosts(&self) -> PathBuf {
+        self.folder.path().join("hosts")
     }
 
     /// The network that the nodes are in.
@@ -116,14 +126,13 @@ impl Nodes {
     }
 
     fn write_files(&self) -> Result<()> {
-        let addresses =
-            (0..self.count).map(|node| (format!("{}.{}", self.prefix(), node + 1), self.name(node)));
+        let addresses = self.addresses().into_iter().zip(self.names());
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let lines: String = addresses
             .chain([("127.0.0.1".into(), "localhost".into()), (self.own_address(), own)])
             .map(|(address, name)| format!("{address} {name}\n"))
             .collect();
-        write(&self.folder.path().join("hosts"), &lines)?;
+        write(&self.hosts(), &lines)?;
         // As launchers call ssh: options, the host, and a command, which a shell reads.
         let agent = "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\nexport host\n\
                      exec ip netns exec \"$host\" unshare --uts --mount sh -c '\n\

@@ -1,5 +1,6 @@
 //! Asks all agents which jobs are on their nodes.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -9,9 +10,9 @@ use super::protocol::{self, FindJobs, JobsOfNode, PROTOCOL, UserSubjects, versio
 
 /// How many agents there are nobody knows: after so long without a further answer there is none.
 const QUIET: Duration = Duration::from_millis(400);
-/// The first answer may take longer: a node may be busy.
+/// The first answer may take longer: a node may be busy. So may those of other nodes, while ranks of a job are missing.
 const FIRST: Duration = Duration::from_millis(1500);
-const MOST: Duration = Duration::from_secs(5);
+const MOST: Duration = Duration::from_secs(10);
 /// Agents that are listened to.
 const MOST_AGENTS: usize = 1 << 14;
 
@@ -22,6 +23,8 @@ pub struct FoundJobs {
     pub answers: Vec<JobsOfNode>,
     /// For people.
     pub notices: Vec<String>,
+    /// Ranks that were seen of each job, and of how many, by its name.
+    ranks: BTreeMap<String, (usize, usize)>,
 }
 
 /// Asks as a user.
@@ -39,10 +42,10 @@ pub fn find(bus: &dyn Bus, user: &str) -> Result<FoundJobs> {
     while let Some(left) = until.min(begun + MOST).checked_duration_since(Instant::now())
         && let Some(message) = inbox.next(left)?
     {
-        until = Instant::now() + QUIET;
         if found.answers.len() < MOST_AGENTS {
             found.take(&message.payload);
         }
+        until = Instant::now() + if found.lacks_ranks() { FIRST } else { QUIET };
     }
     if found.answers.is_empty() && found.notices.is_empty() {
         bail!("{}", nobody(bus, user));
@@ -59,11 +62,28 @@ impl FoundJobs {
                 let who = format!("the agent of {}", answer.node.host);
                 match version_trouble(&who, answer.protocol, &answer.version) {
                     Some(trouble) => self.notices.push(trouble),
-                    None => self.answers.push(answer),
+                    None => {
+                        self.count(&answer);
+                        self.answers.push(answer);
+                    }
                 }
             }
             Err(why) => self.notices.push(format!("an agent answers with {why}")),
         }
+    }
+
+    fn count(&mut self, answer: &JobsOfNode) {
+        for job in &answer.jobs {
+            let Some(name) = &job.name else { continue };
+            let (seen, of) = self.ranks.entry(name.clone()).or_default();
+            *seen += job.ranks.len();
+            *of = job.ranks.iter().filter_map(|rank| rank.size).fold(*of, |of, size| of.max(size as usize));
+        }
+    }
+
+    /// Whether there are ranks that no agent has told of yet.
+    fn lacks_ranks(&self) -> bool {
+        self.ranks.values().any(|(seen, of)| seen < of)
     }
 
     fn tell_doubles(&mut self) {
@@ -96,6 +116,7 @@ mod tests {
     use super::super::bus::LocalBus;
     use super::super::protocol::{ANY_FIND, NodeIdentity};
     use super::*;
+    use crate::host::{MpiLibrary, NodeJob, RankProcess};
 
     /// Agents that answer so.
     fn answering(answers: Vec<Vec<u8>>) -> Arc<LocalBus> {
@@ -127,6 +148,46 @@ mod tests {
         assert_eq!(hosts, ["a", "a", "b"]);
         let told = |text: &str| found.notices.iter().filter(|notice| notice.contains(text)).count();
         assert_eq!((told("speaks version 99"), told("not understood"), told("two agents")), (1, 1, 1));
+    }
+
+    #[test]
+    fn while_ranks_of_a_job_are_missing_further_answers_are_waited_for() {
+        let bus = Arc::new(LocalBus::default());
+        let inbox = bus.subscribe(ANY_FIND).expect("a bus");
+        let of_agents = Arc::clone(&bus);
+        let rank = |rank: u32| RankProcess {
+            pid: 100 + rank,
+            namespace_pid: 100 + rank,
+            pid_namespace: 1,
+            mount_namespace: 1,
+            rank: Some(rank),
+            size: Some(2),
+            local_size: Some(1),
+            exe: "/a.out".into(),
+            command: "./a.out".into(),
+            uid: 0,
+            start_ticks: 7,
+            library: MpiLibrary { kind: "MPICH".into(), path: "/lib/libmpich.so".into(), is_static: false },
+        };
+        let job = move |number: u32| NodeJob {
+            pid: 9,
+            name: Some("7".into()),
+            allocation: None,
+            command: "mpirun ./a.out".into(),
+            user: "alice".into(),
+            age_s: 1,
+            ranks: vec![rank(number)],
+        };
+        let part = move |host: &str, number| JobsOfNode { jobs: vec![job(number)], ..answer(host, PROTOCOL) };
+        std::thread::spawn(move || {
+            let message = inbox.next(Duration::from_secs(5)).expect("a bus").expect("a question");
+            for (host, rank) in [("a", 0), ("b", 1)] {
+                let answer = protocol::bytes(&part(host, rank));
+                of_agents.publish(message.reply.as_deref().expect("a reply"), None, answer).expect("a bus");
+                std::thread::sleep(QUIET * 2);
+            }
+        });
+        assert_eq!(find(&*bus, "alice").expect("answers").answers.len(), 2);
     }
 
     #[test]

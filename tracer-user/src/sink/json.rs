@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
+/// Of more ranks a status has the first and the last of each run.
+const MOST_RANKS_LISTED: usize = 64;
+
 /// Writes to anything; a reader that has gone away is no error.
 pub struct JsonSink<W: Write> {
     out: W,
@@ -53,7 +56,15 @@ impl<W: Write> Sink for JsonSink<W> {
     }
 
     fn status(&mut self, status: &SessionStatus, _report: Option<&Report>) {
-        self.chatter("status", json!(status));
+        if self.quiet {
+            return;
+        }
+        let mut value = json!(SessionStatus { ranks: Vec::new(), ..status.clone() });
+        value["ranks"] = match status.ranks.len() {
+            0..=MOST_RANKS_LISTED => json!(status.ranks),
+            _ => json!(runs(&status.ranks)),
+        };
+        self.line("status", value);
     }
 
     fn alert(&mut self, alert: &Alert) {
@@ -67,6 +78,18 @@ impl<W: Write> Sink for JsonSink<W> {
     fn report(&mut self, report: &Report) {
         self.line("report", json!({ "report": report }));
     }
+}
+
+/// First and last of ranks one after the other.
+fn runs(ranks: &[u32]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -86,6 +109,18 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_status_lists_a_few_ranks_and_of_many_the_runs() {
+        let ranks = |ranks: Vec<u32>| {
+            let mut writes = Writes::default();
+            JsonSink::new(&mut writes, false)
+                .status(&SessionStatus { ranks, ..SessionStatus::default() }, None);
+            serde_json::from_slice::<Value>(&writes.0[0]).expect("a line")["ranks"].to_string()
+        };
+        assert_eq!(ranks(vec![0, 1, 5]), "[0,1,5]");
+        assert_eq!(ranks((0..65536).filter(|rank| *rank != 7).collect()), "[[0,6],[8,65535]]");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Makes a page: rows from processes, events from what was kept of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
@@ -159,7 +159,11 @@ impl<'a> Builder<'a> {
 
     /// Who has a row: ranks, whatever else called MPI, and whoever is waited for; in order.
     fn known(&mut self, report: &Report) -> Vec<Known<'a>> {
-        let mut told = told(report);
+        let ranks = self.job.processes.all().iter().filter_map(|process| Some((process.rank?, process.pid)));
+        let is_on_nodes = !self.job.start.nodes.is_empty();
+        let own = |pid| if is_on_nodes { pid_on_node(pid) } else { pid };
+        let pids: FxHashMap<Who, u32> = ranks.map(|(rank, pid)| (Who::Rank(rank), own(pid))).collect();
+        let mut told = told(report, |who| pids.get(&who).copied().unwrap_or(0));
         let mut known = Vec::new();
         for (index, process) in self.job.processes.all().iter().enumerate() {
             known.extend(self.process(index, process, &mut told));
@@ -173,12 +177,11 @@ impl<'a> Builder<'a> {
             last: Some(last),
         }));
         self.drop_empty_doubles(&mut known);
-        let waited_for: Vec<Who> =
-            known.iter().filter_map(|k| k.last.as_ref()).flat_map(|l| l.rank.waits_for.clone()).collect();
-        for who in waited_for {
-            if known.iter().all(|known| known.who != who) {
-                known.push(Known { who, pid: None, node: None, index: None, history: None, last: None });
-            }
+        let have_rows: BTreeSet<Who> = known.iter().map(|known| known.who).collect();
+        let lasts = known.iter().filter_map(|known| known.last.as_ref());
+        let waited_for: BTreeSet<Who> = lasts.flat_map(|last| last.rank.waits_for.iter().copied()).collect();
+        for &who in waited_for.difference(&have_rows) {
+            known.push(Known { who, pid: None, node: None, index: None, history: None, last: None });
         }
         known.sort_by_key(|known| (known.who, known.pid));
         known

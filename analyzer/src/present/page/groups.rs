@@ -1,6 +1,6 @@
 //! Rows that ended up in the same way, together: of thousands of ranks most do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::data::{HangRole, RowGroup, Timeline};
 use super::lasts::Last;
@@ -21,7 +21,9 @@ struct RowKey<'a> {
 
 /// All groups of rows that came to something worth telling.
 pub(super) fn of(timeline: &Timeline, lasts: &[Option<Last>]) -> Vec<RowGroup> {
-    let is_waited_for = |row: u32| timeline.rows.iter().any(|other| other.waits_for.contains(&row));
+    let waited_for: BTreeSet<u32> =
+        timeline.rows.iter().flat_map(|row| row.waits_for.iter().copied()).collect();
+    let is_waited_for = |row: u32| waited_for.contains(&row);
     let mut groups: BTreeMap<RowKey<'_>, Vec<u32>> = BTreeMap::new();
     for ((number, row), last) in (0..).zip(&timeline.rows).zip(lasts) {
         let (at, doing) = match last {

@@ -1,11 +1,13 @@
 //! What processes came to: as findings tell it, else how they ended or where they were last found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::owned;
 use super::data::HangRole;
 use super::places::Places;
-use crate::findings::finding::{Fault, Hang, Place, StuckCall, StuckRank, StuckState};
+use crate::findings::finding::{
+    Fault, Hang, HangGroup, MOST_WAITED_FOR, Place, StuckCall, StuckRank, StuckState,
+};
 use crate::findings::report::Report;
 use crate::job::process::{Process, Who};
 use crate::present::hang::title;
@@ -23,28 +25,54 @@ pub(super) struct Last {
     pub tid: u32,
 }
 
-/// What findings tell, by rank and process.
-pub(super) fn told(report: &Report) -> BTreeMap<(Who, u32), Last> {
+/// What findings tell, by rank and process. `pid`: of a rank, as its node calls it; 0: not known.
+pub(super) fn told(report: &Report, pid: impl Fn(Who) -> u32) -> BTreeMap<(Who, u32), Last> {
     let mut all: BTreeMap<(Who, u32), Last> = BTreeMap::new();
+    let mut tell = |new: Last| match all.get_mut(&(new.rank.who, new.rank.pid)) {
+        None => {
+            all.insert((new.rank.who, new.rank.pid), new);
+        }
+        Some(known) => join(known, new),
+    };
     for finding in &report.findings {
         let Some(hang) = finding.hang() else { continue };
-        for rank in &hang.ranks {
-            let new = last_of(rank, hang);
-            match all.get_mut(&(rank.who, rank.pid)) {
-                None => {
-                    all.insert((rank.who, rank.pid), new);
-                }
-                Some(known) => join(known, new),
+        let who_at_fault = hang.who_at_fault();
+        let culprit = (who_text(&who_at_fault), who_at_fault.len() == 1);
+        hang.ranks.iter().for_each(|rank| tell(last_of(rank.clone(), hang, &culprit)));
+        let alone: BTreeSet<Who> = hang.ranks.iter().map(|rank| rank.who).collect();
+        for group in &hang.groups {
+            for &who in group.ranks.iter().filter(|who| !alone.contains(who)) {
+                tell(last_of(one_of(group, who, pid(who)), hang, &culprit));
             }
         }
     }
     all
 }
 
-fn last_of(rank: &StuckRank, hang: &Hang) -> Last {
+/// What is known of a rank that is not told of alone.
+fn one_of(group: &HangGroup, who: Who, pid: u32) -> StuckRank {
+    StuckRank {
+        who,
+        pid,
+        at_fault: group.at_fault,
+        state: group.state,
+        status: None,
+        call: group.call.clone(),
+        error: None,
+        sender: None,
+        // Each of thousands may wait for thousands.
+        waits_for: group.waits_for.iter().take(MOST_WAITED_FOR).copied().collect(),
+        waits_for_left_out: (group.waits_for.len() as u64 + group.waits_for_left_out)
+            .saturating_sub(MOST_WAITED_FOR as u64),
+        stack: group.place.iter().cloned().collect(),
+    }
+}
+
+/// `culprit`: who is at fault, and whether it is one.
+fn last_of(rank: StuckRank, hang: &Hang, culprit: &(String, bool)) -> Last {
     let role = if rank.at_fault { HangRole::AtFault } else { HangRole::Affected };
-    let since_ns = hang.since_ns;
-    Last { rank: rank.clone(), role: Some(role), reason: reason(rank, hang), since_ns, tid: 0 }
+    let (since_ns, reason) = (hang.since_ns, reason(&rank, hang, culprit));
+    Last { rank, role: Some(role), reason, since_ns, tid: 0 }
 }
 
 /// Whoever is at fault in one finding and waits in another is at fault.
@@ -57,9 +85,7 @@ fn join(known: &mut Last, mut new: Last) {
     known.rank.waits_for.dedup();
 }
 
-fn reason(rank: &StuckRank, hang: &Hang) -> String {
-    let at_fault: Vec<Who> = hang.ranks.iter().filter(|r| r.at_fault).map(|r| r.who).collect();
-    let (culprit, one) = (who_text(&at_fault), at_fault.len() == 1);
+fn reason(rank: &StuckRank, hang: &Hang, (culprit, one): &(String, bool)) -> String {
     match hang.fault {
         _ if rank.at_fault => {
             format!("At fault: {} ({culprit}).", uncapitalized(&title(hang)))
@@ -70,7 +96,7 @@ fn reason(rank: &StuckRank, hang: &Hang) -> String {
             format!("It ended after {culprit}, most likely because of that.")
         }
         Fault::UnknownHang | Fault::NotAnalysed => "It has not moved for long; why is not known.".to_owned(),
-        _ => format!("It only waits: {culprit} {} at fault.", if one { "is" } else { "are" }),
+        _ => format!("It only waits: {culprit} {} at fault.", if *one { "is" } else { "are" }),
     }
 }
 
@@ -104,6 +130,7 @@ fn nobody_says(process: &Process, who: Who, state: StuckState) -> StuckRank {
         error: None,
         sender: None,
         waits_for: Vec::new(),
+        waits_for_left_out: 0,
         stack: Vec::new(),
     }
 }

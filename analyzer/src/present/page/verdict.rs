@@ -7,7 +7,7 @@ use crate::job::process::Who;
 use crate::present::hang::title;
 use crate::present::leaks;
 use crate::present::mismatch;
-use crate::present::text::{capitalized, counted, duration_text, who_text};
+use crate::present::text::{capitalized, counted, duration_text, who_text, who_text_and};
 
 /// The verdict of a report.
 pub(super) fn of(report: &Report) -> PageVerdict {
@@ -27,14 +27,8 @@ pub(super) fn of(report: &Report) -> PageVerdict {
 fn of_finding(first: &Finding, report: &Report) -> PageVerdict {
     let sure = first.severity == Severity::Warning && first.verdict != finding::Verdict::Inconclusive;
     let (title, affected) = match &first.evidence {
-        Evidence::Hang(hang) => {
-            let affected = hang.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
-            (title(hang), affected.collect())
-        }
-        Evidence::CollectiveMismatch(found) => {
-            let affected = found.ranks.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who);
-            (mismatch::title(found), affected.collect())
-        }
+        Evidence::Hang(hang) => (title(hang), hang.who_waits()),
+        Evidence::CollectiveMismatch(found) => (mismatch::title(found), mismatch::who(found, false)),
         Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),
         Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
         Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
@@ -59,11 +53,14 @@ fn without_title<'a>(summary: &'a str, title: &str) -> &'a str {
 fn without_finding(report: &Report) -> PageVerdict {
     let s = &report.statistics;
     let ranks: Vec<Who> = s.processes.iter().filter_map(|process| process.rank).map(Who::Rank).collect();
-    let calls: u64 = s.processes.iter().map(|process| process.mpi_calls).sum();
+    let calls: u64 = match s.processes_left_out {
+        0 => s.processes.iter().map(|process| process.mpi_calls).sum(),
+        _ => s.calls.iter().map(|call| call.calls).sum(),
+    };
     let watched = if ranks.is_empty() {
         "No rank was seen".to_owned()
     } else {
-        format!("{} were watched", capitalized(&who_text(&ranks)))
+        format!("{} were watched", capitalized(&who_text_and(&ranks, s.processes_left_out)))
     };
     let odd = match report.findings.len() {
         0 => String::new(),

@@ -15,7 +15,7 @@ use crate::tape::input::CallInProgress;
 pub(super) fn is_death_of(origin: &[&Death], mismatch: &Mismatch) -> bool {
     let is_in = |death: &&Death| {
         let reported = death.reported.as_ref().map(|reported| &reported.call);
-        let known = mismatch.calls.iter().find(|call| call.rank == death.rank);
+        let known = mismatch.call_of(death.rank);
         reported.zip(known).is_some_and(|(call, known)| {
             let is_known = call.site.is_some() && call.site == known.place;
             is_known && call.function == known.signature.row.name
@@ -72,6 +72,7 @@ impl Views<'_> {
             error: reported.map(|reported| reported.error.clone()),
             sender: reported.and_then(|reported| reported.sender).map(Who::Rank),
             waits_for: Vec::new(),
+            waits_for_left_out: 0,
             stack: death.place.iter().map(|&place| self.code_place(place, 0)).collect(),
         }
     }

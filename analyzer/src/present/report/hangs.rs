@@ -1,23 +1,21 @@
 //! Hangs and collective mismatches as findings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::views::{Sources, Views, finding, owned};
 use crate::errors::deaths::DeathOrigin;
 use crate::findings::finding::*;
 use crate::findings::ids;
-use crate::hang::found::{CommCallCounts, MemberProgress};
+use crate::hang::found::{CommCallCounts, FoundHang, HangingRank, MemberProgress};
+use crate::hang::groups::{BlockedGroup, MOST_ALONE};
 use crate::hang::step_budget::StepBudget;
-use crate::hang::view::JobView;
-use crate::job::mismatch::Mismatch;
+use crate::hang::view::{Doing, JobView};
+use crate::job::mismatch::{DifferingCall, Mismatch};
 use crate::job::process::Who;
 use crate::tape::input::CodePlace;
 
-/// Of a hang that more ranks are in, so many are told with their stacks; of all others the call that they are in.
-const MOST_STACKS: usize = 1 << 10;
-
 /// Why ranks do not go on.
-pub(super) fn hangs(p: &Sources<'_>) -> Vec<crate::hang::found::FoundHang> {
+pub(super) fn hangs(p: &Sources<'_>) -> Vec<FoundHang> {
     let ranks = p.hang.rank_states(p.job, |pid| p.errors.deaths.is_among(pid));
     crate::hang::find::hangs(&JobView { ranks, job: p.job, work: StepBudget::default() })
 }
@@ -28,15 +26,23 @@ pub(super) fn is_open(p: &Sources<'_>, mismatch: &Mismatch) -> bool {
 }
 
 /// Whether ranks hang in calls that are known not to match.
-pub(super) fn is_hang_of(hang: &crate::hang::found::FoundHang, mismatch: &Mismatch) -> bool {
-    let is_in = |rank: &crate::hang::found::HangingRank| {
-        let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
-        let known = mismatch.calls.iter().find(|call| call.rank == rank.rank);
-        call.zip(known).is_some_and(|(call, known)| {
-            call.function == known.signature.row.name && call.site == known.place
-        })
+pub(super) fn is_hang_of(hang: &FoundHang, mismatch: &Mismatch) -> bool {
+    if !matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) {
+        return false;
+    }
+    let is_in = |rank: u32, function: &str, site: Option<CodePlace>| {
+        let known = mismatch.call_of(rank);
+        known.is_some_and(|known| function == known.signature.row.name && site == known.place)
     };
-    matches!(hang.fault, Fault::MismatchedCollective | Fault::UnknownHang) && hang.ranks.iter().any(is_in)
+    let alone = hang.ranks.iter().any(|rank| {
+        let call = rank.thread.as_ref().and_then(|thread| thread.call.as_ref());
+        call.is_some_and(|call| is_in(rank.rank, &call.function, call.site))
+    });
+    let together = |group: &BlockedGroup| {
+        let function = group.function.as_deref();
+        function.is_some_and(|function| group.ranks.iter().any(|rank| is_in(*rank, function, group.site)))
+    };
+    alone || hang.groups.iter().any(together)
 }
 
 impl Views<'_> {
@@ -44,31 +50,49 @@ impl Views<'_> {
     pub(super) fn mismatch(
         &self,
         found: &Mismatch,
-        hang: Option<&crate::hang::found::FoundHang>,
+        hang: Option<&FoundHang>,
         death: Option<&DeathOrigin<'_>>,
     ) -> Finding {
         let (most, is_tie) = found.majority();
-        let ranks = found.calls.iter().map(|call| MismatchedRank {
+        let call_at = |call: &DifferingCall| StuckCall {
+            function: call.signature.row.name.clone(),
+            arguments: call.signature.shown(),
+            place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+        };
+        let is_many = found.calls.len() > MOST_ALONE;
+        let mut groups: BTreeMap<(bool, usize, Option<CodePlace>), MismatchedGroup> = BTreeMap::new();
+        for call in found.calls.iter().filter(|_| is_many) {
+            let (who, at_fault, group) = (Who::Rank(call.rank), call.group != most, call.group as u64);
+            let key = (!at_fault, call.group, call.place);
+            let new = || MismatchedGroup { ranks: Vec::new(), at_fault, group, call: call_at(call) };
+            groups.entry(key).or_insert_with(new).ranks.push(who);
+        }
+        // Those at fault first, of many.
+        let at_fault = found.calls.iter().filter(|call| call.group != most);
+        let others = || found.calls.iter().filter(|call| call.group == most);
+        let told: Vec<&DifferingCall> = match is_many {
+            true => at_fault.chain(others()).take(MOST_ALONE).collect(),
+            false => found.calls.iter().collect(),
+        };
+        let ranks = told.into_iter().map(|call| MismatchedRank {
             who: Who::Rank(call.rank),
             at_fault: call.group != most,
             group: call.group as u64,
-            call: StuckCall {
-                function: call.signature.row.name.clone(),
-                arguments: call.signature.shown(),
-                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-            },
+            call: call_at(call),
         });
         let ranks: Vec<MismatchedRank> = ranks.collect();
-        let wrong: BTreeSet<Who> = ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.who).collect();
+        let wrong = found.calls.iter().filter(|call| call.group != most);
+        let wrong: BTreeSet<Who> = wrong.map(|call| Who::Rank(call.rank)).collect();
         let hang = hang.map(|hang| {
             let mut hang = self.hang_evidence(hang);
             hang.fault = Fault::MismatchedCollective;
-            hang.ranks.iter_mut().for_each(|rank| rank.at_fault = wrong.contains(&rank.who));
-            hang.ranks.sort_by_key(|rank| (!rank.at_fault, rank.who));
+            hang.set_at_fault(&wrong);
             hang
         });
-        let who =
-            if is_tie { ranks.iter().map(|rank| rank.who).collect() } else { wrong.into_iter().collect() };
+        let who = match is_tie {
+            true => found.calls.iter().map(|call| Who::Rank(call.rank)).collect(),
+            false => wrong.into_iter().collect(),
+        };
         let id = ids::collective_mismatch(&found.comm.to_string(), found.number);
         let (comm, position, first_ns) = (found.name.clone(), found.number, found.first_ns);
         let death = death.map(|(origin, rest)| {
@@ -77,7 +101,8 @@ impl Views<'_> {
             death.ranks.iter_mut().for_each(|rank| rank.at_fault = rank.error.is_some());
             death
         });
-        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, hang, death };
+        let groups = groups.into_values().collect();
+        let evidence = CollectiveMismatch { comm, position, is_tie, first_ns, ranks, groups, hang, death };
         finding(
             id,
             Verdict::Violated,
@@ -87,39 +112,41 @@ impl Views<'_> {
         )
     }
 
-    pub(super) fn hang_evidence(&self, s: &crate::hang::found::FoundHang) -> Hang {
-        let who = |ranks: &[u32]| ranks.iter().map(|rank| Who::Rank(*rank)).collect();
-        let groups = s.groups.iter().map(|group| HangGroup {
-            ranks: who(&group.ranks),
-            call: StuckCall {
-                function: group.function.clone(),
-                arguments: owned(&group.arguments),
-                place: group.site.map_or_else(Place::default, |site| self.code_place(site, 1)),
-            },
-            pending: group.pending.clone(),
-        });
-        let collectives = s.collectives.iter().map(counts);
+    pub(super) fn hang_evidence(&self, s: &FoundHang) -> Hang {
         Hang {
             fault: s.fault,
             since_ns: s.since_ns,
-            ranks: self.stuck_ranks(&s.ranks),
-            groups: groups.collect(),
+            ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
+            groups: s.groups.iter().map(|group| self.hang_group(group)).collect(),
             unknown: s.unknown.clone(),
-            collectives: collectives.collect(),
+            collectives: s.collectives.iter().map(counts).collect(),
         }
     }
 
-    /// Those at fault come first. Stacks of all ranks of a large job would be most of what is told, and nobody reads them.
-    fn stuck_ranks(&self, ranks: &[crate::hang::found::HangingRank]) -> Vec<StuckRank> {
-        let (with_stack, without) = ranks.split_at(ranks.len().min(MOST_STACKS));
-        let whole = with_stack.iter().map(|rank| self.stuck_rank(rank, true));
-        whole.chain(without.iter().map(|rank| self.stuck_rank(rank, false))).collect()
+    fn hang_group(&self, group: &BlockedGroup) -> HangGroup {
+        let is_in_call = group.doing == Doing::InCall;
+        // What a call returns to lies behind it.
+        let at = |behind| group.site.map(|site| self.code_place(site, behind));
+        HangGroup {
+            ranks: group.ranks.iter().copied().map(Who::Rank).collect(),
+            at_fault: group.at_fault,
+            state: state(group.doing),
+            call: is_in_call.then(|| StuckCall {
+                function: group.function.clone().unwrap_or_default(),
+                arguments: owned(&group.arguments),
+                place: at(1).unwrap_or_default(),
+            }),
+            place: at(0).filter(|_| !is_in_call),
+            pending: group.pending.clone(),
+            waits_for: some(&group.waits_for, MOST_COUNTED),
+            waits_for_left_out: group.waits_for.len().saturating_sub(MOST_COUNTED) as u64,
+        }
     }
 
-    pub(super) fn hang(&self, s: &crate::hang::found::FoundHang) -> Finding {
+    pub(super) fn hang(&self, s: &FoundHang) -> Finding {
         let evidence = self.hang_evidence(s);
         if s.fault.has_no_cause() {
-            let who = evidence.ranks.iter().map(|rank| rank.who).collect();
+            let who = s.all().map(Who::Rank).collect();
             let evidence = Evidence::Hang(Box::new(evidence));
             return finding(
                 ids::hang(s.fault, std::iter::empty()),
@@ -129,18 +156,13 @@ impl Views<'_> {
                 evidence,
             );
         }
-        let at_fault = || s.ranks.iter().filter(|rank| rank.at_fault).map(|rank| rank.rank);
+        let at_fault = || s.at_fault.iter().copied();
+        let alone = evidence.ranks.iter().filter_map(|rank| rank.call.as_ref());
+        let mut calls = alone.chain(evidence.groups.iter().filter_map(|group| group.call.as_ref()));
         let severity = match s.fault {
             Fault::Outside | Fault::Stopped => Severity::Notice,
             // Who asks again and again may stop asking.
-            _ if evidence
-                .ranks
-                .iter()
-                .filter_map(|rank| rank.call.as_ref())
-                .any(crate::present::hang::polls) =>
-            {
-                Severity::Notice
-            }
+            _ if calls.any(crate::present::hang::polls) => Severity::Notice,
             _ => Severity::Warning,
         };
         let id = ids::hang(s.fault, at_fault());
@@ -148,23 +170,16 @@ impl Views<'_> {
         finding(id, Verdict::Violated, severity, who, Evidence::Hang(Box::new(evidence)))
     }
 
-    fn stuck_rank(&self, rank: &crate::hang::found::HangingRank, has_stack: bool) -> StuckRank {
+    fn stuck_rank(&self, rank: &HangingRank) -> StuckRank {
         let thread = rank.thread.as_ref();
         let call = thread.and_then(|thread| thread.call.as_ref());
-        let state = match (rank.ended, rank.stopped, call) {
-            (Some(true), ..) => StuckState::Ended,
-            (Some(false), ..) => StuckState::Died,
-            (None, true, _) => StuckState::Stopped,
-            (None, false, Some(_)) => StuckState::InCall,
-            (None, false, None) => StuckState::Outside,
-        };
         // What a call returns to lies behind it.
         let called = |place: CodePlace| self.code_place(place, 1);
         StuckRank {
             who: Who::Rank(rank.rank),
             pid: rank.pid,
             at_fault: rank.at_fault,
-            state,
+            state: state(rank.doing),
             status: None,
             call: call.map(|call| StuckCall {
                 function: call.function.clone(),
@@ -173,8 +188,9 @@ impl Views<'_> {
             }),
             error: None,
             sender: None,
-            waits_for: rank.waits_for.iter().map(|&rank| Who::Rank(rank)).collect(),
-            stack: thread.filter(|_| has_stack).map_or_else(Vec::new, |thread| {
+            waits_for: some(&rank.waits_for, MOST_WAITED_FOR),
+            waits_for_left_out: rank.waits_for.len().saturating_sub(MOST_WAITED_FOR) as u64,
+            stack: thread.map_or_else(Vec::new, |thread| {
                 let behind = |at: usize| u64::from(at > 0);
                 thread
                     .frames
@@ -184,6 +200,20 @@ impl Views<'_> {
                     .collect()
             }),
         }
+    }
+}
+
+fn some(ranks: &BTreeSet<u32>, most: usize) -> Vec<Who> {
+    ranks.iter().take(most).copied().map(Who::Rank).collect()
+}
+
+fn state(doing: Doing) -> StuckState {
+    match doing {
+        Doing::InCall => StuckState::InCall,
+        Doing::Outside => StuckState::Outside,
+        Doing::Stopped => StuckState::Stopped,
+        Doing::Ended => StuckState::Ended,
+        Doing::Died => StuckState::Died,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where processes run, of jobs on several nodes. Their numbers among all nodes are for the analysis; people and programs hear
 //! those that the nodes themselves give.
 
+use rustc_hash::FxHashMap;
+
 use super::views::Sources;
 use crate::findings::finding::*;
 use crate::job::process::Who;
@@ -11,8 +13,16 @@ pub(super) fn place(p: &Sources<'_>, findings: &mut [Finding]) {
     if p.job.start.nodes.is_empty() {
         return;
     }
+    let ranks = p.job.processes.all().iter().filter_map(|process| Some((process.rank?, process.pid)));
+    let pid_of_rank: FxHashMap<u32, u32> = ranks.collect();
     for finding in findings {
-        let on_node = |who: &Who| Some(WhoOnNode { who: *who, node: node_of_who(p, *who)? });
+        let on_node = |who: &Who| {
+            let pid = match who {
+                Who::Pid(pid) => *pid,
+                Who::Rank(rank) => *pid_of_rank.get(rank)?,
+            };
+            Some(WhoOnNode { who: *who, node: node_name(p, pid)? })
+        };
         finding.nodes = finding.who.iter().filter_map(on_node).collect();
         renumber(&mut finding.evidence);
     }
@@ -26,14 +36,6 @@ pub(super) fn node_name(p: &Sources<'_>, pid: u32) -> Option<String> {
 /// What its node calls a process.
 pub(super) fn own_pid(p: &Sources<'_>, pid: u32) -> u32 {
     if p.job.start.nodes.is_empty() { pid } else { pid_on_node(pid) }
-}
-
-fn node_of_who(p: &Sources<'_>, who: Who) -> Option<String> {
-    let processes = p.job.processes.all();
-    match who {
-        Who::Pid(pid) => node_name(p, pid),
-        Who::Rank(rank) => node_name(p, processes.iter().rfind(|process| process.rank == Some(rank))?.pid),
-    }
 }
 
 fn renumber(evidence: &mut Evidence) {

@@ -73,6 +73,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         memory_not_kept: t.memory_not_kept,
         strangers: p.job.strangers.clone(),
         processes: processes(p, &totals),
+        processes_left_out: totals.len().saturating_sub(MOST_COUNTED) as u64,
         probes: probes(p),
         calls: calls(p),
         top_groups: top_groups(p),
@@ -166,7 +167,15 @@ fn processes(p: &Sources<'_>, totals: &[ProcessTotals]) -> Vec<ProcessStatistics
         late_records: process.counts.late,
         live_buffers: totals[index].live_buffers,
     };
-    let mut processes: Vec<_> = p.job.processes.all().iter().enumerate().map(view).collect();
+    let lost = |process: &Process| process.counts.lost_movements > 0 || process.counts.lost_state > 0;
+    let mut listed: Vec<(usize, &Process)> = p.job.processes.all().iter().enumerate().collect();
+    if listed.len() > MOST_COUNTED {
+        listed.sort_by_key(|(_, process)| {
+            (!lost(process), process.alive, process.rank.is_none(), process.rank)
+        });
+        listed.truncate(MOST_COUNTED);
+    }
+    let mut processes: Vec<_> = listed.into_iter().map(view).collect();
     processes.sort_by_key(|s| (s.rank.is_none(), s.rank, s.pid));
     processes
 }
@@ -192,7 +201,12 @@ fn probes(p: &Sources<'_>) -> Vec<ProbeStatistics> {
             function: info.function.clone(),
             place,
             hits: by_who.values().sum(),
-            by_who: by_who.into_iter().map(|(who, count)| WhoCount { who, count }).collect(),
+            by_who_left_out: by_who.len().saturating_sub(MOST_COUNTED) as u64,
+            by_who: by_who
+                .into_iter()
+                .take(MOST_COUNTED)
+                .map(|(who, count)| WhoCount { who, count })
+                .collect(),
         }
     };
     p.job.probes.all().map(view).filter(|s| s.hits > 0).collect()

@@ -50,6 +50,8 @@ impl Views<'_> {
             by_who.push(WhoCount { who: self.p.job.processes.who(who), count });
         }
         by_who.sort_by_key(|c| c.who);
+        let by_who_left_out = by_who.len().saturating_sub(MOST_COUNTED) as u64;
+        by_who.truncate(MOST_COUNTED);
         GroupView {
             id: self.group_hash(id),
             chains: group.count,
@@ -57,6 +59,7 @@ impl Views<'_> {
             uniqueness: self.p.chains.frequent.uniqueness(id),
             ops: ops.collect(),
             by_who,
+            by_who_left_out,
         }
     }
 

@@ -6,7 +6,7 @@ pub mod node_link;
 mod recruiter;
 pub mod rounds;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -81,6 +81,7 @@ pub fn attach(job: &ClusterJob, settings: CoordinatorSettings, sink: &mut dyn Si
     let begun = Instant::now();
     let mut coordinator = Coordinator::new(settings, sink)?;
     coordinator.job = Some(JobIdentity::of(job));
+    coordinator.size = job.size.unwrap_or_default() as usize;
     job.parts.iter().for_each(|part| coordinator.open(part));
     coordinator.wait_until(|node| node.attached.is_some());
     coordinator.tell_attached(begun, |node| node.attached.is_some())?;
@@ -142,6 +143,10 @@ impl JobIdentity {
 struct Coordinator<'s> {
     /// None: it is not known yet.
     job: Option<JobIdentity>,
+    /// Ranks that agents have told of …
+    ranks: BTreeSet<u32>,
+    /// … and how many there are, as far as it is known.
+    size: usize,
     bus: Arc<dyn Bus>,
     subjects: UserSubjects,
     session: String,
@@ -186,6 +191,8 @@ impl<'s> Coordinator<'s> {
         Ok(Self {
             job: None,
             rounds,
+            ranks: BTreeSet::new(),
+            size: 0,
             recruiter: Recruiter::new(Arc::clone(&bus), subjects.clone(), &session, wishes)?,
             bus,
             subjects,
@@ -439,8 +446,9 @@ impl<'s> Coordinator<'s> {
 
     /// Opens what is not open and takes what agents answer.
     fn recruit(&mut self, now: Instant) {
-        if self.job.is_some() && !self.nodes.iter().all(NodeLink::is_open) {
-            self.recruiter.search(now);
+        let is_missed = !self.nodes.iter().all(NodeLink::is_open);
+        if self.job.is_some() && (is_missed || self.ranks.len() < self.size) {
+            self.recruiter.search(now, is_missed);
         }
         for one in self.recruiter.take(now) {
             match one {
@@ -471,6 +479,7 @@ impl<'s> Coordinator<'s> {
                 .sink
                 .notice(&format!("{host} takes no part: a session has at most {MAX_NODES} nodes"));
         }
+        self.ranks.extend(part.job.ranks.iter().filter_map(|rank| rank.rank));
         if self.recruiter.open(part, number) {
             self.add(number, part.node.clone());
         }

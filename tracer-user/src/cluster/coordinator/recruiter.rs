@@ -14,8 +14,10 @@ use crate::cluster::protocol::{
     WantedJob, version_trouble,
 };
 
-/// How often agents are asked while ranks are missing.
+/// How often agents are asked while a node that took part does not …
 const SEARCH_PERIOD: Duration = Duration::from_secs(2);
+/// … and, while only ranks are missing that no agent has told of, less and less often up to this: all agents answer.
+const MOST_SEARCH_PERIOD: Duration = Duration::from_secs(64);
 /// An agent that has not answered for so long will not.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -48,6 +50,8 @@ pub struct Recruiter {
     asked: Vec<AskedPart>,
     next_number: usize,
     searched: Instant,
+    /// Until the next search, if nobody is missed.
+    period: Duration,
     told: BTreeSet<String>,
 }
 
@@ -74,6 +78,7 @@ impl Recruiter {
             asked: Vec::new(),
             next_number: 0,
             searched: Instant::now(),
+            period: SEARCH_PERIOD,
             told: BTreeSet::new(),
         })
     }
@@ -102,6 +107,7 @@ impl Recruiter {
         };
         let number = self.next_number;
         self.next_number += 1;
+        self.period = SEARCH_PERIOD;
         self.asked.push(AskedPart { number, node: node.clone(), at: Instant::now() });
         let subject = self.subjects.agent(&node.agent);
         // One that is not sent gets no answer in time.
@@ -110,10 +116,12 @@ impl Recruiter {
         true
     }
 
-    /// Asks all agents, now and then, where else there are ranks of the job.
-    pub fn search(&mut self, now: Instant) {
-        if now.duration_since(self.searched) >= SEARCH_PERIOD {
+    /// Asks all agents, now and then, where else there are ranks of the job. `is_missed`: a node that took part does not.
+    pub fn search(&mut self, now: Instant, is_missed: bool) {
+        let period = if is_missed { SEARCH_PERIOD } else { self.period };
+        if now.duration_since(self.searched) >= period {
             self.searched = now;
+            self.period = (2 * self.period).min(MOST_SEARCH_PERIOD);
             let reply = format!("{}.find", self.reply);
             let question = protocol::bytes(&FindJobs { protocol: PROTOCOL });
             let _ = self.bus.publish(&self.subjects.find(), Some(&reply), question);
