@@ -31,6 +31,6 @@ pub mod watched_cases;
 pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};
 pub use session::{Cluster, Dmscope, Findings, FinishedSession, RunningSession, TcpBytes, binary, findings};
 pub use system::{
-    Browser, BusServer, CarriedMessages, Nodes, RawClient, SOME_UID, SOME_USER, Slurm, SmallDisk, debugger,
-    processes, users,
+    Browser, BusServer, CarriedMessages, Nodes, RawClient, SOME_UID, SOME_USER, Slurm, SmallDisk, deadline,
+    debugger, patience, processes, users,
 };

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::job::{JobSpec, MpiImplementation};
 use crate::session::binary;
+use crate::system::deadline;
 use crate::system::processes::{descendants, environment_variable, signal};
 
 /// Nothing that is recorded or replayed here takes as long.
@@ -201,7 +202,7 @@ pub fn first_difference(own: &[u8], other: &[u8]) -> Option<usize> {
 
 /// Waits until a file has so many bytes.
 pub fn wait_for_bytes(path: &Path, bytes: u64) -> Result<()> {
-    let deadline = Instant::now() + LIMIT;
+    let deadline = deadline(LIMIT);
     while fs::metadata(path).map_or(0, |metadata| metadata.len()) < bytes {
         ensure!(Instant::now() < deadline, "{} stays short", path.display());
         std::thread::sleep(Duration::from_millis(20));

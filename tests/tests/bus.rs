@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use dmscope::cluster::protocol::PROTOCOL;
 use live::{
     BusServer, Cluster, Dmscope, JobSpec, MpiImplementation, Nodes, RawClient, RunningJob, RunningSession,
-    SOME_UID, SOME_USER, processes,
+    SOME_UID, SOME_USER, deadline, processes,
 };
 use serde_json::Value;
 
@@ -357,7 +357,7 @@ fn a_coordinator_that_is_killed_leaves_no_session_and_no_probe() -> Result<()> {
     ensure!(sessions()? == 1);
     session.end_by(rustix::process::Signal::KILL);
     session.finish()?;
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = deadline(Duration::from_secs(60));
     while sessions()? > 0 {
         ensure!(std::time::Instant::now() < deadline, "its sessions go on");
         std::thread::sleep(Duration::from_millis(100));

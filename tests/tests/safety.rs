@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use live::processes::{ChangedCode, changed_code, check_code, descendants};
-use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, SmallDisk};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, SmallDisk, deadline, patience};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -128,7 +128,7 @@ fn end_at(
     let signalled = Instant::now();
     let session = dmscope.finish()?;
     let ended = Instant::now();
-    let clean = before.check_again(ended + SOON)?;
+    let clean = before.check_again(ended + patience(SOON))?;
     Ok(EndedSession { session, tape, ended: ended - signalled, clean: clean - signalled })
 }
 
@@ -169,7 +169,7 @@ fn killed_at_any_moment_it_harms_no_job_and_leaves_a_tape() -> Result<()> {
     let mut records = Vec::new();
     end_at_any_moment(Signal::KILL, "DMSCOPE_TEST_KILLS", &mut |ended: &EndedSession| {
         let EndedSession { session, tape, clean, .. } = ended;
-        ensure!(*clean < SOON, "gone after {clean:?}");
+        ensure!(*clean < patience(SOON), "gone after {clean:?}");
         ensure!(session.status.is_none(), "it ended by itself: {:?}: {:?}", session.status, session.stderr);
         records.push(records_of_an_unended_tape(tape)?);
         Ok(())
@@ -185,7 +185,7 @@ fn terminated_at_any_moment_it_reports_what_it_saw_and_harms_no_job() -> Result<
     end_at_any_moment(Signal::TERM, "DMSCOPE_TEST_TERMINATIONS", &mut |ended: &EndedSession| {
         let EndedSession { session, ended, .. } = ended;
         // It analyses what is in the rings, and writes its report.
-        ensure!(*ended < PATIENCE, "ended after {ended:?}");
+        ensure!(*ended < patience(PATIENCE), "ended after {ended:?}");
         let report = session.report()?;
         ensure!(report["ended"] == "interrupted", "{}", report["ended"]);
         session.findings()?.check_no_warning()
@@ -204,7 +204,7 @@ fn if_the_process_that_holds_its_probes_is_killed_it_says_so_and_reports_what_it
     let holder = i32::try_from(dmscope.holder()?).ok().and_then(rustix::process::Pid::from_raw);
     rustix::process::kill_process(holder.context("its PID")?, Signal::KILL)?;
     let session = dmscope.finish()?;
-    before.check_again(Instant::now() + SOON)?;
+    before.check_again(deadline(SOON))?;
     stop_and_check(job)?;
     let why = "the process that holds the probes";
     ensure!(
@@ -337,7 +337,7 @@ fn ranks_that_begin_after_dmscope_has_attached_are_watched_from_their_first_inst
     let others = [":", "-n", "2", &execer, "--exec-when", &now, &ring, "--iterations", "2000"];
     let job = JobSpec::own(library, "ring")?.args(["--iterations", "2000"]).args(others).spawn()?;
     job.wait_for_line(TIMEOUT, |line| line.contains("before_exec"))?;
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = deadline(TIMEOUT);
     while ranks_begun(job.launcher_pid()) < 2 {
         ensure!(Instant::now() < deadline, "the first two ranks did not begin");
         std::thread::sleep(Duration::from_millis(5));
@@ -419,7 +419,7 @@ fn attached_and_detached_in_a_storm_it_harms_nothing() -> Result<()> {
             std::thread::sleep(moment);
             dmscope.end_by(*end);
             let session = dmscope.finish().with_context(what)?;
-            before.check_again(Instant::now() + SOON).with_context(what)?;
+            before.check_again(deadline(SOON)).with_context(what)?;
             if *end != Signal::KILL {
                 session.findings()?.check_no_warning().with_context(what)?;
             }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use dmscope::kernel::{LoadSettings, Tracer};
 use live::findings::{frame, missing_operation};
 use live::processes::{ChangedCode, changed_code, descendants};
-use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob};
+use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, deadline};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -189,7 +189,7 @@ fn ranks_that_begin_later_have_links_of_their_own() -> Result<()> {
         let others = [":", "-n", "2", &execer, "--exec-when", &now, &ring, "--iterations", "2000"];
         let job = JobSpec::own(library, "ring")?.args(["--iterations", "2000"]).args(others).spawn()?;
         job.wait_for_line(TIMEOUT, |line| line.contains("before_exec"))?;
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = deadline(TIMEOUT);
         let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         while descendants(job.launcher_pid()).iter().filter(|pid| maps(pid).contains("/libmpi.so")).count()
             < 2

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finding::{GroupView, Place, WhoCount, is_none_left_out};
+pub use crate::job::verbs::VerbsCounts;
 use crate::tape::input::StrangerCost;
 use crate::tape::plan::ProbeClass;
 
@@ -25,7 +26,7 @@ pub struct Statistics {
     pub tcp: Option<TcpStatistics>,
     /// What was done by RDMA verbs; nothing if nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rdma: Option<RdmaStatistics>,
+    pub rdma: Option<VerbsCounts>,
     /// Records that came after later ones.
     pub late_records: u64,
     /// Lost records of movements and calls.
@@ -75,33 +76,6 @@ pub struct Statistics {
     pub calls: Vec<CallStatistics>,
     /// The groups with most chains.
     pub top_groups: Vec<GroupView>,
-}
-
-/// Work requests and completions of RDMA verbs, and what they move.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RdmaStatistics {
-    /// Work requests posted to send queues: sends, RDMA writes and reads, atomics.
-    pub sends: u64,
-    /// Of all of their segments.
-    pub sent_bytes: u64,
-    /// Of `sends`: RDMA writes.
-    pub writes: u64,
-    /// Of `sends`: RDMA reads.
-    pub reads: u64,
-    /// Of `sends`: atomic operations.
-    pub atomics: u64,
-    /// Work requests posted to receive queues, shared ones among them.
-    pub receives: u64,
-    /// Completions polled.
-    pub completions: u64,
-    /// Of `completions`: those that tell of an error.
-    pub failed: u64,
-    /// Of what was moved: it is known from which process to which.
-    #[serde(default)]
-    pub linked_bytes: u64,
-    /// Seen at one end alone, and not known where it goes or comes from.
-    #[serde(default)]
-    pub unlinked_bytes: u64,
 }
 
 /// What processes that call MPI moved over TCP.

@@ -2,29 +2,36 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::tape::queue_pairs::operation;
+use crate::tape::verbs::operation;
 use crate::tape::wire::{Body, WorkSegment};
 
 /// Numbers of [`VerbsCounts`].
-pub(crate) const COUNTS: usize = 10;
+pub(crate) const COUNTS: usize = size_of::<VerbsCounts>() / size_of::<u64>();
 
-/// Work requests and completions. They go around rather than fail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VerbsCounts {
-    /// Posted to send queues, whatever they do.
+/// Work requests and completions of RDMA verbs, and what they move. The numbers go around rather than fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct VerbsCounts {
+    /// Work requests posted to send queues: sends, RDMA writes and reads, atomics.
     pub sends: u64,
     /// Of all of their segments.
     pub sent_bytes: u64,
+    /// Of `sends`: RDMA writes.
     pub writes: u64,
+    /// Of `sends`: RDMA reads.
     pub reads: u64,
+    /// Of `sends`: atomic operations.
     pub atomics: u64,
+    /// Work requests posted to receive queues, shared ones among them.
     pub receives: u64,
+    /// Completions polled.
     pub completions: u64,
-    /// Of the completions: those of what failed.
+    /// Of `completions`: those that tell of an error.
     pub failed: u64,
-    /// Of what both ends were seen to move.
+    /// Of what was moved: it is known from which process to which.
+    #[serde(default)]
     pub linked_bytes: u64,
-    /// Of what one end was seen to move, and is in no stream.
+    /// Seen at one end alone, and not known where it goes or comes from.
+    #[serde(default)]
     pub unlinked_bytes: u64,
 }
 
@@ -67,59 +74,24 @@ impl VerbsCounts {
     }
 
     /// All of them, in an order of their own.
-    pub fn numbers(&self) -> [u64; COUNTS] {
-        let Self {
-            sends,
-            sent_bytes,
-            writes,
-            reads,
-            atomics,
-            receives,
-            completions,
-            failed,
-            linked_bytes,
-            unlinked_bytes,
-        } = *self;
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; COUNTS] {
         [
-            sends,
-            sent_bytes,
-            writes,
-            reads,
-            atomics,
-            receives,
-            completions,
-            failed,
-            linked_bytes,
-            unlinked_bytes,
+            &mut self.sends,
+            &mut self.sent_bytes,
+            &mut self.writes,
+            &mut self.reads,
+            &mut self.atomics,
+            &mut self.receives,
+            &mut self.completions,
+            &mut self.failed,
+            &mut self.linked_bytes,
+            &mut self.unlinked_bytes,
         ]
     }
 
-    /// The same, to be changed.
-    pub fn numbers_mut(&mut self) -> [&mut u64; COUNTS] {
-        let Self {
-            sends,
-            sent_bytes,
-            writes,
-            reads,
-            atomics,
-            receives,
-            completions,
-            failed,
-            linked_bytes,
-            unlinked_bytes,
-        } = self;
-        [
-            sends,
-            sent_bytes,
-            writes,
-            reads,
-            atomics,
-            receives,
-            completions,
-            failed,
-            linked_bytes,
-            unlinked_bytes,
-        ]
+    /// The same.
+    pub(crate) fn numbers(mut self) -> [u64; COUNTS] {
+        self.numbers_mut().map(|number| *number)
     }
 }
 

@@ -18,7 +18,7 @@
 //! **Streams.** What is received over TCP comes after what was sent, whose record may have a later time: it gets that of
 //! the receive (see `causal_order`). Records wait for that for a tenth of a second at most, beyond the bound on lateness.
 //!
-//! **Queue pairs.** Behind records of RDMA verbs come those of what they move, which are made here (see `queue_pairs`).
+//! **Queue pairs.** Behind records of RDMA verbs come those of what they move, which are made here (see `verbs`).
 //!
 //! **Memory.** What is held is bounded: the records of `lateness_bound_ns`, and at most
 //! `max_held_records` after each `advance`, which gives out the oldest records early when
@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 
 use super::causal_order::{CausalOrder, DEFAULT_MOST_WAIT_NS};
 use super::input::Input;
-use super::queue_pairs::{self, QueuePairs, RdmaAddress};
+use super::verbs::{QueuePairs, RdmaAddress, is_of_verbs};
 use super::wire::{RawRecord, kind};
 
 /// How long records are held by default: longer than a ring thread sleeps between two looks.
@@ -110,7 +110,7 @@ impl Sequencer {
     pub fn push(&mut self, ring: u16, record: RawRecord) {
         if record.time_ns() < self.released_ns {
             self.late_records += 1;
-            if queue_pairs::is_of_verbs(record.kind()) {
+            if is_of_verbs(record.kind()) {
                 self.queue_pairs.lose(Some(record.pid()), self.released_ns);
             }
             self.late.push(record);
@@ -200,7 +200,7 @@ impl Sequencer {
             self.held_records -= 1;
             self.causal.push_record(record, out);
             match record.kind() {
-                of if queue_pairs::is_of_verbs(of) => {
+                of if is_of_verbs(of) => {
                     self.queue_pairs.take(&record, &mut |made| self.causal.push_record(made, out));
                 }
                 kind::EXIT | kind::EXEC => self.queue_pairs.forget_process(record.pid()),

@@ -154,7 +154,7 @@ pub enum Body {
     },
     /// Bytes of one buffer that went into a stream, or (`receive`) out of it, seen when they have moved: of TCP, or, if it has a
     /// probe, what a reliable connected pair of RDMA's queue pairs sends. The kernel part writes the former alone: see
-    /// `queue_pairs`.
+    /// `verbs`.
     Stream {
         /// Of the buffer; 0: not known.
         addr: u64,

@@ -5,7 +5,8 @@
 //   run PLACE TIMES FIRST SECOND THIRD   calls the function PLACE with these arguments
 //   inside PLACE TIMES ...               the same, from within the function `outer`
 //
-// An argument is a number, or `block` for a large heap block. Each place is a function whose first
+// An argument is a number, `block` for a large heap block, or one of what functions of RDMA verbs are called with: `queue`,
+// `request`, `completions`. Each place is a function whose first
 // instruction is the one that its name says; there are 32 of each (push_00 to push_37, octal), so
 // that every program has its own.
 #define _GNU_SOURCE
@@ -41,6 +42,25 @@ MANY("jcc", "je 1f\n1: " RESULT "ret\n")
 MANY("sub", "sub $8, %rsp\n" RESULT "add $8, %rsp\nret\n")
 MANY("lea", "lea 8(%rdi), %rax\nret\n")
 MANY("endbr64", "endbr64\n" RESULT "ret\n")
+MANY("zero", "push %rbp\nxor %eax, %eax\npop %rbp\nret\n")
+MANY("one", "push %rbp\nmov $1, %eax\npop %rbp\nret\n")
+
+// A queue pair, a work request of one segment, and a completion, as <infiniband/verbs.h> has them.
+static struct {
+    uint64_t words[20];
+} queue;
+static struct {
+    uint64_t address;
+    uint32_t bytes, key;
+} segment = {.address = 4096, .bytes = 64};
+static struct {
+    uint64_t number, next;
+    const void *segments;
+    uint32_t segment_count, operation, flags, unused[17];
+} request = {.number = 1, .segments = &segment, .segment_count = 1, .operation = 2};
+static struct {
+    uint64_t words[6];
+} completions;
 
 static struct {
     place *function;
@@ -61,7 +81,14 @@ FUNCTION("outer", "push %rbp\ncall pass\npop %rbp\nret\n")
 
 static uint64_t argument(const char *word, void *block)
 {
-    return strcmp(word, "block") == 0 ? (uint64_t)block : strtoull(word, NULL, 10);
+    const struct {
+        const char *name;
+        const void *at;
+    } known[] = {{"block", block}, {"queue", &queue}, {"request", &request}, {"completions", &completions}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(word, known[i].name) == 0)
+            return (uint64_t)known[i].at;
+    return strtoull(word, NULL, 10);
 }
 
 static void *find(const char *name)

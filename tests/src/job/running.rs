@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{FinishedJob, JobSpec};
-use crate::system::Lines;
 use crate::system::processes::{descendants, environment_variable, is_alive, parent, signal};
+use crate::system::{Lines, deadline};
 
 /// How long the launcher may take to end its ranks before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
@@ -88,7 +88,7 @@ impl RunningJob {
 
     /// Waits until all ranks exist, for jobs that say nothing; returns their process ids.
     pub fn wait_for_ranks(&mut self, timeout: Duration) -> Result<Vec<u32>> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline(timeout);
         loop {
             match self.rank_pids() {
                 Ok(pids) => return Ok(pids),
@@ -128,7 +128,7 @@ impl RunningJob {
 
     /// Waits for the job's end. Fails if it takes longer; the job is ended then.
     pub fn finish(mut self, timeout: Duration) -> Result<FinishedJob> {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline(timeout);
         while !self.has_ended()? {
             if Instant::now() > deadline {
                 return Err(self.complain(&format!("the job did not end within {timeout:?}")));
@@ -166,7 +166,7 @@ impl Drop for RunningJob {
         }
         let family = descendants(self.launcher_pid());
         signal(self.launcher_pid(), Signal::TERM);
-        let deadline = Instant::now() + GRACE;
+        let deadline = deadline(GRACE);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(POLL);
         }

@@ -23,6 +23,8 @@ pub enum Transport {
     /// TCP over loopback. MPICH 4.0 with UCX 1.13 hangs in one of ten runs in `MPI_Finalize` after large messages (one rank
     /// waits in UCX, the other for it): wait for the job's verdict and drop it, do not wait for its end.
     Tcp,
+    /// Reliable connections of RDMA verbs, by UCX. Which device it uses is for the environment to say.
+    Verbs,
 }
 
 /// A job to be started.
@@ -258,8 +260,10 @@ impl JobSpec {
         match (self.library, &self.nodes) {
             (MpiImplementation::OpenMpi, None) => self.add_open_mpi_options(&mut command),
             (MpiImplementation::Mpich, None) => self.add_mpich_options(&mut command),
-            (MpiImplementation::OpenMpi, Some(nodes)) => nodes.add_open_mpi_options(&mut command),
-            (MpiImplementation::Mpich, Some(nodes)) => nodes.add_mpich_options(&mut command),
+            (MpiImplementation::OpenMpi, Some(nodes)) => {
+                nodes.add_open_mpi_options(self.transport, &mut command)
+            }
+            (MpiImplementation::Mpich, Some(nodes)) => nodes.add_mpich_options(self.transport, &mut command),
         }
         command.arg("-n").arg(self.ranks.to_string());
         command.args(&self.wrapper).arg(self.program_in(directory)).args(&self.args);
@@ -274,13 +278,15 @@ impl JobSpec {
             command.arg("--allow-run-as-root");
         }
         command.args(["--oversubscribe", "--mca", "oob_tcp_if_include", "lo"]);
-        command.args(match self.transport {
+        let options = match self.transport {
             Transport::SharedMemory => &["--mca", "btl", "self,vader"][..],
             Transport::SharedMemoryWithoutSingleCopy => {
                 &["--mca", "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism", "none"]
             }
             Transport::Tcp => &["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"],
-        });
+            Transport::Verbs => return add_open_mpi_over_verbs(command),
+        };
+        command.args(options);
     }
 
     fn add_mpich_options(&self, command: &mut Command) {
@@ -296,25 +302,51 @@ impl JobSpec {
             Transport::Tcp => {
                 command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "lo"]);
             }
+            Transport::Verbs => add_mpich_over_verbs(command),
         }
     }
 }
 
 impl Placement {
-    fn add_open_mpi_options(&self, command: &mut Command) {
+    fn add_open_mpi_options(&self, transport: Transport, command: &mut Command) {
         // Each node would bind its first rank to the first core, which is the same one.
         command.args(["--allow-run-as-root", "--map-by", "node", "--bind-to", "none"]);
         command.args(["--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]).arg(&self.agent);
         for option in ["oob_tcp_if_include", "btl_tcp_if_include"] {
             command.args(["--mca", option, &self.network]);
         }
-        command.args(["--mca", "btl", "self,tcp", "--hostfile"]).arg(&self.host_file);
+        command.arg("--hostfile").arg(&self.host_file);
+        if transport == Transport::Verbs {
+            add_open_mpi_over_verbs(command);
+        } else {
+            command.args(["--mca", "btl", "self,tcp"]);
+        }
     }
 
-    fn add_mpich_options(&self, command: &mut Command) {
+    fn add_mpich_options(&self, transport: Transport, command: &mut Command) {
         command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&self.agent);
         command.arg("-f").arg(&self.host_file).args(["-localhost", &self.own_address]);
-        command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "eth0"]);
+        if transport == Transport::Verbs {
+            add_mpich_over_verbs(command);
+        } else {
+            command.args(["-genv", "UCX_TLS", "tcp", "-genv", "UCX_NET_DEVICES", "eth0"]);
+        }
+    }
+}
+
+/// What makes UCX use nothing else. Devices in software answer with other addresses than UCX expects.
+const UCX_OVER_VERBS: [(&str, &str); 2] = [("UCX_TLS", "rc,self"), ("UCX_UD_VERBS_ETH_DGID_CHECK", "n")];
+
+fn add_open_mpi_over_verbs(command: &mut Command) {
+    command.args(["--mca", "pml", "ucx", "--mca", "btl", "^openib"]);
+    for (name, value) in UCX_OVER_VERBS {
+        command.arg("-x").arg(format!("{name}={value}"));
+    }
+}
+
+fn add_mpich_over_verbs(command: &mut Command) {
+    for (name, value) in UCX_OVER_VERBS {
+        command.args(["-genv", name, value]);
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Dmscope, RunningSession};
-use crate::system::{BusServer, Nodes};
+use crate::system::{BusServer, Nodes, deadline};
 
 /// How long agents may take to see a job.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,16 @@ impl Cluster {
 
     /// The same, with more options for agents.
     pub fn with_agents(count: usize, options: &[&str]) -> Result<Self> {
-        let nodes = Nodes::new(count)?;
+        Self::of(Nodes::new(count)?, options)
+    }
+
+    /// The same, with an RDMA device on each.
+    pub fn with_rdma(count: usize) -> Result<Self> {
+        Self::of(Nodes::with_rdma(count)?, &[])
+    }
+
+    fn of(nodes: Nodes, options: &[&str]) -> Result<Self> {
+        let count = nodes.names().len();
         let bus = BusServer::start(&nodes)?;
         let mut cluster = Self { agents: (0..count).map(|_| None).collect(), bus, nodes };
         for node in 0..count {
@@ -79,7 +88,7 @@ impl Cluster {
 
     /// The name of the only job, when all of its ranks are seen.
     pub fn job(&self, ranks: usize) -> Result<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline(PATIENCE);
         loop {
             let jobs = self.jobs_of("root")?;
             if let [job] = jobs.as_slice() {

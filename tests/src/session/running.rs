@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::FinishedSession;
 use crate::job::FinishedJob;
 use crate::system::processes::{descendants, is_alive, parent, signal};
-use crate::system::{HeldObjects, Lines, held_objects};
+use crate::system::{HeldObjects, Lines, deadline, held_objects};
 
 const POLL: Duration = Duration::from_millis(2);
 /// How long anything may take on a busy machine before it counts as hanging.
@@ -140,7 +140,7 @@ impl RunningSession {
 
     /// Waits for an event that is `wanted`, behind the first so many.
     pub fn wait_for_since(&self, said: usize, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = deadline(self.patience);
         loop {
             let lines = self.events.so_far();
             let mut events =
@@ -187,7 +187,7 @@ impl RunningSession {
 
     /// Waits for its end; whatever it was, nothing of it may be left.
     pub fn finish(mut self) -> Result<FinishedSession> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = deadline(self.patience);
         let status = loop {
             if let Some(status) = self.child.try_wait().context("waiting for dmscope")? {
                 break status;

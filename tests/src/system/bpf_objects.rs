@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 
+use super::deadline;
+
 /// The kernel frees what it has a little after its last user is gone.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -33,7 +35,7 @@ impl HeldObjects {
 
     /// Fails if one of them is still there some time later: numbers are not used again.
     pub(crate) fn check_gone(&self) -> Result<()> {
-        let deadline = Instant::now() + GRACE;
+        let deadline = deadline(GRACE);
         loop {
             let left = self.left();
             if [&left.programs, &left.maps, &left.links].iter().all(|left| left.is_empty()) {

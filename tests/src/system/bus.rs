@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use tempfile::TempDir;
 
-use super::Nodes;
+use super::{Nodes, deadline, patience};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
@@ -143,7 +143,7 @@ impl BusServer {
             .spawn()
             .context("cannot start nats-server (package nats-server)")?;
         self.child = Some(child);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = deadline(PATIENCE);
         while !self.log().contains("Server is ready") {
             ensure!(Instant::now() < deadline, "the bus does not start:\n{}", self.log());
             std::thread::sleep(POLL);
@@ -162,7 +162,7 @@ impl BusServer {
     pub fn carried(&self) -> Result<CarriedMessages> {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(&self.monitor)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience(PATIENCE)))?;
         stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n")?;
         let mut said = String::new();
         stream.read_to_string(&mut said)?;
@@ -226,7 +226,7 @@ impl RawClient {
     pub fn connect(server: &BusServer, user: &str) -> Result<Self> {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(server.address())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience(PATIENCE)))?;
         let hello = format!(
             "CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"CHANGE-{user}\",\"protocol\":1}}\r\nPING\r\n"
         );

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use super::patience;
+
 /// Lines of one output, filled by a thread that reads it.
 #[derive(Default)]
 pub(crate) struct Lines {
@@ -28,7 +30,7 @@ impl Lines {
     /// Waits until all of it is read. Processes that outlive the one they come from may hold the output open: false then.
     pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
         let guard = self.lines.lock().expect("lines");
-        self.changed.wait_timeout_while(guard, timeout, |(_, ended)| !*ended).expect("lines").0.1
+        self.changed.wait_timeout_while(guard, patience(timeout), |(_, ended)| !*ended).expect("lines").0.1
     }
 
     /// What was read so far.
@@ -41,7 +43,7 @@ impl Lines {
         let guard = self.lines.lock().expect("lines");
         let goes_on =
             |(lines, ended): &mut (Vec<String>, bool)| !*ended && !lines.iter().any(|line| wanted(line));
-        let (guard, _) = self.changed.wait_timeout_while(guard, timeout, goes_on).expect("lines");
+        let (guard, _) = self.changed.wait_timeout_while(guard, patience(timeout), goes_on).expect("lines");
         guard.0.iter().find(|line| wanted(line)).cloned()
     }
 }

@@ -31,6 +31,31 @@ impl Nodes {
         Ok(nodes)
     }
 
+    /// The same, each with an RDMA device in software. The kernel must be one that has these in namespaces.
+    pub fn with_rdma(count: usize) -> Result<Self> {
+        let nodes = Self::new(count)?;
+        for node in 0..count {
+            let (name, device) = (nodes.name(node), nodes.rdma_device(node));
+            let words = [
+                "ip", "netns", "exec", &name, "rdma", "link", "add", &device, "type", "rxe", "netdev", "eth0",
+            ];
+            succeed(&words)?;
+        }
+        Ok(nodes)
+    }
+
+    /// The RDMA device of a node: its name, with another letter in the middle.
+    fn rdma_device(&self, node: usize) -> String {
+        format!("dms{}r{node}", self.id)
+    }
+
+    /// Words before a command that is to use the RDMA device of the node that it is on. All nodes see the devices of all.
+    pub fn with_own_device() -> Vec<String> {
+        let script =
+            "device=$(hostname | tr n r); export RDMA_DEVICE=$device UCX_NET_DEVICES=$device:1; exec \"$@\"";
+        ["sh", "-c", script, "sh"].map(String::from).into()
+    }
+
     /// Names of the nodes, in order.
     pub fn names(&self) -> Vec<String> {
         (0..self.count).map(|node| self.name(node)).collect()
@@ -156,7 +181,13 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn ip(words: &[&str]) -> Result<()> {
-    let output = Command::new("ip").args(words).output().context("cannot start ip (package iproute2)")?;
-    ensure!(output.status.success(), "ip {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+    succeed(&[&["ip"], words].concat())
+}
+
+fn succeed(words: &[&str]) -> Result<()> {
+    let output = Command::new(words[0]).args(&words[1..]).output();
+    let output =
+        output.with_context(|| format!("cannot start {} (packages iproute2, rdma-core)", words[0]))?;
+    ensure!(output.status.success(), "{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::deadline;
+
 /// Process ids of all descendants of a process, parents before children.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
     let parents = parents_of_all();
@@ -75,7 +77,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Fails if the code of a process is not what is in the files it comes from: a breakpoint was left in it. Looks at files in
 /// one folder only, since others may watch the libraries that all programs share.
 pub fn check_code(pid: u32, folder: &Path) -> Result<()> {
-    let deadline = Instant::now() + GRACE;
+    let deadline = deadline(GRACE);
     while let Err(error) = changed_code(pid, folder).and_then(|changed| changed.check()) {
         if Instant::now() > deadline {
             return Err(error);

@@ -193,7 +193,7 @@ static __always_inline int poll_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_poll_session(struct pt_regs *ctx)
 {
-	if (bpf_session_is_return())
+	if (is_return(ctx))
 		return poll_return(ctx);
 	return poll_enter(ctx) ? 0 : 1;
 }

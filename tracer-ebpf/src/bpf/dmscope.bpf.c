@@ -22,7 +22,17 @@
 #include "common.h"
 #include "copies.h"
 
+/* Linux 7.0 gave it an argument; libbpf takes the one whose type the kernel has. */
 bool bpf_session_is_return(void) __ksym __weak;
+bool bpf_session_is_return___with_context(void *ctx) __ksym __weak;
+
+/* Whether a session's program runs at the return. */
+static __always_inline bool is_return(struct pt_regs *ctx)
+{
+	if (bpf_ksym_exists(bpf_session_is_return___with_context))
+		return bpf_session_is_return___with_context(ctx);
+	return bpf_session_is_return();
+}
 
 #include "calls.h"
 #include "errors.h"

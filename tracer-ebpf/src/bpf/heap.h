@@ -91,7 +91,7 @@ static __always_inline int alloc_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_alloc_session(struct pt_regs *ctx)
 {
-	if (bpf_session_is_return())
+	if (is_return(ctx))
 		return alloc_return(ctx);
 	return alloc_enter(ctx) ? 0 : 1;
 }

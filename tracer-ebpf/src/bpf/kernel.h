@@ -24,6 +24,20 @@ struct inode {
 
 struct file {
 	struct inode *f_inode;
+	unsigned int f_mode;
+};
+
+struct dentry {
+	struct inode *d_inode;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+/* What an overlay file system maps in place of the file that was opened. */
+struct backing_file {
+	struct path user_path;
 };
 
 struct vm_area_struct {
@@ -134,5 +148,8 @@ struct bpf_iter__task {
 /* vm_flags */
 #define VM_EXEC 0x00000004
 #define VM_SHARED 0x00000008
+
+/* f_mode */
+#define FMODE_BACKING 0x02000000
 
 #endif

@@ -29,6 +29,17 @@ struct found_area {
 	struct dms_map *r;
 };
 
+/* Names a file as /proc does: by what was opened, also where that lies in another file, as in an overlay file system. */
+static __always_inline void name_file(struct dms_map *r, struct file *file)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	if (bpf_core_field_exists(struct backing_file, user_path) && BPF_CORE_READ(file, f_mode) & FMODE_BACKING)
+		inode = BPF_CORE_READ((struct backing_file *)file, user_path.dentry, d_inode);
+	r->inode = BPF_CORE_READ(inode, i_ino);
+	r->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+}
+
 static long describe_area(struct task_struct *task, struct vm_area_struct *vma, void *data)
 {
 	struct found_area *found = data;
@@ -41,8 +52,7 @@ static long describe_area(struct task_struct *task, struct vm_area_struct *vma, 
 		   (vma->vm_flags & VM_EXEC ? DMS_MAP_EXEC : 0);
 	if (file) {
 		r->flags |= DMS_MAP_FILE;
-		r->inode = BPF_CORE_READ(file, f_inode, i_ino);
-		r->dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+		name_file(r, file);
 		r->offset_bytes = (vma->vm_pgoff << 12) + (r->addr - vma->vm_start);
 	}
 	return 0;
@@ -161,8 +171,7 @@ __noinline int mapped_by_call(const struct mmap_arguments *call, __u64 address)
 		}
 		if (file) {
 			description.flags |= DMS_MAP_FILE;
-			description.inode = BPF_CORE_READ(file, f_inode, i_ino);
-			description.dev = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+			name_file(&description, file);
 			description.offset_bytes = call->offset_bytes;
 		}
 	}

@@ -305,7 +305,7 @@ static __always_inline int result_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_result_session(struct pt_regs *ctx)
 {
-	if (bpf_session_is_return())
+	if (is_return(ctx))
 		return result_return(ctx);
 	return result_enter(ctx) ? 0 : 1;
 }

@@ -237,7 +237,7 @@ static __always_inline int verbs_post_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_verbs_post_session(struct pt_regs *ctx)
 {
-	if (bpf_session_is_return())
+	if (is_return(ctx))
 		return verbs_post_return(ctx);
 	return verbs_post_enter(ctx) ? 0 : 1;
 }
@@ -372,7 +372,7 @@ static __always_inline int verbs_poll_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_verbs_poll_session(struct pt_regs *ctx)
 {
-	if (bpf_session_is_return())
+	if (is_return(ctx))
 		return verbs_poll_return(ctx);
 	return verbs_poll_enter(ctx) ? 0 : 1;
 }

@@ -14,7 +14,7 @@ use super::mappings::{self, MappedFile, code_files};
 use super::memory_child::read_memory;
 use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
 use super::processes::{all_pids, has_ended, start_ticks};
-use super::verbs::{find_table, is_provider};
+use super::verbs::{find_tables, is_provider};
 use crate::plan::attach::StrangerCount;
 use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
 
@@ -104,14 +104,9 @@ pub fn gather_processes(
         };
         read_any = true;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        for file in code_files(&mappings).into_iter().filter(|f| !known.contains(&f.id)) {
-            if is_provider(&file.path) && !users.contains_key(&file.id) {
-                let Some(table) = find_table(*pid, &mappings, file.id) else {
-                    gathered.opening.insert(*pid);
-                    continue;
-                };
-                gathered.verbs.push(table);
-            }
+        let unopened = look_for_tables(*pid, &mappings, known, &mut gathered);
+        let is_new = |file: &MappedFile| !known.contains(&file.id) && !unopened.contains(&file.id);
+        for file in code_files(&mappings).into_iter().filter(is_new) {
             let pids = users.entry(file.id).or_default();
             pids.push(*pid);
             if pids.len() == 1 {
@@ -140,6 +135,28 @@ pub fn gather_processes(
     }
     count_strangers(&mut gathered.attach, pids, &pids.iter().filter_map(|pid| user(*pid)).collect());
     Ok(gathered)
+}
+
+/// Finds the tables of the providers that a process maps; gives back those in which none leads yet. Once one has been found,
+/// others are there for nothing: UCX maps all that are installed.
+fn look_for_tables(
+    pid: u32,
+    mappings: &[Mapping],
+    known: &BTreeSet<FileId>,
+    gathered: &mut Gathered,
+) -> BTreeSet<FileId> {
+    let providers = code_files(mappings).into_iter().filter(|file| is_provider(&file.path));
+    let providers: BTreeSet<FileId> = providers.map(|file| file.id).collect();
+    let is_found = |gathered: &Gathered, id: &FileId| {
+        known.contains(id) || gathered.verbs.iter().any(|table| table.file == *id)
+    };
+    if !providers.is_empty() && !providers.iter().any(|id| is_found(gathered, id)) {
+        gathered.verbs.extend(find_tables(pid, mappings, &providers));
+        if !providers.iter().any(|id| is_found(gathered, id)) {
+            gathered.opening.insert(pid);
+        }
+    }
+    providers.into_iter().filter(|id| !is_found(gathered, id)).collect()
 }
 
 /// Mappings of a process now.

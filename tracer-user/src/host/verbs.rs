@@ -4,6 +4,8 @@
 //! stripped and exports nothing, so that its functions are known from there alone. A job's memory may say anything: a table
 //! counts only if it leads to the provider's own code, and the plan takes only what is the beginning of a function there.
 
+use std::collections::BTreeSet;
+
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
 
@@ -23,32 +25,77 @@ const TABLE_BYTES: usize = POST_RECV_AT + 8;
 const MOST_BYTES: u64 = 256 << 20;
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Whether a path is that of a provider library: `libmlx5-rdmav34.so`.
-pub(super) fn is_provider(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    name.split_once("-rdmav")
-        .is_some_and(|(_, version)| version.trim_start_matches(|c: char| c.is_ascii_digit()) == ".so")
+/// Providers that programs may link themselves: what is called `libmlx5-rdmav34.so` is a link to `libmlx5.so.1`.
+const LINKED_PROVIDERS: [&str; 5] = ["libefa.so", "libhns.so", "libmana.so", "libmlx4.so", "libmlx5.so"];
+/// Devices of this machine.
+const DEVICES: &str = "/sys/class/infiniband_verbs";
+/// What a process has open that uses one.
+const DEVICE_FILES: &str = "/dev/infiniband/uverbs";
+
+/// How a library may be a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProviderName {
+    /// It is nothing else: `librxe-rdmav34.so`.
+    Plugin,
+    /// It may be there for other reasons as well.
+    Linked,
 }
 
-/// What a process's memory says of a provider that it maps; `None`: it has opened no device of it.
-pub(super) fn find_table(pid: u32, mappings: &[Mapping], provider: FileId) -> Option<VerbsTable> {
-    let started = start_ticks(pid).ok()?;
-    let code: Vec<&Mapping> = mappings.iter().filter(|m| m.exec && m.file == provider).collect();
+fn provider_name(path: &str) -> Option<ProviderName> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_plugin = name
+        .split_once("-rdmav")
+        .is_some_and(|(_, version)| version.strip_suffix(".so").is_some_and(is_version));
+    let is_linked = LINKED_PROVIDERS.iter().any(|known| name.strip_prefix(known).is_some_and(is_version));
+    is_plugin.then_some(ProviderName::Plugin).or(is_linked.then_some(ProviderName::Linked))
+}
+
+/// Whether a library is a provider, on this machine.
+pub(super) fn is_provider(path: &str) -> bool {
+    provider_name(path).is_some_and(|name| name == ProviderName::Plugin || has_devices())
+}
+
+/// Whether it has any; a provider that stands in for one needs none.
+fn has_devices() -> bool {
+    let entries = std::fs::read_dir(DEVICES).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"uverbs"))
+}
+
+/// Whether a process may have opened a device. To look through its memory takes long.
+fn may_have_opened(pid: u32) -> bool {
+    if !has_devices() {
+        return true;
+    }
+    let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return true };
+    let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    links.any(|link| link.as_os_str().as_encoded_bytes().starts_with(DEVICE_FILES.as_bytes()))
+}
+
+/// What a process's memory says of the providers that it maps; nothing of those of which it has opened no device.
+pub(super) fn find_tables(pid: u32, mappings: &[Mapping], providers: &BTreeSet<FileId>) -> Vec<VerbsTable> {
+    let mut found: Vec<VerbsTable> = Vec::new();
+    let Ok(started) = start_ticks(pid) else { return found };
+    if !may_have_opened(pid) {
+        return found;
+    }
+    let code: Vec<&Mapping> = mappings.iter().filter(|m| m.exec && providers.contains(&m.file)).collect();
     let mut left_bytes = MOST_BYTES;
     for heap in mappings.iter().filter(|m| may_have_tables(m)) {
         let mut start = heap.start;
-        while start < heap.end && left_bytes > 0 {
+        while start < heap.end && left_bytes > 0 && found.len() < providers.len() {
             // Tables that begin at the end of a chunk are found in the next one.
             let end = heap.end.min(start.saturating_add(CHUNK_BYTES + TABLE_BYTES as u64));
-            let bytes = read_memory(pid, started, start, end);
-            if let Some(table) = bytes.and_then(|bytes| table_in(&bytes, provider, &code)) {
-                return Some(table);
+            for table in tables_in(&read_memory(pid, started, start, end).unwrap_or_default(), &code) {
+                if !found.iter().any(|known| known.file == table.file) {
+                    found.push(table);
+                }
             }
             start = start.saturating_add(CHUNK_BYTES);
             left_bytes = left_bytes.saturating_sub(CHUNK_BYTES);
         }
     }
-    None
+    found
 }
 
 /// Heap blocks are there, of the first thread and of others.
@@ -59,17 +106,22 @@ fn may_have_tables(mapping: &Mapping) -> bool {
         && matches!(mapping.name.as_str(), "" | "[heap]")
 }
 
-/// The first table in a piece of memory.
-fn table_in(bytes: &[u8], provider: FileId, code: &[&Mapping]) -> Option<VerbsTable> {
+/// The tables in a piece of memory: all functions of one are of the same provider.
+fn tables_in(bytes: &[u8], code: &[&Mapping]) -> impl Iterator<Item = VerbsTable> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let offset = |address: u64| {
-        let mapping = code.iter().find(|m| (m.start..m.end).contains(&address))?;
-        Some(address - mapping.start + mapping.offset_bytes)
-    };
-    (0..(bytes.len() + 8).saturating_sub(TABLE_BYTES)).step_by(8).find_map(|at| {
+    let mapping = move |address: u64| code.iter().find(|m| (m.start..m.end).contains(&address));
+    let first = code.iter().map(|m| m.start).min().unwrap_or(u64::MAX);
+    let last = code.iter().map(|m| m.end).max().unwrap_or(0);
+    (0..(bytes.len() + 8).saturating_sub(TABLE_BYTES)).step_by(8).filter_map(move |at| {
+        let post_send = word(at + POST_SEND_AT).filter(|address| (first..last).contains(address))?;
+        let file = mapping(post_send)?.file;
+        let offset = |address: u64| {
+            let mapping = mapping(address).filter(|m| m.file == file)?;
+            Some(address - mapping.start + mapping.offset_bytes)
+        };
         Some(VerbsTable {
-            file: provider,
-            post_send: offset(word(at + POST_SEND_AT)?)?,
+            file,
+            post_send: offset(post_send)?,
             post_recv: offset(word(at + POST_RECV_AT)?)?,
             poll_cq: offset(word(at + POLL_CQ_AT)?)?,
             // Not all devices have shared receive queues.
@@ -104,6 +156,12 @@ mod tests {
         bytes
     }
 
+    fn first_table(bytes: &[u8]) -> Option<VerbsTable> {
+        let other =
+            Mapping { start: 0x5000_0000, end: 0x5000_1000, file: FileId { inode: 8, ..PROVIDER }, ..code() };
+        tables_in(bytes, &[&other, &code()]).next()
+    }
+
     #[test]
     fn a_table_is_found_by_where_its_words_lead() {
         let words = [(104, 0x7000_0010), (176, 0x7000_0020), (216, 0x7000_0030), (224, 0x7000_0040)];
@@ -114,26 +172,31 @@ mod tests {
             poll_cq: 0x2010,
             post_srq_recv: Some(0x2020),
         };
-        assert_eq!(table_in(&memory(&words), PROVIDER, &[&code()]), Some(expected));
-        assert_eq!(table_in(&memory(&words)[..224], PROVIDER, &[&code()]), None, "it is cut off");
-        let mut elsewhere = words;
-        elsewhere[0].1 = 0x6000_0000;
-        assert_eq!(table_in(&memory(&elsewhere), PROVIDER, &[&code()]), None);
+        assert_eq!(first_table(&memory(&words)), Some(expected));
+        assert_eq!(first_table(&memory(&words)[..224]), None, "it is cut off");
+        for elsewhere in [0x6000_0000, 0x5000_0010] {
+            let mut elsewhere_too = words;
+            elsewhere_too[0].1 = elsewhere;
+            assert_eq!(first_table(&memory(&elsewhere_too)), None, "not all are of one provider");
+        }
         let mut without = words;
         without[1].1 = 0;
-        let found = table_in(&memory(&without), PROVIDER, &[&code()]).expect("the rest is there");
+        let found = first_table(&memory(&without)).expect("the rest is there");
         assert_eq!(found.post_srq_recv, None);
     }
 
     #[test]
-    fn providers_are_told_by_the_version_in_their_names() {
-        for name in ["/usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so", "librxe-rdmav59.so"] {
-            assert!(is_provider(name), "{name}");
+    fn providers_are_told_by_their_names_whether_or_not_they_are_links() {
+        for name in ["/usr/lib/x86_64-linux-gnu/libibverbs/libbnxt_re-rdmav34.so", "librxe-rdmav59.so"] {
+            assert_eq!(provider_name(name), Some(ProviderName::Plugin), "{name}");
+        }
+        for name in ["/usr/lib/x86_64-linux-gnu/libmlx5.so.1.24.44.0", "/lib64/libefa.so.1"] {
+            assert_eq!(provider_name(name), Some(ProviderName::Linked), "{name}");
         }
         for name in
-            ["/lib/libibverbs.so.1", "/lib/libmlx5.so.1", "/a-rdmav34.so/libc.so.6", "x-rdmav34.so.txt"]
+            ["/lib/libibverbs.so.1", "/lib/libmlx5.so.old", "/a-rdmav34.so/libc.so.6", "x-rdmav34.so.txt"]
         {
-            assert!(!is_provider(name), "{name}");
+            assert_eq!(provider_name(name), None, "{name}");
         }
     }
 }

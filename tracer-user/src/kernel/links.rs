@@ -72,6 +72,8 @@ impl Reach<'_> {
 /// What links are made from.
 pub(super) struct LinkMaker<'a> {
     pub skel: &'a DmscopeSkel<'static>,
+    /// Has the programs for RDMA verbs, if they are needed; or why it has not.
+    pub verbs: Result<&'a DmscopeSkel<'static>, &'a str>,
     pub features: Features,
     pub targets: &'a BTreeMap<FileId, Target>,
     pub shapes: &'a Shapes,
@@ -117,15 +119,26 @@ impl<'a> LinkMaker<'a> {
                     continue;
                 }
             };
+            let programs = match self.programs(bundle.class()) {
+                Ok(programs) => programs,
+                Err(why) => {
+                    refuse(attached, probes, why);
+                    continue;
+                }
+            };
             for process in reach.processes(target.scope).into_iter().filter(|process| is_there(*process)) {
-                let programs = programs(self.skel, self.features, bundle.class()).into_iter();
                 let group =
-                    |(program, returns)| LinkGroup { bundle, program, returns, target, process, probes };
-                groups.extend(programs.map(group));
+                    |&(program, returns)| LinkGroup { bundle, program, returns, target, process, probes };
+                groups.extend(programs.iter().map(group));
             }
             attached.probes += probes.len();
         }
         groups
+    }
+
+    fn programs(&self, class: ProbeClass) -> Result<Vec<(&'a ProgramMut<'static>, ReturnMode)>, &'a str> {
+        let skel = if is_of_verbs(class) { self.verbs? } else { self.skel };
+        Ok(programs(skel, self.features, class))
     }
 
     /// Makes a link of each. A single bad place refuses a whole link: gives back halves of those to be tried, down to that
@@ -163,6 +176,11 @@ impl<'a> LinkMaker<'a> {
         }
         halves
     }
+}
+
+/// Whether its programs are loaded only if there are such probes.
+pub(super) fn is_of_verbs(class: ProbeClass) -> bool {
+    matches!(class, ProbeClass::VerbsPost | ProbeClass::VerbsPoll | ProbeClass::VerbsQueue)
 }
 
 /// A process that has ended needs no probes, and the kernel refuses them.

@@ -2,8 +2,10 @@
 //! only if this kernel took it.
 
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, OpenProgramMut};
 use tracer_ebpf::{DmscopeSkel, DmscopeSkelBuilder, OpenDmscopeSkel};
 
 use super::holder::HolderPlace;
@@ -99,22 +101,50 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
         rodata.machine_seed = support::boot_number();
         rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
     }
-    choose_programs(&mut open, features);
+    choose_programs(&mut open, features, |program| !is_of_verbs(program));
     open.load()
 }
 
-fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
+/// Loads the programs for RDMA verbs beside the others, with the same maps: few jobs need them, and the kernel checks them for
+/// longer than all others.
+pub(super) fn load_verbs(
+    main: &DmscopeSkel<'static>,
+    features: Features,
+) -> Result<DmscopeSkel<'static>, libbpf_rs::Error> {
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = DmscopeSkelBuilder::default().open(storage)?;
+    for mut map in open.open_object_mut().maps_mut() {
+        let known = main.object().maps().find(|known| known.name() == map.name());
+        if let Some(known) = known {
+            map.reuse_fd(known.as_fd())?;
+        }
+    }
+    choose_programs(&mut open, features, is_of_verbs);
+    open.load()
+}
+
+fn is_of_verbs(program: &OpenProgramMut<'_>) -> bool {
+    program.name().as_encoded_bytes().starts_with(b"dms_verbs_")
+}
+
+/// Those that are `wanted`, in the form that goes with the features.
+fn choose_programs(
+    open: &mut OpenDmscopeSkel<'static>,
+    features: Features,
+    wanted: impl Fn(&OpenProgramMut<'_>) -> bool,
+) {
+    for mut program in open.open_object_mut().progs_mut() {
+        program.set_autoload(wanted(&program));
+    }
     let progs = &mut open.progs;
-    for program in [
+    let mut sessions = [
         &mut progs.dms_alloc_session,
         &mut progs.dms_poll_session,
         &mut progs.dms_result_session,
         &mut progs.dms_verbs_poll_session,
         &mut progs.dms_verbs_post_session,
-    ] {
-        program.set_autoload(features.sessions);
-    }
-    for program in [
+    ];
+    let mut pairs = [
         &mut progs.dms_alloc_entry,
         &mut progs.dms_alloc_exit,
         &mut progs.dms_poll_entry,
@@ -125,9 +155,9 @@ fn choose_programs(open: &mut OpenDmscopeSkel<'static>, features: Features) {
         &mut progs.dms_verbs_poll_exit,
         &mut progs.dms_verbs_post_entry,
         &mut progs.dms_verbs_post_exit,
-    ] {
-        program.set_autoload(!features.sessions);
-    }
+    ];
+    let left_out = if features.sessions { &mut pairs[..] } else { &mut sessions[..] };
+    left_out.iter_mut().for_each(|program| program.set_autoload(false));
 }
 
 /// libbpf's own messages are for its developers; errors come back as values anyway.

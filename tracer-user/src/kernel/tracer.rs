@@ -26,6 +26,8 @@ const OWNS_ALL: u32 = u32::MAX;
 pub struct Tracer {
     /// Never closed: counters and rings of the collector point into it. It ends with the process.
     pub(super) skel: ManuallyDrop<DmscopeSkel<'static>>,
+    /// Loaded once they are needed. Never closed either.
+    verbs: VerbsPrograms,
     features: Features,
     pub(super) settings: LoadSettings,
     kernel_events: Vec<Link>,
@@ -40,6 +42,18 @@ pub struct Tracer {
     holder: LinkHolder,
 }
 
+/// The programs for RDMA verbs, or why they are not there.
+type VerbsPrograms = Option<Result<ManuallyDrop<DmscopeSkel<'static>>, String>>;
+
+/// For those who make links.
+fn loaded(verbs: &VerbsPrograms) -> Result<&DmscopeSkel<'static>, &str> {
+    match verbs {
+        Some(Ok(skel)) => Ok(skel),
+        Some(Err(why)) => Err(why),
+        None => Err("the programs for RDMA verbs are not loaded"),
+    }
+}
+
 impl Tracer {
     /// Loads the programs in the best form that this kernel takes.
     ///
@@ -50,6 +64,7 @@ impl Tracer {
         let (skel, features) = load::load(&settings)?;
         Ok(Self {
             skel: ManuallyDrop::new(skel),
+            verbs: None,
             features,
             settings,
             kernel_events: Vec::new(),
@@ -96,8 +111,14 @@ impl Tracer {
     fn attach_known(&mut self, ids: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let probes = ids.iter().filter_map(|id| self.probes.get(id));
         let bundles = bundles(probes, hot);
-        let Self { skel, features, targets, shapes, .. } = self;
-        let maker = LinkMaker { skel, features: *features, targets, shapes };
+        if self.verbs.is_none() && bundles.keys().any(|bundle| links::is_of_verbs(bundle.class())) {
+            let loaded = load::load_verbs(&self.skel, self.features);
+            let why = |error| format!("the kernel did not take the programs for RDMA verbs: {error}");
+            self.verbs = Some(loaded.map(ManuallyDrop::new).map_err(why));
+        }
+        let Self { skel, verbs, features, targets, shapes, .. } = self;
+        let verbs = loaded(verbs);
+        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes };
         let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
         for (bundle, probes) in bundles {
             let ids = probes.iter().map(|probe| probe.id);
@@ -129,8 +150,9 @@ impl Tracer {
         let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
         let bundles: BTreeMap<Bundle, Vec<&Probe>> =
             bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
-        let Self { skel, features, targets, shapes, .. } = self;
-        let maker = LinkMaker { skel, features: *features, targets, shapes };
+        let Self { skel, verbs, features, targets, shapes, .. } = self;
+        let verbs = loaded(verbs);
+        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes };
         let (links, attached) = maker.attach(&bundles, Reach::OneMore(pid), &mut self.holder);
         self.links.extend(links);
         attached

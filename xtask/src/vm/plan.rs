@@ -53,7 +53,7 @@ fn step(name: &str, built: &[(String, String)]) -> Result<VmStep> {
     };
     Ok(VmStep::shell(
         name,
-        &format!("DMSCOPE={} {program} --test-threads=1 {filter}", dmscope()),
+        &format!("DMSCOPE={} {program} --include-ignored --test-threads=1 {filter}", dmscope()),
         TEST_LIMIT_S,
     ))
 }
@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn a_test_is_run_whole_or_in_part_and_unknown_ones_are_refused() {
         let built = [("verbs".to_owned(), "/t/verbs-1".to_owned())];
-        assert!(step("verbs", &built).unwrap().line.contains("/t/verbs-1 --test-threads=1"));
+        assert!(
+            step("verbs", &built).unwrap().line.contains("/t/verbs-1 --include-ignored --test-threads=1")
+        );
         assert!(step("verbs::two", &built).unwrap().line.ends_with(" two"));
         assert!(step("other", &built).is_err());
     }

@@ -37,12 +37,12 @@ ip link set lo up
 ulimit -l unlimited
 # What older kernels' rxe counts checksums with, and does not name as a need.
 modprobe -q -d "$KERNEL" crc32_generic
-for module in rdma_rxe ib_uverbs rdma_ucm dummy; do modprobe -d "$KERNEL" $module || echo "vm: no module $module"; done
+for module in rdma_rxe ib_uverbs rdma_ucm dummy bridge veth; do modprobe -d "$KERNEL" $module || echo "vm: no module $module"; done
 ip link add d0 type dummy
 ip address add 10.77.0.1/24 dev d0
 ip link set d0 up
 rdma link add rxe0 type rxe netdev d0 || echo "vm: no RDMA device"
-export DMSCOPE_TEST_RDMA=rxe0
+export DMSCOPE_TEST_RDMA=rxe0 DMSCOPE_TEST_SLOWNESS=10
 echo 1 > /proc/sys/kernel/printk
 "#;
 
@@ -62,7 +62,7 @@ pub(super) fn script(work: &Path, kernel: &Path, steps: &[VmStep]) -> String {
             quoted(&step.line),
         );
     }
-    text + "echo vm: end\necho o > /proc/sysrq-trigger\nsleep 60\n"
+    text + "echo vm: end\necho o > /proc/sysrq-trigger\nwhile :; do :; done\n"
 }
 
 fn quoted(text: &str) -> String {

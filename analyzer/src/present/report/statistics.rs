@@ -11,7 +11,6 @@ use crate::findings::statistics::*;
 use crate::job::process::{Process, Who};
 use crate::job::process_totals::{KINDS, ProcessTotals};
 use crate::job::sums::SummedTotals;
-use crate::job::verbs::VerbsCounts;
 
 /// Groups listed in the statistics.
 const TOP_GROUPS: usize = 20;
@@ -57,7 +56,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         unplanned_records: t.unplanned_records,
         unseen_messages: t.unseen_messages,
         tcp: tcp(&t),
-        rdma: rdma(t.verbs),
+        rdma: (t.verbs != VerbsCounts::default()).then_some(t.verbs),
         late_records: p.job.totals.late_records,
         lost_movements: p.job.totals.lost_movements,
         lost_state: p.job.totals.lost_state,
@@ -126,24 +125,6 @@ fn tcp(t: &SummedTotals) -> Option<TcpStatistics> {
         with_others_bytes: one.written_bytes.saturating_add(one.read_bytes),
     };
     (tcp != TcpStatistics::default()).then_some(tcp)
-}
-
-fn rdma(counts: VerbsCounts) -> Option<RdmaStatistics> {
-    let VerbsCounts { sends, sent_bytes, writes, reads, atomics, receives, completions, failed, .. } = counts;
-    let VerbsCounts { linked_bytes, unlinked_bytes, .. } = counts;
-    let rdma = RdmaStatistics {
-        sends,
-        sent_bytes,
-        writes,
-        reads,
-        atomics,
-        receives,
-        completions,
-        failed,
-        linked_bytes,
-        unlinked_bytes,
-    };
-    (rdma != RdmaStatistics::default()).then_some(rdma)
 }
 
 fn processes(p: &Sources<'_>, totals: &[ProcessTotals]) -> Vec<ProcessStatistics> {

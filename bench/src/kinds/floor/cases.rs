@@ -71,6 +71,9 @@ pub(super) fn cases() -> Vec<HitCase> {
     let call = || probe(ProbeClass::Call, "MPI_Send", 0);
     let malloc = || probe(ProbeClass::Alloc, "malloc", 0);
     let free = || probe(ProbeClass::Free, "free", 1);
+    let post = || probe(ProbeClass::VerbsPost, "ibv_post_send", 0);
+    let poll = || probe(ProbeClass::VerbsPoll, "ibv_poll_cq", 0);
+    let completions = ["0", "1", "completions"];
     vec![
         HitCase {
             inside: true,
@@ -103,6 +106,24 @@ pub(super) fn cases() -> Vec<HitCase> {
             hook: Hook::SessionDeclined,
             records: false,
             ..case("`malloc` of a small block: declined at entry", "push", malloc(), ["100", "0", "0"])
+        },
+        HitCase {
+            hook: Hook::Session,
+            ..case(
+                "`ibv_post_send`, one request of one segment: entry and return",
+                "zero",
+                post(),
+                ["queue", "request", "0"],
+            )
+        },
+        HitCase {
+            hook: Hook::Session,
+            ..case("`ibv_poll_cq`, one completion: entry and return", "one", poll(), completions)
+        },
+        HitCase {
+            hook: Hook::Session,
+            records: false,
+            ..case("`ibv_poll_cq` that finds nothing: entry and return", "zero", poll(), completions)
         },
         HitCase { watched: false, records: false, ..case("copy of a stranger", "call", copy(), COPY) },
         HitCase {

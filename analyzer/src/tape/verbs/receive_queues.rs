@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::wire::{Header, WorkSegment};
+use crate::tape::wire::{Header, WorkSegment};
 
-/// Most receives that are kept, of all queues together.
+/// Most receives and segments of them that are kept, of all queues together.
 const MAX_POSTED: usize = 1 << 20;
 /// Most completions of a queue that are remembered because their receive was not there yet.
 const MAX_OWED: usize = 1 << 6;
@@ -18,6 +18,12 @@ const MAX_QUEUES: usize = 1 << 16;
 pub(super) struct Posted {
     pub(super) number: u64,
     pub(super) segments: Vec<(u64, u32)>,
+}
+
+impl Posted {
+    fn weight(&self) -> usize {
+        1 + self.segments.len()
+    }
 }
 
 /// What a completion took.
@@ -39,6 +45,12 @@ struct ReceiveQueue {
     skips: bool,
 }
 
+impl ReceiveQueue {
+    fn weight(&self) -> usize {
+        self.posted.iter().map(Posted::weight).sum()
+    }
+}
+
 /// Process; number of the queue; whether it is a shared one.
 type QueueKey = (u32, u32, bool);
 
@@ -46,6 +58,7 @@ type QueueKey = (u32, u32, bool);
 #[derive(Debug, Default)]
 pub(super) struct ReceiveQueues {
     queues: FxHashMap<QueueKey, ReceiveQueue>,
+    /// Together, as [`Posted::weight`] counts.
     posted: usize,
 }
 
@@ -61,6 +74,7 @@ impl ReceiveQueues {
         if work.segment > 0 {
             if let Some(last) = queue.posted.back_mut().filter(|_| !queue.skips) {
                 last.segments.push(segment);
+                self.posted += 1;
             }
             return true;
         }
@@ -72,8 +86,9 @@ impl ReceiveQueues {
             return true;
         }
         let segments = if work.segments > 0 { vec![segment] } else { Vec::new() };
-        queue.posted.push_back(Posted { number: work.number, segments });
-        self.posted += 1;
+        let posted = Posted { number: work.number, segments };
+        self.posted += posted.weight();
+        queue.posted.push_back(posted);
         true
     }
 
@@ -93,22 +108,35 @@ impl ReceiveQueues {
         };
         // Queue pairs that share one take from it in any order.
         let skipped = if shared == 0 { at } else { 0 };
-        known.posted.drain(..skipped);
+        let left_out: usize = known.posted.drain(..skipped).map(|posted| posted.weight()).sum();
         let posted = known.posted.remove(at - skipped);
-        self.posted = self.posted.saturating_sub(skipped + 1);
+        self.posted -= left_out + posted.as_ref().map_or(0, Posted::weight);
         TakenReceive { posted, is_in_order: skipped == 0 }
     }
 
     pub(super) fn forget_queue(&mut self, pid: u32, queue: u32) {
         if let Some(gone) = self.queues.remove(&(pid, queue, false)) {
-            self.posted = self.posted.saturating_sub(gone.posted.len());
+            self.posted -= gone.weight();
         }
     }
 
     pub(super) fn forget_process(&mut self, pid: u32) {
         if !self.queues.is_empty() {
             self.queues.retain(|(of, ..), _| *of != pid);
-            self.posted = self.queues.values().map(|queue| queue.posted.len()).sum();
+            self.posted = self.queues.values().map(ReceiveQueue::weight).sum();
         }
+    }
+}
+
+#[cfg(test)]
+impl ReceiveQueues {
+    pub(super) fn kept(&self) -> usize {
+        self.posted
+    }
+
+    /// What is counted is what there is.
+    pub(super) fn check(&self) {
+        assert_eq!(self.posted, self.queues.values().map(ReceiveQueue::weight).sum::<usize>());
+        assert!(self.posted <= MAX_POSTED + 1);
     }
 }

@@ -1,0 +1,482 @@
+use proptest::prelude::*;
+
+use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, SIGNALED, operation, state};
+use super::{QueuePairs, RdmaAddress};
+use crate::tape::wire::{Body, CallContext, Header, QueueChange, RawRecord, Record, WorkSegment};
+
+const HOME: [u64; 2] = [0, 1];
+const AWAY: [u64; 2] = [0, 2];
+/// Process and queue pair of either end.
+const A: (u32, u32) = (10, 17);
+const B: (u32, u32) = (20, 18);
+const SEND: u8 = operation::SEND;
+
+/// What one record makes: from memory or into it, address, stream, position and length.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+struct Moved {
+    receive: bool,
+    addr: u64,
+    stream: u64,
+    position: u32,
+    len_bytes: u32,
+}
+
+struct Scene {
+    pairs: QueuePairs,
+    time_ns: u64,
+    made: Vec<Body>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut pairs = QueuePairs::default();
+        let address = |device, address| RdmaAddress { device: [device, 0], port: 1, index: Some(3), address };
+        pairs.begin(5, vec![address(1, HOME), address(2, AWAY)]);
+        Self { pairs, time_ns: 10, made: Vec::new() }
+    }
+
+    /// Both ends are connected under our eyes.
+    fn connected() -> Self {
+        let mut scene = Self::new();
+        scene.connect(0);
+        scene
+    }
+
+    fn connect(&mut self, shared: u32) {
+        for (own, peer, device, address) in [(A, B, 1, AWAY), (B, A, 2, HOME)] {
+            for state in [state::INIT, state::READY_TO_RECEIVE, state::READY_TO_SEND] {
+                let change = QueueChange {
+                    address,
+                    queue: own.1,
+                    peer: peer.1,
+                    state,
+                    transport: RELIABLE_CONNECTED,
+                    port: 1,
+                    index: 3,
+                    is_global: true,
+                    shared,
+                    device: [device, 0],
+                    ..QueueChange::default()
+                };
+                self.take(own.0, 1, Body::Queue(change));
+            }
+        }
+    }
+
+    fn take(&mut self, pid: u32, tid: u32, body: Body) {
+        self.time_ns += 10;
+        let header = Header { time_ns: self.time_ns, pid, tid, probe: 4 };
+        let made = &mut self.made;
+        let mut out = |raw: RawRecord| made.push(Record::decode(&raw).expect("made here").body);
+        self.pairs.take(&Record { header, body }.encode(), &mut out);
+    }
+
+    fn post(&mut self, end: (u32, u32), work: WorkSegment) {
+        self.take(end.0, 1, Body::Work(WorkSegment { queue: end.1, ..work }));
+    }
+
+    fn send(&mut self, end: (u32, u32), addr: u64, len_bytes: u32) {
+        self.post(
+            end,
+            WorkSegment { addr, len_bytes, operation: SEND, segments: 1, ..WorkSegment::default() },
+        );
+    }
+
+    fn post_receive(&mut self, end: (u32, u32), number: u64, addr: u64) {
+        let work = WorkSegment {
+            addr,
+            number,
+            len_bytes: 100,
+            segments: 1,
+            receive: true,
+            ..WorkSegment::default()
+        };
+        self.post(end, work);
+    }
+
+    fn poll(&mut self, end: (u32, u32), number: u64, len_bytes: u32, operation: u32) {
+        self.poll_by(1, 0, end, number, len_bytes, operation);
+    }
+
+    fn poll_by(
+        &mut self,
+        tid: u32,
+        took_ns: u64,
+        end: (u32, u32),
+        number: u64,
+        len_bytes: u32,
+        operation: u32,
+    ) {
+        let context = CallContext::default();
+        let queue = end.1;
+        self.take(
+            end.0,
+            tid,
+            Body::Completion { number, queue, len_bytes, operation, status: 0, took_ns, context },
+        );
+    }
+
+    /// What moved into streams and out of them since it was last asked.
+    fn moved(&mut self) -> Vec<Moved> {
+        let moved = self.made.drain(..).filter_map(|body| match body {
+            Body::Stream { addr, stream, position, len_bytes, receive, .. } if len_bytes > 0 => {
+                Some(Moved { receive, addr, stream, position, len_bytes })
+            }
+            _ => None,
+        });
+        moved.collect()
+    }
+}
+
+#[test]
+fn the_nth_message_that_is_sent_is_the_nth_that_is_received() {
+    let mut scene = Scene::connected();
+    scene.post_receive(B, 1, 500);
+    scene.post_receive(B, 2, 600);
+    scene.send(A, 100, 8);
+    scene.send(A, 200, 0);
+    scene.send(A, 300, 4);
+    scene.poll(B, 1, 8, RECEIVED);
+    scene.post_receive(B, 3, 700);
+    scene.poll(B, 2, 0, RECEIVED);
+    scene.poll(B, 3, 4, RECEIVED);
+    let moved = scene.moved();
+    let stream = moved[0].stream;
+    let at = |receive, addr, position, len_bytes| Moved { receive, addr, stream, position, len_bytes };
+    assert_ne!(stream, 0);
+    assert_eq!(
+        moved,
+        [at(false, 100, 0, 8), at(false, 300, 10, 4), at(true, 500, 0, 8), at(true, 700, 10, 4)]
+    );
+}
+
+#[test]
+fn each_direction_has_a_stream_of_its_own_and_segments_are_filled_in_turn() {
+    let mut scene = Scene::connected();
+    for (segment, addr) in [(0, 500), (1, 600)] {
+        let work = WorkSegment {
+            addr,
+            len_bytes: 6,
+            number: 1,
+            segment,
+            segments: 2,
+            receive: true,
+            ..WorkSegment::default()
+        };
+        scene.post(A, work);
+    }
+    for (segment, addr) in [(0, 100), (1, 200)] {
+        let work = WorkSegment {
+            addr,
+            len_bytes: 5,
+            operation: SEND,
+            segment,
+            segments: 2,
+            ..WorkSegment::default()
+        };
+        scene.post(B, work);
+    }
+    scene.poll(A, 1, 10, RECEIVED);
+    scene.send(A, 1, 1);
+    let moved = scene.moved();
+    let places: Vec<_> = moved.iter().map(|m| (m.addr, m.position, m.len_bytes)).collect();
+    assert_eq!(places, [(100, 0, 5), (200, 5, 5), (500, 0, 6), (600, 6, 4), (1, 0, 1)]);
+    assert!(moved[..4].iter().all(|m| m.stream == moved[0].stream));
+    assert_ne!(moved[4].stream, moved[0].stream);
+}
+
+#[test]
+fn receives_of_a_shared_queue_are_told_by_their_numbers() {
+    let mut scene = Scene::new();
+    scene.connect(77);
+    for (number, addr) in [(1, 500), (2, 600)] {
+        let work = WorkSegment {
+            queue: 77,
+            number,
+            addr,
+            len_bytes: 10,
+            segments: 1,
+            receive: true,
+            shared: true,
+            ..WorkSegment::default()
+        };
+        scene.take(B.0, 1, Body::Work(work));
+    }
+    scene.send(A, 100, 8);
+    scene.poll(B, 2, 8, RECEIVED);
+    let moved = scene.moved();
+    assert_eq!((moved[1].addr, moved[1].stream), (600, moved[0].stream));
+}
+
+#[test]
+fn whatever_may_have_hidden_a_request_takes_the_order_until_it_is_set_up_anew() {
+    let spoil: [fn(&mut Scene); 6] = [
+        |scene| scene.pairs.lose(Some(A.0), scene.time_ns),
+        |scene| scene.pairs.lose(None, scene.time_ns),
+        |scene| scene.pairs.begin(scene.time_ns, Vec::new()),
+        |scene| {
+            let context = CallContext::default();
+            scene.take(
+                A.0,
+                1,
+                Body::Completion {
+                    number: 1,
+                    queue: A.1,
+                    len_bytes: 0,
+                    operation: 0,
+                    status: 5,
+                    took_ns: 0,
+                    context,
+                },
+            );
+        },
+        // Two threads post at the same moment.
+        |scene| {
+            scene.send(A, 1, 1);
+            let work = WorkSegment {
+                queue: A.1,
+                operation: SEND,
+                segments: 1,
+                took_ns: 11,
+                len_bytes: 1,
+                ..WorkSegment::default()
+            };
+            scene.take(A.0, 2, Body::Work(work));
+        },
+        // A receive was taken out of turn.
+        |scene| {
+            scene.post_receive(A, 1, 5);
+            scene.post_receive(A, 2, 6);
+            scene.poll(A, 2, 1, RECEIVED);
+        },
+    ];
+    for (case, spoil) in spoil.into_iter().enumerate() {
+        let mut scene = Scene::connected();
+        spoil(&mut scene);
+        scene.moved();
+        scene.send(A, 100, 8);
+        assert_eq!(scene.moved()[0].stream, 0, "case {case}");
+        scene.connect(0);
+        scene.send(A, 100, 8);
+        assert_ne!(scene.moved()[0].stream, 0, "case {case}");
+    }
+}
+
+#[test]
+fn what_was_set_up_before_probes_were_there_is_in_no_stream_but_its_ends_are_known() {
+    let mut scene = Scene::new();
+    scene.pairs.begin(1000, Vec::new());
+    scene.connect(0);
+    scene.send(A, 100, 8);
+    assert_eq!(scene.moved()[0].stream, 0);
+    let work = WorkSegment { addr: 1, remote: 2, len_bytes: 3, segments: 1, ..WorkSegment::default() };
+    scene.post(A, work);
+    assert!(matches!(scene.made[..], [Body::Remote { addr: 1, remote: 2, len_bytes: 3, write: true, .. }]));
+}
+
+#[test]
+fn an_operation_names_the_process_that_has_the_other_end() {
+    let mut scene = Scene::connected();
+    let ends: Vec<Body> = scene.made.drain(..).collect();
+    let [Body::Endpoint { name: a }, Body::Endpoint { name: b }] = ends[..] else { panic!("{ends:?}") };
+    let write = WorkSegment { addr: 1, remote: 2, len_bytes: 3, segments: 1, ..WorkSegment::default() };
+    scene.post(A, write);
+    scene.post(B, write);
+    let peers: Vec<u64> =
+        scene.made.iter().map(|body| if let Body::Remote { peer, .. } = body { *peer } else { 0 }).collect();
+    assert_eq!(peers, [b, a]);
+}
+
+#[test]
+fn a_read_has_happened_when_it_or_what_follows_it_has_completed() {
+    let mut scene = Scene::connected();
+    scene.made.clear();
+    let read = WorkSegment {
+        addr: 1,
+        number: 7,
+        remote: 2,
+        len_bytes: 3,
+        operation: operation::RDMA_READ,
+        segments: 1,
+        ..WorkSegment::default()
+    };
+    scene.post(A, read);
+    let atomic = WorkSegment { number: 8, operation: operation::FETCH_AND_ADD, len_bytes: 8, ..read };
+    scene.post(A, atomic);
+    let last = WorkSegment { number: 9, operation: SEND, send_flags: SIGNALED, len_bytes: 0, ..read };
+    scene.post(A, last);
+    scene.made.retain(|body| !matches!(body, Body::Stream { .. }));
+    assert_eq!(scene.made, []);
+    scene.poll(A, 9, 0, 0);
+    let read = |body: &Body| matches!(body, Body::Remote { write: false, atomic: false, len_bytes: 3, .. });
+    let atomic = |body: &Body| matches!(body, Body::Remote { write: false, atomic: true, len_bytes: 8, .. });
+    assert!(read(&scene.made[0]) && atomic(&scene.made[1]) && scene.made.len() == 2, "{:?}", scene.made);
+}
+
+#[test]
+fn a_write_that_tells_the_other_end_takes_a_receive_and_moves_nothing_into_it() {
+    let mut scene = Scene::connected();
+    scene.post_receive(B, 1, 500);
+    scene.post_receive(B, 2, 600);
+    let write = WorkSegment {
+        addr: 1,
+        remote: 2,
+        len_bytes: 3,
+        operation: operation::RDMA_WRITE_WITH_IMMEDIATE,
+        segments: 1,
+        ..WorkSegment::default()
+    };
+    scene.post(A, write);
+    scene.send(A, 100, 8);
+    scene.poll(B, 1, 3, RECEIVED_WRITE);
+    scene.poll(B, 2, 8, RECEIVED);
+    let moved = scene.moved();
+    assert_eq!(moved.len(), 2);
+    assert_eq!(
+        (moved[1].addr, moved[1].stream, moved[1].position),
+        (600, moved[0].stream, moved[0].position)
+    );
+}
+
+#[test]
+fn a_receive_may_complete_before_it_is_told_that_it_was_posted() {
+    let mut scene = Scene::connected();
+    scene.poll(B, 1, 8, RECEIVED);
+    let work = WorkSegment {
+        addr: 500,
+        number: 1,
+        len_bytes: 10,
+        segments: 1,
+        took_ns: 15,
+        receive: true,
+        ..WorkSegment::default()
+    };
+    scene.post(B, work);
+    scene.post_receive(B, 1, 600);
+    scene.poll(B, 1, 4, RECEIVED);
+    let moved = scene.moved();
+    let places: Vec<_> = moved.iter().map(|m| (m.addr, m.position)).collect();
+    assert_eq!(places, [(0, 0), (600, 9)], "where the first one went is not known");
+}
+
+#[test]
+fn a_read_of_a_queue_pair_that_was_set_up_unseen_has_come_from_nobody_knows_where() {
+    let mut scene = Scene::new();
+    let read = WorkSegment {
+        addr: 1,
+        number: 7,
+        remote: 2,
+        len_bytes: 3,
+        operation: operation::RDMA_READ,
+        segments: 1,
+        ..WorkSegment::default()
+    };
+    scene.post(A, read);
+    assert_eq!(scene.made, []);
+    scene.poll(A, 7, 0, 0);
+    assert_eq!(scene.moved(), [Moved { receive: true, addr: 1, stream: 0, position: 0, len_bytes: 3 }]);
+}
+
+/// Records of any kind whose numbers are few, so that they meet.
+fn any_record() -> impl Strategy<Value = Body> {
+    let few = 0_u64..6;
+    let word = prop_oneof![4 => few.clone(), 1 => any::<u64>()];
+    let context = CallContext::default();
+    let work = (word.clone(), few.clone(), few.clone(), any::<[u8; 4]>(), any::<(u32, bool, bool)>())
+        .prop_map(
+            |(
+                addr,
+                number,
+                queue,
+                [operation, send_flags, segment, segments],
+                (len_bytes, receive, shared),
+            )| {
+                Body::Work(WorkSegment {
+                    addr,
+                    number,
+                    queue: queue as u32,
+                    len_bytes,
+                    operation: operation % 12,
+                    send_flags,
+                    segment: if segment < 200 { segment % 3 } else { segment },
+                    segments: if segments < 200 { segments % 4 } else { segments },
+                    took_ns: len_bytes,
+                    receive,
+                    shared,
+                    ..WorkSegment::default()
+                })
+            },
+        );
+    let completion = (few.clone(), few.clone(), any::<u32>(), any::<(u8, bool, u64)>()).prop_map(
+        move |(number, queue, len_bytes, (operation, is_bad, took_ns))| Body::Completion {
+            number,
+            queue: queue as u32,
+            len_bytes,
+            operation: operation.into(),
+            status: u32::from(is_bad && number == 0),
+            took_ns,
+            context,
+        },
+    );
+    let queue = (few.clone(), few, word, any::<(u8, u8, u32, bool)>()).prop_map(
+        |(queue, peer, address, (state, transport, psn, is_global))| {
+            Body::Queue(QueueChange {
+                address: [address; 2],
+                queue: queue as u32,
+                peer: peer as u32,
+                state: state % 7,
+                transport: if transport < 200 { RELIABLE_CONNECTED } else { transport },
+                psn,
+                is_global,
+                shared: u32::from(psn % 3 == 0),
+                ..QueueChange::default()
+            })
+        },
+    );
+    prop_oneof![6 => work, 4 => completion, 1 => queue]
+}
+
+proptest! {
+    #[test]
+    fn whatever_records_say_what_is_kept_is_counted_and_bounded(
+        steps in prop::collection::vec((1_u32..4, 1_u32..3, any_record(), any::<u8>()), 0..300)
+    ) {
+        let mut scene = Scene::new();
+        for (pid, tid, body, chance) in steps {
+            scene.take(pid, tid, body);
+            match chance {
+                0 => scene.pairs.lose(Some(pid), scene.time_ns),
+                1 => scene.pairs.forget_process(pid),
+                2 => scene.pairs.begin(scene.time_ns, Vec::new()),
+                _ => {}
+            }
+            scene.pairs.check();
+        }
+        (1..4).for_each(|pid| scene.pairs.forget_process(pid));
+        scene.pairs.check();
+        prop_assert_eq!(scene.pairs.kept(), 0);
+    }
+}
+
+#[test]
+fn what_never_completes_is_given_up_and_its_memory_is_no_others_any_more() {
+    let mut scene = Scene::connected();
+    let read =
+        WorkSegment { operation: operation::RDMA_READ, len_bytes: 3, segments: 1, ..WorkSegment::default() };
+    for number in 0..40_000 {
+        scene.post(A, WorkSegment { number, addr: number, ..read });
+        for segment in 1..4 {
+            scene.post_receive(B, number, 5);
+            let work = WorkSegment { number, segment, receive: true, ..read };
+            scene.post(B, work);
+        }
+    }
+    scene.pairs.check();
+    let told = scene.moved();
+    assert!(
+        told.len() > 10_000 && told.iter().all(|moved| moved.receive && moved.stream == 0),
+        "{}",
+        told.len()
+    );
+    assert!(scene.pairs.kept() < 1 << 20);
+}

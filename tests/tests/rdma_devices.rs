@@ -1,0 +1,139 @@
+//! RDMA devices: MPI over UCX's reliable connections, and queue pairs between nodes. `cargo xtask vm 7.2 rdma_devices` runs
+//! these where there are devices, in software.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use live::findings::{frame, missing_operation, summary};
+use live::{Cluster, Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, Nodes, Transport};
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// MPI over UCX over the device.
+fn over_verbs(library: MpiImplementation, name: &str) -> Result<JobSpec> {
+    let device = std::env::var("DMSCOPE_TEST_RDMA").context("DMSCOPE_TEST_RDMA names no device")?;
+    let device = format!("UCX_NET_DEVICES={device}:1");
+    Ok(JobSpec::own(library, name)?.transport(Transport::Verbs).through(["env".to_owned(), device]))
+}
+
+fn rdma(session: &FinishedSession) -> Result<&Value> {
+    let statistics = &session.report()?["statistics"];
+    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
+        ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
+    }
+    statistics.get("rdma").context("nothing was seen of verbs")
+}
+
+/// The copy that staged the data is missing before what was sent.
+fn check_found(session: &FinishedSession, job: &FinishedJob) -> Result<()> {
+    let finding = session.findings()?;
+    let finding = finding.first_warning()?;
+    let site = job.sites()?.into_iter().find(|site| site.label == "stage").context("no staging copy")?;
+    let missing = missing_operation(finding)?;
+    let found = frame(&missing["place"]).context("a place without a line")?;
+    ensure!(found == (&site.function, &site.file, site.line.into()), "{found:?}: {}", summary(finding));
+    Ok(())
+}
+
+/// From before MPI begins on.
+fn run(spec: &JobSpec) -> Result<FinishedSession> {
+    let session = Dmscope::run(spec).finish()?;
+    let job = session.job()?;
+    ensure!(job.stdout.iter().any(|line| line.starts_with("ok ")), "no ok: {:?}", job.stdout);
+    Ok(session)
+}
+
+#[test]
+#[ignore = "needs an RDMA device: cargo xtask vm 7.2 rdma_devices"]
+fn the_pointer_fault_is_found_over_reliable_connections_of_ucx_and_its_right_twin_is_clean() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let what = || format!("{library:?}");
+        let spec = over_verbs(library, "figure2")?.args(["--iterations", "1500"]);
+        let session = run(&spec).with_context(what)?;
+        eprintln!("{library:?}: {}", rdma(&session).with_context(what)?);
+        check_found(&session, session.job()?).with_context(what)?;
+        let session = run(&spec.args(["--no-bug"])).with_context(what)?;
+        eprintln!("{library:?}: {}", rdma(&session).with_context(what)?);
+        session.findings()?.check_no_warning().with_context(what)?;
+    }
+    Ok(())
+}
+
+/// A way to move messages between nodes, and how many work requests each takes: sends, writes, reads, atomic operations.
+struct Way {
+    how: &'static str,
+    requests: [u64; 4],
+    /// Of each message: both ends were seen by agents.
+    linked_bytes: u64,
+    /// One-sided: an agent knows its own end alone.
+    unlinked_bytes: u64,
+}
+
+const ITERATIONS: u64 = 200;
+const MESSAGE_BYTES: u64 = 128;
+
+const WAYS: [Way; 7] = [
+    Way { how: "send", requests: [1, 0, 0, 0], linked_bytes: MESSAGE_BYTES, unlinked_bytes: 0 },
+    Way { how: "inline", requests: [1, 0, 0, 0], linked_bytes: MESSAGE_BYTES, unlinked_bytes: 0 },
+    Way { how: "srq", requests: [1, 0, 0, 0], linked_bytes: MESSAGE_BYTES, unlinked_bytes: 0 },
+    Way { how: "write", requests: [2, 1, 0, 0], linked_bytes: 0, unlinked_bytes: MESSAGE_BYTES },
+    Way { how: "write_imm", requests: [1, 1, 0, 0], linked_bytes: 0, unlinked_bytes: MESSAGE_BYTES },
+    Way { how: "read", requests: [2, 0, 1, 0], linked_bytes: 16, unlinked_bytes: MESSAGE_BYTES },
+    Way { how: "atomic", requests: [2, 0, 0, 1], linked_bytes: MESSAGE_BYTES, unlinked_bytes: 8 },
+];
+
+/// Two ranks on two nodes, watched by agents from before the first queue pair on.
+fn between_nodes(cluster: &Cluster, library: MpiImplementation, how: &str) -> Result<JobSpec> {
+    let spec = JobSpec::own(library, "rdma")?.on_nodes(&cluster.nodes)?;
+    Ok(spec.through(Nodes::with_own_device()).args(["--how", how]))
+}
+
+fn watch(cluster: &Cluster, spec: JobSpec) -> Result<(FinishedSession, FinishedJob)> {
+    let job = spec.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let session = cluster.attach(&cluster.job(2)?).spawn()?;
+    session.wait_for_event("attached")?;
+    job.go()?;
+    let job = job.finish(TIMEOUT)?;
+    job.check_verdict()?;
+    Ok((session.finish()?, job))
+}
+
+#[test]
+#[ignore = "needs RDMA devices in namespaces: cargo xtask vm 7.2 rdma_devices"]
+fn what_queue_pairs_move_between_nodes_is_counted_exactly_and_linked_by_agents() -> Result<()> {
+    let cluster = Cluster::with_rdma(2)?;
+    let iterations = ITERATIONS.to_string();
+    for way in &WAYS {
+        let args = ["--iterations", &iterations, "--rare", "0"];
+        let spec = between_nodes(&cluster, MpiImplementation::OpenMpi, way.how)?.args(args);
+        let (session, _) = watch(&cluster, spec).with_context(|| way.how)?;
+        let rdma = rdma(&session).with_context(|| way.how)?;
+        eprintln!("{}: {rdma}", way.how);
+        let messages = 2 * 2 * ITERATIONS;
+        let names = ["sends", "writes", "reads", "atomics"];
+        let requests = names.into_iter().zip(way.requests.map(|each| each * messages));
+        let bytes = [("linked_bytes", way.linked_bytes), ("unlinked_bytes", way.unlinked_bytes)];
+        for (name, count) in requests.chain(bytes.map(|(name, each)| (name, each * messages))) {
+            ensure!(rdma[name] == count, "{}: {name} is not {count}: {rdma}", way.how);
+        }
+        session.findings()?.check_no_warning().with_context(|| way.how)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs RDMA devices in namespaces: cargo xtask vm 7.2 rdma_devices"]
+fn the_pointer_fault_is_found_between_nodes_and_its_right_twin_is_clean() -> Result<()> {
+    let cluster = Cluster::with_rdma(2)?;
+    for library in MpiImplementation::ALL {
+        let what = || format!("{library:?}");
+        let spec = between_nodes(&cluster, library, "send")?.args(["--iterations", "1500", "--rare", "0.01"]);
+        let (session, job) = watch(&cluster, spec.clone()).with_context(what)?;
+        check_found(&session, &job).with_context(what)?;
+        let (session, _) = watch(&cluster, spec.args(["--no-bug"])).with_context(what)?;
+        session.findings()?.check_no_warning().with_context(what)?;
+    }
+    Ok(())
+}
