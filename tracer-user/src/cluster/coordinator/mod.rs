@@ -304,8 +304,7 @@ impl<'s> Coordinator<'s> {
         // Who has ended by now is not asked again.
         self.job = None;
         let until = Instant::now() + ENDING;
-        let may_end = |node: &NodeLink| node.is_open() && node.may_speak(Instant::now());
-        while self.nodes.iter().any(may_end) && Instant::now() < until {
+        while self.nodes.iter().any(|node| node.is_awaited(Instant::now())) && Instant::now() < until {
             self.step();
         }
         for node in self.nodes.iter().filter(|node| node.is_open()) {

@@ -15,11 +15,8 @@ use crate::session::{AttachSummary, SessionStatus};
 /// A node that was not heard of for so long is silent: it is said, and the others go on.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// What nodes tell each other does not wait any longer for one that was not heard of for so long …
-const AWAITED: Duration = Duration::from_secs(5);
-
-/// … and the end of the session does not for so long.
-const SPEAKS_WITHIN: Duration = Duration::from_secs(10);
+/// A node that was not heard of for so long does not keep others waiting for what it tells them, nor the session from its end.
+const SPEAKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// For how long a node is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -191,14 +188,9 @@ impl NodeLink {
         self.heard
     }
 
-    /// Whether others wait for what it tells them.
+    /// Whether it is waited for: it is open, and speaks.
     pub fn is_awaited(&self, now: Instant) -> bool {
-        self.is_open() && now.duration_since(self.heard) <= AWAITED
-    }
-
-    /// Whether it was heard of lately enough for more to be expected.
-    pub fn may_speak(&self, now: Instant) -> bool {
-        now.duration_since(self.heard) <= SPEAKS_WITHIN
+        self.is_open() && now.duration_since(self.heard) <= SPEAKS_WITHIN
     }
 
     /// Its agent takes no part.
