@@ -181,7 +181,7 @@ fn ranks_in_another_collective_call_than_the_rest_are_told_and_halves_of_them_to
     let odd = |rank: u32| if rank % 1000 == 7 { broadcast(0) } else { barrier() };
     is_found("some in another call", odd, Fault::MismatchedCollective, &few);
     let all: Vec<u32> = (0..RANKS).collect();
-    let half = |rank: u32| if rank % 2 == 0 { broadcast(0) } else { barrier() };
+    let half = |rank: u32| if rank.is_multiple_of(2) { broadcast(0) } else { barrier() };
     is_found("every second one in another call", half, Fault::MismatchedCollective, &all);
 }
 

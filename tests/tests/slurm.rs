@@ -86,18 +86,23 @@ fn jobs_of_slurm_are_watched_under_its_numbers_by_agents_that_the_prolog_started
         Ok(())
     };
     let spec = |library| JobSpec::own(library, "figure2");
-    for (number, library) in (1..).zip(MpiImplementation::ALL) {
+    let is_all = std::env::var_os("DMSCOPE_TEST_SLURM").is_some();
+    let libraries = if is_all { &MpiImplementation::ALL[..] } else { &MpiImplementation::ALL[..1] };
+    for (number, library) in (1..).zip(libraries) {
         let step = format!("{number}.0");
         let named = |job: &Value| {
             ensure!(job["name"] == step.as_str(), "{job}");
             Ok(step.clone())
         };
-        let spec = spec(library)?.by_slurm(&slurm, &nodes);
+        let spec = spec(*library)?.by_slurm(&slurm, &nodes);
         let finding = watch(spec, &bus, named);
         is_across(&finding.with_context(|| format!("{library:?}\n{}", slurm.logs()))?)?;
     }
-    // The launcher's own name, or the number of the allocation.
-    let spec = spec(MpiImplementation::OpenMpi)?.in_allocation(&slurm, &nodes);
-    let finding = watch(spec, &bus, |_| Ok("3".to_owned()));
-    is_across(&finding.with_context(|| slurm.logs())?)
+    if is_all {
+        // The launcher has a name of its own; the number of the allocation does as well.
+        let spec = spec(MpiImplementation::OpenMpi)?.in_allocation(&slurm, &nodes);
+        let finding = watch(spec, &bus, |_| Ok("3".to_owned()));
+        is_across(&finding.with_context(|| slurm.logs())?)?;
+    }
+    Ok(())
 }

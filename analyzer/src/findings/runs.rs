@@ -36,10 +36,10 @@ impl WhoRun {
             Self::Ranks(first, last) => (first, last),
             Self::Pid(_) => return None,
         };
-        (Who::Rank(last.checked_add(1)?) == by).then(|| match by {
-            Who::Rank(rank) => Self::Ranks(first, rank),
-            Who::Pid(pid) => Self::Pid(pid),
-        })
+        match by {
+            Who::Rank(rank) if last.checked_add(1) == Some(rank) => Some(Self::Ranks(first, rank)),
+            Who::Rank(_) | Who::Pid(_) => None,
+        }
     }
 
     fn all(self) -> Box<dyn Iterator<Item = Who>> {

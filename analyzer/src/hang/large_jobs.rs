@@ -121,7 +121,8 @@ fn halves_of_a_job_that_wait_for_each_other_cost_some_steps_each() {
         let function = function.to_owned();
         waits([Dependency::Collective(CollectiveOp { function, comm: WORLD, ..CollectiveOp::default() })])
     };
-    let halves = (0..MANY).map(|rank| barrier(if rank % 2 == 0 { "MPI_Barrier" } else { "MPI_Bcast" }));
+    let halves =
+        (0..MANY).map(|rank| barrier(if rank.is_multiple_of(2) { "MPI_Barrier" } else { "MPI_Bcast" }));
     let (found, steps) = causes(halves);
     let found = found.expect("it is no more than the ranks");
     assert_eq!((found.len(), found[0].fault), (1, Fault::MismatchedCollective));
@@ -141,7 +142,7 @@ fn thousands_of_pairs_that_wait_for_each_other_are_one_cause() {
 #[test]
 fn ranks_that_ended_while_others_wait_for_them_are_one_cause() {
     for end in [RankActivity::Ended { well: true }, RankActivity::Stopped, RankActivity::Outside] {
-        let half = |rank: u32| if rank % 2 == 0 { end.clone() } else { collective(Some(0), None) };
+        let half = |rank: u32| if rank.is_multiple_of(2) { end.clone() } else { collective(Some(0), None) };
         let (found, steps) = causes((0..MANY).map(half));
         assert_eq!(found.expect("it is no more than the ranks").len(), 1, "{end:?}");
         assert!(steps <= 40 * u64::from(MANY), "{steps}");

@@ -50,6 +50,8 @@ pub(crate) struct ChainAnalysis {
     pub comparison: Comparison,
     evaluated: Option<Evaluated>,
     compared: Option<Compared>,
+    /// When that was.
+    compared_ns: u64,
 }
 
 impl ChainAnalysis {
@@ -70,6 +72,7 @@ impl ChainAnalysis {
             comparison: Comparison::default(),
             evaluated: None,
             compared: None,
+            compared_ns: 0,
         }
     }
 
@@ -205,7 +208,8 @@ impl ChainAnalysis {
         let now = Evaluated { chains: self.groups.chains, uncounted: self.uncounted(job) };
         let compare = Compared { evaluated: now, used: self.groups.axis.used() };
         let chains_due = self.evaluated != Some(now);
-        let ranks_due = self.compared != Some(compare) && (at_end || self.is_comparison_due(compare));
+        let ranks_due = self.compared != Some(compare)
+            && (at_end || self.is_comparison_due(compare) && self.is_comparison_timely(job));
         if chains_due {
             self.evaluation = self.evaluated_now(job);
             self.evaluated = Some(now);
@@ -213,6 +217,7 @@ impl ChainAnalysis {
         if ranks_due {
             self.comparison = self.compared_now(job, false);
             self.compared = Some(compare);
+            self.compared_ns = job.now_ns();
         }
         chains_due || ranks_due
     }
@@ -246,6 +251,16 @@ impl ChainAnalysis {
             let (old, new) = (last.evaluated.chains, now.evaluated.chains);
             now.used != last.used || new - old > (old / GROWTH).max(GROWTH)
         })
+    }
+
+    /// With many ranks a comparison takes its time.
+    fn is_comparison_timely(&self, job: &Job) -> bool {
+        /// So much further apart for each process …
+        const OF_A_PROCESS_NS: u64 = 100_000;
+        /// … up to this.
+        const MOST_NS: u64 = 10_000_000_000;
+        let period_ns = job.processes.all().len() as u64 * OF_A_PROCESS_NS;
+        self.compared.is_none() || job.now_ns().saturating_sub(self.compared_ns) >= period_ns.min(MOST_NS)
     }
 
     /// Probes (by id) whose movements were part of a chain of two operations or more.

@@ -9,11 +9,21 @@
 //! 2. *The average*, only if somebody can be far (or it is asked for). Mixes that are equal are
 //!    compared once. Where too many differ, the average is bounded instead: d changes from one
 //!    mix to another by no more than their distance. Pivots are added until the bounds decide.
+//!
+//! With thousands of members each pivot costs, and where many differ by chance, or belong to a small role, each of them would
+//! be one. There the number of pivots has a bound. Where it is reached the average is that of some members, evenly spaced, and
+//! only who is above that so many times is looked for, if that takes too long only who is farther: fewer are found, never more.
 
 /// So many different mixes are compared each with each by default.
 pub const MAX_COMPARED: usize = 2048;
 /// More pivots than this do not pay.
 const MAX_PIVOTS: usize = 256;
+/// So many members may all be pivots: they are compared each with each at worst.
+const MAX_EXACT: usize = 4096;
+/// Of more, so many at a time …
+const SOME_PIVOTS: usize = 8;
+/// … and so many tell the average.
+const SAMPLED: usize = 16;
 /// Distances are sums of a few rounded numbers: what is this close to a bound is not decided by it.
 const ROUNDING: f64 = 1e-9;
 
@@ -48,6 +58,11 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 /// Manhattan distance of the shares. Computed with whole numbers and divided once, so that it does
 /// not depend on the order of the columns.
 pub fn distance(a: &Mix, b: &Mix) -> f64 {
+    /// Below this, sums of products fit into 64 bits, which is faster and gives the same.
+    const SMALL: u64 = 1 << 31;
+    if a.total < SMALL && b.total < SMALL {
+        return small_distance(a, b);
+    }
     let apart =
         |x: u64, y: u64| (u128::from(x) * u128::from(b.total)).abs_diff(u128::from(y) * u128::from(a.total));
     let (mut i, mut j, mut sum) = (0, 0, 0u128);
@@ -64,6 +79,23 @@ pub fn distance(a: &Mix, b: &Mix) -> f64 {
     let rest_of_b = b.counts[j..].iter().map(|c| apart(0, c.1));
     let sum = rest_of_a.chain(rest_of_b).fold(sum, u128::saturating_add);
     sum as f64 / (u128::from(a.total) * u128::from(b.total)) as f64
+}
+
+fn small_distance(a: &Mix, b: &Mix) -> f64 {
+    let apart = |x: u64, y: u64| (x * b.total).abs_diff(y * a.total);
+    let (mut i, mut j, mut sum) = (0, 0, 0u64);
+    while let (Some(&(x, n)), Some(&(y, m))) = (a.counts.get(i), b.counts.get(j)) {
+        sum += match x.cmp(&y) {
+            std::cmp::Ordering::Less => apart(n, 0),
+            std::cmp::Ordering::Equal => apart(n, m),
+            std::cmp::Ordering::Greater => apart(0, m),
+        };
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    let rest_of_a: u64 = a.counts[i..].iter().map(|c| apart(c.1, 0)).sum();
+    let rest_of_b: u64 = b.counts[j..].iter().map(|c| apart(0, c.1)).sum();
+    (sum + rest_of_a + rest_of_b) as f64 / (a.total * b.total) as f64
 }
 
 /// What makes a member far.
@@ -99,6 +131,8 @@ pub enum Average {
     Exactly(f64),
     /// At least the first, at most the second.
     Between(f64, f64),
+    /// Of some of them.
+    OfSome(f64),
 }
 
 impl Average {
@@ -106,7 +140,7 @@ impl Average {
     pub fn value(self) -> f64 {
         match self {
             Self::NotNeeded => 0.0,
-            Self::Exactly(value) => value,
+            Self::Exactly(value) | Self::OfSome(value) => value,
             Self::Between(low, high) => f64::midpoint(low, high),
         }
     }
@@ -115,7 +149,7 @@ impl Average {
     fn is_below(self, distance: f64, factor: f64) -> Option<bool> {
         match self {
             Self::NotNeeded => None,
-            Self::Exactly(value) => Some(distance > factor * value),
+            Self::Exactly(value) | Self::OfSome(value) => Some(distance > factor * value),
             Self::Between(_, high) if distance > factor * high + ROUNDING => Some(true),
             Self::Between(low, _) if distance < factor * low - ROUNDING => Some(false),
             Self::Between(..) => None,
@@ -129,7 +163,8 @@ pub fn far_members(mixes: &[Mix], rule: &Rule, average_wanted: bool) -> (Vec<Far
         return (Vec::new(), Average::Exactly(0.0));
     }
     let mut pivots = Pivots::new(mixes, rule);
-    let candidates = pivots.candidates();
+    let most = if mixes.len() <= MAX_EXACT { usize::MAX } else { SOME_PIVOTS };
+    let Some(candidates) = pivots.candidates(rule.floor, most) else { return far_of_many(mixes, rule) };
     if candidates.is_empty() && !average_wanted {
         return (Vec::new(), Average::NotNeeded);
     }
@@ -138,20 +173,43 @@ pub fn far_members(mixes: &[Mix], rule: &Rule, average_wanted: bool) -> (Vec<Far
     (candidates.into_iter().filter(is_far).collect(), average)
 }
 
+/// The same where there are too many to compare them all.
+fn far_of_many(mixes: &[Mix], rule: &Rule) -> (Vec<Far>, Average) {
+    /// The largest distance that there is.
+    const MOST: f64 = 2.0;
+    let mut pivots = Pivots::new(mixes, rule);
+    let sampled = (0..SAMPLED).map(|at| at * mixes.len() / SAMPLED);
+    sampled.for_each(|member| drop(pivots.add(member)));
+    let average = Average::OfSome(pivots.pivots.iter().sum::<f64>() / SAMPLED as f64);
+    let mut least = rule.floor.max(rule.factor * average.value());
+    while least <= MOST {
+        if let Some(candidates) = Pivots::new(mixes, rule).candidates(least, SOME_PIVOTS) {
+            let is_far = |far: &Far| average.is_below(far.distance, rule.factor) == Some(true);
+            return (candidates.into_iter().filter(is_far).collect(), average);
+        }
+        least *= 2.0;
+    }
+    (Vec::new(), average)
+}
+
 /// The average as exactly as it is needed to decide about the candidates.
 fn average(pivots: &mut Pivots<'_>, candidates: &[Far]) -> Average {
     let classes = Classes::of(pivots.mixes);
     if classes.mixes.len() <= pivots.rule.max_compared {
         return Average::Exactly(classes.average(pivots.rule.k));
     }
+    let is_many = pivots.mixes.len() > MAX_EXACT;
+    let most = if is_many { SAMPLED } else { MAX_PIVOTS };
     loop {
         let average = pivots.average();
         let decided = |far: &Far| average.is_below(far.distance, pivots.rule.factor).is_some();
         if candidates.iter().all(decided) {
             return average;
         }
-        if !pivots.refine() {
+        if !pivots.refine(most) && !is_many {
             return Average::Exactly(classes.average(pivots.rule.k));
+        } else if pivots.pivots.len() >= most {
+            return Average::OfSome(pivots.pivots.iter().sum::<f64>() / pivots.pivots.len() as f64);
         }
     }
 }
@@ -188,14 +246,17 @@ impl<'a> Pivots<'a> {
         (distances, sorted)
     }
 
-    /// Everybody whose d is at least the floor, in order, exactly.
-    fn candidates(&mut self) -> Vec<Far> {
+    /// Everybody whose d is at least so much, in order, exactly; `None`: that would take more pivots than `most`.
+    fn candidates(&mut self, least: f64, most: usize) -> Option<Vec<Far>> {
         let mut open: Vec<usize> = (0..self.mixes.len()).collect();
         let mut candidates = Vec::new();
         while let Some(&pivot) = open.first() {
+            if self.pivots.len() >= most {
+                return None;
+            }
             let (distances, sorted) = self.add(pivot);
             let d = sorted[self.rule.k.min(sorted.len()) - 1];
-            if d >= self.rule.floor {
+            if d >= least {
                 candidates.push(Far {
                     member: pivot,
                     distance: d,
@@ -204,14 +265,14 @@ impl<'a> Pivots<'a> {
             }
             let others = sorted.len();
             open.retain(|&member| {
-                let reach = self.rule.floor - ROUNDING - distances[member];
+                let reach = least - ROUNDING - distances[member];
                 // Within reach of the pivot are at least these, the member itself and the pivot left out.
                 let near = sorted.partition_point(|&x| x <= reach).saturating_sub(1);
                 member != pivot && near < self.rule.k.min(others)
             });
         }
         candidates.sort_unstable_by_key(|far| far.member);
-        candidates
+        Some(candidates)
     }
 
     /// The k-th nearest neighbour; among equals by number.
@@ -232,10 +293,10 @@ impl<'a> Pivots<'a> {
     }
 
     /// Makes a pivot of the member that is farthest from all pivots; false if that does not pay.
-    fn refine(&mut self) -> bool {
+    fn refine(&mut self, most: usize) -> bool {
         let farthest =
             (0..self.nearest.len()).max_by(|&a, &b| self.nearest[a].1.total_cmp(&self.nearest[b].1));
-        let worth = farthest.filter(|&m| self.nearest[m].1 > 0.0 && self.pivots.len() < MAX_PIVOTS);
+        let worth = farthest.filter(|&m| self.nearest[m].1 > 0.0 && self.pivots.len() < most);
         worth.map(|member| self.add(member)).is_some()
     }
 }
@@ -377,7 +438,7 @@ mod tests {
                 Average::Between(low, high) => {
                     prop_assert!(low - ROUNDING <= average && average <= high + ROUNDING);
                 }
-                Average::NotNeeded => prop_assert!(false, "it was asked for"),
+                other => prop_assert!(false, "{other:?} of a few"),
             }
             prop_assert_eq!(far_members(&mixes, &rule, false).0, want);
         }
@@ -404,11 +465,31 @@ mod tests {
         let rule = Rule { k: ranks.len() / 4, floor: 0.2, factor: 5.0, max_compared: MAX_COMPARED };
         let mut pivots = Pivots::new(&ranks, &rule);
         // The role of a quarter lacks one neighbour: each of its members is looked at.
-        assert_eq!(pivots.candidates().len(), 1024);
+        assert_eq!(pivots.candidates(rule.floor, usize::MAX).map(|found| found.len()), Some(1024));
         let rule = Rule { k: 1000, ..rule };
         let mut pivots = Pivots::new(&ranks, &rule);
-        assert!(pivots.candidates().is_empty());
+        assert_eq!(pivots.candidates(rule.floor, usize::MAX), Some(Vec::new()));
         assert_eq!(pivots.pivots.len(), 2);
+    }
+
+    /// Counts that differ by chance as much as the floor, or more; one member does something of its own.
+    #[test]
+    fn one_of_its_own_is_found_among_thousands_that_differ_by_chance_and_nobody_else() {
+        let mut seed = 7u64;
+        let mut below = |most: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % most
+        };
+        let mut ranks: Vec<Mix> = (0..1 << 16).map(|_| mix(&[9, 9, 9, 9].map(|n| n + below(9)))).collect();
+        let rule = Rule { k: ranks.len() / 4, floor: 0.05, factor: 5.0, max_compared: MAX_COMPARED };
+        assert!(
+            Pivots::new(&ranks, &rule).candidates(rule.floor, SOME_PIVOTS).is_none(),
+            "they are too many"
+        );
+        assert_eq!(far_members(&ranks, &rule, false).0, []);
+        ranks[4711] = mix(&[1, 1, 1, 1, 90]);
+        let far: Vec<usize> = far_members(&ranks, &rule, false).0.iter().map(|far| far.member).collect();
+        assert_eq!(far, [4711]);
     }
 
     #[test]

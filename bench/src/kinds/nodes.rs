@@ -22,7 +22,7 @@ const BUSY_GAP_NS: u64 = 640_000;
 const SETTLING: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(10);
 /// How long findings are waited for.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// From the last call of the job to the verdict over all ranks.
 const MOST_VERDICT_S: f64 = 15.0;
 /// Of what a node costs among many, to what it costs among few.

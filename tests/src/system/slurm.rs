@@ -1,6 +1,7 @@
 //! Slurm on made-up nodes: munged, a controller in the machine's own network, and a daemon on each node.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +16,6 @@ use super::processes::signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
-const CONTROLLER_PORT: u16 = 16817;
 const DAEMON_PORT: u16 = 16818;
 
 /// See the [module](self). Dropping it ends it, with all that runs on its nodes.
@@ -24,6 +24,11 @@ pub struct Slurm {
     children: Vec<Child>,
     nodes: Vec<String>,
     folder: TempDir,
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("0.0.0.0:0").context("no free port")?;
+    Ok(listener.local_addr()?.port())
 }
 
 impl Slurm {
@@ -90,8 +95,9 @@ impl Slurm {
             })
             .collect();
         let at = |name: &str| self.path(name);
+        let controller_port = free_port()?;
         let config = format!(
-            "ClusterName=test\nSlurmctldHost={own}({})\nSlurmctldPort={CONTROLLER_PORT}\nSlurmUser=root\nSlurmdUser=root\n\
+            "ClusterName=test\nSlurmctldHost={own}({})\nSlurmctldPort={controller_port}\nSlurmUser=root\nSlurmdUser=root\n\
              AuthType=auth/munge\nAuthInfo=socket={}\nStateSaveLocation={}\nSlurmdSpoolDir={}/%n\nSlurmctldPidFile={}\n\
              SlurmdPidFile={}/%n.pid\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
              JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n\
