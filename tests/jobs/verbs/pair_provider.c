@@ -272,6 +272,7 @@ static struct ibv_context *open_pair(struct ibv_device *device)
 	if (world == MAP_FAILED)
 		return NULL;
 	context->device = device;
+	context->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context->ops.poll_cq = poll_cq;
 	context->ops.post_srq_recv = post_srq_recv;
 	context->ops.post_send = post_send;

@@ -78,6 +78,7 @@ struct ibv_context *standin_open(void)
 
 	if (context) {
 		context->cmd_fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+		context->abi_compat = __VERBS_ABI_IS_EXTENDED;
 		context->ops.poll_cq = poll_cq;
 		context->ops.post_srq_recv = post_srq_recv;
 		context->ops.post_send = post_send;

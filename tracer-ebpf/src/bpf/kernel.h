@@ -15,6 +15,7 @@ struct pt_regs {
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 };
 
 struct inode {
@@ -149,7 +150,9 @@ struct bpf_iter__task {
 #define VM_EXEC 0x00000004
 #define VM_SHARED 0x00000008
 
-/* f_mode */
-#define FMODE_BACKING 0x02000000
+/* Of f_mode, one of these bits: another one in other versions. */
+#define FMODE_BACKING (3 << 24)
+/* s_magic */
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
 
 #endif

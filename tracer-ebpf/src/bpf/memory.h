@@ -32,10 +32,13 @@ struct found_area {
 /* Names a file as /proc does: by what was opened, also where that lies in another file, as in an overlay file system. */
 static __always_inline void name_file(struct dms_map *r, struct file *file)
 {
-	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct inode *inode = BPF_CORE_READ(file, f_inode), *opened;
 
-	if (bpf_core_field_exists(struct backing_file, user_path) && BPF_CORE_READ(file, f_mode) & FMODE_BACKING)
-		inode = BPF_CORE_READ((struct backing_file *)file, user_path.dentry, d_inode);
+	if (bpf_core_field_exists(struct backing_file, user_path) && BPF_CORE_READ(file, f_mode) & FMODE_BACKING) {
+		opened = BPF_CORE_READ((struct backing_file *)file, user_path.dentry, d_inode);
+		if (BPF_CORE_READ(opened, i_sb, s_magic) == OVERLAYFS_SUPER_MAGIC)
+			inode = opened;
+	}
 	r->inode = BPF_CORE_READ(inode, i_ino);
 	r->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 }

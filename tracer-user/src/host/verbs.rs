@@ -18,8 +18,10 @@ const POLL_CQ_AT: usize = 96;
 const POST_SRQ_RECV_AT: usize = 168;
 const POST_SEND_AT: usize = 208;
 const POST_RECV_AT: usize = 216;
-/// Behind the last of them.
-const TABLE_BYTES: usize = POST_RECV_AT + 8;
+/// What tells it from other tables of a provider: `abi_compat`, which is `__VERBS_ABI_IS_EXTENDED` in all that libibverbs makes.
+const ABI_AT: usize = 320;
+const EXTENDED_ABI: u64 = u64::MAX;
+const TABLE_BYTES: usize = ABI_AT + 8;
 
 /// Of one process so much is looked through.
 const MOST_BYTES: u64 = 256 << 20;
@@ -114,7 +116,7 @@ fn tables_in(bytes: &[u8], code: &[&Mapping]) -> impl Iterator<Item = VerbsTable
     let last = code.iter().map(|m| m.end).max().unwrap_or(0);
     (0..(bytes.len() + 8).saturating_sub(TABLE_BYTES)).step_by(8).filter_map(move |at| {
         let post_send = word(at + POST_SEND_AT).filter(|address| (first..last).contains(address))?;
-        let file = mapping(post_send)?.file;
+        let file = mapping(post_send).filter(|_| word(at + ABI_AT) == Some(EXTENDED_ABI))?.file;
         let offset = |address: u64| {
             let mapping = mapping(address).filter(|m| m.file == file)?;
             Some(address - mapping.start + mapping.offset_bytes)
@@ -164,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_table_is_found_by_where_its_words_lead() {
-        let words = [(104, 0x7000_0010), (176, 0x7000_0020), (216, 0x7000_0030), (224, 0x7000_0040)];
+        let words =
+            [(104, 0x7000_0010), (176, 0x7000_0020), (216, 0x7000_0030), (224, 0x7000_0040), (328, u64::MAX)];
         let expected = VerbsTable {
             file: PROVIDER,
             post_send: 0x2030,
@@ -173,7 +176,8 @@ mod tests {
             post_srq_recv: Some(0x2020),
         };
         assert_eq!(first_table(&memory(&words)), Some(expected));
-        assert_eq!(first_table(&memory(&words)[..224]), None, "it is cut off");
+        assert_eq!(first_table(&memory(&words)[..328]), None, "it is cut off");
+        assert_eq!(first_table(&memory(&words[..4])), None, "it is another table of the provider");
         for elsewhere in [0x6000_0000, 0x5000_0010] {
             let mut elsewhere_too = words;
             elsewhere_too[0].1 = elsewhere;
