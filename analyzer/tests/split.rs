@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use analyzer::finding::{Report, Severity, Verdict};
+use analyzer::finding::{Report, Severity};
 use analyzer::input::{Input, ProcessFacts};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
@@ -236,31 +236,6 @@ proptest! {
         let (summed, whole) = (run(&joined(thinned), &options), run(&joined(tapes), &options));
         no_surer(&summed, &whole);
         prop_assert_eq!(without_contexts(told(summed)), without_contexts(told(whole)));
-    }
-}
-
-proptest! {
-    #![proptest_config(cases(96))]
-
-    /// What lost letters would have said is missing: nothing that they make odd is said to be.
-    #[test]
-    fn letters_that_are_lost_raise_no_sure_warning(
-        steps in prop::collection::vec(stream_step(2 * PAIRS as u32), 1..150),
-        nodes in prop::collection::vec(0usize..3, PAIRS),
-        every in 1usize..20,
-        delays in prop::collection::vec(0usize..40, 1..6),
-        lost in prop::collection::vec(0usize..100, 1..10),
-    ) {
-        let options = Options { max_age_ops: 1 << 20, max_chain_ops: 255, ..options() };
-        let nodes: Vec<usize> = nodes.into_iter().flat_map(|node| [node, node]).collect();
-        let tapes = parts_of(&streaming_job(2 * PAIRS as u32, &steps, true, true), &nodes);
-        let thinned = run_agents(&tapes, &options, Transport { every, delays, lost });
-        let mut summed = run(&joined(thinned), &options);
-        // What may only look odd says so, or is a notice.
-        summed.findings.retain(|finding| {
-            finding.severity == Severity::Warning && finding.verdict != Verdict::Inconclusive
-        });
-        no_surer(&summed, &run(&joined(tapes), &options));
     }
 }
 

@@ -167,11 +167,6 @@ impl Streams {
         self.change.clear();
     }
 
-    /// Whether another node writes it, and tells what.
-    pub fn is_written_elsewhere(&self, stream: u64) -> bool {
-        self.by_number.get(&stream).is_some_and(|known| known.is_written_elsewhere)
-    }
-
     /// A stream is not one of TCP.
     pub fn note_verbs(&mut self, stream: u64) {
         if let Some(known) = self.by_number.get_mut(&stream) {

@@ -49,15 +49,6 @@ impl Pipeline {
         }
     }
 
-    /// Something was received of a stream: if another node writes that and has not said so, the chain that begins there does
-    /// not begin there, and how ranks compare is not known.
-    pub(super) fn note_unseen(&mut self, stream: u64, time_ns: u64) {
-        let is_unseen = self.job.streams.change.pieces.iter().any(|piece| !piece.space.is_some());
-        if is_unseen && self.job.streams.is_written_elsewhere(stream) {
-            self.chains.groups.touch(time_ns, time_ns);
-        }
-    }
-
     /// Something that other nodes wrote may be missing of what was received up to now: how ranks compare is not known.
     pub(super) fn note_missing(&mut self, now_ns: u64) {
         self.chains.groups.touch(self.job.now_ns().min(now_ns), now_ns);

@@ -249,11 +249,8 @@ impl Pipeline {
                 by = operation.filter(|_| piece.space.is_some()).or(by);
             }
         }
-        if self.ends.is_some() {
-            match receive {
-                true => self.note_unseen(stream, h.time_ns),
-                false => self.know_writer(stream, position, by),
-            }
+        if self.ends.is_some() && !receive {
+            self.know_writer(stream, position, by);
         }
         self.job.forget_read_bytes();
     }
