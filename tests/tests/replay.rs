@@ -192,7 +192,10 @@ fn what_cannot_be_replayed_is_refused_or_diverges() -> Result<()> {
         case.other(library, "anyorder", &["waitany", "--log", "LOG", "--rounds", "10"]);
         case.run("replay", &[], "x", None)?.check(1, &["diverges at its call", "MPI_Waitany"])?;
         case.other(library, "anyorder", &["source", "--log", "LOG", "--rounds", "5"]);
-        case.run("replay", &[], "x", None)?.check(1, &["diverges at its call", "the record it goes on"])?;
+        // A rank that got a message of a later round first waits for it in vain.
+        let shorter = case.run("replay", &[], "x", None)?;
+        let waits = shorter.check(1, &["the job cannot go on as it was recorded", "that it got then"]);
+        waits.or_else(|_| shorter.check(1, &["diverges at its call", "the record it goes on"]))?;
         case.other(other, "anyorder", &arguments);
         case.run("replay", &[], "x", None)?.check(2, &["the job was recorded with", "and runs with"])?;
         case.other(library, "anyorder", &arguments);
