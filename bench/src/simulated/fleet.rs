@@ -20,8 +20,9 @@ const DRIVERS: u32 = 2;
 /// Nodes that connect at the same time.
 const AT_ONCE: usize = 64;
 /// Each node has its turn so often, however many there are: what it costs must not depend on them. Sessions read their rings
-/// ten times as often; a thousand of them on two cores cannot.
-const PASS: Duration = Duration::from_millis(50);
+/// forty times as often; a thousand of them on two cores cannot: beyond what those can do turns are late, letters fewer and larger,
+/// and costs no longer those of the same work.
+const PASS: Duration = Duration::from_millis(200);
 
 /// What nodes have used and sent so far.
 #[derive(Clone, Copy, Debug)]
