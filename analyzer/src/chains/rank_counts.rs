@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 use super::time_buckets::Buckets;
 use crate::job::ids::WhoId;
 
-/// Most pairs of a key and a rank that are kept.
-const MAX_PAIRS: usize = 1 << 18;
+/// Most pairs of a key and a rank that are kept: sixteen keys of each of 65,536 ranks. From where one had no room, ranks are not
+/// compared.
+const MAX_PAIRS: usize = 1 << 20;
 
 /// Counts of one key in one rank.
 pub(crate) struct RankCount<K> {
@@ -105,5 +106,21 @@ impl<K: Copy + Eq + Hash> RankCounts<K> {
     /// Two buckets become one, in all. `is_odd`: the first one is the second of its pair.
     pub fn halve(&mut self, is_odd: bool) {
         self.counts.iter_mut().for_each(|count| count.buckets.halve(is_odd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_kinds_of_chains_of_each_of_65536_ranks_have_room() {
+        let mut counts = RankCounts::new();
+        for who in 0..65_536 {
+            for key in 0_u32..6 {
+                assert!(counts.add(key, WhoId(who), 0), "rank {who}, kind {key}");
+            }
+        }
+        assert_eq!(counts.total(5, WhoId(65_535)), 1);
     }
 }
