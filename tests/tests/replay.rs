@@ -67,6 +67,29 @@ fn programs_in_fortran_get_the_same_messages() -> Result<()> {
     Ok(())
 }
 
+/// The four benchmarks of the paper on deterministic replay of 2011; with `DMSCOPE_TEST_REPLAYS` in the sizes that were published.
+#[test]
+fn the_published_benchmarks_get_the_same_messages() -> Result<()> {
+    let in_all_sizes = std::env::var_os("DMSCOPE_TEST_REPLAYS").is_some();
+    let pick = |few: &'static [usize], all: &'static [usize]| if in_all_sizes { all } else { few };
+    for library in MpiImplementation::ALL {
+        for (program, sizes, messages) in [
+            ("tree", pick(&[3], &[3, 7, 13, 21]), "10"),
+            ("graph", pick(&[3], &[2, 5, 8, 11]), "10"),
+            ("graph", pick(&[4], &[10]), "4"),
+            ("bully", pick(&[4], &[3, 6, 9, 12]), "1"),
+        ] {
+            for &ranks in sizes {
+                let arguments = [program, "--log", "LOG", "--rounds", "3", "--messages", messages];
+                let case = ReplayCase::own(library, "published", &arguments)?.ranks(ranks);
+                record_and_replay(&case)
+                    .with_context(|| format!("{library:?}, {ranks} ranks: {arguments:?}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// They measure and print times, and decide by them: replayed, all that they print is the same.
 #[test]
 fn programs_that_nobody_here_wrote_print_the_same_times() -> Result<()> {

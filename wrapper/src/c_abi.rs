@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
-use crate::rank::{self, Introduction, RankWork, ThisRank};
+use crate::owned::Owned;
+use crate::rank::{self, Introduction, RankWork, ThisRank, Treatment};
 use crate::{clocks, early_clocks};
 
 const DUE_ANYTHING: c_int = 0;
@@ -20,7 +21,7 @@ const CANCELLED: c_int = -2;
 
 /// Does something with the rank, if there is one. Nothing leaves this but a value: a panic would end the job.
 fn with<T>(otherwise: T, act: impl FnOnce(&mut ThisRank) -> T) -> T {
-    let act = || rank::rank().and_then(|mut rank| rank.as_mut().map(act));
+    let act = || rank::rank().map(|mut rank| act(&mut rank));
     catch_unwind(AssertUnwindSafe(act)).ok().flatten().unwrap_or(otherwise)
 }
 
@@ -90,7 +91,16 @@ extern "C" fn dms_enter(
     return_address: usize,
     stack: usize,
 ) -> c_int {
-    with(0, |rank| rank.enter(call, [first, second, third], return_address as u64, stack) as c_int)
+    let arguments = [first, second, third];
+    let enter = |mut rank: Owned<'_, ThisRank>| rank.enter(call, arguments, return_address as u64, stack);
+    let treatment = || match rank::rank() {
+        Some(rank) => enter(rank),
+        None => {
+            rank::is_another_thread();
+            Treatment::Pass
+        }
+    };
+    catch_unwind(AssertUnwindSafe(treatment)).unwrap_or(Treatment::Pass) as c_int
 }
 
 #[unsafe(no_mangle)]

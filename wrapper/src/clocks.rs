@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use crate::callers::Callers;
 use crate::early_clocks;
-use crate::rank::try_rank;
+use crate::rank::rank;
 
 static CALLERS: Mutex<Callers> = Mutex::new(Callers::new());
 
@@ -21,8 +21,8 @@ pub(crate) fn read(clock: u8, real: i64, caller: usize, stack: usize) -> i64 {
     if !callers.is_programs(caller) {
         return real;
     }
-    match try_rank() {
-        Some(mut rank) => rank.as_mut().map_or(real, |rank| rank.clock(clock, real, stack)),
+    match rank() {
+        Some(mut rank) => rank.clock(clock, real, stack),
         None => early_clocks::read(clock, real),
     }
 }

@@ -12,6 +12,7 @@ mod early_clocks;
 mod files;
 mod mapped_file;
 mod mode;
+mod owned;
 mod played_clocks;
 mod player;
 mod rank;

@@ -55,7 +55,7 @@ impl RankMapping {
     }
 
     /// The page.
-    pub(crate) fn page(&self) -> &SharedPage {
+    pub(crate) fn page(&self) -> &'static SharedPage {
         // SAFETY: the mapping begins with a page of its own, is aligned to pages, and is never unmapped. All fields are
         // atomic, and zeros are a value of each.
         unsafe { self.start.cast().as_ref() }

@@ -21,7 +21,7 @@ impl Player {
         Self { file, played, indices: Vec::new(), holds }
     }
 
-    pub(crate) fn page(&self) -> &SharedPage {
+    pub(crate) fn page(&self) -> &'static SharedPage {
         self.file.page()
     }
 

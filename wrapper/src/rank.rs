@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
@@ -11,9 +11,9 @@ use crate::early_clocks;
 use crate::files;
 use crate::mapped_file::RankMapping;
 use crate::mode::{Wish, wish};
+use crate::owned::{Owned, OwnedByThread};
 use crate::player::Player;
-use crate::recorder::AnswerRecorder;
-use crate::thread::ThisThread;
+use crate::recorder::{AnswerRecorder, THREADS_STOP};
 
 /// What is done with its calls.
 pub(crate) enum RankWork {
@@ -23,7 +23,6 @@ pub(crate) enum RankWork {
 
 pub(crate) struct ThisRank {
     pub work: RankWork,
-    owner: ThisThread,
     /// Where the stack was when the call began that the rank is in: calls that the library makes itself are deeper.
     in_call: Option<usize>,
     /// Persistent receives from anybody, with their places in the shim's table.
@@ -34,8 +33,19 @@ pub(crate) struct ThisRank {
     pub due: HashMap<u64, i32>,
 }
 
-/// The one rank of this process.
-static RANK: Mutex<Option<ThisRank>> = Mutex::new(None);
+/// The one rank of this process: of the thread that called MPI_Init.
+static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();
+/// For other threads.
+static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
+/// Another thread has made a call.
+static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
+
+/// What other threads must know of the rank.
+struct RankForOthers {
+    page: &'static SharedPage,
+    /// In a replay: whether a rank that diverges is stopped.
+    replay_holds: Option<bool>,
+}
 
 /// How a process says who it is.
 pub(crate) struct Introduction {
@@ -46,15 +56,35 @@ pub(crate) struct Introduction {
     pub is_spawned: bool,
 }
 
-/// The rank, if there is one and nobody else is at it. Whoever waits here would wait for a thread in MPI.
-pub(crate) fn rank() -> Option<MutexGuard<'static, Option<ThisRank>>> {
-    // After a panic the wrapper stands aside.
-    RANK.lock().ok().filter(|rank| rank.is_some())
+/// The rank, if there is one, for its thread.
+#[inline]
+pub(crate) fn rank() -> Option<Owned<'static, ThisRank>> {
+    RANK.get()
 }
 
-/// The same, if nobody is at it: this does not wait.
-pub(crate) fn try_rank() -> Option<MutexGuard<'static, Option<ThisRank>>> {
-    RANK.try_lock().ok().filter(|rank| rank.is_some())
+/// Whether a thread calls that the rank does not belong to. If so its calls are neither recorded nor replayed, and that is told.
+#[cold]
+pub(crate) fn is_another_thread() -> bool {
+    let is_another = RANK.is_anothers();
+    if is_another && !HAS_OTHERS.swap(true, Ordering::AcqRel) {
+        FOR_OTHERS.get().inspect(|rank| rank.tell_of_thread());
+    }
+    is_another
+}
+
+impl RankForOthers {
+    fn tell_of_thread(&self) {
+        match self.replay_holds {
+            Some(holds) => {
+                diverge(self.page, holds, "a second thread communicates; when it was recorded only one did")
+            }
+            // The record itself belongs to the rank's thread, which ends it with its next call.
+            None => {
+                self.page.set_text(PageText::Message, THREADS_STOP);
+                self.page.stopped.store(1, Ordering::Release);
+            }
+        }
+    }
 }
 
 /// One line, to standard error.
@@ -68,16 +98,19 @@ pub(crate) fn begin(introduction: &Introduction) {
     let rank = introduction.rank;
     match work(&wish, introduction) {
         Ok(work) => {
-            if let Ok(mut place) = RANK.lock() {
-                *place = Some(ThisRank {
-                    work,
-                    owner: ThisThread::now(),
-                    in_call: None,
-                    prepared: HashMap::new(),
-                    stands_in: HashMap::new(),
-                    due: HashMap::new(),
-                });
-            }
+            let rank = ThisRank {
+                work,
+                in_call: None,
+                prepared: HashMap::new(),
+                stands_in: HashMap::new(),
+                due: HashMap::new(),
+            };
+            let replay_holds = match &rank.work {
+                RankWork::Record(_) => None,
+                RankWork::Replay(player) => Some(player.holds),
+            };
+            let _ = FOR_OTHERS.set(RankForOthers { page: rank.page(), replay_holds });
+            RANK.give(rank);
             early_clocks::rank_begins();
         }
         Err(why) if wish.replays => {
@@ -165,7 +198,7 @@ pub(crate) enum Treatment {
 }
 
 impl ThisRank {
-    pub(crate) fn page(&self) -> &SharedPage {
+    pub(crate) fn page(&self) -> &'static SharedPage {
         match &self.work {
             RankWork::Record(recorder) => recorder.page(),
             RankWork::Replay(player) => player.page(),
@@ -180,9 +213,6 @@ impl ThisRank {
         return_address: u64,
         stack: usize,
     ) -> Treatment {
-        if ThisThread::now() != self.owner {
-            return self.another_thread();
-        }
         // One that was left by a jump is farther down than whoever calls now.
         if self.in_call.is_some_and(|outer| stack < outer) {
             return Treatment::Pass;
@@ -198,6 +228,11 @@ impl ThisRank {
         page.return_address.store(return_address, Ordering::Relaxed);
         page.set_state(PageState::InCall);
         match &mut self.work {
+            RankWork::Record(recorder) if HAS_OTHERS.load(Ordering::Relaxed) && !recorder.is_stopped() => {
+                recorder.stop_for_threads();
+                self.leave();
+                Treatment::Pass
+            }
             RankWork::Record(recorder) if recorder.is_stopped() => {
                 self.leave();
                 Treatment::Pass
@@ -238,24 +273,20 @@ impl ThisRank {
         self.page().set_state(PageState::Outside);
     }
 
-    fn another_thread(&mut self) -> Treatment {
-        if let RankWork::Record(recorder) = &mut self.work {
-            recorder.stop_for_threads();
-        } else {
-            self.diverge("a second thread communicates; when it was recorded only one did");
-        }
-        Treatment::Pass
-    }
-
     /// The program does something else than it did: stops here. In a debugger the rank can be looked at.
     pub(crate) fn diverge(&mut self, why: &str) {
-        let (RankWork::Replay(player), page) = (&self.work, self.page()) else { return };
-        page.set_text(PageText::Message, why);
-        page.set_state(PageState::Diverged);
-        if player.holds {
-            // SAFETY: stops this process until somebody continues it.
-            unsafe { libc::raise(libc::SIGSTOP) };
+        if let RankWork::Replay(player) = &self.work {
+            diverge(self.page(), player.holds, why);
         }
-        exit()
     }
+}
+
+fn diverge(page: &SharedPage, holds: bool, why: &str) -> ! {
+    page.set_text(PageText::Message, why);
+    page.set_state(PageState::Diverged);
+    if holds {
+        // SAFETY: stops this process until somebody continues it.
+        unsafe { libc::raise(libc::SIGSTOP) };
+    }
+    exit()
 }

@@ -5,6 +5,9 @@ use replay::{Answer, Mark, ReceiveEnd, Recording};
 
 use crate::mapped_file::RankMapping;
 
+/// Why a record ends where calls come from several threads.
+pub(crate) const THREADS_STOP: &str = "its calls come from several threads, whose order is not recorded";
+
 pub(crate) struct AnswerRecorder {
     file: RankMapping,
     recording: Recording,
@@ -27,7 +30,7 @@ impl AnswerRecorder {
         }
     }
 
-    pub(crate) fn page(&self) -> &SharedPage {
+    pub(crate) fn page(&self) -> &'static SharedPage {
         self.file.page()
     }
 
@@ -97,7 +100,7 @@ impl AnswerRecorder {
     pub(crate) fn stop_for_threads(&mut self) {
         self.recording.mark(Mark::Threads, &mut self.out);
         self.write();
-        self.stop("its calls come from several threads, whose order is not recorded");
+        self.stop(THREADS_STOP);
     }
 
     /// Puts what was recorded into the file.

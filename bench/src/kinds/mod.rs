@@ -12,6 +12,7 @@ mod nodes;
 mod peers;
 mod phases;
 mod pipeline;
+mod replay;
 mod scale;
 mod tape;
 
@@ -44,6 +45,8 @@ pub enum MeasurementKind {
     Peers,
     /// From a tape to findings on one core, and where the time goes
     Pipeline,
+    /// How much slower jobs are when they are recorded for replay, and replayed
+    Replay,
     /// How small a tape is, and how fast it is written and read
     Tape,
     /// What grows with the number of ranks and nodes
@@ -55,7 +58,8 @@ pub enum MeasurementKind {
 impl MeasurementKind {
     /// What is measured if nothing is named: all, or what a quick run has time for.
     pub fn usual(options: BenchOptions) -> Vec<Self> {
-        let takes_its_time = |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers);
+        let takes_its_time =
+            |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers | Self::Replay);
         let all = Self::value_variants().iter().copied();
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
     }
@@ -76,6 +80,7 @@ impl MeasurementKind {
             Self::Detection => detection::measure(options),
             Self::Peers => peers::measure(options),
             Self::Pipeline => pipeline::measure(options),
+            Self::Replay => replay::measure(options),
             Self::Tape => tape::measure(options),
             Self::Scale => scale::measure(options),
             Self::Nodes => nodes::measure(options),

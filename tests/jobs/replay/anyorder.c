@@ -3,45 +3,25 @@
 //   anyorder CASE --log DIR [--rounds N] [--delay-us D] [--crash-at K]
 //
 // In each round every rank sends a message to every other one, and receives one from each in the case's way. What a rank
-// got (source, tag, content, answers of tests) is in DIR/rankN.log, in order; a number made from all of it, in which order
-// counts, is printed by rank 0 at the end. Delays before sends are drawn from what the kernel has collected: no two runs are alike,
-// and no two replays.
+// got (source, tag, content, answers of tests) is logged.
 //
 // The case `crash` is a master that dies of an abort if its first message of a round comes from the last rank, right behind
 // one from the last but one; the case `hang` waits for ever for a message in answer to a certain order.
-#include <mpi.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "../random/dice.h"
+#include "logged.h"
 
-enum { MOST_RANKS = 32, TAGS = 3 };
+enum { TAGS = 3 };
 
 struct content {
     int from, round, tag, rest[5];
 };
 
-static int rank, ranks, rounds = 20, delay_us = 300;
-static FILE *log_file;
-static uint64_t result = 1;
-static struct dice chance;
-
-// ---- What is logged -------------------------------------------------------------------------------------------------
-
-static void note(const char *what, int a, int b, int c, int d)
-{
-    fprintf(log_file, "%s %d %d %d %d\n", what, a, b, c, d);
-    const int numbers[] = {a, b, c, d};
-    for (int i = 0; i < 4; i++)
-        result = (result ^ (uint32_t)numbers[i]) * 0x100000001b3ULL;
-}
+static int rounds = 20;
 
 static void got(const struct content *content, const MPI_Status *status)
 {
@@ -50,12 +30,6 @@ static void got(const struct content *content, const MPI_Status *status)
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     note("got", status->MPI_SOURCE, status->MPI_TAG, content->round, content->rest[0]);
-}
-
-static void pause_a_little(void)
-{
-    if (delay_us > 0 && roll(&chance, 3) == 0)
-        usleep(roll(&chance, (uint32_t)delay_us));
 }
 
 // ---- Sends ---------------------------------------------------------------------------------------------------------
@@ -585,21 +559,9 @@ int main(int argc, char **argv)
     struct timespec begin;
     clock_gettime(CLOCK_REALTIME, &begin);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    uint64_t seeds[2];
-    if (getrandom(seeds, sizeof seeds, 0) != sizeof seeds)
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    chance = dice_of(seeds[0], seeds[1], (uint64_t)rank);
+    open_log(folder);
     if (delay_us > 0)
         setpriority(PRIO_PROCESS, 0, (int)roll(&chance, 5));
-    char path[4096];
-    snprintf(path, sizeof path, "%s/rank%d.log", folder, rank);
-    log_file = fopen(path, "w");
-    if (!log_file || ranks > MOST_RANKS) {
-        perror(path);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
     // It was read before the rank was known.
     note("begin", (int)(begin.tv_sec % 1000000), (int)begin.tv_nsec, 0, 0);
     int found = 0;
@@ -615,11 +577,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "anyorder: no case %s\n", wanted);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    uint64_t all[MOST_RANKS];
-    MPI_Gather(&result, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    for (int i = 0; rank == 0 && i < ranks; i++)
-        printf("result of rank %d: %016llx\n", i, (unsigned long long)all[i]);
-    fclose(log_file);
+    close_log();
     MPI_Finalize();
     return 0;
 }

@@ -207,7 +207,7 @@ impl JobSpec {
     }
 
     /// Writes the job's files.
-    pub(crate) fn put_files(&self, directory: &Path) -> Result<()> {
+    pub fn put_files(&self, directory: &Path) -> Result<()> {
         for (name, contents) in &self.files {
             fs::write(directory.join(name), contents).with_context(|| format!("cannot write {name}"))?;
         }

@@ -1,0 +1,165 @@
+//! `replay`: what it costs to record a job for replay, and to replay it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use live::MpiImplementation::{Mpich, OpenMpi};
+use live::{JobSpec, MpiImplementation, binary};
+
+use crate::harness::Workload;
+use crate::options::BenchOptions;
+use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
+
+const ROUNDS: usize = 5;
+const QUICK_ROUNDS: usize = 2;
+/// Slower than this while it is recorded is a gross regression.
+const GROSS: f64 = 3.0;
+
+/// A job, and the published slow-down of programs of its kind: while recorded, and replayed.
+struct ReplayedJob {
+    name: String,
+    spec: JobSpec,
+    published: Option<[f64; 2]>,
+}
+
+/// Runs jobs alone, recorded and replayed, in turn.
+///
+/// # Errors
+/// A job or dmscope failed.
+pub fn measure(options: BenchOptions) -> Result<Section> {
+    let mut section = Section::new("replay", "Recording for replay, and replaying");
+    section.note(
+        "Wall time of `dmscope record` and `dmscope replay` with the job / of the job alone, rounds in turn. Published: M. Elwakil, Z. Yang, 2011, receiver-based order \
+         replay, of messages between threads of one process; `tree`, `graph` (complete graph, and with ten nodes) and `bully` are its benchmarks, here without delays and with as many rounds as take \
+         about a second.",
+    );
+    let mut table = ResultTable::new(&[
+        "job",
+        "alone, s",
+        "recorded / alone",
+        "published",
+        "replayed / alone",
+        "published",
+        "answers",
+        "bytes an answer",
+    ]);
+    let rounds = options.runs(ROUNDS, QUICK_ROUNDS);
+    for job in jobs(options)? {
+        let folder = tempfile::tempdir()?;
+        let tape = folder.path().join("job.dmt");
+        let (mut alone, mut recorded, mut replayed) =
+            (Samples::default(), Samples::default(), Samples::default());
+        let mut counts = [0.0; 2];
+        for _ in 0..rounds {
+            alone.push(run(&job.spec, None, folder.path())?.0);
+            let (seconds, said) = run(&job.spec, Some(("record", &tape)), folder.path())?;
+            recorded.push(seconds);
+            counts = counts_of(&said)?;
+            replayed.push(run(&job.spec, Some(("replay", &tape)), folder.path())?.0);
+        }
+        let [answers, bytes] = counts;
+        let published = |at: usize| {
+            job.published.map_or_else(|| Cell::text("none"), |published| Cell::value(published[at], 1))
+        };
+        table.row(
+            job.name.clone(),
+            vec![
+                Cell::runs(&alone, 2),
+                Cell::runs(&recorded.over(&alone), 3),
+                published(0),
+                Cell::runs(&replayed.over(&alone), 3),
+                published(1),
+                Cell::value(answers, 0),
+                Cell::value(bytes / answers, 3),
+            ],
+        );
+        table.show_progress();
+        section.checks.push(RegressionBound {
+            what: format!("{}: recorded / alone", job.name),
+            value: recorded.min() / alone.min(),
+            at_most: GROSS,
+        });
+    }
+    section.tables.push(table);
+    Ok(section)
+}
+
+fn jobs(options: BenchOptions) -> Result<Vec<ReplayedJob>> {
+    let hpcc = Workload::hpcc(if options.quick { 600 } else { 2000 });
+    let lammps = Workload::lammps(10, if options.quick { 1000 } else { 5000 });
+    let whole = |job: Workload| ReplayedJob { name: job.name, spec: job.spec, published: None };
+    let mut jobs: Vec<_> = [hpcc, lammps].map(whole).into();
+    for library in [OpenMpi, Mpich] {
+        for (name, program, rounds, messages, published) in [
+            ("tree", "tree", "20000", "10", [1.5, 2.3]),
+            ("complete graph", "graph", "20000", "10", [1.3, 1.9]),
+            ("bully", "bully", "50000", "1", [1.4, 1.6]),
+        ] {
+            let rounds = if options.quick { "5000" } else { rounds };
+            let arguments =
+                [program, "--quiet", "--delay-us", "0", "--rounds", rounds, "--messages", messages];
+            jobs.push(own(library, name, &arguments, published)?);
+        }
+    }
+    jobs.retain(|job| options.job.is_none_or(|text| job.name.contains(text)));
+    Ok(jobs)
+}
+
+/// Of two cores, each has one rank; an election has three at least.
+fn own(
+    library: MpiImplementation,
+    name: &str,
+    arguments: &[&str],
+    published: [f64; 2],
+) -> Result<ReplayedJob> {
+    let ranks = if name == "bully" { 3 } else { 2 };
+    Ok(ReplayedJob {
+        name: format!("{name}, {ranks} ranks, {}", library.name()),
+        spec: JobSpec::own(library, "published")?.ranks(ranks).args(arguments.iter().copied()),
+        published: Some(published),
+    })
+}
+
+/// Seconds that a job took, alone or under a command of dmscope with a tape; and what was said.
+fn run(spec: &JobSpec, under: Option<(&str, &Path)>, folder: &Path) -> Result<(f64, String)> {
+    spec.put_files(folder)?;
+    let mut words = Vec::new();
+    if let Some((verb, tape)) = under {
+        if verb == "record" {
+            let _ = std::fs::remove_file(tape);
+        }
+        words.extend([binary()?.into_os_string(), verb.into(), tape.into(), "--".into()]);
+    }
+    words.extend(spec.words());
+    let begun = Instant::now();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).current_dir(folder).stdin(Stdio::null());
+    let output = command.output().context("cannot start the job")?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{words:?}: {}\n{said}", output.status);
+    Ok((seconds, said))
+}
+
+/// Answers and bytes, as `dmscope record` says them.
+fn counts_of(said: &str) -> Result<[f64; 2]> {
+    let before = |word: &str| -> Option<f64> {
+        said.split(&format!(" {word}")).next()?.rsplit([' ', ',']).next()?.parse().ok()
+    };
+    let counts = before("answers").zip(before("bytes")).with_context(|| format!("no counts in {said:?}"))?;
+    Ok([counts.0, counts.1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_what_is_said() {
+        let said = "dmscope: 2 ranks, 400000 answers, 480123 bytes: dmscope replay x.dmt -- COMMAND\n";
+        assert_eq!(counts_of(said).expect("they are there"), [400_000.0, 480_123.0]);
+        assert!(counts_of("dmscope: no rank was recorded").is_err());
+    }
+}
