@@ -8,7 +8,8 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::host::own_settings::OwnSettings;
 use crate::host::sudo::Account;
@@ -83,6 +84,18 @@ impl WrappedJob {
             self.status = self.child.try_wait().context("cannot wait for the job")?;
         }
         Ok(self.status)
+    }
+
+    /// Waits so long, or until it has ended: who waits for it does not wait longer than it takes.
+    pub(super) fn pause(&self, most: Duration) {
+        let process = Pid::from_raw(self.child.id().cast_signed());
+        let end = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let Some(end) = end.filter(|_| self.status.is_none()) else {
+            return std::thread::sleep(most);
+        };
+        let limit = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        // Interrupted by a signal: whoever calls looks what there is, and comes again.
+        let _ = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit));
     }
 
     /// Ends it: its launcher ends the ranks. `ranks`: for one that does not.

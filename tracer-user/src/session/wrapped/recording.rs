@@ -87,7 +87,7 @@ pub fn record(
         if stop.load(Ordering::Relaxed) {
             job.end(&tape.ranks.values().map(|rank| rank.pid).collect::<Vec<_>>())?;
         } else {
-            std::thread::sleep(PERIOD);
+            job.pause(PERIOD);
         }
     };
     tape.finish(status)

@@ -142,7 +142,7 @@ impl Replaying<'_> {
                 }
                 has_diverged = matches!(end, ReplayEnd::Diverged);
             }
-            std::thread::sleep(PERIOD);
+            self.child.pause(PERIOD);
         }
     }
 
