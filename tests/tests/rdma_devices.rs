@@ -18,8 +18,15 @@ fn over_verbs(library: MpiImplementation, name: &str) -> Result<JobSpec> {
 }
 
 fn rdma(session: &FinishedSession) -> Result<&Value> {
+    rdma_with_losses(session, 0)
+}
+
+/// `movements`: so many may be lost.
+fn rdma_with_losses(session: &FinishedSession, movements: u64) -> Result<&Value> {
     let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
+    let lost = statistics["lost_movements"].as_u64().context("no number of losses")?;
+    ensure!(lost <= movements, "lost_movements: {lost}");
+    for loss in ["lost_state", "bad_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
     }
     statistics.get("rdma").context("nothing was seen of verbs")
@@ -67,10 +74,62 @@ fn the_pointer_fault_is_found_over_reliable_connections_of_ucx_and_its_right_twi
         let what = || format!("{library:?}");
         let spec = over_verbs(library, "figure2")?.args(["--iterations", "1500"]);
         let (session, job) = watch_connected(&spec).with_context(what)?;
-        check_both_ends(&session, 4 * 1500 * MESSAGE_BYTES).with_context(what)?;
+        check_both_ends(&session, 1500 * SENT_IN_AN_ITERATION).with_context(what)?;
         check_found(&session, &job).with_context(what)?;
         let (session, _) = watch_connected(&spec.args(["--no-bug"])).with_context(what)?;
-        check_both_ends(&session, 4 * 1500 * MESSAGE_BYTES).with_context(what)?;
+        check_both_ends(&session, 1500 * SENT_IN_AN_ITERATION).with_context(what)?;
+        session.findings()?.check_no_warning().with_context(what)?;
+    }
+    Ok(())
+}
+
+/// What UCX puts before each datagram that it receives, for who sent it.
+const DATAGRAM_HEADER_BYTES: u64 = 40;
+
+/// All bytes are linked but those of the datagrams by which UCX connects, which are received with a header.
+fn check_linked(rdma: &Value, least_bytes: u64) -> Result<()> {
+    eprintln!("{rdma}");
+    let count = |name: &str| rdma[name].as_u64().context("no number");
+    let (sent, linked, one_end) = (count("sent_bytes")?, count("linked_bytes")?, count("unlinked_bytes")?);
+    ensure!(linked >= least_bytes && count("failed")? == 0, "{rdma}");
+    let datagrams = sent.checked_sub(linked).with_context(|| format!("more linked than sent: {rdma}"))?;
+    let headers = one_end.checked_sub(2 * datagrams).with_context(|| format!("{rdma}"))?;
+    ensure!(headers % DATAGRAM_HEADER_BYTES == 0 && headers / DATAGRAM_HEADER_BYTES <= 64, "{rdma}");
+    Ok(())
+}
+
+/// Each rank sends to both sides.
+const SENT_IN_AN_ITERATION: u64 = 4 * MESSAGE_BYTES;
+
+#[test]
+#[ignore = "needs an RDMA device: cargo xtask vm 7.2 rdma_devices"]
+fn what_ucx_sends_over_reliable_connections_is_linked_in_a_job_that_dmscope_starts() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let what = || format!("{library:?}");
+        let spec = over_verbs(library, "figure2")?.args(["--iterations", "1000"]);
+        let session = Dmscope::run(&spec).finish().with_context(what)?;
+        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
+        check_found(&session, session.job()?).with_context(what)?;
+        let session = Dmscope::run(&spec.args(["--no-bug"])).finish().with_context(what)?;
+        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
+        session.findings()?.check_no_warning().with_context(what)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs RDMA devices in namespaces: cargo xtask vm 7.2 rdma_devices"]
+fn what_ucx_sends_between_nodes_is_linked_in_a_job_that_dmscope_starts() -> Result<()> {
+    let cluster = Cluster::with_rdma(2)?;
+    for library in MpiImplementation::ALL {
+        let what = || format!("{library:?}");
+        let spec = JobSpec::own(library, "figure2")?.on_nodes(&cluster.nodes)?.transport(Transport::Verbs);
+        let spec = spec.through(Nodes::with_ucx_over_own_device()).args(["--iterations", "300", "--no-bug"]);
+        let session = Dmscope::run(&spec).args(cluster.bus.options("root")).finish().with_context(what)?;
+        // An emulated machine may start a rank before its agent has seen the daemon that does.
+        let rdma =
+            rdma_with_losses(&session, 2).with_context(|| format!("{:?}", session.events_of("notice")))?;
+        check_linked(rdma, 300 * SENT_IN_AN_ITERATION).with_context(what)?;
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())
@@ -154,8 +213,10 @@ fn the_pointer_fault_is_found_between_nodes_and_its_right_twin_is_clean() -> Res
         let what = || format!("{library:?}");
         let spec = between_nodes(&cluster, library, "send")?.args(["--iterations", "800", "--rare", "0.01"]);
         let (session, job) = watch(&cluster, spec.clone()).with_context(what)?;
+        eprintln!("{library:?}: {}", rdma(&session)?);
         check_found(&session, &job).with_context(what)?;
         let (session, _) = watch(&cluster, spec.args(["--no-bug"])).with_context(what)?;
+        eprintln!("{library:?}, right twin: {}", rdma(&session)?);
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())

@@ -51,9 +51,12 @@ impl Nodes {
 
     /// Words before a command that is to use the RDMA device of the node that it is on. All nodes see the devices of all.
     pub fn with_own_device() -> Vec<String> {
-        let script =
-            "device=$(hostname | tr n r); export RDMA_DEVICE=$device UCX_NET_DEVICES=$device:1; exec \"$@\"";
-        ["sh", "-c", script, "sh"].map(String::from).into()
+        with_device("RDMA_DEVICE=$device")
+    }
+
+    /// Words before a command whose UCX is to use it.
+    pub fn with_ucx_over_own_device() -> Vec<String> {
+        with_device("UCX_NET_DEVICES=$device:1")
     }
 
     /// Names of the nodes, in order.
@@ -165,6 +168,11 @@ impl Nodes {
         write(&self.agent(), agent)?;
         fs::set_permissions(self.agent(), fs::Permissions::from_mode(0o755)).context("cannot make a program")
     }
+}
+
+fn with_device(variables: &str) -> Vec<String> {
+    let script = format!("device=$(hostname | tr n r); export {variables}; exec \"$@\"");
+    ["sh", "-c", &script, "sh"].map(String::from).into()
 }
 
 impl Drop for Nodes {

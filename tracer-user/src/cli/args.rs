@@ -124,6 +124,9 @@ pub enum Command {
     /// Hold the probes of a session
     #[command(hide = true)]
     HoldLinks,
+    /// Open RDMA devices for a session
+    #[command(hide = true)]
+    OpenDevices,
     /// Be an agent's session
     #[command(hide = true)]
     NodeSession,

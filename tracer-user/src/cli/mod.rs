@@ -90,6 +90,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             kernel::hold_links()?;
             Ok(0)
         }
+        Command::OpenDevices => {
+            host::verbs_devices::serve()?;
+            Ok(0)
+        }
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut page)?;
@@ -146,6 +150,7 @@ fn watches(command: &Command) -> bool {
         | Command::Completions { .. }
         | Command::ParseFiles
         | Command::ReadStacks
+        | Command::OpenDevices
         | Command::Man => false,
     }
 }

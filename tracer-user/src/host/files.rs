@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use analyzer::wire::FileId;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use super::as_mapped::id_as_mapped;
 use super::capabilities::{Capabilities, Capability, remedy};
 use super::mappings::{MappedFile, path_of};
 use super::sudo::is_trusted_owner;
@@ -164,13 +165,14 @@ pub fn kernel_dev(dev: u64) -> u32 {
     (major << 20 | minor & 0xf_ffff) as u32
 }
 
-/// Opens a file by its path on this machine.
+/// Opens a file by its path on this machine; it has the numbers that processes map it by.
 ///
 /// # Errors
 /// It is not there, or no regular file.
 pub fn open_path(path: &Path) -> io::Result<(FileId, OpenedFile)> {
     let file = OpenedFile::open(find(CWD, path, ResolveFlags::empty())?, path.to_owned(), false)?;
-    Ok((id_of(file.file())?, file))
+    let id = id_as_mapped(file.file()).map_or_else(|| id_of(file.file()), Ok)?;
+    Ok((id, file))
 }
 
 /// Opens a file that somebody else named, if it is of root's or of the caller's own.

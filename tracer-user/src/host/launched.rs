@@ -14,9 +14,10 @@ use super::gather::{AttachPoint, Gathered, count_strangers};
 use super::jobs::is_launcher;
 use super::parsing::{FileParser, FoundFile};
 use super::sudo::user_of_jobs;
+use super::verbs_devices::device_tables;
 use crate::plan::attach::StrangerCount;
 use crate::plan::tables::PLUGIN_FOLDERS;
-use crate::plan::{file_name, is_communication_library};
+use crate::plan::{VerbsTable, file_name, is_communication_library};
 
 /// Where ld.so looks for libraries.
 #[derive(Clone, Debug, Default)]
@@ -84,8 +85,11 @@ pub fn parse_cache(listing: &str) -> HashMap<String, PathBuf> {
     cache
 }
 
+/// Programs that only start another one.
+const STARTERS: [&str; 9] = ["bash", "dash", "env", "nice", "numactl", "sh", "stdbuf", "taskset", "timeout"];
+
 /// The program that a command line will run as ranks: behind a launcher's name, wherever that is, the first word that is a
-/// program and no script; without a launcher the command itself.
+/// program, and neither a script nor one that only starts another; without a launcher the command itself.
 pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
     let executable = |word: &String| -> Option<PathBuf> {
         let is_executable = |path: &PathBuf| {
@@ -99,7 +103,9 @@ pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
     match command.iter().position(|word| is_launcher(file_name(word))) {
         None => executable(command.first()?),
         Some(launcher) => {
-            command[launcher + 1..].iter().filter(|word| !word.starts_with('-')).find_map(executable)
+            let words = command[launcher + 1..].iter();
+            let may_be_it = |word: &&String| !word.starts_with('-') && !STARTERS.contains(&file_name(word));
+            words.filter(may_be_it).find_map(executable)
         }
     }
 }
@@ -122,6 +128,9 @@ pub fn gather_program(
     let mut known = BTreeSet::new();
     let mut pending: VecDeque<PathBuf> = VecDeque::new();
     read(program, true, &mut known, &mut gathered)?;
+    let devices = device_tables();
+    pending.extend(devices.library);
+    pending.extend(devices.tables.iter().map(|(provider, _)| provider.clone()));
     let mut next = 0;
     loop {
         while let Some(image) = gathered.files.get(next).cloned() {
@@ -138,8 +147,16 @@ pub fn gather_program(
             gathered.unreadable.push((path.display().to_string(), error.to_string()));
         }
     }
+    gathered.verbs = devices.tables.into_iter().filter_map(|known| of_file(known, &gathered.files)).collect();
     count_strangers(&mut gathered.attach, &[], &HashSet::from([user_of_jobs()]));
     Ok(gathered)
+}
+
+/// Some file systems give a file other numbers than those by which it is mapped: here it is known by the former.
+fn of_file((provider, table): (PathBuf, VerbsTable), files: &[FoundFile]) -> Option<VerbsTable> {
+    let provider = provider.canonicalize().ok()?;
+    let file = files.iter().find(|file| Path::new(&file.path) == provider)?.id;
+    Some(VerbsTable { file, ..table })
 }
 
 fn read(
@@ -235,6 +252,9 @@ mod tests {
         assert_eq!(program_of(&words("stencil 1"), &search), Some(program.clone()));
         let behind_a_script = format!("mpirun --launch-agent {} {}", agent.display(), program.display());
         assert_eq!(program_of(&words(&behind_a_script), &search), Some(program.clone()));
+        let behind_others = "mpirun -n 4 sh -c 'x=1' sh env A=1 timeout 9 stencil";
+        let search_all = [folder.path().to_owned(), "/usr/bin".into()];
+        assert_eq!(program_of(&words(behind_others), &search_all), Some(program.clone()));
         assert_eq!(program_of(&words("timeout 9 mpirun -n 4 stencil"), &search), Some(program));
         assert_eq!(program_of(&words("mpirun -n 4 nothing"), &search), None);
         assert_eq!(program_of(&[], &search), None);

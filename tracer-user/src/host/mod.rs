@@ -1,6 +1,7 @@
 //! What this machine says about its processes: a thin layer that reads `/proc`, and pure
 //! functions over what it read.
 
+mod as_mapped;
 pub mod capabilities;
 pub mod clock;
 pub mod cpus;
@@ -26,6 +27,7 @@ pub mod sudo;
 pub mod support;
 pub mod symbols;
 mod verbs;
+pub mod verbs_devices;
 
 pub use error::JobError;
 pub use gather::gather;

@@ -21,7 +21,7 @@ const POST_RECV_AT: usize = 216;
 /// What tells it from other tables of a provider: `abi_compat`, which is `__VERBS_ABI_IS_EXTENDED` in all that libibverbs makes.
 const ABI_AT: usize = 320;
 const EXTENDED_ABI: u64 = u64::MAX;
-const TABLE_BYTES: usize = ABI_AT + 8;
+pub(super) const TABLE_BYTES: usize = ABI_AT + 8;
 
 /// Of one process so much is looked through.
 const MOST_BYTES: u64 = 256 << 20;
@@ -59,7 +59,7 @@ pub(super) fn is_provider(path: &str) -> bool {
 }
 
 /// Whether it has any; a provider that stands in for one needs none.
-fn has_devices() -> bool {
+pub(super) fn has_devices() -> bool {
     let entries = std::fs::read_dir(DEVICES).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"uverbs"))
 }
@@ -109,7 +109,7 @@ fn may_have_tables(mapping: &Mapping) -> bool {
 }
 
 /// The tables in a piece of memory: all functions of one are of the same provider.
-fn tables_in(bytes: &[u8], code: &[&Mapping]) -> impl Iterator<Item = VerbsTable> {
+pub(super) fn tables_in(bytes: &[u8], code: &[&Mapping]) -> impl Iterator<Item = VerbsTable> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let mapping = move |address: u64| code.iter().find(|m| (m.start..m.end).contains(&address));
     let first = code.iter().map(|m| m.start).min().unwrap_or(u64::MAX);

@@ -62,7 +62,7 @@ fn emulator(kernel: &UnpackedKernel, archive: &std::path::Path) -> Command {
         "-M",
         "q35",
         "-accel",
-        "tcg,thread=multi",
+        "tcg,thread=single",
         "-cpu",
         "max",
         "-smp",
@@ -75,7 +75,7 @@ fn emulator(kernel: &UnpackedKernel, archive: &std::path::Path) -> Command {
         .arg("-virtfs")
         .arg("local,path=/,mount_tag=root,security_model=passthrough,readonly=on,multidevs=remap");
     command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(archive);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off"]);
+    command.args(["-append", "console=ttyS0 quiet oops=panic panic=-1 mitigations=off"]);
     command.stdin(std::process::Stdio::null());
     command
 }

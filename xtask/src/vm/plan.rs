@@ -9,6 +9,14 @@ use crate::process::{cargo, output, root, target_dir};
 
 /// Live tests that say whether dmscope works on a kernel at all, and those that need RDMA.
 const DEFAULT: [&str; 2] = ["doctor", "pingpong"];
+/// The core of the live tests, in minutes: what dmscope finds, counts, leaves alone and does under `run`, with both libraries.
+const CORE: [&str; 5] = [
+    "exact_counts::all_forms_of_copies under_run_all_copies what_was_seen_and_what_was_lost",
+    "faults_found::the_pointer_fault_is_found_when_attached_before_it without_the_pointer_fault the_pointer_fault_is_found_under_run",
+    "clean_jobs::a_ring_is_clean collectives_are_clean one_sided_communication_is_clean",
+    "unfinished_jobs",
+    "tapes::losses_come_again processes_that_came_and_went",
+];
 /// Kernels that dmscope says it does not work on.
 const REFUSED: &str = "6.1";
 
@@ -16,7 +24,7 @@ const REFUSED: &str = "6.1";
 const TEST_LIMIT_S: u64 = 900;
 const COMMAND_LIMIT_S: u64 = 120;
 
-/// The steps for a kernel. `wanted`: names of live tests, optionally with the name of a test of it (`verbs::two`), or `--`
+/// The steps for a kernel. `wanted`: names of live tests, optionally with names of tests of it (`verbs::two`), `core`, or `--`
 /// and a line of shell; nothing: what there is to run by default.
 pub(super) fn steps(version: &str, wanted: &[&str]) -> Result<Vec<VmStep>> {
     if let Some(at) = wanted.iter().position(|word| *word == "--") {
@@ -26,7 +34,11 @@ pub(super) fn steps(version: &str, wanted: &[&str]) -> Result<Vec<VmStep>> {
     if version == REFUSED && wanted.is_empty() {
         return Ok(vec![refusal()]);
     }
-    let wanted = if wanted.is_empty() { &DEFAULT } else { wanted };
+    let wanted = match wanted {
+        [] => &DEFAULT,
+        ["core"] => &CORE[..],
+        wanted => wanted,
+    };
     let built = if wanted.iter().any(|name| command(name).is_none()) { test_programs()? } else { Vec::new() };
     wanted.iter().map(|name| step(name, &built)).collect()
 }
