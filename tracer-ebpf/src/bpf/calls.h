@@ -86,6 +86,7 @@ static __always_inline void put_stack(struct target *t, __u64 return_slot, __u32
 SEC("uprobe.multi")
 int dms_call(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u64 return_slot, return_address;
 	struct dms_call *r;
@@ -140,6 +141,7 @@ static __always_inline int poll_done(struct target *t, struct thread *th, __u32 
 SEC("uprobe.multi")
 int dms_poll_success(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	struct thread *th;
 	struct target *t = hit_target(&th, CLASS_POLL_SUCCESS);
 
@@ -193,6 +195,7 @@ static __always_inline int poll_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_poll_session(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, session);
 	if (is_return(ctx))
 		return poll_return(ctx);
 	return poll_enter(ctx) ? 0 : 1;
@@ -201,6 +204,7 @@ int dms_poll_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_poll_entry(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	poll_enter(ctx);
 	return 0;
 }
@@ -208,6 +212,7 @@ int dms_poll_entry(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_poll_exit(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return poll_return(ctx);
 }
 

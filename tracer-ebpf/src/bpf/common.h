@@ -52,6 +52,30 @@ const volatile __u64 alloc_min_bytes = 4096;
 /* Movements fill a ring up to here; the rest is for state records, which must not be lost. */
 const volatile __u64 movement_limit_bytes = ~0ULL;
 
+/*
+ * From Linux 6.13 on the frame of a program may lie on a stack of the processor, which is sound for programs that nothing
+ * like them interrupts. A task may be preempted within a program of a uprobe, and another one run into the same probe on
+ * this processor: it would write over the frame. Programs that have a tail call keep their frame on the stack of the task;
+ * these are never made. One table for each kind of program: the kernel does not let them share.
+ */
+const volatile bool makes_tail_calls = false;
+
+struct tail_calls {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+struct tail_calls multi_tail_calls SEC(".maps");
+struct tail_calls session_tail_calls SEC(".maps");
+
+#define KEEP_FRAME_OF_TASK(ctx, kind)                                                                                \
+	do {                                                                                                         \
+		if (makes_tail_calls)                                                                                \
+			bpf_tail_call(ctx, &kind##_tail_calls, 0);                                                   \
+	} while (0)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);

@@ -9,6 +9,7 @@
 SEC("uprobe.multi")
 int dms_copy(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	struct thread *th;
 	struct target *t = hit_target(&th, CLASS_COPY);
 	struct dms_copy *r;
@@ -66,12 +67,14 @@ static __always_inline int pack(struct pt_regs *ctx, bool unpack)
 SEC("uprobe.multi")
 int dms_pack(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return pack(ctx, false);
 }
 
 SEC("uprobe.multi")
 int dms_unpack(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return pack(ctx, true);
 }
 

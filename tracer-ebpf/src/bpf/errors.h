@@ -28,6 +28,7 @@ static __always_inline __u64 failing_call(struct thread *th, __u64 sp)
 SEC("uprobe.multi")
 int dms_error(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 form = cookie_argument(cookie);
 	__u64 second, third, fourth, fifth, code, name;
@@ -68,6 +69,7 @@ int dms_error(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_error_returned(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	struct thread *th;
 	struct target *t = current_target(&th);
 

@@ -91,6 +91,7 @@ static __always_inline int alloc_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_alloc_session(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, session);
 	if (is_return(ctx))
 		return alloc_return(ctx);
 	return alloc_enter(ctx) ? 0 : 1;
@@ -99,6 +100,7 @@ int dms_alloc_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_alloc_entry(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	alloc_enter(ctx);
 	return 0;
 }
@@ -106,12 +108,14 @@ int dms_alloc_entry(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_alloc_exit(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return alloc_return(ctx);
 }
 
 SEC("uprobe.multi")
 int dms_free(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u64 block = PT_REGS_PARM1(ctx);
 	__u64 caller;

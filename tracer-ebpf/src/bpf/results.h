@@ -305,6 +305,7 @@ static __always_inline int result_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_result_session(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, session);
 	if (is_return(ctx))
 		return result_return(ctx);
 	return result_enter(ctx) ? 0 : 1;
@@ -313,6 +314,7 @@ int dms_result_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_result_entry(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	result_enter(ctx);
 	return 0;
 }
@@ -320,6 +322,7 @@ int dms_result_entry(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_result_exit(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return result_return(ctx);
 }
 

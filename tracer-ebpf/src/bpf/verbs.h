@@ -237,6 +237,7 @@ static __always_inline int verbs_post_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_verbs_post_session(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, session);
 	if (is_return(ctx))
 		return verbs_post_return(ctx);
 	return verbs_post_enter(ctx) ? 0 : 1;
@@ -245,6 +246,7 @@ int dms_verbs_post_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_verbs_post_entry(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	verbs_post_enter(ctx);
 	return 0;
 }
@@ -252,6 +254,7 @@ int dms_verbs_post_entry(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_verbs_post_exit(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return verbs_post_return(ctx);
 }
 
@@ -259,6 +262,7 @@ int dms_verbs_post_exit(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_verbs_queue(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	__u64 qp = PT_REGS_PARM1(ctx), device = 0;
 	struct queue_attributes attributes = {};
 	struct dms_queue *r;
@@ -372,6 +376,7 @@ static __always_inline int verbs_poll_return(struct pt_regs *ctx)
 SEC("uprobe.session")
 int dms_verbs_poll_session(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, session);
 	if (is_return(ctx))
 		return verbs_poll_return(ctx);
 	return verbs_poll_enter(ctx) ? 0 : 1;
@@ -380,6 +385,7 @@ int dms_verbs_poll_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int dms_verbs_poll_entry(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	verbs_poll_enter(ctx);
 	return 0;
 }
@@ -387,6 +393,7 @@ int dms_verbs_poll_entry(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int dms_verbs_poll_exit(struct pt_regs *ctx)
 {
+	KEEP_FRAME_OF_TASK(ctx, multi);
 	return verbs_poll_return(ctx);
 }
 
