@@ -319,7 +319,8 @@ impl Placement {
         if transport == Transport::Verbs {
             add_open_mpi_over_verbs(command);
         } else {
-            command.args(["--mca", "btl", "self,tcp"]);
+            // Where there are RDMA devices, MPI would use them.
+            command.args(["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]);
         }
     }
 
