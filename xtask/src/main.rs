@@ -40,7 +40,7 @@ usage: cargo xtask COMMAND
            nightly compiler; see fuzz/README.md)
   test     setup, jobs, check, then all tests; ends with a line `N passed, N failed`
   vm       boot a stock kernel (6.1, 6.12, 7.2) in QEMU with RDMA in software, and run live tests in it:
-           vm KERNEL [TEST[::PART]…], or vm KERNEL -- LINE OF SHELL; ends with the same line
+           vm KERNEL [TEST[::PART]…], vm KERNEL core, or vm KERNEL -- LINE OF SHELL; ends with the same line
 ";
 
 /// Exit status of a wrong command line or of an environment that lacks something.
