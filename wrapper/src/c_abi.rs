@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
-use crate::owned::Owned;
-use crate::rank::{self, Introduction, RankWork, ThisRank, Treatment};
+use crate::rank::{self, Introduction, RankWork, ThisRank};
 use crate::{clocks, early_clocks};
 
 const DUE_ANYTHING: c_int = 0;
@@ -92,15 +91,8 @@ extern "C" fn dms_enter(
     stack: usize,
 ) -> c_int {
     let arguments = [first, second, third];
-    let enter = |mut rank: Owned<'_, ThisRank>| rank.enter(call, arguments, return_address as u64, stack);
-    let treatment = || match rank::rank() {
-        Some(rank) => enter(rank),
-        None => {
-            rank::is_another_thread();
-            Treatment::Pass
-        }
-    };
-    catch_unwind(AssertUnwindSafe(treatment)).unwrap_or(Treatment::Pass) as c_int
+    with(None, |rank| Some(rank.enter(call, arguments, return_address as u64, stack)))
+        .unwrap_or_else(rank::pass_others) as c_int
 }
 
 #[unsafe(no_mangle)]

@@ -10,28 +10,29 @@ use crate::thread::ThisThread;
 pub(crate) struct OwnedByThread<T> {
     /// Number of the thread. 0: nothing was given yet.
     owner: AtomicU64,
-    /// The owner is at it: a signal handler of that thread does not get at it as well, and nobody does after a panic.
+    /// The owner is at it, or has not yet put it there: a signal handler of that thread does not get at it as well, and nobody
+    /// does after a panic.
     is_taken: AtomicBool,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: only the thread that gave the value gets at it, and only once at a time.
-unsafe impl<T> Sync for OwnedByThread<T> {}
+// SAFETY: only the thread that gave the value gets at it, and only once at a time; it may be dropped by another one.
+unsafe impl<T: Send> Sync for OwnedByThread<T> {}
 
 impl<T> OwnedByThread<T> {
     pub(crate) const fn new() -> Self {
-        Self { owner: AtomicU64::new(0), is_taken: AtomicBool::new(false), value: UnsafeCell::new(None) }
+        Self { owner: AtomicU64::new(0), is_taken: AtomicBool::new(true), value: UnsafeCell::new(None) }
     }
 
     /// Gives the value, which belongs to this thread from now on; a second one is not taken.
     pub(crate) fn give(&self, value: T) {
-        if self.owner.load(Ordering::Acquire) != 0 || self.is_taken.swap(true, Ordering::Acquire) {
+        let own = ThisThread::now().number();
+        if self.owner.compare_exchange(0, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: it is taken, and no thread owns it, so that nobody else is at it.
+        // SAFETY: this thread alone became the owner, and as long as it is taken the owner does not get at it.
         unsafe { *self.value.get() = Some(value) };
         self.is_taken.store(false, Ordering::Release);
-        self.owner.store(ThisThread::now().number(), Ordering::Release);
     }
 
     /// The value, if it belongs to this thread, which is not at it already.

@@ -62,14 +62,13 @@ pub(crate) fn rank() -> Option<Owned<'static, ThisRank>> {
     RANK.get()
 }
 
-/// Whether a thread calls that the rank does not belong to. If so its calls are neither recorded nor replayed, and that is told.
+/// A call of a thread that the rank does not belong to, if there is one, is neither recorded nor replayed, which is told.
 #[cold]
-pub(crate) fn is_another_thread() -> bool {
-    let is_another = RANK.is_anothers();
-    if is_another && !HAS_OTHERS.swap(true, Ordering::AcqRel) {
+pub(crate) fn pass_others() -> Treatment {
+    if RANK.is_anothers() && !HAS_OTHERS.swap(true, Ordering::AcqRel) {
         FOR_OTHERS.get().inspect(|rank| rank.tell_of_thread());
     }
-    is_another
+    Treatment::Pass
 }
 
 impl RankForOthers {
@@ -228,16 +227,14 @@ impl ThisRank {
         page.return_address.store(return_address, Ordering::Relaxed);
         page.set_state(PageState::InCall);
         match &mut self.work {
-            RankWork::Record(recorder) if HAS_OTHERS.load(Ordering::Relaxed) && !recorder.is_stopped() => {
-                recorder.stop_for_threads();
-                self.leave();
-                Treatment::Pass
-            }
-            RankWork::Record(recorder) if recorder.is_stopped() => {
-                self.leave();
-                Treatment::Pass
-            }
             RankWork::Record(recorder) => {
+                if HAS_OTHERS.load(Ordering::Relaxed) {
+                    recorder.stop_for_threads();
+                }
+                if recorder.is_stopped() {
+                    self.leave();
+                    return Treatment::Pass;
+                }
                 recorder.call(call, arguments);
                 Treatment::Record
             }

@@ -98,6 +98,9 @@ impl AnswerRecorder {
 
     /// Calls come from several threads.
     pub(crate) fn stop_for_threads(&mut self) {
+        if self.is_stopped {
+            return;
+        }
         self.recording.mark(Mark::Threads, &mut self.out);
         self.write();
         self.stop(THREADS_STOP);

@@ -11,7 +11,6 @@
 // Messages have 50 bytes, those of bully 4. `--quiet`: nothing is logged but the last number, for measurements.
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "logged.h"
 
@@ -116,7 +115,7 @@ static void bully(int round)
             alive_above += what == ALIVE;
         }
         // Whoever leads has asked the dead one only.
-        if (answered == answers && answers > 0 && alive_above == 0 && (what == DEAD))
+        if (answered == answers && answers > 0 && alive_above == 0 && what == DEAD)
             for (int to = 0; to < dead; to++)
                 if (to != rank)
                     tell(to, LEADER);

@@ -56,8 +56,7 @@ fn boot(kernel: &DebianKernel, wanted: &[&str]) -> Result<TestTally> {
     Ok(outcome.tally(&steps))
 }
 
-/// All processors in one thread: with a thread for each, QEMU runs code that another one has just patched as it was before, and
-/// kernels stop with an oops at a breakpoint of their own.
+/// All processors in one thread: with a thread for each, a kernel stopped at a breakpoint by which it patches its own code.
 fn emulator(kernel: &UnpackedKernel, archive: &std::path::Path) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     command.args([

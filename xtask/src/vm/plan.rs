@@ -106,6 +106,19 @@ fn test_program(line: &str, folder: &Path) -> Result<Option<(String, String)>> {
 mod tests {
     use super::*;
 
+    /// What no test has in its name would run nothing, and pass.
+    #[test]
+    fn each_test_of_the_core_is_there() {
+        for entry in CORE {
+            let (file, parts) = entry.split_once("::").unwrap_or((entry, ""));
+            let path = root().join(format!("tests/tests/{file}.rs"));
+            let source = std::fs::read_to_string(&path).expect("a live test");
+            for part in parts.split_whitespace() {
+                assert!(source.contains(&format!("fn {part}")), "{part} in {}", path.display());
+            }
+        }
+    }
+
     #[test]
     fn a_line_of_shell_is_one_step() {
         let steps = steps("6.12", &["--", "uname", "-r"]).unwrap();
