@@ -7,19 +7,26 @@
 //! Of a rank's calls only that is recorded which the program does not decide: whose message a wildcard receive got, how often
 //! a poll answered no, which request was complete, and what clocks showed that it read. The same program that is given the same answers makes the same calls.
 //!
+//! If the envelopes of messages are written down as well ([`messages`]), it can be said where the run could have gone another way
+//! ([`races`]), and a [`RankCut`] plays it up to there.
+//!
 //! Nothing here knows MPI, files, threads or clocks. Requests are numbers, calls are what they ask for ([`AskedFor`]) and numbers
 //! that must be the same in every run. What makes a message library do it is elsewhere.
 
 mod answer;
 mod call_check;
+mod cut;
 mod divergence;
+pub mod messages;
 mod open_receives;
 mod playback;
+pub mod races;
 mod recording;
 pub mod shared_page;
 mod varint;
 
 pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};
+pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};
 pub use playback::{Due, Playback};
 pub use recording::Recording;

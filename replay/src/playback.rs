@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::CallCheck;
+use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
 
@@ -36,6 +37,10 @@ pub struct Playback {
     played: u64,
     /// What clocks showed last.
     clocks: [Option<i64>; CLOCKS],
+    /// Calls begun.
+    calls: u64,
+    /// Where the record is left.
+    cut: Option<RankCut>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +92,31 @@ impl Playback {
             answers,
             played: 0,
             clocks: [None; CLOCKS],
+            calls: 0,
+            cut: None,
+        })
+    }
+
+    /// The same, left where a cut says.
+    #[must_use]
+    pub fn cut(self, cut: RankCut) -> Self {
+        Self { cut: Some(cut), ..self }
+    }
+
+    /// Whether the call that has begun last, or the next one, is played no more.
+    fn is_left(&self) -> bool {
+        let calls = self.cut.as_ref().and_then(|cut| cut.calls);
+        calls.is_some_and(|calls| self.calls > calls)
+    }
+
+    /// The answer in place of the recorded one.
+    fn detour(&self, asked: AskedFor) -> Option<Answer> {
+        let detour = self.cut.as_ref()?.detour.filter(|detour| detour.call == self.calls)?;
+        Some(match asked {
+            AskedFor::Source | AskedFor::PollSource => Answer::From(Some(detour.value)),
+            AskedFor::Index | AskedFor::PollIndex => Answer::Index(Some(detour.value)),
+            AskedFor::Indices | AskedFor::PollIndices => Answer::Indices(Some(vec![detour.value])),
+            AskedFor::Poll => return None,
         })
     }
 
@@ -113,6 +143,7 @@ impl Playback {
     /// The next call, as in [`Recording::call`](crate::Recording::call).
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        self.calls += 1;
         self.check.call(call, arguments);
     }
 
@@ -121,6 +152,17 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
+        if let Some(answer) = self.detour(asked) {
+            if let Answer::Index(Some(index)) = answer
+                && index >= requests
+            {
+                return Err(Divergence::NoSuchRequest { index, requests });
+            }
+            return Ok(Due::Answer(answer));
+        }
+        if self.is_left() {
+            return Ok(Due::Anything);
+        }
         if self.polls == 0 {
             match self.next() {
                 Some(RecordEntry::Answer(answer, check)) => {
@@ -146,6 +188,9 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
+        if self.is_left() {
+            return Ok(None);
+        }
         if self.polls > 0 {
             return Err(Divergence::ClockRead { recorded: Answer::No });
         }
@@ -210,7 +255,12 @@ impl Playback {
     pub fn posted(&mut self) -> Option<ReceiveEnd> {
         let number = self.posted;
         self.posted += 1;
-        self.arrivals.get(&number).copied()
+        let cut = self.cut.as_ref();
+        match cut.and_then(|cut| cut.posts.get(&number)) {
+            Some(source) => source.map(ReceiveEnd::From),
+            None if self.is_left() => None,
+            None => self.arrivals.get(&number).copied(),
+        }
     }
 
     /// Whether all was played.
@@ -228,7 +278,7 @@ impl Playback {
     /// # Errors
     /// It goes on in the record.
     pub fn end(&self) -> Result<(), Divergence> {
-        if self.is_over() { Ok(()) } else { Err(Divergence::EndsEarly) }
+        if self.is_over() || self.is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
     }
 }
 

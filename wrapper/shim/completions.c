@@ -22,8 +22,11 @@ void look_at_undecided(void)
     for (int i = 0; i < count; i++) {
         MPI_Status status;
         int flag = 0;
-        if (PMPI_Request_get_status(request_of(requests[i]), &flag, &status) == MPI_SUCCESS && flag)
+        if (PMPI_Request_get_status(request_of(requests[i]), &flag, &status) == MPI_SUCCESS && flag) {
             dms_decided(requests[i], source_in(&status));
+            if (dms_messages)
+                dms_message_decided(requests[i], source_in(&status), status.MPI_TAG);
+        }
     }
 }
 
@@ -43,7 +46,7 @@ static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_
     seen->bits = NULL;
     seen->own = NULL;
     seen->statuses = statuses;
-    if (!dms_has_posted())
+    if (!dms_messages && !dms_has_posted())
         return;
     seen->bits = count <= FEW ? seen->few_bits : malloc((size_t)count * sizeof *seen->bits);
     if (is_ignored) {
@@ -70,11 +73,24 @@ static void looked(struct seen *seen)
 // The request at an index is complete, with this status.
 static void complete(const struct seen *seen, int index, int result, const MPI_Status *status)
 {
-    if (!seen->bits || !dms_is_posted(seen->bits[index]))
+    const int is_posted = seen->bits && dms_is_posted(seen->bits[index]);
+    if (!seen->bits || (!is_posted && !dms_messages))
         return;
     int failed = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result;
-    if (failed != MPI_ERR_PENDING)
-        dms_arrived(seen->bits[index], failed == MPI_SUCCESS ? source_in(status) : NONE);
+    if (failed == MPI_ERR_PENDING)
+        return;
+    int source = failed == MPI_SUCCESS ? source_in(status) : NONE;
+    if (is_posted)
+        dms_arrived(seen->bits[index], source);
+    if (dms_messages)
+        dms_message_done(seen->bits[index], source, status->MPI_TAG);
+}
+
+// Some of these requests are taken.
+static void choose(const struct seen *seen, int count, int taken, const int *indices)
+{
+    if (dms_messages && seen->bits && taken > 0)
+        dms_message_choice(count, seen->bits, taken, indices);
 }
 
 // ---- Replay: others stand in for persistent receives ---------------------------------------------------------------
@@ -154,27 +170,31 @@ static void give_back(int count, MPI_Request *requests, MPI_Request *known)
     free(known);
 }
 
-// A call that is played back to its record's end runs free: on the requests that MPI knows.
-#define FREELY(count, requests, known, call)                                                                           \
+// A call that the record does not decide, on the requests that MPI knows.
+#define FREELY(result, count, requests, known, call)                                                                   \
     do {                                                                                                               \
         MPI_Request *known = known_to_mpi(count, requests);                                                            \
-        int freely = call;                                                                                             \
+        result = call;                                                                                                 \
         give_back(count, requests, known);                                                                             \
-        LEAVE(freely);                                                                                                 \
     } while (0)
 
-// ---- The calls ------------------------------------------------------------------------------------------------------
+// What the record says that a call answers; anything if it is not replayed.
+static int due_of(int treatment, int asked, int requests, int *value)
+{
+    *value = NONE;
+    return treatment == REPLAY ? dms_due(asked, requests, value) : DUE_ANYTHING;
+}
+
+// ---- The calls: first as the record or the library has it, then what came of it is recorded -------------------------
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     ENTER(Wait, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Wait(request, status);
-    if (treatment == REPLAY)
-        LEAVE(finish(request, status));
     struct seen seen;
     look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
-    int result = PMPI_Wait(request, seen.statuses);
+    int result = treatment == REPLAY ? finish(request, seen.statuses) : PMPI_Wait(request, seen.statuses);
     complete(&seen, 0, result, seen.statuses);
     looked(&seen);
     look_at_undecided();
@@ -186,11 +206,10 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
     ENTER(Waitall, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitall(count, requests, statuses);
-    if (treatment == REPLAY)
-        LEAVE(finish_all(count, requests, statuses));
     struct seen seen;
     look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
-    int result = PMPI_Waitall(count, requests, seen.statuses);
+    int result = treatment == REPLAY ? finish_all(count, requests, seen.statuses)
+                                     : PMPI_Waitall(count, requests, seen.statuses);
     for (int i = 0; seen.bits && i < count; i++)
         complete(&seen, i, result, &seen.statuses[i]);
     looked(&seen);
@@ -198,36 +217,45 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
     LEAVE(result);
 }
 
+// One of several is complete, or none was active.
+static void completed_one(struct seen *seen, int result, int count, int index)
+{
+    dms_index(index == MPI_UNDEFINED ? NONE : index);
+    if (index != MPI_UNDEFINED) {
+        choose(seen, count, 1, &index);
+        complete(seen, index, result, seen->statuses);
+    }
+    look_at_undecided();
+}
+
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
 {
     ENTER(Waitany, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitany(count, requests, index, status);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(INDEX, count, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(count, requests, known, PMPI_Waitany(count, known, index, status));
-        *index = value == NONE ? MPI_UNDEFINED : value;
-        LEAVE(value == NONE ? finish_none(count, requests, status) : finish_one(value, requests, status));
-    }
     struct seen seen;
     look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
-    int result = PMPI_Waitany(count, requests, index, seen.statuses);
-    dms_index(*index == MPI_UNDEFINED ? NONE : *index);
-    if (*index != MPI_UNDEFINED)
-        complete(&seen, *index, result, seen.statuses);
+    int value, result;
+    if (due_of(treatment, INDEX, count, &value) == DUE_ANYTHING) {
+        FREELY(result, count, requests, known, PMPI_Waitany(count, known, index, seen.statuses));
+    } else {
+        *index = value == NONE ? MPI_UNDEFINED : value;
+        result = value == NONE ? finish_none(count, requests, seen.statuses) : finish_one(value, requests, seen.statuses);
+    }
+    completed_one(&seen, result, count, *index);
     looked(&seen);
-    look_at_undecided();
     LEAVE(result);
 }
 
 // What a call that completes some requests answered.
-static void completed_some(struct seen *seen, int result, int count, const int *indices)
+static void completed_some(struct seen *seen, int result, int of, int count, const int *indices)
 {
     if (count == 0)
         dms_no();
     else
         dms_indices(count == MPI_UNDEFINED ? NONE : count, indices);
+    if (count != MPI_UNDEFINED)
+        choose(seen, of, count, indices);
     for (int i = 0; seen->bits && count != MPI_UNDEFINED && i < count; i++)
         complete(seen, indices[i], result, &seen->statuses[i]);
     looked(seen);
@@ -259,16 +287,14 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices
     ENTER(Waitsome, incount, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(INDICES, incount, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(incount, requests, known, PMPI_Waitsome(incount, known, outcount, indices, statuses));
-        LEAVE(finish_some(incount, value, requests, outcount, indices, statuses));
-    }
     struct seen seen;
     look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
-    int result = PMPI_Waitsome(incount, requests, outcount, indices, seen.statuses);
-    completed_some(&seen, result, *outcount, indices);
+    int value, result;
+    if (due_of(treatment, INDICES, incount, &value) == DUE_ANYTHING)
+        FREELY(result, incount, requests, known, PMPI_Waitsome(incount, known, outcount, indices, seen.statuses));
+    else
+        result = finish_some(incount, value, requests, outcount, indices, seen.statuses);
+    completed_some(&seen, result, incount, *outcount, indices);
     LEAVE(result);
 }
 
@@ -277,20 +303,16 @@ int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices
     ENTER(Testsome, incount, 0, 0);
     if (treatment == PASS)
         return PMPI_Testsome(incount, requests, outcount, indices, statuses);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(POLL_INDICES, incount, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(incount, requests, known, PMPI_Testsome(incount, known, outcount, indices, statuses));
-        if (due == DUE_NO) {
-            *outcount = 0;
-            LEAVE(MPI_SUCCESS);
-        }
-        LEAVE(finish_some(incount, value, requests, outcount, indices, statuses));
-    }
     struct seen seen;
     look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
-    int result = PMPI_Testsome(incount, requests, outcount, indices, seen.statuses);
-    completed_some(&seen, result, *outcount, indices);
+    int value, result = MPI_SUCCESS, due = due_of(treatment, POLL_INDICES, incount, &value);
+    if (due == DUE_ANYTHING)
+        FREELY(result, incount, requests, known, PMPI_Testsome(incount, known, outcount, indices, seen.statuses));
+    else if (due == DUE_NO)
+        *outcount = 0;
+    else
+        result = finish_some(incount, value, requests, outcount, indices, seen.statuses);
+    completed_some(&seen, result, incount, *outcount, indices);
     LEAVE(result);
 }
 
@@ -299,16 +321,13 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     ENTER(Test, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Test(request, flag, status);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(POLL, 0, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(1, request, known, PMPI_Test(known, flag, status));
-        *flag = due == DUE_YES;
-        LEAVE(*flag ? finish(request, status) : MPI_SUCCESS);
-    }
     struct seen seen;
     look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
-    int result = PMPI_Test(request, flag, seen.statuses);
+    int value, result = MPI_SUCCESS, due = due_of(treatment, POLL, 0, &value);
+    if (due == DUE_ANYTHING)
+        FREELY(result, 1, request, known, PMPI_Test(known, flag, seen.statuses));
+    else if ((*flag = due == DUE_YES))
+        result = finish(request, seen.statuses);
     if (*flag) {
         dms_yes();
         complete(&seen, 0, result, seen.statuses);
@@ -325,16 +344,13 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     ENTER(Testall, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Testall(count, requests, flag, statuses);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(POLL, 0, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(count, requests, known, PMPI_Testall(count, known, flag, statuses));
-        *flag = due == DUE_YES;
-        LEAVE(*flag ? finish_all(count, requests, statuses) : MPI_SUCCESS);
-    }
     struct seen seen;
     look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
-    int result = PMPI_Testall(count, requests, flag, seen.statuses);
+    int value, result = MPI_SUCCESS, due = due_of(treatment, POLL, 0, &value);
+    if (due == DUE_ANYTHING)
+        FREELY(result, count, requests, known, PMPI_Testall(count, known, flag, seen.statuses));
+    else if ((*flag = due == DUE_YES))
+        result = finish_all(count, requests, seen.statuses);
     if (*flag) {
         dms_yes();
         for (int i = 0; seen.bits && i < count; i++)
@@ -352,27 +368,22 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
     ENTER(Testany, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Testany(count, requests, index, flag, status);
-    if (treatment == REPLAY) {
-        int value, due = dms_due(POLL_INDEX, count, &value);
-        if (due == DUE_ANYTHING)
-            FREELY(count, requests, known, PMPI_Testany(count, known, index, flag, status));
-        *flag = due == DUE_YES;
-        *index = value == NONE ? MPI_UNDEFINED : value;
-        if (due == DUE_NO)
-            LEAVE(MPI_SUCCESS);
-        LEAVE(value == NONE ? finish_none(count, requests, status) : finish_one(value, requests, status));
-    }
     struct seen seen;
     look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
-    int result = PMPI_Testany(count, requests, index, flag, seen.statuses);
-    if (*flag) {
-        dms_index(*index == MPI_UNDEFINED ? NONE : *index);
-        if (*index != MPI_UNDEFINED)
-            complete(&seen, *index, result, seen.statuses);
-        look_at_undecided();
+    int value, result = MPI_SUCCESS, due = due_of(treatment, POLL_INDEX, count, &value);
+    if (due == DUE_ANYTHING) {
+        FREELY(result, count, requests, known, PMPI_Testany(count, known, index, flag, seen.statuses));
     } else {
-        dms_no();
+        *flag = due == DUE_YES;
+        *index = value == NONE ? MPI_UNDEFINED : value;
+        if (*flag)
+            result = value == NONE ? finish_none(count, requests, seen.statuses)
+                                   : finish_one(value, requests, seen.statuses);
     }
+    if (*flag)
+        completed_one(&seen, result, count, *index);
+    else
+        dms_no();
     looked(&seen);
     LEAVE(result);
 }
@@ -382,22 +393,19 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
     ENTER(Request_get_status, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Request_get_status(request, flag, status);
-    if (treatment == REPLAY) {
-        uint64_t stand_in;
-        MPI_Request known = dms_stand_in(bits_of(request), 0, &stand_in) ? request_of(stand_in) : request;
-        int value, due = dms_due(POLL, 0, &value), result = MPI_SUCCESS;
-        *flag = 0;
-        if (due == DUE_ANYTHING)
-            LEAVE(PMPI_Request_get_status(known, flag, status));
-        dms_waits_for(dms_due_of(bits_of(request)));
-        while (due == DUE_YES && !*flag && result == MPI_SUCCESS) {
-            result = PMPI_Request_get_status(known, flag, status);
-            sched_yield();
-        }
-        LEAVE(result);
-    }
     MPI_Status own, *seen = status == MPI_STATUS_IGNORE ? &own : status;
-    int result = PMPI_Request_get_status(request, flag, seen);
+    uint64_t stand_in;
+    MPI_Request known = dms_stand_in(bits_of(request), 0, &stand_in) ? request_of(stand_in) : request;
+    int value, result = MPI_SUCCESS, due = due_of(treatment, POLL, 0, &value);
+    *flag = 0;
+    if (due == DUE_ANYTHING)
+        result = PMPI_Request_get_status(known, flag, seen);
+    else
+        dms_waits_for(dms_due_of(bits_of(request)));
+    while (due == DUE_YES && !*flag && result == MPI_SUCCESS) {
+        result = PMPI_Request_get_status(known, flag, seen);
+        sched_yield();
+    }
     if (*flag) {
         dms_yes();
         if (result == MPI_SUCCESS && dms_is_posted(bits_of(request)))
@@ -412,18 +420,16 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 int MPI_Parrived(MPI_Request request, int partition, int *flag)
 {
     ENTER(Parrived, partition, 0, 0);
-    int value, due = treatment == REPLAY ? dms_due(POLL, 0, &value) : DUE_ANYTHING, result = MPI_SUCCESS;
-    if (due == DUE_ANYTHING) {
-        result = PMPI_Parrived(request, partition, flag);
-        if (treatment == RECORD)
-            (*flag ? dms_yes : dms_no)();
-        LEAVE(result);
-    }
+    int value, due = due_of(treatment, POLL, 0, &value), result = MPI_SUCCESS;
     *flag = 0;
+    if (due == DUE_ANYTHING)
+        result = PMPI_Parrived(request, partition, flag);
     while (due == DUE_YES && !*flag && result == MPI_SUCCESS) {
         result = PMPI_Parrived(request, partition, flag);
         sched_yield();
     }
+    if (treatment != PASS)
+        (*flag ? dms_yes : dms_no)();
     LEAVE(result);
 }
 #endif
@@ -431,13 +437,12 @@ int MPI_Parrived(MPI_Request request, int partition, int *flag)
 int MPI_Win_test(MPI_Win win, int *flag)
 {
     ENTER(Win_test, 0, 0, 0);
-    int value, due = treatment == REPLAY ? dms_due(POLL, 0, &value) : DUE_ANYTHING;
-    if (due == DUE_ANYTHING) {
-        int result = PMPI_Win_test(win, flag);
-        if (treatment == RECORD)
-            (*flag ? dms_yes : dms_no)();
-        LEAVE(result);
-    }
-    *flag = due == DUE_YES;
-    LEAVE(*flag ? PMPI_Win_wait(win) : MPI_SUCCESS);
+    int value, due = due_of(treatment, POLL, 0, &value), result = MPI_SUCCESS;
+    if (due == DUE_ANYTHING)
+        result = PMPI_Win_test(win, flag);
+    else if ((*flag = due == DUE_YES))
+        result = PMPI_Win_wait(win);
+    if (treatment != PASS)
+        (*flag ? dms_yes : dms_no)();
+    LEAVE(result);
 }

@@ -100,6 +100,8 @@ static void begin(int result)
     // Levels have other numbers in each library.
     level = level == MPI_THREAD_MULTIPLE ? 3 : level == MPI_THREAD_SERIALIZED ? 2 : level == MPI_THREAD_FUNNELED ? 1 : 0;
     dms_begin(library, rank, size, level, parent != MPI_COMM_NULL);
+    message_comm(RECORD, MPI_SUCCESS, MPI_COMM_WORLD);
+    message_comm(RECORD, MPI_SUCCESS, MPI_COMM_SELF);
 }
 
 int MPI_Init(int *argc, char ***argv)

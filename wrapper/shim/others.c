@@ -1,120 +1,171 @@
 // Calls in which nothing is decided: they are part of the way that a program goes, and may wait.
 #include "shim.h"
 
-#define LOOK_AT(name, params, first, second, third, args)                                                              \
+#define SEND(name, is_synchronous)                                                                                     \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)                    \
+    {                                                                                                                  \
+        ENTER(name, dest, tag, count);                                                                                 \
+        message_sends(treatment, comm, dest, tag, is_synchronous);                                                     \
+        LEAVE(PMPI_##name(buf, count, type, dest, tag, comm));                                                         \
+    }
+#define POST(name, is_synchronous)                                                                                     \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,                    \
+                   MPI_Request *request)                                                                               \
+    {                                                                                                                  \
+        ENTER(name, dest, tag, count);                                                                                 \
+        const int is_message = wants_messages(treatment) && dest >= 0;                                                 \
+        if (is_message)                                                                                                \
+            dms_message_send(bits_of_comm(comm), dest, tag, is_synchronous, 1);                                        \
+        int result = PMPI_##name(buf, count, type, dest, tag, comm, request);                                          \
+        if (is_message && result == MPI_SUCCESS)                                                                       \
+            dms_message_sent(bits_of(*request));                                                                       \
+        LEAVE(result);                                                                                                 \
+    }
+#define PREPARE(name, is_synchronous)                                                                                  \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,                    \
+                   MPI_Request *request)                                                                               \
+    {                                                                                                                  \
+        ENTER(name, dest, tag, count);                                                                                 \
+        int result = PMPI_##name(buf, count, type, dest, tag, comm, request);                                          \
+        if (wants_messages(treatment) && dest >= 0 && result == MPI_SUCCESS)                                           \
+            dms_message_prepare_send(bits_of_comm(comm), dest, tag, is_synchronous, bits_of(*request));                \
+        LEAVE(result);                                                                                                 \
+    }
+// Not all members of the communicator take part, or others as well.
+#define MAKES_COMM_OF_SOME(name, params, first, second, third, args)                                                   \
     int MPI_##name params                                                                                              \
     {                                                                                                                  \
         ENTER(name, first, second, third);                                                                             \
-        LEAVE(PMPI_##name args);                                                                                       \
+        int result = PMPI_##name args;                                                                                 \
+        message_comm(treatment, result, *made);                                                                        \
+        LEAVE(result);                                                                                                 \
     }
 
-#define SEND(name)                                                                                                     \
-    LOOK_AT(name, (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm), dest, tag, count, \
-            (buf, count, type, dest, tag, comm))
-#define POST(name)                                                                                                     \
-    LOOK_AT(name,                                                                                                      \
-            (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request),   \
-            dest, tag, count, (buf, count, type, dest, tag, comm, request))
+SEND(Send, 0)
+SEND(Ssend, 1)
+SEND(Bsend, 0)
+SEND(Rsend, 0)
+POST(Isend, 0)
+POST(Issend, 1)
+POST(Ibsend, 0)
+POST(Irsend, 0)
+PREPARE(Send_init, 0)
+PREPARE(Ssend_init, 1)
+PREPARE(Bsend_init, 0)
+PREPARE(Rsend_init, 0)
 
-SEND(Send)
-SEND(Ssend)
-SEND(Bsend)
-SEND(Rsend)
-POST(Isend)
-POST(Issend)
-POST(Ibsend)
-POST(Irsend)
-POST(Send_init)
-POST(Ssend_init)
-POST(Bsend_init)
-POST(Rsend_init)
+// Who waits for whom is a part of the order of messages.
+#define COLLECTIVE(name, order, root, params, first, second, third, args)                                              \
+    int MPI_##name params                                                                                              \
+    {                                                                                                                  \
+        ENTER(name, first, second, third);                                                                             \
+        if (wants_messages(treatment))                                                                                 \
+            dms_message_collective(bits_of_comm(comm), order, root);                                                   \
+        LEAVE(PMPI_##name args);                                                                                       \
+    }
+#define MAKES_COMM(name, params, first, second, third, args)                                                           \
+    int MPI_##name params                                                                                              \
+    {                                                                                                                  \
+        ENTER(name, first, second, third);                                                                             \
+        if (wants_messages(treatment))                                                                                 \
+            dms_message_collective(bits_of_comm(comm), ALL_WAIT, NONE);                                                \
+        int result = PMPI_##name args;                                                                                 \
+        message_comm(treatment, result, *made);                                                                        \
+        LEAVE(result);                                                                                                 \
+    }
 
-LOOK_AT(Barrier, (MPI_Comm comm), 0, 0, 0, (comm))
-LOOK_AT(Bcast, (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm), root, count, 0,
+COLLECTIVE(Barrier, ALL_WAIT, NONE, (MPI_Comm comm), 0, 0, 0, (comm))
+COLLECTIVE(Bcast, WAIT_FOR_ROOT, root, (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm), root, count, 0,
         (buf, count, type, root, comm))
-LOOK_AT(Gather,
+COLLECTIVE(Gather, ROOT_WAITS, root,
         (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
          int root, MPI_Comm comm),
         root, sendcount, 0, (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm))
-LOOK_AT(Gatherv,
+COLLECTIVE(Gatherv, ROOT_WAITS, root,
         (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
          const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm),
         root, sendcount, 0, (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm))
-LOOK_AT(Scatter,
+COLLECTIVE(Scatter, WAIT_FOR_ROOT, root,
         (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
          int root, MPI_Comm comm),
         root, recvcount, 0, (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm))
-LOOK_AT(Scatterv,
+COLLECTIVE(Scatterv, WAIT_FOR_ROOT, root,
         (const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf,
          int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
         root, recvcount, 0, (sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm))
 
-#define TO_ALL(name)                                                                                                   \
-    LOOK_AT(name,                                                                                                      \
+#define TO_ALL(name, order)                                                                                             \
+    COLLECTIVE(name, order, NONE,                                                                                                      \
             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,                  \
              MPI_Datatype recvtype, MPI_Comm comm),                                                                    \
             sendcount, 0, 0, (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm))
-#define FROM_ALL(name)                                                                                                 \
-    LOOK_AT(name,                                                                                                      \
+#define FROM_ALL(name, order)                                                                                           \
+    COLLECTIVE(name, order, NONE,                                                                                                      \
             (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],         \
              const int displs[], MPI_Datatype recvtype, MPI_Comm comm),                                                \
             sendcount, 0, 0, (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm))
-#define OF_SIZES(name, DISPLACEMENT, TYPE)                                                                             \
-    LOOK_AT(name,                                                                                                      \
+#define OF_SIZES(name, order, DISPLACEMENT, TYPE)                                                                      \
+    COLLECTIVE(name, order, NONE,                                                                                                      \
             (const void *sendbuf, const int sendcounts[], const DISPLACEMENT sdispls[], TYPE(sendtype), void *recvbuf, \
              const int recvcounts[], const DISPLACEMENT rdispls[], TYPE(recvtype), MPI_Comm comm),                     \
             0, 0, 0, (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm))
 #define ONE_TYPE(name) MPI_Datatype name
 #define TYPES(name) const MPI_Datatype name[]
 
-TO_ALL(Allgather)
-TO_ALL(Alltoall)
-TO_ALL(Neighbor_allgather)
-TO_ALL(Neighbor_alltoall)
-FROM_ALL(Allgatherv)
-FROM_ALL(Neighbor_allgatherv)
-OF_SIZES(Alltoallv, int, ONE_TYPE)
-OF_SIZES(Alltoallw, int, TYPES)
-OF_SIZES(Neighbor_alltoallv, int, ONE_TYPE)
-OF_SIZES(Neighbor_alltoallw, MPI_Aint, TYPES)
+TO_ALL(Allgather, ALL_WAIT)
+TO_ALL(Alltoall, ALL_WAIT)
+TO_ALL(Neighbor_allgather, UNKNOWN_ORDER)
+TO_ALL(Neighbor_alltoall, UNKNOWN_ORDER)
+FROM_ALL(Allgatherv, ALL_WAIT)
+FROM_ALL(Neighbor_allgatherv, UNKNOWN_ORDER)
+OF_SIZES(Alltoallv, ALL_WAIT, int, ONE_TYPE)
+OF_SIZES(Alltoallw, ALL_WAIT, int, TYPES)
+OF_SIZES(Neighbor_alltoallv, UNKNOWN_ORDER, int, ONE_TYPE)
+OF_SIZES(Neighbor_alltoallw, UNKNOWN_ORDER, MPI_Aint, TYPES)
 
-#define REDUCE(name)                                                                                                   \
-    LOOK_AT(name, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), count, \
+#define REDUCE(name, order)                                                                                             \
+    COLLECTIVE(name, order, NONE, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), count, \
             0, 0, (sendbuf, recvbuf, count, type, op, comm))
-LOOK_AT(Reduce,
+COLLECTIVE(Reduce, ROOT_WAITS, root,
         (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm), root,
         count, 0, (sendbuf, recvbuf, count, type, op, root, comm))
-REDUCE(Allreduce)
-REDUCE(Reduce_scatter_block)
-REDUCE(Scan)
-REDUCE(Exscan)
-LOOK_AT(Reduce_scatter,
+REDUCE(Allreduce, ALL_WAIT)
+REDUCE(Reduce_scatter_block, ALL_WAIT)
+REDUCE(Scan, WAIT_FOR_LOWER)
+REDUCE(Exscan, WAIT_FOR_LOWER)
+COLLECTIVE(Reduce_scatter, ALL_WAIT, NONE,
         (const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm), 0, 0,
         0, (sendbuf, recvbuf, recvcounts, type, op, comm))
 
-LOOK_AT(Comm_dup, (MPI_Comm comm, MPI_Comm *made), 0, 0, 0, (comm, made))
-LOOK_AT(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), color, key, 0, (comm, color, key, made))
-LOOK_AT(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), type, key, 0,
+MAKES_COMM(Comm_dup, (MPI_Comm comm, MPI_Comm *made), 0, 0, 0, (comm, made))
+MAKES_COMM(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), color, key, 0, (comm, color, key, made))
+MAKES_COMM(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), type, key, 0,
         (comm, type, key, info, made))
-LOOK_AT(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), 0, 0, 0, (comm, group, made))
-LOOK_AT(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), tag, 0, 0,
+MAKES_COMM(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), 0, 0, 0, (comm, group, made))
+MAKES_COMM_OF_SOME(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), tag, 0, 0,
         (comm, group, tag, made))
-LOOK_AT(Comm_free, (MPI_Comm *comm), 0, 0, 0, (comm))
-LOOK_AT(Cart_create,
+int MPI_Comm_free(MPI_Comm *comm)
+{
+    ENTER(Comm_free, 0, 0, 0);
+    if (wants_messages(treatment))
+        dms_message_comm_freed(bits_of_comm(*comm));
+    LEAVE(PMPI_Comm_free(comm));
+}
+MAKES_COMM(Cart_create,
         (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *made), ndims, reorder,
         0, (comm, ndims, dims, periods, reorder, made))
-LOOK_AT(Graph_create,
+MAKES_COMM(Graph_create,
         (MPI_Comm comm, int nnodes, const int index[], const int edges[], int reorder, MPI_Comm *made), nnodes, reorder,
         0, (comm, nnodes, index, edges, reorder, made))
-LOOK_AT(Dist_graph_create_adjacent,
+MAKES_COMM(Dist_graph_create_adjacent,
         (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[], int outdegree,
          const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *made),
         indegree, outdegree, reorder,
         (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, made))
-LOOK_AT(Intercomm_create,
+MAKES_COMM_OF_SOME(Intercomm_create,
         (MPI_Comm local, int local_leader, MPI_Comm peer, int remote_leader, int tag, MPI_Comm *made), local_leader, 0,
         tag, (local, local_leader, peer, remote_leader, tag, made))
-LOOK_AT(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), high, 0, 0, (comm, high, made))
+MAKES_COMM_OF_SOME(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), high, 0, 0, (comm, high, made))
 
 // ---- What no record covers ------------------------------------------------------------------------------------------
 

@@ -16,13 +16,25 @@ int source_due(int treatment, int source)
     return source;
 }
 
-// What is recorded of a call that took a message from anybody.
-static void record_source(int treatment, int source, int result, const MPI_Status *status)
+// The envelope of a message that a receive or probe has got.
+static void message_came(int source, int tag, MPI_Comm comm, int is_probe, int result, const MPI_Status *status)
 {
-    if (treatment == RECORD && source == MPI_ANY_SOURCE)
+    if (source >= 0 || source == MPI_ANY_SOURCE)
+        dms_message_received(bits_of_comm(comm), source == MPI_ANY_SOURCE ? NONE : source, tag == MPI_ANY_TAG ? NONE : tag,
+                             is_probe, source_of(result, status), status->MPI_TAG);
+}
+
+// What is recorded of a call that took a message.
+static void record_message(int treatment, int source, int tag, MPI_Comm comm, int is_probe, int result,
+                           const MPI_Status *status)
+{
+    if (treatment == PASS)
+        return;
+    if (source == MPI_ANY_SOURCE)
         dms_from(source_of(result, status));
-    if (treatment == RECORD)
-        look_at_undecided();
+    if (dms_messages)
+        message_came(source, tag, comm, is_probe, result, status);
+    look_at_undecided();
 }
 
 #define STATUS_FOR(status)                                                                                             \
@@ -36,7 +48,7 @@ static void record_source(int treatment, int source, int result, const MPI_Statu
         ENTER(Recv, source, tag, count);                                                                               \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Recv##suffix(buf, count, type, source_due(treatment, source), tag, comm, seen);              \
-        record_source(treatment, source, result, seen);                                                                \
+        record_message(treatment, source, tag, comm, 0, result, seen);                                                 \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
     int MPI_Sendrecv##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,       \
@@ -44,20 +56,22 @@ static void record_source(int treatment, int source, int result, const MPI_Statu
                              MPI_Comm comm, MPI_Status *status)                                                        \
     {                                                                                                                  \
         ENTER(Sendrecv, source, recvtag, dest);                                                                        \
+        message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Sendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,  \
                                            source_due(treatment, source), recvtag, comm, seen);                        \
-        record_source(treatment, source, result, seen);                                                                \
+        record_message(treatment, source, recvtag, comm, 0, result, seen);                                             \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
     int MPI_Sendrecv_replace##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source,     \
                                      int recvtag, MPI_Comm comm, MPI_Status *status)                                   \
     {                                                                                                                  \
         ENTER(Sendrecv_replace, source, recvtag, dest);                                                                \
+        message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source_due(treatment, source),     \
                                                    recvtag, comm, seen);                                               \
-        record_source(treatment, source, result, seen);                                                                \
+        record_message(treatment, source, recvtag, comm, 0, result, seen);                                             \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
     int MPI_Mrecv##suffix(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)         \
@@ -81,7 +95,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
     ENTER(Probe, source, tag, 0);
     STATUS_FOR(status);
     int result = PMPI_Probe(source_due(treatment, source), tag, comm, seen);
-    record_source(treatment, source, result, seen);
+    record_message(treatment, source, tag, comm, 1, result, seen);
     LEAVE(result);
 }
 
@@ -90,21 +104,25 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     ENTER(Mprobe, source, tag, 0);
     STATUS_FOR(status);
     int result = PMPI_Mprobe(source_due(treatment, source), tag, comm, message, seen);
-    record_source(treatment, source, result, seen);
+    // It takes the message: nobody else can get it.
+    record_message(treatment, source, tag, comm, 0, result, seen);
     LEAVE(result);
 }
 
 // What a poll for messages answered, and its end: programs poll many million times in vain.
-static int end_poll(int treatment, int source, int flag, int result, const MPI_Status *status)
+static int end_poll(int treatment, int source, int tag, MPI_Comm comm, int is_probe, int flag, int result,
+                    const MPI_Status *status)
 {
-    if (treatment == RECORD && !flag) {
+    if (treatment != PASS && !flag) {
         dms_no_and_leave();
         return result;
     }
-    if (treatment == RECORD && source == MPI_ANY_SOURCE)
+    if (treatment != PASS && source == MPI_ANY_SOURCE)
         dms_from(source_of(result, status));
-    else if (treatment == RECORD)
+    else if (treatment != PASS)
         dms_yes();
+    if (wants_messages(treatment))
+        message_came(source, tag, comm, is_probe, result, status);
     LEAVE(result);
 }
 
@@ -123,10 +141,11 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
         *flag = due == DUE_YES;
-        LEAVE(due == DUE_YES ? PMPI_Probe(from, tag, comm, seen) : MPI_SUCCESS);
+        int result = *flag ? PMPI_Probe(from, tag, comm, seen) : MPI_SUCCESS;
+        return end_poll(treatment, source, tag, comm, 1, *flag, result, seen);
     }
     int result = PMPI_Iprobe(source, tag, comm, flag, seen);
-    return end_poll(treatment, source, *flag, result, seen);
+    return end_poll(treatment, source, tag, comm, 1, *flag, result, seen);
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
@@ -136,10 +155,11 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
         *flag = due == DUE_YES;
-        LEAVE(due == DUE_YES ? PMPI_Mprobe(from, tag, comm, message, seen) : MPI_SUCCESS);
+        int result = *flag ? PMPI_Mprobe(from, tag, comm, message, seen) : MPI_SUCCESS;
+        return end_poll(treatment, source, tag, comm, 0, *flag, result, seen);
     }
     int result = PMPI_Improbe(source, tag, comm, flag, message, seen);
-    return end_poll(treatment, source, *flag, result, seen);
+    return end_poll(treatment, source, tag, comm, 0, *flag, result, seen);
 }
 
 // ---- Posted receives ----------------------------------------------------------------------------------------------
@@ -164,14 +184,26 @@ static struct posting posting_of(int treatment, int source, MPI_Comm comm)
     return posting;
 }
 
-static void posted(int treatment, int source, const struct posting *posting, int result, const MPI_Request *request)
+// A receive from anybody is open: in a replay it may be known whose message it gets.
+static void posted_wild(int treatment, const struct posting *posting, uint64_t request)
 {
-    if (result != MPI_SUCCESS)
+    dms_posted(request);
+    if (treatment == REPLAY && posting->due != NONE)
+        dms_decided(request, posting->due);
+}
+
+static void posted(int treatment, int source, int tag, MPI_Comm comm, const struct posting *posting, int result,
+                   const MPI_Request *request)
+{
+    if (result != MPI_SUCCESS || treatment == PASS)
         return;
-    if (treatment == RECORD && source == MPI_ANY_SOURCE)
-        dms_posted(bits_of(*request));
+    if (source == MPI_ANY_SOURCE)
+        posted_wild(treatment, posting, bits_of(*request));
     if (treatment == REPLAY)
         dms_set_due(bits_of(*request), posting->due);
+    if (dms_messages && (source >= 0 || source == MPI_ANY_SOURCE))
+        dms_message_posted(bits_of_comm(comm), source == MPI_ANY_SOURCE ? NONE : source, tag == MPI_ANY_TAG ? NONE : tag,
+                           bits_of(*request));
 }
 
 #define IRECV(suffix, COUNT)                                                                                           \
@@ -181,7 +213,7 @@ static void posted(int treatment, int source, const struct posting *posting, int
         ENTER(Irecv, source, tag, count);                                                                              \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Irecv##suffix(buf, count, type, at.source, tag, at.comm, request);                           \
-        posted(treatment, source, &at, result, request);                                                               \
+        posted(treatment, source, tag, comm, &at, result, request);                                                    \
         LEAVE(result);                                                                                                 \
     }
 
@@ -196,20 +228,22 @@ IRECV(_c, MPI_Count)
                               MPI_Comm comm, MPI_Request *request)                                                     \
     {                                                                                                                  \
         ENTER(Isendrecv, source, recvtag, dest);                                                                       \
+        message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, \
                                             at.source, recvtag, comm, request);                                        \
-        posted(treatment, source, &at, result, request);                                                               \
+        posted(treatment, source, recvtag, comm, &at, result, request);                                                \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
     int MPI_Isendrecv_replace##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source,    \
                                       int recvtag, MPI_Comm comm, MPI_Request *request)                                \
     {                                                                                                                  \
         ENTER(Isendrecv_replace, source, recvtag, dest);                                                               \
+        message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv_replace##suffix(buf, count, type, dest, sendtag, at.source, recvtag, comm,         \
                                                     request);                                                          \
-        posted(treatment, source, &at, result, request);                                                               \
+        posted(treatment, source, recvtag, comm, &at, result, request);                                                \
         LEAVE(result);                                                                                                 \
     }
 
@@ -260,6 +294,9 @@ static void prepare(MPI_Request request, struct prepared receive)
         int result = PMPI_Recv_init##suffix(buf, count, type, source, tag, comm, request);                             \
         if (treatment != PASS && source == MPI_ANY_SOURCE && result == MPI_SUCCESS)                                    \
             prepare(*request, (struct prepared){buf, count, type, tag, comm, 1});                                      \
+        if (wants_messages(treatment) && (source >= 0 || source == MPI_ANY_SOURCE) && result == MPI_SUCCESS)           \
+            dms_message_prepare_receive(bits_of_comm(comm), source == MPI_ANY_SOURCE ? NONE : source,                  \
+                                        tag == MPI_ANY_TAG ? NONE : tag, bits_of(*request));                           \
         LEAVE(result);                                                                                                 \
     }
 
@@ -280,24 +317,27 @@ static int post_prepared(const struct prepared *receive, const struct posting *a
 static int start(int treatment, MPI_Request *request)
 {
     int place = dms_prepared(bits_of(*request));
+    if (wants_messages(treatment))
+        dms_message_start(bits_of(*request));
     if (place == NONE)
         return PMPI_Start(request);
+    struct posting at = posting_of(treatment, MPI_ANY_SOURCE, table[place].comm);
     if (treatment == REPLAY) {
-        struct posting at = posting_of(REPLAY, MPI_ANY_SOURCE, table[place].comm);
         if (at.due != NONE) {
             MPI_Request stand_in;
             int result = post_prepared(&table[place], &at, &stand_in);
             if (result == MPI_SUCCESS) {
                 dms_set_stand_in(bits_of(*request), bits_of(stand_in));
                 dms_set_due(bits_of(*request), at.due);
+                posted_wild(treatment, &at, bits_of(*request));
             }
             return result;
         }
         dms_set_due(bits_of(*request), NONE);
     }
     int result = PMPI_Start(request);
-    if (treatment == RECORD && result == MPI_SUCCESS)
-        dms_posted(bits_of(*request));
+    if (treatment != PASS && result == MPI_SUCCESS)
+        posted_wild(treatment, &at, bits_of(*request));
     return result;
 }
 
@@ -310,7 +350,7 @@ int MPI_Start(MPI_Request *request)
 int MPI_Startall(int count, MPI_Request requests[])
 {
     ENTER(Startall, count, 0, 0);
-    int has_prepared = 0;
+    int has_prepared = wants_messages(treatment);
     for (int i = 0; treatment != PASS && i < count && !has_prepared; i++)
         has_prepared = dms_prepared(bits_of(requests[i])) != NONE;
     if (!has_prepared)
@@ -328,8 +368,9 @@ int MPI_Request_free(MPI_Request *request)
         uint64_t bits = bits_of(*request), stand_in;
         int place = dms_prepared(bits);
         look_at_undecided();
-        if (treatment == RECORD)
-            dms_arrived(bits, NONE);
+        dms_arrived(bits, NONE);
+        if (dms_messages)
+            dms_message_forget(bits);
         if (dms_stand_in(bits, 1, &stand_in)) {
             MPI_Request other = request_of(stand_in);
             PMPI_Request_free(&other);

@@ -69,6 +69,24 @@ int dms_stand_in(uint64_t request, int take, uint64_t *stand_in);
 void dms_set_due(uint64_t request, int source);
 int dms_due_of(uint64_t request);
 
+// Envelopes of messages, if they are wanted (`message_abi.rs`).
+extern int dms_messages;
+enum collective_order { ALL_WAIT, WAIT_FOR_ROOT, ROOT_WAITS, WAIT_FOR_LOWER, UNKNOWN_ORDER };
+void dms_message_send(uint64_t comm, int dest, int tag, int is_synchronous, int has_request);
+void dms_message_sent(uint64_t request);
+void dms_message_received(uint64_t comm, int source, int tag, int is_probe, int from, int from_tag);
+void dms_message_posted(uint64_t comm, int source, int tag, uint64_t request);
+void dms_message_prepare_send(uint64_t comm, int dest, int tag, int is_synchronous, uint64_t request);
+void dms_message_prepare_receive(uint64_t comm, int source, int tag, uint64_t request);
+void dms_message_start(uint64_t request);
+void dms_message_forget(uint64_t request);
+void dms_message_done(uint64_t request, int from, int from_tag);
+void dms_message_decided(uint64_t request, int from, int from_tag);
+void dms_message_choice(int count, const uint64_t *requests, int taken, const int *indices);
+void dms_message_collective(uint64_t comm, int order, int root);
+void dms_message_comm(uint64_t comm, int count, const int *group, int remote_count, const int *remote);
+void dms_message_comm_freed(uint64_t comm);
+
 // Begins a call: `treatment` says how it is treated. The arguments are those that are the same in every run.
 #define ENTER(name, first, second, third)                                                                              \
     const int treatment = dms_enter(CALL_##name, (int)(first), (int)(second), (int)(third),                            \
@@ -95,6 +113,24 @@ static inline MPI_Request request_of(uint64_t bits)
     __builtin_memcpy(&request, &bits, sizeof request);
     return request;
 }
+
+static inline uint64_t bits_of_comm(MPI_Comm comm)
+{
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &comm, sizeof comm);
+    return bits;
+}
+
+// Whether a call's messages are to be written down.
+static inline int wants_messages(int treatment)
+{
+    return dms_messages && treatment != PASS;
+}
+
+// A send begins.
+void message_sends(int treatment, MPI_Comm comm, int dest, int tag, int is_synchronous);
+// A communicator has been made.
+void message_comm(int treatment, int result, MPI_Comm comm);
 
 // Finds the MPI library, wherever it is loaded. Ends a process whose library is not the one that this was compiled for: its
 // handles would be cut.

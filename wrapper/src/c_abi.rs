@@ -19,14 +19,14 @@ const NONE: c_int = -1;
 const CANCELLED: c_int = -2;
 
 /// Does something with the rank, if there is one. Nothing leaves this but a value: a panic would end the job.
-fn with<T>(otherwise: T, act: impl FnOnce(&mut ThisRank) -> T) -> T {
+pub(crate) fn with<T>(otherwise: T, act: impl FnOnce(&mut ThisRank) -> T) -> T {
     let act = || rank::rank().map(|mut rank| act(&mut rank));
     catch_unwind(AssertUnwindSafe(act)).ok().flatten().unwrap_or(otherwise)
 }
 
 fn recorder(act: impl FnOnce(&mut crate::recorder::AnswerRecorder)) {
     with((), |rank| {
-        if let RankWork::Record(recorder) = &mut rank.work {
+        if let Some(recorder) = rank.recorder() {
             act(recorder);
         }
     });
@@ -192,7 +192,7 @@ extern "C" fn dms_no() {
 #[unsafe(no_mangle)]
 extern "C" fn dms_no_and_leave() {
     with((), |rank| {
-        if let RankWork::Record(recorder) = &mut rank.work {
+        if let Some(recorder) = rank.recorder() {
             recorder.answer(Answer::No);
         }
         rank.leave();
@@ -246,19 +246,13 @@ extern "C" fn dms_decided(request: u64, source: c_int) {
 /// Whether any receive from anybody is open.
 #[unsafe(no_mangle)]
 extern "C" fn dms_has_posted() -> c_int {
-    with(0, |rank| match &rank.work {
-        RankWork::Record(recorder) => recorder.has_posted().into(),
-        RankWork::Replay(_) => 0,
-    })
+    with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.has_posted()).into())
 }
 
 /// Whether a request is one.
 #[unsafe(no_mangle)]
 extern "C" fn dms_is_posted(request: u64) -> c_int {
-    with(0, |rank| match &rank.work {
-        RankWork::Record(recorder) => recorder.is_posted(request).into(),
-        RankWork::Replay(_) => 0,
-    })
+    with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.is_posted(request)).into())
 }
 
 /// Requests of receives that may have got a message of which nobody has heard; at most so many.
@@ -267,10 +261,9 @@ extern "C" fn dms_is_posted(request: u64) -> c_int {
 /// `requests` has room for them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dms_undecided(requests: *mut u64, most: c_int) -> c_int {
-    let undecided = with(Vec::new(), |rank| match &rank.work {
-        RankWork::Record(recorder) => recorder.undecided(usize::try_from(most).unwrap_or(0)),
-        RankWork::Replay(_) => Vec::new(),
-    });
+    let most = usize::try_from(most).unwrap_or(0);
+    let undecided =
+        with(Vec::new(), |rank| rank.recorder().map_or(Vec::new(), |recorder| recorder.undecided(most)));
     for (at, request) in undecided.iter().enumerate() {
         // SAFETY: the caller's promise; there are no more than asked for.
         unsafe { *requests.add(at) = *request };
@@ -351,6 +344,9 @@ extern "C" fn dms_due_of(request: u64) -> c_int {
 extern "C" fn dms_uncovered(bit: c_uint) {
     with((), |rank| {
         rank.page().uncovered.fetch_or(1 << bit, Ordering::Relaxed);
+        if let Some(recorder) = rank.recorder() {
+            recorder.page().uncovered.fetch_or(1 << bit, Ordering::Relaxed);
+        }
     });
 }
 
@@ -358,14 +354,13 @@ extern "C" fn dms_uncovered(bit: c_uint) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_end() {
     with((), |rank| {
-        match &mut rank.work {
-            RankWork::Record(recorder) if !recorder.is_stopped() => recorder.end(),
-            RankWork::Record(_) => {}
-            RankWork::Replay(player) => {
-                if let Err(divergence) = player.end() {
-                    rank.diverge(&divergence.to_string());
-                }
-            }
+        if let RankWork::Replay(player) = &mut rank.work
+            && let Err(divergence) = player.end()
+        {
+            rank.diverge(&divergence.to_string());
+        }
+        if let Some(recorder) = rank.recorder().filter(|recorder| !recorder.is_stopped()) {
+            recorder.end();
         }
         rank.page().set_state(PageState::Finalized);
     });

@@ -32,7 +32,11 @@ pub(crate) fn process_begins() {
     let (Some(wish), Some(rank)) = (mode::wish(), mode::early_rank()) else { return };
     let readings = if wish.replays {
         let Ok(playback) = files::record(&wish.folder, rank) else { return };
-        EarlyReadings::Played(Box::new(PlayedClocks::new(playback)))
+        let mut clocks = PlayedClocks::new(playback);
+        if wish.folder.join("again").exists() {
+            clocks.keep(MOST_EARLY);
+        }
+        EarlyReadings::Played(Box::new(clocks))
     } else {
         EarlyReadings::Kept(Vec::with_capacity(MOST_EARLY))
     };
@@ -98,7 +102,7 @@ pub(crate) fn read(clock: u8, real: i64) -> i64 {
             real
         }
         // A shell before the program reads clocks that no rank has read.
-        EarlyReadings::Played(clocks) => clocks.read(clock, real).unwrap_or(real),
+        EarlyReadings::Played(clocks) => clocks.read_early_clock(clock, real).unwrap_or(real),
         _ => real,
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use replay::Playback;
+use replay::{Playback, RankCut};
 
 /// What the job was like that was recorded: lines of a word and a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,14 @@ pub(crate) fn record(folder: &Path, rank: u32) -> io::Result<Playback> {
     let polls =
         bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight)).ok_or(io::ErrorKind::InvalidData)?;
     bytes.drain(..8);
-    Playback::new(bytes, polls).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
+    let playback =
+        Playback::new(bytes, polls).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+    // It may be left for another way.
+    match std::fs::read_to_string(folder.join(format!("cut-{rank}"))) {
+        Ok(text) => Ok(playback.cut(RankCut::of_text(&text).ok_or(io::ErrorKind::InvalidData)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(playback),
+        Err(error) => Err(error),
+    }
 }
 
 /// Length and a checksum of the program's file: of its beginning, where linkers leave an id of the whole.

@@ -11,6 +11,8 @@ mod clocks;
 mod early_clocks;
 mod files;
 mod mapped_file;
+mod message_abi;
+mod message_recorder;
 mod mode;
 mod owned;
 mod played_clocks;

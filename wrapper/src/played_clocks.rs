@@ -11,11 +11,33 @@ pub(crate) struct PlayedClocks {
     pub playback: Playback,
     /// What they showed really, at the first reading behind the end, and what they showed last in the record.
     ended: [Option<(i64, i64)>; CLOCKS],
+    /// What they have shown so far, if that is wanted.
+    kept: Vec<(u8, i64)>,
 }
 
 impl PlayedClocks {
     pub(crate) fn new(playback: Playback) -> Self {
-        Self { playback, ended: [None; CLOCKS] }
+        Self { playback, ended: [None; CLOCKS], kept: Vec::new() }
+    }
+
+    /// Keeps what clocks show from here on, as far as there is room for so many.
+    pub(crate) fn keep(&mut self, most: usize) {
+        self.kept.reserve_exact(most);
+    }
+
+    /// What was kept of it.
+    pub(crate) fn read_early(&self) -> &[(u8, i64)] {
+        &self.kept
+    }
+
+    /// The same as [`PlayedClocks::read`], before MPI_Init.
+    pub(crate) fn read_early_clock(&mut self, clock: u8, real: i64) -> Result<i64, Divergence> {
+        let shows = self.read(clock, real)?;
+        // Nothing is allocated here.
+        if self.kept.len() < self.kept.capacity() {
+            self.kept.push((clock, shows));
+        }
+        Ok(shows)
     }
 
     /// What a clock shows that really shows `real`.

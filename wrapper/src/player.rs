@@ -21,6 +21,11 @@ impl Player {
         Self { file, played, indices: Vec::new(), holds }
     }
 
+    /// What clocks have shown before MPI_Init.
+    pub(crate) fn read_early(&self) -> &[(u8, i64)] {
+        self.played.read_early()
+    }
+
     pub(crate) fn page(&self) -> &'static SharedPage {
         self.file.page()
     }

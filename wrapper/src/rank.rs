@@ -10,6 +10,8 @@ use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, cou
 use crate::early_clocks;
 use crate::files;
 use crate::mapped_file::RankMapping;
+use crate::message_abi;
+use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, wish};
 use crate::owned::{Owned, OwnedByThread};
 use crate::player::Player;
@@ -23,6 +25,10 @@ pub(crate) enum RankWork {
 
 pub(crate) struct ThisRank {
     pub work: RankWork,
+    /// Records a replay.
+    again: Option<Box<AnswerRecorder>>,
+    /// Writes down messages, if they are wanted.
+    pub messages: Option<Box<MessageRecorder>>,
     /// Where the stack was when the call began that the rank is in: calls that the library makes itself are deeper.
     in_call: Option<usize>,
     /// Persistent receives from anybody, with their places in the shim's table.
@@ -96,9 +102,14 @@ pub(crate) fn begin(introduction: &Introduction) {
     let Some(wish) = wish() else { return };
     let rank = introduction.rank;
     match work(&wish, introduction) {
-        Ok(work) => {
+        Ok((work, again, messages)) => {
+            if messages.is_some() {
+                message_abi::begin();
+            }
             let rank = ThisRank {
                 work,
+                again,
+                messages,
                 in_call: None,
                 prepared: HashMap::new(),
                 stands_in: HashMap::new(),
@@ -120,7 +131,10 @@ pub(crate) fn begin(introduction: &Introduction) {
     }
 }
 
-fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
+/// What is done with its calls, what records a replay, and what its messages.
+type RankParts = (RankWork, Option<Box<AnswerRecorder>>, Option<Box<MessageRecorder>>);
+
+fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
     if who.is_spawned {
         return Err("it was spawned by another job".to_owned());
     }
@@ -133,10 +147,22 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
         _ => format!("{}: {error}", path.display()),
     })?;
     introduce(file.page(), who);
+    // Files of these names say that it is wanted.
+    let beside = |name: &str| -> Result<Option<RankMapping>, String> {
+        if !wish.folder.join(name).exists() {
+            return Ok(None);
+        }
+        let path = wish.folder.join(format!("{name}-{}", who.rank));
+        let file = RankMapping::create(&path, MAX_RECORD_BYTES)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        introduce(file.page(), who);
+        Ok(Some(file))
+    };
+    let messages = beside("messages")?.map(|file| Box::new(MessageRecorder::new(file)));
     if !wish.replays {
         let mut recorder = AnswerRecorder::new(file);
         early_clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
-        return Ok(RankWork::Record(Box::new(recorder)));
+        return Ok((RankWork::Record(Box::new(recorder)), None, messages));
     }
     let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
     if let Some(why) = other_job(&job, who) {
@@ -144,7 +170,13 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankWork, String> {
         file.page().stopped.store(1, Ordering::Release);
         return Err(why);
     }
-    Ok(RankWork::Replay(Player::new(file, early_clocks::played(wish, who.rank)?, wish.holds)))
+    let player = Player::new(file, early_clocks::played(wish, who.rank)?, wish.holds);
+    let again = beside("again")?.map(|file| {
+        let mut recorder = AnswerRecorder::new(file);
+        player.read_early().iter().for_each(|(clock, shows)| recorder.clock(*clock, *shows));
+        Box::new(recorder)
+    });
+    Ok((RankWork::Replay(player), again, messages))
 }
 
 /// Why this is not the job that was recorded.
@@ -204,6 +236,21 @@ impl ThisRank {
         }
     }
 
+    /// What records its answers, if anything does.
+    pub(crate) fn recorder(&mut self) -> Option<&mut AnswerRecorder> {
+        match &mut self.work {
+            RankWork::Record(recorder) => Some(recorder),
+            RankWork::Replay(_) => self.again.as_deref_mut(),
+        }
+    }
+
+    /// Records no more from here on.
+    pub(crate) fn stop_recording(&mut self, why: &str) {
+        if let Some(recorder) = self.recorder() {
+            recorder.stop(why);
+        }
+    }
+
     /// A call begins.
     pub(crate) fn enter(
         &mut self,
@@ -226,6 +273,12 @@ impl ThisRank {
         page.due_source.store(-1, Ordering::Relaxed);
         page.return_address.store(return_address, Ordering::Relaxed);
         page.set_state(PageState::InCall);
+        if let Some(messages) = &mut self.messages {
+            messages.journal.call();
+        }
+        if let Some(again) = &mut self.again {
+            again.call(call, arguments);
+        }
         match &mut self.work {
             RankWork::Record(recorder) => {
                 if HAS_OTHERS.load(Ordering::Relaxed) {
@@ -252,16 +305,17 @@ impl ThisRank {
             return real;
         }
         let shows = match &mut self.work {
-            RankWork::Record(recorder) => {
-                recorder.clock(clock, real);
-                Ok(real)
-            }
+            RankWork::Record(_) => Ok(real),
             RankWork::Replay(player) => player.clock(clock, real),
         };
-        shows.unwrap_or_else(|divergence| {
+        let shows = shows.unwrap_or_else(|divergence| {
             self.diverge(&divergence.to_string());
             real
-        })
+        });
+        if let Some(recorder) = self.recorder() {
+            recorder.clock(clock, shows);
+        }
+        shows
     }
 
     /// It ends.

@@ -9,7 +9,7 @@ use crate::process::{cargo, output, root, run, target_dir};
 
 /// Compilers that are tried if none is named.
 const COMPILERS: [&str; 2] = ["mpicc.openmpi", "mpicc.mpich"];
-const PARTS: [&str; 6] = ["life", "receives", "completions", "others", "clocks", "fortran"];
+const PARTS: [&str; 7] = ["life", "receives", "completions", "others", "messages", "clocks", "fortran"];
 
 /// Builds it with these compilers, or with those that are there.
 pub fn build(named: &[&str]) -> Result<()> {

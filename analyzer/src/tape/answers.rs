@@ -61,3 +61,26 @@ impl RankAnswers {
         })
     }
 }
+
+/// A part of the envelopes of a rank's messages, and of what else orders its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankMessages {
+    /// Rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// How many bytes of the rank came before.
+    pub offset_bytes: u64,
+    /// Rows of the crate `replay`.
+    pub bytes: Vec<u8>,
+}
+
+impl RankMessages {
+    pub(super) fn write(&self, w: &mut ByteWriter) {
+        w.number(self.rank.into());
+        w.number(self.offset_bytes);
+        w.bytes(&self.bytes);
+    }
+
+    pub(super) fn read(r: &mut ByteReader<'_>) -> Result<Self, BadBytes> {
+        Ok(Self { rank: r.small()?, offset_bytes: r.number()?, bytes: r.bytes()?.to_vec() })
+    }
+}

@@ -149,6 +149,7 @@ impl Encoder {
             | Input::Digest(_)
             | Input::ReplayableRank(_)
             | Input::Answers(_)
+            | Input::Messages(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,
         }

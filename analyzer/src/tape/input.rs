@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::answers::{RankAnswers, ReplayableRank};
+use super::answers::{RankAnswers, RankMessages, ReplayableRank};
 use super::digest::Digest;
 use super::plan::{MpiKind, Plan, Probe, ProbeClass};
 use super::wire::{FileId, RawRecord};
@@ -42,6 +42,8 @@ pub enum Input {
     ReplayableRank(Box<ReplayableRank>),
     /// Some of these answers.
     Answers(Box<RankAnswers>),
+    /// Some of the messages of such a rank, if they are recorded too.
+    Messages(Box<RankMessages>),
     /// Names of code places. Not part of any decision: only for people's eyes.
     Symbols(Vec<Symbol>),
     /// The last one of a session that ended well.
@@ -63,7 +65,7 @@ impl Input {
             // What was lost may have been anything up to then.
             Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
             Self::LateRecord(_) | Self::Process(_) | Self::Plan(_) | Self::Symbols(_) => None,
-            Self::ReplayableRank(_) | Self::Answers(_) => None,
+            Self::ReplayableRank(_) | Self::Answers(_) | Self::Messages(_) => None,
         }
     }
 }

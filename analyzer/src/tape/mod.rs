@@ -1,8 +1,8 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 3
+//! # Format, version 4
 //!
-//! Version 2 has no answers, version 1 no digests.
+//! Version 3 has no messages, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:
@@ -21,6 +21,7 @@
 //! | symbols | JSON array of one `Symbols` |
 //! | digests | `Digest`, each with its length before it |
 //! | answers | `Answers` |
+//! | messages | `Messages` |
 //!
 //! A frame needs no other frame to be decoded, and its header says how many inputs, and
 //! of which weight ([`Weight`]), the session had before it. So a reader that meets damage
@@ -50,7 +51,7 @@ mod weight;
 pub mod wire;
 mod writer;
 
-pub use answers::{RankAnswers, ReplayableRank};
+pub use answers::{RankAnswers, RankMessages, ReplayableRank};
 pub use bytes::BadBytes;
 pub use damage::{Cause, Damage, TapeError};
 pub use digest::Digest;

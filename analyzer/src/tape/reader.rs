@@ -5,7 +5,7 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
-use super::answers::RankAnswers;
+use super::answers::{RankAnswers, RankMessages};
 use super::bytes::{BadBytes, ByteReader};
 use super::codec::{ColumnStep, Decoder};
 use super::damage::{Cause, Damage, TapeError};
@@ -294,6 +294,7 @@ impl<R: Read> Reader<R> {
             FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
             DIGESTS => digests(buffer).ok().map(|digests| FrameContent::Facts(digests.into_iter())),
             ANSWERS => answers(buffer).ok().map(|answers| FrameContent::Facts(answers.into_iter())),
+            MESSAGES => messages(buffer).ok().map(|messages| FrameContent::Facts(messages.into_iter())),
             SYMBOLS if self.symbol_bytes > MAX_SYMBOL_BYTES => {
                 let unread = vec![Input::Symbols(Vec::new()); header.inputs as usize];
                 Some(FrameContent::Facts(unread.into_iter()))
@@ -555,6 +556,7 @@ const FACTS: u8 = FrameKind::Facts as u8;
 const SYMBOLS: u8 = FrameKind::Symbols as u8;
 const DIGESTS: u8 = FrameKind::Digests as u8;
 const ANSWERS: u8 = FrameKind::Answers as u8;
+const MESSAGES: u8 = FrameKind::Messages as u8;
 
 /// The digests of a frame.
 fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
@@ -572,6 +574,15 @@ fn answers(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
         answers.push(Input::Answers(Box::new(RankAnswers::read(&mut r)?)));
     }
     Ok(answers)
+}
+
+/// The messages of a frame.
+fn messages(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
+    let (mut r, mut messages) = (ByteReader::new(bytes), Vec::new());
+    while !r.is_empty() {
+        messages.push(Input::Messages(Box::new(RankMessages::read(&mut r)?)));
+    }
+    Ok(messages)
 }
 
 /// Uses up the file header. If it is damaged, but there are frames, gives back the first.

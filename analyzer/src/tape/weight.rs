@@ -30,6 +30,7 @@ impl Weight {
             | Input::Clock(_)
             | Input::ReplayableRank(_)
             | Input::Answers(_)
+            | Input::Messages(_)
             | Input::Symbols(_)
             | Input::End(_) => (0, 0),
         };

@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use zstd::bulk::Compressor;
 
-use super::answers::RankAnswers;
+use super::answers::{RankAnswers, RankMessages};
 use super::bytes::ByteWriter;
 use super::codec::Encoder;
 use super::digest::{Digest, MAX_DIGEST_BYTES};
@@ -169,6 +169,7 @@ impl<W: Write> Writer<W> {
             Input::Symbols(symbols) => self.push_symbols(input, symbols),
             Input::Digest(digest) => self.push_digest(input, digest),
             Input::Answers(answers) => self.push_answers(input, answers),
+            Input::Messages(messages) => self.push_messages(input, messages),
             Input::ReplayableRank(rank) => self.push_fact(input, &Fact::ReplayableRank(rank)),
             Input::Start(start) => self.push_fact(input, &Fact::Start(start)),
             Input::Process(process) => self.push_fact(input, &Fact::Process(process)),
@@ -257,14 +258,25 @@ impl<W: Write> Writer<W> {
     }
 
     fn push_answers(&mut self, input: &Input, answers: &RankAnswers) {
-        self.flush_frames();
         let mut bytes = ByteWriter::default();
         answers.write(&mut bytes);
+        self.push_of_rank(input, FrameKind::Answers, bytes);
+    }
+
+    fn push_messages(&mut self, input: &Input, messages: &RankMessages) {
+        let mut bytes = ByteWriter::default();
+        messages.write(&mut bytes);
+        self.push_of_rank(input, FrameKind::Messages, bytes);
+    }
+
+    /// A frame of its own.
+    fn push_of_rank(&mut self, input: &Input, kind: FrameKind, bytes: ByteWriter) {
+        self.flush_frames();
         if bytes.len() > MAX_FRAME_BYTES {
             return self.drop(input, WriteError::TooLarge { bytes: bytes.len() });
         }
         self.gather(input);
-        self.seal(FrameKind::Answers, &bytes.into_bytes());
+        self.seal(kind, &bytes.into_bytes());
     }
 
     fn flush_frames(&mut self) {
@@ -434,6 +446,6 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,
-        Input::ReplayableRank(_) | Input::Answers(_) => None,
+        Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use analyzer::input::Input;
-use analyzer::tape::{Item, RankAnswers, Reader, ReplayableRank, VERSION, Writer};
+use analyzer::tape::{Item, RankAnswers, RankMessages, Reader, ReplayableRank, VERSION, Writer};
 
 use crate::session::{small_session, small_session_of_nodes};
 
@@ -37,6 +37,20 @@ fn the_golden_tape_of_version_3_is_read() {
     assert_eq!(read(3), session_with_answers());
 }
 
+#[test]
+fn the_golden_tape_of_version_4_is_read() {
+    assert_eq!(read(4), session_with_messages());
+}
+
+/// That of version 3, and messages.
+fn session_with_messages() -> Vec<Input> {
+    let mut inputs = session_with_answers();
+    let end = inputs.pop().expect("an end");
+    let messages = RankMessages { rank: 1, offset_bytes: 9, bytes: vec![3, 0, 0xff] };
+    inputs.extend([Input::Messages(Box::new(messages)), end]);
+    inputs
+}
+
 /// That of version 2, and what a replay needs.
 fn session_with_answers() -> Vec<Input> {
     let mut inputs = small_session_of_nodes().concat();
@@ -53,7 +67,7 @@ fn session_with_answers() -> Vec<Input> {
 #[ignore = "writes the golden tape of this version"]
 fn write_the_golden_tape() {
     let mut writer = Writer::new(Vec::new());
-    for input in session_with_answers() {
+    for input in session_with_messages() {
         writer.push(&input).expect("memory takes everything");
     }
     std::fs::write(path(VERSION), writer.finish().expect("memory takes everything"))

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::budget::Budget;
 use crate::plan::Returns;
 use crate::plan::attach::OnlyJob;
+use crate::session::wrapped::Swap;
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -60,15 +61,34 @@ pub enum Command {
     #[command(after_help = "Examples:\n  dmscope record app.dmt -- mpirun -n 4 ./app input.txt\n  \
         dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n\n\
         Needs no root: a wrapper around the MPI library is preloaded into the ranks. If the job crashes, hangs or is killed, all up to \
-        there is on the tape.\nExit status: that of the job; 2 also if it cannot be recorded.")]
+        there is on the tape. --messages records the envelopes of all messages as well, for `dmscope races` and `dmscope explore`.\n\
+        Exit status: that of the job; 2 also if it cannot be recorded.")]
     Record(RecordArgs),
     /// Run a recorded job again: the same messages to the same receives, the same answers to the same tests
     #[command(after_help = "Examples:\n  dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n  \
         dmscope replay app.dmt -- mpirun -n 4 xterm -e gdb ./app\n  \
-        dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n\n\
+        dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n  \
+        dmscope replay --messages --record full.dmt app.dmt -- mpirun -n 4 ./app   adds messages, for `dmscope races`\n  \
+        dmscope replay --swap 0:17=2 full.dmt -- mpirun -n 4 ./app   at call 17 of rank 0 the message of rank 2 comes first\n\n\
+        With --swap the record is played as far as nothing depends on that message; from there on all ranks run free.\n\
         Ctrl-c ends the job.\nExit status: 0 replayed to the end of the record, 1 the job does something else than it did, 2 usage or \
         environment.")]
     Replay(ReplayArgs),
+    /// Say where a recorded job could have gone another way: which receive could have got which other message
+    #[command(after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope races app.dmt\n  \
+        dmscope replay --swap 0:17=2 app.dmt -- mpirun -n 4 ./app   goes the other way at one of them\n\n\
+        A race is named RANK:CALL=OTHER, with the number of the rank's MPI call; OTHER is the rank whose message could have come, or \
+        #INDEX, the request that could have been taken.\nExit status: 0, also if there are races; 2 usage or environment.")]
+    Races(RacesArgs),
+    /// Replay a recorded job with one race after another turned round, and keep the runs that crash, hang or print something else
+    #[command(after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope explore app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope explore --most 1000 --limit 30s app.dmt -- mpirun -n 4 ./app   goes on where it was\n\n\
+        Each run is recorded, and its own races are turned round in turn: rare places of the program first. What fails is kept in \
+        TAPE.explore/ with the command that replays it. Ctrl-c stops; the same command goes on.\n\
+        Exit status: 0 nothing fails, 1 something does, 2 usage or environment.")]
+    Explore(ExploreArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
     #[command(
         after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
@@ -252,6 +272,9 @@ pub struct RecordArgs {
     /// The tape to write
     #[arg(value_name = "TAPE", required = true)]
     pub tape: PathBuf,
+    /// Record the envelopes of all messages too, for `dmscope races`
+    #[arg(long)]
+    pub messages: bool,
     /// The MPI library of the job [default: the one that its program names]
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,
@@ -281,10 +304,68 @@ pub struct ReplayArgs {
     /// How long all ranks wait before it is said that they cannot go on
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
     pub patience: Duration,
+    /// Go another way at one race, named as `dmscope races` does; the tape needs messages
+    #[arg(long, value_name = "RANK:CALL=OTHER")]
+    pub swap: Option<Swap>,
+    /// Record the replay on another tape, what comes behind the end of the record as well
+    #[arg(long, value_name = "TAPE")]
+    pub record: Option<PathBuf>,
+    /// With --record, record the envelopes of all messages too
+    #[arg(long, requires = "record")]
+    pub messages: bool,
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,
     /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope races`
+#[derive(Debug, Args)]
+pub struct RacesArgs {
+    /// A tape, as written by `dmscope record --messages`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// JSON, a line for each race
+    #[arg(long)]
+    pub json: bool,
+    /// At most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub most: usize,
+}
+
+/// `dmscope explore`
+#[derive(Debug, Args)]
+pub struct ExploreArgs {
+    /// A tape, as written by `dmscope record`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// At most so many replays
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub most: usize,
+    /// Where runs are kept [default: TAPE.explore]
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+    /// How long all ranks wait before a replay counts as one that hangs
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
+    pub patience: Duration,
+    /// How long a replay may take
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5m")]
+    pub limit: Duration,
+    /// Other output is no failure; else lines are compared, in any order
+    #[arg(long)]
+    pub ignore_output: bool,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say only what fails
     #[arg(long)]
     pub quiet: bool,
     /// The command that starts the job

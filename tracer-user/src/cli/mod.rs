@@ -7,11 +7,14 @@ mod attach;
 mod bus;
 mod calls;
 pub mod doctor;
+mod explore_job;
 mod nodes;
 mod output;
 pub mod probes;
 pub mod ps;
+mod races_job;
 mod record_job;
+mod recorded_tape;
 mod reference;
 mod replay;
 mod replay_job;
@@ -56,6 +59,8 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Run(args) => Ok(attach::run(args)?.status()),
         Command::Record(args) => record_job::record_job(args),
         Command::Replay(args) => replay_job::replay_job(args),
+        Command::Races(args) => races_job::races_job(args),
+        Command::Explore(args) => explore_job::explore_job(args),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
@@ -145,6 +150,8 @@ fn watches(command: &Command) -> bool {
         // They look at jobs that they start themselves, through files.
         Command::Record(_)
         | Command::Replay(_)
+        | Command::Races(_)
+        | Command::Explore(_)
         | Command::Analyze(_)
         | Command::Calls(_)
         | Command::Completions { .. }

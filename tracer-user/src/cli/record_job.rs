@@ -10,7 +10,7 @@ use replay::shared_page::UNCOVERED;
 use super::args::{MpiFamily, RecordArgs};
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
-use crate::session::wrapped::{JobRecorded, WrapperKind, record};
+use crate::session::wrapped::{JobRecorded, RecordSettings, WrapperKind, record};
 
 /// Records a job for replay; gives the exit status of the job.
 ///
@@ -18,8 +18,13 @@ use crate::session::wrapped::{JobRecorded, WrapperKind, record};
 /// See [`crate::session::wrapped::record`].
 pub(super) fn record_job(args: &RecordArgs) -> Result<u8> {
     let account = SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account);
-    let stop = stop_on_signals()?;
-    let recorded = record(&args.job, account.as_ref(), args.mpi.map(wrapper_kind), &args.tape, &stop)?;
+    let settings = RecordSettings {
+        account,
+        named: args.mpi.map(wrapper_kind),
+        messages: args.messages,
+        stop: stop_on_signals()?,
+    };
+    let recorded = record(&args.job, &settings, &args.tape)?;
     for line in lines(&recorded, &args.tape.display().to_string(), args.quiet) {
         eprintln!("dmscope: {}", visible(&line));
     }
@@ -41,7 +46,7 @@ fn exit_status(status: ExitStatus) -> u8 {
 }
 
 /// What people hear.
-fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<String> {
+pub(super) fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<String> {
     let mut lines = recorded.trouble.clone();
     let ranks = recorded.ranks.len();
     let size = recorded.ranks.first().map_or(0, |rank| rank.size as usize);

@@ -23,6 +23,7 @@ pub mod placement;
 pub mod processes;
 pub(crate) mod rdma;
 pub mod sandbox;
+pub mod source_lines;
 pub mod sudo;
 pub mod support;
 pub mod symbols;

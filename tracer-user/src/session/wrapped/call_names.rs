@@ -13,6 +13,12 @@ pub(super) fn call_text(number: u32, arguments: [i32; 3], library: &str) -> Stri
     format!("MPI_{name}({})", shown.join(", "))
 }
 
+/// The name of a call: `MPI_Recv`.
+pub fn call_name(number: u32) -> String {
+    let row = TABLE.lines().filter_map(row).nth(number as usize);
+    row.map_or_else(|| format!("an unknown call ({number})"), |(name, _)| format!("MPI_{name}"))
+}
+
 /// `CALL(Recv, "source", "tag", "count")`.
 fn row(line: &str) -> Option<(&str, [&str; 3])> {
     let mut words = line.strip_prefix("CALL(")?.strip_suffix(')')?.split(", ");

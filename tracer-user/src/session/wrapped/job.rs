@@ -49,6 +49,18 @@ impl Drop for SharedFolder {
     }
 }
 
+/// How a job is started.
+#[derive(Clone, Copy)]
+pub(super) struct JobStart<'a> {
+    pub command: &'a [String],
+    pub account: Option<&'a Account>,
+    pub wrapper: &'a Path,
+    /// For the wrapper.
+    pub wish: &'a str,
+    /// Where its standard output goes, and behind `.err` its standard error, if not where ours go.
+    pub output: Option<&'a Path>,
+}
+
 /// A job that runs.
 pub(super) struct WrappedJob {
     child: Child,
@@ -56,23 +68,20 @@ pub(super) struct WrappedJob {
 }
 
 impl WrappedJob {
-    /// Starts it; `wish`: for the wrapper.
-    pub(super) fn start(
-        command: &[String],
-        account: Option<&Account>,
-        wrapper: &Path,
-        wish: &str,
-    ) -> Result<Self> {
+    /// Starts it.
+    pub(super) fn start(start: &JobStart<'_>) -> Result<Self> {
+        let JobStart { command, account, wrapper, wish, output } = *start;
         let before = OwnSettings::change()?;
         let mut preload = wrapper.display().to_string();
         if let Ok(others) = std::env::var("LD_PRELOAD") {
             preload = format!("{preload}:{others}");
         }
-        let with_wrapper: Vec<String> =
-            ["env".to_owned(), format!("LD_PRELOAD={preload}"), format!("DMSCOPE_REPLAY={wish}")]
-                .into_iter()
-                .chain(command.iter().cloned())
-                .collect();
+        let env = ["env".to_owned(), format!("LD_PRELOAD={preload}"), format!("DMSCOPE_REPLAY={wish}")];
+        let into_file = output.into_iter().flat_map(|path| {
+            let script = "exec \"$@\" </dev/null >\"$0\" 2>\"$0.err\"";
+            ["sh".to_owned(), "-c".to_owned(), script.to_owned(), path.display().to_string()]
+        });
+        let with_wrapper: Vec<String> = into_file.chain(env).chain(command.iter().cloned()).collect();
         let waiting = launch(&with_wrapper, account, before).context("cannot make a process for the job")?;
         let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
         Ok(Self { child, status: None })

@@ -3,15 +3,23 @@
 //! The wrapper and dmscope share a folder with a file for each rank (see `replay::shared_page`).
 
 mod call_names;
+mod exploring;
+mod frontier;
 mod job;
 mod pages;
 mod recorded_job;
 mod recording;
 mod replaying;
 mod stuck;
+mod swap;
+mod tape_of_ranks;
 mod wrapper_file;
 
+pub use call_names::call_name;
+pub use exploring::{ExploreSettings, Explored, ExploredRun, Verdict, explore};
 pub use recorded_job::RecordedJob;
-pub use recording::{JobRecorded, record};
-pub use replaying::{ReplayEnd, ReplaySettings, replay};
+pub use recording::{RecordSettings, record};
+pub use replaying::{ReplayEnd, ReplaySettings, Replayed, replay};
+pub use swap::{ExchangePoint, Swap};
+pub use tape_of_ranks::JobRecorded;
 pub use wrapper_file::WrapperKind;

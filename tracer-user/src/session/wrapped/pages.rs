@@ -16,8 +16,9 @@ const MAX_RANKS: usize = 1 << 16;
 const MAX_PART_BYTES: usize = 8 << 20;
 
 /// Files of ranks, by the ranks in their names.
-#[derive(Default)]
 pub(super) struct Pages {
+    /// What their names begin with.
+    prefix: &'static str,
     files: BTreeMap<u32, RankFile>,
 }
 
@@ -31,12 +32,22 @@ pub(super) struct RankFile {
 }
 
 impl Pages {
+    /// The pages of ranks themselves.
+    pub(super) fn of_ranks() -> Self {
+        Self::named("rank-")
+    }
+
+    /// Files of ranks whose names begin so.
+    pub(super) fn named(prefix: &'static str) -> Self {
+        Self { prefix, files: BTreeMap::new() }
+    }
+
     /// Looks for ranks that have come.
     pub(super) fn look(&mut self, folder: &Path) -> Result<()> {
         for entry in read_dir(folder).with_context(|| folder.display().to_string())? {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name();
-            let rank = name.to_str().and_then(|name| name.strip_prefix("rank-")?.parse::<u32>().ok());
+            let rank = name.to_str().and_then(|name| name.strip_prefix(self.prefix)?.parse::<u32>().ok());
             let Some(rank) = rank.filter(|rank| !self.files.contains_key(rank)) else { continue };
             if self.files.len() < MAX_RANKS {
                 let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;

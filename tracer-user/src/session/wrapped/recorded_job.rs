@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use analyzer::tape::{RankAnswers, ReplayableRank};
-use replay::Playback;
+use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
+use replay::races::Races;
 use replay::shared_page::UNCOVERED;
+use replay::{Playback, RankCut};
 
 /// Gathered from a tape.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RecordedJob {
     /// The ranks, with what is on the tape of each.
     ranks: BTreeMap<u32, RecordedRank>,
@@ -15,13 +16,16 @@ pub struct RecordedJob {
     misplaced: Option<u32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct RecordedRank {
     facts: Option<ReplayableRank>,
     bytes: Vec<u8>,
     polls: u64,
     /// Where something is missing.
     gap_bytes: Option<u64>,
+    messages: Vec<u8>,
+    /// Some of its messages are missing.
+    has_message_gap: bool,
 }
 
 /// A rank as it is to be replayed.
@@ -31,6 +35,8 @@ pub(super) struct RankRecord {
     pub polls: u64,
     pub bytes: Vec<u8>,
     pub answers: u64,
+    /// Where it is left for another way.
+    pub cut: Option<RankCut>,
 }
 
 /// What a replay needs.
@@ -67,6 +73,42 @@ impl RecordedJob {
         }
         rank.bytes.extend_from_slice(&answers.bytes);
         rank.polls = answers.polls;
+    }
+
+    /// Takes messages.
+    pub fn take_messages(&mut self, messages: &RankMessages) {
+        let Some(rank) = self.ranks.get_mut(&messages.rank) else {
+            self.misplaced = Some(messages.rank);
+            return;
+        };
+        rank.has_message_gap |= messages.offset_bytes != rank.messages.len() as u64;
+        rank.messages.extend_from_slice(&messages.bytes);
+    }
+
+    /// Whether there are messages on the tape.
+    pub fn has_messages(&self) -> bool {
+        self.ranks.values().any(|rank| !rank.messages.is_empty())
+    }
+
+    /// How many ranks it has, and the words of its MPI library.
+    pub fn library(&self) -> &str {
+        self.ranks.values().find_map(|rank| rank.facts.as_ref()).map_or("", |facts| &facts.library)
+    }
+
+    /// Where the job could have gone another way.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn races(&self) -> Result<Races, String> {
+        let size = self.ranks.values().find_map(|rank| rank.facts.as_ref()).map_or(0, |facts| facts.size);
+        if size as usize != self.ranks.len() || !self.ranks.keys().copied().eq(0..size) {
+            return Err("not all ranks are on the tape".to_owned());
+        }
+        if let Some((rank, _)) = self.ranks.iter().find(|(_, rank)| rank.has_message_gap) {
+            return Err(format!("the tape is damaged: some messages of rank {rank} are missing"));
+        }
+        let journals: Vec<&[u8]> = self.ranks.values().map(|rank| &rank.messages[..]).collect();
+        Races::find(&journals).map_err(|bad| bad.to_string())
     }
 
     /// What a replay needs of it, or why it cannot be replayed.
@@ -126,7 +168,7 @@ impl RecordedRank {
                 warnings.push(warning);
             }
         }
-        Ok(RankRecord { rank, polls: self.polls, bytes: self.bytes, answers: playback.answers() })
+        Ok(RankRecord { rank, polls: self.polls, bytes: self.bytes, answers: playback.answers(), cut: None })
     }
 }
 

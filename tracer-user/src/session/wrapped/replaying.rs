@@ -2,21 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use replay::RankCut;
 use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_text;
-use super::job::{SharedFolder, WrappedJob};
+use super::job::{JobStart, SharedFolder, WrappedJob};
 use super::pages::Pages;
 use super::recorded_job::{RecordedJob, ReplayableJob};
+use super::recording::ask_for;
 use super::stuck::{Progress, RankView};
+use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
 use super::wrapper_file::{WrapperKind, wrapper_for};
 use crate::host::sudo::Account;
 
@@ -35,6 +39,29 @@ pub struct ReplaySettings {
     pub holds: bool,
     /// Set when the user wants it to end.
     pub stop: Arc<AtomicBool>,
+    /// Where the record of each rank is left for another way; empty: nowhere.
+    pub cuts: Vec<RankCut>,
+    /// A tape of the replay.
+    pub record: Option<PathBuf>,
+    /// Envelopes of messages go on that tape too.
+    pub messages: bool,
+    /// Keep what the job prints to oneself.
+    pub captures: bool,
+    /// How long it may take.
+    pub limit: Option<Duration>,
+}
+
+/// What came of a replay.
+#[derive(Debug)]
+pub struct Replayed {
+    /// How it ended.
+    pub end: ReplayEnd,
+    /// What was recorded of it.
+    pub recorded: Option<JobRecorded>,
+    /// What the job has printed, if that was captured.
+    pub output: Vec<u8>,
+    /// The same of its standard error.
+    pub errors: Vec<u8>,
 }
 
 /// How a replay ended.
@@ -46,6 +73,10 @@ pub enum ReplayEnd {
     Hangs,
     /// It does something else than it did.
     Diverged,
+    /// The message that was to come first does not come.
+    Impossible,
+    /// It took longer than it may.
+    TooLong,
     /// The user wanted it to end.
     Stopped,
 }
@@ -59,19 +90,39 @@ pub fn replay(
     recorded: RecordedJob,
     settings: &ReplaySettings,
     say: &mut dyn FnMut(&str),
-) -> Result<ReplayEnd> {
-    let job = match recorded.replayable() {
+) -> Result<Replayed> {
+    let mut job = match recorded.replayable() {
         Ok(job) => job,
         Err(why) => bail!(why),
     };
     job.warnings.iter().for_each(|warning| say(&format!("not covered by the replay: {warning}")));
+    for (rank, cut) in job.ranks.iter_mut().zip(&settings.cuts) {
+        rank.cut = Some(cut.clone());
+    }
     let wrapper = wrapper_for(command, settings.named)?;
+    let tape =
+        settings.record.as_deref().map(|tape| TapeOfRanks::create(tape, "again-", command)).transpose()?;
     let folder = SharedFolder::create(settings.account.as_ref())?;
+    if tape.is_some() {
+        ask_for(folder.path(), "again")?;
+    }
+    if settings.messages {
+        ask_for(folder.path(), "messages")?;
+    }
     put_down(&job, folder.path(), settings.account.as_ref())?;
     let hold = if settings.holds { ",hold" } else { "" };
     let wish = format!("replay:{}{hold}", folder.path().display());
-    let child = WrappedJob::start(command, settings.account.as_ref(), &wrapper, &wish)?;
-    Replaying { job, child, pages: Pages::default(), told: BTreeSet::new(), settings, say }.watch(&folder)
+    let output = settings.captures.then(|| folder.path().join("output"));
+    let start = JobStart {
+        command,
+        account: settings.account.as_ref(),
+        wrapper: &wrapper,
+        wish: &wish,
+        output: output.as_deref(),
+    };
+    let child = WrappedJob::start(&start)?;
+    let pages = Pages::of_ranks();
+    Replaying { job, child, pages, tape, told: BTreeSet::new(), settings, say }.run(&folder)
 }
 
 /// Writes what the wrapper reads.
@@ -87,6 +138,9 @@ fn put_down(job: &ReplayableJob, folder: &Path, account: Option<&Account>) -> Re
     put("job".into(), format!("size {}\nlibrary {}\n", job.size, job.library).as_bytes())?;
     for rank in &job.ranks {
         put(format!("record-{}", rank.rank), &[&rank.polls.to_le_bytes()[..], &rank.bytes].concat())?;
+        if let Some(cut) = &rank.cut {
+            put(format!("cut-{}", rank.rank), cut.to_text().as_bytes())?;
+        }
     }
     Ok(())
 }
@@ -95,6 +149,8 @@ struct Replaying<'a> {
     job: ReplayableJob,
     child: WrappedJob,
     pages: Pages,
+    /// What is recorded of the replay.
+    tape: Option<TapeOfRanks>,
     /// Ranks of which it was said that their record has ended.
     told: BTreeSet<u32>,
     settings: &'a ReplaySettings,
@@ -102,13 +158,32 @@ struct Replaying<'a> {
 }
 
 impl Replaying<'_> {
-    fn watch(mut self, folder: &SharedFolder) -> Result<ReplayEnd> {
-        let mut progress = Progress::new(Instant::now());
+    fn run(mut self, folder: &SharedFolder) -> Result<Replayed> {
+        let end = self.watch(folder)?;
+        let mut replayed = Replayed {
+            end,
+            recorded: None,
+            output: captured(&folder.path().join("output")),
+            errors: captured(&folder.path().join("output.err")),
+        };
+        if let Some(mut tape) = self.tape.take() {
+            tape.take(folder.path())?;
+            replayed.recorded = Some(tape.finish(self.child.status()?.unwrap_or_default()));
+        }
+        Ok(replayed)
+    }
+
+    fn watch(&mut self, folder: &SharedFolder) -> Result<ReplayEnd> {
+        let begun = Instant::now();
+        let mut progress = Progress::new(begun);
         let (mut is_said_to_hang, mut has_diverged) = (false, false);
         loop {
             // First whether it has ended: what it wrote before is there.
             let status = self.child.status()?;
             self.pages.look(folder.path())?;
+            if let Some(tape) = &mut self.tape {
+                tape.take(folder.path())?;
+            }
             let pages: Vec<(u32, SharedPage)> =
                 self.pages.iter_mut().map(|(rank, _, page)| (rank, page)).collect();
             if let Some(why) = refusal(folder.path()) {
@@ -131,6 +206,10 @@ impl Replaying<'_> {
                 self.end(&pages)?;
                 return Ok(ReplayEnd::Stopped);
             }
+            if self.settings.limit.is_some_and(|limit| begun.elapsed() > limit) {
+                self.end(&pages)?;
+                return Ok(ReplayEnd::TooLong);
+            }
             let views = pages.iter().map(|(_, page)| view(page)).collect();
             let size = self.job.size as usize;
             if !is_said_to_hang && progress.is_stuck(views, size, Instant::now(), self.settings.patience) {
@@ -140,7 +219,7 @@ impl Replaying<'_> {
                     self.end(&pages)?;
                     return Ok(end);
                 }
-                has_diverged = matches!(end, ReplayEnd::Diverged);
+                has_diverged = matches!(end, ReplayEnd::Diverged | ReplayEnd::Impossible);
             }
             self.child.pause(PERIOD);
         }
@@ -154,6 +233,8 @@ impl Replaying<'_> {
     /// Whether all of a rank's answers were played.
     fn is_at_end(&self, rank: u32, page: &SharedPage) -> bool {
         let record = self.job.ranks.iter().find(|record| record.rank == rank);
+        // One that is left for another way is played as far as it is.
+        let record = record.filter(|record| record.cut.is_none());
         record.is_none_or(|record| page.answers.load(Ordering::Relaxed) >= record.answers)
     }
 
@@ -175,8 +256,10 @@ impl Replaying<'_> {
         for (rank, page) in pages {
             let call = page.ended_at_call.load(Ordering::Relaxed);
             if call > 0 && self.told.insert(*rank) {
+                let is_left = !self.settings.cuts.is_empty();
+                let why = if is_left { "is left" } else { "ends" };
                 (self.say)(&format!(
-                    "rank {rank}: the record ends before its call {call}; it runs free from there"
+                    "rank {rank}: the record {why} before its call {call}; it runs free from there"
                 ));
             }
         }
@@ -200,7 +283,14 @@ impl Replaying<'_> {
     /// Nobody goes on.
     fn tell_hang(&mut self, pages: &[(u32, SharedPage)]) -> ReplayEnd {
         let all_at_end = pages.iter().all(|(rank, page)| self.is_at_end(*rank, page));
-        (self.say)(if all_at_end {
+        let is_left = !self.settings.cuts.is_empty();
+        let waits_in_vain = |page: &SharedPage| page.due_source.load(Ordering::Relaxed) >= 0;
+        let is_impossible = is_left && pages.iter().any(|(_, page)| waits_in_vain(page));
+        (self.say)(if is_impossible {
+            "the job cannot go that way: what is to come first does not come"
+        } else if is_left {
+            "the job hangs on its new way:"
+        } else if all_at_end {
             "the job hangs where its record ends:"
         } else {
             "the job cannot go on as it was recorded: all ranks wait, and what they wait for does not come"
@@ -208,7 +298,8 @@ impl Replaying<'_> {
         for (rank, page) in pages.iter().filter(|(_, page)| page.state() != PageState::Finalized) {
             let due = page.due_source.load(Ordering::Relaxed);
             let due = if due >= 0 {
-                format!(", for the message from rank {due} that it got then")
+                let then = if is_left { "comes first" } else { "it got then" };
+                format!(", for the message from rank {due} that {then}")
             } else {
                 String::new()
             };
@@ -216,7 +307,11 @@ impl Replaying<'_> {
             let at = self.where_it_is(page);
             (self.say)(&format!("  rank {rank} (process {pid}) waits in its {at}{due}"));
         }
-        if all_at_end { ReplayEnd::Hangs } else { ReplayEnd::Diverged }
+        match (is_impossible, all_at_end) {
+            (true, _) => ReplayEnd::Impossible,
+            (_, true) => ReplayEnd::Hangs,
+            _ => ReplayEnd::Diverged,
+        }
     }
 
     /// The job has ended: as far as it was recorded?
@@ -237,6 +332,17 @@ impl Replaying<'_> {
         // A crash ends others where they are.
         Ok(if is_short && status.success() { ReplayEnd::Diverged } else { ReplayEnd::Ended(status) })
     }
+}
+
+/// The beginning of a file, if it is there.
+fn captured(path: &Path) -> Vec<u8> {
+    const MOST_BYTES: u64 = 64 << 20;
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(path) {
+        // What could be read is what there is.
+        let _ = file.take(MOST_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
 }
 
 fn diverged(pages: &[(u32, SharedPage)]) -> Option<(u32, &SharedPage)> {

@@ -1,0 +1,14 @@
+//! What could have gone otherwise in a run, and how the run is played so that it does.
+//!
+//! ```text
+//! journals of all ranks → Run → MatchOrder → Races → RankCut of each rank
+//! ```
+
+mod find;
+mod history;
+mod order;
+mod run;
+mod signature;
+
+pub use find::{Alternative, Race, RaceKind, Races, with_choice};
+pub use run::BadRun;

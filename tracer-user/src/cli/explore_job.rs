@@ -1,0 +1,90 @@
+//! `dmscope explore`.
+
+use std::path::{Path, PathBuf};
+
+use analyzer::visible::visible;
+use anyhow::Result;
+
+use super::args::ExploreArgs;
+use super::record_job::wrapper_kind;
+use super::recorded_tape::read_job;
+use super::signals::stop_on_signals;
+use crate::host::sudo::SudoUser;
+use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySettings, Verdict, explore};
+
+/// Explores a recorded job.
+///
+/// # Errors
+/// The tape cannot be read, or not be replayed with this command; runs cannot be kept.
+pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
+    let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
+    let job = read_job(&args.tape, &mut say)?;
+    let folder = args.keep.clone().unwrap_or_else(|| beside(&args.tape));
+    let settings = ExploreSettings {
+        replay: ReplaySettings {
+            account: SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account),
+            named: args.mpi.map(wrapper_kind),
+            patience: args.patience,
+            holds: false,
+            stop: stop_on_signals()?,
+            cuts: Vec::new(),
+            record: None,
+            messages: true,
+            captures: true,
+            limit: Some(args.limit),
+        },
+        tape: args.tape.clone(),
+        folder: folder.clone(),
+        most: args.most,
+        ignores_output: args.ignore_output,
+    };
+    let command = args.job.join(" ");
+    // Damage of tapes that were cut with their runs is no news.
+    let read = |tape: &Path| read_job(tape, &mut |_| {});
+    let mut tell = |run: &ExploredRun| {
+        say(&words(run));
+        let tape = folder.join(format!("{}.dmt", run.run));
+        say(&format!("    dmscope replay {} -- {command}", tape.display()));
+    };
+    let explored = explore(&args.job, &job, &settings, &read, &mut tell)?;
+    explored.unknown.iter().for_each(|why| say(&format!("races are not known: {why}")));
+    let failures = explored.runs.iter().filter(|run| run.verdict.is_failure()).count();
+    if !args.quiet {
+        say(&summary(&explored, failures, &folder));
+    }
+    Ok(u8::from(failures > 0))
+}
+
+/// `TAPE.explore`.
+fn beside(tape: &Path) -> PathBuf {
+    let mut name = tape.as_os_str().to_owned();
+    name.push(".explore");
+    name.into()
+}
+
+fn words(run: &ExploredRun) -> String {
+    let how = match run.verdict {
+        Verdict::Same => "ends as it was recorded",
+        Verdict::OtherOutput => "prints something else",
+        Verdict::OtherStatus => "ends otherwise",
+        Verdict::Hang => "hangs",
+        Verdict::TooLong => "takes too long",
+        Verdict::Impossible => "cannot go that way",
+        Verdict::Diverged => "goes another way before",
+    };
+    let of = if run.of == 0 { String::new() } else { format!(" (of run {})", run.of) };
+    format!("run {}: {}{of} {how}: {}", run.run, run.swap, run.ended)
+}
+
+fn summary(explored: &Explored, failures: usize, folder: &Path) -> String {
+    let count = |verdict: Verdict| explored.runs.iter().filter(|run| run.verdict == verdict).count();
+    let (made, all) = (explored.made, explored.runs.len());
+    let earlier = if all > made { format!(", {} before", all - made) } else { String::new() };
+    let left = match explored.left {
+        0 => "nothing is left to be tried".to_owned(),
+        left => format!("at least {left} more can be tried: the same command goes on"),
+    };
+    let vain = count(Verdict::Impossible) + count(Verdict::Diverged);
+    let vain = if vain > 0 { format!(", {vain} could not go that way") } else { String::new() };
+    format!("{made} runs{earlier}: {failures} fail{vain}; {left}; runs are kept in {}", folder.display())
+}

@@ -1,0 +1,163 @@
+//! The tape of a job that runs with the wrapper: what its ranks write goes there while they run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+
+use analyzer::input::{End, Input};
+use analyzer::tape::{FileTape, RankAnswers, RankMessages, ReplayableRank};
+use anyhow::{Context, Result};
+use replay::shared_page::{PageText, SharedPage};
+
+use super::pages::{Pages, RankFile, text};
+use crate::host::clock;
+use crate::host::output_file::OutputFile;
+use crate::session::start;
+
+/// What came of a recording.
+#[derive(Debug)]
+pub struct JobRecorded {
+    /// How the job ended.
+    pub status: ExitStatus,
+    /// Ranks whose calls are on the tape.
+    pub ranks: Vec<ReplayableRank>,
+    /// Answers that were recorded.
+    pub answers: u64,
+    /// Length of the tape.
+    pub tape_bytes: u64,
+    /// What went wrong with the tape.
+    pub trouble: Vec<String>,
+}
+
+pub(super) struct TapeOfRanks {
+    tape: FileTape,
+    answers: Pages,
+    messages: Pages,
+    ranks: BTreeMap<u32, ReplayableRank>,
+    polls: BTreeMap<u32, u64>,
+    counts: BTreeMap<u32, u64>,
+    trouble: Vec<String>,
+}
+
+impl TapeOfRanks {
+    /// `prefix`: of the files that ranks write what is recorded into.
+    ///
+    /// # Errors
+    /// The tape cannot be made.
+    pub(super) fn create(path: &Path, prefix: &'static str, command: &[String]) -> Result<Self> {
+        let file = OutputFile::find(path).and_then(OutputFile::begin);
+        let file = file.with_context(|| format!("cannot record to {}", path.display()))?;
+        let mut tape = Self {
+            tape: FileTape::to_file(file),
+            answers: Pages::named(prefix),
+            messages: Pages::named("messages-"),
+            ranks: BTreeMap::new(),
+            polls: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            trouble: Vec::new(),
+        };
+        tape.push(&Input::Start(Box::new(start(&command.join(" "), 0, true))));
+        tape.flush();
+        Ok(tape)
+    }
+
+    /// Processes of the ranks.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.ranks.values().map(|rank| rank.pid).collect()
+    }
+
+    fn push(&mut self, input: &Input) {
+        if let Err(error) = self.tape.push(input) {
+            self.trouble = vec![error.to_string()];
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = self.tape.flush() {
+            self.trouble = vec![error.to_string()];
+        }
+    }
+
+    /// What is new in the folder that is shared with ranks.
+    pub(super) fn take(&mut self, folder: &Path) -> Result<()> {
+        let mut answers = std::mem::replace(&mut self.answers, Pages::named(""));
+        answers.look(folder)?;
+        for (rank, file, page) in answers.iter_mut() {
+            self.take_answers(rank, file, &page)?;
+        }
+        self.answers = answers;
+        let mut messages = std::mem::replace(&mut self.messages, Pages::named(""));
+        messages.look(folder)?;
+        for (rank, file, page) in messages.iter_mut() {
+            while let Some((offset_bytes, bytes)) = file.take(&page)? {
+                self.push(&Input::Messages(Box::new(RankMessages { rank, offset_bytes, bytes })));
+            }
+        }
+        self.messages = messages;
+        self.flush();
+        Ok(())
+    }
+
+    fn take_answers(&mut self, rank: u32, file: &mut RankFile, page: &SharedPage) -> Result<()> {
+        let facts = facts(rank, page);
+        if self.ranks.get(&rank) != Some(&facts) {
+            self.push(&Input::ReplayableRank(Box::new(facts.clone())));
+            self.ranks.insert(rank, facts);
+        }
+        self.counts.insert(rank, page.answers.load(Ordering::Relaxed));
+        let polls = page.polls.load(Ordering::Acquire);
+        let mut end_bytes = 0;
+        while let Some((offset_bytes, bytes)) = file.take(page)? {
+            end_bytes = offset_bytes + bytes.len() as u64;
+            self.polls.insert(rank, 0);
+            self.push(&Input::Answers(Box::new(RankAnswers { rank, offset_bytes, polls: 0, bytes })));
+        }
+        // They are behind all that was taken: the page was read before.
+        if self.polls.insert(rank, polls).unwrap_or(0) != polls {
+            let offset_bytes = end_bytes.max(page.record_bytes() as u64);
+            self.push(&Input::Answers(Box::new(RankAnswers {
+                rank,
+                offset_bytes,
+                polls,
+                bytes: Vec::new(),
+            })));
+        }
+        Ok(())
+    }
+
+    /// The job has ended.
+    pub(super) fn finish(mut self, status: ExitStatus) -> JobRecorded {
+        let end = End {
+            time_ns: clock::monotonic_ns(),
+            reason: format!("the job ended: {status}"),
+            failed_probes: Vec::new(),
+            strangers: None,
+        };
+        self.push(&Input::End(end));
+        self.flush();
+        JobRecorded {
+            status,
+            answers: self.counts.values().sum(),
+            ranks: self.ranks.into_values().collect(),
+            tape_bytes: self.tape.written_bytes(),
+            trouble: self.trouble,
+        }
+    }
+}
+
+fn facts(rank: u32, page: &SharedPage) -> ReplayableRank {
+    let is_stopped = page.stopped.load(Ordering::Acquire) != 0;
+    ReplayableRank {
+        rank,
+        size: page.size.load(Ordering::Relaxed),
+        pid: page.pid.load(Ordering::Relaxed),
+        library: page.text(PageText::Library),
+        program: page.text(PageText::Program),
+        program_bytes: page.program_bytes.load(Ordering::Relaxed),
+        program_checksum: page.program_checksum.load(Ordering::Relaxed),
+        thread_level: page.thread_level.load(Ordering::Relaxed),
+        uncovered: page.uncovered.load(Ordering::Relaxed),
+        stopped: text(page, PageText::Message).filter(|_| is_stopped),
+    }
+}
