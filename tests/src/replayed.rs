@@ -122,10 +122,33 @@ impl ReplayCase {
         self.finished(command.spawn().context("cannot start dmscope")?, &logs)
     }
 
+    /// Where a command runs, and the job with it.
+    pub fn folder_of(&self, verb: &str, tape: &str) -> PathBuf {
+        self.folder.path().join(format!("{verb}-{tape}"))
+    }
+
+    /// Runs a command on a tape that starts no job.
+    pub fn list(&self, verb: &str, options: &[&str], tape: &str) -> Result<ReplayRun> {
+        let mut command = Command::new(binary()?);
+        command.arg(verb).args(options).arg(self.tape(tape));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.finished(command.spawn().context("cannot start dmscope")?, self.folder.path())
+    }
+
     /// Records it, and does something to it meanwhile: with dmscope's process id, and the file that rank 0 logs to.
     pub fn record_and(&self, tape: &str, act: impl FnOnce(u32, &Path) -> Result<()>) -> Result<ReplayRun> {
+        self.record_with(&[], tape, act)
+    }
+
+    /// The same with options.
+    pub fn record_with(
+        &self,
+        options: &[&str],
+        tape: &str,
+        act: impl FnOnce(u32, &Path) -> Result<()>,
+    ) -> Result<ReplayRun> {
         let logs = self.folder.path().join(format!("record-{tape}"));
-        let child = self.command("record", &[], &self.tape(tape), &logs, None)?.spawn()?;
+        let child = self.command("record", options, &self.tape(tape), &logs, None)?.spawn()?;
         act(child.id(), &logs.join("rank0.log"))?;
         self.finished(child, &logs)
     }
