@@ -81,7 +81,7 @@ fn hangs_and_other_output_are_found_where_requests_are_chosen() -> Result<()> {
         case.run("record", &["--quiet"], "x", None)?.check(0, &[])?;
         case.list("races", &[], "x")?.check(2, &["dmscope record --messages"])?;
         let explored = case.run("explore", &["--patience", "1s"], "x", None)?;
-        explored.check(1, &["hangs: the job hangs on its new way", "1 fail"])?;
+        explored.check(1, &["hangs: ", "the job hangs on its new way: rank 0", "1 fail"])?;
 
         let case = orders(library, "irecv", "print")?;
         case.run("record", &["--quiet"], "x", None)?.check(0, &[])?;

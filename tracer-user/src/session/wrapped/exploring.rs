@@ -88,6 +88,8 @@ pub struct Explored {
 }
 
 const NOTES: &str = "runs.jsonl";
+/// Is there once nothing is left to be tried.
+const COMPLETE: &str = "complete";
 
 /// Reads a tape.
 pub type ReadTape<'a> = &'a dyn Fn(&Path) -> Result<RecordedJob>;
@@ -125,7 +127,7 @@ pub fn explore(
         status: None,
         explored: Explored { runs: notes(&settings.folder)?, ..Explored::default() },
     };
-    if exploring.begin(recorded)? {
+    if !settings.folder.join(COMPLETE).exists() && exploring.begin(recorded)? {
         exploring.go_on(found)?;
     }
     Ok(exploring.explored)
@@ -190,18 +192,21 @@ impl Exploring<'_> {
             self.explored.made += 1;
         }
         self.explored.left += self.frontier.len() + self.frontier.dropped;
-        if self.explored.left == 0 {
-            self.clean_up();
+        if self.explored.left == 0 && self.explored.unknown.is_empty() {
+            self.complete()?;
         }
         Ok(())
     }
 
-    /// Tapes of runs that did not fail are needed as long as their races are to be turned round.
-    fn clean_up(&self) {
+    /// Tapes of runs that did not fail were needed as long as their races were to be turned round.
+    fn complete(&self) -> Result<()> {
+        let path = self.settings.folder.join(COMPLETE);
+        fs::write(&path, "").with_context(|| path.display().to_string())?;
         for run in self.explored.runs.iter().filter(|run| !run.verdict.is_failure()) {
             // It may be gone.
             let _ = fs::remove_file(self.tape(run.run));
         }
+        Ok(())
     }
 
     /// Makes a run; none: the user wants no more.
@@ -215,7 +220,7 @@ impl Exploring<'_> {
         let Some(verdict) = self.verdict(&replayed) else { return Ok(None) };
         let ended = match replayed.end {
             ReplayEnd::Ended(status) => status.to_string(),
-            _ => said.join("; "),
+            _ => in_one_line(&said),
         };
         if verdict.is_failure() {
             let out = self.settings.folder.join(format!("{number}.out"));
@@ -279,6 +284,11 @@ fn claim(settings: &ExploreSettings) -> Result<()> {
         Ok(_) => Ok(()),
         Err(_) => fs::write(&path, own).with_context(|| path.display().to_string()),
     }
+}
+
+/// What was said. After a colon comes what belongs to it.
+fn in_one_line(said: &[String]) -> String {
+    said.join("; ").replace(":; ", ": ")
 }
 
 /// Ranks print in any order.
