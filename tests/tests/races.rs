@@ -66,7 +66,11 @@ fn each_kind_of_receive_can_go_the_other_way() -> Result<()> {
             let again = case.list("races", &[], "other")?;
             let point = swap.split('=').next().unwrap_or_default();
             let line = again.output.lines().find(|line| line.starts_with(&format!("{point} ")));
-            ensure!(line.is_some_and(|line| line.contains(" rank 3, ")), "{library:?} {how}: {}", again.output);
+            ensure!(
+                line.is_some_and(|line| line.contains(" rank 3, ")),
+                "{library:?} {how}: {}",
+                again.output
+            );
             case.run("replay", &[], "other", None)?.check(0, &["replayed to the end of the record"])?;
         }
     }
@@ -87,7 +91,8 @@ fn hangs_and_other_output_are_found_where_requests_are_chosen() -> Result<()> {
         case.run("record", &["--quiet"], "x", None)?.check(0, &[])?;
         let first = case.run("explore", &["--most", "1"], "x", None)?;
         ensure!(first.said.contains("the same command goes on"), "{}", first.said);
-        case.run("explore", &["--patience", "2s"], "x", None)?.check(1, &["prints something else", "1 fail"])?;
+        case.run("explore", &["--patience", "2s"], "x", None)?
+            .check(1, &["prints something else", "1 fail"])?;
     }
     Ok(())
 }
@@ -108,8 +113,7 @@ fn a_barrier_between_messages_leaves_no_race() -> Result<()> {
 #[test]
 fn messages_of_a_job_that_was_killed_are_on_the_tape() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let case =
-            ReplayCase::own(library, "anyorder", &["source", "--log", "LOG", "--rounds", "1000000"])?;
+        let case = ReplayCase::own(library, "anyorder", &["source", "--log", "LOG", "--rounds", "1000000"])?;
         case.record_with(&["--messages"], "x", |dmscope, log| {
             live::replayed::wait_for_bytes(log, 20_000)?;
             kill_job(dmscope);

@@ -1,22 +1,12 @@
 //! What the shim calls to write down envelopes of messages. Numbers are those of `shim.h`; a negative one stands for any, or none.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
-use replay::messages::{CollectiveOrder, Envelope, Pattern, PreparedOperation};
+use replay::messages::{CollectiveOrder, MessageEnvelope, Pattern, PreparedOperation};
 
 use crate::c_abi::with;
 use crate::message_recorder::MessageRecorder;
-
-/// Not zero: messages are written down.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
-pub(crate) static dms_messages: AtomicI32 = AtomicI32::new(0);
-
-/// Says that they are.
-pub(crate) fn begin() {
-    dms_messages.store(1, Ordering::Relaxed);
-}
 
 /// Writes something down; it is given the address that the call was made from, and the call.
 fn note(act: impl FnOnce(&mut MessageRecorder, u64, u32)) {
@@ -36,8 +26,8 @@ fn optional(number: c_int) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-fn envelope(source: c_int, tag: c_int) -> Option<Envelope> {
-    Some(Envelope { source: optional(source)?, tag: optional(tag)? })
+fn envelope(source: c_int, tag: c_int) -> Option<MessageEnvelope> {
+    Some(MessageEnvelope { source: optional(source)?, tag: optional(tag)? })
 }
 
 fn pattern(messages: &mut MessageRecorder, comm: u64, source: c_int, tag: c_int) -> Pattern {

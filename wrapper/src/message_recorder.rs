@@ -1,8 +1,15 @@
 //! Writes the envelopes of a rank's messages into a file of their own.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use replay::messages::MessageJournal;
 
 use crate::mapped_file::RankMapping;
+
+/// Not zero: messages are written down.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
+pub(crate) static dms_messages: AtomicI32 = AtomicI32::new(0);
 
 pub(crate) struct MessageRecorder {
     file: RankMapping,
@@ -13,7 +20,9 @@ pub(crate) struct MessageRecorder {
 }
 
 impl MessageRecorder {
+    /// From now on the shim tells of messages.
     pub(crate) fn new(file: RankMapping) -> Self {
+        dms_messages.store(1, Ordering::Relaxed);
         Self { file, journal: MessageJournal::default(), out: Vec::with_capacity(256), is_stopped: false }
     }
 

@@ -10,7 +10,6 @@ use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, cou
 use crate::early_clocks;
 use crate::files;
 use crate::mapped_file::RankMapping;
-use crate::message_abi;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, wish};
 use crate::owned::{Owned, OwnedByThread};
@@ -103,9 +102,6 @@ pub(crate) fn begin(introduction: &Introduction) {
     let rank = introduction.rank;
     match work(&wish, introduction) {
         Ok((work, again, messages)) => {
-            if messages.is_some() {
-                message_abi::begin();
-            }
             let rank = ThisRank {
                 work,
                 again,

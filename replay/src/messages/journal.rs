@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::row::{CallSite, CollectiveOrder, Envelope, MessageRow, Pattern};
+use super::row::{CallSite, CollectiveOrder, MessageEnvelope, MessageRow, Pattern};
 
 /// An operation that a persistent request begins each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl MessageJournal {
         site: u32,
         pattern: Pattern,
         is_probe: bool,
-        got: Option<Envelope>,
+        got: Option<MessageEnvelope>,
         out: &mut Vec<u8>,
     ) {
         self.write(&MessageRow::Receive { site, pattern, is_probe, got }, out);
@@ -163,14 +163,14 @@ impl MessageJournal {
     }
 
     /// An operation is complete, if its request is known.
-    pub fn done(&mut self, request: u64, got: Option<Envelope>, out: &mut Vec<u8>) {
+    pub fn done(&mut self, request: u64, got: Option<MessageEnvelope>, out: &mut Vec<u8>) {
         if let Some(number) = self.open.remove(&request) {
             self.write(&MessageRow::Done { back: self.operations - number, got, is_final: true }, out);
         }
     }
 
     /// The message of a posted receive is known before it is complete.
-    pub fn decided(&mut self, request: u64, got: Option<Envelope>, out: &mut Vec<u8>) {
+    pub fn decided(&mut self, request: u64, got: Option<MessageEnvelope>, out: &mut Vec<u8>) {
         if let Some(number) = self.open.get(&request) {
             self.write(&MessageRow::Done { back: self.operations - number, got, is_final: false }, out);
         }

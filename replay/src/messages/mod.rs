@@ -5,4 +5,4 @@ mod row;
 
 pub use journal::{MessageJournal, PreparedOperation};
 pub(crate) use row::MessageRow;
-pub use row::{CallSite, CollectiveOrder, Envelope, Pattern};
+pub use row::{CallSite, CollectiveOrder, MessageEnvelope, Pattern};

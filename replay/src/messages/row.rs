@@ -23,7 +23,7 @@ use crate::varint::{put, take};
 
 /// A message as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct MessageEnvelope {
     /// In the communicator.
     pub source: u32,
     /// As it was sent.
@@ -83,11 +83,11 @@ pub(crate) enum MessageRow {
     /// A send begins.
     Send { comm: u32, dest: u32, tag: u32, is_synchronous: bool, has_request: bool },
     /// A receive or probe ends. What came is not known if it failed.
-    Receive { site: u32, pattern: Pattern, is_probe: bool, got: Option<Envelope> },
+    Receive { site: u32, pattern: Pattern, is_probe: bool, got: Option<MessageEnvelope> },
     /// A receive is posted.
     Post { site: u32, pattern: Pattern },
     /// An operation with a request is complete; only its message is known, if it is not final.
-    Done { back: u64, got: Option<Envelope>, is_final: bool },
+    Done { back: u64, got: Option<MessageEnvelope>, is_final: bool },
     /// A call took some of several requests.
     Choice { site: u32, offered: Vec<(u32, u64)>, taken: Vec<u32> },
     /// A collective call begins.
@@ -111,7 +111,7 @@ fn put_list(out: &mut Vec<u8>, list: &[u32]) {
     list.iter().for_each(|value| put(out, u64::from(*value)));
 }
 
-fn put_got(out: &mut Vec<u8>, got: Option<Envelope>) {
+fn put_got(out: &mut Vec<u8>, got: Option<MessageEnvelope>) {
     put_optional(out, got.map(|got| got.source));
     if let Some(got) = got {
         put(out, got.tag.into());
@@ -145,10 +145,10 @@ fn list(bytes: &mut &[u8]) -> Option<Vec<u32>> {
     (0..count(bytes)?).map(|_| small(bytes)).collect()
 }
 
-fn got(bytes: &mut &[u8]) -> Option<Option<Envelope>> {
+fn got(bytes: &mut &[u8]) -> Option<Option<MessageEnvelope>> {
     match optional(bytes)? {
         None => Some(None),
-        Some(source) => Some(Some(Envelope { source, tag: small(bytes)? })),
+        Some(source) => Some(Some(MessageEnvelope { source, tag: small(bytes)? })),
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
 
     fn rows() -> impl Strategy<Value = Vec<(u64, MessageRow)>> {
         let envelope = proptest::option::of((any::<u32>(), any::<u32>()))
-            .prop_map(|got| got.map(|(source, tag)| Envelope { source, tag }));
+            .prop_map(|got| got.map(|(source, tag)| MessageEnvelope { source, tag }));
         let pattern = (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>())
             .prop_map(|(comm, source, tag)| Pattern { comm, source, tag });
         let row =

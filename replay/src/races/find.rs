@@ -1,8 +1,8 @@
 //! Finds what could have gone otherwise.
 
-use super::history::{History, OpenAt};
+use super::history::{EventHistory, OpenAt};
 use super::order::MatchOrder;
-use super::run::{BadRun, Operation, Run};
+use super::run::{BadRun, RequestOperation, Run};
 use super::signature::Signatures;
 use crate::cut::{Detour, RankCut};
 use crate::messages::CallSite;
@@ -39,7 +39,7 @@ pub struct Race {
     pub others: Vec<Alternative>,
     /// Whether it was run that way: a number for all that happened before, and for what came.
     pub signature: u64,
-    event: Event,
+    event: RaceEvent,
 }
 
 /// What comes at such a place.
@@ -72,7 +72,7 @@ impl Alternative {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum RaceEvent {
     Receive(usize),
     Probe(usize),
     Choice(usize),
@@ -142,14 +142,14 @@ impl Races {
         let (run, order) = (&self.run, &self.order);
         let after = after(run, order, race.event);
         let own = match race.event {
-            Event::Receive(at) => Some(at),
+            RaceEvent::Receive(at) => Some(at),
             _ => None,
         };
         let open_at = OpenAt::of(run);
         let mut cuts = Vec::new();
         for (rank, calls) in run.calls.iter().enumerate() {
             let event = own.filter(|at| run.receives[*at].rank == rank);
-            let history = History::new(run, order, &open_at, after, rank, event);
+            let history = EventHistory::new(run, order, &open_at, after, rank, event);
             let posts =
                 history.waiting().filter_map(|at| Some((run.receives[at].wild_post?, None))).collect();
             // Of a call that nothing is known to follow, all is played.
@@ -158,7 +158,7 @@ impl Races {
         }
         let own_cut = &mut cuts[race.rank as usize];
         match (race.event, instead) {
-            (Event::Receive(at), Alternative::Message { source, .. }) => {
+            (RaceEvent::Receive(at), Alternative::Message { source, .. }) => {
                 let receive = &run.receives[at];
                 let source = run.rank_in(receive.comm, receive.rank, source as usize);
                 match receive.wild_post {
@@ -166,7 +166,7 @@ impl Races {
                     None => own_cut.detour = source.map(|value| Detour { call: race.call, value }),
                 }
             }
-            (Event::Probe(at), Alternative::Message { source, .. }) => {
+            (RaceEvent::Probe(at), Alternative::Message { source, .. }) => {
                 let asks = &run.probes[at].asks;
                 let source = run.rank_in(asks.comm, asks.rank, source as usize);
                 own_cut.detour = source.map(|value| Detour { call: race.call, value });
@@ -188,24 +188,24 @@ pub fn with_choice(signature: u64, choice: Alternative) -> u64 {
     super::signature::mixed(&[signature, kind, u64::from(choice.number())])
 }
 
-fn after<'a>(run: &Run, order: &'a MatchOrder, event: Event) -> &'a [u32] {
+fn after<'a>(run: &Run, order: &'a MatchOrder, event: RaceEvent) -> &'a [u32] {
     match event {
-        Event::Receive(at) => order.after_receive(at),
-        Event::Probe(at) => order.after_probe(at),
-        Event::Choice(at) => order.after_call(run.choices[at].rank, run.choices[at].call),
+        RaceEvent::Receive(at) => order.after_receive(at),
+        RaceEvent::Probe(at) => order.after_probe(at),
+        RaceEvent::Choice(at) => order.after_call(run.choices[at].rank, run.choices[at].call),
     }
 }
 
 /// What could have gone otherwise in a rank.
-fn events(run: &Run, rank: usize) -> Vec<Event> {
+fn events(run: &Run, rank: usize) -> Vec<RaceEvent> {
     let is_wild = |at: &usize| run.receives[*at].source.is_none() && run.receives[*at].message.is_some();
-    let receives = run.posts[rank].iter().copied().filter(is_wild).map(Event::Receive);
+    let receives = run.posts[rank].iter().copied().filter(is_wild).map(RaceEvent::Receive);
     let probes = run.probes.iter().enumerate().filter(|(_, probe)| {
         probe.asks.rank == rank && probe.asks.source.is_none() && probe.asks.message.is_some()
     });
     let choices = run.choices.iter().enumerate().filter(|(_, choice)| choice.rank == rank);
-    let probes = probes.map(|(at, _)| Event::Probe(at));
-    receives.chain(probes).chain(choices.map(|(at, _)| Event::Choice(at))).collect()
+    let probes = probes.map(|(at, _)| RaceEvent::Probe(at));
+    receives.chain(probes).chain(choices.map(|(at, _)| RaceEvent::Choice(at))).collect()
 }
 
 fn race(
@@ -214,15 +214,15 @@ fn race(
     open_at: &OpenAt,
     signatures: &Signatures,
     rank: usize,
-    event: Event,
+    event: RaceEvent,
 ) -> Race {
     let after = after(run, order, event);
     let own = match event {
-        Event::Receive(at) => Some(at),
+        RaceEvent::Receive(at) => Some(at),
         _ => None,
     };
-    let histories: Vec<History<'_>> = (0..run.calls.len())
-        .map(|other| History::new(run, order, open_at, after, other, own.filter(|_| other == rank)))
+    let histories: Vec<EventHistory<'_>> = (0..run.calls.len())
+        .map(|other| EventHistory::new(run, order, open_at, after, other, own.filter(|_| other == rank)))
         .collect();
     let history = &histories[rank];
     let message = |send: usize| {
@@ -231,19 +231,19 @@ fn race(
         Alternative::Message { source: send.rank as u32, tag: send.tag, call }
     };
     let (kind, call, site, place, taken, others) = match event {
-        Event::Receive(at) => {
+        RaceEvent::Receive(at) => {
             let receive = &run.receives[at];
             let kind = if receive.is_posted_receive() { RaceKind::Posted } else { RaceKind::Receive };
             let others = history.candidates(receive, at);
             (kind, receive.posted, receive.site, at as u64, receive.message, others)
         }
-        Event::Probe(at) => {
+        RaceEvent::Probe(at) => {
             let probe = &run.probes[at];
             let next = run.posts[rank].get(probe.receives_before).copied().unwrap_or(usize::MAX);
             let others = history.candidates(&probe.asks, next);
             (RaceKind::Probe, probe.asks.posted, probe.asks.site, at as u64, probe.asks.message, others)
         }
-        Event::Choice(at) => {
+        RaceEvent::Choice(at) => {
             let choice = &run.choices[at];
             (RaceKind::Choice, choice.call, choice.site, at as u64, None, Vec::new())
         }
@@ -259,11 +259,11 @@ fn race(
         signature: signatures.of_place(run, after, &histories, kind as u64, rank, place),
         event,
     };
-    if let Event::Choice(at) = event {
+    if let RaceEvent::Choice(at) = event {
         let choice = &run.choices[at];
         race.taken = choice.taken.iter().map(|index| Alternative::Request { index: *index }).collect();
-        let is_complete = |operation: &Operation| match *operation {
-            Operation::Send(send) => {
+        let is_complete = |operation: &RequestOperation| match *operation {
+            RequestOperation::Send(send) => {
                 let send = &run.sends[send];
                 let receive = send.receive.map(|receive| &run.receives[receive]);
                 let is_received = receive.is_some_and(|receive| {
@@ -271,11 +271,11 @@ fn race(
                 });
                 !send.is_synchronous || is_received
             }
-            Operation::Receive(at) => {
+            RequestOperation::Receive(at) => {
                 let receive = &run.receives[at];
                 !receive.is_aside && (history.has_message(at) || !history.candidates(receive, at).is_empty())
             }
-            Operation::Unknown => false,
+            RequestOperation::Unknown => false,
         };
         let others = choice
             .offered
@@ -287,8 +287,8 @@ fn race(
 }
 
 /// Which of the receives that a call posts it is.
-fn nth(run: &Run, event: Event) -> u32 {
-    let Event::Receive(at) = event else { return 1 };
+fn nth(run: &Run, event: RaceEvent) -> u32 {
+    let RaceEvent::Receive(at) = event else { return 1 };
     let receive = &run.receives[at];
     let posts = &run.posts[receive.rank];
     let Ok(place) = posts.binary_search(&at) else { return 1 };

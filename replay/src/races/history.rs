@@ -44,7 +44,7 @@ impl OpenAt {
 }
 
 /// Up to the first calls that depend on the event.
-pub(super) struct History<'a> {
+pub(super) struct EventHistory<'a> {
     run: &'a Run,
     /// The first call of each rank whose end depends on it.
     after: &'a [u32],
@@ -55,7 +55,7 @@ pub(super) struct History<'a> {
     is_late: Vec<bool>,
 }
 
-impl<'a> History<'a> {
+impl<'a> EventHistory<'a> {
     /// `after`: the first call of each rank that depends on the event; `event`: the match of this receive, if it is one.
     pub(super) fn new(
         run: &'a Run,

@@ -26,9 +26,9 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// More is not kept in memory.
 const MOST_PLACES: usize = 1 << 28;
 
-struct Edges(Vec<(u32, u32)>);
+struct OrderEdges(Vec<(u32, u32)>);
 
-impl Edges {
+impl OrderEdges {
     fn add(&mut self, before: usize, after: usize) {
         self.0.push((before as u32, after as u32));
     }
@@ -63,7 +63,7 @@ impl MatchOrder {
             probes_at,
             matches_after: vec![Vec::new(); run.receives.len()],
         };
-        let mut edges = Edges(Vec::new());
+        let mut edges = OrderEdges(Vec::new());
         for (rank, calls) in run.calls.iter().enumerate() {
             for call in 0..calls.len() {
                 let (begin, end) = (order.begin(rank, call as u32), order.end(rank, call as u32));
@@ -88,7 +88,7 @@ impl MatchOrder {
         self.begin(rank, call) + 1
     }
 
-    fn sends(&self, run: &Run, edges: &mut Edges) {
+    fn sends(&self, run: &Run, edges: &mut OrderEdges) {
         for send in run.sends.iter().filter(|send| send.is_synchronous) {
             if let (Some(receive), Some(completed)) = (send.receive, send.completed) {
                 edges.add(self.receives_at + receive, self.end(send.rank, completed));
@@ -96,7 +96,7 @@ impl MatchOrder {
         }
     }
 
-    fn matches(&mut self, run: &Run, edges: &mut Edges) {
+    fn matches(&mut self, run: &Run, edges: &mut OrderEdges) {
         for posts in &run.posts {
             // Receives that had not been completed when the next one was posted.
             let mut open: Vec<usize> = Vec::new();
@@ -138,7 +138,7 @@ impl MatchOrder {
     }
 
     /// Its message was sent, it was posted, and then somebody learns of it.
-    fn receive(&self, run: &Run, receive: &RunReceive, message: usize, here: usize, edges: &mut Edges) {
+    fn receive(&self, run: &Run, receive: &RunReceive, message: usize, here: usize, edges: &mut OrderEdges) {
         let send = &run.sends[message];
         edges.add(self.begin(send.rank, send.begun), here);
         edges.add(self.begin(receive.rank, receive.posted), here);
@@ -148,7 +148,14 @@ impl MatchOrder {
     }
 
     /// Receives that were posted before and would have taken the message had theirs before.
-    fn earlier_posts(&mut self, run: &Run, open: &[usize], at: usize, message: usize, edges: &mut Edges) {
+    fn earlier_posts(
+        &mut self,
+        run: &Run,
+        open: &[usize],
+        at: usize,
+        message: usize,
+        edges: &mut OrderEdges,
+    ) {
         let mut last: Option<usize> = None;
         for &earlier in open.iter().rev() {
             let other = &run.receives[earlier];
@@ -168,7 +175,7 @@ impl MatchOrder {
     }
 
     /// Messages that were sent before and that the receive would have taken were taken before.
-    fn earlier_messages(&mut self, run: &Run, at: usize, message: usize, edges: &mut Edges) {
+    fn earlier_messages(&mut self, run: &Run, at: usize, message: usize, edges: &mut OrderEdges) {
         let receive = &run.receives[at];
         let channel = &run.channels[run.sends[message].channel];
         let Ok(end) = channel.sends.binary_search(&message) else { return };
@@ -180,13 +187,13 @@ impl MatchOrder {
         }
     }
 
-    fn add_match(&mut self, run: &Run, before: usize, after: usize, edges: &mut Edges) {
+    fn add_match(&mut self, run: &Run, before: usize, after: usize, edges: &mut OrderEdges) {
         edges.add(self.receives_at + before, self.receives_at + after);
         debug_assert_eq!(run.receives[before].rank, run.receives[after].rank);
         self.matches_after[before].push(after as u32);
     }
 
-    fn collectives(&self, run: &Run, first: usize, edges: &mut Edges) {
+    fn collectives(&self, run: &Run, first: usize, edges: &mut OrderEdges) {
         let mut here = first;
         for all in &run.collectives {
             let mut previous = None;
@@ -220,7 +227,7 @@ impl MatchOrder {
     }
 
     /// From what comes last to what comes first.
-    fn spread(&mut self, events: usize, edges: &Edges) -> Result<(), BadRun> {
+    fn spread(&mut self, events: usize, edges: &OrderEdges) -> Result<(), BadRun> {
         let mut before: Vec<u32> = vec![0; events + 1];
         let mut waiting: Vec<u32> = vec![0; events];
         for (from, to) in &edges.0 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::messages::{CallSite, CollectiveOrder, Envelope, MessageRow, Pattern};
+use crate::messages::{CallSite, CollectiveOrder, MessageEnvelope, MessageRow, Pattern};
 
 /// Why messages of ranks cannot be put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,13 +73,13 @@ pub(super) struct RunChoice {
     pub rank: usize,
     pub call: u32,
     pub site: u32,
-    pub offered: Vec<(u32, Operation)>,
+    pub offered: Vec<(u32, RequestOperation)>,
     pub taken: Vec<u32>,
 }
 
 /// What a request stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum RequestOperation {
     Send(usize),
     Receive(usize),
     /// In a communicator of which nothing is known.
@@ -261,16 +261,16 @@ struct LocalComm {
 
 /// What a rank has said so far.
 #[derive(Default)]
-struct Reading {
+struct RunReading {
     calls: Vec<u64>,
     number: u64,
     comms: Vec<LocalComm>,
     counts: HashMap<(Vec<u32>, Vec<u32>), u32>,
-    operations: Vec<Operation>,
+    operations: Vec<RequestOperation>,
     wild_posts: u64,
 }
 
-impl Reading {
+impl RunReading {
     fn here(&self) -> u32 {
         (self.calls.len() - 1) as u32
     }
@@ -279,7 +279,7 @@ impl Reading {
 impl Building {
     fn rank(&mut self, rank: usize, size: usize, bytes: &[u8]) -> Result<Vec<u64>, BadRun> {
         let bad = |what: &str| BadRun(format!("the messages of rank {rank} contradict themselves: {what}"));
-        let mut reading = Reading::default();
+        let mut reading = RunReading::default();
         let mut rest = bytes;
         while !rest.is_empty() {
             let (calls, row) = MessageRow::take(&mut rest).map_err(|_| bad("an entry cannot be read"))?;
@@ -295,7 +295,7 @@ impl Building {
         Ok(reading.calls)
     }
 
-    fn row(&mut self, rank: usize, size: usize, reading: &mut Reading, row: MessageRow) -> Option<()> {
+    fn row(&mut self, rank: usize, size: usize, reading: &mut RunReading, row: MessageRow) -> Option<()> {
         let call = reading.here();
         match row {
             MessageRow::Comm { group, remote } => self.comm(rank, size, reading, group, remote)?,
@@ -305,7 +305,7 @@ impl Building {
                 let Some(id) = comm.id else {
                     self.run.unknown += 1;
                     if has_request {
-                        reading.operations.push(Operation::Unknown);
+                        reading.operations.push(RequestOperation::Unknown);
                     }
                     return Some(());
                 };
@@ -325,7 +325,7 @@ impl Building {
                 self.run.channels[channel].sends.push(send);
                 self.of_tag.entry((channel, tag)).or_default().push(send);
                 if has_request {
-                    reading.operations.push(Operation::Send(send));
+                    reading.operations.push(RequestOperation::Send(send));
                 }
             }
             MessageRow::Receive { site, pattern, is_probe, got } => {
@@ -348,16 +348,16 @@ impl Building {
                 let operation = match receive {
                     Some(mut receive) => {
                         receive.wild_post = is_wild.then_some(reading.wild_posts);
-                        Operation::Receive(self.post(receive))
+                        RequestOperation::Receive(self.post(receive))
                     }
-                    None => Operation::Unknown,
+                    None => RequestOperation::Unknown,
                 };
                 reading.wild_posts += u64::from(is_wild);
                 reading.operations.push(operation);
             }
             MessageRow::Done { back, got, is_final } => match *nth_back(&reading.operations, back)? {
-                Operation::Send(send) if is_final => self.run.sends[send].completed = Some(call),
-                Operation::Receive(at) => {
+                RequestOperation::Send(send) if is_final => self.run.sends[send].completed = Some(call),
+                RequestOperation::Receive(at) => {
                     let receive = &mut self.run.receives[at];
                     if is_final {
                         receive.completed = Some(call);
@@ -389,7 +389,7 @@ impl Building {
         &mut self,
         rank: usize,
         size: usize,
-        reading: &mut Reading,
+        reading: &mut RunReading,
         group: Vec<u32>,
         remote: Vec<u32>,
     ) -> Option<()> {
@@ -427,7 +427,7 @@ impl Building {
     fn receive(
         &mut self,
         rank: usize,
-        reading: &Reading,
+        reading: &RunReading,
         site: u32,
         pattern: Pattern,
     ) -> Option<Option<RunReceive>> {
@@ -475,9 +475,9 @@ impl Building {
     fn got(
         &mut self,
         rank: usize,
-        reading: &Reading,
+        reading: &RunReading,
         pattern: Pattern,
-        got: Option<Envelope>,
+        got: Option<MessageEnvelope>,
     ) -> Option<Option<(usize, u32)>> {
         match reading.comms.get(pattern.comm as usize)?.id {
             Some(comm) => self.got_in(rank, comm, got),
@@ -485,7 +485,12 @@ impl Building {
         }
     }
 
-    fn got_in(&mut self, rank: usize, comm: usize, got: Option<Envelope>) -> Option<Option<(usize, u32)>> {
+    fn got_in(
+        &mut self,
+        rank: usize,
+        comm: usize,
+        got: Option<MessageEnvelope>,
+    ) -> Option<Option<(usize, u32)>> {
         let Some(got) = got else { return Some(None) };
         let source = *self.run.peers.get(&(comm, rank))?.get(got.source as usize)?;
         Some(Some((self.channel(comm, source as usize, rank), got.tag)))
@@ -520,6 +525,6 @@ impl Building {
     }
 }
 
-fn nth_back(operations: &[Operation], back: u64) -> Option<&Operation> {
+fn nth_back(operations: &[RequestOperation], back: u64) -> Option<&RequestOperation> {
     operations.get(operations.len().checked_sub(usize::try_from(back).ok()?)?)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::history::History;
+use super::history::EventHistory;
 use super::run::Run;
 
 /// Sums over what was decided in a rank before each of its calls.
@@ -94,7 +94,7 @@ impl Signatures {
         &self,
         run: &Run,
         after: &[u32],
-        histories: &[History<'_>],
+        histories: &[EventHistory<'_>],
         kind: u64,
         rank: usize,
         place: u64,
@@ -104,7 +104,7 @@ impl Signatures {
             let complete = sums.partition_point(|(completed, _)| completed < call);
             sum = sum.wrapping_add(complete.checked_sub(1).map_or(0, |last| sums[last].1));
         }
-        for early in histories.iter().flat_map(History::early) {
+        for early in histories.iter().flat_map(EventHistory::early) {
             sum = sum.wrapping_add(self.receive(run, early));
         }
         let place = place as usize;

@@ -1,6 +1,6 @@
 //! A reference for the matching of messages: what the standard allows, one step at a time, and nothing else.
 
-use replay::messages::{CollectiveOrder, Envelope, MessageJournal, Pattern};
+use replay::messages::{CollectiveOrder, MessageEnvelope, MessageJournal, Pattern};
 
 /// A call of a made-up program. Requests are named by which of the rank's operations they are.
 #[derive(Clone, Debug)]
@@ -285,7 +285,7 @@ impl<'a> Machine<'a> {
                     let before = machine.clone();
                     machine.take(*step);
                     let (journal, out) = &mut journals[rank];
-                    let envelope = |(from, at): (usize, usize)| Envelope {
+                    let envelope = |(from, at): (usize, usize)| MessageEnvelope {
                         source: from as u32,
                         tag: before.ranks[from].sent[at].tag,
                     };
@@ -325,7 +325,7 @@ impl<'a> Machine<'a> {
                 let Some(at) = machine.receive_of(rank, request) else { continue };
                 if let Some((from, nth)) = machine.ranks[rank].posted[at].message {
                     let tag = machine.ranks[from].sent[nth].tag;
-                    journal.decided(request as u64, Some(Envelope { source: from as u32, tag }), out);
+                    journal.decided(request as u64, Some(MessageEnvelope { source: from as u32, tag }), out);
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::record_job::wrapper_kind;
 use super::recorded_tape::read_job;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
-use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySettings, Verdict, explore};
+use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySettings, RunVerdict, explore};
 
 /// Explores a recorded job.
 ///
@@ -64,27 +64,27 @@ fn beside(tape: &Path) -> PathBuf {
 
 fn words(run: &ExploredRun) -> String {
     let how = match run.verdict {
-        Verdict::Same => "ends as it was recorded",
-        Verdict::OtherOutput => "prints something else",
-        Verdict::OtherStatus => "ends otherwise",
-        Verdict::Hang => "hangs",
-        Verdict::TooLong => "takes too long",
-        Verdict::Impossible => "cannot go that way",
-        Verdict::Diverged => "goes another way before",
+        RunVerdict::Same => "ends as it was recorded",
+        RunVerdict::OtherOutput => "prints something else",
+        RunVerdict::OtherStatus => "ends otherwise",
+        RunVerdict::Hang => "hangs",
+        RunVerdict::TooLong => "takes too long",
+        RunVerdict::Impossible => "cannot go that way",
+        RunVerdict::Diverged => "goes another way before",
     };
     let of = if run.of == 0 { String::new() } else { format!(" (of run {})", run.of) };
     format!("run {}: {}{of} {how}: {}", run.run, run.swap, run.ended)
 }
 
 fn summary(explored: &Explored, failures: usize, folder: &Path) -> String {
-    let count = |verdict: Verdict| explored.runs.iter().filter(|run| run.verdict == verdict).count();
+    let count = |verdict: RunVerdict| explored.runs.iter().filter(|run| run.verdict == verdict).count();
     let (made, all) = (explored.made, explored.runs.len());
     let earlier = if all > made { format!(", {} before", all - made) } else { String::new() };
     let left = match explored.left {
         0 => "nothing is left to be tried".to_owned(),
         left => format!("at least {left} more can be tried: the same command goes on"),
     };
-    let vain = count(Verdict::Impossible) + count(Verdict::Diverged);
+    let vain = count(RunVerdict::Impossible) + count(RunVerdict::Diverged);
     let vain = if vain > 0 { format!(", {vain} could not go that way") } else { String::new() };
     format!("{made} runs{earlier}: {failures} fail{vain}; {left}; runs are kept in {}", folder.display())
 }

@@ -44,13 +44,13 @@ pub(super) fn races_job(args: &RacesArgs) -> Result<u8> {
     Ok(0)
 }
 
-type Places = HashMap<(String, u64), String>;
+type SourcePlaces = HashMap<(String, u64), String>;
 
 /// Source lines of calls.
-fn places(races: &[Race]) -> Places {
+fn places(races: &[Race]) -> SourcePlaces {
     let mut lines = SourceLines::default();
     let sites = races.iter().filter_map(|race| race.site.as_ref());
-    let mut places = Places::new();
+    let mut places = SourcePlaces::new();
     for site in sites {
         let key = (site.module.clone(), site.offset_bytes);
         places.entry(key).or_insert_with(|| {
@@ -61,7 +61,7 @@ fn places(races: &[Race]) -> Places {
     places
 }
 
-fn place_of(places: &Places, race: &Race) -> String {
+fn place_of(places: &SourcePlaces, race: &Race) -> String {
     let key = race.site.as_ref().map(|site| (site.module.clone(), site.offset_bytes));
     key.and_then(|key| places.get(&key)).cloned().unwrap_or_default()
 }

@@ -31,7 +31,7 @@ pub struct ExploreSettings {
 /// How a run with a race turned round ended, beside the run as it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum RunVerdict {
     /// The same.
     Same,
     /// It printed other lines.
@@ -48,7 +48,7 @@ pub enum Verdict {
     Diverged,
 }
 
-impl Verdict {
+impl RunVerdict {
     /// Whether it is worth to be kept.
     pub fn is_failure(self) -> bool {
         matches!(self, Self::OtherOutput | Self::OtherStatus | Self::Hang | Self::TooLong)
@@ -69,7 +69,7 @@ pub struct ExploredRun {
     /// See [`replay::races::with_choice`].
     signature: u64,
     /// How it ended.
-    pub verdict: Verdict,
+    pub verdict: RunVerdict,
     /// In words.
     pub ended: String,
 }
@@ -252,18 +252,18 @@ impl Exploring<'_> {
         replay(self.command, job.clone(), &settings, &mut |line| said.push(line.trim().to_owned()))
     }
 
-    fn verdict(&self, replayed: &Replayed) -> Option<Verdict> {
+    fn verdict(&self, replayed: &Replayed) -> Option<RunVerdict> {
         Some(match replayed.end {
             ReplayEnd::Stopped => return None,
-            ReplayEnd::Diverged => Verdict::Diverged,
-            ReplayEnd::Impossible => Verdict::Impossible,
-            ReplayEnd::TooLong => Verdict::TooLong,
-            ReplayEnd::Hangs if self.status.is_none() => Verdict::Same,
-            ReplayEnd::Hangs => Verdict::Hang,
-            ReplayEnd::Ended(status) if Some(status) != self.status => Verdict::OtherStatus,
-            ReplayEnd::Ended(_) if self.settings.ignores_output => Verdict::Same,
-            ReplayEnd::Ended(_) if lines(&replayed.output) != self.output => Verdict::OtherOutput,
-            ReplayEnd::Ended(_) => Verdict::Same,
+            ReplayEnd::Diverged => RunVerdict::Diverged,
+            ReplayEnd::Impossible => RunVerdict::Impossible,
+            ReplayEnd::TooLong => RunVerdict::TooLong,
+            ReplayEnd::Hangs if self.status.is_none() => RunVerdict::Same,
+            ReplayEnd::Hangs => RunVerdict::Hang,
+            ReplayEnd::Ended(status) if Some(status) != self.status => RunVerdict::OtherStatus,
+            ReplayEnd::Ended(_) if self.settings.ignores_output => RunVerdict::Same,
+            ReplayEnd::Ended(_) if lines(&replayed.output) != self.output => RunVerdict::OtherOutput,
+            ReplayEnd::Ended(_) => RunVerdict::Same,
         })
     }
 }

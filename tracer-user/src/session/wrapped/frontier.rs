@@ -105,7 +105,7 @@ impl TurnPlace {
 
 #[cfg(test)]
 mod tests {
-    use replay::messages::{Envelope, MessageJournal, Pattern};
+    use replay::messages::{MessageEnvelope, MessageJournal, Pattern};
 
     use super::*;
 
@@ -120,7 +120,7 @@ mod tests {
             for (nth, source) in order.iter().enumerate().filter(|_| rank == 0) {
                 journal.call();
                 let site = journal.site(nth as u64 % 2, 1, &mut out, || (String::new(), nth as u64 % 2));
-                let got = Some(Envelope { source: *source, tag: 5 });
+                let got = Some(MessageEnvelope { source: *source, tag: 5 });
                 journal.received(site, Pattern { comm: 0, source: None, tag: None }, false, got, &mut out);
             }
             if rank > 0 {

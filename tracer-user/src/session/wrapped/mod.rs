@@ -16,7 +16,7 @@ mod tape_of_ranks;
 mod wrapper_file;
 
 pub use call_names::call_name;
-pub use exploring::{ExploreSettings, Explored, ExploredRun, Verdict, explore};
+pub use exploring::{ExploreSettings, Explored, ExploredRun, RunVerdict, explore};
 pub use recorded_job::RecordedJob;
 pub use recording::{RecordSettings, record};
 pub use replaying::{ReplayEnd, ReplaySettings, Replayed, replay};
