@@ -2,7 +2,7 @@
 //!
 //! `DMSCOPE_TEST_CATALOGUE=right` takes all cases of the catalogue that come to an end and the right twins of all, not a few; a
 //! name takes those of that program, or with that argument;
-//! `DMSCOPE_TEST_RUNS=N` takes each so often, `DMSCOPE_TEST_AT_ONCE=N` runs so many jobs at the same time, and
+//! `DMSCOPE_TEST_RUNS=N` takes each so often, `DMSCOPE_TEST_AT_ONCE=N` runs so many jobs at the same time (2), and
 //! `DMSCOPE_TEST_VERY_SLOW=1` takes jobs in which a rank computes for a minute. The tape of a job that is told of is kept.
 
 use std::collections::BTreeSet;
@@ -135,13 +135,13 @@ fn calls_looked_at(tape: &std::path::Path) -> Result<BTreeSet<String>> {
     Ok(calls)
 }
 
-fn number_from_environment(name: &str) -> Result<usize> {
-    std::env::var(name).map_or(Ok(1), |text| text.parse()).with_context(|| format!("{name} is no number"))
+fn number_from_environment(name: &str, usual: usize) -> Result<usize> {
+    std::env::var(name).map_or(Ok(usual), |text| text.parse()).with_context(|| format!("{name} is no number"))
 }
 
 /// Watches all of them so often as is wished, some at the same time, and prints what was said of each.
 fn watch_all(subjects: &[RightRun]) -> Result<Vec<(RightRun, SessionFindings)>> {
-    let subjects = vec![subjects; number_from_environment("DMSCOPE_TEST_RUNS")?].concat();
+    let subjects = vec![subjects; number_from_environment("DMSCOPE_TEST_RUNS", 1)?].concat();
     let waiting = Mutex::new(subjects.iter());
     let done = Mutex::new(Vec::new());
     let work = || -> Result<()> {
@@ -153,7 +153,7 @@ fn watch_all(subjects: &[RightRun]) -> Result<Vec<(RightRun, SessionFindings)>> 
             done.lock().expect("what was told").push((subject.clone(), told));
         }
     };
-    let at_once = number_from_environment("DMSCOPE_TEST_AT_ONCE")?;
+    let at_once = number_from_environment("DMSCOPE_TEST_AT_ONCE", 2)?;
     std::thread::scope(|scope| -> Result<()> {
         let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))

@@ -9,8 +9,9 @@ use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 
 use super::deadline;
 
-/// The kernel frees what it has a little after its last user is gone.
-const GRACE: Duration = Duration::from_secs(5);
+/// The kernel frees what it has after its last user is gone: maps that are in other maps only after all programs that may look have
+/// ended, which another session that begins or ends holds up for seconds.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// BPF programs, maps and links by the kernel's numbers for them.
 #[derive(Clone, Debug, Default)]
