@@ -37,6 +37,8 @@ pub enum PageText {
     Program = 1,
     /// Why the rank is no longer recorded, or where it diverged.
     Message = 2,
+    /// Where in the program a rank diverged: how far into which file, `1f30 /home/user/app`.
+    Place = 3,
 }
 
 /// The page itself. Zeros are a page on which nothing was written.
@@ -80,7 +82,7 @@ pub struct SharedPage {
     pub answers: AtomicU64,
     /// The call with which the record ended, from 1; 0: it has not.
     pub ended_at_call: AtomicU64,
-    texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 3],
+    texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],
 }
 
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);

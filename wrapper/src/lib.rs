@@ -15,6 +15,7 @@ mod message_abi;
 mod message_recorder;
 mod mode;
 mod owned;
+mod place;
 mod played_clocks;
 mod player;
 mod rank;

@@ -13,6 +13,7 @@ use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, wish};
 use crate::owned::{Owned, OwnedByThread};
+use crate::place::place_of;
 use crate::player::Player;
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
 
@@ -330,6 +331,8 @@ impl ThisRank {
 
 fn diverge(page: &SharedPage, holds: bool, why: &str) -> ! {
     page.set_text(PageText::Message, why);
+    let (path, offset_bytes) = place_of(page.return_address.load(Ordering::Relaxed).saturating_sub(1));
+    page.set_text(PageText::Place, &format!("{offset_bytes:x} {path}"));
     page.set_state(PageState::Diverged);
     if holds {
         // SAFETY: stops this process until somebody continues it.

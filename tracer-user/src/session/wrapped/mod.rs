@@ -7,6 +7,7 @@ mod exploring;
 mod frontier;
 mod job;
 mod pages;
+mod places_of_calls;
 mod recorded_job;
 mod recording;
 mod replaying;

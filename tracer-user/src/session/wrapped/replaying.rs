@@ -17,6 +17,7 @@ use replay::shared_page::{PageState, PageText, SharedPage};
 use super::call_names::call_text;
 use super::job::{JobStart, SharedFolder, WrappedJob};
 use super::pages::Pages;
+use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
 use super::recording::ask_for;
 use super::stuck::{Progress, RankView};
@@ -122,7 +123,8 @@ pub fn replay(
     };
     let child = WrappedJob::start(&start)?;
     let pages = Pages::of_ranks();
-    Replaying { job, child, pages, tape, told: BTreeSet::new(), settings, say }.run(&folder)
+    let (told, places) = (BTreeSet::new(), PlacesOfCalls::default());
+    Replaying { job, child, pages, places, tape, told, settings, say }.run(&folder)
 }
 
 /// Writes what the wrapper reads.
@@ -149,6 +151,7 @@ struct Replaying<'a> {
     job: ReplayableJob,
     child: WrappedJob,
     pages: Pages,
+    places: PlacesOfCalls,
     /// What is recorded of the replay.
     tape: Option<TapeOfRanks>,
     /// Ranks of which it was said that their record has ended.
@@ -265,10 +268,11 @@ impl Replaying<'_> {
         }
     }
 
-    fn where_it_is(&self, page: &SharedPage) -> String {
+    fn where_it_is(&mut self, page: &SharedPage) -> String {
         let arguments = [0, 1, 2].map(|at: usize| page.arguments[at].load(Ordering::Relaxed));
         let call = call_text(page.call.load(Ordering::Relaxed), arguments, &self.job.library);
-        format!("call {}, {call}", page.calls.load(Ordering::Relaxed))
+        let place = self.places.words(page);
+        format!("call {}, {call}{place}", page.calls.load(Ordering::Relaxed))
     }
 
     fn tell_divergence(&mut self, rank: u32, page: &SharedPage) {
