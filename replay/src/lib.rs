@@ -17,6 +17,7 @@ mod answer;
 mod call_check;
 mod cut;
 mod divergence;
+pub mod logical;
 pub mod messages;
 mod open_receives;
 mod playback;

@@ -12,7 +12,7 @@ pub const MAX_RECORD_BYTES: usize = 1 << 30;
 pub const MAX_TEXT_BYTES: usize = 512;
 
 /// The format of the page: those of other versions of dmscope are refused.
-const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x01");
+const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x02");
 
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,17 +82,20 @@ pub struct SharedPage {
     pub answers: AtomicU64,
     /// The call with which the record ended, from 1; 0: it has not.
     pub ended_at_call: AtomicU64,
+    /// Not zero: the rank sees that nobody can go on (deterministic runs).
+    pub deadlocked: AtomicU32,
     texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],
 }
 
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);
 
 /// What a record does not cover, by bits, in words for people.
-pub const UNCOVERED: [&str; 4] = [
+pub const UNCOVERED: [&str; 5] = [
     "windows (MPI_Win_…): the order in which ranks access them is not recorded",
     "processes that the job has spawned or connected to: they are not recorded",
     "parallel files (MPI_File_…): what is in them is not recorded",
     "MPI_Cancel: whether it comes in time is recorded for receives from anybody only",
+    "communicators that were made by calls which are not looked at (sessions), or more than 65,534",
 ];
 
 /// Counts one more. Only the rank's thread writes: it takes no bus lock, which a poll would feel.

@@ -80,7 +80,7 @@ impl ReplayCase {
         &self,
         verb: &str,
         options: &[&str],
-        tape: &Path,
+        tape: Option<&Path>,
         logs: &Path,
         cpus: Option<&str>,
     ) -> Result<Command> {
@@ -104,7 +104,7 @@ impl ReplayCase {
         };
         let mut command = Command::new(binary()?);
         command.current_dir(logs);
-        command.arg(verb).args(options).arg(tape).arg("--").args(words);
+        command.arg(verb).args(options).args(tape).arg("--").args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
     }
@@ -118,7 +118,14 @@ impl ReplayCase {
     /// Runs it under dmscope to its end.
     pub fn run(&self, verb: &str, options: &[&str], tape: &str, cpus: Option<&str>) -> Result<ReplayRun> {
         let logs = self.folder.path().join(format!("{verb}-{tape}"));
-        let mut command = self.command(verb, options, &self.tape(tape), &logs, cpus)?;
+        let mut command = self.command(verb, options, Some(&self.tape(tape)), &logs, cpus)?;
+        self.finished(command.spawn().context("cannot start dmscope")?, &logs)
+    }
+
+    /// Runs it deterministically, without a tape.
+    pub fn run_deterministic(&self, cpus: Option<&str>) -> Result<ReplayRun> {
+        let logs = self.folder.path().join("deterministic");
+        let mut command = self.command("deterministic", &[], None, &logs, cpus)?;
         self.finished(command.spawn().context("cannot start dmscope")?, &logs)
     }
 
@@ -148,7 +155,7 @@ impl ReplayCase {
         act: impl FnOnce(u32, &Path) -> Result<()>,
     ) -> Result<ReplayRun> {
         let logs = self.folder.path().join(format!("record-{tape}"));
-        let child = self.command("record", options, &self.tape(tape), &logs, None)?.spawn()?;
+        let child = self.command("record", options, Some(&self.tape(tape)), &logs, None)?.spawn()?;
         act(child.id(), &logs.join("rank0.log"))?;
         self.finished(child, &logs)
     }

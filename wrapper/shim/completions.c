@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim.h"
+#include "logical.h"
 
 // How many requests there is room for without asking for memory.
 enum { FEW = 32, UNDECIDED = 4 };
@@ -192,6 +192,8 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status)
     ENTER(Wait, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Wait(request, status);
+    if (treatment == LOGICAL)
+        LEAVE(logical_wait(request, status));
     struct seen seen;
     look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
     int result = treatment == REPLAY ? finish(request, seen.statuses) : PMPI_Wait(request, seen.statuses);
@@ -206,6 +208,8 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
     ENTER(Waitall, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitall(count, requests, statuses);
+    if (treatment == LOGICAL)
+        LEAVE(logical_waitall(count, requests, statuses));
     struct seen seen;
     look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
     int result = treatment == REPLAY ? finish_all(count, requests, seen.statuses)
@@ -233,6 +237,8 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
     ENTER(Waitany, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitany(count, requests, index, status);
+    if (treatment == LOGICAL)
+        LEAVE(logical_waitany(count, requests, index, status));
     struct seen seen;
     look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
     int value, result;
@@ -287,6 +293,8 @@ int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices
     ENTER(Waitsome, incount, 0, 0);
     if (treatment == PASS)
         return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    if (treatment == LOGICAL)
+        LEAVE(logical_waitsome(incount, requests, outcount, indices, statuses));
     struct seen seen;
     look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
     int value, result;
@@ -303,6 +311,8 @@ int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices
     ENTER(Testsome, incount, 0, 0);
     if (treatment == PASS)
         return PMPI_Testsome(incount, requests, outcount, indices, statuses);
+    if (treatment == LOGICAL)
+        LEAVE(logical_testsome(incount, requests, outcount, indices, statuses));
     struct seen seen;
     look(&seen, incount, requests, statuses, statuses == MPI_STATUSES_IGNORE);
     int value, result = MPI_SUCCESS, due = due_of(treatment, POLL_INDICES, incount, &value);
@@ -321,6 +331,8 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     ENTER(Test, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Test(request, flag, status);
+    if (treatment == LOGICAL)
+        LEAVE(logical_test(request, flag, status));
     struct seen seen;
     look(&seen, 1, request, status, status == MPI_STATUS_IGNORE);
     int value, result = MPI_SUCCESS, due = due_of(treatment, POLL, 0, &value);
@@ -344,6 +356,8 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     ENTER(Testall, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Testall(count, requests, flag, statuses);
+    if (treatment == LOGICAL)
+        LEAVE(logical_testall(count, requests, flag, statuses));
     struct seen seen;
     look(&seen, count, requests, statuses, statuses == MPI_STATUSES_IGNORE);
     int value, result = MPI_SUCCESS, due = due_of(treatment, POLL, 0, &value);
@@ -368,6 +382,8 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
     ENTER(Testany, count, 0, 0);
     if (treatment == PASS)
         return PMPI_Testany(count, requests, index, flag, status);
+    if (treatment == LOGICAL)
+        LEAVE(logical_testany(count, requests, index, flag, status));
     struct seen seen;
     look(&seen, count, requests, status, status == MPI_STATUS_IGNORE);
     int value, result = MPI_SUCCESS, due = due_of(treatment, POLL_INDEX, count, &value);
@@ -393,6 +409,8 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
     ENTER(Request_get_status, 0, 0, 0);
     if (treatment == PASS)
         return PMPI_Request_get_status(request, flag, status);
+    if (treatment == LOGICAL)
+        LEAVE(logical_get_status(request, flag, status));
     MPI_Status own, *seen = status == MPI_STATUS_IGNORE ? &own : status;
     uint64_t stand_in;
     MPI_Request known = dms_stand_in(bits_of(request), 0, &stand_in) ? request_of(stand_in) : request;
@@ -420,6 +438,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 int MPI_Parrived(MPI_Request request, int partition, int *flag)
 {
     ENTER(Parrived, partition, 0, 0);
+    dms_refuse(PARTITIONED);
     int value, due = due_of(treatment, POLL, 0, &value), result = MPI_SUCCESS;
     *flag = 0;
     if (due == DUE_ANYTHING)

@@ -51,14 +51,17 @@ static void put_status(MPI_Fint *status, const MPI_Status *from)
             *(place) = put;                                                                                            \
     } while (0)
 
+// Calls that only send, and collective ones, do not come here.
 NAMES(init, INIT, (MPI_Fint * error))
 {
+    dms_refuse(FORTRAN);
     PUT(error, MPI_Init(NULL, NULL));
 }
 
 NAMES(init_thread, INIT_THREAD, (MPI_Fint * required, MPI_Fint *provided, MPI_Fint *error))
 {
     int level;
+    dms_refuse(FORTRAN);
     PUT(error, MPI_Init_thread(NULL, NULL, *required, &level));
     *provided = level;
 }

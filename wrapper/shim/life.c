@@ -7,12 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim.h"
+#include "logical.h"
 
 #ifdef OPEN_MPI
 static const int is_open_mpi = 1;
 MPI_Comm comm_world, comm_self, comm_null;
 MPI_Request request_null;
+MPI_Datatype type_byte, type_int, type_packed;
+MPI_Info info_null;
 
 static void find_handles(void)
 {
@@ -20,6 +22,10 @@ static void find_handles(void)
     comm_self = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_self");
     comm_null = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_null");
     request_null = dlsym(RTLD_DEFAULT, "ompi_request_null");
+    type_byte = dlsym(RTLD_DEFAULT, "ompi_mpi_byte");
+    type_int = dlsym(RTLD_DEFAULT, "ompi_mpi_int");
+    type_packed = dlsym(RTLD_DEFAULT, "ompi_mpi_packed");
+    info_null = dlsym(RTLD_DEFAULT, "ompi_mpi_info_null");
 }
 #else
 static const int is_open_mpi = 0;
@@ -99,7 +105,8 @@ static void begin(int result)
     PMPI_Comm_get_parent(&parent);
     // Levels have other numbers in each library.
     level = level == MPI_THREAD_MULTIPLE ? 3 : level == MPI_THREAD_SERIALIZED ? 2 : level == MPI_THREAD_FUNNELED ? 1 : 0;
-    dms_begin(library, rank, size, level, parent != MPI_COMM_NULL);
+    int here = dms_is_logical() ? logical_ranks_here() : size;
+    dms_begin(library, rank, size, level, parent != MPI_COMM_NULL, here, bits_of(MPI_REQUEST_NULL));
     message_comm(RECORD, MPI_SUCCESS, MPI_COMM_WORLD);
     message_comm(RECORD, MPI_SUCCESS, MPI_COMM_SELF);
 }
@@ -125,6 +132,8 @@ int MPI_Finalize(void)
     ENTER(Finalize, 0, 0, 0);
     if (treatment != PASS) {
         look_at_undecided();
+        if (treatment == LOGICAL)
+            logical_end();
         dms_end();
         if (has_silent)
             PMPI_Comm_free(&silent);

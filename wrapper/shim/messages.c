@@ -1,7 +1,7 @@
 // What is written down of messages, beside what is in the other parts: communicators.
 #include <stdlib.h>
 
-#include "shim.h"
+#include "logical.h"
 
 void message_sends(int treatment, MPI_Comm comm, int dest, int tag, int is_synchronous)
 {
@@ -59,21 +59,44 @@ void message_comm(int treatment, int result, MPI_Comm comm)
 #define MAKES(name, params, args)                                                                                      \
     int MPI_##name params                                                                                              \
     {                                                                                                                  \
+        const int is_logical = dms_is_in_logical_run();                                                                \
+        if (is_logical)                                                                                                \
+            meet(comm);                                                                                                \
         int result = PMPI_##name args;                                                                                 \
         message_comm(RECORD, result, *made);                                                                           \
+        if (is_logical)                                                                                                \
+            name_comm(result, made);                                                                                   \
         return result;                                                                                                 \
     }
 
 MAKES(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made))
-MAKES(Comm_idup, (MPI_Comm comm, MPI_Comm *made, MPI_Request *request), (comm, made, request))
 MAKES(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made), (comm, remain, made))
 MAKES(Dist_graph_create,
       (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[], const int weights[],
        MPI_Info info, int reorder, MPI_Comm *made),
       (comm, n, sources, degrees, destinations, weights, info, reorder, made))
 
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
+{
+    int result;
+    if (!dms_is_in_logical_run()) {
+        result = PMPI_Comm_idup(comm, made, request);
+        message_comm(RECORD, result, *made);
+        return result;
+    }
+    // Made at once, since all must know its number: a program that must go on before others have come to it waits.
+    meet(comm);
+    result = PMPI_Comm_dup(comm, made);
+    name_comm(result, made);
+    return result == MPI_SUCCESS ? PMPI_Ibarrier(MPI_COMM_SELF, request) : result;
+}
+
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
+    if (dms_is_in_logical_run()) {
+        meet(*comm);
+        forget_comm(*comm);
+    }
     if (dms_messages)
         dms_message_comm_freed(bits_of_comm(*comm));
     return PMPI_Comm_disconnect(comm);

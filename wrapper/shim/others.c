@@ -1,58 +1,107 @@
 // Calls in which nothing is decided: they are part of the way that a program goes, and may wait.
-#include "shim.h"
+#include <stddef.h>
 
-#define SEND(name, is_synchronous)                                                                                     \
+#include "logical.h"
+
+#define SEND(name, mode)                                                                                               \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)                    \
     {                                                                                                                  \
         ENTER(name, dest, tag, count);                                                                                 \
-        message_sends(treatment, comm, dest, tag, is_synchronous);                                                     \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_send(mode, buf, count, type, dest, tag, comm));                                              \
+        message_sends(treatment, comm, dest, tag, mode == SYNCHRONOUS);                                                \
         LEAVE(PMPI_##name(buf, count, type, dest, tag, comm));                                                         \
     }
-#define POST(name, is_synchronous)                                                                                     \
+#define POST(name, mode)                                                                                               \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,                    \
                    MPI_Request *request)                                                                               \
     {                                                                                                                  \
         ENTER(name, dest, tag, count);                                                                                 \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_isend(mode, buf, count, type, dest, tag, comm, request));                                    \
         const int is_message = wants_messages(treatment) && dest >= 0;                                                 \
         if (is_message)                                                                                                \
-            dms_message_send(bits_of_comm(comm), dest, tag, is_synchronous, 1);                                        \
+            dms_message_send(bits_of_comm(comm), dest, tag, mode == SYNCHRONOUS, 1);                                        \
         int result = PMPI_##name(buf, count, type, dest, tag, comm, request);                                          \
         if (is_message && result == MPI_SUCCESS)                                                                       \
             dms_message_sent(bits_of(*request));                                                                       \
         LEAVE(result);                                                                                                 \
     }
-#define PREPARE(name, is_synchronous)                                                                                  \
+#define PREPARE(name, mode)                                                                                  \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,                    \
                    MPI_Request *request)                                                                               \
     {                                                                                                                  \
         ENTER(name, dest, tag, count);                                                                                 \
         int result = PMPI_##name(buf, count, type, dest, tag, comm, request);                                          \
+        if (treatment == LOGICAL)                                                                                      \
+            logical_prepare(result, 1, NULL, count, type, dest, tag, comm, request);                                   \
         if (wants_messages(treatment) && dest >= 0 && result == MPI_SUCCESS)                                           \
-            dms_message_prepare_send(bits_of_comm(comm), dest, tag, is_synchronous, bits_of(*request));                \
+            dms_message_prepare_send(bits_of_comm(comm), dest, tag, mode == SYNCHRONOUS, bits_of(*request));                \
         LEAVE(result);                                                                                                 \
     }
-// Not all members of the communicator take part, or others as well.
-#define MAKES_COMM_OF_SOME(name, params, first, second, third, args)                                                   \
-    int MPI_##name params                                                                                              \
+SEND(Send, STANDARD)
+SEND(Ssend, SYNCHRONOUS)
+SEND(Bsend, BUFFERED)
+SEND(Rsend, READY)
+POST(Isend, STANDARD)
+POST(Issend, SYNCHRONOUS)
+POST(Ibsend, BUFFERED)
+POST(Irsend, READY)
+PREPARE(Send_init, STANDARD)
+PREPARE(Ssend_init, SYNCHRONOUS)
+PREPARE(Bsend_init, BUFFERED)
+PREPARE(Rsend_init, READY)
+
+#if MPI_VERSION >= 4
+// A record does without them; in a deterministic run each message is announced.
+#define LARGE_SEND(name, mode)                                                                                         \
+    int MPI_##name##_c(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)          \
     {                                                                                                                  \
-        ENTER(name, first, second, third);                                                                             \
-        int result = PMPI_##name args;                                                                                 \
-        message_comm(treatment, result, *made);                                                                        \
-        LEAVE(result);                                                                                                 \
+        if (!dms_is_in_logical_run())                                                                                  \
+            return PMPI_##name##_c(buf, count, type, dest, tag, comm);                                                 \
+        ENTER(name, dest, tag, count);                                                                                 \
+        LEAVE(logical_send(mode, buf, count, type, dest, tag, comm));                                                  \
+    }
+#define LARGE_POST(name, mode)                                                                                         \
+    int MPI_##name##_c(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,          \
+                       MPI_Request *request)                                                                           \
+    {                                                                                                                  \
+        if (!dms_is_in_logical_run())                                                                                  \
+            return PMPI_##name##_c(buf, count, type, dest, tag, comm, request);                                        \
+        ENTER(name, dest, tag, count);                                                                                 \
+        LEAVE(logical_isend(mode, buf, count, type, dest, tag, comm, request));                                        \
+    }
+#define LARGE_PREPARE(name)                                                                                            \
+    int MPI_##name##_c(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,          \
+                       MPI_Request *request)                                                                           \
+    {                                                                                                                  \
+        int result = PMPI_##name##_c(buf, count, type, dest, tag, comm, request);                                      \
+        if (dms_is_in_logical_run())                                                                                   \
+            logical_prepare(result, 1, NULL, count, type, dest, tag, comm, request);                                   \
+        return result;                                                                                                 \
     }
 
-SEND(Send, 0)
-SEND(Ssend, 1)
-SEND(Bsend, 0)
-SEND(Rsend, 0)
-POST(Isend, 0)
-POST(Issend, 1)
-POST(Ibsend, 0)
-POST(Irsend, 0)
-PREPARE(Send_init, 0)
-PREPARE(Ssend_init, 1)
-PREPARE(Bsend_init, 0)
-PREPARE(Rsend_init, 0)
+LARGE_SEND(Send, STANDARD)
+LARGE_SEND(Ssend, SYNCHRONOUS)
+LARGE_SEND(Bsend, BUFFERED)
+LARGE_SEND(Rsend, READY)
+LARGE_POST(Isend, STANDARD)
+LARGE_POST(Issend, SYNCHRONOUS)
+LARGE_POST(Ibsend, BUFFERED)
+LARGE_POST(Irsend, READY)
+LARGE_PREPARE(Send_init)
+LARGE_PREPARE(Ssend_init)
+LARGE_PREPARE(Bsend_init)
+LARGE_PREPARE(Rsend_init)
+#endif
+
+// A call that makes a communicator has returned.
+static void is_made(int treatment, int result, const MPI_Comm *made)
+{
+    message_comm(treatment, result, *made);
+    if (treatment == LOGICAL)
+        name_comm(result, made);
+}
 
 // Who waits for whom is a part of the order of messages.
 #define COLLECTIVE(name, order, root, params, first, second, third, args)                                              \
@@ -61,6 +110,8 @@ PREPARE(Rsend_init, 0)
         ENTER(name, first, second, third);                                                                             \
         if (wants_messages(treatment))                                                                                 \
             dms_message_collective(bits_of_comm(comm), order, root);                                                   \
+        if (treatment == LOGICAL)                                                                                      \
+            meet(comm);                                                                                                \
         LEAVE(PMPI_##name args);                                                                                       \
     }
 #define MAKES_COMM(name, params, first, second, third, args)                                                           \
@@ -69,8 +120,10 @@ PREPARE(Rsend_init, 0)
         ENTER(name, first, second, third);                                                                             \
         if (wants_messages(treatment))                                                                                 \
             dms_message_collective(bits_of_comm(comm), ALL_WAIT, NONE);                                                \
+        if (treatment == LOGICAL)                                                                                      \
+            meet(comm);                                                                                                \
         int result = PMPI_##name args;                                                                                 \
-        message_comm(treatment, result, *made);                                                                        \
+        is_made(treatment, result, made);                                                                              \
         LEAVE(result);                                                                                                 \
     }
 
@@ -142,13 +195,25 @@ MAKES_COMM(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), colo
 MAKES_COMM(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), type, key, 0,
         (comm, type, key, info, made))
 MAKES_COMM(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), 0, 0, 0, (comm, group, made))
-MAKES_COMM_OF_SOME(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), tag, 0, 0,
-        (comm, group, tag, made))
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made)
+{
+    ENTER(Comm_create_group, tag, 0, 0);
+    if (treatment == LOGICAL)
+        meet_group(group, tag);
+    int result = PMPI_Comm_create_group(comm, group, tag, made);
+    is_made(treatment, result, made);
+    LEAVE(result);
+}
+
 int MPI_Comm_free(MPI_Comm *comm)
 {
     ENTER(Comm_free, 0, 0, 0);
     if (wants_messages(treatment))
         dms_message_comm_freed(bits_of_comm(*comm));
+    if (treatment == LOGICAL) {
+        meet(*comm);
+        forget_comm(*comm);
+    }
     LEAVE(PMPI_Comm_free(comm));
 }
 MAKES_COMM(Cart_create,
@@ -162,10 +227,17 @@ MAKES_COMM(Dist_graph_create_adjacent,
          const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *made),
         indegree, outdegree, reorder,
         (comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, made))
-MAKES_COMM_OF_SOME(Intercomm_create,
-        (MPI_Comm local, int local_leader, MPI_Comm peer, int remote_leader, int tag, MPI_Comm *made), local_leader, 0,
-        tag, (local, local_leader, peer, remote_leader, tag, made))
-MAKES_COMM_OF_SOME(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), high, 0, 0, (comm, high, made))
+MAKES_COMM(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), high, 0, 0, (comm, high, made))
+
+int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int remote_leader, int tag, MPI_Comm *made)
+{
+    ENTER(Intercomm_create, local_leader, 0, tag);
+    if (treatment == LOGICAL)
+        meet_both(local, local_leader, peer, remote_leader, tag);
+    int result = PMPI_Intercomm_create(local, local_leader, peer, remote_leader, tag, made);
+    is_made(treatment, result, made);
+    LEAVE(result);
+}
 
 // ---- What no record covers ------------------------------------------------------------------------------------------
 
@@ -173,6 +245,7 @@ MAKES_COMM_OF_SOME(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), h
     int MPI_##name params                                                                                              \
     {                                                                                                                  \
         dms_uncovered(bit);                                                                                            \
+        dms_refuse(bit);                                                                                               \
         return PMPI_##name args;                                                                                       \
     }
 

@@ -1,7 +1,7 @@
 // Calls that receive, probe, or post receives.
 #include <stdlib.h>
 
-#include "shim.h"
+#include "logical.h"
 
 int source_of(int result, const MPI_Status *status)
 {
@@ -46,6 +46,8 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
                          MPI_Status *status)                                                                           \
     {                                                                                                                  \
         ENTER(Recv, source, tag, count);                                                                               \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_recv(buf, count, type, source, tag, comm, status));                                          \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Recv##suffix(buf, count, type, source_due(treatment, source), tag, comm, seen);              \
         record_message(treatment, source, tag, comm, 0, result, seen);                                                 \
@@ -56,6 +58,9 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
                              MPI_Comm comm, MPI_Status *status)                                                        \
     {                                                                                                                  \
         ENTER(Sendrecv, source, recvtag, dest);                                                                        \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,  \
+                                   recvtag, comm, status));                                                            \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Sendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,  \
@@ -67,6 +72,8 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
                                      int recvtag, MPI_Comm comm, MPI_Status *status)                                   \
     {                                                                                                                  \
         ENTER(Sendrecv_replace, source, recvtag, dest);                                                                \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status));           \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
         int result = PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source_due(treatment, source),     \
@@ -93,6 +100,8 @@ RECV(_c, MPI_Count)
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
     ENTER(Probe, source, tag, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_probe(0, source, tag, comm, NULL, NULL, status));
     STATUS_FOR(status);
     int result = PMPI_Probe(source_due(treatment, source), tag, comm, seen);
     record_message(treatment, source, tag, comm, 1, result, seen);
@@ -102,6 +111,8 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
 {
     ENTER(Mprobe, source, tag, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_probe(0, source, tag, comm, NULL, message, status));
     STATUS_FOR(status);
     int result = PMPI_Mprobe(source_due(treatment, source), tag, comm, message, seen);
     // It takes the message: nobody else can get it.
@@ -137,6 +148,8 @@ static int poll_due(int source, int *from)
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     ENTER(Iprobe, source, tag, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_probe(1, source, tag, comm, flag, NULL, status));
     STATUS_FOR(status);
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
@@ -151,6 +164,8 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     ENTER(Improbe, source, tag, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_probe(1, source, tag, comm, flag, message, status));
     STATUS_FOR(status);
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
@@ -211,6 +226,8 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
                           MPI_Request *request)                                                                        \
     {                                                                                                                  \
         ENTER(Irecv, source, tag, count);                                                                              \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_irecv(buf, count, type, source, tag, comm, request));                                        \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Irecv##suffix(buf, count, type, at.source, tag, at.comm, request);                           \
         posted(treatment, source, tag, comm, &at, result, request);                                                    \
@@ -228,6 +245,7 @@ IRECV(_c, MPI_Count)
                               MPI_Comm comm, MPI_Request *request)                                                     \
     {                                                                                                                  \
         ENTER(Isendrecv, source, recvtag, dest);                                                                       \
+        dms_refuse(LARGE_SENDRECV);                                                                                    \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, \
@@ -239,6 +257,7 @@ IRECV(_c, MPI_Count)
                                       int recvtag, MPI_Comm comm, MPI_Request *request)                                \
     {                                                                                                                  \
         ENTER(Isendrecv_replace, source, recvtag, dest);                                                               \
+        dms_refuse(LARGE_SENDRECV);                                                                                    \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv_replace##suffix(buf, count, type, dest, sendtag, at.source, recvtag, comm,         \
@@ -292,7 +311,9 @@ static void prepare(MPI_Request request, struct prepared receive)
     {                                                                                                                  \
         ENTER(Recv_init, source, tag, count);                                                                          \
         int result = PMPI_Recv_init##suffix(buf, count, type, source, tag, comm, request);                             \
-        if (treatment != PASS && source == MPI_ANY_SOURCE && result == MPI_SUCCESS)                                    \
+        if (treatment == LOGICAL)                                                                                      \
+            logical_prepare(result, 0, buf, count, type, source, tag, comm, request);                                  \
+        else if (treatment != PASS && source == MPI_ANY_SOURCE && result == MPI_SUCCESS)                               \
             prepare(*request, (struct prepared){buf, count, type, tag, comm, 1});                                      \
         if (wants_messages(treatment) && (source >= 0 || source == MPI_ANY_SOURCE) && result == MPI_SUCCESS)           \
             dms_message_prepare_receive(bits_of_comm(comm), source == MPI_ANY_SOURCE ? NONE : source,                  \
@@ -344,12 +365,16 @@ static int start(int treatment, MPI_Request *request)
 int MPI_Start(MPI_Request *request)
 {
     ENTER(Start, 0, 0, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_startall(1, request));
     LEAVE(treatment == PASS ? PMPI_Start(request) : start(treatment, request));
 }
 
 int MPI_Startall(int count, MPI_Request requests[])
 {
     ENTER(Startall, count, 0, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_startall(count, requests));
     int has_prepared = wants_messages(treatment);
     for (int i = 0; treatment != PASS && i < count && !has_prepared; i++)
         has_prepared = dms_prepared(bits_of(requests[i])) != NONE;
@@ -364,6 +389,8 @@ int MPI_Startall(int count, MPI_Request requests[])
 int MPI_Request_free(MPI_Request *request)
 {
     ENTER(Request_free, 0, 0, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_request_free(request));
     if (treatment != PASS) {
         uint64_t bits = bits_of(*request), stand_in;
         int place = dms_prepared(bits);
@@ -387,6 +414,8 @@ int MPI_Request_free(MPI_Request *request)
 int MPI_Cancel(MPI_Request *request)
 {
     ENTER(Cancel, 0, 0, 0);
+    if (treatment == LOGICAL)
+        LEAVE(logical_cancel(request));
     if (treatment == RECORD && !dms_is_posted(bits_of(*request)))
         dms_uncovered(3);
     if (treatment == REPLAY) {

@@ -8,6 +8,8 @@
 // into interpreters, which load the library later.
 extern MPI_Comm comm_world, comm_self, comm_null;
 extern MPI_Request request_null;
+extern MPI_Datatype type_byte, type_int, type_packed;
+extern MPI_Info info_null;
 #undef MPI_COMM_WORLD
 #undef MPI_COMM_SELF
 #undef MPI_COMM_NULL
@@ -16,6 +18,14 @@ extern MPI_Request request_null;
 #define MPI_COMM_SELF comm_self
 #define MPI_COMM_NULL comm_null
 #define MPI_REQUEST_NULL request_null
+#undef MPI_BYTE
+#undef MPI_INT
+#undef MPI_PACKED
+#undef MPI_INFO_NULL
+#define MPI_BYTE type_byte
+#define MPI_INT type_int
+#define MPI_PACKED type_packed
+#define MPI_INFO_NULL info_null
 #endif
 
 enum call {
@@ -24,8 +34,8 @@ enum call {
 #undef CALL
 };
 
-// How a call is to be treated: as if we were not there; recorded; replayed.
-enum treatment { PASS, RECORD, REPLAY };
+// How a call is to be treated: as if we were not there; recorded; replayed; decided by logical time.
+enum treatment { PASS, RECORD, REPLAY, LOGICAL };
 // What a call asks for.
 enum asked { POLL, POLL_SOURCE, POLL_INDEX, SOURCE, INDEX, INDICES, POLL_INDICES };
 // What it must answer.
@@ -35,7 +45,7 @@ enum { NONE = -1, CANCELLED = -2 };
 
 void dms_process_begins(void);
 int64_t dms_clock(unsigned clock, int64_t shows, uintptr_t return_address, uintptr_t stack);
-void dms_begin(const char *library, int rank, int size, int level, int spawned);
+void dms_begin(const char *library, int rank, int size, int level, int spawned, int on_this_node, uint64_t null_request);
 int dms_enter(unsigned call, int first, int second, int third, uintptr_t return_address, uintptr_t stack);
 void dms_leave(void);
 void dms_end(void);
@@ -86,6 +96,40 @@ void dms_message_choice(int count, const uint64_t *requests, int taken, const in
 void dms_message_collective(uint64_t comm, int order, int root);
 void dms_message_comm(uint64_t comm, int count, const int *group, int remote_count, const int *remote);
 void dms_message_comm_freed(uint64_t comm);
+// Deterministic runs (`logical_abi.rs`).
+int dms_is_logical(void);
+int dms_is_in_logical_run(void);
+// Ends a deterministic run, in which there is no such thing: those of `dms_uncovered`, and these.
+enum { LARGE_SENDRECV = 5, PARTITIONED = 6, FORTRAN = 7 };
+void dms_refuse(unsigned what);
+int dms_group(int count, const int *ranks, int tag);
+int dms_new_comm(void);
+void dms_add_comm(unsigned comm, int senders, const int *group, int count, const int *members);
+void dms_remove_comm(unsigned comm);
+int dms_announce(int to, unsigned comm, int tag);
+void dms_announced(void);
+int dms_post(unsigned place, unsigned comm, int source, int tag);
+int dms_next_decided(int *source, int *tag);
+void dms_forget_receive(unsigned place);
+void dms_receive_cancelled(unsigned place);
+int dms_is_decided(unsigned place);
+void dms_take(unsigned comm, int source, int tag);
+void dms_add_request(uint64_t bits, int place, int receives);
+void dms_add_persistent(uint64_t bits);
+void dms_remove_persistent(uint64_t bits);
+void dms_remove_request(uint64_t bits);
+int dms_request(uint64_t bits);
+void dms_put_off(uint64_t bits);
+void dms_ask_receive(unsigned place);
+void dms_ask_cancel(unsigned place);
+void dms_ask_probe(unsigned comm, int source, int tag, int polls);
+void dms_ask_meeting(unsigned comm);
+void dms_ask_requests(char what, int count, const uint64_t *requests);
+void dms_ask_mpi(int is_test);
+void dms_stop_asking(void);
+int dms_turn(void);
+int dms_values(void);
+int dms_value(unsigned at);
 
 // Begins a call: `treatment` says how it is treated. The arguments are those that are the same in every run.
 #define ENTER(name, first, second, third)                                                                              \

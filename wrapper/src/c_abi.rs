@@ -55,6 +55,8 @@ unsafe extern "C" fn dms_begin(
     size: c_int,
     level: c_int,
     spawned: c_int,
+    on_this_node: c_int,
+    null_request: u64,
 ) {
     // SAFETY: the caller's promise.
     let library = unsafe { CStr::from_ptr(library) }.to_string_lossy();
@@ -64,6 +66,8 @@ unsafe extern "C" fn dms_begin(
         size: size as u32,
         thread_level: level as u32,
         is_spawned: spawned != 0,
+        on_this_node: on_this_node as u32,
+        null_request,
     };
     let _ = catch_unwind(|| rank::begin(&introduction));
 }
@@ -149,7 +153,7 @@ extern "C" fn dms_due_index(at: c_int) -> c_int {
             let index = usize::try_from(at).ok().and_then(|at| player.indices.get(at));
             index.map_or(NONE, |index| *index as c_int)
         }
-        RankWork::Record(_) => NONE,
+        RankWork::Record(_) | RankWork::Logical(_) => NONE,
     })
 }
 
@@ -162,7 +166,7 @@ extern "C" fn dms_post_due() -> c_int {
             Some(ReceiveEnd::Cancelled) => CANCELLED,
             Some(ReceiveEnd::Unknown) | None => NONE,
         },
-        RankWork::Record(_) => NONE,
+        RankWork::Record(_) | RankWork::Logical(_) => NONE,
     })
 }
 
@@ -354,10 +358,14 @@ extern "C" fn dms_uncovered(bit: c_uint) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_end() {
     with((), |rank| {
-        if let RankWork::Replay(player) = &mut rank.work
-            && let Err(divergence) = player.end()
-        {
-            rank.diverge(&divergence.to_string());
+        match &mut rank.work {
+            RankWork::Record(_) => {}
+            RankWork::Logical(rank) => rank.end(),
+            RankWork::Replay(player) => {
+                if let Err(divergence) = player.end() {
+                    rank.diverge(&divergence.to_string());
+                }
+            }
         }
         if let Some(recorder) = rank.recorder().filter(|recorder| !recorder.is_stopped()) {
             recorder.end();

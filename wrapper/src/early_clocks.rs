@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
 use crate::files;
-use crate::mode::{self, Wish};
+use crate::mode::{self, Wish, WishedAction};
 use crate::played_clocks::PlayedClocks;
 use crate::thread::ThisThread;
 
@@ -30,15 +30,18 @@ const MOST_EARLY: usize = 4096;
 pub(crate) fn process_begins() {
     // Whoever is not told its rank before MPI_Init could not be given what it read.
     let (Some(wish), Some(rank)) = (mode::wish(), mode::early_rank()) else { return };
-    let readings = if wish.replays {
-        let Ok(playback) = files::record(&wish.folder, rank) else { return };
-        let mut clocks = PlayedClocks::new(playback);
-        if wish.folder.join("again").exists() {
-            clocks.keep(MOST_EARLY);
+    let readings = match wish.action {
+        WishedAction::Record => EarlyReadings::Kept(Vec::with_capacity(MOST_EARLY)),
+        WishedAction::Replay => {
+            let Ok(playback) = files::record(&wish.folder, rank) else { return };
+            let mut clocks = PlayedClocks::new(playback);
+            if wish.folder.join("again").exists() {
+                clocks.keep(MOST_EARLY);
+            }
+            EarlyReadings::Played(Box::new(clocks))
         }
-        EarlyReadings::Played(Box::new(clocks))
-    } else {
-        EarlyReadings::Kept(Vec::with_capacity(MOST_EARLY))
+        // They show what they show.
+        WishedAction::Deterministic => return,
     };
     if let Ok(mut early) = EARLY.lock() {
         *early = readings;

@@ -10,6 +10,8 @@ mod callers;
 mod clocks;
 mod early_clocks;
 mod files;
+mod logical;
+mod logical_abi;
 mod mapped_file;
 mod message_abi;
 mod message_recorder;

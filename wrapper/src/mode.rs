@@ -2,13 +2,22 @@
 
 use std::path::PathBuf;
 
-/// The variable that dmscope sets: `record:FOLDER` or `replay:FOLDER`, and `,hold` behind it.
+/// The variable that dmscope sets: `record:FOLDER`, `replay:FOLDER` or `deterministic:FOLDER`, and `,hold` behind it.
 const VARIABLE: &str = "DMSCOPE_REPLAY";
+
+/// What is done with calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WishedAction {
+    Record,
+    Replay,
+    /// Decide them by logical time.
+    Deterministic,
+}
 
 /// What to do in this job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    pub replays: bool,
+    pub action: WishedAction,
     /// Where files are shared with dmscope.
     pub folder: PathBuf,
     /// Stop a rank that diverges, for a debugger, and do not end it.
@@ -31,12 +40,13 @@ pub(crate) fn early_rank() -> Option<u32> {
 fn wish_of(text: &str) -> Option<Wish> {
     let (action, rest) = text.split_once(':')?;
     let (folder, holds) = rest.strip_suffix(",hold").map_or((rest, false), |folder| (folder, true));
-    let replays = match action {
-        "record" => false,
-        "replay" => true,
+    let action = match action {
+        "record" => WishedAction::Record,
+        "replay" => WishedAction::Replay,
+        "deterministic" => WishedAction::Deterministic,
         _ => return None,
     };
-    Some(Wish { replays, folder: folder.into(), holds })
+    Some(Wish { action, folder: folder.into(), holds })
 }
 
 #[cfg(test)]
@@ -45,9 +55,10 @@ mod tests {
 
     #[test]
     fn a_wish_names_what_to_do_and_where() {
-        let wish = |replays, holds| Some(Wish { replays, folder: "/a/b".into(), holds });
-        assert_eq!(wish_of("record:/a/b"), wish(false, false));
-        assert_eq!(wish_of("replay:/a/b,hold"), wish(true, true));
+        let wish = |action, holds| Some(Wish { action, folder: "/a/b".into(), holds });
+        assert_eq!(wish_of("record:/a/b"), wish(WishedAction::Record, false));
+        assert_eq!(wish_of("replay:/a/b,hold"), wish(WishedAction::Replay, true));
+        assert_eq!(wish_of("deterministic:/a/b"), wish(WishedAction::Deterministic, false));
         assert_eq!(wish_of("play:/a/b"), None);
         assert_eq!(wish_of(""), None);
     }

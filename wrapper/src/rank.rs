@@ -5,13 +5,15 @@ use std::io::ErrorKind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use replay::logical::MAX_RANKS;
 use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
 use crate::early_clocks;
 use crate::files;
+use crate::logical::LogicalRank;
 use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
-use crate::mode::{Wish, wish};
+use crate::mode::{Wish, WishedAction, wish};
 use crate::owned::{Owned, OwnedByThread};
 use crate::place::place_of;
 use crate::player::Player;
@@ -21,6 +23,8 @@ use crate::recorder::{AnswerRecorder, THREADS_STOP};
 pub(crate) enum RankWork {
     Record(Box<AnswerRecorder>),
     Replay(Player),
+    /// Answers by logical time.
+    Logical(Box<LogicalRank>),
 }
 
 pub(crate) struct ThisRank {
@@ -60,6 +64,10 @@ pub(crate) struct Introduction {
     pub size: u32,
     pub thread_level: u32,
     pub is_spawned: bool,
+    /// Ranks that share memory with this one.
+    pub on_this_node: u32,
+    /// MPI_REQUEST_NULL.
+    pub null_request: u64,
 }
 
 /// The rank, if there is one, for its thread.
@@ -113,14 +121,17 @@ pub(crate) fn begin(introduction: &Introduction) {
                 due: HashMap::new(),
             };
             let replay_holds = match &rank.work {
-                RankWork::Record(_) => None,
+                RankWork::Record(_) | RankWork::Logical(_) => None,
                 RankWork::Replay(player) => Some(player.holds),
             };
             let _ = FOR_OTHERS.set(RankForOthers { page: rank.page(), replay_holds });
             RANK.give(rank);
-            early_clocks::rank_begins();
+            if wish.action != WishedAction::Deterministic {
+                early_clocks::rank_begins();
+            }
         }
-        Err(why) if wish.replays => {
+        Err(why) if wish.action == WishedAction::Deterministic => refuse(&wish, rank, &why),
+        Err(why) if wish.action == WishedAction::Replay => {
             say(&format!("rank {rank} cannot be replayed: {why}"));
             refuse(&wish, rank, &why);
         }
@@ -135,8 +146,14 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
     if who.is_spawned {
         return Err("it was spawned by another job".to_owned());
     }
+    if wish.action == WishedAction::Deterministic && who.on_this_node != who.size {
+        return Err(format!(
+            "{} of {} ranks are on this node; all ranks of a deterministic run must be on one",
+            who.on_this_node, who.size
+        ));
+    }
     let path = wish.folder.join(format!("rank-{}", who.rank));
-    let record_bytes = if wish.replays { 0 } else { MAX_RECORD_BYTES };
+    let record_bytes = if wish.action == WishedAction::Record { MAX_RECORD_BYTES } else { 0 };
     let file = RankMapping::create(&path, record_bytes).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             "another process is that rank; one MPI job is followed at a time".to_owned()
@@ -144,6 +161,9 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
         _ => format!("{}: {error}", path.display()),
     })?;
     introduce(file.page(), who);
+    if wish.action == WishedAction::Deterministic {
+        return Ok((logical_rank(wish, who, file)?, None, None));
+    }
     // Files of these names say that it is wanted.
     let beside = |name: &str| -> Result<Option<RankMapping>, String> {
         if !wish.folder.join(name).exists() {
@@ -156,7 +176,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
         Ok(Some(file))
     };
     let messages = beside("messages")?.map(|file| Box::new(MessageRecorder::new(file)));
-    if !wish.replays {
+    if wish.action == WishedAction::Record {
         let mut recorder = AnswerRecorder::new(file);
         early_clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
         return Ok((RankWork::Record(Box::new(recorder)), None, messages));
@@ -174,6 +194,16 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
         Box::new(recorder)
     });
     Ok((RankWork::Replay(player), again, messages))
+}
+
+fn logical_rank(wish: &Wish, who: &Introduction, file: RankMapping) -> Result<RankWork, String> {
+    if who.size as usize > MAX_RANKS {
+        return Err(format!("the job has {} ranks; a deterministic run can have {MAX_RANKS}", who.size));
+    }
+    let path = wish.folder.join("board");
+    LogicalRank::new(file, &path, who.rank, who.size, who.null_request)
+        .map(|rank| RankWork::Logical(Box::new(rank)))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Why this is not the job that was recorded.
@@ -203,8 +233,8 @@ fn introduce(page: &SharedPage, who: &Introduction) {
     page.begin();
 }
 
-/// A replay that is none must not run: ends the process, and with it the job.
-fn refuse(wish: &Wish, rank: u32, why: &str) -> ! {
+/// What is not what was wished must not run: ends the process, and with it the job.
+pub(crate) fn refuse(wish: &Wish, rank: u32, why: &str) -> ! {
     // For dmscope, where the rank has no page.
     let _ = std::fs::write(wish.folder.join(format!("refused-{rank}")), why);
     exit()
@@ -223,13 +253,18 @@ pub(crate) enum Treatment {
     Pass = 0,
     Record = 1,
     Replay = 2,
+    Logical = 3,
 }
+
+/// Calls that announce what they send: by their numbers in the shim's table.
+const SENDS: [u32; 14] = [4, 5, 6, 7, 22, 23, 29, 30, 31, 32, 33, 34, 35, 36];
 
 impl ThisRank {
     pub(crate) fn page(&self) -> &'static SharedPage {
         match &self.work {
             RankWork::Record(recorder) => recorder.page(),
             RankWork::Replay(player) => player.page(),
+            RankWork::Logical(rank) => rank.page(),
         }
     }
 
@@ -238,6 +273,7 @@ impl ThisRank {
         match &mut self.work {
             RankWork::Record(recorder) => Some(recorder),
             RankWork::Replay(_) => self.again.as_deref_mut(),
+            RankWork::Logical(_) => None,
         }
     }
 
@@ -246,6 +282,11 @@ impl ThisRank {
         if let Some(recorder) = self.recorder() {
             recorder.stop(why);
         }
+    }
+
+    /// Whether a call is being made: what is called now, the library calls.
+    pub(crate) fn is_in_call(&self) -> bool {
+        self.in_call.is_some()
     }
 
     /// A call begins.
@@ -292,6 +333,10 @@ impl ThisRank {
                 player.call(call, arguments);
                 Treatment::Replay
             }
+            RankWork::Logical(rank) => {
+                rank.enter(SENDS.contains(&call));
+                Treatment::Logical
+            }
         }
     }
 
@@ -304,6 +349,7 @@ impl ThisRank {
         let shows = match &mut self.work {
             RankWork::Record(_) => Ok(real),
             RankWork::Replay(player) => player.clock(clock, real),
+            RankWork::Logical(_) => Ok(real),
         };
         let shows = shows.unwrap_or_else(|divergence| {
             self.diverge(&divergence.to_string());
@@ -318,6 +364,9 @@ impl ThisRank {
     /// It ends.
     pub(crate) fn leave(&mut self) {
         self.in_call = None;
+        if let RankWork::Logical(rank) = &self.work {
+            rank.publish();
+        }
         self.page().set_state(PageState::Outside);
     }
 

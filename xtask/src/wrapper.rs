@@ -9,7 +9,8 @@ use crate::process::{cargo, output, root, run, target_dir};
 
 /// Compilers that are tried if none is named.
 const COMPILERS: [&str; 2] = ["mpicc.openmpi", "mpicc.mpich"];
-const PARTS: [&str; 7] = ["life", "receives", "completions", "others", "messages", "clocks", "fortran"];
+const PARTS: [&str; 8] =
+    ["life", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"];
 
 /// Builds it with these compilers, or with those that are there.
 pub fn build(named: &[&str]) -> Result<()> {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use analyzer::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::duration::parse_duration;
+use super::replay_args::{DeterministicArgs, ExploreArgs, RacesArgs, RecordArgs, ReplayArgs};
 use crate::budget::Budget;
 use crate::plan::Returns;
 use crate::plan::attach::OnlyJob;
-use crate::session::wrapped::Swap;
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -89,6 +90,18 @@ pub enum Command {
         TAPE.explore/ with the command that replays it. Ctrl-c stops; the same command goes on.\n\
         Exit status: 0 nothing fails, 1 something does, 2 usage or environment.")]
     Explore(ExploreArgs),
+    /// Run a job in which every run receives the same messages in the same order, without a record
+    #[command(after_help = "Examples:\n  dmscope deterministic -- mpirun -n 8 ./app input.txt\n  \
+        dmscope deterministic -- mpirun -n 4 xterm -e gdb ./app\n\n\
+        Each rank has a logical clock: one more at each MPI call, and later than each message that it has received. A receive from \
+        anybody takes the message that was sent first by these clocks; tests and probes answer by them. So two runs of the same \
+        program with the same input take the same way. It costs waiting: a receive from anybody waits until nobody can send an \
+        earlier message, also for a rank that computes for long.\n\
+        Clocks, random numbers and files are the program's own, and are not the same in each run.\n\
+        Needs no root: a wrapper around the MPI library is preloaded into the ranks. All ranks must be on this machine, 128 at most.\n\
+        Exit status: that of the job; 1 if it is deadlocked (where each rank waits is said, and the job is ended); 2 usage or \
+        environment.")]
+    Deterministic(DeterministicArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
     #[command(
         after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
@@ -252,122 +265,6 @@ pub struct RunArgs {
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,
-    /// The command that starts the job
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub job: Vec<String>,
-}
-
-/// The family of MPI libraries that a job uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MpiFamily {
-    /// Open MPI
-    Openmpi,
-    /// MPICH, and libraries that have its binary interface
-    Mpich,
-}
-
-/// `dmscope record`
-#[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// The tape to write
-    #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
-    /// Record the envelopes of all messages too, for `dmscope races`
-    #[arg(long)]
-    pub messages: bool,
-    /// The MPI library of the job [default: the one that its program names]
-    #[arg(long, value_name = "LIBRARY")]
-    pub mpi: Option<MpiFamily>,
-    /// Under sudo, start the job as root instead of the user who called sudo
-    #[arg(long)]
-    pub as_root: bool,
-    /// Say nothing if all went well
-    #[arg(long)]
-    pub quiet: bool,
-    /// The command that starts the job
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub job: Vec<String>,
-}
-
-/// `dmscope replay`
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// A tape, as written by `dmscope record`
-    #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
-    /// The MPI library of the job [default: the one that its program names]
-    #[arg(long, value_name = "LIBRARY")]
-    pub mpi: Option<MpiFamily>,
-    /// Keep a job that hangs or diverges, to look at it with a debugger
-    #[arg(long)]
-    pub hold: bool,
-    /// How long all ranks wait before it is said that they cannot go on
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
-    pub patience: Duration,
-    /// Go another way at one race, named as `dmscope races` does; the tape needs messages
-    #[arg(long, value_name = "RANK:CALL=OTHER")]
-    pub swap: Option<Swap>,
-    /// Record the replay on another tape, what comes behind the end of the record as well
-    #[arg(long, value_name = "TAPE")]
-    pub record: Option<PathBuf>,
-    /// With --record, record the envelopes of all messages too
-    #[arg(long, requires = "record")]
-    pub messages: bool,
-    /// Under sudo, start the job as root instead of the user who called sudo
-    #[arg(long)]
-    pub as_root: bool,
-    /// Say nothing if all went well
-    #[arg(long)]
-    pub quiet: bool,
-    /// The command that starts the job
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub job: Vec<String>,
-}
-
-/// `dmscope races`
-#[derive(Debug, Args)]
-pub struct RacesArgs {
-    /// A tape, as written by `dmscope record --messages`
-    #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
-    /// JSON, a line for each race
-    #[arg(long)]
-    pub json: bool,
-    /// At most so many
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    pub most: usize,
-}
-
-/// `dmscope explore`
-#[derive(Debug, Args)]
-pub struct ExploreArgs {
-    /// A tape, as written by `dmscope record`
-    #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
-    /// At most so many replays
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    pub most: usize,
-    /// Where runs are kept [default: TAPE.explore]
-    #[arg(long, value_name = "FOLDER")]
-    pub keep: Option<PathBuf>,
-    /// How long all ranks wait before a replay counts as one that hangs
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
-    pub patience: Duration,
-    /// How long a replay may take
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5m")]
-    pub limit: Duration,
-    /// Other output is no failure; else lines are compared, in any order
-    #[arg(long)]
-    pub ignore_output: bool,
-    /// The MPI library of the job [default: the one that its program names]
-    #[arg(long, value_name = "LIBRARY")]
-    pub mpi: Option<MpiFamily>,
-    /// Under sudo, start the job as root instead of the user who called sudo
-    #[arg(long)]
-    pub as_root: bool,
-    /// Say only what fails
-    #[arg(long)]
-    pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub job: Vec<String>,
@@ -674,21 +571,6 @@ fn parse_budget(text: &str) -> Result<BudgetArg, String> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "write a time as 90s, 10m, 1h or 500ms".to_owned();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let value: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(value * seconds).map_err(|_| wrong())
-}
-
 fn parse_patience(text: &str) -> Result<Duration, String> {
     let patience = parse_duration(text)?;
     let is_long_enough = patience >= LEAST_PATIENCE;
@@ -759,14 +641,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_shares_and_times_have_units() {
+    fn sizes_and_shares_have_units() {
         assert_eq!(parse_bytes("4K"), Ok(4096));
         assert_eq!(parse_ring_size("5000"), Ok(8192));
         assert!(parse_ring_size("64G").is_err());
         assert_eq!(parse_share("5%"), Ok(0.05));
         assert!(parse_share("1.5").is_err());
-        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
-        assert!(parse_duration("soon").is_err());
         assert_eq!(parse_patience("6s"), Ok(LEAST_PATIENCE));
         assert!(parse_patience("5s").is_err_and(|why| why.contains("6 s at least")));
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use analyzer::visible::visible;
 use anyhow::Result;
 
-use super::args::ExploreArgs;
 use super::record_job::wrapper_kind;
 use super::recorded_tape::read_job;
+use super::replay_args::ExploreArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
 use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySettings, RunVerdict, explore};

@@ -6,7 +6,9 @@ pub mod args;
 mod attach;
 mod bus;
 mod calls;
+mod deterministic_job;
 pub mod doctor;
+mod duration;
 mod explore_job;
 mod nodes;
 mod output;
@@ -17,6 +19,7 @@ mod record_job;
 mod recorded_tape;
 mod reference;
 mod replay;
+pub mod replay_args;
 mod replay_job;
 mod report;
 mod signals;
@@ -61,6 +64,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Replay(args) => replay_job::replay_job(args),
         Command::Races(args) => races_job::races_job(args),
         Command::Explore(args) => explore_job::explore_job(args),
+        Command::Deterministic(args) => deterministic_job::deterministic_job(args),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
@@ -152,6 +156,7 @@ fn watches(command: &Command) -> bool {
         | Command::Replay(_)
         | Command::Races(_)
         | Command::Explore(_)
+        | Command::Deterministic(_)
         | Command::Analyze(_)
         | Command::Calls(_)
         | Command::Completions { .. }

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use replay::races::{Alternative, Race, RaceKind, Races};
 use serde_json::{Value, json};
 
-use super::args::RacesArgs;
 use super::output::{print, print_json};
 use super::recorded_tape::{no_messages, read_job};
+use super::replay_args::RacesArgs;
 use crate::host::source_lines::SourceLines;
 use crate::session::wrapped::{ExchangePoint, Swap, call_name};
 

@@ -7,7 +7,7 @@ use analyzer::visible::visible;
 use anyhow::Result;
 use replay::shared_page::UNCOVERED;
 
-use super::args::{MpiFamily, RecordArgs};
+use super::replay_args::{MpiFamily, RecordArgs};
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
 use crate::session::wrapped::{JobRecorded, RecordSettings, WrapperKind, record};
@@ -40,7 +40,7 @@ pub(super) fn wrapper_kind(family: MpiFamily) -> WrapperKind {
 }
 
 /// Of a shell.
-fn exit_status(status: ExitStatus) -> u8 {
+pub(super) fn exit_status(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

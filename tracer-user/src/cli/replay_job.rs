@@ -4,9 +4,9 @@ use analyzer::visible::visible;
 use anyhow::{Result, bail};
 use replay::RankCut;
 
-use super::args::ReplayArgs;
 use super::record_job::{lines, wrapper_kind};
 use super::recorded_tape::{no_messages, read_job};
+use super::replay_args::ReplayArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
 use crate::session::wrapped::{RecordedJob, ReplayEnd, ReplaySettings, replay};

@@ -14,11 +14,23 @@ use super::symbols::Symbols;
 pub struct SourceLines {
     symbols: Symbols,
     files: HashMap<PathBuf, Option<FileId>>,
+    /// Each place is asked for once: a second time nothing is said of it.
+    found: HashMap<(PathBuf, u64), Option<String>>,
 }
 
 impl SourceLines {
     /// `function at file:line` in short: `master.c:42`, or the function's name.
     pub fn at(&mut self, path: &Path, offset_bytes: u64) -> Option<String> {
+        let place = (path.to_owned(), offset_bytes);
+        if let Some(found) = self.found.get(&place) {
+            return found.clone();
+        }
+        let found = self.find(path, offset_bytes);
+        self.found.insert(place, found.clone());
+        found
+    }
+
+    fn find(&mut self, path: &Path, offset_bytes: u64) -> Option<String> {
         // Numbers of its own: nobody else asks these symbols.
         let next = FileId { dev: 0, inode: self.files.len() as u64 };
         let symbols = &mut self.symbols;

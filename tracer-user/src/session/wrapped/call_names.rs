@@ -1,10 +1,21 @@
 //! Names of calls and of their arguments, by the numbers that the wrapper gives them.
 
+use std::sync::atomic::Ordering;
+
+use replay::shared_page::SharedPage;
+
 /// The wrapper's own table.
 const TABLE: &str = include_str!("../../../../wrapper/shim/calls.h");
 
+/// The call that a rank is in or was in last, with its number.
+pub(super) fn call_of(page: &SharedPage, library: &str) -> String {
+    let arguments = [0, 1, 2].map(|at: usize| page.arguments[at].load(Ordering::Relaxed));
+    let call = call_text(page.call.load(Ordering::Relaxed), arguments, library);
+    format!("call {}, {call}", page.calls.load(Ordering::Relaxed))
+}
+
 /// A call as people read it: `MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)`.
-pub(super) fn call_text(number: u32, arguments: [i32; 3], library: &str) -> String {
+fn call_text(number: u32, arguments: [i32; 3], library: &str) -> String {
     let row = TABLE.lines().filter_map(row).nth(number as usize);
     let Some((name, names)) = row else { return format!("an unknown call ({number})") };
     let named = names.iter().zip(arguments).filter(|(name, _)| !name.is_empty());

@@ -1,8 +1,9 @@
-//! Jobs that run with the preloaded wrapper: recorded for replay, or replayed. Nothing here needs root or the kernel's help.
+//! Jobs that run with the preloaded wrapper: recorded for replay, replayed, or decided by logical time. Nothing here needs root or the kernel's help.
 //!
 //! The wrapper and dmscope share a folder with a file for each rank (see `replay::shared_page`).
 
 mod call_names;
+mod deterministic;
 mod exploring;
 mod frontier;
 mod job;
@@ -17,6 +18,7 @@ mod tape_of_ranks;
 mod wrapper_file;
 
 pub use call_names::call_name;
+pub use deterministic::{DeterministicEnd, deterministic};
 pub use exploring::{ExploreSettings, Explored, ExploredRun, RunVerdict, explore};
 pub use recorded_job::RecordedJob;
 pub use recording::{RecordSettings, record};

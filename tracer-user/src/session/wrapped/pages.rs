@@ -2,7 +2,7 @@
 //! bounds.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, read_dir};
+use std::fs::{File, OpenOptions, read_dir, read_to_string};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -107,4 +107,14 @@ impl RankFile {
 /// A text of a page; none if it is empty.
 pub(super) fn text(page: &SharedPage, which: PageText) -> Option<String> {
     Some(page.text(which)).filter(|text| !text.is_empty())
+}
+
+/// Why a rank refuses to run.
+pub(super) fn refusal(folder: &Path) -> Option<String> {
+    let entries = read_dir(folder).ok()?;
+    let path = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refused-")))?;
+    read_to_string(path).ok().filter(|why| !why.is_empty())
 }

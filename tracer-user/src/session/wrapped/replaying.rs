@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail};
 use replay::RankCut;
 use replay::shared_page::{PageState, PageText, SharedPage};
 
-use super::call_names::call_text;
+use super::call_names::call_of;
 use super::job::{JobStart, SharedFolder, WrappedJob};
-use super::pages::Pages;
+use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
 use super::recording::ask_for;
@@ -213,7 +213,7 @@ impl Replaying<'_> {
                 self.end(&pages)?;
                 return Ok(ReplayEnd::TooLong);
             }
-            let views = pages.iter().map(|(_, page)| view(page)).collect();
+            let views = pages.iter().map(|(_, page)| RankView::of(page)).collect();
             let size = self.job.size as usize;
             if !is_said_to_hang && progress.is_stuck(views, size, Instant::now(), self.settings.patience) {
                 is_said_to_hang = true;
@@ -269,10 +269,7 @@ impl Replaying<'_> {
     }
 
     fn where_it_is(&mut self, page: &SharedPage) -> String {
-        let arguments = [0, 1, 2].map(|at: usize| page.arguments[at].load(Ordering::Relaxed));
-        let call = call_text(page.call.load(Ordering::Relaxed), arguments, &self.job.library);
-        let place = self.places.words(page);
-        format!("call {}, {call}{place}", page.calls.load(Ordering::Relaxed))
+        call_of(page, &self.job.library) + &self.places.words(page)
     }
 
     fn tell_divergence(&mut self, rank: u32, page: &SharedPage) {
@@ -351,29 +348,4 @@ fn captured(path: &Path) -> Vec<u8> {
 
 fn diverged(pages: &[(u32, SharedPage)]) -> Option<(u32, &SharedPage)> {
     pages.iter().find(|(_, page)| page.state() == PageState::Diverged).map(|(rank, page)| (*rank, page))
-}
-
-/// Why a rank refuses to be replayed.
-fn refusal(folder: &Path) -> Option<String> {
-    let entries = fs::read_dir(folder).ok()?;
-    let path = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refused-")))?;
-    fs::read_to_string(path).ok().filter(|why| !why.is_empty())
-}
-
-fn view(page: &SharedPage) -> RankView {
-    RankView {
-        state: page.state(),
-        calls: page.calls.load(Ordering::Relaxed),
-        is_running: is_running(page.pid.load(Ordering::Relaxed)),
-    }
-}
-
-/// Whether nobody has stopped a process. Of one that is not seen here, it is not known.
-fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 't' | 'T' | 'Z' | 'X'))
 }

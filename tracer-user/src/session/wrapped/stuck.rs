@@ -1,11 +1,13 @@
-//! Whether a replayed job can still go on: pure.
+//! Whether a job that runs with the wrapper can still go on.
 //!
 //! A rank that waits may wait for one that computes, or that is stopped in a debugger. But if all wait in calls, and none of
 //! them has gone on for a while, none will.
 
+use std::fs;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use replay::shared_page::PageState;
+use replay::shared_page::{PageState, SharedPage};
 
 /// A rank at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,23 @@ pub(super) struct RankView {
     pub calls: u64,
     /// The process is there, and nobody has stopped it.
     pub is_running: bool,
+}
+
+impl RankView {
+    pub(super) fn of(page: &SharedPage) -> Self {
+        Self {
+            state: page.state(),
+            calls: page.calls.load(Ordering::Relaxed),
+            is_running: is_running(page.pid.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Whether nobody has stopped a process. Of one that is not seen here, it is not known.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 't' | 'T' | 'Z' | 'X'))
 }
 
 /// How the job has gone on.

@@ -1,0 +1,116 @@
+//! Runs by logical time: the same messages in every run, without a record.
+
+use anyhow::{Context, Result, ensure};
+use live::MpiImplementation;
+use live::replayed::{ReplayCase, ReplayRun};
+
+/// `$DMSCOPE_TEST_DETERMINISTIC_RUNS`: how often each program is run.
+fn runs() -> Result<usize> {
+    std::env::var("DMSCOPE_TEST_DETERMINISTIC_RUNS")
+        .map_or(Ok(3), |text| text.parse().context("DMSCOPE_TEST_DETERMINISTIC_RUNS is a number"))
+}
+
+/// Runs it, every other time on one core; gives the first run if all are the same.
+fn all_the_same(case: &ReplayCase) -> Result<ReplayRun> {
+    let run = |cpus| {
+        let run = case.run_deterministic(cpus)?;
+        run.check(0, &["ranks ran by logical time"])?;
+        Ok::<_, anyhow::Error>(run)
+    };
+    let first = run(None)?;
+    for number in 1..runs()? {
+        let again = run((number % 2 == 1).then_some("0"))?;
+        again.check_same(&first).with_context(|| format!("run {number}"))?;
+        ensure!(broken(&again) == broken(&first), "{} {}", again.said, first.said);
+    }
+    Ok(first)
+}
+
+/// How many waits were broken.
+fn broken(run: &ReplayRun) -> Option<u64> {
+    run.said.split_once(" waits were broken")?.0.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn every_call_that_is_not_deterministic_answers_the_same_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case =
+            ReplayCase::own(library, "anyorder", &["all", "--log", "LOG", "--rounds", "3", "--timed", "0"])?;
+        let by_itself: Vec<_> =
+            (0..2).map(|_| Ok(case.run("record", &[], "x", None)?.logs)).collect::<Result<_>>()?;
+        ensure!(
+            by_itself[0] != by_itself[1],
+            "{library:?}: it is the same by itself, so that nothing was tested"
+        );
+        all_the_same(&case).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs_go_the_same_way_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for seed in ["77", "101"] {
+            let arguments = ["--threads", "0", "--seed", seed, "--programs", "5", "--log", "LOG"];
+            let case = ReplayCase::own(library, "random", &arguments)?;
+            all_the_same(&case).with_context(|| format!("{library:?}: random {arguments:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_published_benchmarks_go_the_same_way_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (program, ranks) in [("tree", 3), ("graph", 3), ("bully", 4)] {
+            let case = ReplayCase::own(library, "published", &[program, "--log", "LOG"])?.ranks(ranks);
+            all_the_same(&case).with_context(|| format!("{library:?}: {program}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn waits_that_determinism_added_are_broken_in_the_same_way() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for program in ["mapping", "test"] {
+            let case = ReplayCase::own(library, "standstill", &[program, "--log", "LOG"])?;
+            let run = all_the_same(&case).with_context(|| format!("{library:?}: {program}"))?;
+            ensure!(broken(&run) > Some(0), "{library:?}: {program}: {}", run.said);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_deadlock_of_the_program_is_told_with_ranks_and_lines_and_ended() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "standstill", &["deadlock", "--log", "LOG"])?;
+        let words = [
+            "the job is deadlocked",
+            "rank 0 (process ",
+            "rank 2 (process ",
+            "MPI_Recv(source=1, tag=1, count=1) at standstill.c:",
+            "MPI_Recv(source=0, tag=1, count=1) at standstill.c:",
+        ];
+        case.run_deterministic(None)?.check(1, &words)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_deterministic_is_refused() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "fortran_mpifh", &["LOG"])?;
+        let run = case.run_deterministic(None)?;
+        match library {
+            MpiImplementation::OpenMpi => {
+                run.check(2, &["Fortran with Open MPI", "no deterministic runs"])?
+            }
+            MpiImplementation::Mpich => run.check(0, &["ranks ran by logical time"])?,
+        }
+        let windows = ReplayCase::own(library, "onesided", &[])?;
+        windows.run_deterministic(None)?.check(2, &["windows (MPI_Win_…)", "no deterministic runs"])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Arguments of the commands that run jobs with the wrapper, and of those that read their tapes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::duration::parse_duration;
+use crate::session::wrapped::Swap;
+
+/// The family of MPI libraries that a job uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MpiFamily {
+    /// Open MPI
+    Openmpi,
+    /// MPICH, and libraries that have its binary interface
+    Mpich,
+}
+
+/// `dmscope record`
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The tape to write
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// Record the envelopes of all messages too, for `dmscope races`
+    #[arg(long)]
+    pub messages: bool,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A tape, as written by `dmscope record`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Keep a job that hangs or diverges, to look at it with a debugger
+    #[arg(long)]
+    pub hold: bool,
+    /// How long all ranks wait before it is said that they cannot go on
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
+    pub patience: Duration,
+    /// Go another way at one race, named as `dmscope races` does; the tape needs messages
+    #[arg(long, value_name = "RANK:CALL=OTHER")]
+    pub swap: Option<Swap>,
+    /// Record the replay on another tape, what comes behind the end of the record as well
+    #[arg(long, value_name = "TAPE")]
+    pub record: Option<PathBuf>,
+    /// With --record, record the envelopes of all messages too
+    #[arg(long, requires = "record")]
+    pub messages: bool,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope races`
+#[derive(Debug, Args)]
+pub struct RacesArgs {
+    /// A tape, as written by `dmscope record --messages`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// JSON, a line for each race
+    #[arg(long)]
+    pub json: bool,
+    /// At most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub most: usize,
+}
+
+/// `dmscope explore`
+#[derive(Debug, Args)]
+pub struct ExploreArgs {
+    /// A tape, as written by `dmscope record`
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// At most so many replays
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub most: usize,
+    /// Where runs are kept [default: TAPE.explore]
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+    /// How long all ranks wait before a replay counts as one that hangs
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
+    pub patience: Duration,
+    /// How long a replay may take
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5m")]
+    pub limit: Duration,
+    /// Other output is no failure; else lines are compared, in any order
+    #[arg(long)]
+    pub ignore_output: bool,
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say only what fails
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
+
+/// `dmscope deterministic`
+#[derive(Debug, Args)]
+pub struct DeterministicArgs {
+    /// The MPI library of the job [default: the one that its program names]
+    #[arg(long, value_name = "LIBRARY")]
+    pub mpi: Option<MpiFamily>,
+    /// Under sudo, start the job as root instead of the user who called sudo
+    #[arg(long)]
+    pub as_root: bool,
+    /// Say nothing if all went well
+    #[arg(long)]
+    pub quiet: bool,
+    /// The command that starts the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub job: Vec<String>,
+}
