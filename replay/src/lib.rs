@@ -15,6 +15,9 @@
 
 mod answer;
 mod call_check;
+mod clock_track;
+pub mod content_ring;
+pub mod contents;
 mod cut;
 mod divergence;
 pub mod logical;
@@ -27,6 +30,7 @@ pub mod shared_page;
 mod varint;
 
 pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};
+pub use clock_track::ClockTrack;
 pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};
 pub use playback::{Due, Playback};

@@ -82,6 +82,8 @@ pub struct SharedPage {
     pub answers: AtomicU64,
     /// The call with which the record ended, from 1; 0: it has not.
     pub ended_at_call: AtomicU64,
+    /// Calls of a rank that runs alone that have sent other data than they did.
+    pub other_data: AtomicU64,
     /// Not zero: the rank sees that nobody can go on (deterministic runs).
     pub deadlocked: AtomicU32,
     texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],

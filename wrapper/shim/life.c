@@ -114,7 +114,9 @@ static void begin(int result)
 int MPI_Init(int *argc, char ***argv)
 {
     check_library();
+    dms_init(1);
     int result = PMPI_Init(argc, argv);
+    dms_init(0);
     begin(result);
     return result;
 }
@@ -122,7 +124,9 @@ int MPI_Init(int *argc, char ***argv)
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     check_library();
+    dms_init(1);
     int result = PMPI_Init_thread(argc, argv, required, provided);
+    dms_init(0);
     begin(result);
     return result;
 }

@@ -45,6 +45,7 @@ enum { NONE = -1, CANCELLED = -2 };
 
 void dms_process_begins(void);
 int64_t dms_clock(unsigned clock, int64_t shows, uintptr_t return_address, uintptr_t stack);
+void dms_init(int begins);
 void dms_begin(const char *library, int rank, int size, int level, int spawned, int on_this_node, uint64_t null_request);
 int dms_enter(unsigned call, int first, int second, int third, uintptr_t return_address, uintptr_t stack);
 void dms_leave(void);

@@ -44,7 +44,13 @@ fn arrival(source: c_int) -> ReceiveEnd {
     }
 }
 
-/// MPI_Init has returned.
+/// MPI_Init begins, or has returned.
+#[unsafe(no_mangle)]
+extern "C" fn dms_init(begins: c_int) {
+    early_clocks::init(begins != 0);
+}
+
+/// MPI_Init has returned, and the process is a rank.
 ///
 /// # Safety
 /// `library` is text that ends with a zero.

@@ -1,8 +1,9 @@
 //! Readings of clocks before MPI_Init, when it is not known yet whether the process becomes a rank; and whose are asked for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
+use crate::alone_clocks::AloneClocks;
 use crate::files;
 use crate::mode::{self, Wish, WishedAction};
 use crate::played_clocks::PlayedClocks;
@@ -10,6 +11,8 @@ use crate::thread::ThisThread;
 
 /// The thread whose readings are recorded or replayed. 0: none.
 static READER: AtomicU64 = AtomicU64::new(0);
+/// MPI_Init runs: it is libraries that read clocks, and not all of them are known as the MPI library's.
+static IS_IN_INIT: AtomicBool = AtomicBool::new(false);
 /// Before MPI_Init.
 static EARLY: Mutex<EarlyReadings> = Mutex::new(EarlyReadings::None);
 
@@ -21,6 +24,8 @@ enum EarlyReadings {
     Kept(Vec<(u8, i64)>),
     /// They show what is recorded.
     Played(Box<PlayedClocks>),
+    /// The same to the end: the rank runs alone.
+    Alone(Box<AloneClocks>),
 }
 
 /// More are not kept.
@@ -28,6 +33,14 @@ const MOST_EARLY: usize = 4096;
 
 /// The process begins.
 pub(crate) fn process_begins() {
+    if let Some(path) = mode::clocks_alone() {
+        let Ok(clocks) = AloneClocks::read(&path) else { return };
+        if let Ok(mut early) = EARLY.lock() {
+            *early = EarlyReadings::Alone(Box::new(clocks));
+            ask_this_thread();
+        }
+        return;
+    }
     // Whoever is not told its rank before MPI_Init could not be given what it read.
     let (Some(wish), Some(rank)) = (mode::wish(), mode::early_rank()) else { return };
     let readings = match wish.action {
@@ -47,6 +60,11 @@ pub(crate) fn process_begins() {
         *early = readings;
         ask_this_thread();
     }
+}
+
+/// MPI_Init begins or ends: what is read within it is not the program's.
+pub(crate) fn init(begins: bool) {
+    IS_IN_INIT.store(begins, Ordering::Release);
 }
 
 /// From now on this thread's readings are asked for.
@@ -98,6 +116,9 @@ pub(crate) fn are_asked_for() -> bool {
 
 /// A clock is read before MPI_Init; what it is to show.
 pub(crate) fn read(clock: u8, real: i64) -> i64 {
+    if IS_IN_INIT.load(Ordering::Acquire) {
+        return real;
+    }
     let Ok(mut early) = EARLY.try_lock() else { return real };
     match &mut *early {
         EarlyReadings::Kept(readings) if readings.len() < MOST_EARLY => {
@@ -105,6 +126,7 @@ pub(crate) fn read(clock: u8, real: i64) -> i64 {
             real
         }
         // A shell before the program reads clocks that no rank has read.
+        EarlyReadings::Alone(clocks) => clocks.show(clock, real),
         EarlyReadings::Played(clocks) => clocks.read_early_clock(clock, real).unwrap_or(real),
         _ => real,
     }

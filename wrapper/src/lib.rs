@@ -5,9 +5,11 @@
 //!
 //! A rank is never the worse for it: whatever goes wrong is said once, and the wrapper stands aside from then on.
 
+mod alone_clocks;
 mod c_abi;
 mod callers;
 mod clocks;
+mod contents;
 mod early_clocks;
 mod files;
 mod logical;

@@ -29,6 +29,11 @@ pub(crate) fn wish() -> Option<Wish> {
     wish_of(&std::env::var(VARIABLE).ok()?)
 }
 
+/// The record from which clocks are played in a rank that runs alone: `clocks:FILE`.
+pub(crate) fn clocks_alone() -> Option<PathBuf> {
+    std::env::var(VARIABLE).ok()?.strip_prefix("clocks:").map(PathBuf::from)
+}
+
 /// What launchers call the rank of a process before it has called MPI_Init.
 const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
 

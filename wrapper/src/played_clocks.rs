@@ -56,7 +56,7 @@ impl PlayedClocks {
 }
 
 /// A clock that showed `last` when it really showed `since`, when it really shows `real`.
-fn gone_on(clock: u8, last: i64, since: i64, real: i64) -> i64 {
+pub(crate) fn gone_on(clock: u8, last: i64, since: i64, real: i64) -> i64 {
     if clock != WTIME {
         return last.wrapping_add(real.wrapping_sub(since));
     }

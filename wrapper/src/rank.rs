@@ -58,15 +58,16 @@ struct RankForOthers {
 }
 
 /// How a process says who it is.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Introduction {
     pub library: String,
     pub rank: u32,
     pub size: u32,
     pub thread_level: u32,
     pub is_spawned: bool,
-    /// Ranks that share memory with this one.
+    /// Ranks that share memory with this one; only a deterministic run asks.
     pub on_this_node: u32,
-    /// MPI_REQUEST_NULL.
+    /// MPI_REQUEST_NULL, for deterministic runs.
     pub null_request: u64,
 }
 
@@ -216,7 +217,8 @@ fn other_job(job: &files::OriginalJob, who: &Introduction) -> Option<String> {
         .then(|| format!("the job was recorded with {} and runs with {}", job.library, who.library))
 }
 
-fn introduce(page: &SharedPage, who: &Introduction) {
+/// Says on a page who it is.
+pub(crate) fn introduce(page: &SharedPage, who: &Introduction) {
     page.pid.store(std::process::id(), Ordering::Relaxed);
     page.rank.store(who.rank, Ordering::Relaxed);
     page.size.store(who.size, Ordering::Relaxed);

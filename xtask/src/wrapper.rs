@@ -9,8 +9,19 @@ use crate::process::{cargo, output, root, run, target_dir};
 
 /// Compilers that are tried if none is named.
 const COMPILERS: [&str; 2] = ["mpicc.openmpi", "mpicc.mpich"];
-const PARTS: [&str; 8] =
-    ["life", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"];
+/// The objects that are built for each library: the folder of the C side, the name of the file, and the parts.
+const WRAPPERS: [(&str, &str, &[&str]); 2] = [
+    (
+        "wrapper/shim",
+        "libdmscope-wrapper",
+        &["life", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"],
+    ),
+    (
+        "wrapper/contents",
+        "libdmscope-wrapper-contents",
+        &["process", "data", "objects", "messages", "completions", "collectives", "communicators", "refused"],
+    ),
+];
 
 /// Builds it with these compilers, or with those that are there.
 pub fn build(named: &[&str]) -> Result<()> {
@@ -49,25 +60,31 @@ fn library_of(macros: &str) -> Result<&'static str> {
 /// Compiles the shim and puts it together with the rest. The program brings the MPI library itself: launchers and shells,
 /// which the wrapper is loaded into as well, have none.
 fn link(compiler: &str, library: &str) -> Result<()> {
+    for (folder, name, parts) in WRAPPERS {
+        link_one(compiler, library, &root().join(folder), name, parts)?;
+    }
+    Ok(())
+}
+
+fn link_one(compiler: &str, library: &str, sources: &Path, name: &str, parts: &[&str]) -> Result<()> {
     let release = target_dir().join("release");
-    let objects = target_dir().join("wrapper").join(library);
+    let objects = target_dir().join("wrapper").join(name).join(library);
     std::fs::create_dir_all(&objects).with_context(|| objects.display().to_string())?;
-    let shim = root().join("wrapper/shim");
-    let object = |part: &str| objects.join(format!("{part}.o"));
-    for part in PARTS {
+    let object = |part: &&str| objects.join(format!("{part}.o"));
+    for part in parts {
         run(Command::new(compiler)
             .args(["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-c"])
-            .arg(shim.join(format!("{part}.c")))
+            .arg(sources.join(format!("{part}.c")))
             .arg("-o")
             .arg(object(part)))?;
     }
-    let finished = release.join(format!("libdmscope-wrapper-{library}.so"));
+    let finished = release.join(format!("{name}-{library}.so"));
     // A rank may have the old one mapped: it keeps it.
     let unnamed = finished.with_extension("so.new");
     run(Command::new("cc")
         .args(["-shared", "-Wl,-z,lazy", "-Wl,--gc-sections", "-Wl,--version-script"])
-        .arg(shim.join("exports.map"))
-        .args(PARTS.map(object))
+        .arg(sources.join("exports.map"))
+        .args(parts.iter().map(object))
         .arg(release.join("libdmscope_wrapper.a"))
         .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-lc", "-o"])
         .arg(&unnamed))?;

@@ -51,7 +51,7 @@ impl Job {
             Input::Clock(reading) => self.read_clocks(reading),
             Input::Digest(digest) => self.clock(digest.time_ns),
             // They are for replays: no analysis needs them.
-            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) => {}
+            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
             Input::Symbols(symbols) => {
                 self.symbols.extend(symbols);
             }

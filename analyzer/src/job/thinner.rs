@@ -63,7 +63,7 @@ impl Thinner {
                 out(input.clone());
             }
             // Those who look at sums replay nothing.
-            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) => {}
+            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
             Input::LateRecord(_) | Input::Tick { .. } | Input::Digest(_) | Input::Symbols(_) => {
                 out(input.clone())
             }

@@ -31,7 +31,7 @@ pub struct ReplayableRank {
     pub stopped: Option<String>,
 }
 
-/// A part of what a rank's calls answered.
+/// A part of what a rank's calls answered, or of all that they got.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankAnswers {
     /// Rank in MPI_COMM_WORLD.

@@ -150,6 +150,7 @@ impl Encoder {
             | Input::ReplayableRank(_)
             | Input::Answers(_)
             | Input::Messages(_)
+            | Input::Contents(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,
         }

@@ -3,7 +3,7 @@
 use super::weight::Weight;
 
 /// The format version that is written; all older ones are read as well. 2: digests and readings of clocks;
-/// 3: answers of calls, for replay; 4: envelopes of messages, for the analysis of races.
+/// 3: answers of calls, for replay; 4: envelopes of messages, for the analysis of races, and contents, for replay of one rank alone.
 pub const VERSION: u32 = 4;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;
@@ -44,6 +44,7 @@ pub(super) enum FrameKind {
     Symbols = 3,
     Digests = 4,
     Answers = 5,
+    Contents = 6,
     Messages = 7,
 }
 

@@ -44,6 +44,8 @@ pub enum Input {
     Answers(Box<RankAnswers>),
     /// Some of the messages of such a rank, if they are recorded too.
     Messages(Box<RankMessages>),
+    /// A part of all that a rank's calls got, so that it can run alone.
+    Contents(Box<RankAnswers>),
     /// Names of code places. Not part of any decision: only for people's eyes.
     Symbols(Vec<Symbol>),
     /// The last one of a session that ended well.
@@ -65,7 +67,7 @@ impl Input {
             // What was lost may have been anything up to then.
             Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
             Self::LateRecord(_) | Self::Process(_) | Self::Plan(_) | Self::Symbols(_) => None,
-            Self::ReplayableRank(_) | Self::Answers(_) | Self::Messages(_) => None,
+            Self::ReplayableRank(_) | Self::Answers(_) | Self::Messages(_) | Self::Contents(_) => None,
         }
     }
 }

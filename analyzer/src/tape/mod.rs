@@ -2,7 +2,7 @@
 //!
 //! # Format, version 4
 //!
-//! Version 3 has no messages, version 2 no answers, version 1 no digests.
+//! Version 3 has no messages and no contents, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:
@@ -22,6 +22,7 @@
 //! | digests | `Digest`, each with its length before it |
 //! | answers | `Answers` |
 //! | messages | `Messages` |
+//! | contents | `Contents` |
 //!
 //! A frame needs no other frame to be decoded, and its header says how many inputs, and
 //! of which weight ([`Weight`]), the session had before it. So a reader that meets damage

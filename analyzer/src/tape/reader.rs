@@ -293,8 +293,13 @@ impl<R: Read> Reader<R> {
             RECORDS => self.decoder.open().ok().map(|()| FrameContent::Records),
             FACTS => fact::read(buffer).ok().map(|facts| FrameContent::Facts(facts.into_iter())),
             DIGESTS => digests(buffer).ok().map(|digests| FrameContent::Facts(digests.into_iter())),
-            ANSWERS => answers(buffer).ok().map(|answers| FrameContent::Facts(answers.into_iter())),
+            ANSWERS => {
+                answers(buffer, Input::Answers).ok().map(|answers| FrameContent::Facts(answers.into_iter()))
+            }
             MESSAGES => messages(buffer).ok().map(|messages| FrameContent::Facts(messages.into_iter())),
+            CONTENTS => answers(buffer, Input::Contents)
+                .ok()
+                .map(|contents| FrameContent::Facts(contents.into_iter())),
             SYMBOLS if self.symbol_bytes > MAX_SYMBOL_BYTES => {
                 let unread = vec![Input::Symbols(Vec::new()); header.inputs as usize];
                 Some(FrameContent::Facts(unread.into_iter()))
@@ -557,6 +562,7 @@ const SYMBOLS: u8 = FrameKind::Symbols as u8;
 const DIGESTS: u8 = FrameKind::Digests as u8;
 const ANSWERS: u8 = FrameKind::Answers as u8;
 const MESSAGES: u8 = FrameKind::Messages as u8;
+const CONTENTS: u8 = FrameKind::Contents as u8;
 
 /// The digests of a frame.
 fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
@@ -567,11 +573,11 @@ fn digests(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
     Ok(digests)
 }
 
-/// The answers of a frame.
-fn answers(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
+/// The answers or contents of a frame.
+fn answers(bytes: &[u8], input: impl Fn(Box<RankAnswers>) -> Input) -> Result<Vec<Input>, BadBytes> {
     let (mut r, mut answers) = (ByteReader::new(bytes), Vec::new());
     while !r.is_empty() {
-        answers.push(Input::Answers(Box::new(RankAnswers::read(&mut r)?)));
+        answers.push(input(Box::new(RankAnswers::read(&mut r)?)));
     }
     Ok(answers)
 }

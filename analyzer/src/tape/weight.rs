@@ -31,6 +31,7 @@ impl Weight {
             | Input::ReplayableRank(_)
             | Input::Answers(_)
             | Input::Messages(_)
+            | Input::Contents(_)
             | Input::Symbols(_)
             | Input::End(_) => (0, 0),
         };

@@ -168,7 +168,8 @@ impl<W: Write> Writer<W> {
             }
             Input::Symbols(symbols) => self.push_symbols(input, symbols),
             Input::Digest(digest) => self.push_digest(input, digest),
-            Input::Answers(answers) => self.push_answers(input, answers),
+            Input::Answers(answers) => self.push_answers(input, FrameKind::Answers, answers),
+            Input::Contents(contents) => self.push_answers(input, FrameKind::Contents, contents),
             Input::Messages(messages) => self.push_messages(input, messages),
             Input::ReplayableRank(rank) => self.push_fact(input, &Fact::ReplayableRank(rank)),
             Input::Start(start) => self.push_fact(input, &Fact::Start(start)),
@@ -257,10 +258,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn push_answers(&mut self, input: &Input, answers: &RankAnswers) {
+    fn push_answers(&mut self, input: &Input, kind: FrameKind, answers: &RankAnswers) {
         let mut bytes = ByteWriter::default();
         answers.write(&mut bytes);
-        self.push_of_rank(input, FrameKind::Answers, bytes);
+        self.push_of_rank(input, kind, bytes);
     }
 
     fn push_messages(&mut self, input: &Input, messages: &RankMessages) {
@@ -446,6 +447,6 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,
-        Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) => None,
+        Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => None,
     }
 }

@@ -42,12 +42,13 @@ fn the_golden_tape_of_version_4_is_read() {
     assert_eq!(read(4), session_with_messages());
 }
 
-/// That of version 3, and messages.
+/// That of version 3, messages, and what a rank that runs alone needs.
 fn session_with_messages() -> Vec<Input> {
     let mut inputs = session_with_answers();
     let end = inputs.pop().expect("an end");
     let messages = RankMessages { rank: 1, offset_bytes: 9, bytes: vec![3, 0, 0xff] };
-    inputs.extend([Input::Messages(Box::new(messages)), end]);
+    let contents = RankAnswers { rank: 1, offset_bytes: 0, polls: 2, bytes: vec![5, 3, 1, 2, 3] };
+    inputs.extend([Input::Messages(Box::new(messages)), Input::Contents(Box::new(contents)), end]);
     inputs
 }
 

@@ -7,6 +7,7 @@ use analyzer::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::duration::parse_duration;
+use super::rank_list::{RankList, parse_ranks};
 use super::replay_args::{DeterministicArgs, ExploreArgs, RacesArgs, RecordArgs, ReplayArgs};
 use crate::budget::Budget;
 use crate::plan::Returns;
@@ -60,7 +61,8 @@ pub enum Command {
     Run(RunArgs),
     /// Start a job and record what is needed to replay it: whose message each receive got, how each test went
     #[command(after_help = "Examples:\n  dmscope record app.dmt -- mpirun -n 4 ./app input.txt\n  \
-        dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n\n\
+        dmscope replay app.dmt -- mpirun -n 4 ./app input.txt\n  \
+        dmscope record --payloads app.dmt -- mpirun -n 4 ./app   and what messages contain: a rank can run alone\n\n\
         Needs no root: a wrapper around the MPI library is preloaded into the ranks. If the job crashes, hangs or is killed, all up to \
         there is on the tape. --messages records the envelopes of all messages as well, for `dmscope races` and `dmscope explore`.\n\
         Exit status: that of the job; 2 also if it cannot be recorded.")]
@@ -70,7 +72,9 @@ pub enum Command {
         dmscope replay app.dmt -- mpirun -n 4 xterm -e gdb ./app\n  \
         dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n  \
         dmscope replay --messages --record full.dmt app.dmt -- mpirun -n 4 ./app   adds messages, for `dmscope races`\n  \
-        dmscope replay --swap 0:17=2 full.dmt -- mpirun -n 4 ./app   at call 17 of rank 0 the message of rank 2 comes first\n\n\
+        dmscope replay --swap 0:17=2 full.dmt -- mpirun -n 4 ./app   at call 17 of rank 0 the message of rank 2 comes first\n  \
+        dmscope replay --rank 3 app.dmt -- ./app input.txt       rank 3 alone, fed from the tape (record --payloads)\n  \
+        dmscope replay --rank 3 app.dmt -- gdb --args ./app input.txt\n\n\
         With --swap the record is played as far as nothing depends on that message; from there on all ranks run free.\n\
         Ctrl-c ends the job.\nExit status: 0 replayed to the end of the record, 1 the job does something else than it did, 2 usage or \
         environment.")]
@@ -525,30 +529,6 @@ impl AnalysisArgs {
     }
 }
 
-/// Ranks as people write them: `0,4-7`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankList(pub Vec<u32>);
-
-/// Most ranks that a list may name.
-const MAX_RANKS: u32 = 1 << 20;
-
-fn parse_ranks(text: &str) -> Result<RankList, String> {
-    let wrong = || format!("write ranks as 0,4-7, not {text:?}");
-    let mut ranks = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: u32 = first.trim().parse().map_err(|_| wrong())?;
-        let last: u32 = last.trim().parse().map_err(|_| wrong())?;
-        if first > last || last > MAX_RANKS {
-            return Err(wrong());
-        }
-        ranks.extend(first..=last);
-    }
-    ranks.sort_unstable();
-    ranks.dedup();
-    Ok(RankList(ranks))
-}
-
 /// `10%` or `0.1`.
 fn parse_share(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.trim().strip_suffix('%') {
@@ -613,14 +593,6 @@ mod tests {
         let cli = Cli::parse_from(["dmscope", "analyze", "x.dmt"]);
         let Command::Analyze(args) = cli.command else { panic!("analyze was asked for") };
         assert_eq!(args.analysis.options(), Options::default());
-    }
-
-    #[test]
-    fn ranks_are_lists_and_ranges() {
-        assert_eq!(parse_ranks("5,1-3,2"), Ok(RankList(vec![1, 2, 3, 5])));
-        for wrong in ["", "3-1", "a", "1-", "0-4294967295"] {
-            assert!(parse_ranks(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

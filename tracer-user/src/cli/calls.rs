@@ -89,7 +89,7 @@ struct Printer<'a, W: Write> {
     json: bool,
     names: SymbolTable,
     begin_ns: u64,
-    ranks: &'a Option<super::args::RankList>,
+    ranks: &'a Option<super::rank_list::RankList>,
 }
 
 /// A call, for programs.

@@ -15,6 +15,7 @@ mod output;
 pub mod probes;
 pub mod ps;
 mod races_job;
+pub mod rank_list;
 mod record_job;
 mod recorded_tape;
 mod reference;

@@ -22,6 +22,7 @@ pub(super) fn record_job(args: &RecordArgs) -> Result<u8> {
         account,
         named: args.mpi.map(wrapper_kind),
         messages: args.messages,
+        contents_of: args.payloads.then(|| args.rank.as_ref().map_or(Vec::new(), |list| list.0.clone())),
         stop: stop_on_signals()?,
     };
     let recorded = record(&args.job, &settings, &args.tape)?;
@@ -70,6 +71,20 @@ pub(super) fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<Stri
     let used = recorded.ranks.iter().fold(0, |all, rank| all | rank.uncovered);
     let uncovered = UNCOVERED.iter().enumerate().filter(|(bit, _)| used >> bit & 1 == 1);
     lines.extend(uncovered.map(|(_, what)| format!("not covered by a replay: the job uses {what}")));
+    for rank in recorded.contents.iter().flatten().filter(|rank| rank.is_stopped) {
+        let rank = rank.rank;
+        lines.push(format!(
+            "rank {rank} does what the contents of its messages do not cover: alone it runs up to there, and says what it is"
+        ));
+    }
+    if let Some(contents) = &recorded.contents
+        && !quiet
+    {
+        let (count, bytes) = (contents.len(), contents.iter().map(|rank| rank.bytes).sum::<u64>());
+        lines.push(format!(
+            "contents of {count} ranks, {bytes} bytes before compression: dmscope replay --rank RANK {tape} -- PROGRAM"
+        ));
+    }
     if !quiet {
         let (answers, bytes) = (recorded.answers, recorded.tape_bytes);
         lines.push(format!(

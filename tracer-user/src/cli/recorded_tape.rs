@@ -7,7 +7,7 @@ use analyzer::wire::RawRecord;
 use anyhow::Result;
 
 use super::replay::{Consumer, replay as read_tape};
-use crate::session::wrapped::RecordedJob;
+use crate::session::wrapped::{AloneJob, RecordedJob};
 
 #[derive(Default)]
 struct Gathering {
@@ -41,6 +41,43 @@ impl Consumer for Gathering {
 /// The file is no tape, or cannot be read.
 pub(super) fn read_job(tape: &Path, say: &mut dyn FnMut(&str)) -> Result<RecordedJob> {
     let mut gathering = Gathering::default();
+    read_tape(tape, &mut gathering)?;
+    gathering.damage.iter().for_each(|message| say(message));
+    Ok(gathering.job)
+}
+
+/// Takes what one rank needs.
+struct GatheringRank {
+    job: AloneJob,
+    damage: Vec<String>,
+}
+
+impl Consumer for GatheringRank {
+    fn push(&mut self, input: &Input) -> Result<()> {
+        match input {
+            Input::ReplayableRank(rank) => self.job.learn(rank),
+            Input::Answers(answers) => self.job.take_answers(answers),
+            Input::Contents(contents) => self.job.take_contents(contents)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn push_record(&mut self, _: &RawRecord) -> Result<()> {
+        Ok(())
+    }
+
+    fn damage(&mut self, message: &str) {
+        self.damage.push(message.to_owned());
+    }
+}
+
+/// One rank of the job on a tape, to run alone; `say`: hears of damage.
+///
+/// # Errors
+/// The file is no tape, or cannot be read; there is no room for what the rank got.
+pub(super) fn read_rank(tape: &Path, rank: u32, say: &mut dyn FnMut(&str)) -> Result<AloneJob> {
+    let mut gathering = GatheringRank { job: AloneJob::of_rank(rank)?, damage: Vec::new() };
     read_tape(tape, &mut gathering)?;
     gathering.damage.iter().for_each(|message| say(message));
     Ok(gathering.job)

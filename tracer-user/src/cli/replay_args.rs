@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::duration::parse_duration;
+use super::rank_list::{RankList, parse_ranks};
 use crate::session::wrapped::Swap;
 
 /// The family of MPI libraries that a job uses.
@@ -26,6 +27,12 @@ pub struct RecordArgs {
     /// Record the envelopes of all messages too, for `dmscope races`
     #[arg(long)]
     pub messages: bool,
+    /// Record what messages contain too, so that one rank can run alone (dmscope replay --rank)
+    #[arg(long)]
+    pub payloads: bool,
+    /// With --payloads: only of these ranks (0,4-7) [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_ranks, requires = "payloads")]
+    pub rank: Option<RankList>,
     /// The MPI library of the job [default: the one that its program names]
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,
@@ -49,6 +56,12 @@ pub struct ReplayArgs {
     /// The MPI library of the job [default: the one that its program names]
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,
+    /// Run this rank alone, without the job around it: what it gets comes from the tape (dmscope record --payloads)
+    #[arg(long, value_name = "RANK", conflicts_with_all = ["swap", "record", "messages"])]
+    pub rank: Option<u32>,
+    /// With --rank: go on where it sends other data than it did, and say how often: some programs send what they never wrote
+    #[arg(long, requires = "rank")]
+    pub ignore_data: bool,
     /// Keep a job that hangs or diverges, to look at it with a debugger
     #[arg(long)]
     pub hold: bool,

@@ -5,31 +5,25 @@ use anyhow::{Result, bail};
 use replay::RankCut;
 
 use super::record_job::{lines, wrapper_kind};
-use super::recorded_tape::{no_messages, read_job};
+use super::recorded_tape::{no_messages, read_job, read_rank};
 use super::replay_args::ReplayArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
-use crate::session::wrapped::{RecordedJob, ReplayEnd, ReplaySettings, replay};
+use crate::session::wrapped::{
+    AloneEnd, AloneSettings, RecordedJob, ReplayEnd, ReplaySettings, replay, run_alone,
+};
 
 /// Replays a job.
 ///
 /// # Errors
 /// The tape cannot be read, or not be replayed with this command.
 pub(super) fn replay_job(args: &ReplayArgs) -> Result<u8> {
+    if let Some(rank) = args.rank {
+        return replay_rank_alone(args, rank);
+    }
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
     let job = read_job(&args.tape, &mut say)?;
-    let settings = ReplaySettings {
-        account: SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account),
-        named: args.mpi.map(wrapper_kind),
-        patience: args.patience,
-        holds: args.hold,
-        stop: stop_on_signals()?,
-        cuts: cuts(args, &job)?,
-        record: args.record.clone(),
-        messages: args.messages,
-        captures: false,
-        limit: None,
-    };
+    let settings = settings(args, cuts(args, &job)?)?;
     let replayed = replay(&args.job, job, &settings, &mut say)?;
     if let (Some(recorded), Some(tape)) = (&replayed.recorded, &args.record) {
         lines(recorded, &tape.display().to_string(), args.quiet).iter().for_each(|line| say(line));
@@ -61,4 +55,37 @@ fn cuts(args: &ReplayArgs, job: &RecordedJob) -> Result<Vec<RankCut>> {
         Ok(cuts) => Ok(cuts),
         Err(why) => bail!("{}: {why}", args.tape.display()),
     }
+}
+
+fn settings(args: &ReplayArgs, cuts: Vec<RankCut>) -> Result<ReplaySettings> {
+    Ok(ReplaySettings {
+        account: SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account),
+        named: args.mpi.map(wrapper_kind),
+        patience: args.patience,
+        holds: args.hold,
+        stop: stop_on_signals()?,
+        cuts,
+        record: args.record.clone(),
+        messages: args.messages,
+        captures: false,
+        limit: None,
+    })
+}
+
+/// Runs one rank alone.
+fn replay_rank_alone(args: &ReplayArgs, rank: u32) -> Result<u8> {
+    let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
+    let job = read_rank(&args.tape, rank, &mut say)?;
+    let settings = AloneSettings { replay: settings(args, Vec::new())?, ignores_data: args.ignore_data };
+    Ok(match run_alone(&args.job, job, &settings, &mut say)? {
+        AloneEnd::Ended(status) => {
+            if !args.quiet {
+                say(&format!("rank {rank} ran alone to its end: {status}"));
+            }
+            0
+        }
+        AloneEnd::RecordEnds => 0,
+        AloneEnd::Diverged => 1,
+        AloneEnd::Stopped => 2,
+    })
 }

@@ -135,7 +135,7 @@ impl NodeNumbers {
             }
             Input::Digest(digest) => self.digest(digest),
             // Ranks are the same on all nodes.
-            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) => {}
+            Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
             Input::Symbols(symbols) => symbols.iter_mut().for_each(|symbol| self.symbol(symbol)),
             Input::Start(start) => start.time_ns = self.time(start.time_ns),
             Input::End(end) => {

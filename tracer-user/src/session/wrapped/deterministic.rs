@@ -63,8 +63,9 @@ pub fn deterministic(
     let wrapper = wrapper_for(command, named)?;
     let folder = SharedFolder::create(account)?;
     let wish = format!("deterministic:{}", folder.path().display());
-    let mut job =
-        WrappedJob::start(&JobStart { command, account, wrapper: &wrapper, wish: &wish, output: None })?;
+    let (objects, environment) = ([wrapper], [format!("DMSCOPE_REPLAY={wish}")]);
+    let start = JobStart { command, account, objects: &objects, environment: &environment, output: None };
+    let mut job = WrappedJob::start(&start)?;
     let mut pages = Pages::of_ranks();
     let mut told = BTreeSet::new();
     let mut progress = Progress::new(Instant::now());

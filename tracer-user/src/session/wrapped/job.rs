@@ -54,9 +54,10 @@ impl Drop for SharedFolder {
 pub(super) struct JobStart<'a> {
     pub command: &'a [String],
     pub account: Option<&'a Account>,
-    pub wrapper: &'a Path,
-    /// For the wrapper.
-    pub wish: &'a str,
+    /// What is preloaded into it; the first is asked first.
+    pub objects: &'a [PathBuf],
+    /// What it finds in its environment: `NAME=VALUE`.
+    pub environment: &'a [String],
     /// Where its standard output goes, and behind `.err` its standard error, if not where ours go.
     pub output: Option<&'a Path>,
 }
@@ -70,13 +71,12 @@ pub(super) struct WrappedJob {
 impl WrappedJob {
     /// Starts it.
     pub(super) fn start(start: &JobStart<'_>) -> Result<Self> {
-        let JobStart { command, account, wrapper, wish, output } = *start;
+        let JobStart { command, account, objects, environment, output } = *start;
         let before = OwnSettings::change()?;
-        let mut preload = wrapper.display().to_string();
-        if let Ok(others) = std::env::var("LD_PRELOAD") {
-            preload = format!("{preload}:{others}");
-        }
-        let env = ["env".to_owned(), format!("LD_PRELOAD={preload}"), format!("DMSCOPE_REPLAY={wish}")];
+        let mut preload: Vec<String> = objects.iter().map(|path| path.display().to_string()).collect();
+        preload.extend(std::env::var("LD_PRELOAD"));
+        let env = ["env".to_owned(), format!("LD_PRELOAD={}", preload.join(":"))];
+        let env = env.into_iter().chain(environment.iter().cloned());
         let into_file = output.into_iter().flat_map(|path| {
             let script = "exec \"$@\" </dev/null >\"$0\" 2>\"$0.err\"";
             ["sh".to_owned(), "-c".to_owned(), script.to_owned(), path.display().to_string()]

@@ -2,7 +2,9 @@
 //!
 //! The wrapper and dmscope share a folder with a file for each rank (see `replay::shared_page`).
 
+mod alone;
 mod call_names;
+mod content_rings;
 mod deterministic;
 mod exploring;
 mod frontier;
@@ -17,7 +19,9 @@ mod swap;
 mod tape_of_ranks;
 mod wrapper_file;
 
+pub use alone::{AloneEnd, AloneJob, AloneSettings, run_alone};
 pub use call_names::call_name;
+pub use content_rings::RankContents;
 pub use deterministic::{DeterministicEnd, deterministic};
 pub use exploring::{ExploreSettings, Explored, ExploredRun, RunVerdict, explore};
 pub use recorded_job::RecordedJob;

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::content_rings::ContentRings;
 use super::job::{JobStart, SharedFolder, WrappedJob};
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
-use super::wrapper_file::{WrapperKind, wrapper_for};
+use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
 use crate::host::sudo::Account;
 
 /// What ranks have recorded is on the tape after this time.
 const PERIOD: Duration = Duration::from_millis(50);
+/// The same where ranks send much.
+const SHORT_PERIOD: Duration = Duration::from_millis(1);
 
 /// How a job is recorded.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct RecordSettings {
     pub named: Option<WrapperKind>,
     /// Envelopes of messages too.
     pub messages: bool,
+    /// The ranks of which contents are recorded too; an empty list: of all.
+    pub contents_of: Option<Vec<u32>>,
     /// Set when the user wants it to end.
     pub stop: Arc<AtomicBool>,
 }
@@ -41,25 +46,34 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
         ask_for(folder.path(), "messages")?;
     }
     let wish = format!("record:{}", folder.path().display());
-    let start = JobStart {
-        command,
-        account: settings.account.as_ref(),
-        wrapper: &wrapper,
-        wish: &wish,
-        output: None,
-    };
+    let account = settings.account.as_ref();
+    let mut objects = vec![wrapper.clone()];
+    let mut environment = vec![format!("DMSCOPE_REPLAY={wish}")];
+    let mut rings = None;
+    if let Some(ranks) = &settings.contents_of {
+        rings = Some(ContentRings::prepare(folder.path(), account, ranks)?);
+        objects.insert(0, contents_wrapper(&wrapper)?);
+        environment.push(format!("DMSCOPE_CONTENTS=record:{}", folder.path().display()));
+    }
+    let start = JobStart { command, account, objects: &objects, environment: &environment, output: None };
     let mut job = WrappedJob::start(&start)?;
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
         tape.take(folder.path())?;
+        let is_filled = match &mut rings {
+            Some(rings) => rings.take(folder.path(), status.is_some(), &mut |input| tape.push(&input))?,
+            None => false,
+        };
         if let Some(status) = status {
-            return Ok(tape.finish(status));
+            let contents = rings.map(ContentRings::finish);
+            return Ok(JobRecorded { contents, ..tape.finish(status) });
         }
         if settings.stop.load(Ordering::Relaxed) {
             job.end(&tape.pids())?;
         } else {
-            job.pause(PERIOD);
+            // Ranks may wait for room.
+            job.pause(if is_filled { SHORT_PERIOD } else { PERIOD });
         }
     }
 }

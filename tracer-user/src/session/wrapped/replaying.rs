@@ -117,8 +117,8 @@ pub fn replay(
     let start = JobStart {
         command,
         account: settings.account.as_ref(),
-        wrapper: &wrapper,
-        wish: &wish,
+        objects: &[wrapper],
+        environment: &[format!("DMSCOPE_REPLAY={wish}")],
         output: output.as_deref(),
     };
     let child = WrappedJob::start(&start)?;

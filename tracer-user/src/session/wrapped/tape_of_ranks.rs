@@ -10,6 +10,7 @@ use analyzer::tape::{FileTape, RankAnswers, RankMessages, ReplayableRank};
 use anyhow::{Context, Result};
 use replay::shared_page::{PageText, SharedPage};
 
+use super::content_rings::RankContents;
 use super::pages::{Pages, RankFile, text};
 use crate::host::clock;
 use crate::host::output_file::OutputFile;
@@ -26,6 +27,8 @@ pub struct JobRecorded {
     pub answers: u64,
     /// Length of the tape.
     pub tape_bytes: u64,
+    /// What was recorded of contents, if that was wished.
+    pub contents: Option<Vec<RankContents>>,
     /// What went wrong with the tape.
     pub trouble: Vec<String>,
 }
@@ -67,7 +70,8 @@ impl TapeOfRanks {
         self.ranks.values().map(|rank| rank.pid).collect()
     }
 
-    fn push(&mut self, input: &Input) {
+    /// One input more.
+    pub(super) fn push(&mut self, input: &Input) {
         if let Err(error) = self.tape.push(input) {
             self.trouble = vec![error.to_string()];
         }
@@ -141,6 +145,7 @@ impl TapeOfRanks {
             answers: self.counts.values().sum(),
             ranks: self.ranks.into_values().collect(),
             tape_bytes: self.tape.written_bytes(),
+            contents: None,
             trouble: self.trouble,
         }
     }

@@ -37,6 +37,15 @@ impl WrapperKind {
         is_mpich.iter().any(|beginning| name.starts_with(beginning)).then_some(Self::Mpich)
     }
 
+    /// Of a library, by its own words for its version.
+    pub(super) fn of_version(words: &str) -> Option<Self> {
+        match (words.starts_with("Open MPI"), words.starts_with("MPICH")) {
+            (true, _) => Some(Self::OpenMpi),
+            (_, true) => Some(Self::Mpich),
+            _ => None,
+        }
+    }
+
     /// Of a launcher, by the name of its file.
     fn of_launcher(name: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -46,6 +55,16 @@ impl WrapperKind {
             _ => None,
         }
     }
+}
+
+/// The wrapper for contents that goes with a wrapper.
+pub(super) fn contents_wrapper(wrapper: &Path) -> Result<PathBuf> {
+    let name = file_name(&wrapper.to_string_lossy()).replace("-wrapper-", "-wrapper-contents-");
+    let path = wrapper.with_file_name(&name);
+    if !path.is_file() {
+        bail!("{name} is not beside {}: build it with `cargo xtask wrapper`", wrapper.display());
+    }
+    Ok(path)
 }
 
 /// The wrapper for a command; `named`: by the user.

@@ -1,0 +1,247 @@
+//! One rank of a recorded job, run alone: what its calls get comes from the tape.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use analyzer::tape::{RankAnswers, ReplayableRank};
+use anyhow::{Context, Result, bail};
+use replay::shared_page::{PageState, PageText, SharedPage};
+use tempfile::NamedTempFile;
+
+use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::pages::Pages;
+use super::replaying::ReplaySettings;
+use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
+use crate::host::sudo::Account;
+
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// So that a library finds neither a launcher nor a network: the rank is a job of its own, of one process.
+const NO_TRANSPORT: [&str; 8] = [
+    "OMPI_MCA_ess_singleton_isolated=1",
+    "OMPI_MCA_pml=ob1",
+    "OMPI_MCA_btl=self",
+    "OMPI_MCA_coll=^hcoll,ucc",
+    "OMPI_MCA_osc=^ucx",
+    "HWLOC_COMPONENTS=-gl",
+    "UCX_TLS=self",
+    "MPIR_CVAR_ENABLE_GPU=0",
+];
+
+/// A rank as a tape has it. Its contents go to a file, since they may be larger than memory.
+pub struct AloneJob {
+    rank: u32,
+    facts: Option<ReplayableRank>,
+    answers: Vec<u8>,
+    file: BufWriter<NamedTempFile>,
+    contents_bytes: u64,
+    /// Where something is missing in the contents.
+    has_gap: bool,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum AloneEnd {
+    /// The program has ended, as it did.
+    Ended(ExitStatus),
+    /// The record ends: where, and why if that is known.
+    RecordEnds,
+    /// It does something else than it did.
+    Diverged,
+    /// The user wanted it to end.
+    Stopped,
+}
+
+impl AloneJob {
+    /// Nothing yet of this rank.
+    ///
+    /// # Errors
+    /// There is no room for a temporary file.
+    pub fn of_rank(rank: u32) -> Result<Self> {
+        let file = NamedTempFile::with_prefix("dmscope-contents-").context("cannot make a temporary file")?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { rank, facts: None, answers: Vec::new(), file, contents_bytes: 0, has_gap: false })
+    }
+
+    /// Takes what is said of a rank.
+    pub fn learn(&mut self, facts: &ReplayableRank) {
+        if facts.rank == self.rank {
+            self.facts = Some(facts.clone());
+        }
+    }
+
+    /// Takes answers, for the clocks among them.
+    pub fn take_answers(&mut self, answers: &RankAnswers) {
+        if answers.rank == self.rank && answers.offset_bytes == self.answers.len() as u64 {
+            self.answers.extend_from_slice(&answers.bytes);
+        }
+    }
+
+    /// Takes contents.
+    ///
+    /// # Errors
+    /// The temporary file is full.
+    pub fn take_contents(&mut self, contents: &RankAnswers) -> Result<()> {
+        if contents.rank != self.rank || self.has_gap {
+            return Ok(());
+        }
+        self.has_gap = contents.offset_bytes != self.contents_bytes;
+        if !self.has_gap {
+            self.file.write_all(&contents.bytes).context("cannot write contents to a temporary file")?;
+            self.contents_bytes += contents.bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// How it is run.
+#[derive(Clone, Debug)]
+pub struct AloneSettings {
+    /// As other replays are.
+    pub replay: ReplaySettings,
+    /// It may send other data than it did.
+    pub ignores_data: bool,
+}
+
+/// What is preloaded into the rank, and what it finds in its environment.
+struct Surroundings {
+    objects: Vec<PathBuf>,
+    environment: Vec<String>,
+}
+
+/// Runs the rank; `say`: what people hear, a line at a time.
+///
+/// # Errors
+/// The tape does not have what is needed; the command cannot be run.
+pub fn run_alone(
+    command: &[String],
+    mut job: AloneJob,
+    settings: &AloneSettings,
+    say: &mut dyn FnMut(&str),
+) -> Result<AloneEnd> {
+    let rank = job.rank;
+    let Some(facts) = job.facts.take() else { bail!("rank {rank} is not on this tape") };
+    if job.contents_bytes == 0 {
+        bail!(
+            "the contents of rank {rank}'s messages are not on this tape: record the job with `dmscope record --payloads`"
+        );
+    }
+    if job.has_gap {
+        say(&format!(
+            "the tape is damaged: what rank {rank} got after the first {} bytes is missing",
+            job.contents_bytes
+        ));
+    }
+    job.file.flush().context("cannot write contents to a temporary file")?;
+    // A debugger does not name the library; the tape does.
+    let kind = settings.replay.named.or_else(|| WrapperKind::of_version(&facts.library));
+    let wrapper = wrapper_for(command, kind)?;
+    let account = settings.replay.account.as_ref();
+    let folder = SharedFolder::create(account)?;
+    let surroundings = surround(&job, folder.path(), &wrapper, settings)?;
+    give(folder.path(), job.file.get_ref().path(), account)?;
+    let Surroundings { objects, environment } = &surroundings;
+    let child = WrappedJob::start(&JobStart { command, account, objects, environment, output: None })?;
+    watch(child, &folder, &facts, settings, say)
+}
+
+/// Puts down what the wrapper looks for.
+fn surround(job: &AloneJob, folder: &Path, wrapper: &Path, settings: &AloneSettings) -> Result<Surroundings> {
+    let clocks = folder.join("clocks");
+    fs::write(&clocks, [&[0; 8][..], &job.answers].concat()).with_context(|| clocks.display().to_string())?;
+    let record = job.file.get_ref().path();
+    let mut text = format!("rank {}\nrecord {}\n", job.rank, record.display());
+    let switches = [("hold", settings.replay.holds), ("ignore-data", settings.ignores_data)];
+    switches.iter().filter(|(_, is_set)| *is_set).for_each(|(name, _)| text += &format!("{name} 1\n"));
+    fs::write(folder.join("alone"), text).context("cannot write for the rank")?;
+    let mut environment: Vec<String> = NO_TRANSPORT.iter().map(|setting| (*setting).to_owned()).collect();
+    environment.push(format!("DMSCOPE_REPLAY=clocks:{}", clocks.display()));
+    environment.push(format!("DMSCOPE_CONTENTS=alone:{}", folder.display()));
+    Ok(Surroundings { objects: vec![contents_wrapper(wrapper)?, wrapper.to_owned()], environment })
+}
+
+/// The user's program reads these.
+fn give(folder: &Path, record: &Path, account: Option<&Account>) -> Result<()> {
+    let Some(account) = account else { return Ok(()) };
+    let files: [PathBuf; 3] = [folder.join("clocks"), folder.join("alone"), record.to_owned()];
+    for path in files {
+        chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
+    }
+    Ok(())
+}
+
+fn watch(
+    mut child: WrappedJob,
+    folder: &SharedFolder,
+    facts: &ReplayableRank,
+    settings: &AloneSettings,
+    say: &mut dyn FnMut(&str),
+) -> Result<AloneEnd> {
+    let mut is_told = false;
+    loop {
+        // First whether it has ended: what it wrote before is there.
+        let status = child.status()?;
+        if let Ok(why) = fs::read_to_string(folder.path().join("refused-alone")) {
+            child.end(&[])?;
+            bail!(why);
+        }
+        // A debugger runs it several times, each with a page of its own.
+        let mut pages = Pages::of_ranks();
+        pages.look(folder.path())?;
+        let page = pages.iter_mut().next().map(|(_, _, page)| page);
+        if let Some(page) = page.as_ref().filter(|_| !std::mem::replace(&mut is_told, true)) {
+            tell_differences(page, facts, say);
+        }
+        if let Some(status) = status {
+            return ended(page.as_ref(), facts.rank, status, say);
+        }
+        if settings.replay.stop.load(Ordering::Relaxed) {
+            child.end(&[])?;
+            return Ok(AloneEnd::Stopped);
+        }
+        child.pause(PERIOD);
+        // Its page comes with MPI_Init.
+        is_told &= page.is_some();
+    }
+}
+
+fn tell_differences(page: &SharedPage, facts: &ReplayableRank, say: &mut dyn FnMut(&str)) {
+    let program = (page.program_bytes.load(Ordering::Relaxed), page.program_checksum.load(Ordering::Relaxed));
+    if program != (facts.program_bytes, facts.program_checksum) {
+        say("the program is not the one that was recorded: it runs as long as its calls are the same");
+    }
+    let library = page.text(PageText::Library);
+    if library != facts.library {
+        say(&format!("recorded with {}, run with {library}", facts.library));
+    }
+}
+
+fn ended(
+    page: Option<&SharedPage>,
+    rank: u32,
+    status: ExitStatus,
+    say: &mut dyn FnMut(&str),
+) -> Result<AloneEnd> {
+    let Some(page) = page else {
+        bail!("nothing was run: the command has ended ({status}) without an MPI_Init that the wrapper saw");
+    };
+    let other_data = page.other_data.load(Ordering::Relaxed);
+    if other_data > 0 {
+        say(&format!("rank {rank}: {other_data} calls sent other data than they did"));
+    }
+    let (calls, why) = (page.calls.load(Ordering::Relaxed), page.text(PageText::Message));
+    if page.state() == PageState::Diverged {
+        say(&format!("rank {rank} diverges at its call {calls}, {why}"));
+        return Ok(AloneEnd::Diverged);
+    }
+    if page.ended_at_call.load(Ordering::Relaxed) > 0 {
+        say(&format!("rank {rank}: the record ends {why}"));
+        return Ok(AloneEnd::RecordEnds);
+    }
+    Ok(AloneEnd::Ended(status))
+}

@@ -1,0 +1,150 @@
+//! Contents of ranks on their way to the tape: each rank has a ring that it shares with dmscope.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, read_dir};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, chown};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use analyzer::input::Input;
+use analyzer::tape::RankAnswers;
+use anyhow::{Context, Result, bail};
+use memmap2::{MmapOptions, MmapRaw};
+use replay::content_ring::{RING_BYTES, RING_PAGE_BYTES, RingPage};
+use replay::contents::ContentWriter;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::host::sudo::Account;
+
+/// What was recorded of a rank's contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankContents {
+    /// Rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// Bytes that it got, and what describes them.
+    pub bytes: u64,
+    /// The record ends before the rank did: it has done what cannot be recorded.
+    pub is_stopped: bool,
+}
+
+/// The rings of all ranks.
+pub(super) struct ContentRings {
+    rings: BTreeMap<u32, RankRing>,
+    /// Locked as long as somebody takes what ranks write.
+    _alive: File,
+}
+
+struct RankRing {
+    file: File,
+    page: MmapRaw,
+    taken: u64,
+}
+
+impl ContentRings {
+    /// Puts down what the wrapper looks for.
+    pub(super) fn prepare(folder: &Path, account: Option<&Account>, ranks: &[u32]) -> Result<Self> {
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        let (wished, alive) = (folder.join("contents-ranks"), folder.join("alive"));
+        std::fs::write(&wished, ranks.join(" ")).with_context(|| wished.display().to_string())?;
+        let file = File::create(&alive).with_context(|| alive.display().to_string())?;
+        flock(&file, FlockOperation::LockExclusive).context("cannot lock a file")?;
+        if let Some(account) = account {
+            for path in [&wished, &alive] {
+                chown(path, Some(account.uid), Some(account.gid))
+                    .context("cannot give a file to the user")?;
+            }
+        }
+        Ok(Self { rings: BTreeMap::new(), _alive: file })
+    }
+
+    /// Takes what is new; whether there was much. `is_last`: the job has ended.
+    pub(super) fn take(&mut self, folder: &Path, is_last: bool, give: &mut dyn FnMut(Input)) -> Result<bool> {
+        self.look(folder)?;
+        let mut is_filled = false;
+        for (rank, ring) in &mut self.rings {
+            is_filled |= ring.take(*rank, give)?;
+            if is_last {
+                while ring.take(*rank, give)? {}
+                ring.take_polls(*rank, give);
+            }
+        }
+        Ok(is_filled)
+    }
+
+    /// Looks for ranks that have come.
+    fn look(&mut self, folder: &Path) -> Result<()> {
+        for entry in read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {
+            let name = entry.file_name();
+            let rank = name.to_str().and_then(|name| name.strip_prefix("contents-")?.parse::<u32>().ok());
+            let Some(rank) = rank.filter(|rank| !self.rings.contains_key(rank)) else { continue };
+            if let Some(ring) = RankRing::open(&entry.path())? {
+                self.rings.insert(rank, ring);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Vec<RankContents> {
+        let contents = |(rank, ring): (u32, RankRing)| RankContents {
+            rank,
+            bytes: ring.taken,
+            is_stopped: ring.page().stopped.load(Ordering::Acquire) != 0,
+        };
+        self.rings.into_iter().map(contents).collect()
+    }
+}
+
+impl RankRing {
+    /// None: the rank has not begun yet.
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let file = file.with_context(|| path.display().to_string())?;
+        let len = file.metadata().with_context(|| path.display().to_string())?.len();
+        if len < (RING_PAGE_BYTES + RING_BYTES) as u64 {
+            return Ok(None);
+        }
+        let page = MmapOptions::new().len(RING_PAGE_BYTES).map_raw(&file);
+        let page = page.with_context(|| path.display().to_string())?;
+        let ring = Self { file, page, taken: 0 };
+        Ok(ring.page().has_begun().then_some(ring))
+    }
+
+    fn page(&self) -> &RingPage {
+        // SAFETY: a page of its own is mapped, and all fields are atomic integers, of which any bytes are a value.
+        unsafe { &*self.page.as_ptr().cast::<RingPage>() }
+    }
+
+    /// Takes what there is up to the end of the ring; whether there was much.
+    fn take(&mut self, rank: u32, give: &mut dyn FnMut(Input)) -> Result<bool> {
+        const MUCH_BYTES: usize = 1 << 16;
+        let (at, len, before) = self.page().filled();
+        if len == 0 {
+            return Ok(false);
+        }
+        // Nobody but us says how much was taken.
+        if before != self.taken {
+            bail!("rank {rank} has destroyed what it shares with dmscope");
+        }
+        let mut bytes = vec![0; len];
+        self.file
+            .read_exact_at(&mut bytes, (RING_PAGE_BYTES + at) as u64)
+            .context("cannot read what a rank has recorded")?;
+        self.page().took(len);
+        give(Input::Contents(Box::new(RankAnswers { rank, offset_bytes: self.taken, polls: 0, bytes })));
+        self.taken += len as u64;
+        // Behind the end of the ring there may be more.
+        Ok(len >= MUCH_BYTES || at + len == RING_BYTES)
+    }
+
+    /// Takes the polls that are not in the ring.
+    fn take_polls(&mut self, rank: u32, give: &mut dyn FnMut(Input)) {
+        let mut bytes = Vec::new();
+        ContentWriter::polls_at_the_end(self.page().again.load(Ordering::Acquire), &mut bytes);
+        if !bytes.is_empty() {
+            let offset_bytes = self.taken;
+            self.taken += bytes.len() as u64;
+            give(Input::Contents(Box::new(RankAnswers { rank, offset_bytes, polls: 0, bytes })));
+        }
+    }
+}

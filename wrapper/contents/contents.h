@@ -1,0 +1,201 @@
+// What the library that is the same for all MPI libraries offers (`src/contents/c_abi.rs`), and what the parts here share.
+//
+// Each call of the program is one entry of the record: what is compared (numbers, and a checksum over what is sent), then what
+// it answered (numbers, and bytes). Recording and playing take the same way through a function here: `outs` and `bytes`
+// write in one case and fill in the other.
+#pragma once
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef OPEN_MPI
+// The library's objects, looked up when they are needed (see the shim of the other wrapper).
+extern MPI_Comm comm_world, comm_self, comm_null;
+extern MPI_Request request_null;
+extern MPI_Group group_null, group_empty;
+extern MPI_Datatype type_byte, type_null;
+extern MPI_Message message_null, message_no_proc;
+#undef MPI_COMM_WORLD
+#undef MPI_COMM_SELF
+#undef MPI_COMM_NULL
+#undef MPI_REQUEST_NULL
+#undef MPI_GROUP_NULL
+#undef MPI_GROUP_EMPTY
+#undef MPI_BYTE
+#undef MPI_DATATYPE_NULL
+#undef MPI_MESSAGE_NULL
+#undef MPI_MESSAGE_NO_PROC
+#define MPI_COMM_WORLD comm_world
+#define MPI_COMM_SELF comm_self
+#define MPI_COMM_NULL comm_null
+#define MPI_REQUEST_NULL request_null
+#define MPI_GROUP_NULL group_null
+#define MPI_GROUP_EMPTY group_empty
+#define MPI_BYTE type_byte
+#define MPI_DATATYPE_NULL type_null
+#define MPI_MESSAGE_NULL message_null
+#define MPI_MESSAGE_NO_PROC message_no_proc
+#endif
+
+enum call {
+#define CALL(name, compared) CALL_##name,
+#include "calls.h"
+#undef CALL
+};
+
+// How a call is treated: as if we were not there; recorded; answered from the record.
+enum treatment { PASS, RECORD, PLAY };
+
+int dmc_begin_rank(const char *library, int rank, int size, int level);
+void dmc_call(unsigned call, const int64_t *compared, int count, int has_sum, uint32_t sum);
+void dmc_no(unsigned call, const int64_t *compared, int count);
+int dmc_is_no(unsigned call, const int64_t *compared, int count);
+void dmc_outs(int64_t *values, int count);
+void dmc_bytes(void *at, uint64_t length);
+void dmc_head(uint64_t length);
+void dmc_more(const void *at, uint64_t length);
+const char *dmc_take(uint64_t *length);
+void dmc_refuse(unsigned call, const char *why);
+void dmc_stop(unsigned call, const char *why);
+void dmc_second_thread(unsigned call);
+void dmc_end(void);
+uint32_t dmc_sum(const void *at, uint64_t length, uint32_t sum);
+
+// ---- Calls ---------------------------------------------------------------------------------------------------------
+
+// Begins a call of the program.
+int enter(unsigned call, uintptr_t stack);
+void leave(void);
+// MPI_Init has returned.
+void rank_begins(int result, int level);
+// The function below: of the other wrapper, or of the MPI library.
+void *next_of(const char *name);
+int is_playing(void);
+// MPI_UNWEIGHTED, which in some libraries is a variable.
+const int *unweighted(void);
+
+#define NEXT(name)                                                                                                     \
+    ({                                                                                                                 \
+        static __typeof__(&PMPI_##name) next;                                                                          \
+        if (!next)                                                                                                     \
+            next = (__typeof__(next))next_of("MPI_" #name);                                                            \
+        next;                                                                                                          \
+    })
+#define ENTER(name) const int treatment = enter(CALL_##name, (uintptr_t)__builtin_frame_address(0))
+// One that is not looked at.
+#define PASSED(name, args)                                                                                             \
+    do {                                                                                                               \
+        if (treatment == PASS)                                                                                         \
+            return NEXT(name) args;                                                                                    \
+    } while (0)
+// What is compared.
+#define COMPARE(name, ...)                                                                                             \
+    do {                                                                                                               \
+        int64_t compared[] = {__VA_ARGS__};                                                                            \
+        dmc_call(CALL_##name, compared, sizeof compared / sizeof *compared, 0, 0);                                     \
+    } while (0)
+// Makes the call, unless it is played.
+#define MAKE(name, args) (treatment == RECORD ? NEXT(name) args : MPI_SUCCESS)
+
+// One number that the call answered.
+static inline int64_t out(int64_t value)
+{
+    dmc_outs(&value, 1);
+    return value;
+}
+
+// Ends a call with its result: an error goes to the communicator's handler, as it did.
+int result_of(int treatment, int result, MPI_Comm comm);
+
+// ---- Data ----------------------------------------------------------------------------------------------------------
+
+struct segment {
+    char *buf;
+    MPI_Count count;
+    MPI_Datatype type;
+};
+
+// Where data is: mostly one segment.
+struct data {
+    int count, room;
+    struct segment first, *more;
+};
+
+static inline struct segment *segments_of(struct data *data)
+{
+    return data->more ? data->more : &data->first;
+}
+
+void add(struct data *data, const void *buf, MPI_Count count, MPI_Datatype type);
+void drop(struct data *data);
+uint32_t sum_of(struct data *data);
+// All of it, recorded or filled.
+void put_data(int treatment, struct data *data);
+// What was received, by the status.
+void put_received(int treatment, struct segment *to, const MPI_Status *status, int is_there);
+char *displaced(const void *buf, MPI_Count elements, MPI_Datatype type);
+MPI_Datatype kept_type(MPI_Datatype type);
+void dropped_type(MPI_Datatype type);
+
+// ---- Objects -------------------------------------------------------------------------------------------------------
+
+struct map {
+    uint64_t *keys;
+    void **values;
+    size_t count, room;
+};
+
+void *map_get(const struct map *map, uint64_t key);
+// NULL removes.
+void map_set(struct map *map, uint64_t key, void *value);
+
+#define BITS(handle)                                                                                                   \
+    ({                                                                                                                 \
+        __typeof__(handle) copied = (handle);                                                                          \
+        uint64_t bits = 0;                                                                                             \
+        __builtin_memcpy(&bits, &copied, sizeof copied);                                                               \
+        bits;                                                                                                          \
+    })
+
+struct comm {
+    int64_t number;
+    int rank, size, remote_size, is_inter;
+};
+
+// Never NULL: of an invalid one, a description of nothing.
+const struct comm *comm_of(MPI_Comm comm);
+// One that a call has made; in a playing rank it is made here.
+void comm_made(int treatment, MPI_Comm parent, MPI_Comm *made);
+// The same as another.
+void comm_duplicated(MPI_Comm comm, MPI_Comm duplicate);
+void comm_gone(MPI_Comm comm);
+void world_is(int treatment, int rank, int size);
+static inline int peers(const struct comm *comm)
+{
+    return comm->is_inter ? comm->remote_size : comm->size;
+}
+
+enum operation { SENDS, RECEIVES, COLLECTS };
+
+struct request {
+    int64_t number;
+    enum operation operation;
+    int is_persistent, is_active, is_delivered;
+    // Into which it puts something; of a persistent send, from which.
+    struct data data;
+    int dest, tag;
+    int64_t comm;
+};
+
+// What is known of a request. Of one that brings nothing in, such as that of a send, nothing is: libraries give many of these
+// the same handle.
+struct request *request_of(uint64_t bits);
+// One that a call has made; in a playing rank the request is made here. The data goes to it.
+struct request *request_made(int treatment, enum operation operation, struct data *data, MPI_Request *made);
+// The same of one that brings nothing in, or has done so.
+MPI_Request idle_request(void);
+void request_gone(int treatment, uint64_t bits, MPI_Request *handle);
+int64_t request_number(MPI_Request request);
+MPI_Message message_made(void);
+void message_gone(MPI_Message message);
+void objects_end(void);
