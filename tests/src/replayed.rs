@@ -129,6 +129,24 @@ impl ReplayCase {
         self.finished(command.spawn().context("cannot start dmscope")?, &logs)
     }
 
+    /// Runs one rank of it alone, with these words before its program.
+    pub fn run_alone(&self, rank: u32, options: &[&str], tape: &str, before: &[&str]) -> Result<ReplayRun> {
+        let logs = self.folder.path().join(format!("alone-{tape}"));
+        let _ = fs::remove_dir_all(&logs);
+        fs::create_dir_all(&logs)?;
+        let ReplayedProgram::Own { library, name, arguments } = &self.program else {
+            bail!("only the project's own jobs run alone here");
+        };
+        let folder = logs.to_string_lossy();
+        let arguments = arguments.iter().map(|word| if word == "LOG" { &*folder } else { word });
+        let job = JobSpec::own(*library, name)?.args(arguments);
+        let mut command = Command::new(binary()?);
+        command.current_dir(&logs).args(["replay", "--rank", &rank.to_string()]).args(options);
+        command.arg(self.tape(tape)).arg("--").args(before).args(job.program_words());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.finished(command.spawn().context("cannot start dmscope")?, &logs)
+    }
+
     /// Where a command runs, and the job with it.
     pub fn folder_of(&self, verb: &str, tape: &str) -> PathBuf {
         self.folder.path().join(format!("{verb}-{tape}"))

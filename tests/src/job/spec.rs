@@ -233,6 +233,12 @@ impl JobSpec {
         std::iter::once(command.get_program()).chain(command.get_args()).map(OsString::from).collect()
     }
 
+    /// The program and its arguments, without a launcher.
+    pub fn program_words(&self) -> Vec<OsString> {
+        let program = self.program_in(Path::new("."));
+        std::iter::once(program.into_os_string()).chain(self.args.iter().map(OsString::from)).collect()
+    }
+
     /// The command that starts the job in a folder.
     pub(crate) fn command(&self, directory: &Path) -> Command {
         if let Some(launcher) = &self.launcher {
