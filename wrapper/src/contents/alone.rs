@@ -15,14 +15,14 @@ use super::ring::map;
 use crate::mapped_file::RankMapping;
 
 /// What dmscope has put down: lines of a word and a value.
-pub(super) struct AloneJob {
+pub(super) struct AloneWish {
     pub rank: u32,
     record: PathBuf,
     holds: bool,
     ignores_data: bool,
 }
 
-impl AloneJob {
+impl AloneWish {
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(folder.join("alone"))?;
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -67,7 +67,7 @@ impl MappedRecord {
 }
 
 impl AloneRank {
-    pub(super) fn new(folder: &Path, job: &AloneJob) -> io::Result<Self> {
+    pub(super) fn new(folder: &Path, job: &AloneWish) -> io::Result<Self> {
         let path = folder.join(format!("rank-{}", job.rank));
         // A debugger may run the program again.
         let _ = std::fs::remove_file(&path);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::alone::{AloneJob, AloneRank};
+use super::alone::{AloneRank, AloneWish};
 use super::recorder::ContentRecorder;
 use super::ring::MappedRing;
 use crate::owned::{Owned, OwnedByThread};
@@ -64,7 +64,7 @@ pub(super) fn refuse(why: &str) {
 }
 
 fn play(folder: &std::path::Path, who: &Introduction) -> ContentWork {
-    let played = AloneJob::read(folder).and_then(|job| {
+    let played = AloneWish::read(folder).and_then(|job| {
         let rank = AloneRank::new(folder, &job)?;
         introduce(rank.page(), &Introduction { rank: job.rank, ..who.clone() });
         Ok(rank)

@@ -109,7 +109,7 @@ pub struct AloneSettings {
 }
 
 /// What is preloaded into the rank, and what it finds in its environment.
-struct Surroundings {
+struct AloneSurroundings {
     objects: Vec<PathBuf>,
     environment: Vec<String>,
 }
@@ -145,13 +145,18 @@ pub fn run_alone(
     let folder = SharedFolder::create(account)?;
     let surroundings = surround(&job, folder.path(), &wrapper, settings)?;
     give(folder.path(), job.file.get_ref().path(), account)?;
-    let Surroundings { objects, environment } = &surroundings;
+    let AloneSurroundings { objects, environment } = &surroundings;
     let child = WrappedJob::start(&JobStart { command, account, objects, environment, output: None })?;
     watch(child, &folder, &facts, settings, say)
 }
 
 /// Puts down what the wrapper looks for.
-fn surround(job: &AloneJob, folder: &Path, wrapper: &Path, settings: &AloneSettings) -> Result<Surroundings> {
+fn surround(
+    job: &AloneJob,
+    folder: &Path,
+    wrapper: &Path,
+    settings: &AloneSettings,
+) -> Result<AloneSurroundings> {
     let clocks = folder.join("clocks");
     fs::write(&clocks, [&[0; 8][..], &job.answers].concat()).with_context(|| clocks.display().to_string())?;
     let record = job.file.get_ref().path();
@@ -162,7 +167,7 @@ fn surround(job: &AloneJob, folder: &Path, wrapper: &Path, settings: &AloneSetti
     let mut environment: Vec<String> = NO_TRANSPORT.iter().map(|setting| (*setting).to_owned()).collect();
     environment.push(format!("DMSCOPE_REPLAY=clocks:{}", clocks.display()));
     environment.push(format!("DMSCOPE_CONTENTS=alone:{}", folder.display()));
-    Ok(Surroundings { objects: vec![contents_wrapper(wrapper)?, wrapper.to_owned()], environment })
+    Ok(AloneSurroundings { objects: vec![contents_wrapper(wrapper)?, wrapper.to_owned()], environment })
 }
 
 /// The user's program reads these.
