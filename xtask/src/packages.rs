@@ -36,6 +36,7 @@ pub const PACKAGES: &[Package] = &[
     package("scalapack-mpi-test", "jobs from outside: testers of BLACS and ScaLAPACK"),
     package("lammps", "a job from outside: molecular dynamics"),
     package("python3-mpi4py", "a job from outside: MPI from Python"),
+    package("gdb", "a rank that runs alone is stopped in a debugger"),
     package("libcap2-bin", "tests without root give a copy of dmscope capabilities with setcap"),
     package("util-linux", "tests without root become other users with setpriv"),
     package("iproute2", "tests of several nodes make network namespaces"),
