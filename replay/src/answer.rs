@@ -12,6 +12,7 @@
 //! | 5 | arrival for the receive that has been open longest | |
 //! | 6 | arrival | how many receives have been open longer |
 //! | 7 | a mark (0, 1), or a clock's number + 2 | of a clock: by how much it went on since it was read last |
+//! | 7 | 18: the call's position in the order of all ranks' calls | how far behind the rank's last one |
 //!
 //! An arrival is source + 2, or 0: unknown, or 1: cancelled. A check is one byte of a checksum over all calls so far.
 
@@ -83,12 +84,16 @@ pub(crate) enum RecordEntry {
         /// Since it was read last, or since 0.
         went_on: i64,
     },
+    /// The position of the call that ends in the order of all ranks' calls: how far behind the rank's last one.
+    Position(u64),
 }
 
 /// Clocks that are recorded have numbers below this.
 pub const CLOCKS: usize = 16;
 /// In an entry their numbers follow those of marks.
 const FIRST_CLOCK: u64 = 2;
+/// The number of a position follows those of clocks.
+const POSITION: u64 = FIRST_CLOCK + CLOCKS as u64;
 
 const KIND_BITS: u32 = 3;
 
@@ -144,6 +149,10 @@ impl RecordEntry {
                 // Small numbers of either sign become small ones.
                 put(out, (went_on << 1 ^ went_on >> 63) as u64);
             }
+            Self::Position(behind) => {
+                head(out, 7, POSITION);
+                put(out, *behind);
+            }
         }
     }
 
@@ -181,6 +190,7 @@ impl RecordEntry {
                 return Some(Self::Mark(match value {
                     0 => Mark::End,
                     1 => Mark::Threads,
+                    POSITION => return Some(Self::Position(take(bytes)?)),
                     clock => {
                         let clock =
                             u8::try_from(clock - FIRST_CLOCK).ok().filter(|c| usize::from(*c) < CLOCKS)?;
@@ -223,6 +233,7 @@ mod tests {
             prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(RecordEntry::Mark),
             (0..CLOCKS as u8, any::<i64>())
                 .prop_map(|(clock, went_on)| RecordEntry::Clock { clock, went_on }),
+            any::<u64>().prop_map(RecordEntry::Position),
         ];
         proptest::collection::vec(entry, 0..40)
     }

@@ -27,6 +27,7 @@ mod playback;
 pub mod races;
 mod recording;
 pub mod shared_page;
+pub mod total_order;
 mod varint;
 
 pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};

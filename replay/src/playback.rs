@@ -41,6 +41,8 @@ pub struct Playback {
     calls: u64,
     /// Where the record is left.
     cut: Option<RankCut>,
+    /// The last position.
+    position: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +78,7 @@ impl Playback {
                 RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
                 RecordEntry::Answer(..) => answers = answers.saturating_add(1),
-                RecordEntry::Clock { .. } => {}
+                RecordEntry::Clock { .. } | RecordEntry::Position(_) => {}
             }
         }
         let check = CallCheck::default();
@@ -94,6 +96,7 @@ impl Playback {
             clocks: [None; CLOCKS],
             calls: 0,
             cut: None,
+            position: 0,
         })
     }
 
@@ -208,6 +211,32 @@ impl Playback {
         }
     }
 
+    /// The call ends: its position in the order of all ranks' calls. None: the record has none from here on.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub fn position(&mut self) -> Result<Option<u64>, Divergence> {
+        if self.is_left() {
+            return Ok(None);
+        }
+        if self.polls > 0 {
+            return Err(Divergence::OtherCalls);
+        }
+        while let Some(mut rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
+            // It was read before.
+            let Ok(entry) = RecordEntry::take(&mut rest) else { break };
+            if is_played(&entry) {
+                return Err(Divergence::OtherCalls);
+            }
+            self.at = self.bytes.len() - rest.len();
+            if let RecordEntry::Position(behind) = entry {
+                self.position = self.position.wrapping_add(behind);
+                return Ok(Some(self.position));
+            }
+        }
+        Ok(None)
+    }
+
     /// What a clock showed last, if it was read.
     pub fn showed(&self, clock: u8) -> Option<i64> {
         self.clocks.get(usize::from(clock)).copied().flatten()
@@ -307,6 +336,8 @@ mod tests {
         Arrive(usize, ReceiveEnd),
         /// Reads a clock.
         Clock(u8, i64),
+        /// A call ends, so far behind the last one.
+        Position(u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -332,6 +363,7 @@ mod tests {
             Just(Step::Post),
             (0_usize..4, arrival).prop_map(|(which, arrival)| Step::Arrive(which, arrival)),
             (0..CLOCKS as u8, any::<i64>()).prop_map(|(clock, shows)| Step::Clock(clock, shows)),
+            (1_u64..300).prop_map(Step::Position),
         ];
         proptest::collection::vec(step, 0..200)
     }
@@ -340,6 +372,7 @@ mod tests {
     fn recorded(steps: &[Step]) -> (Vec<u8>, u64, Vec<Option<ReceiveEnd>>) {
         let (mut recording, mut out) = (Recording::default(), Vec::new());
         let (mut open, mut got) = (Vec::new(), Vec::new());
+        let mut position = 0;
         for step in steps {
             match step {
                 Step::Plain(call) => recording.call(*call, [1, 2, 3]),
@@ -360,6 +393,10 @@ mod tests {
                 }
                 Step::Arrive(..) => {}
                 Step::Clock(clock, shows) => recording.clock(*clock, *shows, &mut out),
+                Step::Position(behind) => {
+                    position += behind;
+                    recording.position(position, &mut out);
+                }
             }
         }
         (out, recording.polls(), got)
@@ -372,9 +409,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_program_gets_the_same_answers(steps in steps()) {
+        fn the_same_program_gets_the_same_answers(steps in steps(), is_identical in any::<bool>()) {
             let (mut playback, got) = playback(&steps);
-            let mut posts = 0;
+            let (mut posts, mut position) = (0, 0);
             for step in &steps {
                 match step {
                     Step::Plain(call) => playback.call(*call, [1, 2, 3]),
@@ -391,9 +428,18 @@ mod tests {
                     Step::Clock(clock, shows) => {
                         prop_assert_eq!(playback.clock(*clock), Ok(Some(*shows)));
                     }
+                    Step::Position(behind) => {
+                        position += behind;
+                        if is_identical {
+                            prop_assert_eq!(playback.position(), Ok(Some(position)));
+                        }
+                    }
                 }
             }
             prop_assert!(playback.is_over());
+            if is_identical {
+                prop_assert_eq!(playback.position(), Ok(None));
+            }
             prop_assert_eq!(playback.clock(0), Ok(None));
             prop_assert_eq!(playback.end(), Ok(()));
             prop_assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Anything));
@@ -485,6 +531,16 @@ mod tests {
         );
         assert_eq!(playback().clock(2), Err(Divergence::AnotherClock));
         assert_eq!(playback().end(), Err(Divergence::EndsEarly));
+    }
+
+    #[test]
+    fn a_call_that_ends_where_another_was_answered_is_a_divergence() {
+        let mut playback = of_answers(&[(AskedFor::Source, Answer::From(Some(3)))]);
+        assert_eq!(playback.position(), Err(Divergence::OtherCalls));
+        let mut playback = of_answers(&[(AskedFor::Poll, Answer::No), (AskedFor::Poll, Answer::No)]);
+        playback.call(AskedFor::Poll as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::No)));
+        assert_eq!(playback.position(), Err(Divergence::OtherCalls));
     }
 
     #[test]

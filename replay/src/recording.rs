@@ -17,6 +17,8 @@ pub struct Recording {
     requests: HashMap<u64, Option<u64>>,
     /// What clocks showed last.
     clocks: [i64; CLOCKS],
+    /// The last position.
+    position: u64,
 }
 
 impl Recording {
@@ -92,6 +94,13 @@ impl Recording {
         let went_on = shows.wrapping_sub(std::mem::replace(last, shows));
         self.write_polls(out);
         RecordEntry::Clock { clock, went_on }.write(out);
+    }
+
+    /// The call ends at this position in the order of all ranks' calls: behind all that were given before.
+    pub fn position(&mut self, position: u64, out: &mut Vec<u8>) {
+        let behind = position.wrapping_sub(std::mem::replace(&mut self.position, position));
+        self.write_polls(out);
+        RecordEntry::Position(behind).write(out);
     }
 
     /// Something else that a reader must know.

@@ -12,7 +12,7 @@ pub const MAX_RECORD_BYTES: usize = 1 << 30;
 pub const MAX_TEXT_BYTES: usize = 512;
 
 /// The format of the page: those of other versions of dmscope are refused.
-const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x02");
+const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x03");
 
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub struct SharedPage {
     pub other_data: AtomicU64,
     /// Not zero: the rank sees that nobody can go on (deterministic runs).
     pub deadlocked: AtomicU32,
+    /// The position among the calls of all ranks that the end of its call waits for, from 1; 0: it does not.
+    pub position: AtomicU64,
     texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],
 }
 

@@ -5,6 +5,7 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "logical.h"
@@ -80,15 +81,15 @@ __attribute__((constructor)) static void loaded(void)
     dms_process_begins();
 }
 
-static MPI_Comm silent;
-static int has_silent;
-
-MPI_Comm silent_comm(void)
+void wait_for_turn(void)
 {
-    // Made when it is first needed, from a communicator that only this process is in.
-    if (!has_silent)
-        has_silent = PMPI_Comm_dup(MPI_COMM_SELF, &silent) == MPI_SUCCESS;
-    return has_silent ? silent : MPI_COMM_SELF;
+    // Others may need what this rank has started: the library goes on while it waits.
+    for (unsigned tries = 0; !dms_leave(); tries++) {
+        const struct timespec while_others_compute = {0, 50 * 1000};
+        progress();
+        if (tries > 1000)
+            nanosleep(&while_others_compute, NULL);
+    }
 }
 
 static void begin(int result)
@@ -139,8 +140,7 @@ int MPI_Finalize(void)
         if (treatment == LOGICAL)
             logical_end();
         dms_end();
-        if (has_silent)
-            PMPI_Comm_free(&silent);
+        end_silence();
     }
     // It is said to have ended: nothing more is told of it.
     return PMPI_Finalize();

@@ -15,20 +15,6 @@ enum { INACTIVE = -2, FEW = 64, SURELY_BUFFERED_BYTES = 1024 };
 
 static void post_decided(void);
 
-// A receive of what nobody sends.
-static MPI_Request never;
-static int has_never;
-
-// Has the library go on with messages of others: a test does, a probe of MPICH does not.
-static void progress(void)
-{
-    int flag;
-    if (!has_never)
-        has_never = PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, silent_comm(), &never) == MPI_SUCCESS;
-    PMPI_Test(&never, &flag, MPI_STATUS_IGNORE);
-    sched_yield();
-}
-
 static int is_answered(void)
 {
     int answer = dms_turn();
@@ -281,9 +267,6 @@ void logical_end(void)
 {
     while (unused_count)
         PMPI_Request_free(&unused[--unused_count]);
-    if (has_never && PMPI_Cancel(&never) == MPI_SUCCESS)
-        PMPI_Wait(&never, MPI_STATUS_IGNORE);
-    has_never = 0;
 }
 
 // What MPI does for a request of the program, or is to do.

@@ -48,7 +48,7 @@ int64_t dms_clock(unsigned clock, int64_t shows, uintptr_t return_address, uintp
 void dms_init(int begins);
 void dms_begin(const char *library, int rank, int size, int level, int spawned, int on_this_node, uint64_t null_request);
 int dms_enter(unsigned call, int first, int second, int third, uintptr_t return_address, uintptr_t stack);
-void dms_leave(void);
+int dms_leave(void);
 void dms_end(void);
 void dms_uncovered(unsigned bit);
 
@@ -140,8 +140,8 @@ int dms_value(unsigned at);
 #define LEAVE(result)                                                                                                  \
     do {                                                                                                               \
         int left_with = (result);                                                                                      \
-        if (treatment != PASS)                                                                                         \
-            dms_leave();                                                                                               \
+        if (treatment != PASS && !dms_leave())                                                                         \
+            wait_for_turn();                                                                                           \
         return left_with;                                                                                              \
     } while (0)
 
@@ -177,6 +177,9 @@ void message_sends(int treatment, MPI_Comm comm, int dest, int tag, int is_synch
 // A communicator has been made.
 void message_comm(int treatment, int result, MPI_Comm comm);
 
+// In an identical replay: the call that ends waits for those that ended before it.
+void wait_for_turn(void);
+
 // Finds the MPI library, wherever it is loaded. Ends a process whose library is not the one that this was compiled for: its
 // handles would be cut.
 void check_library(void);
@@ -186,5 +189,9 @@ int source_of(int result, const MPI_Status *status);
 int source_due(int treatment, int source);
 // In a recorded rank: what became known of receives that nobody has waited for.
 void look_at_undecided(void);
-// The communicator in which nobody ever sends.
+// The communicator in which nobody ever sends, made when it is first needed.
 MPI_Comm silent_comm(void);
+// Has the library go on with what this rank and others have started; gives the processor to others.
+void progress(void);
+// There is no such communicator any more.
+void end_silence(void);

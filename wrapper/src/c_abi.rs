@@ -105,9 +105,10 @@ extern "C" fn dms_enter(
         .unwrap_or_else(rank::pass_others) as c_int
 }
 
+/// The call is about to end; zero: its turn has not come, it is to ask again after it has helped the library on.
 #[unsafe(no_mangle)]
-extern "C" fn dms_leave() {
-    with((), ThisRank::leave);
+extern "C" fn dms_leave() -> c_int {
+    with(1, |rank| rank.leave().into())
 }
 
 /// The call asks for something that the record decides.
@@ -195,16 +196,14 @@ unsafe extern "C" fn dms_diverge(why: *const c_char) {
 
 #[unsafe(no_mangle)]
 extern "C" fn dms_no() {
-    recorder(|recorder| recorder.answer(Answer::No));
+    with((), ThisRank::answer_no);
 }
 
 /// A poll has answered no, and the call ends.
 #[unsafe(no_mangle)]
 extern "C" fn dms_no_and_leave() {
     with((), |rank| {
-        if let Some(recorder) = rank.recorder() {
-            recorder.answer(Answer::No);
-        }
+        rank.answer_no();
         rank.leave();
     });
 }

@@ -23,5 +23,6 @@ mod place;
 mod played_clocks;
 mod player;
 mod rank;
+mod rank_order;
 mod recorder;
 mod thread;

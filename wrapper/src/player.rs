@@ -49,6 +49,10 @@ impl Player {
         self.played.read(clock, real)
     }
 
+    pub(crate) fn position(&mut self) -> Result<Option<u64>, Divergence> {
+        self.played.playback.position()
+    }
+
     pub(crate) fn posted(&mut self) -> Option<ReceiveEnd> {
         self.played.playback.posted()
     }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use replay::Answer;
 use replay::logical::MAX_RANKS;
 use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
@@ -17,6 +18,7 @@ use crate::mode::{Wish, WishedAction, wish};
 use crate::owned::{Owned, OwnedByThread};
 use crate::place::place_of;
 use crate::player::Player;
+use crate::rank_order::RankOrder;
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
 
 /// What is done with its calls.
@@ -41,6 +43,10 @@ pub(crate) struct ThisRank {
     pub stands_in: HashMap<u64, u64>,
     /// Sources that posted receives get.
     pub due: HashMap<u64, i32>,
+    /// The order of all ranks' calls, if it is wanted.
+    order: Option<RankOrder>,
+    /// The call that the rank is in has answered no.
+    has_answered_no: bool,
 }
 
 /// The one rank of this process: of the thread that called MPI_Init.
@@ -111,11 +117,13 @@ pub(crate) fn begin(introduction: &Introduction) {
     let Some(wish) = wish() else { return };
     let rank = introduction.rank;
     match work(&wish, introduction) {
-        Ok((work, again, messages)) => {
+        Ok(RankParts { work, again, messages, order }) => {
             let rank = ThisRank {
                 work,
                 again,
                 messages,
+                order,
+                has_answered_no: false,
                 in_call: None,
                 prepared: HashMap::new(),
                 stands_in: HashMap::new(),
@@ -140,8 +148,13 @@ pub(crate) fn begin(introduction: &Introduction) {
     }
 }
 
-/// What is done with its calls, what records a replay, and what its messages.
-type RankParts = (RankWork, Option<Box<AnswerRecorder>>, Option<Box<MessageRecorder>>);
+/// What is done with its calls, what records a replay, and what its messages; the order of all ranks' calls.
+struct RankParts {
+    work: RankWork,
+    again: Option<Box<AnswerRecorder>>,
+    messages: Option<Box<MessageRecorder>>,
+    order: Option<RankOrder>,
+}
 
 fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
     if who.is_spawned {
@@ -163,7 +176,8 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
     })?;
     introduce(file.page(), who);
     if wish.action == WishedAction::Deterministic {
-        return Ok((logical_rank(wish, who, file)?, None, None));
+        let work = logical_rank(wish, who, file)?;
+        return Ok(RankParts { work, again: None, messages: None, order: None });
     }
     // Files of these names say that it is wanted.
     let beside = |name: &str| -> Result<Option<RankMapping>, String> {
@@ -177,10 +191,11 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
         Ok(Some(file))
     };
     let messages = beside("messages")?.map(|file| Box::new(MessageRecorder::new(file)));
+    let order = RankOrder::find(&wish.folder).map_err(|error| format!("the order of calls: {error}"))?;
     if wish.action == WishedAction::Record {
         let mut recorder = AnswerRecorder::new(file);
         early_clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
-        return Ok((RankWork::Record(Box::new(recorder)), None, messages));
+        return Ok(RankParts { work: RankWork::Record(Box::new(recorder)), again: None, messages, order });
     }
     let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
     if let Some(why) = other_job(&job, who) {
@@ -194,7 +209,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
         player.read_early().iter().for_each(|(clock, shows)| recorder.clock(*clock, *shows));
         Box::new(recorder)
     });
-    Ok((RankWork::Replay(player), again, messages))
+    Ok(RankParts { work: RankWork::Replay(player), again, messages, order })
 }
 
 fn logical_rank(wish: &Wish, who: &Introduction, file: RankMapping) -> Result<RankWork, String> {
@@ -304,6 +319,7 @@ impl ThisRank {
             return Treatment::Pass;
         }
         self.in_call = Some(stack);
+        self.has_answered_no = false;
         let page = self.page();
         count_one(&page.calls);
         page.call.store(call, Ordering::Relaxed);
@@ -325,7 +341,7 @@ impl ThisRank {
                     recorder.stop_for_threads();
                 }
                 if recorder.is_stopped() {
-                    self.leave();
+                    self.go_out();
                     return Treatment::Pass;
                 }
                 recorder.call(call, arguments);
@@ -363,8 +379,52 @@ impl ThisRank {
         shows
     }
 
-    /// It ends.
-    pub(crate) fn leave(&mut self) {
+    /// A poll answers no.
+    #[inline]
+    pub(crate) fn answer_no(&mut self) {
+        self.has_answered_no = true;
+        if let Some(recorder) = self.recorder() {
+            recorder.answer(Answer::No);
+        }
+    }
+
+    /// Its call is about to end: says whether it may. One that may not is asked about again.
+    #[inline]
+    pub(crate) fn leave(&mut self) -> bool {
+        // Polls that answer no are counted, and have no position.
+        if self.order.is_some() && !self.has_answered_no && !self.take_position() {
+            return false;
+        }
+        self.go_out();
+        true
+    }
+
+    /// Takes the call's position in the order of all ranks' calls, if its turn has come.
+    fn take_position(&mut self) -> bool {
+        let Some(order) = &mut self.order else { return true };
+        if let RankWork::Replay(player) = &mut self.work
+            && order.due().is_none()
+        {
+            match player.position() {
+                Ok(position) => order.set_due(position),
+                Err(divergence) => {
+                    self.diverge(&divergence.to_string());
+                    return true;
+                }
+            }
+            let waits_for = order.due().map_or(0, |position| position + 1);
+            player.page().position.store(waits_for, Ordering::Relaxed);
+        }
+        let Some(position) = order.take() else { return false };
+        self.page().position.store(0, Ordering::Relaxed);
+        if let Some(recorder) = self.recorder() {
+            recorder.position(position);
+        }
+        true
+    }
+
+    /// It is in its call no more.
+    fn go_out(&mut self) {
         self.in_call = None;
         if let RankWork::Logical(rank) = &self.work {
             rank.publish();

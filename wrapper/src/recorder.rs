@@ -62,6 +62,14 @@ impl AnswerRecorder {
         }
     }
 
+    /// The call ends at this position in the order of all ranks' calls.
+    pub(crate) fn position(&mut self, position: u64) {
+        if !self.is_stopped && !self.has_ended {
+            self.recording.position(position, &mut self.out);
+            self.write();
+        }
+    }
+
     pub(crate) fn posted(&mut self, request: u64) {
         self.recording.posted(request, &mut self.out);
         self.write();

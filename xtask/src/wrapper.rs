@@ -14,7 +14,7 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
     (
         "wrapper/shim",
         "libdmscope-wrapper",
-        &["life", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"],
+        &["life", "silence", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"],
     ),
     (
         "wrapper/contents",

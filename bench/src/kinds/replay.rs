@@ -31,8 +31,8 @@ struct ReplayedJob {
 pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("replay", "Recording for replay, and replaying");
     section.note(
-        "Wall time of `dmscope record`, `dmscope replay` and `dmscope deterministic` with the job / of the job alone, rounds in turn. Published: M. Elwakil, Z. Yang, 2011, receiver-based order \
-         replay, of messages between threads of one process; `tree`, `graph` (complete graph, and with ten nodes) and `bully` are its benchmarks, here without delays; \
+        "Wall time of `dmscope record`, `dmscope replay`, both with the order of all ranks' calls (`--order`, `--identical`), and `dmscope deterministic` with the job / of the job alone, rounds \
+         in turn. Published: M. Elwakil, Z. Yang, 2011, receiver-based order replay (sender-based: 3.0 and 4.7 on average), of messages between threads of one process; `tree`, `graph` (complete graph, and with ten nodes) and `bully` are its benchmarks, here without delays; \
          of deterministic runs 1.14 on average of NPB and two stress programs (X. Zhou and others, 2013). \
          Start and end of MPI are a part of all times, and a large one of short jobs.",
     );
@@ -43,6 +43,8 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         "published",
         "replayed / alone",
         "published",
+        "ordered / alone",
+        "identical / alone",
         "deterministic / alone",
         "answers",
         "bytes an answer",
@@ -51,15 +53,19 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     for job in jobs(options)? {
         let folder = tempfile::tempdir()?;
         let tape = folder.path().join("job.dmt");
-        let [mut alone, mut recorded, mut replayed, mut deterministic]: [Samples; 4] = Default::default();
+        let [mut alone, mut recorded, mut replayed]: [Samples; 3] = Default::default();
+        let [mut ordered, mut identical, mut deterministic]: [Samples; 3] = Default::default();
         let mut counts = [0.0; 2];
         for _ in 0..rounds {
             alone.push(run(&job.spec, None, folder.path())?.0);
-            let (seconds, said) = run(&job.spec, Some(("record", Some(&tape))), folder.path())?;
+            let (seconds, said) = run(&job.spec, Some((&["record"], Some(&tape))), folder.path())?;
             recorded.push(seconds);
             counts = counts_of(&said)?;
-            replayed.push(run(&job.spec, Some(("replay", Some(&tape))), folder.path())?.0);
-            deterministic.push(run(&job.spec, Some(("deterministic", None)), folder.path())?.0);
+            let mut seconds_under = |words: &[&str], tape| run(&job.spec, Some((words, tape)), folder.path());
+            replayed.push(seconds_under(&["replay"], Some(&tape))?.0);
+            ordered.push(seconds_under(&["record", "--order"], Some(&tape))?.0);
+            identical.push(seconds_under(&["replay", "--identical"], Some(&tape))?.0);
+            deterministic.push(seconds_under(&["deterministic"], None)?.0);
         }
         let [answers, bytes] = counts;
         let published = |at: usize| {
@@ -73,6 +79,8 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
                 published(0),
                 Cell::runs(&replayed.over(&alone), 3),
                 published(1),
+                Cell::runs(&ordered.over(&alone), 3),
+                Cell::runs(&identical.over(&alone), 3),
                 Cell::runs(&deterministic.over(&alone), 3),
                 Cell::value(answers, 0),
                 if answers > 0.0 { Cell::value(bytes / answers, 3) } else { Cell::text("none") },
@@ -128,14 +136,15 @@ fn own(
 }
 
 /// Seconds that a job took, alone or under a command of dmscope with a tape; and what was said.
-fn run(spec: &JobSpec, under: Option<(&str, Option<&Path>)>, folder: &Path) -> Result<(f64, String)> {
+fn run(spec: &JobSpec, under: Option<(&[&str], Option<&Path>)>, folder: &Path) -> Result<(f64, String)> {
     spec.put_files(folder)?;
     let mut words = Vec::new();
-    if let Some((verb, tape)) = under {
-        if let Some(tape) = tape.filter(|_| verb == "record") {
+    if let Some((command, tape)) = under {
+        if let Some(tape) = tape.filter(|_| command[0] == "record") {
             let _ = std::fs::remove_file(tape);
         }
-        words.extend([binary()?.into_os_string(), verb.into()]);
+        words.push(binary()?.into_os_string());
+        words.extend(command.iter().map(Into::into));
         words.extend(tape.map(Into::into));
         words.push("--".into());
     }

@@ -73,6 +73,7 @@ pub enum Command {
         dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n  \
         dmscope replay --messages --record full.dmt app.dmt -- mpirun -n 4 ./app   adds messages, for `dmscope races`\n  \
         dmscope replay --swap 0:17=2 full.dmt -- mpirun -n 4 ./app   at call 17 of rank 0 the message of rank 2 comes first\n  \
+        dmscope replay --identical app.dmt -- mpirun -n 4 ./app  calls of all ranks end in the recorded order (record --order)\n  \
         dmscope replay --rank 3 app.dmt -- ./app input.txt       rank 3 alone, fed from the tape (record --payloads)\n  \
         dmscope replay --rank 3 app.dmt -- gdb --args ./app input.txt\n\n\
         With --swap the record is played as far as nothing depends on that message; from there on all ranks run free.\n\

@@ -30,6 +30,8 @@ pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
             cuts: Vec::new(),
             record: None,
             messages: true,
+            order: false,
+            identical: false,
             captures: true,
             limit: Some(args.limit),
         },

@@ -22,6 +22,7 @@ pub(super) fn record_job(args: &RecordArgs) -> Result<u8> {
         account,
         named: args.mpi.map(wrapper_kind),
         messages: args.messages,
+        order: args.order,
         contents_of: args.payloads.then(|| args.rank.as_ref().map_or(Vec::new(), |list| list.0.clone())),
         stop: stop_on_signals()?,
     };

@@ -27,6 +27,9 @@ pub struct RecordArgs {
     /// Record the envelopes of all messages too, for `dmscope races`
     #[arg(long)]
     pub messages: bool,
+    /// Record the order in which the calls of all ranks end too, for `dmscope replay --identical`
+    #[arg(long)]
+    pub order: bool,
     /// Record what messages contain too, so that one rank can run alone (dmscope replay --rank)
     #[arg(long)]
     pub payloads: bool,
@@ -57,7 +60,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,
     /// Run this rank alone, without the job around it: what it gets comes from the tape (dmscope record --payloads)
-    #[arg(long, value_name = "RANK", conflicts_with_all = ["swap", "record", "messages"])]
+    #[arg(long, value_name = "RANK", conflicts_with_all = ["swap", "record", "messages", "order"])]
     pub rank: Option<u32>,
     /// With --rank: go on where it sends other data than it did, and say how often: some programs send what they never wrote
     #[arg(long, requires = "rank")]
@@ -77,6 +80,12 @@ pub struct ReplayArgs {
     /// With --record, record the envelopes of all messages too
     #[arg(long, requires = "record")]
     pub messages: bool,
+    /// With --record, record the order in which the calls of all ranks end too
+    #[arg(long, requires = "record")]
+    pub order: bool,
+    /// End calls in the recorded order of all ranks' calls, not of each rank's alone (dmscope record --order)
+    #[arg(long, conflicts_with_all = ["swap", "rank"])]
+    pub identical: bool,
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,

@@ -33,6 +33,9 @@ pub(super) fn replay_job(args: &ReplayArgs) -> Result<u8> {
             if !args.quiet {
                 let how = match args.swap {
                     Some(swap) => format!("replayed up to {swap}, and on from there"),
+                    None if args.identical => {
+                        "replayed to the end of the record, in the order of all ranks' calls".to_owned()
+                    }
                     None => "replayed to the end of the record".to_owned(),
                 };
                 say(&format!("{how}; the job ended: {status}"));
@@ -67,6 +70,8 @@ fn settings(args: &ReplayArgs, cuts: Vec<RankCut>) -> Result<ReplaySettings> {
         cuts,
         record: args.record.clone(),
         messages: args.messages,
+        order: args.order,
+        identical: args.identical,
         captures: false,
         limit: None,
     })

@@ -1,6 +1,6 @@
 //! The job itself: started with the wrapper, ended if it must be.
 
-use std::fs::{DirBuilder, remove_dir_all};
+use std::fs::{DirBuilder, remove_dir_all, write};
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
@@ -39,6 +39,16 @@ impl SharedFolder {
 
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Puts a file there, for the user whose job it is.
+    pub(super) fn put(&self, name: &str, bytes: &[u8], account: Option<&Account>) -> Result<()> {
+        let path = self.0.join(name);
+        write(&path, bytes).with_context(|| path.display().to_string())?;
+        if let Some(account) = account {
+            chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
+        }
+        Ok(())
     }
 }
 

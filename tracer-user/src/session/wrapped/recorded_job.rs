@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
 use replay::races::Races;
 use replay::shared_page::UNCOVERED;
-use replay::{Playback, RankCut};
+use replay::total_order::{end_of, positions_of};
+use replay::{BadRecord, Playback, RankCut};
 
 /// Gathered from a tape.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,33 @@ pub(super) struct ReplayableJob {
     pub program: (u64, u64),
     /// For people.
     pub warnings: Vec<String>,
+}
+
+impl ReplayableJob {
+    /// Where the recorded order of all ranks' calls ends.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn order_end(&self) -> Result<u64, OrderMissing> {
+        let positions: Result<Vec<_>, _> = self.ranks.iter().map(|rank| positions_of(&rank.bytes)).collect();
+        match positions.and_then(|positions| end_of(&positions)) {
+            Ok(0) => Err(OrderMissing::NotRecorded),
+            Ok(end) => Ok(end),
+            Err(bad) => Err(OrderMissing::Damaged(bad)),
+        }
+    }
+}
+
+/// Why a tape has no order of all ranks' calls.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OrderMissing {
+    #[error(
+        "the order of all ranks' calls is not on this tape: record the job with `dmscope record --order`, or replay this record once \
+         with `dmscope replay --record ordered.dmt --order` and use ordered.dmt"
+    )]
+    NotRecorded,
+    #[error("the tape is damaged: of the order of all ranks' calls, {0}")]
+    Damaged(BadRecord),
 }
 
 /// A job of more ranks is refused: what a tape claims is not believed.

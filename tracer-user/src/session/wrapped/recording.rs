@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use replay::total_order::SharedOrder;
 
 use super::content_rings::ContentRings;
 use super::job::{JobStart, SharedFolder, WrappedJob};
@@ -28,6 +29,8 @@ pub struct RecordSettings {
     pub named: Option<WrapperKind>,
     /// Envelopes of messages too.
     pub messages: bool,
+    /// The order in which calls of all ranks end too.
+    pub order: bool,
     /// The ranks of which contents are recorded too; an empty list: of all.
     pub contents_of: Option<Vec<u32>>,
     /// Set when the user wants it to end.
@@ -44,6 +47,9 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     let folder = SharedFolder::create(settings.account.as_ref())?;
     if settings.messages {
         ask_for(folder.path(), "messages")?;
+    }
+    if settings.order {
+        ask_for_order(&folder, 0, settings.account.as_ref())?;
     }
     let wish = format!("record:{}", folder.path().display());
     let account = settings.account.as_ref();
@@ -76,6 +82,11 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
             job.pause(if is_filled { SHORT_PERIOD } else { PERIOD });
         }
     }
+}
+
+/// Gives ranks the order that they share; up to `end` it is one that was recorded, which they keep.
+pub(super) fn ask_for_order(folder: &SharedFolder, end: u64, account: Option<&Account>) -> Result<()> {
+    folder.put("order", &SharedOrder::up_to(end), account)
 }
 
 /// Says to ranks that something is wanted: by a file of that name.

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use replay::RankCut;
 use replay::shared_page::{PageState, PageText, SharedPage};
 
@@ -19,7 +18,7 @@ use super::job::{JobStart, SharedFolder, WrappedJob};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
-use super::recording::ask_for;
+use super::recording::{ask_for, ask_for_order};
 use super::stuck::{Progress, RankView};
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
 use super::wrapper_file::{WrapperKind, wrapper_for};
@@ -46,6 +45,10 @@ pub struct ReplaySettings {
     pub record: Option<PathBuf>,
     /// Envelopes of messages go on that tape too.
     pub messages: bool,
+    /// So does the order in which calls of all ranks end.
+    pub order: bool,
+    /// Calls end in the recorded order of all ranks' calls.
+    pub identical: bool,
     /// Keep what the job prints to oneself.
     pub captures: bool,
     /// How long it may take.
@@ -110,7 +113,11 @@ pub fn replay(
     if settings.messages {
         ask_for(folder.path(), "messages")?;
     }
-    put_down(&job, folder.path(), settings.account.as_ref())?;
+    if settings.identical || settings.order {
+        let end = if settings.identical { job.order_end()? } else { 0 };
+        ask_for_order(&folder, end, settings.account.as_ref())?;
+    }
+    put_down(&job, &folder, settings.account.as_ref())?;
     let hold = if settings.holds { ",hold" } else { "" };
     let wish = format!("replay:{}{hold}", folder.path().display());
     let output = settings.captures.then(|| folder.path().join("output"));
@@ -128,20 +135,14 @@ pub fn replay(
 }
 
 /// Writes what the wrapper reads.
-fn put_down(job: &ReplayableJob, folder: &Path, account: Option<&Account>) -> Result<()> {
-    let put = |name: String, bytes: &[u8]| -> Result<()> {
-        let path = folder.join(name);
-        fs::write(&path, bytes).with_context(|| path.display().to_string())?;
-        if let Some(account) = account {
-            chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
-        }
-        Ok(())
-    };
-    put("job".into(), format!("size {}\nlibrary {}\n", job.size, job.library).as_bytes())?;
+fn put_down(job: &ReplayableJob, folder: &SharedFolder, account: Option<&Account>) -> Result<()> {
+    let facts = format!("size {}\nlibrary {}\n", job.size, job.library);
+    folder.put("job", facts.as_bytes(), account)?;
     for rank in &job.ranks {
-        put(format!("record-{}", rank.rank), &[&rank.polls.to_le_bytes()[..], &rank.bytes].concat())?;
+        let record = [&rank.polls.to_le_bytes()[..], &rank.bytes].concat();
+        folder.put(&format!("record-{}", rank.rank), &record, account)?;
         if let Some(cut) = &rank.cut {
-            put(format!("cut-{}", rank.rank), cut.to_text().as_bytes())?;
+            folder.put(&format!("cut-{}", rank.rank), cut.to_text().as_bytes(), account)?;
         }
     }
     Ok(())
@@ -298,7 +299,10 @@ impl Replaying<'_> {
         });
         for (rank, page) in pages.iter().filter(|(_, page)| page.state() != PageState::Finalized) {
             let due = page.due_source.load(Ordering::Relaxed);
-            let due = if due >= 0 {
+            let position = page.position.load(Ordering::Relaxed);
+            let due = if position > 0 {
+                format!(", to be call {position} of all ranks")
+            } else if due >= 0 {
                 let then = if is_left { "comes first" } else { "it got then" };
                 format!(", for the message from rank {due} that {then}")
             } else {
