@@ -61,7 +61,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             let (seconds, said) = run(&job.spec, Some((&["record"], Some(&tape))), folder.path())?;
             recorded.push(seconds);
             counts = counts_of(&said)?;
-            let mut seconds_under = |words: &[&str], tape| run(&job.spec, Some((words, tape)), folder.path());
+            let seconds_under = |words: &[&str], tape| run(&job.spec, Some((words, tape)), folder.path());
             replayed.push(seconds_under(&["replay"], Some(&tape))?.0);
             ordered.push(seconds_under(&["record", "--order"], Some(&tape))?.0);
             identical.push(seconds_under(&["replay", "--identical"], Some(&tape))?.0);
