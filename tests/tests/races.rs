@@ -48,6 +48,21 @@ fn exploring_a_good_run_finds_the_order_in_which_it_crashes() -> Result<()> {
 }
 
 #[test]
+fn races_are_drawn_on_a_page() -> Result<()> {
+    let library = MpiImplementation::OpenMpi;
+    let case = orders(library, "irecv", "none")?;
+    case.run("record", &["--messages", "--quiet"], "x", None)?.check(0, &[])?;
+    let page = case.tape("page").with_extension("html");
+    let said = case.list("races", &["--page", page.to_str().context("a path")?], "x")?;
+    said.check(0, &["could have gone otherwise", "the page is"])?;
+    let html = fs::read_to_string(&page)?;
+    for part in ["MPI_Irecv at orders.c:", "class=\"message possible\"", "dmscope replay --swap 0:"] {
+        ensure!(html.contains(part), "there is no {part} on the page");
+    }
+    Ok(())
+}
+
+#[test]
 fn each_kind_of_receive_can_go_the_other_way() -> Result<()> {
     for library in MpiImplementation::ALL {
         for how in ["recv", "probe", "iprobe", "irecv", "start"] {

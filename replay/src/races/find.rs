@@ -39,7 +39,7 @@ pub struct Race {
     pub others: Vec<Alternative>,
     /// Whether it was run that way: a number for all that happened before, and for what came.
     pub signature: u64,
-    event: RaceEvent,
+    pub(super) event: RaceEvent,
 }
 
 /// What comes at such a place.
@@ -72,7 +72,7 @@ impl Alternative {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RaceEvent {
+pub(super) enum RaceEvent {
     Receive(usize),
     Probe(usize),
     Choice(usize),
@@ -91,8 +91,8 @@ enum RaceEvent {
 /// synchronous ones the receive must be complete.
 #[derive(Debug)]
 pub struct Races {
-    run: Run,
-    order: MatchOrder,
+    pub(super) run: Run,
+    pub(super) order: MatchOrder,
     /// In order of ranks, and of calls.
     pub found: Vec<Race>,
     /// Places that were looked at: receives and probes from anybody, calls with several requests.

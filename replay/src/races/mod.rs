@@ -4,11 +4,13 @@
 //! journals of all ranks → Run → MatchOrder → Races → RankCut of each rank
 //! ```
 
+mod diagram;
 mod find;
 mod history;
 mod order;
 mod run;
 mod signature;
 
+pub use diagram::{CallPart, DiagramCall, DiagramMessage, MessagePart, RaceDiagram};
 pub use find::{Alternative, Race, RaceKind, Races, with_choice};
 pub use run::BadRun;

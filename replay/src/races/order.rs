@@ -18,6 +18,8 @@ pub(super) struct MatchOrder {
     probes_at: usize,
     /// Matches that depend directly on a match of the same rank.
     pub matches_after: Vec<Vec<u32>>,
+    /// Of each event: how many come one after the other before it, at most.
+    levels: Vec<u32>,
 }
 
 /// No call of a rank depends on it.
@@ -62,6 +64,7 @@ impl MatchOrder {
             receives_at,
             probes_at,
             matches_after: vec![Vec::new(); run.receives.len()],
+            levels: Vec::new(),
         };
         let mut edges = OrderEdges(Vec::new());
         for (rank, calls) in run.calls.iter().enumerate() {
@@ -252,12 +255,12 @@ impl MatchOrder {
             }
         }
         let mut ready: Vec<u32> = (0..events as u32).filter(|event| waiting[*event as usize] == 0).collect();
-        let mut done = 0;
+        let sources_of = |event: usize| &sources[before[event] as usize..before[event + 1] as usize];
+        let mut done = Vec::with_capacity(events);
         while let Some(event) = ready.pop() {
-            done += 1;
+            done.push(event);
             let event = event as usize;
-            let sources = &sources[before[event] as usize..before[event + 1] as usize];
-            for source in sources {
+            for source in sources_of(event) {
                 let source = *source as usize;
                 for rank in 0..self.ranks {
                     let depends = self.dependents[event * self.ranks + rank];
@@ -270,7 +273,13 @@ impl MatchOrder {
                 }
             }
         }
-        if done == events {
+        if done.len() == events {
+            self.levels = vec![0; events];
+            for event in done.into_iter().rev() {
+                let sources = sources_of(event as usize).iter();
+                let last = sources.map(|source| self.levels[*source as usize] + 1).max();
+                self.levels[event as usize] = last.unwrap_or(0);
+            }
             return Ok(());
         }
         Err(BadRun("the messages of the ranks contradict each other: they go in a circle".to_owned()))
@@ -278,6 +287,11 @@ impl MatchOrder {
 
     fn row(&self, event: usize) -> &[u32] {
         &self.dependents[event * self.ranks..(event + 1) * self.ranks]
+    }
+
+    /// How many events come one after the other before the beginning and before the end of a call, at most.
+    pub(super) fn levels_of(&self, rank: usize, call: u32) -> [u32; 2] {
+        [self.begin(rank, call), self.end(rank, call)].map(|event| self.levels[event])
     }
 
     /// The first call of each rank whose end depends on the match of a receive.

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use executor::{Machine, Op, Program, Step};
 use proptest::prelude::*;
-use replay::races::{Alternative, Race, RaceKind, Races, with_choice};
+use replay::races::{Alternative, CallPart, MessagePart, Race, RaceKind, Races, with_choice};
 
 /// What a run could have done otherwise, as the analysis names it: rank, call, kind, and what comes instead.
 type Found = BTreeSet<(u32, u64, bool, Alternative2)>;
@@ -311,6 +311,36 @@ proptest! {
         prop_assume!(run.len() < 64);
         let races = races(&program, &run);
         prop_assert_eq!(named(&races.found), brute_force(&program, &run), "{:?}", run);
+    }
+
+    #[test]
+    fn pictures_of_races_show_what_came_from_left_to_right(program in programs(16), chance in any::<u64>()) {
+        let mut run = Vec::new();
+        walk(&mut Machine::new(&program), &mut run, chance);
+        let races = races(&program, &run);
+        for race in &races.found {
+            let drawn = races.diagram(race);
+            let own: Vec<_> = drawn.calls.iter().filter(|call| call.part == CallPart::Race).collect();
+            prop_assert_eq!(own.len(), 1);
+            prop_assert_eq!(own[0].call, race.call);
+            prop_assert_eq!(drawn.ranks[own[0].row as usize], race.rank);
+            for call in &drawn.calls {
+                prop_assert!(call.columns[0] < call.columns[1] && call.columns[1] < drawn.columns);
+            }
+            for message in &drawn.messages {
+                let [from, to] = [message.from, message.to].map(|call| &drawn.calls[call as usize]);
+                let is_drawn_right = from.columns[0] < to.columns[1];
+                // Nobody has waited for the receive: it is drawn where it was posted.
+                let is_open = race.kind == RaceKind::Posted && to.part == CallPart::Race;
+                prop_assert!(is_drawn_right || is_open || message.part == MessagePart::Possible, "{drawn:?}");
+            }
+            if race.kind != RaceKind::Choice {
+                let possible = drawn.messages.iter().filter(|message| message.part == MessagePart::Possible);
+                prop_assert_eq!(possible.count(), race.others.len());
+                let taken = drawn.messages.iter().filter(|message| message.part == MessagePart::Taken);
+                prop_assert_eq!(taken.count(), 1);
+            }
+        }
     }
 
     #[test]

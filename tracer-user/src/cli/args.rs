@@ -83,6 +83,7 @@ pub enum Command {
     /// Say where a recorded job could have gone another way: which receive could have got which other message
     #[command(after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app\n  \
         dmscope races app.dmt\n  \
+        dmscope races --page races.html app.dmt                     draws them\n  \
         dmscope replay --swap 0:17=2 app.dmt -- mpirun -n 4 ./app   goes the other way at one of them\n\n\
         A race is named RANK:CALL=OTHER, with the number of the rank's MPI call; OTHER is the rank whose message could have come, or \
         #INDEX, the request that could have been taken.\nExit status: 0, also if there are races; 2 usage or environment.")]

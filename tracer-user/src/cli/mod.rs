@@ -12,6 +12,7 @@ mod duration;
 mod explore_job;
 mod nodes;
 mod output;
+mod page_file;
 pub mod probes;
 pub mod ps;
 mod races_job;

@@ -106,6 +106,9 @@ pub struct RacesArgs {
     /// JSON, a line for each race
     #[arg(long)]
     pub json: bool,
+    /// Write a page that draws them, one HTML file, instead of listing them
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub page: Option<PathBuf>,
     /// At most so many
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub most: usize,

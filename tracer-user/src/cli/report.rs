@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{IsTerminal, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use analyzer::input::Input;
@@ -19,14 +19,13 @@ use super::attach::{coordinator_settings, plain, settings, sink};
 use super::bus::{self, UserBus};
 use super::nodes::{jobs_of as tapes_by_job, names_of, replay_job};
 use super::output::print;
+use super::page_file::PageFile;
 use super::reference;
 use super::replay::Consumer;
 use crate::cluster::coordinator;
 use crate::cluster::find::find;
 use crate::cluster::jobs::{job_meant, jobs_of};
 use crate::host;
-use crate::host::capabilities::with_own_file_rights;
-use crate::host::output_file::OutputFile;
 use crate::host::symbols::Symbols;
 use crate::page;
 use crate::session::{self, Outcome, Sink};
@@ -56,25 +55,6 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
         visible(&args.output.to_string_lossy())
     ))?;
     Ok(outcome)
-}
-
-/// A file that keeps what it has until all that is to be written is there.
-struct PageFile<'a> {
-    path: &'a Path,
-    file: OutputFile,
-}
-
-impl<'a> PageFile<'a> {
-    fn find(path: &'a Path) -> Result<Self> {
-        let file = with_own_file_rights(|| OutputFile::find(path))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path, file })
-    }
-
-    fn write(&mut self, text: &str) -> Result<()> {
-        let written = self.file.write_whole(text.as_bytes());
-        written.with_context(|| format!("cannot write {}", self.path.display()))
-    }
 }
 
 fn printed(args: &ReportArgs) -> OutputArgs {

@@ -4,6 +4,7 @@
 //! page's own scripts from the same data as JSON. The page's policy allows just these scripts and styles.
 
 mod escape;
+mod races;
 mod sections;
 
 use analyzer::page::Page;
@@ -11,6 +12,8 @@ use analyzer::visible::visible_json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
+
+pub use races::{DrawnRace, RacesPage, races_html};
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -33,7 +36,7 @@ pub fn html(page: &Page) -> serde_json::Result<String> {
     let script = SCRIPTS.join("\n");
     let data = escape::json(&visible_json(&serde_json::to_string(page)?));
     let value = |name: &str| match name {
-        "policy" => policy(&script),
+        "policy" => policy(&script, STYLE),
         "title" => escape::html(&sections::title(page)),
         "style" => STYLE.to_owned(),
         "verdict" => sections::verdict(page),
@@ -65,12 +68,12 @@ fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
 }
 
 /// Nothing is loaded; only this script and this style count.
-fn policy(script: &str) -> String {
+fn policy(script: &str, style: &str) -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
     format!(
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
         hash(script),
-        hash(STYLE)
+        hash(style)
     )
 }
 
