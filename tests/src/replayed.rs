@@ -124,8 +124,13 @@ impl ReplayCase {
 
     /// Runs it deterministically, without a tape.
     pub fn run_deterministic(&self, cpus: Option<&str>) -> Result<ReplayRun> {
+        self.run_deterministic_with(&[], cpus)
+    }
+
+    /// The same with options.
+    pub fn run_deterministic_with(&self, options: &[&str], cpus: Option<&str>) -> Result<ReplayRun> {
         let logs = self.folder.path().join("deterministic");
-        let mut command = self.command("deterministic", &[], None, &logs, cpus)?;
+        let mut command = self.command("deterministic", options, None, &logs, cpus)?;
         self.finished(command.spawn().context("cannot start dmscope")?, &logs)
     }
 

@@ -114,3 +114,24 @@ fn what_cannot_be_deterministic_is_refused() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn reductions_are_done_in_the_order_of_ranks_if_that_is_wished() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "reductions", &["--log", "LOG"])?.ranks(5);
+        let by_library = case.run_deterministic_with(&[], None)?;
+        by_library.check(0, &["ranks ran by logical time"])?;
+        let is_ordered = |output: &str| output.contains("\n0 results are not");
+        ensure!(
+            !is_ordered(&by_library.output),
+            "{library:?} goes in this order by itself, so that nothing was tested"
+        );
+        for cpus in [None, Some("0")] {
+            let by_ranks = case.run_deterministic_with(&["--reductions", "ranks"], cpus)?;
+            by_ranks.check(0, &["ranks ran by logical time"])?;
+            let logs: Vec<_> = by_ranks.logs.iter().map(|log| String::from_utf8_lossy(log)).collect();
+            ensure!(is_ordered(&by_ranks.output), "{library:?}: {} {logs:?}", by_ranks.output);
+        }
+    }
+    Ok(())
+}

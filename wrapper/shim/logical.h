@@ -11,6 +11,16 @@ enum send_mode { STANDARD, SYNCHRONOUS, BUFFERED, READY };
 int logical_ranks_here(void);
 void logical_end(void);
 
+// Reductions, in the order of ranks if that is wished.
+int ordered_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm);
+int ordered_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+int ordered_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype type, MPI_Op op,
+                           MPI_Comm comm);
+int ordered_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op,
+                                 MPI_Comm comm);
+int ordered_Scan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+int ordered_Exscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+
 // Waits until all have come to a collective call.
 void meet(MPI_Comm comm);
 // The same for a group, and for both groups of a communicator between groups that is to be made.

@@ -103,17 +103,23 @@ static void is_made(int treatment, int result, const MPI_Comm *made)
         name_comm(result, made);
 }
 
-// Who waits for whom is a part of the order of messages.
-#define COLLECTIVE(name, order, root, params, first, second, third, args)                                              \
+// Who waits for whom is a part of the order of messages. `logical`: the call in a deterministic run.
+#define COLLECTIVE_OR(logical, name, order, root, params, first, second, third, args)                                  \
     int MPI_##name params                                                                                              \
     {                                                                                                                  \
         ENTER(name, first, second, third);                                                                             \
         if (wants_messages(treatment))                                                                                 \
             dms_message_collective(bits_of_comm(comm), order, root);                                                   \
-        if (treatment == LOGICAL)                                                                                      \
+        if (treatment == LOGICAL) {                                                                                    \
             meet(comm);                                                                                                \
+            LEAVE(logical args);                                                                                       \
+        }                                                                                                              \
         LEAVE(PMPI_##name args);                                                                                       \
     }
+#define COLLECTIVE(name, order, root, params, first, second, third, args)                                              \
+    COLLECTIVE_OR(PMPI_##name, name, order, root, params, first, second, third, args)
+#define REDUCTION(name, order, root, params, first, second, third, args)                                               \
+    COLLECTIVE_OR(ordered_##name, name, order, root, params, first, second, third, args)
 #define MAKES_COMM(name, params, first, second, third, args)                                                           \
     int MPI_##name params                                                                                              \
     {                                                                                                                  \
@@ -177,16 +183,16 @@ OF_SIZES(Neighbor_alltoallv, UNKNOWN_ORDER, int, ONE_TYPE)
 OF_SIZES(Neighbor_alltoallw, UNKNOWN_ORDER, MPI_Aint, TYPES)
 
 #define REDUCE(name, order)                                                                                             \
-    COLLECTIVE(name, order, NONE, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), count, \
+    REDUCTION(name, order, NONE, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm), count, \
             0, 0, (sendbuf, recvbuf, count, type, op, comm))
-COLLECTIVE(Reduce, ROOT_WAITS, root,
+REDUCTION(Reduce, ROOT_WAITS, root,
         (const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm), root,
         count, 0, (sendbuf, recvbuf, count, type, op, root, comm))
 REDUCE(Allreduce, ALL_WAIT)
 REDUCE(Reduce_scatter_block, ALL_WAIT)
 REDUCE(Scan, WAIT_FOR_LOWER)
 REDUCE(Exscan, WAIT_FOR_LOWER)
-COLLECTIVE(Reduce_scatter, ALL_WAIT, NONE,
+REDUCTION(Reduce_scatter, ALL_WAIT, NONE,
         (const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm), 0, 0,
         0, (sendbuf, recvbuf, recvcounts, type, op, comm))
 

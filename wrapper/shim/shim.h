@@ -100,6 +100,8 @@ void dms_message_comm_freed(uint64_t comm);
 // Deterministic runs (`logical_abi.rs`).
 int dms_is_logical(void);
 int dms_is_in_logical_run(void);
+// Not zero: reductions are done in the order of ranks.
+extern int dms_orders_reductions;
 // Ends a deterministic run, in which there is no such thing: those of `dms_uncovered`, and these.
 enum { LARGE_SENDRECV = 5, PARTITIONED = 6, FORTRAN = 7 };
 void dms_refuse(unsigned what);

@@ -12,6 +12,7 @@ use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, cou
 use crate::early_clocks;
 use crate::files;
 use crate::logical::LogicalRank;
+use crate::logical_abi::dms_orders_reductions;
 use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, WishedAction, wish};
@@ -177,6 +178,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
     introduce(file.page(), who);
     if wish.action == WishedAction::Deterministic {
         let work = logical_rank(wish, who, file)?;
+        dms_orders_reductions.store(wish.folder.join("reductions").exists().into(), Ordering::Relaxed);
         return Ok(RankParts { work, again: None, messages: None, order: None });
     }
     // Files of these names say that it is wanted.

@@ -14,7 +14,18 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
     (
         "wrapper/shim",
         "libdmscope-wrapper",
-        &["life", "silence", "receives", "completions", "others", "messages", "logical", "clocks", "fortran"],
+        &[
+            "life",
+            "silence",
+            "receives",
+            "completions",
+            "others",
+            "messages",
+            "logical",
+            "reductions",
+            "clocks",
+            "fortran",
+        ],
     ),
     (
         "wrapper/contents",

@@ -98,6 +98,7 @@ pub enum Command {
     Explore(ExploreArgs),
     /// Run a job in which every run receives the same messages in the same order, without a record
     #[command(after_help = "Examples:\n  dmscope deterministic -- mpirun -n 8 ./app input.txt\n  \
+        dmscope deterministic --reductions ranks -- mpirun -n 8 ./app   sums in the order of ranks, with each library the same\n  \
         dmscope deterministic -- mpirun -n 4 xterm -e gdb ./app\n\n\
         Each rank has a logical clock: one more at each MPI call, and later than each message that it has received. A receive from \
         anybody takes the message that was sent first by these clocks; tests and probes answer by them. So two runs of the same \

@@ -4,20 +4,24 @@ use analyzer::visible::visible;
 use anyhow::Result;
 
 use super::record_job::{exit_status, wrapper_kind};
-use super::replay_args::DeterministicArgs;
+use super::replay_args::{DeterministicArgs, Reductions};
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
-use crate::session::wrapped::{DeterministicEnd, deterministic};
+use crate::session::wrapped::{DeterministicEnd, DeterministicSettings, deterministic};
 
 /// Runs a job by logical time; gives its exit status.
 ///
 /// # Errors
 /// See [`crate::session::wrapped::deterministic`].
 pub(super) fn deterministic_job(args: &DeterministicArgs) -> Result<u8> {
-    let account = SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account);
-    let stop = stop_on_signals()?;
+    let settings = DeterministicSettings {
+        account: SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account),
+        named: args.mpi.map(wrapper_kind),
+        orders_reductions: args.reductions == Reductions::Ranks,
+        stop: stop_on_signals()?,
+    };
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
-    let end = deterministic(&args.job, account.as_ref(), args.mpi.map(wrapper_kind), &stop, &mut say)?;
+    let end = deterministic(&args.job, &settings, &mut say)?;
     Ok(match end {
         DeterministicEnd::Ended { status, ranks, forced } => {
             if !args.quiet {

@@ -149,9 +149,21 @@ pub struct ExploreArgs {
     pub job: Vec<String>,
 }
 
+/// Who decides the order in which values of several ranks are reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reductions {
+    /// The MPI library, by its algorithm and the number of ranks
+    Library,
+    /// From rank 0 on, one after the other, in one rank: the same sum with each library, and slower
+    Ranks,
+}
+
 /// `dmscope deterministic`
 #[derive(Debug, Args)]
 pub struct DeterministicArgs {
+    /// The order of reductions (MPI_Reduce, Allreduce, Reduce_scatter, Scan, Exscan)
+    #[arg(long, value_name = "ORDER", default_value = "library")]
+    pub reductions: Reductions,
     /// The MPI library of the job [default: the one that its program names]
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,

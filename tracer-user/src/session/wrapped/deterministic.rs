@@ -14,6 +14,7 @@ use super::call_names::call_of;
 use super::job::{JobStart, SharedFolder, WrappedJob};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
+use super::recording::ask_for;
 use super::stuck::{Progress, RankView};
 use super::wrapper_file::{WrapperKind, wrapper_for};
 use crate::host::sudo::Account;
@@ -49,19 +50,35 @@ const UNORDERED: [(u32, &str); 2] = [
     ),
 ];
 
-/// Starts a job and watches it, to its end or until `stop`; `say`: what people hear, a line at a time.
+/// How a job is run.
+#[derive(Clone, Debug)]
+pub struct DeterministicSettings {
+    /// Whose it is, if not the caller's.
+    pub account: Option<Account>,
+    /// The MPI library, if the user names it.
+    pub named: Option<WrapperKind>,
+    /// Reductions are done in the order of ranks.
+    pub orders_reductions: bool,
+    /// Set when the user wants it to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Starts a job and watches it, to its end or until it is told to stop; `say`: what people hear, a line at a time.
 ///
 /// # Errors
 /// There is no wrapper for it, the command cannot be run, or its ranks refuse.
 pub fn deterministic(
     command: &[String],
-    account: Option<&Account>,
-    named: Option<WrapperKind>,
-    stop: &Arc<AtomicBool>,
+    settings: &DeterministicSettings,
     say: &mut dyn FnMut(&str),
 ) -> Result<DeterministicEnd> {
-    let wrapper = wrapper_for(command, named)?;
+    let DeterministicSettings { account, named, orders_reductions, stop } = settings;
+    let account = account.as_ref();
+    let wrapper = wrapper_for(command, *named)?;
     let folder = SharedFolder::create(account)?;
+    if *orders_reductions {
+        ask_for(folder.path(), "reductions")?;
+    }
     let wish = format!("deterministic:{}", folder.path().display());
     let (objects, environment) = ([wrapper], [format!("DMSCOPE_REPLAY={wish}")]);
     let start = JobStart { command, account, objects: &objects, environment: &environment, output: None };

@@ -22,7 +22,7 @@ mod wrapper_file;
 pub use alone::{AloneEnd, AloneJob, AloneSettings, run_alone};
 pub use call_names::call_name;
 pub use content_rings::RankContents;
-pub use deterministic::{DeterministicEnd, deterministic};
+pub use deterministic::{DeterministicEnd, DeterministicSettings, deterministic};
 pub use exploring::{ExploreSettings, Explored, ExploredRun, RunVerdict, explore};
 pub use recorded_job::RecordedJob;
 pub use recording::{RecordSettings, record};
