@@ -1,7 +1,7 @@
 //! What the shim calls in deterministic runs: see `logical.c`.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 
 use replay::logical::RankSet;
 
@@ -9,11 +9,6 @@ use crate::c_abi::with;
 use crate::logical::{CallEnvelope, LogicalQuestion, LogicalRank, LogicalRequest};
 use crate::mode::{WishedAction, wish};
 use crate::rank::{RankWork, refuse};
-
-/// Not zero: reductions are done in the order of ranks.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
-pub(crate) static dms_orders_reductions: AtomicI32 = AtomicI32::new(0);
 
 /// Of a number: none.
 const NONE: c_int = -1;

@@ -11,8 +11,7 @@ use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, cou
 
 use crate::early_clocks;
 use crate::files;
-use crate::logical::LogicalRank;
-use crate::logical_abi::dms_orders_reductions;
+use crate::logical::{LogicalRank, dms_orders_reductions};
 use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, WishedAction, wish};

@@ -5,7 +5,9 @@
 mod board;
 mod logical_rank;
 mod question;
+mod reductions;
 mod stall;
 
 pub(crate) use logical_rank::{LogicalRank, LogicalRequest};
 pub(crate) use question::{CallEnvelope, LogicalQuestion};
+pub(crate) use reductions::dms_orders_reductions;
