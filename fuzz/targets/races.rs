@@ -78,6 +78,8 @@ fuzz_target!(|bytes: &[u8]| {
     within_a_second(|| {
         let Ok(races) = Races::find(&journals) else { return };
         for race in races.found.iter().take(10) {
+            let drawn = races.diagram(race);
+            assert!(drawn.messages.iter().all(|message| message.from.max(message.to) < drawn.calls.len() as u32));
             for cut in races.cut(race, race.others[0]) {
                 assert_eq!(RankCut::of_text(&cut.to_text()), Some(cut));
             }
