@@ -11,8 +11,9 @@ pub const MAX_RECORD_BYTES: usize = 1 << 30;
 /// Most bytes of a text.
 pub const MAX_TEXT_BYTES: usize = 512;
 
-/// The format of the page: those of other versions of dmscope are refused.
-const FORMAT: u64 = u64::from_le_bytes(*b"dmspage\x03");
+/// The format of the page, which wrappers carry: those of other versions of dmscope are refused.
+pub const FORMAT_BYTES: [u8; 8] = *b"dmspage\x03";
+const FORMAT: u64 = u64::from_le_bytes(FORMAT_BYTES);
 
 /// Where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

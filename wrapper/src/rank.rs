@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use replay::Answer;
 use replay::logical::MAX_RANKS;
-use replay::shared_page::{MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
+use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
 use crate::early_clocks;
 use crate::files;
@@ -48,6 +48,11 @@ pub(crate) struct ThisRank {
     /// The call that the rank is in has answered no.
     has_answered_no: bool,
 }
+
+/// For dmscope, which does not preload a wrapper of another version.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a name as those of the shim")]
+static dmscope_format: [u8; 8] = FORMAT_BYTES;
 
 /// The one rank of this process: of the thread that called MPI_Init.
 static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use replay::shared_page::FORMAT_BYTES;
 
 use crate::host::jobs::is_launcher;
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
@@ -64,6 +65,7 @@ pub(super) fn contents_wrapper(wrapper: &Path) -> Result<PathBuf> {
     if !path.is_file() {
         bail!("{name} is not beside {}: build it with `cargo xtask wrapper`", wrapper.display());
     }
+    check_version(&path)?;
     Ok(path)
 }
 
@@ -84,7 +86,32 @@ pub(super) fn wrapper_for(command: &[String], named: Option<WrapperKind>) -> Res
             own.display()
         );
     }
+    check_version(&path)?;
     Ok(path)
+}
+
+/// What ranks write, only this version can read.
+fn check_version(wrapper: &Path) -> Result<()> {
+    let format = format_of(wrapper).with_context(|| wrapper.display().to_string())?;
+    if format != Some(FORMAT_BYTES) {
+        bail!(
+            "{} is of another version of dmscope: build it again with `cargo xtask wrapper`",
+            wrapper.display()
+        );
+    }
+    Ok(())
+}
+
+/// The format that a wrapper names; none if it names none.
+fn format_of(wrapper: &Path) -> Result<Option<[u8; 8]>> {
+    use object::{Object, ObjectSection, ObjectSymbol};
+    let cache = object::ReadCache::new(std::fs::File::open(wrapper)?);
+    let file = object::File::parse(&cache)?;
+    let Some(symbol) = file.dynamic_symbols().find(|symbol| symbol.name() == Ok("dmscope_format")) else {
+        return Ok(None);
+    };
+    let bytes = file.sections().find_map(|section| section.data_range(symbol.address(), 8).ok().flatten());
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()))
 }
 
 /// By the libraries that the program names; of scripts, by the launcher.
@@ -157,6 +184,13 @@ mod tests {
         assert_eq!(WrapperKind::of_launcher("orterun"), Some(WrapperKind::OpenMpi));
         assert_eq!(WrapperKind::of_launcher("mpiexec.hydra"), Some(WrapperKind::Mpich));
         assert_eq!(WrapperKind::of_launcher("srun"), None);
+    }
+
+    #[test]
+    fn a_library_that_names_no_format_is_not_of_this_version() {
+        let own = std::env::current_exe().expect("this program");
+        assert_eq!(format_of(&own).expect("an ELF file"), None);
+        assert!(check_version(&own).unwrap_err().to_string().contains("cargo xtask wrapper"));
     }
 
     #[test]
