@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
+use libbpf_rs::libbpf_sys::{bpf_link_get_next_id, bpf_map_get_next_id, bpf_prog_get_next_id};
 
 use super::deadline;
 
@@ -50,15 +50,27 @@ impl HeldObjects {
     }
 
     fn left(&self) -> Self {
-        let of = |held: &BTreeSet<u32>, all: &mut dyn Iterator<Item = u32>| -> BTreeSet<u32> {
-            all.filter(|id| held.contains(id)).collect()
+        let of = |held: &BTreeSet<u32>, next: NextId| -> BTreeSet<u32> {
+            held.iter().copied().filter(|id| is_there(*id, next)).collect()
         };
         Self {
-            programs: of(&self.programs, &mut ProgInfoIter::default().map(|program| program.id)),
-            maps: of(&self.maps, &mut MapInfoIter::default().map(|map| map.id)),
-            links: of(&self.links, &mut LinkInfoIter::default().map(|link| link.id)),
+            programs: of(&self.programs, bpf_prog_get_next_id),
+            maps: of(&self.maps, bpf_map_get_next_id),
+            links: of(&self.links, bpf_link_get_next_id),
         }
     }
+}
+
+/// Gives the number that comes after another one.
+type NextId = unsafe extern "C" fn(u32, *mut u32) -> i32;
+
+/// Nothing is opened: a map of programs that somebody opens and closes while the kernel gives it up stays for ever (its clearing is
+/// put off twice, and done once, so that one reference to it is left).
+fn is_there(id: u32, next_id: NextId) -> bool {
+    let mut next = 0;
+    // SAFETY: a system call that writes one number to the place that it is given.
+    let found = unsafe { next_id(id.saturating_sub(1), &mut next) } == 0;
+    found && next == id
 }
 
 /// What a process has open: its threads may have descriptors of their own.

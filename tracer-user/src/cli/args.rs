@@ -122,6 +122,15 @@ pub enum Command {
         Messages are matched for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
+    /// Write the MPI calls and messages of a tape as a timeline for another tool
+    #[command(
+        after_help = "Examples:\n  dmscope export app.dmt --to perfetto            app.dmt.pftrace: open it at https://ui.perfetto.dev\n  \
+        dmscope export app.dmt --to perfetto --ranks 0-7 -o few.pftrace\n\n\
+        Each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an arrow from \
+        the send to the call that completed the receive. Ends of calls and messages are on tapes that were recorded with --returns all; \
+        other calls are marks without a duration. The page at ui.perfetto.dev reads the file in the browser and sends it nowhere."
+    )]
+    Export(ExportArgs),
     /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank
     #[command(
         after_help = "Examples:\n  dmscope report bad.dmt                   from a tape: report.html\n  \
@@ -303,6 +312,30 @@ pub struct CallsArgs {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a tape is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Perfetto, a viewer of timelines
+    Perfetto,
+}
+
+/// `dmscope export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The tape, as written with --record
+    #[arg(value_name = "TAPE", required = true)]
+    pub tape: PathBuf,
+    /// The tool that it is for
+    #[arg(long, value_name = "TOOL", required = true)]
+    pub to: ExportFormat,
+    /// Where the timeline goes [default: TAPE.pftrace]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only calls of these ranks, and messages between them (0,4-7)
+    #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
+    pub ranks: Option<RankList>,
 }
 
 /// `dmscope report`

@@ -13,6 +13,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::args::CallsArgs;
+use super::place_text::place_text;
 use super::replay::{Consumer, names, replay};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -227,17 +228,7 @@ impl<W: Write> Printer<'_, W> {
     }
 
     fn place(&self, pipeline: &Pipeline, place: CodePlace) -> String {
-        let named = self.names.get(place.file, place.offset_bytes).and_then(<[_]>::first);
-        match named {
-            Some(frame) => match (&frame.source, frame.line) {
-                (Some(source), Some(line)) => format!("{} ({source}:{line})", frame.function),
-                _ => frame.function.clone(),
-            },
-            None => {
-                let path = pipeline.path(place.file);
-                format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(&path), place.offset_bytes)
-            }
-        }
+        place_text(pipeline, &self.names, place)
     }
 
     fn end(&mut self, pipeline: &Pipeline) -> Result<()> {

@@ -10,9 +10,11 @@ mod deterministic_job;
 pub mod doctor;
 mod duration;
 mod explore_job;
+mod export;
 mod nodes;
 mod output;
 mod page_file;
+mod place_text;
 pub mod probes;
 pub mod ps;
 mod races_job;
@@ -69,6 +71,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Deterministic(args) => deterministic_job::deterministic_job(args),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
+        Command::Export(args) => export::export(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
         Command::Agent(args) => agent::run(args).map(|()| 0),
         Command::NodeSession => {
@@ -161,6 +164,7 @@ fn watches(command: &Command) -> bool {
         | Command::Deterministic(_)
         | Command::Analyze(_)
         | Command::Calls(_)
+        | Command::Export(_)
         | Command::Completions { .. }
         | Command::ParseFiles
         | Command::ReadStacks

@@ -1,5 +1,6 @@
 //! Where a session's words go: text for people, JSON lines for programs, a view on a terminal, a page.
 
+pub mod export;
 mod hits;
 mod json;
 mod live;
