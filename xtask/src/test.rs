@@ -16,6 +16,10 @@ const PURE: &[&str] = &["analyzer", "replay", "tracer-ebpf", "tracer-user"];
 const ON_JOBS: &str = "running_jobs";
 /// The package of live tests: they share the machine's probes and cores, so one at a time.
 const LIVE: &str = "tests";
+/// Those of them that wait most of their time, for hangs to be told or for somebody to be given up: two at a time.
+const WAITING: &[&str] = &["bus", "capabilities", "catalogue", "cluster_hangs", "mismatches"];
+const ONE_AT_A_TIME: &str = "--test-threads=1";
+const TWO_AT_A_TIME: &str = "--test-threads=2";
 
 /// Building all tests, and running those that are pure, is over by then on a slow machine.
 const BUILD_AND_RUN: Duration = Duration::from_secs(30 * 60);
@@ -133,9 +137,11 @@ fn test_runs() -> Result<Vec<TestRun>> {
         run(&["--no-run"], &[], &[]),
         run(&["--lib", "--bins"], &pure, &[]),
         run(&["--doc"], &[], &[]),
-        live(&ON_JOBS.to_owned(), &["--ignored", "--test-threads=1"]),
+        live(&ON_JOBS.to_owned(), &["--ignored", ONE_AT_A_TIME]),
     ];
-    runs.extend(integration_tests(LIVE)?.iter().map(|name| live(name, &["--test-threads=1"])));
+    let at_a_time =
+        |name: &String| if WAITING.contains(&name.as_str()) { TWO_AT_A_TIME } else { ONE_AT_A_TIME };
+    runs.extend(integration_tests(LIVE)?.iter().map(|name| live(name, &[at_a_time(name)])));
     Ok(runs)
 }
 
@@ -174,7 +180,8 @@ fn run_tests(run: &TestRun, deadline: Instant, summary: &mut Summary) -> Result<
         summary.unsteady.push(format!("all of cargo {words}, which took too long"));
     } else if again && !failed.is_empty() {
         family::end_what_is_left();
-        let alone = run.harness.iter().chain(&failed).map(String::as_str).chain(["--exact"]);
+        let others = run.harness.iter().filter(|word| *word != ONE_AT_A_TIME && *word != TWO_AT_A_TIME);
+        let alone = others.chain(&failed).map(String::as_str).chain([ONE_AT_A_TIME, "--exact"]);
         let second = run_harness(&run.cargo, &alone.map(str::to_owned).collect::<Vec<_>>(), limit())?;
         let passed = failed.into_iter().filter(|name| !second.failed.contains(name));
         summary.unsteady.extend(passed.filter(|_| second.ended != Ended::ForTime));
@@ -192,6 +199,12 @@ fn run_tests(run: &TestRun, deadline: Instant, summary: &mut Summary) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_that_wait_are_there() {
+        let live = integration_tests(LIVE).unwrap();
+        assert!(WAITING.iter().all(|name| live.iter().any(|test| test == name)), "{live:?}");
+    }
 
     #[test]
     fn every_integration_test_of_the_workspace_is_run_once() {
