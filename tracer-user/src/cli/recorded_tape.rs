@@ -33,6 +33,10 @@ impl Consumer for Gathering {
     fn damage(&mut self, message: &str) {
         self.damage.push(message.to_owned());
     }
+
+    fn is_for_replays(&self) -> bool {
+        true
+    }
 }
 
 /// The job on a tape; `say`: hears of damage.
@@ -69,6 +73,10 @@ impl Consumer for GatheringRank {
 
     fn damage(&mut self, message: &str) {
         self.damage.push(message.to_owned());
+    }
+
+    fn is_for_replays(&self) -> bool {
+        true
     }
 }
 

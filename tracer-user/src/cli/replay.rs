@@ -11,7 +11,7 @@ use analyzer::input::{End, Input};
 use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, ItemRef, Reader, TapeError};
 use analyzer::wire::RawRecord;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Why a tape ended that has no end of its own.
 pub(super) const CUT: &str = "the tape ends before the session did";
@@ -32,6 +32,11 @@ pub(super) trait Consumer {
 
     /// Hears of a part of the tape that is missing, in words for people. The loss itself is an input, which comes next.
     fn damage(&mut self, message: &str);
+
+    /// Whether it takes what was recorded for replays: nobody else finds anything on such a tape.
+    fn is_for_replays(&self) -> bool {
+        false
+    }
 }
 
 /// Gives all of a tape to a consumer.
@@ -85,6 +90,13 @@ fn drive<R: Read>(
                     last_ns = last_ns.max(time_ns);
                 }
                 ended |= matches!(*input, Input::End(_));
+                if matches!(*input, Input::ReplayableRank(_)) && !consumer.is_for_replays() {
+                    bail!(
+                        "{}: recorded for replays, with nothing else on it: `dmscope replay` runs the job again, `dmscope races` says where \
+                         it could have gone another way; `dmscope run --record` records what this command reads",
+                        name()
+                    );
+                }
                 consumer.push(&input)?;
             }
         }
@@ -228,6 +240,15 @@ mod tests {
         replay_inputs(false, &mut whole);
         let recorded: Vec<Input> = inputs().into_iter().chain([end()]).collect();
         assert_eq!((whole.inputs, whole.damage), (recorded, vec![]));
+    }
+
+    #[test]
+    fn a_tape_that_was_recorded_for_replays_is_refused_by_all_others() {
+        let rank = Input::ReplayableRank(Box::default());
+        let bytes = tape(&[vec![inputs()[0].clone(), rank], vec![end()]].concat());
+        let reader = Reader::new(&bytes[..]).expect("a tape");
+        let refused = drive(reader, &mut Kept::default(), &|| "a.dmt".into()).unwrap_err().to_string();
+        assert!(refused.starts_with("a.dmt: recorded for replays"), "{refused}");
     }
 
     #[test]
