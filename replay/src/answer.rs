@@ -13,6 +13,7 @@
 //! | 6 | arrival | how many receives have been open longer |
 //! | 7 | a mark (0, 1), or a clock's number + 2 | of a clock: by how much it went on since it was read last |
 //! | 7 | 18: the call's position in the order of all ranks' calls | how far behind the rank's last one |
+//! | 7 | 19: a mark: recorded by probes, at the very beginning | |
 //!
 //! An arrival is source + 2, or 0: unknown, or 1: cancelled. A check is one byte of a checksum over all calls so far.
 
@@ -51,6 +52,8 @@ pub enum Mark {
     End,
     /// From here on the rank's calls came from several threads, and were not recorded.
     Threads,
+    /// Recorded by probes, not from within the rank: clocks are not in the record, and checks are over fewer calls. Before all else.
+    ByProbes,
 }
 
 /// A record that no recorder wrote, or a damaged one.
@@ -94,6 +97,8 @@ pub const CLOCKS: usize = 16;
 const FIRST_CLOCK: u64 = 2;
 /// The number of a position follows those of clocks.
 const POSITION: u64 = FIRST_CLOCK + CLOCKS as u64;
+/// That of the mark which came after them.
+const BY_PROBES: u64 = POSITION + 1;
 
 const KIND_BITS: u32 = 3;
 
@@ -143,7 +148,9 @@ impl RecordEntry {
                     put(out, *longer);
                 }
             }
-            Self::Mark(mark) => head(out, 7, *mark as u64),
+            Self::Mark(Mark::End) => head(out, 7, 0),
+            Self::Mark(Mark::Threads) => head(out, 7, 1),
+            Self::Mark(Mark::ByProbes) => head(out, 7, BY_PROBES),
             Self::Clock { clock, went_on } => {
                 head(out, 7, FIRST_CLOCK + u64::from(*clock));
                 // Small numbers of either sign become small ones.
@@ -190,6 +197,7 @@ impl RecordEntry {
                 return Some(Self::Mark(match value {
                     0 => Mark::End,
                     1 => Mark::Threads,
+                    BY_PROBES => Mark::ByProbes,
                     POSITION => return Some(Self::Position(take(bytes)?)),
                     clock => {
                         let clock =
@@ -230,7 +238,8 @@ mod tests {
             (0..u64::MAX >> KIND_BITS).prop_map(RecordEntry::Polls),
             (answer, any::<u8>()).prop_map(|(answer, check)| RecordEntry::Answer(answer, check)),
             (any::<u64>(), arrival).prop_map(|(longer, arrival)| RecordEntry::ReceiveEnd { longer, arrival }),
-            prop_oneof![Just(Mark::End), Just(Mark::Threads)].prop_map(RecordEntry::Mark),
+            prop_oneof![Just(Mark::End), Just(Mark::Threads), Just(Mark::ByProbes)]
+                .prop_map(RecordEntry::Mark),
             (0..CLOCKS as u8, any::<i64>())
                 .prop_map(|(clock, went_on)| RecordEntry::Clock { clock, went_on }),
             any::<u64>().prop_map(RecordEntry::Position),

@@ -4,6 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallCheck(u64);
 
+/// A record made by probes is checked over calls with lower numbers: those that ask for something, or begin or complete what
+/// does. Others are not seen alike from within a rank and from outside: of some languages, only from outside.
+pub const FIRST_CALL_UNCHECKED_BY_PROBES: u32 = 29;
+
 impl CallCheck {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 

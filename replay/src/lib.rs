@@ -31,6 +31,7 @@ pub mod total_order;
 mod varint;
 
 pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};
+pub use call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
 pub use clock_track::ClockTrack;
 pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};

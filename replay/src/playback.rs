@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
-use crate::call_check::CallCheck;
+use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
@@ -32,6 +32,8 @@ pub struct Playback {
     /// Receives posted so far.
     posted: u64,
     check: CallCheck,
+    /// What it was before the last call.
+    check_before: CallCheck,
     marks: RecordMarks,
     answers: u64,
     played: u64,
@@ -49,6 +51,7 @@ pub struct Playback {
 struct RecordMarks {
     is_whole: bool,
     has_threads: bool,
+    is_by_probes: bool,
 }
 
 /// More receives are never open at once: what a record claims is not believed.
@@ -69,6 +72,7 @@ impl Playback {
             if marks.is_whole {
                 return Err(BadRecord);
             }
+            let is_first = rest.len() == bytes.len();
             match RecordEntry::take(&mut rest)? {
                 RecordEntry::ReceiveEnd { longer, arrival } => {
                     let number = open.close_behind(longer, MOST_OPEN).ok_or(BadRecord)?;
@@ -76,6 +80,8 @@ impl Playback {
                 }
                 RecordEntry::Mark(Mark::End) => marks.is_whole = true,
                 RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
+                RecordEntry::Mark(Mark::ByProbes) if is_first => marks.is_by_probes = true,
+                RecordEntry::Mark(Mark::ByProbes) => return Err(BadRecord),
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
                 RecordEntry::Answer(..) => answers = answers.saturating_add(1),
                 RecordEntry::Clock { .. } | RecordEntry::Position(_) => {}
@@ -90,6 +96,7 @@ impl Playback {
             arrivals,
             posted: 0,
             check,
+            check_before: check,
             marks,
             answers,
             played: 0,
@@ -133,6 +140,11 @@ impl Playback {
         self.marks.has_threads
     }
 
+    /// Whether probes made the record: then no clocks are in it.
+    pub fn is_by_probes(&self) -> bool {
+        self.marks.is_by_probes
+    }
+
     /// Answers in the record, without arrivals.
     pub fn answers(&self) -> u64 {
         self.answers
@@ -147,7 +159,10 @@ impl Playback {
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
         self.calls += 1;
-        self.check.call(call, arguments);
+        self.check_before = self.check;
+        if !self.marks.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
+            self.check.call(call, arguments);
+        }
     }
 
     /// What the call must answer; `requests`: how many it is about, if it asks for indices.
@@ -183,6 +198,10 @@ impl Playback {
         }
         self.polls -= 1;
         self.played += 1;
+        if self.marks.is_by_probes {
+            // Which poll it was, the record does not know.
+            self.check = self.check_before;
+        }
         Ok(Due::Answer(Answer::No))
     }
 
@@ -191,7 +210,7 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
-        if self.is_left() {
+        if self.is_left() || self.marks.is_by_probes {
             return Ok(None);
         }
         if self.polls > 0 {
@@ -408,6 +427,52 @@ mod tests {
     }
 
     proptest! {
+        /// Of polls that answer no, probes tell only how many there were; of clocks and of calls that only send, nothing.
+        #[test]
+        fn the_same_program_gets_the_answers_that_probes_saw(steps in steps()) {
+            let mut out = Vec::new();
+            let mut recording = Recording::by_probes(&mut out);
+            let mut posts = 0;
+            for step in &steps {
+                match step {
+                    Step::Plain(call) if *call < FIRST_CALL_UNCHECKED_BY_PROBES => {
+                        recording.call(*call, [1, 2, 3]);
+                    }
+                    Step::Ask(_, Answer::No) => recording.refused(1),
+                    Step::Ask(asked, answer) => {
+                        recording.call(*asked as u32, [0; 3]);
+                        recording.answer(answer.clone(), &mut out);
+                    }
+                    Step::Post => {
+                        recording.call(9, [0; 3]);
+                        recording.posted(posts, &mut out);
+                        recording.arrived(posts, ReceiveEnd::From(posts as u32), &mut out);
+                        posts += 1;
+                    }
+                    _ => {}
+                }
+            }
+            let mut playback = Playback::new(out, recording.polls()).expect("a record");
+            let mut posts = 0;
+            for step in &steps {
+                match step {
+                    Step::Plain(call) => playback.call(*call, [1, 2, 3]),
+                    Step::Ask(asked, answer) => {
+                        playback.call(*asked as u32, [0; 3]);
+                        prop_assert_eq!(playback.due(*asked, 8), Ok(Due::Answer(answer.clone())));
+                    }
+                    Step::Post => {
+                        playback.call(9, [0; 3]);
+                        prop_assert_eq!(playback.posted(), Some(ReceiveEnd::From(posts)));
+                        posts += 1;
+                    }
+                    Step::Clock(clock, _) => prop_assert_eq!(playback.clock(*clock), Ok(None)),
+                    Step::Arrive(..) | Step::Position(_) => {}
+                }
+            }
+            prop_assert!(playback.is_over() && playback.is_by_probes());
+        }
+
         #[test]
         fn the_same_program_gets_the_same_answers(steps in steps(), is_identical in any::<bool>()) {
             let (mut playback, got) = playback(&steps);
@@ -482,6 +547,31 @@ mod tests {
             playback.due(AskedFor::Poll, 0),
             Err(Divergence::AnotherCall { asked: AskedFor::Poll, recorded })
         );
+    }
+
+    #[test]
+    fn probes_notice_another_argument_of_an_earlier_call_too() {
+        let mut out = Vec::new();
+        let mut recording = Recording::by_probes(&mut out);
+        recording.call(1, [1, 2, 3]);
+        recording.refused(1);
+        recording.call(AskedFor::Source as u32, [0; 3]);
+        recording.answer(Answer::From(Some(3)), &mut out);
+        let mut playback = Playback::new(out, 0).expect("a record");
+        playback.call(1, [1, 2, 4]);
+        playback.call(AskedFor::Poll as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::No)));
+        playback.call(AskedFor::Source as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0), Err(Divergence::OtherCalls));
+    }
+
+    #[test]
+    fn a_record_that_becomes_one_of_probes_in_the_middle_is_none() {
+        let mut out = Vec::new();
+        let mut recording = Recording::default();
+        recording.answer(Answer::Yes, &mut out);
+        recording.mark(Mark::ByProbes, &mut out);
+        assert!(Playback::new(out, 0).is_err());
     }
 
     #[test]

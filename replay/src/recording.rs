@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::answer::{Answer, CLOCKS, Mark, ReceiveEnd, RecordEntry};
-use crate::call_check::CallCheck;
+use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::open_receives::OpenReceives;
 
 /// Of one rank. What it writes is appended to the bytes that it is given.
@@ -19,13 +19,28 @@ pub struct Recording {
     clocks: [i64; CLOCKS],
     /// The last position.
     position: u64,
+    is_by_probes: bool,
 }
 
 impl Recording {
-    /// The next call: a number for what it is, and arguments that are the same in every run.
+    /// Of what probes saw: with the mark that says so.
+    pub fn by_probes(out: &mut Vec<u8>) -> Self {
+        RecordEntry::Mark(Mark::ByProbes).write(out);
+        Self { is_by_probes: true, ..Self::default() }
+    }
+
+    /// The next call: a number for what it is, and arguments that are the same in every run. Probes do not tell of polls that
+    /// answer no: see [`Recording::refused`].
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
-        self.check.call(call, arguments);
+        if !self.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
+            self.check.call(call, arguments);
+        }
+    }
+
+    /// Polls answered no of which nothing else is known.
+    pub fn refused(&mut self, polls: u64) {
+        self.polls = self.polls.saturating_add(polls);
     }
 
     /// Polls that answered no since the last answer: not yet in the bytes.

@@ -12,7 +12,7 @@ pub const MAX_RECORD_BYTES: usize = 1 << 30;
 pub const MAX_TEXT_BYTES: usize = 512;
 
 /// The format of the page, which wrappers carry: those of other versions of dmscope are refused.
-pub const FORMAT_BYTES: [u8; 8] = *b"dmspage\x03";
+pub const FORMAT_BYTES: [u8; 8] = *b"dmspage\x04";
 const FORMAT: u64 = u64::from_le_bytes(FORMAT_BYTES);
 
 /// Where a rank is.

@@ -289,7 +289,8 @@ static __always_inline int result_return(struct pt_regs *ctx)
 			.total_bytes = th->kept_bytes,
 		};
 
-		if ((__s32)read_half(argument_of(th, shape->answer)) <= 0) {
+		/* Less than none is MPI_UNDEFINED: there was nothing to ask about. */
+		if (!read_half(argument_of(th, shape->answer))) {
 			count_refused(t);
 			return 0;
 		}

@@ -278,6 +278,10 @@ pub struct RunArgs {
     /// What is printed
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Record all that `dmscope replay` needs to run the job again with the same messages: as `--returns all --budget none`. Nothing
+    /// is loaded into the job
+    #[arg(long, requires = "record", conflicts_with_all = ["budget", "returns", "bus"])]
+    pub replayable: bool,
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,

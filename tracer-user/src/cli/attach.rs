@@ -21,7 +21,7 @@ use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::sudo::SudoUser;
 use crate::kernel::{Features, HolderPlace, LoadSettings};
-use crate::plan::PlanOptions;
+use crate::plan::{PlanOptions, Returns};
 use crate::session::{self, Outcome, Outlets, Settings, Sink, Tape};
 use crate::sink::{JsonSink, LiveSink, TextSink};
 
@@ -133,7 +133,11 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
             RunOnNodes { command: &args.job, as_nodes_know_it: &for_nodes(&args.job), nodes: &found.answers };
         return coordinator::run(&nodes, account.as_ref(), settings, sink.as_mut());
     }
-    let settings = settings(&args.watch, &args.analysis)?;
+    let mut settings = settings(&args.watch, &args.analysis)?;
+    if args.replayable {
+        settings.plan.returns = Returns::All;
+        settings.budget = None;
+    }
     session::run(&args.job, account.as_ref(), settings, sink.as_mut())
 }
 

@@ -3,16 +3,41 @@
 use std::path::Path;
 
 use analyzer::input::Input;
+use analyzer::options::Options;
+use analyzer::pipeline::Pipeline;
 use analyzer::wire::RawRecord;
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 
 use super::replay::{Consumer, replay as read_tape};
-use crate::session::wrapped::{AloneJob, RecordedJob};
+use crate::session::wrapped::{AloneJob, ProbedJob, RecordedJob};
 
-#[derive(Default)]
+/// Takes what the wrapper recorded, and follows the calls that probes saw.
 struct Gathering {
     job: RecordedJob,
+    probed: ProbedJob,
+    pipeline: Pipeline,
     damage: Vec<String>,
+}
+
+impl Gathering {
+    fn new() -> Self {
+        let pipeline = Pipeline::with_events(Options::default());
+        Self { job: RecordedJob::default(), probed: ProbedJob::default(), pipeline, damage: Vec::new() }
+    }
+
+    fn learn(&mut self) {
+        for event in self.pipeline.take_events() {
+            self.probed.learn(self.pipeline.messages(), event);
+        }
+    }
+
+    fn finish(mut self) -> Result<(RecordedJob, Vec<String>)> {
+        if self.job.is_empty() && self.probed.is_of_session() {
+            let tape = self.probed.replayable(self.pipeline.messages()).map_err(|why| anyhow!(why))?;
+            self.job.take_probed(&tape);
+        }
+        Ok((self.job, self.damage))
+    }
 }
 
 impl Consumer for Gathering {
@@ -21,12 +46,19 @@ impl Consumer for Gathering {
             Input::ReplayableRank(rank) => self.job.learn(rank),
             Input::Answers(answers) => self.job.take(answers),
             Input::Messages(messages) => self.job.take_messages(messages),
-            _ => {}
+            _ => {
+                self.probed.push(input);
+                self.pipeline.push(input);
+                self.learn();
+            }
         }
         Ok(())
     }
 
-    fn push_record(&mut self, _: &RawRecord) -> Result<()> {
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
+        self.probed.push_record(record);
+        self.pipeline.push_record(record);
+        self.learn();
         Ok(())
     }
 
@@ -44,10 +76,11 @@ impl Consumer for Gathering {
 /// # Errors
 /// The file is no tape, or cannot be read.
 pub(super) fn read_job(tape: &Path, say: &mut dyn FnMut(&str)) -> Result<RecordedJob> {
-    let mut gathering = Gathering::default();
+    let mut gathering = Gathering::new();
     read_tape(tape, &mut gathering)?;
-    gathering.damage.iter().for_each(|message| say(message));
-    Ok(gathering.job)
+    let (job, damage) = gathering.finish().with_context(|| tape.display().to_string())?;
+    damage.iter().for_each(|message| say(message));
+    Ok(job)
 }
 
 /// Takes what one rank needs.

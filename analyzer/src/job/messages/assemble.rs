@@ -36,6 +36,11 @@ pub struct Call {
     pub begin_ns: u64,
     /// Where it returns to, in the process's space.
     pub return_address: u64,
+    /// What it returned; `None`: it has not been seen to return.
+    pub code: Option<i32>,
+    /// Polls of the thread that answered no, between its last call whose return was seen and this one. Only calls whose results are
+    /// recorded tell.
+    pub polls_before: u32,
     /// Its arguments; those on the stack only if they were recorded.
     args: [u64; MOST_ARGUMENTS],
     known_args: usize,
@@ -80,6 +85,8 @@ impl Call {
             number: 0,
             begin_ns: 0,
             return_address: 0,
+            code: None,
+            polls_before: 0,
             args: [0; MOST_ARGUMENTS],
             known_args: 0,
             values: [Values::default(); MOST_POINTED],
@@ -101,6 +108,7 @@ impl Call {
         self.row = row;
         (self.pid, self.tid, self.number) = (h.pid, h.tid, number);
         (self.begin_ns, self.return_address) = (h.time_ns, return_address);
+        (self.code, self.polls_before) = (None, 0);
         self.args[..6].copy_from_slice(args);
         self.known_args = 6;
         self.known_values = 0;
@@ -127,7 +135,7 @@ impl Call {
     }
 
     /// The same, by what it is.
-    pub(super) fn argument(&self, arg: Arg) -> Option<u64> {
+    pub fn argument(&self, arg: Arg) -> Option<u64> {
         self.word(self.row.position(arg)?)
     }
 
@@ -213,10 +221,29 @@ pub(super) enum CallStep {
 /// A thread; `T`: what is kept for its call by whoever follows it.
 struct CallingThread<T> {
     calls: u32,
+    serials: Serials,
     call: Call,
     is_open: bool,
     begun: bool,
     kept: T,
+}
+
+/// Numbers that the kernel part gives to all calls of a thread, polls that answer no among them.
+#[derive(Default)]
+struct Serials {
+    /// The last one that a record told, if any.
+    told: Option<u32>,
+    /// Calls that were recorded since.
+    recorded: u32,
+}
+
+impl Serials {
+    /// A call has this number: how many were made since the last one that is known, and were not recorded.
+    fn tell(&mut self, serial: u32) -> u32 {
+        let recorded = std::mem::take(&mut self.recorded);
+        let told = self.told.replace(serial);
+        told.map_or(0, |told| serial.wrapping_sub(told).saturating_sub(recorded))
+    }
 }
 
 /// Puts records together, thread by thread.
@@ -242,6 +269,7 @@ impl<T: Default> Assembler<T> {
         match body {
             Body::Call { return_address, args, nested: false } => {
                 thread.close(None, &mut step);
+                thread.serials.recorded = thread.serials.recorded.saturating_add(1);
                 let Some(row) = row else { return Ok(()) };
                 thread.calls = thread.calls.wrapping_add(1);
                 thread.call.begin(row, h, thread.calls, *return_address, args);
@@ -299,9 +327,23 @@ impl<T: Default> Assembler<T> {
         let call = Call::new(row, process);
         self.threads.insert(
             (pid, tid),
-            CallingThread { calls: 0, call, is_open: false, begun: false, kept: T::default() },
+            CallingThread {
+                calls: 0,
+                serials: Serials::default(),
+                call,
+                is_open: false,
+                begun: false,
+                kept: T::default(),
+            },
         );
         true
+    }
+
+    /// A thread that was just admitted makes its first call now.
+    pub fn counts_all(&mut self, pid: u32, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&(pid, tid)) {
+            thread.serials.told = Some(0);
+        }
     }
 
     /// Records of a process were lost: what is under way is not known.
@@ -329,6 +371,7 @@ impl<T: Default> CallingThread<T> {
         self.begin(step);
         if self.is_open {
             self.is_open = false;
+            self.call.code = code;
             step(&self.call, &mut self.kept, CallStep::Over(code));
         }
     }
@@ -338,7 +381,13 @@ impl<T: Default> CallingThread<T> {
         if !self.is_open {
             return None;
         }
-        let known = *self.call.serial.get_or_insert(serial);
+        let known = match self.call.serial {
+            Some(known) => known,
+            None => {
+                self.call.polls_before = self.serials.tell(serial);
+                *self.call.serial.insert(serial)
+            }
+        };
         (known == serial).then_some(&mut self.call)
     }
 }

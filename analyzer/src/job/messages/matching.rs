@@ -153,6 +153,14 @@ impl<T: Copy + PartialEq> Matching<T> {
         sends.is_some_and(|sends| sends.iter().any(|(_, sent)| tag == ANY_TAG || *sent == tag))
     }
 
+    /// The only rank of which messages wait that a receive would take.
+    pub fn only_sender(&self, comm: CommId, to: u32, tag: i32) -> Option<u32> {
+        let lane = self.lanes.get(&(comm, to)).filter(|lane| !lane.lost)?;
+        let fits = |sends: &VecDeque<(T, i32)>| sends.iter().any(|(_, sent)| tag == ANY_TAG || *sent == tag);
+        let mut senders = lane.sends.iter().filter(|(_, sends)| fits(sends)).map(|(from, _)| *from);
+        senders.next().filter(|_| senders.next().is_none())
+    }
+
     /// A receive is over. If it was never decided whose message it got, nothing that comes after it can be.
     pub fn over(&mut self, comm: CommId, to: u32, id: T) {
         let Some(lane) = self.lanes.get(&(comm, to)) else { return };
@@ -315,6 +323,22 @@ mod tests {
         assert_eq!(m.receive(Some(1), ANY_TAG, 21), []);
         assert_eq!(m.send(1, 5, 10), [(10, 21)]);
         assert_eq!(m.send(1, 6, 11), [(11, 20)]);
+    }
+
+    #[test]
+    fn a_message_is_known_to_be_of_the_only_rank_that_has_sent_one_that_fits() {
+        let mut m = Rank::default();
+        m.receive(None, 5, 20);
+        assert_eq!(m.0.only_sender(COMM, 0, 5), None);
+        m.send(1, 6, 10);
+        m.send(2, 5, 11);
+        m.send(2, 5, 12);
+        assert_eq!(m.0.only_sender(COMM, 0, 5), Some(2));
+        assert_eq!(m.0.only_sender(COMM, 0, ANY_TAG), None);
+        m.send(3, 5, 13);
+        assert_eq!(m.0.only_sender(COMM, 0, 5), None);
+        m.0.lose(COMM, 0);
+        assert_eq!(m.0.only_sender(COMM, 0, 6), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod message_event;
 mod op;
 mod process;
 mod requests;
+mod results;
 mod tracker;
 
 pub use assemble::Call;
@@ -28,5 +29,6 @@ pub(crate) use ids::CommId;
 pub use ids::{CallId, MessageId};
 pub use leaks::{LeakKind, Unfinished};
 pub use message_event::MessageEvent;
+pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub(crate) use op::MessageContent;
 pub use tracker::Messages;

@@ -10,12 +10,13 @@ use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
 use super::ids::CommId;
 use super::leaks::Unfinished;
 use super::message_event::MessageEvent;
+use super::results::{CallResult, result_of};
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does, Form, Lifecycle};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::{Coverage, Input, MpiFacts, ProcessFacts};
-use crate::tape::plan::{Plan, ProbeClass};
+use crate::tape::plan::{MpiKind, Plan, ProbeClass};
 use crate::tape::wire::{Body, Header, RawRecord, Record};
 
 /// Inputs that wait for a process to be known.
@@ -102,6 +103,7 @@ impl Messages {
                 }
             }
             Input::Plan(plan) => self.plan(plan),
+            Input::Start(start) => self.follower.has_several_clocks = start.nodes.len() > 1,
             Input::End(_) => self.give_up_waiting(job),
             Input::LateRecord(_) | Input::Loss(_) | Input::Coverage(_) if self.awaited.is_empty() => {
                 self.take(input, job);
@@ -300,6 +302,19 @@ impl Messages {
         }
     }
 
+    /// What a call answered that its program does not decide; `None`: its records do not tell all of it.
+    pub fn result(&self, call: &Call) -> Option<CallResult> {
+        result_of(call, &self.follower.processes.find(call.pid)?.builtin?)
+    }
+
+    /// The MPI library of a process that has not ended, if it is known which it is.
+    pub fn library_name(&self, pid: u32) -> Option<&'static str> {
+        Some(match self.follower.processes.find(pid)?.builtin?.kind {
+            MpiKind::OpenMpi => "Open MPI",
+            MpiKind::Mpich => "MPICH",
+        })
+    }
+
     /// Processes that called, of which it was never known which rank they are.
     pub fn strangers(&self) -> usize {
         self.strangers.len()
@@ -434,11 +449,9 @@ impl Messages {
         }
         if matches!(self.watched(header.probe), ProbeTarget::Beginning) {
             self.follower.begin_process(header.pid);
+            self.begin_thread(header, body, job);
         } else if let Some(row) = row {
-            let process = self.follower.processes.number(header.pid);
-            if self.follower.processes.get(process).builtin.is_none() {
-                self.look_up_library(header.pid, job);
-            }
+            let process = self.number_with_library(header.pid, job);
             if self.assembler.admit(header.pid, header.tid, row, process) {
                 self.assemble(header, body, Some(row));
                 self.look_up_code(job);
@@ -447,6 +460,28 @@ impl Messages {
             }
         }
         self.lose_found();
+    }
+
+    /// The number of a process, whose library is looked up if it is not known yet.
+    fn number_with_library(&mut self, pid: u32, job: &Processes) -> usize {
+        let process = self.follower.processes.number(pid);
+        if self.follower.processes.get(process).builtin.is_none() {
+            self.look_up_library(pid, job);
+        }
+        process
+    }
+
+    /// A thread begins with MPI: all of its calls are counted.
+    fn begin_thread(&mut self, header: &Header, body: &Body, job: &Processes) {
+        let process = self.number_with_library(header.pid, job);
+        let knows_library = self.follower.processes.get(process).builtin.is_some();
+        // It is in no call that is followed: any row will do.
+        if let Some(row) = calls::row("MPI_Finalize").filter(|_| knows_library)
+            && self.assembler.admit(header.pid, header.tid, row, process)
+        {
+            self.assembler.counts_all(header.pid, header.tid);
+            self.assemble(header, body, None);
+        }
     }
 
     /// Where the code of ranks is that have just ended with MPI, or made collective calls that differ: later it may not be

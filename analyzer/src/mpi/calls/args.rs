@@ -27,6 +27,8 @@ pub enum Arg {
     Statuses,
     /// Where a handle of a new request is stored.
     NewRequest,
+    /// A handle of a request.
+    RequestItself,
     /// Where a handle of a request is.
     Request,
     /// Where handles of requests are, as many as the count says.
@@ -231,6 +233,8 @@ pub enum Does {
     },
     Free,
     Cancel,
+    /// Asks whether something is over that no other call here completes: a request that stays, a part of one, an epoch.
+    Inquire,
     Collective,
     MakeCommunicator(Making),
     FreeCommunicator,
@@ -421,6 +425,7 @@ impl CallRow {
             | Does::Start
             | Does::Free
             | Does::Cancel
+            | Does::Inquire
             | Does::FreeCommunicator
             | Does::MakeGroup(_)
             | Does::FreeGroup => None,

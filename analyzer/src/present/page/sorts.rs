@@ -10,7 +10,7 @@ pub(super) fn sort_of(function: &str) -> Sort {
         Does::Send(_) => Sort::Send,
         Does::Receive | Does::Probe | Does::ProbeMatched | Does::ReceiveMatched => Sort::Receive,
         Does::Exchange => Sort::Exchange,
-        Does::Complete { .. } | Does::Start => Sort::Completion,
+        Does::Complete { .. } | Does::Start | Does::Inquire => Sort::Completion,
         Does::Collective if row.position(Arg::Win).is_some() => Sort::Other,
         Does::Collective | Does::MakeCommunicator(_) | Does::Finalize => Sort::Collective,
         Does::Partitioned

@@ -1,5 +1,7 @@
 //! Names of calls and of their arguments, by the numbers that the wrapper gives them.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
 use replay::shared_page::SharedPage;
@@ -30,6 +32,15 @@ pub fn call_name(number: u32) -> String {
     row.map_or_else(|| format!("an unknown call ({number})"), |(name, _)| format!("MPI_{name}"))
 }
 
+/// The number of a call by its name (`MPI_Recv`), and the names of its arguments that are the same in every run.
+pub(super) fn numbered(function: &str) -> Option<(u32, [&'static str; 3])> {
+    static NUMBERS: LazyLock<HashMap<&str, (u32, [&str; 3])>> = LazyLock::new(|| {
+        let rows = (0..).zip(TABLE.lines().filter_map(row));
+        rows.map(|(number, (name, arguments))| (name, (number, arguments))).collect()
+    });
+    NUMBERS.get(function.strip_prefix("MPI_")?).copied()
+}
+
 /// `CALL(Recv, "source", "tag", "count")`.
 fn row(line: &str) -> Option<(&str, [&str; 3])> {
     let mut words = line.strip_prefix("CALL(")?.strip_suffix(')')?.split(", ");
@@ -50,6 +61,8 @@ fn value_text(name: &str, value: i32, library: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use replay::FIRST_CALL_UNCHECKED_BY_PROBES;
+
     use super::*;
 
     #[test]
@@ -57,6 +70,13 @@ mod tests {
         let lines = TABLE.lines().filter(|line| line.starts_with("CALL"));
         assert!(lines.clone().count() > 60);
         assert!(lines.clone().all(|line| row(line).is_some()));
+    }
+
+    #[test]
+    fn calls_that_only_send_are_those_that_probes_do_not_check() {
+        let number = |name| numbered(name).map(|(number, _)| number);
+        assert_eq!(number("MPI_Win_test"), Some(FIRST_CALL_UNCHECKED_BY_PROBES - 1));
+        assert_eq!(number("MPI_Send"), Some(FIRST_CALL_UNCHECKED_BY_PROBES));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
+use super::probed_job::ProbedTape;
 use replay::races::Races;
 use replay::shared_page::UNCOVERED;
 use replay::total_order::{end_of, positions_of};
@@ -15,6 +16,8 @@ pub struct RecordedJob {
     ranks: BTreeMap<u32, RecordedRank>,
     /// Answers of which it is not known whose they are, or which are twice there.
     misplaced: Option<u32>,
+    /// What else people must know before it is replayed.
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,8 +51,10 @@ pub(super) struct ReplayableJob {
     pub ranks: Vec<RankRecord>,
     /// Of rank 0: length and checksum.
     pub program: (u64, u64),
-    /// For people.
+    /// What the record does not cover, for people.
     pub warnings: Vec<String>,
+    /// What else people must know.
+    pub notes: Vec<String>,
 }
 
 impl ReplayableJob {
@@ -113,6 +118,25 @@ impl RecordedJob {
         rank.messages.extend_from_slice(&messages.bytes);
     }
 
+    /// Whether nothing was recorded by a wrapper.
+    pub fn is_empty(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
+    /// Takes what was made from what probes saw.
+    pub fn take_probed(&mut self, tape: &ProbedTape) {
+        tape.ranks.iter().for_each(|rank| self.learn(rank));
+        tape.answers.iter().for_each(|answers| self.take(answers));
+        self.notes.push("recorded by probes: clocks that the program reads show what they show".to_owned());
+        if tape.unknown > 0 {
+            self.notes.push(format!(
+                "of {} messages received from anybody it is not known whose they were (MPI_STATUS_IGNORE, and nothing else tells): \
+                 those receives take what comes",
+                tape.unknown
+            ));
+        }
+    }
+
     /// Whether there are messages on the tape.
     pub fn has_messages(&self) -> bool {
         self.ranks.values().any(|rank| !rank.messages.is_empty())
@@ -164,7 +188,8 @@ impl RecordedJob {
             ranks.push(rank.replayable(number, &first, &mut warnings)?);
         }
         let program = (first.program_bytes, first.program_checksum);
-        Ok(ReplayableJob { size: first.size, library: first.library, ranks, program, warnings })
+        let notes = self.notes;
+        Ok(ReplayableJob { size: first.size, library: first.library, ranks, program, warnings, notes })
     }
 }
 

@@ -130,6 +130,11 @@ impl Follower {
                 }
             }
             None if op.peer.is_none()
+                && let Some(source) = self.only_sender((comm, own), op.tag) =>
+            {
+                self.matching.resolve(comm, own, op.side(), (source, op.tag), &mut self.pairs);
+            }
+            None if op.peer.is_none()
                 && let Some(content) = op.content =>
             {
                 let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
@@ -138,6 +143,15 @@ impl Follower {
             _ => {}
         }
         self.end_receive(op, (comm, own), status, thread);
+    }
+
+    /// The only one of a communicator who can have sent what a receive from anybody has got: nobody else has sent anything yet that
+    /// fits and has no other receive. All sends that began before are known if all ranks are followed, by one clock.
+    fn only_sender(&self, (comm, own): (CommId, u32), tag: i32) -> Option<u32> {
+        if self.has_several_clocks || !self.lost.is_empty() {
+            return None;
+        }
+        self.matching.only_sender(comm, own, tag)
     }
 
     fn end_receive(
@@ -177,9 +191,9 @@ impl Follower {
             let source = self.communicators.members(comm)?.iter().position(|rank| *rank == sender)?;
             u32::try_from(source).ok()
         });
-        // One who has sent nothing that fits did not send this.
-        if let Some(source) = source.filter(|source| self.matching.has_sent(comm, own, *source, asked.op.tag))
-        {
+        // One who has sent nothing that fits did not send this. What has been answered since may leave only one who can have.
+        let source = source.filter(|source| self.matching.has_sent(comm, own, *source, asked.op.tag));
+        if let Some(source) = source.or_else(|| self.only_sender((comm, own), asked.op.tag)) {
             let found = (source, asked.op.tag);
             self.matching.resolve(comm, own, asked.op.side(), found, &mut self.pairs);
         }

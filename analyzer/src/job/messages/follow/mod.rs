@@ -85,6 +85,8 @@ pub(super) struct Follower {
     /// What was learnt; nothing is noted unless somebody wants to hear it.
     pub events: VecDeque<MessageEvent>,
     pub is_heard: bool,
+    /// Times of different ranks may be of different clocks.
+    pub has_several_clocks: bool,
     /// Only communicators and collective calls are followed: of other calls no results are recorded.
     pub is_partial: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.

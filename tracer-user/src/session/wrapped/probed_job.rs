@@ -1,0 +1,182 @@
+//! The job on the tape of a session, as replays need it: what probes saw of its calls.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use analyzer::input::{Input, ProcessFacts};
+use analyzer::messages::{MessageEvent, MessageId, Messages};
+use analyzer::tape::{RankAnswers, ReplayableRank};
+use analyzer::wire::{Body, RawRecord, Record};
+
+use super::probed_rank::ProbedRank;
+
+/// Gathered from a tape.
+#[derive(Default)]
+pub struct ProbedJob {
+    /// By number of the probe.
+    probes: HashMap<u32, ProbedCall>,
+    /// When the session began, CLOCK_MONOTONIC.
+    begin_ns: u64,
+    processes: BTreeMap<u32, ProcessFacts>,
+    /// Processes that were seen to begin with MPI.
+    begun: HashSet<u32>,
+    ranks: BTreeMap<u32, ProbedRank>,
+    /// By rank: bits of what was used that no record covers.
+    uncovered: BTreeMap<u32, u32>,
+    /// Senders by the receives that got their messages: ranks of MPI_COMM_WORLD.
+    senders: HashMap<MessageId, u32>,
+    /// The MPI library, once it is known.
+    library: Option<&'static str>,
+    /// The first reason why not all was seen.
+    missing: Option<String>,
+}
+
+/// What a call means for a record, beside what it answers.
+#[derive(Clone, Copy)]
+enum ProbedCall {
+    /// The process begins with MPI.
+    Begins,
+    /// It uses what no record covers: a bit.
+    Uncovered(u32),
+}
+
+impl ProbedCall {
+    fn of(function: &str) -> Option<Self> {
+        Some(match function {
+            "MPI_Init" | "MPI_Init_thread" => Self::Begins,
+            "MPI_Win_create" | "MPI_Win_allocate" | "MPI_Win_allocate_shared" | "MPI_Win_create_dynamic" => {
+                Self::Uncovered(0)
+            }
+            "MPI_Comm_spawn" | "MPI_Comm_spawn_multiple" | "MPI_Comm_connect" | "MPI_Comm_accept" => {
+                Self::Uncovered(1)
+            }
+            "MPI_File_open" => Self::Uncovered(2),
+            "MPI_Session_init" => Self::Uncovered(4),
+            _ => return None,
+        })
+    }
+}
+
+impl ProbedJob {
+    /// Takes the next input that is no record.
+    pub fn push(&mut self, input: &Input) {
+        match input {
+            Input::Start(start) => self.begin_ns = start.time_ns,
+            Input::Process(facts) => {
+                self.processes.insert(facts.pid, (**facts).clone());
+            }
+            Input::Plan(plan) => {
+                let calls = plan.probes.iter().filter_map(|probe| Some((probe.id, ProbedCall::of(&probe.function)?)));
+                self.probes.extend(calls);
+            }
+            Input::Loss(loss) if loss.movements > 0 => {
+                self.miss(loss.from_ns, &format!("records of process {} were lost", loss.pid));
+            }
+            Input::LateRecord(record) => self.miss(record.time_ns(), "a record came too late for its place"),
+            Input::Coverage(coverage) if coverage.paused => {
+                self.miss(coverage.time_ns, "the session paused, to keep its budget");
+            }
+            Input::Coverage(coverage) if coverage.off.iter().any(|probe| self.probes.contains_key(probe)) => {
+                self.miss(coverage.time_ns, "some probes were taken out, to keep the budget");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the next record.
+    pub fn push_record(&mut self, raw: &RawRecord) {
+        let Ok(Record { header, body: Body::Call { .. } }) = Record::decode(raw) else { return };
+        match self.probes.get(&header.probe) {
+            Some(ProbedCall::Begins) => {
+                self.begun.insert(header.pid);
+            }
+            Some(ProbedCall::Uncovered(bit)) => {
+                if let Some(rank) = self.processes.get(&header.pid).and_then(|facts| facts.rank) {
+                    *self.uncovered.entry(rank).or_default() |= 1 << bit;
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn miss(&mut self, time_ns: u64, what: &str) {
+        let after_s = time_ns.saturating_sub(self.begin_ns) as f64 / 1e9;
+        self.missing.get_or_insert_with(|| format!("{what}, {after_s:.3} s after the session began"));
+    }
+
+    /// Takes what was learnt of calls and messages.
+    pub fn learn(&mut self, messages: &Messages, event: MessageEvent) {
+        match event {
+            MessageEvent::Call { id, call, members, .. } => {
+                let result = messages.result(&call);
+                self.library = self.library.or_else(|| messages.library_name(call.pid));
+                self.ranks.entry(id.rank).or_default().call(id, &call, result, members);
+            }
+            MessageEvent::Matched { send, receive } => {
+                self.senders.insert(receive, send.call.rank);
+            }
+            MessageEvent::Completed { .. } => {}
+        }
+    }
+
+    /// Whether the tape is that of a session.
+    pub fn is_of_session(&self) -> bool {
+        !self.processes.is_empty() || !self.probes.is_empty()
+    }
+
+    /// Its ranks with their records, and what people must know of them; or why it cannot be replayed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn replayable(self, messages: &Messages) -> Result<ProbedTape, String> {
+        let is_rank = |facts: &&ProcessFacts| facts.rank.is_some() && self.begun.contains(&facts.pid);
+        let processes: BTreeMap<u32, &ProcessFacts> =
+            self.processes.values().filter(is_rank).filter_map(|facts| Some((facts.rank?, facts))).collect();
+        if let Some(rank) = self.ranks.keys().find(|rank| !processes.contains_key(rank)) {
+            return Err(format!(
+                "rank {rank} was not traced from MPI_Init on; a replay needs all of a job: start it with `dmscope run --replayable`"
+            ));
+        }
+        if let Some(missing) = self.missing {
+            return Err(format!("{missing}; a replay needs all of a job's calls. `dmscope run --replayable` never pauses"));
+        }
+        if let Some((rank, why)) = self.ranks.iter().find_map(|(rank, probed)| Some((rank, probed.stopped()?))) {
+            return Err(format!(
+                "rank {rank}: {why}. Results of calls are recorded with `dmscope run --replayable --record TAPE -- COMMAND`"
+            ));
+        }
+        if messages.strangers() > 0 {
+            return Err("processes made MPI calls of which it is not known which ranks they are".to_owned());
+        }
+        let size = processes.values().filter_map(|facts| facts.size).max();
+        let size = size.or_else(|| processes.keys().max().map(|rank| rank + 1)).unwrap_or(0);
+        let mut tape = ProbedTape::default();
+        let nothing = ProbedRank::default();
+        for (rank, facts) in processes {
+            let probed = self.ranks.get(&rank).unwrap_or(&nothing);
+            let record = probed.record(|receive| self.senders.get(&receive).copied());
+            tape.unknown += record.unknown;
+            tape.ranks.push(ReplayableRank {
+                rank,
+                size,
+                pid: facts.namespace_pid,
+                library: self.library.unwrap_or_default().to_owned(),
+                program: facts.exe.clone(),
+                uncovered: self.uncovered.get(&rank).copied().unwrap_or(0),
+                ..ReplayableRank::default()
+            });
+            tape.answers.push(RankAnswers { rank, bytes: record.bytes, ..RankAnswers::default() });
+        }
+        Ok(tape)
+    }
+}
+
+/// What replays need, made from what probes saw.
+#[derive(Debug, Default)]
+pub struct ProbedTape {
+    /// The ranks.
+    pub ranks: Vec<ReplayableRank>,
+    /// What their calls answered.
+    pub answers: Vec<RankAnswers>,
+    /// Messages received from anybody of which it is not known whose they were.
+    pub unknown: u64,
+}
