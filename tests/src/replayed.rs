@@ -177,8 +177,19 @@ impl ReplayCase {
         tape: &str,
         act: impl FnOnce(u32, &Path) -> Result<()>,
     ) -> Result<ReplayRun> {
-        let logs = self.folder.path().join(format!("record-{tape}"));
-        let child = self.command("record", options, Some(&self.tape(tape)), &logs, None)?.spawn()?;
+        self.run_and("record", options, tape, act)
+    }
+
+    /// Runs it under a command of dmscope, and does something to it meanwhile: see [`ReplayCase::record_and`].
+    pub fn run_and(
+        &self,
+        verb: &str,
+        options: &[&str],
+        tape: &str,
+        act: impl FnOnce(u32, &Path) -> Result<()>,
+    ) -> Result<ReplayRun> {
+        let logs = self.folder.path().join(format!("{verb}-{tape}"));
+        let child = self.command(verb, options, Some(&self.tape(tape)), &logs, None)?.spawn()?;
         act(child.id(), &logs.join("rank0.log"))?;
         self.finished(child, &logs)
     }

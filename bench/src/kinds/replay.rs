@@ -32,7 +32,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("replay", "Recording for replay, and replaying");
     section.note(
         "Wall time of `dmscope record`, `dmscope replay`, both with the order of all ranks' calls (`--order`, `--identical`), and `dmscope deterministic` with the job / of the job alone, rounds \
-         in turn. Published: M. Elwakil, Z. Yang, 2011, receiver-based order replay (sender-based: 3.0 and 4.7 on average), of messages between threads of one process; `tree`, `graph` (complete graph, and with ten nodes) and `bully` are its benchmarks, here without delays; \
+         in turn. By probes: `dmscope run --replayable --calls-only`, and all that `run --replayable` watches, of the job's own time, from when its launcher starts. Published: M. Elwakil, Z. Yang, 2011, receiver-based order replay (sender-based: 3.0 and 4.7 on average), of messages between threads of one process; `tree`, `graph` (complete graph, and with ten nodes) and `bully` are its benchmarks, here without delays; \
          of deterministic runs 1.14 on average of NPB and two stress programs (X. Zhou and others, 2013). \
          Start and end of MPI are a part of all times, and a large one of short jobs.",
     );
@@ -40,6 +40,8 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         "job",
         "alone, s",
         "recorded / alone",
+        "by probes, calls / alone",
+        "by probes, all / alone",
         "published",
         "replayed / alone",
         "published",
@@ -54,6 +56,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         let folder = tempfile::tempdir()?;
         let tape = folder.path().join("job.dmt");
         let [mut alone, mut recorded, mut replayed]: [Samples; 3] = Default::default();
+        let [mut calls, mut probed]: [Samples; 2] = Default::default();
         let [mut ordered, mut identical, mut deterministic]: [Samples; 3] = Default::default();
         let mut counts = [0.0; 2];
         for _ in 0..rounds {
@@ -63,6 +66,10 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             counts = counts_of(&said)?;
             let seconds_under = |words: &[&str], tape| run(&job.spec, Some((words, tape)), folder.path());
             replayed.push(seconds_under(&["replay"], Some(&tape))?.0);
+            let of_session = folder.path().join("session.dmt");
+            for (options, samples) in [(&["--calls-only"][..], &mut calls), (&[], &mut probed)] {
+                samples.push(seconds_under_probes(&job.spec, options, &of_session, folder.path())?);
+            }
             ordered.push(seconds_under(&["record", "--order"], Some(&tape))?.0);
             identical.push(seconds_under(&["replay", "--identical"], Some(&tape))?.0);
             deterministic.push(seconds_under(&["deterministic"], None)?.0);
@@ -76,6 +83,8 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             vec![
                 Cell::runs(&alone, 2),
                 Cell::runs(&recorded.over(&alone), 3),
+                Cell::runs(&calls.over(&alone), 3),
+                Cell::runs(&probed.over(&alone), 3),
                 published(0),
                 Cell::runs(&replayed.over(&alone), 3),
                 published(1),
@@ -157,6 +166,21 @@ fn run(spec: &JobSpec, under: Option<(&[&str], Option<&Path>)>, folder: &Path) -
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{words:?}: {}\n{said}", output.status);
     Ok((seconds, said))
+}
+
+/// Seconds that a job took by its own clock, while probes recorded it: dmscope has its probes in place when it starts.
+fn seconds_under_probes(spec: &JobSpec, options: &[&str], tape: &Path, folder: &Path) -> Result<f64> {
+    spec.put_files(folder)?;
+    let timed = "begun=$(date +%s%N); \"$@\"; status=$?; echo \"took $(($(date +%s%N) - begun)) ns\" >&2; exit $status";
+    let mut command = Command::new(binary()?);
+    command.args(["run", "--quiet", "--replayable", "--record"]).arg(tape).args(options);
+    command.args(["--", "sh", "-c", timed, "sh"]).args(spec.words());
+    let output = command.current_dir(folder).stdin(Stdio::null()).output().context("cannot start dmscope")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let took =
+        || said.lines().find_map(|line| line.strip_prefix("took ")?.strip_suffix(" ns")?.parse::<f64>().ok());
+    let took_ns = took().filter(|_| output.status.success()).with_context(|| format!("it failed: {said}"))?;
+    Ok(took_ns / 1e9)
 }
 
 /// Answers and bytes, as `dmscope record` says them.

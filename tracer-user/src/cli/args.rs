@@ -462,6 +462,10 @@ pub struct WatchArgs {
     /// `dmscope calls` needs to match receives with sends
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub returns: Returns,
+    /// Watch MPI calls only, not copies of memory and heap blocks: costs less, and finds hangs, mismatches and failed calls, but nothing
+    /// about data
+    #[arg(long, conflicts_with = "bus")]
+    pub calls_only: bool,
     /// Ring buffer size per process; larger ring buffers lose fewer records when the job is bursty
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]
     pub ring_size: u32,

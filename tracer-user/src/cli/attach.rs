@@ -180,6 +180,8 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
         plan: PlanOptions {
             libraries: watch.library.clone(),
             returns: watch.returns,
+            copies: !watch.calls_only,
+            allocations: !watch.calls_only,
             ..PlanOptions::default()
         },
         analysis: options,

@@ -74,7 +74,9 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
         total.append(part);
     }
     files.iter().for_each(|file| total.append(errors::plan(file)));
-    total.append(verbs::plan(&files, &facts.verbs));
+    if options.copies {
+        total.append(verbs::plan(&files, &facts.verbs));
+    }
     let packs = packs::plan(&files);
     let scan = |file: &File<'_>| {
         (options.copies && file.role.copies_are_watched()).then(|| elf::scan_copies(&file.elf))
@@ -86,8 +88,10 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
         (joined(polls), scans)
     });
     total.append(polls);
-    total.append(copies::plan(&files, &scans, &packs, facts.bound_copy));
-    total.append(packs.part);
+    if options.copies {
+        total.append(copies::plan(&files, &scans, &packs, facts.bound_copy));
+        total.append(packs.part);
+    }
     if options.allocations {
         total.append(allocations::plan(&files));
     }

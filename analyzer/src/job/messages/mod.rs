@@ -29,6 +29,6 @@ pub(crate) use ids::CommId;
 pub use ids::{CallId, MessageId};
 pub use leaks::{LeakKind, Unfinished};
 pub use message_event::MessageEvent;
-pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub(crate) use op::MessageContent;
+pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub use tracker::Messages;

@@ -86,13 +86,15 @@ pub(super) fn result_of(call: &Call, builtin: &Builtin) -> Option<CallResult> {
         (Does::Start, _) => CallResult::Started(reader.requests()?),
         (Does::Complete { which, polls }, _) => reader.completed(which, polls)?,
         (Does::Free, _) => CallResult::Freed(reader.handle(Arg::Request, false)?),
-        (Does::Inquire, _) => match call.argument(Arg::RequestItself).filter(|_| row.position(Arg::Status).is_some()) {
-            Some(request) => CallResult::Inquired(CompletedRequest {
-                request: builtin.handle(request),
-                source: reader.source(Arg::Status, 0),
-            }),
-            None => CallResult::Yes,
-        },
+        (Does::Inquire, _) => {
+            match call.argument(Arg::RequestItself).filter(|_| row.position(Arg::Status).is_some()) {
+                Some(request) => CallResult::Inquired(CompletedRequest {
+                    request: builtin.handle(request),
+                    source: reader.source(Arg::Status, 0),
+                }),
+                None => CallResult::Yes,
+            }
+        }
         _ => CallResult::Nothing,
     })
 }
@@ -110,7 +112,8 @@ impl ResultReader<'_> {
 
     /// Those that the call names, as they were at its entry. None were recorded where there are none.
     fn requests(&self) -> Option<Vec<u64>> {
-        let bytes = self.call.pointed(Arg::Requests, false).or_else(|| self.call.pointed(Arg::Request, false));
+        let bytes =
+            self.call.pointed(Arg::Requests, false).or_else(|| self.call.pointed(Arg::Request, false));
         let count = self.call.argument(Arg::Count).map(|count| count as i32);
         match bytes {
             Some(bytes) => Some(self.builtin.handles(bytes).collect()),
@@ -161,10 +164,7 @@ impl ResultReader<'_> {
         })
     }
 
-    fn some(
-        &self,
-        done: &impl Fn((usize, (Arg, usize))) -> Option<CompletedRequest>,
-    ) -> Option<CallResult> {
+    fn some(&self, done: &impl Fn((usize, (Arg, usize))) -> Option<CompletedRequest>) -> Option<CallResult> {
         let count = self.integers(Arg::OutCount).next()?;
         if count == UNDEFINED {
             return Some(CallResult::Completed(CompletionChoice::Indices(None), Vec::new()));

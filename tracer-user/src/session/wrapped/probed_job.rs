@@ -65,7 +65,8 @@ impl ProbedJob {
                 self.processes.insert(facts.pid, (**facts).clone());
             }
             Input::Plan(plan) => {
-                let calls = plan.probes.iter().filter_map(|probe| Some((probe.id, ProbedCall::of(&probe.function)?)));
+                let calls =
+                    plan.probes.iter().filter_map(|probe| Some((probe.id, ProbedCall::of(&probe.function)?)));
                 self.probes.extend(calls);
             }
             Input::Loss(loss) if loss.movements > 0 => {
@@ -137,9 +138,13 @@ impl ProbedJob {
             ));
         }
         if let Some(missing) = self.missing {
-            return Err(format!("{missing}; a replay needs all of a job's calls. `dmscope run --replayable` never pauses"));
+            return Err(format!(
+                "{missing}; a replay needs all of a job's calls. `dmscope run --replayable` never pauses"
+            ));
         }
-        if let Some((rank, why)) = self.ranks.iter().find_map(|(rank, probed)| Some((rank, probed.stopped()?))) {
+        if let Some((rank, why)) =
+            self.ranks.iter().find_map(|(rank, probed)| Some((rank, probed.stopped()?)))
+        {
             return Err(format!(
                 "rank {rank}: {why}. Results of calls are recorded with `dmscope run --replayable --record TAPE -- COMMAND`"
             ));

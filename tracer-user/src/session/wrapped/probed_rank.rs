@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use analyzer::calls::{Arg, Does};
-use analyzer::messages::{Call, CallId, CallResult, CompletedRequest, CompletionChoice, MessageId, MessageSource};
+use analyzer::messages::{
+    Call, CallId, CallResult, CompletedRequest, CompletionChoice, MessageId, MessageSource,
+};
 use replay::{Answer, FIRST_CALL_UNCHECKED_BY_PROBES, Mark, ReceiveEnd, Recording};
 
 use super::call_names::numbered;
@@ -73,7 +75,8 @@ impl ProbedRank {
             return;
         }
         if *self.tid.get_or_insert(id.tid) != id.tid {
-            self.stopped = Some("its calls come from several threads, whose order is not recorded".to_owned());
+            self.stopped =
+                Some("its calls come from several threads, whose order is not recorded".to_owned());
             return;
         }
         if call.polls_before > 0 {
@@ -84,7 +87,10 @@ impl ProbedRank {
         let Some((number, names)) = checked else { return };
         let known = arguments(call, names).zip(result);
         let Some((arguments, result)) = known.filter(|_| call.code.is_some()) else {
-            self.stopped = Some(format!("what its call {} (of {}) answered is not on the tape", id.number, call.row.name));
+            self.stopped = Some(format!(
+                "what its call {} (of {}) answered is not on the tape",
+                id.number, call.row.name
+            ));
             return;
         };
         self.steps.push(Step::Call(number, arguments));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
 use super::probed_job::ProbedTape;
+use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
 use replay::races::Races;
 use replay::shared_page::UNCOVERED;
 use replay::total_order::{end_of, positions_of};
