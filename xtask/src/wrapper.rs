@@ -25,6 +25,8 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
             "reductions",
             "clocks",
             "fortran",
+            "fortran_others",
+            "fortran08",
         ],
     ),
     (

@@ -4,5 +4,6 @@ program fortran_f08
       implicit none
       type(MPI_Request) :: sends(32), requests(32)
       type(MPI_Status) :: status
+      type(MPI_Comm) :: comms(3)
 #include "fortran.inc"
 end program

@@ -2,6 +2,6 @@
 program fortran_mpi
       use mpi
       implicit none
-      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE)
+      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE), comms(3)
 #include "fortran.inc"
 end program

@@ -182,7 +182,7 @@ fn summary(races: &Races, args: &RacesArgs) -> Vec<String> {
     if races.unsent > 0 {
         let unsent = races.unsent;
         lines.push(format!(
-            "of {unsent} messages the send was not seen (sends in Fortran with Open MPI are not): races may be missing"
+            "of {unsent} messages the send was not seen: races may be missing"
         ));
     }
     lines.push(format!(

@@ -98,12 +98,13 @@ impl ProbedRank {
             self.has_ended = true;
             return self.steps.push(Step::End);
         }
-        self.take(id, call, result, members);
+        let part = u32::from(call.row.sends().is_some());
+        self.take(Asked { receive: MessageId { call: id, part }, members }, result);
     }
 
-    fn take(&mut self, id: CallId, call: &Call, result: CallResult, members: Members) {
-        let part = u32::from(call.row.sends().is_some());
-        let asked = Asked { receive: MessageId { call: id, part }, members };
+    /// What a call answered; `asked`: what it receives, if anything.
+    fn take(&mut self, asked: Asked, result: CallResult) {
+        let id = asked.receive.call;
         match result {
             CallResult::Nothing => {}
             CallResult::Yes => self.steps.push(Step::Answer(Answer::Yes)),
@@ -235,4 +236,92 @@ fn arguments(call: &Call, names: [&str; 3]) -> Option<[i32; 3]> {
         call.argument(arg).map(|word| word as i32).or(Some(0).filter(|_| call.row.position(arg).is_none()))
     };
     Some([value(names[0])?, value(names[1])?, value(names[2])?])
+}
+
+#[cfg(test)]
+mod tests {
+    use replay::{AskedFor, Due, Playback};
+
+    use super::*;
+
+    const MEMBERS: [u32; 3] = [7, 5, 9];
+
+    fn message(number: u32) -> MessageId {
+        MessageId { call: CallId { rank: 0, tid: 1, number }, part: 0 }
+    }
+
+    fn taken(results: &[CallResult]) -> ProbedRank {
+        let mut rank = ProbedRank::default();
+        for (number, result) in (1..).zip(results) {
+            rank.take(Asked { receive: message(number), members: Some(MEMBERS.to_vec()) }, result.clone());
+        }
+        rank
+    }
+
+    fn playback(record: &ProbedRecord) -> Playback {
+        Playback::new(record.bytes.clone(), 0).expect("a record")
+    }
+
+    fn done(request: u64, source: MessageSource) -> CompletedRequest {
+        CompletedRequest { request, source }
+    }
+
+    #[test]
+    fn statuses_say_whose_messages_were_received() {
+        let waited =
+            CallResult::Completed(CompletionChoice::Index(Some(1)), vec![done(0xb0, MessageSource::From(2))]);
+        let rank = taken(&[
+            CallResult::Received(MessageSource::From(1)),
+            CallResult::Posted(0xa0),
+            CallResult::Posted(0xb0),
+            waited,
+            CallResult::Completed(CompletionChoice::All, vec![done(0xa0, MessageSource::Cancelled)]),
+        ]);
+        let record = rank.record(|_| None);
+        let mut playback = playback(&record);
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
+        assert_eq!(playback.posted(), Some(ReceiveEnd::Cancelled));
+        assert_eq!(playback.posted(), Some(ReceiveEnd::From(2)));
+        assert_eq!(playback.due(AskedFor::Index, 2), Ok(Due::Answer(Answer::Index(Some(1)))));
+        assert!(playback.is_over() && record.unknown == 0);
+    }
+
+    #[test]
+    fn whose_messages_were_received_may_follow_from_the_sends_that_they_matched() {
+        let waited = CallResult::Completed(CompletionChoice::All, vec![done(0xa0, MessageSource::Untold)]);
+        let untold = CallResult::Received(MessageSource::Untold);
+        let rank = taken(&[CallResult::Posted(0xa0), untold.clone(), waited, untold]);
+        // Ranks of MPI_COMM_WORLD; one is not in the communicator.
+        let senders = [(message(1), 9), (message(2), 5), (message(4), 8)];
+        let sender = |receive| senders.iter().find(|(asked, _)| *asked == receive).map(|(_, rank)| *rank);
+        let record = rank.record(sender);
+        let mut playback = playback(&record);
+        assert_eq!(playback.posted(), Some(ReceiveEnd::From(2)));
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(None))));
+        assert_eq!(record.unknown, 1);
+    }
+
+    #[test]
+    fn each_start_of_a_persistent_receive_is_one_of_its_own() {
+        let started = || CallResult::Started(vec![0xc0, 0xd0]);
+        let waited = |source| {
+            CallResult::Completed(CompletionChoice::All, vec![done(0xd0, source), done(0xc0, source)])
+        };
+        let rank = taken(&[
+            CallResult::Prepared(0xd0),
+            started(),
+            waited(MessageSource::From(0)),
+            started(),
+            waited(MessageSource::Untold),
+            CallResult::Freed(0xd0),
+            started(),
+        ]);
+        let second = MessageId { part: 1, ..message(4) };
+        let record = rank.record(|receive| (receive == second).then_some(9));
+        let mut playback = playback(&record);
+        assert_eq!(playback.posted(), Some(ReceiveEnd::From(0)));
+        assert_eq!(playback.posted(), Some(ReceiveEnd::From(2)));
+        assert_eq!(playback.posted(), None);
+    }
 }
