@@ -41,9 +41,28 @@ fn record_and_replay(case: &ReplayCase) -> Result<()> {
 #[test]
 fn every_call_that_is_not_deterministic_answers_as_probes_saw_it() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let arguments = ["all", "--log", "LOG", "--rounds", "5", "--timed", "0"];
+        let arguments = ["all", "--log", "LOG", "--rounds", "5", "--timed", "0", "--told", "1"];
         let case = ReplayCase::own(library, "anyorder", &arguments)?;
         record_and_replay(&case).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+/// Nobody asks for a status: copies, and who can have sent anything, tell whose messages were received, or nothing does, which is said.
+#[test]
+fn senders_that_no_status_tells_are_found_or_said_to_be_unknown() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for waits in ["untold", "waitall-untold"] {
+            let arguments = [waits, "--log", "LOG", "--rounds", "5", "--timed", "0"];
+            let case = ReplayCase::own(library, "anyorder", &arguments)?;
+            let recorded = case.run("run", &BY_PROBES, "x", None)?;
+            recorded.check(0, &[])?;
+            let replayed = case.run("replay", &[], "x", None)?;
+            replayed.check(0, &["replayed to the end of the record"])?;
+            if !replayed.said.contains("it is not known whose") {
+                replayed.check_same(&recorded).with_context(|| format!("{library:?}, {waits}"))?;
+            }
+        }
     }
     Ok(())
 }
@@ -156,7 +175,7 @@ fn another_program_diverges_from_what_probes_recorded() -> Result<()> {
 #[test]
 fn tapes_that_lack_what_a_replay_needs_are_refused_with_what_to_do() -> Result<()> {
     let case = ReplayCase::own(OpenMpi, "anyorder", &["source", "--log", "LOG", "--rounds", "10"])?;
-    case.run("run", &["--quiet", "--record"], "entries", None)?.check(0, &[])?;
+    case.run("run", &["--quiet", "--budget", "none", "--record"], "entries", None)?.check(0, &[])?;
     let refused = case.run("replay", &[], "entries", None)?;
     refused.check(2, &["answered is not on the tape", "dmscope run --replayable"])?;
 

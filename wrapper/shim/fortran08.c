@@ -1,5 +1,7 @@
 // Calls of MPICH by the module `mpi_f08` that have no buffer: they go past MPI_Wait to PMPI_Wait. Those with one go to MPI_Recv
-// themselves. Handles and statuses are as C has them; logical values are one or zero, and indices begin at one.
+// themselves. Handles and statuses are as C has them, logical values are one or zero.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stddef.h>
 
 #include "shim.h"
@@ -20,9 +22,24 @@ static MPI_Status *statuses_or_none(MPI_Status *statuses)
     return (void *)statuses == (void *)MPIR_F08_MPI_STATUSES_IGNORE_OBJ ? MPI_STATUSES_IGNORE : statuses;
 }
 
-static int index_from_1(int index)
+// What indices begin with: one, but zero in MPICH 4.0, whose programs may rely on it. The library is asked once.
+static int first_index(void)
 {
-    return index == MPI_UNDEFINED ? MPI_UNDEFINED : index + 1;
+    static int first = -1;
+    if (first >= 0)
+        return first;
+    void (*waitany)(const int *, MPI_Request *, int *, void *, int *);
+    *(void **)&waitany = dlsym(RTLD_NEXT, "mpi_waitany_f08_");
+    MPI_Request request = MPI_REQUEST_NULL;
+    int one = 1, index = 1, error = MPI_SUCCESS;
+    if (waitany && PMPI_Ibarrier(MPI_COMM_SELF, &request) == MPI_SUCCESS)
+        waitany(&one, &request, &index, &MPIR_F08_MPI_STATUS_IGNORE_OBJ, &error);
+    return first = index == 0 ? 0 : 1;
+}
+
+static int fortran_index(int index)
+{
+    return index == MPI_UNDEFINED ? MPI_UNDEFINED : index + first_index();
 }
 
 // The error is given back if it is asked for.
@@ -105,14 +122,14 @@ void mpi_waitany_f08_(const int *count, MPI_Request *requests, int *index, MPI_S
 {
     int at = MPI_UNDEFINED;
     PUT(error, MPI_Waitany(*count, requests, &at, status_or_none(status)));
-    *index = index_from_1(at);
+    *index = fortran_index(at);
 }
 
 void mpi_testany_f08_(const int *count, MPI_Request *requests, int *index, int *flag, MPI_Status *status, int *error)
 {
     int at = MPI_UNDEFINED;
     PUT(error, MPI_Testany(*count, requests, &at, flag, status_or_none(status)));
-    *index = index_from_1(at);
+    *index = fortran_index(at);
 }
 
 static int some(int (*call)(int, MPI_Request *, int *, int *, MPI_Status *), int count, MPI_Request *requests, int *found,
@@ -120,7 +137,7 @@ static int some(int (*call)(int, MPI_Request *, int *, int *, MPI_Status *), int
 {
     int complete = MPI_UNDEFINED, result = call(count, requests, &complete, indices, statuses_or_none(statuses));
     for (int i = 0; complete != MPI_UNDEFINED && i < complete; i++)
-        indices[i]++;
+        indices[i] = fortran_index(indices[i]);
     *found = complete;
     return result;
 }

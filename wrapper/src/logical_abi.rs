@@ -55,7 +55,7 @@ const REFUSED: [(c_uint, &str); 6] = [
     (2, "parallel files (MPI_File_…)"),
     (5, "MPI_Isendrecv"),
     (6, "MPI_Parrived"),
-    (7, "Fortran with Open MPI, whose sends are not seen"),
+    (7, "Fortran with Open MPI, or by the module mpi_f08: not all of its calls are seen"),
 ];
 
 /// Ends a deterministic run that uses one of these.

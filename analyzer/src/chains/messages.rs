@@ -67,16 +67,16 @@ impl Chains {
         self.last_writer(to, since_ns).is_some()
     }
 
-    /// The process that what is in a range since a time came from: the last one but its owner that had it. What the owner
-    /// sent to itself is not told from what came on a way that was not seen.
-    pub fn came_from(&mut self, to: &Side, since_ns: u64, owner: u32) -> Option<u32> {
+    /// The process that what is in a range since a time came from: the last one but its owner that had it; and when it was moved
+    /// there. What the owner sent to itself is not told from what came on a way that was not seen.
+    pub fn came_from(&mut self, to: &Side, since_ns: u64, owner: u32) -> Option<(u32, u64)> {
         let mut node = self.last_writer(to, since_ns);
         while let Some(n) = self.nodes.get(node.index()) {
             if n.process != owner {
-                return Some(n.process);
+                return Some((n.process, n.time_ns));
             }
             if let Some(remote) = self.details[node.index()].remote() {
-                return Some(remote);
+                return Some((remote, n.time_ns));
             }
             node = n.parent;
         }

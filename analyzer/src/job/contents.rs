@@ -63,10 +63,10 @@ impl Job {
         })
     }
 
-    /// Who sent what was received from anybody: the index of a process, if it is known.
-    pub fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
-        let rank = sender.and_then(|sender| self.processes.all().get(sender as usize)?.rank);
-        self.messages.answer(asked, rank);
+    /// Who sent what was received from anybody, if it is known: the index of a process, and when it moved the data.
+    pub fn answer(&mut self, asked: &Asked, sender: Option<(u32, u64)>) {
+        let ranked = |(sender, time_ns)| Some((self.processes.all().get(sender as usize)?.rank?, time_ns));
+        self.messages.answer(asked, sender.and_then(ranked));
         self.tell_learnt();
     }
 

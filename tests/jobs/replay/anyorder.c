@@ -5,7 +5,8 @@
 // In each round every rank sends a message to every other one, and receives one from each in the case's way. What a rank
 // got (source, tag, content, answers of tests) is logged.
 //
-// With --timed 0 nothing that clocks show is logged, and `all` leaves out the case `clocks`.
+// With --timed 0 nothing that clocks show is logged, and `all` leaves out the case `clocks`. With --told 1, `all` leaves out those that
+// ask for no status.
 //
 // The case `crash` is a master that dies of an abort if its first message of a round comes from the last rank, right behind
 // one from the last but one; the case `hang` waits for ever for a message in answer to a certain order.
@@ -23,7 +24,7 @@ struct content {
     int from, round, tag, rest[5];
 };
 
-static int rounds = 20, timed = 1;
+static int rounds = 20, timed = 1, told;
 
 static void got(const struct content *content, const MPI_Status *status)
 {
@@ -559,6 +560,8 @@ int main(int argc, char **argv)
             delay_us = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--timed"))
             timed = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--told"))
+            told = atoi(argv[++i]);
     }
     struct timespec begin;
     clock_gettime(CLOCK_REALTIME, &begin);
@@ -571,9 +574,10 @@ int main(int argc, char **argv)
         note("begin", (int)(begin.tv_sec % 1000000), (int)begin.tv_nsec, 0, 0);
     int found = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int is_fault = cases[i].receive == crash || cases[i].receive == hang ||
-                       (!timed && cases[i].receive == by_clocks);
-        if (strcmp(wanted, cases[i].name) && (strcmp(wanted, "all") || is_fault))
+        int is_untold = cases[i].receive == by_source_untold || cases[i].receive == by_waitall_untold;
+        int is_left_out = cases[i].receive == crash || cases[i].receive == hang ||
+                          (!timed && cases[i].receive == by_clocks) || (told && is_untold);
+        if (strcmp(wanted, cases[i].name) && (strcmp(wanted, "all") || is_left_out))
             continue;
         found = 1;
         fprintf(log_file, "case %s\n", cases[i].name);

@@ -181,9 +181,7 @@ fn summary(races: &Races, args: &RacesArgs) -> Vec<String> {
     }
     if races.unsent > 0 {
         let unsent = races.unsent;
-        lines.push(format!(
-            "of {unsent} messages the send was not seen: races may be missing"
-        ));
+        lines.push(format!("of {unsent} messages the send was not seen: races may be missing"));
     }
     lines.push(format!(
         "{found} of {of} receives and probes from anybody, and choices of a request, could have gone otherwise ({} messages)",

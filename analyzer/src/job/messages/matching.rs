@@ -147,10 +147,10 @@ impl<T: Copy + PartialEq> Matching<T> {
         self.decide(comm, to, pairs);
     }
 
-    /// Whether a message waits that a receive would take from a rank.
-    pub fn has_sent(&self, comm: CommId, to: u32, from: u32, tag: i32) -> bool {
-        let sends = self.lanes.get(&(comm, to)).and_then(|lane| lane.sends.get(&from));
-        sends.is_some_and(|sends| sends.iter().any(|(_, sent)| tag == ANY_TAG || *sent == tag))
+    /// The message that waits and that a receive would take from a rank.
+    pub fn first_sent(&self, comm: CommId, to: u32, from: u32, tag: i32) -> Option<T> {
+        let sends = self.lanes.get(&(comm, to)).and_then(|lane| lane.sends.get(&from))?;
+        sends.iter().find(|(_, sent)| tag == ANY_TAG || *sent == tag).map(|(send, _)| *send)
     }
 
     /// The only rank of which messages wait that a receive would take.

@@ -38,6 +38,8 @@ pub(super) struct Endpoint {
     pub(super) origin: Origin,
     /// What whoever follows data calls it: of a send whose content is known.
     pub(super) number: Option<NonZeroU64>,
+    /// Of a send: when its call was made, CLOCK_MONOTONIC.
+    pub(super) since_ns: u64,
 }
 
 impl PartialEq for Endpoint {
@@ -53,6 +55,6 @@ impl Op {
     }
 
     pub(super) fn side(&self) -> Endpoint {
-        Endpoint { id: self.id, origin: self.origin, number: None }
+        Endpoint { id: self.id, origin: self.origin, number: None, since_ns: 0 }
     }
 }

@@ -87,8 +87,8 @@ impl Messages {
         self.follower.data.pop_front()
     }
 
-    /// Who sent what was received from anybody: a rank of MPI_COMM_WORLD, if it is known.
-    pub(crate) fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+    /// Who sent what was received from anybody, if it is known: a rank of MPI_COMM_WORLD, and when it moved the data.
+    pub(crate) fn answer(&mut self, asked: &Asked, sender: Option<(u32, u64)>) {
         self.follower.answer(asked, sender);
         self.lose_found();
     }

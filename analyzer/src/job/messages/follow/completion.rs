@@ -184,15 +184,21 @@ impl Follower {
         }));
     }
 
-    /// Of whom a message was that was received from anybody, as a rank of MPI_COMM_WORLD, if that is known now.
-    pub fn answer(&mut self, asked: &Asked, sender: Option<u32>) {
+    /// Of whom a message was that was received from anybody, if that is known now: a rank of MPI_COMM_WORLD, and when it moved the
+    /// data.
+    pub fn answer(&mut self, asked: &Asked, sender: Option<(u32, u64)>) {
         let (comm, own) = asked.place;
-        let source = sender.and_then(|sender| {
+        let numbered = sender.and_then(|(sender, moved_ns)| {
             let source = self.communicators.members(comm)?.iter().position(|rank| *rank == sender)?;
-            u32::try_from(source).ok()
+            Some((u32::try_from(source).ok()?, moved_ns))
         });
-        // One who has sent nothing that fits did not send this. What has been answered since may leave only one who can have.
-        let source = source.filter(|source| self.matching.has_sent(comm, own, *source, asked.op.tag));
+        // One who has sent nothing that fits did not send this; and what it moved before it began to send was another message, whose place
+        // in memory this one has. What has been answered since may leave only one who can have sent it.
+        let has_sent = |(source, moved_ns): &(u32, u64)| {
+            let first = self.matching.first_sent(comm, own, *source, asked.op.tag);
+            first.is_some_and(|send| send.since_ns <= *moved_ns)
+        };
+        let source = numbered.filter(has_sent).map(|(source, _)| source);
         if let Some(source) = source.or_else(|| self.only_sender((comm, own), asked.op.tag)) {
             let found = (source, asked.op.tag);
             self.matching.resolve(comm, own, asked.op.side(), found, &mut self.pairs);
@@ -250,7 +256,7 @@ impl Follower {
         self.probed.insert((call.pid, handle), probe);
         self.taken.insert(probe, Taken::default());
         if self.is_complete(call) {
-            let side = Endpoint { id: probe, origin: origin(call), number: None };
+            let side = Endpoint { id: probe, origin: origin(call), number: None, since_ns: call.begin_ns };
             self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
             self.matched();
         }

@@ -324,7 +324,8 @@ impl Follower {
         let Some((comm, own)) = op.place else { return };
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
-                let side = Endpoint { number: self.sent(call, op), ..op.side() };
+                let number = self.sent(call, op);
+                let side = Endpoint { number, since_ns: call.begin_ns, ..op.side() };
                 self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
             }
             (true, _) => {}
