@@ -122,15 +122,16 @@ impl<W: Write> Printer<'_, W> {
 
     fn event(&mut self, pipeline: &Pipeline, event: &MessageEvent) -> Result<()> {
         match event {
-            MessageEvent::Call { id, call, end_ns, members } if self.wants(id.rank) => {
-                self.call(pipeline, *id, call, *end_ns, members.as_deref())?;
+            MessageEvent::Call { id, call, end_ns, communicator } if self.wants(id.rank) => {
+                let members = communicator.as_ref().map(|communicator| communicator.peers());
+                self.call(pipeline, *id, call, *end_ns, members)?;
             }
             MessageEvent::Matched { send, receive }
                 if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
             {
                 self.matched(send, receive)?;
             }
-            MessageEvent::Completed { message, by } if self.json && self.wants(by.rank) => {
+            MessageEvent::Completed { message, by, .. } if self.json && self.wants(by.rank) => {
                 let line = serde_json::json!({ "completed": message, "by": by });
                 self.json_line(&line)?;
             }

@@ -96,7 +96,7 @@ impl<W: Write> Exporting<'_, W> {
             {
                 self.timeline.matched(*send, *receive)
             }
-            MessageEvent::Completed { message, by } if self.wants(by.rank) => {
+            MessageEvent::Completed { message, by, .. } if self.wants(by.rank) => {
                 self.timeline.completed(*message, *by)
             }
             _ => Ok(()),
