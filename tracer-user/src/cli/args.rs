@@ -321,25 +321,39 @@ pub struct CallsArgs {
 /// What a tape is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Perfetto, a viewer of timelines
+    /// Perfetto, a viewer of timelines: one file
     Perfetto,
+    /// DuckDB, pandas and others: a folder with a table each of calls, messages, movements, findings and gaps
+    Parquet,
+    /// Vampir, Scalasca, Cube and others: an archive of OTF2, by its own library
+    Otf2,
 }
 
 /// `dmscope export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The tape, as written with --record
+    /// The tape, as written with --record; or one of each node of a job
     #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
+    pub tapes: Vec<PathBuf>,
     /// The tool that it is for
     #[arg(long, value_name = "TOOL", required = true)]
     pub to: ExportFormat,
-    /// Where the timeline goes [default: TAPE.pftrace]
-    #[arg(long, short, value_name = "FILE")]
+    /// Where it goes: a file, of tables and archives a new folder [default: TAPE.pftrace, TAPE.parquet, TAPE.otf2]
+    #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// Only calls of these ranks, and messages between them (0,4-7)
+    /// Only calls and movements of these ranks, and messages between them (0,4-7)
     #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
     pub ranks: Option<RankList>,
+    /// Leave out movements of data, which are most of a tape
+    #[arg(long)]
+    pub no_movements: bool,
+}
+
+impl ExportArgs {
+    /// Whether movements of data are written; archives of OTF2 have no place for them.
+    pub fn wants_movements(&self) -> bool {
+        !self.no_movements && self.to != ExportFormat::Otf2
+    }
 }
 
 /// `dmscope report`

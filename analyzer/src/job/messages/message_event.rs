@@ -17,6 +17,8 @@ pub enum MessageEvent {
         end_ns: Option<u64>,
         /// The communicator that it names.
         communicator: Option<CallCommunicator>,
+        /// Of a collective call: what each rank gives or gets, where that is the same for all.
+        collective_bytes: Option<u64>,
     },
     /// A message is given to the library: sent, or asked for.
     Posted {
@@ -24,6 +26,8 @@ pub enum MessageEvent {
         message: MessageId,
         /// As it was given.
         facts: MessageFacts,
+        /// When, CLOCK_MONOTONIC.
+        time_ns: u64,
     },
     /// A send and the receive that got it.
     Matched {
@@ -67,6 +71,30 @@ pub struct MessageFacts {
     pub tag: Option<i32>,
     /// What is sent, or was received; of a receive that is not over: at most. None: not known.
     pub len_bytes: Option<u64>,
+}
+
+/// The value of an argument, as far as people want to see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShownArgument {
+    /// A number.
+    Number(i32),
+    /// A name that the standard gives to a value.
+    Name(&'static str),
+    /// What is behind a handle.
+    Text(String),
+    /// It was not recorded.
+    Unknown,
+}
+
+impl std::fmt::Display for ShownArgument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => f.write_str(name),
+            Self::Text(text) => f.write_str(text),
+            Self::Unknown => f.write_str("?"),
+        }
+    }
 }
 
 /// A communicator as a process sees it.

@@ -24,7 +24,7 @@ use crate::job::messages::ids::MessageId;
 use crate::job::messages::ids::{CommId, WORLD};
 use crate::job::messages::leaks::{Origin, Tally};
 use crate::job::messages::matching::{Matching, Pair};
-use crate::job::messages::message_event::{CallCommunicator, MessageFacts, MessageEvent};
+use crate::job::messages::message_event::{CallCommunicator, MessageEvent, MessageFacts};
 use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
@@ -215,7 +215,7 @@ impl Follower {
                     content: self.content(call, call.row.received()),
                     is_empty: is_empty(call, call.row.received()),
                 };
-                self.tell_with(|this| this.posted(&op));
+                self.tell_with(|this| this.posted(&op, call.begin_ns));
                 begun.ops = Few::one(op);
             }
             Does::MakeCommunicator(making) if making.meeting != Meeting::NewMembers => {
@@ -243,7 +243,7 @@ impl Follower {
         }
         for op in begun.ops.iter() {
             if call.row.form != Form::Persistent {
-                self.tell_with(|this| this.posted(op));
+                self.tell_with(|this| this.posted(op, call.begin_ns));
                 self.post(call, op);
             }
         }
@@ -306,7 +306,7 @@ impl Follower {
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
-            self.tell_with(|this| this.posted(&op));
+            self.tell_with(|this| this.posted(&op, call.begin_ns));
             self.post(call, &op);
         }
     }
@@ -393,8 +393,8 @@ impl Follower {
         }
     }
 
-    fn posted(&self, op: &Op) -> MessageEvent {
-        MessageEvent::Posted { message: op.id, facts: self.facts(op) }
+    fn posted(&self, op: &Op, time_ns: u64) -> MessageEvent {
+        MessageEvent::Posted { message: op.id, facts: self.facts(op), time_ns }
     }
 
     fn facts(&self, op: &Op) -> MessageFacts {
@@ -443,7 +443,8 @@ impl Follower {
             });
             let end_ns = code.map(|_| time_ns);
             let call = Box::new(call.clone());
-            self.events.push_back(MessageEvent::Call { id, call, end_ns, communicator });
+            let collective_bytes = begun.signature.and_then(|signature| signature.bytes);
+            self.events.push_back(MessageEvent::Call { id, call, end_ns, communicator, collective_bytes });
         }
     }
 
