@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 
 use super::args::{ExportArgs, ExportFormat};
 use super::movement_texts::MovementTexts;
-use super::nodes::{TapeSummary, jobs_of, names_of, replay_job_watched};
+use super::nodes::{TapeSummary, jobs_of, names_of, ranks_of, replay_job_watched};
 use super::output::create;
 use super::place_names::PlaceNames;
 use super::progress::Progress;
@@ -42,8 +42,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<()> {
         bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
     };
     let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
-    let exporter = exporter(args.to, &output)?;
-    let mut exporting = Exporting::new(exporter, PlaceNames::new(names_of(tapes)?), args);
+    let (places, rank_of) = (PlaceNames::new(names_of(tapes)?), ranks_of(tapes)?);
+    let mut exporting = Exporting::new(exporter(args.to, &output)?, places, rank_of, args);
     let cannot_write = || format!("cannot write {}", output.display());
     let progress = Progress::of_files(tapes.iter().map(|tape| tape.path.as_path()));
     replay_job_watched(tapes, &mut exporting, &progress).map_err(|error| {
@@ -127,7 +127,7 @@ struct Exporting<'a> {
     ranks: Option<&'a RankList>,
     start: Start,
     clocks: Option<String>,
-    /// By process.
+    /// By process, also those of which the session learnt it late.
     rank_of: HashMap<u32, u32>,
     /// When findings were first told.
     raised: HashMap<String, u64>,
@@ -139,7 +139,12 @@ struct Exporting<'a> {
 }
 
 impl<'a> Exporting<'a> {
-    fn new(exporter: Box<dyn Exporter>, places: PlaceNames, args: &'a ExportArgs) -> Self {
+    fn new(
+        exporter: Box<dyn Exporter>,
+        places: PlaceNames,
+        rank_of: HashMap<u32, u32>,
+        args: &'a ExportArgs,
+    ) -> Self {
         let options = Options::default();
         let pipeline = match exporter.takes_movements() && args.wants_movements() {
             true => Pipeline::with_movements(options),
@@ -154,7 +159,7 @@ impl<'a> Exporting<'a> {
             ranks: args.ranks.as_ref(),
             start: Start::default(),
             clocks: None,
-            rank_of: HashMap::new(),
+            rank_of,
             raised: HashMap::new(),
             paused_ns: None,
             now_ns: 0,
@@ -240,13 +245,18 @@ impl<'a> Exporting<'a> {
     }
 
     fn movements(&mut self) -> Result<()> {
-        let Self { pipeline, exporter, places, movement_texts, ranks, start, clocks, moved, .. } = self;
+        let Self { pipeline, exporter, places, movement_texts, ranks, rank_of, start, clocks, moved, .. } =
+            self;
         let session = ExportedSession { start, clocks: clocks.as_deref() };
         let is_wanted = |movement: &DataMovement| match ranks {
             Some(list) => movement.rank.is_some_and(|rank| list.0.contains(&rank)),
             None => true,
         };
-        for movement in moved.drain(..).filter(is_wanted) {
+        let ranked = |movement: DataMovement| DataMovement {
+            rank: movement.rank.or_else(|| rank_of.get(&movement.pid).copied()),
+            ..movement
+        };
+        for movement in moved.drain(..).map(ranked).filter(is_wanted) {
             let texts = movement_texts.of(&movement, pipeline, places);
             exporter.movement(&session, &texts.movement(&movement))?;
         }
@@ -265,10 +275,6 @@ impl<'a> Exporting<'a> {
             }
             Input::Plan(plan) => {
                 self.places.know(plan);
-                Ok(())
-            }
-            Input::Process(facts) => {
-                self.rank_of.extend(facts.rank.map(|rank| (facts.pid, rank)));
                 Ok(())
             }
             Input::Clock(reading) => self.exporter.clock(reading),

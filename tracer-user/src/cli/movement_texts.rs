@@ -46,6 +46,7 @@ impl MovementTexts {
         };
         let (source, destination) = (buffer(movement.source), buffer(movement.destination));
         let call = known(&mut self.calls, movement.call, || match pipeline.call_of_site(movement.call) {
+            Some((function, place)) if place.module.is_empty() => (function.into(), "".into()),
             Some((function, place)) => (function.into(), places.text(place).into()),
             None => ("".into(), "".into()),
         });

@@ -1,7 +1,7 @@
 //! Tapes of the nodes of one job: which belong together, and reading them as one.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +102,26 @@ pub(super) fn names_of(tapes: &[TapeSummary]) -> Result<SymbolTable> {
         tape::symbols(open(path)?, take).with_context(|| path.display().to_string())?;
     }
     Ok(names)
+}
+
+/// Which ranks the processes of a job are, by the numbers that its tapes together have for them.
+///
+/// # Errors
+/// A file is no tape, or cannot be read.
+pub(super) fn ranks_of(tapes: &[TapeSummary]) -> Result<HashMap<u32, u32>> {
+    let mut ranks = HashMap::new();
+    for (node, TapeSummary { path, .. }) in tapes.iter().enumerate() {
+        let take = |fact: Input| {
+            if let Input::Process(facts) = fact
+                && let Some(rank) = facts.rank
+            {
+                let pid = if tapes.len() > 1 { tape::pid_of_node(node, facts.pid) } else { facts.pid };
+                ranks.insert(pid, rank);
+            }
+        };
+        tape::facts(open(path)?, take).with_context(|| path.display().to_string())?;
+    }
+    Ok(ranks)
 }
 
 /// Gives all of a job's tapes to a consumer, as one.

@@ -162,11 +162,14 @@ impl Definitions {
         let position = |rank: &u32| all.binary_search(&u64::from(*rank)).unwrap_or(0) as u64;
         let mut communicators: Vec<_> = self.communicators.iter().collect();
         communicators.sort_unstable_by_key(|(number, _)| **number);
-        for (number, communicator) in communicators {
+        // A communicator's group has the number behind its own; readers want all groups first.
+        for (number, communicator) in &communicators {
             let members: Vec<u64> = communicator.members().iter().map(position).collect();
-            let group = number.wrapping_add(1);
-            define.group(group, NO_TEXT, COMM_GROUP, &members)?;
-            define.communicator(*number, self.texts[&communicator_name(*number)], group)?;
+            define.group(number.wrapping_add(1), NO_TEXT, COMM_GROUP, &members)?;
+        }
+        for (number, _) in &communicators {
+            let name = self.texts[&communicator_name(**number)];
+            define.communicator(**number, name, number.wrapping_add(1))?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ pub(super) const CALLS: &str = "message calls {
     optional int32 count;
     optional int32 root;
     required binary arguments (json);
-    optional binary at (string);
+    optional binary place (string);
 }";
 
 /// Messages: a send and the receive that got it.
@@ -48,9 +48,9 @@ pub(super) const MOVEMENTS: &str = "message movements {
     required int32 thread;
     required binary kind (string);
     required int64 bytes;
-    required binary at (string);
-    optional binary function (string);
-    optional binary called_at (string);
+    required binary place (string);
+    optional binary mpi_call (string);
+    optional binary call_place (string);
     required binary source (string);
     required int64 source_address (integer(64,false));
     required binary destination (string);
