@@ -122,13 +122,17 @@ pub enum Command {
         Messages are matched for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
-    /// Write the MPI calls and messages of a tape as a timeline for another tool
+    /// Write what is on tapes for another tool: a timeline, tables, or a trace archive
     #[command(
         after_help = "Examples:\n  dmscope export app.dmt --to perfetto            app.dmt.pftrace: open it at https://ui.perfetto.dev\n  \
-        dmscope export app.dmt --to perfetto --ranks 0-7 -o few.pftrace\n\n\
-        Each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an arrow from \
-        the send to the call that completed the receive. Ends of calls and messages are on tapes that were recorded with --returns all; \
-        other calls are marks without a duration. The page at ui.perfetto.dev reads the file in the browser and sends it nowhere."
+        dmscope export app.dmt --to perfetto --ranks 0-7 --no-movements -o few.pftrace\n  \
+        dmscope export app.dmt --to parquet             app.dmt.parquet/calls.parquet and others, for DuckDB and pandas\n  \
+        dmscope export app.dmt --to otf2                app.dmt.otf2/traces.otf2, for Vampir; needs OTF2's library (otf2-tools)\n  \
+        dmscope export node1.dmt node2.dmt --to perfetto   the tapes of the nodes of a job\n\n\
+        Perfetto: each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an \
+        arrow from the send to the call that completed the receive, each movement of data a mark, each step of a chain an arrow. The page \
+        at ui.perfetto.dev reads the file in the browser and sends it nowhere. Ends of calls and messages are on tapes that were recorded \
+        with --returns all; other calls are marks without a duration. docs/export.md has the tables' columns and queries to begin with."
     )]
     Export(ExportArgs),
     /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank

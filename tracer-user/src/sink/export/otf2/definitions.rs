@@ -49,6 +49,13 @@ pub(super) struct DefinedRank {
     pub node: Option<String>,
 }
 
+/// A communicator, by the number that the archive has for it: those are without gaps.
+#[derive(Clone, Debug)]
+pub(super) struct DefinedCommunicator {
+    pub reference: u32,
+    pub communicator: CallCommunicator,
+}
+
 /// Numbers that were given out.
 #[derive(Debug)]
 pub(super) struct Definitions {
@@ -56,7 +63,8 @@ pub(super) struct Definitions {
     in_order: Vec<String>,
     regions: BTreeMap<u32, &'static CallRow>,
     by_name: FxHashMap<&'static str, u32>,
-    communicators: FxHashMap<u32, CallCommunicator>,
+    /// By their numbers in the job.
+    communicators: FxHashMap<u32, DefinedCommunicator>,
 }
 
 impl Default for Definitions {
@@ -103,18 +111,20 @@ impl Definitions {
     /// Learns a communicator.
     pub(super) fn communicator(&mut self, communicator: &CallCommunicator) {
         if self.communicators.len() < MOST_COMMUNICATORS {
-            self.communicators.entry(communicator.number).or_insert_with(|| communicator.clone());
+            let reference = self.communicators.len() as u32;
+            let defined = || DefinedCommunicator { reference, communicator: communicator.clone() };
+            self.communicators.entry(communicator.number).or_insert_with(defined);
         }
     }
 
-    /// A communicator that is known.
-    pub(super) fn known_communicator(&self, number: u32) -> Option<&CallCommunicator> {
+    /// A communicator that is known, by its number in the job.
+    pub(super) fn known_communicator(&self, number: u32) -> Option<&DefinedCommunicator> {
         self.communicators.get(&number)
     }
 
     /// Ranks that are in any communicator.
     pub(super) fn members(&self) -> impl Iterator<Item = u32> {
-        self.communicators.values().flat_map(|communicator| communicator.members().iter().copied())
+        self.communicators.values().flat_map(|defined| defined.communicator.members().iter().copied())
     }
 
     /// Writes all of it; texts come last of what is gathered and first of what is written.
@@ -160,16 +170,16 @@ impl Definitions {
         let all: Vec<u64> = ranks.keys().map(|rank| u64::from(*rank)).collect();
         define.group(0, named.mpi, COMM_LOCATIONS, &all)?;
         let position = |rank: &u32| all.binary_search(&u64::from(*rank)).unwrap_or(0) as u64;
-        let mut communicators: Vec<_> = self.communicators.iter().collect();
-        communicators.sort_unstable_by_key(|(number, _)| **number);
+        let mut communicators: Vec<&DefinedCommunicator> = self.communicators.values().collect();
+        communicators.sort_unstable_by_key(|defined| defined.reference);
         // A communicator's group has the number behind its own; readers want all groups first.
-        for (number, communicator) in &communicators {
+        for DefinedCommunicator { reference, communicator } in &communicators {
             let members: Vec<u64> = communicator.members().iter().map(position).collect();
-            define.group(number.wrapping_add(1), NO_TEXT, COMM_GROUP, &members)?;
+            define.group(reference + 1, NO_TEXT, COMM_GROUP, &members)?;
         }
-        for (number, _) in &communicators {
-            let name = self.texts[&communicator_name(**number)];
-            define.communicator(**number, name, number.wrapping_add(1))?;
+        for DefinedCommunicator { reference, communicator } in communicators {
+            let name = self.texts[&communicator_name(communicator.number)];
+            define.communicator(*reference, name, reference + 1)?;
         }
         Ok(())
     }

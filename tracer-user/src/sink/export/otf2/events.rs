@@ -10,6 +10,7 @@ use analyzer::input::ClockReading;
 use analyzer::messages::{CallId, MessageFacts, MessageId};
 use anyhow::Result;
 use rustc_hash::FxHashMap;
+use rustix::process::{Resource, Rlimit};
 
 use super::super::exported::{
     CompletedMessage, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage,
@@ -17,7 +18,7 @@ use super::super::exported::{
 };
 use super::super::recent::Recent;
 use super::archive::{Archive, ArchiveError, EventWriter};
-use super::definitions::{DefinedLocation, DefinedRank, Definitions, PLACE, TraceClock};
+use super::definitions::{DefinedCommunicator, DefinedLocation, DefinedRank, Definitions, PLACE, TraceClock};
 use super::library::{ErrorCode, Functions, Handle, Otf2Library, UNDEFINED_U32, UNDEFINED_U64};
 use crate::host::output_folder::OutputFolder;
 
@@ -77,6 +78,7 @@ impl ArchiveExport {
     /// # Errors
     /// OTF2 cannot make an archive there.
     pub fn create(library: Otf2Library, folder: OutputFolder) -> Result<Self, ArchiveError> {
+        open_many_files();
         let archive = Archive::create(Arc::new(library), &folder.path())?;
         Ok(Self {
             folder,
@@ -119,8 +121,7 @@ impl ArchiveExport {
     /// What a collective call says; none: it is none, or its communicator is not known.
     fn collective(&self, call: &ExportedCall<'_>) -> Option<CollectiveFacts> {
         let operation = collective_operation(call.row)?;
-        let comm = call.communicator?.number;
-        self.definitions.known_communicator(comm)?;
+        let comm = self.definitions.known_communicator(call.communicator?.number)?.reference;
         let (sent_bytes, received_bytes) = collective_sizes(call);
         let root = call.root.and_then(|root| u32::try_from(root).ok()).unwrap_or(UNDEFINED_U32);
         Some(CollectiveFacts { operation, comm, root, sent_bytes, received_bytes })
@@ -369,12 +370,12 @@ impl Thread<'_> {
 
     /// The other side of a message, its communicator, tag and size; none: it is not known who that is.
     fn envelope(&self, facts: &MessageFacts) -> Option<(u32, u32, u32, u64)> {
-        let comm = facts.comm?;
-        let communicator = self.definitions.known_communicator(comm)?;
+        let DefinedCommunicator { reference, communicator } =
+            self.definitions.known_communicator(facts.comm?)?;
         let of_rank = |rank: u32| communicator.members().iter().position(|member| *member == rank);
         let peer = facts.peer.or_else(|| Some(of_rank(facts.peer_rank?)? as u32))?;
         let tag = facts.tag.map_or(UNDEFINED_U32, |tag| tag as u32);
-        Some((peer, comm, tag, facts.len_bytes.unwrap_or(UNDEFINED_U64)))
+        Some((peer, *reference, tag, facts.len_bytes.unwrap_or(UNDEFINED_U64)))
     }
 
     fn collective_begin(&self, time_ns: u64) -> Result<(), ArchiveError> {
@@ -442,6 +443,13 @@ impl Thread<'_> {
             | u64::from(message.call.number) << PART_BITS
             | u64::from(message.part as u16)
     }
+}
+
+/// Each thread of the job has a file.
+fn open_many_files() {
+    let limits = rustix::process::getrlimit(Resource::Nofile);
+    // Where that is not allowed, OTF2 says that there are too many.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 fn write_marks(archive: &Archive, marks: &[FindingMark]) -> Result<(), ArchiveError> {

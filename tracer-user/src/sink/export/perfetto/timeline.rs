@@ -27,8 +27,10 @@ use super::interned::{InternedTexts, TextUse};
 const MOST_OPERATIONS: usize = 1 << 18;
 /// Ranks of a finding that have a mark of their own.
 const MOST_MARKED: usize = 64;
-/// The track of findings, and those of nodes behind it; no process has number 0.
+/// Tracks that are no process's: of findings, of pauses, and of nodes from there on.
 const FINDINGS_TRACK: u64 = 1;
+const COVERAGE_TRACK: u64 = 2;
+const NODE_TRACKS: u64 = 3;
 
 /// Where an operation is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,7 @@ pub struct TimelineExport<W> {
     operations: Recent<u64, OperationMark>,
     arrows: u64,
     has_findings: bool,
+    has_coverage: bool,
     counts: ExportCounts,
 }
 
@@ -68,6 +71,7 @@ impl<W: Write> TimelineExport<W> {
             operations: Recent::new(MOST_OPERATIONS),
             arrows: 0,
             has_findings: false,
+            has_coverage: false,
             counts: ExportCounts::default(),
         }
     }
@@ -201,6 +205,13 @@ impl<W: Write> TimelineExport<W> {
         self.track(TrackDescriptor { uuid, name, description, ..TrackDescriptor::default() })
     }
 
+    fn coverage_track(&mut self) -> Result<u64> {
+        if !std::mem::replace(&mut self.has_coverage, true) {
+            self.named_track(COVERAGE_TRACK, "coverage", None)?;
+        }
+        Ok(COVERAGE_TRACK)
+    }
+
     fn mark_finding(&mut self, track: u64, time_ns: u64, finding: &Finding) -> Result<()> {
         let severity = if finding.severity == Severity::Warning { "warning" } else { "notice" };
         let mut event = self.named(INSTANT, &finding.summary);
@@ -220,7 +231,7 @@ impl<W: Write> Exporter for TimelineExport<W> {
         })?;
         if start.nodes.len() > 1 {
             for (node, name) in start.nodes.iter().enumerate() {
-                let track = FINDINGS_TRACK + 1 + node as u64;
+                let track = NODE_TRACKS + node as u64;
                 self.named_track(track, &format!("node {name}"), session.clocks.map(str::to_owned))?;
             }
         }
@@ -310,11 +321,8 @@ impl<W: Write> Exporter for TimelineExport<W> {
     fn gap(&mut self, session: &ExportedSession<'_>, gap: &ExportedGap) -> Result<()> {
         let track = match gap.pid {
             Some(pid) => self.process(session, pid, gap.rank)?,
-            None => FINDINGS_TRACK + 1,
+            None => self.coverage_track()?,
         };
-        if gap.pid.is_none() && session.start.nodes.len() < 2 && self.processes.insert(0) {
-            self.named_track(track, "coverage", None)?;
-        }
         let name = match (gap.why, gap.records) {
             ("lost", Some(records)) => format!("{records} records lost"),
             ("lost", None) => "records lost".to_owned(),
