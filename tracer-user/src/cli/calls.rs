@@ -12,7 +12,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::args::CallsArgs;
-use super::place_names::PlaceNames;
+use super::place_names::PlaceLookup;
 use super::replay::{Consumer, names, replay};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -28,7 +28,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
         printer: Printer {
             out: BufWriter::new(stdout().lock()),
             json: args.json,
-            names: PlaceNames::new(names(&args.tape)?),
+            names: PlaceLookup::new(names(&args.tape)?),
             begin_ns: 0,
             ranks: &args.ranks,
         },
@@ -90,7 +90,7 @@ impl<W: Write> Consumer for Listing<'_, W> {
 struct Printer<'a, W: Write> {
     out: W,
     json: bool,
-    names: PlaceNames,
+    names: PlaceLookup,
     begin_ns: u64,
     ranks: &'a Option<super::rank_list::RankList>,
 }
@@ -271,8 +271,13 @@ mod tests {
     use super::*;
 
     fn listed(cut: bool) -> String {
-        let printer =
-            Printer { out: Vec::new(), json: false, names: PlaceNames::default(), begin_ns: 0, ranks: &None };
+        let printer = Printer {
+            out: Vec::new(),
+            json: false,
+            names: PlaceLookup::default(),
+            begin_ns: 0,
+            ranks: &None,
+        };
         let mut listing = Listing { pipeline: Pipeline::with_events(Options::default()), printer };
         replay_inputs(cut, &mut listing);
         listing.end().expect("memory has room");

@@ -20,8 +20,8 @@ use super::args::{ExportArgs, ExportFormat};
 use super::movement_texts::MovementTexts;
 use super::nodes::{TapeSummary, jobs_of, names_of, ranks_of, replay_job_watched};
 use super::output::create;
-use super::place_names::PlaceNames;
-use super::progress::Progress;
+use super::place_names::PlaceLookup;
+use super::progress::ReadingBar;
 use super::rank_list::RankList;
 use super::replay::Consumer;
 use crate::host::output_folder::OutputFolder;
@@ -29,7 +29,7 @@ use crate::sink::export::otf2::{ArchiveExport, find_library};
 use crate::sink::export::parquet::TablesExport;
 use crate::sink::export::perfetto::TimelineExport;
 use crate::sink::export::{
-    Assembly, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedSession, Exporter,
+    CallAssembly, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedSession, Exporter,
 };
 
 /// Writes a file or a folder.
@@ -42,10 +42,10 @@ pub(super) fn export(args: &ExportArgs) -> Result<()> {
         bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
     };
     let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
-    let (places, rank_of) = (PlaceNames::new(names_of(tapes)?), ranks_of(tapes)?);
+    let (places, rank_of) = (PlaceLookup::new(names_of(tapes)?), ranks_of(tapes)?);
     let mut exporting = Exporting::new(exporter(args.to, &output)?, places, rank_of, args);
     let cannot_write = || format!("cannot write {}", output.display());
-    let progress = Progress::of_files(tapes.iter().map(|tape| tape.path.as_path()));
+    let progress = ReadingBar::of_files(tapes.iter().map(|tape| tape.path.as_path()));
     replay_job_watched(tapes, &mut exporting, &progress).map_err(|error| {
         match error.downcast::<Unwritten>() {
             Ok(Unwritten(why)) => why.context(cannot_write()),
@@ -121,8 +121,8 @@ fn say(counts: ExportCounts, args: &ExportArgs, output: &Path, tapes: &[TapeSumm
 struct Exporting<'a> {
     pipeline: Pipeline,
     exporter: Box<dyn Exporter>,
-    assembly: Assembly,
-    places: PlaceNames,
+    assembly: CallAssembly,
+    places: PlaceLookup,
     movement_texts: MovementTexts,
     ranks: Option<&'a RankList>,
     start: Start,
@@ -141,7 +141,7 @@ struct Exporting<'a> {
 impl<'a> Exporting<'a> {
     fn new(
         exporter: Box<dyn Exporter>,
-        places: PlaceNames,
+        places: PlaceLookup,
         rank_of: HashMap<u32, u32>,
         args: &'a ExportArgs,
     ) -> Self {
@@ -153,7 +153,7 @@ impl<'a> Exporting<'a> {
         Self {
             pipeline,
             exporter,
-            assembly: Assembly::default(),
+            assembly: CallAssembly::default(),
             places,
             movement_texts: MovementTexts::default(),
             ranks: args.ranks.as_ref(),

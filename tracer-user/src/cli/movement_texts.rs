@@ -6,7 +6,7 @@ use analyzer::names::Kind;
 use analyzer::pipeline::{DataMovement, Pipeline};
 use analyzer::text::{buffer_text, movement_kind_text};
 
-use super::place_names::PlaceNames;
+use super::place_names::PlaceLookup;
 use crate::sink::export::ExportedMovement;
 
 /// By the numbers that movements have for them.
@@ -31,7 +31,7 @@ impl MovementTexts {
         &mut self,
         movement: &DataMovement,
         pipeline: &Pipeline,
-        places: &mut PlaceNames,
+        places: &mut PlaceLookup,
     ) -> TextsOfMovement {
         let place =
             known(&mut self.sites, movement.site, || places.text(pipeline.site_place(movement.site)).into());

@@ -10,7 +10,7 @@ use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, Item, Join, Reader};
 use anyhow::{Context, Result, bail};
 
-use super::progress::Progress;
+use super::progress::ReadingBar;
 use super::replay::{CUT, Consumer, open, replay_watched};
 
 /// What says which job a tape is of.
@@ -129,7 +129,7 @@ pub(super) fn ranks_of(tapes: &[TapeSummary]) -> Result<HashMap<u32, u32>> {
 /// # Errors
 /// A file is no tape, or cannot be read; what the consumer says cannot be written.
 pub(super) fn replay_job(tapes: &[TapeSummary], consumer: &mut impl Consumer) -> Result<()> {
-    replay_job_watched(tapes, consumer, &Progress::hidden())
+    replay_job_watched(tapes, consumer, &ReadingBar::hidden())
 }
 
 /// The same; `progress`: how far it has come.
@@ -139,7 +139,7 @@ pub(super) fn replay_job(tapes: &[TapeSummary], consumer: &mut impl Consumer) ->
 pub(super) fn replay_job_watched(
     tapes: &[TapeSummary],
     consumer: &mut impl Consumer,
-    progress: &Progress,
+    progress: &ReadingBar,
 ) -> Result<()> {
     let nodes = match tapes {
         [tape] => return replay_watched(&tape.path, consumer, progress),
@@ -170,7 +170,7 @@ pub(super) fn replay_job_watched(
     Ok(())
 }
 
-fn read(path: &Path, progress: &Progress) -> Result<Reader<impl Read + use<>>> {
+fn read(path: &Path, progress: &ReadingBar) -> Result<Reader<impl Read + use<>>> {
     Reader::new(progress.counted(open(path)?)).with_context(|| path.display().to_string())
 }
 

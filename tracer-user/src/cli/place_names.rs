@@ -19,7 +19,7 @@ const MOST_TEXTS: usize = 1 << 17;
 
 /// A tape has the names that its findings need. Others are looked up where the very same files are still there.
 #[derive(Default)]
-pub(super) struct PlaceNames {
+pub(super) struct PlaceLookup {
     names: SymbolTable,
     symbols: Symbols,
     /// Where files were that were not looked for yet, each with its build id.
@@ -28,7 +28,7 @@ pub(super) struct PlaceNames {
     texts: HashMap<CodePlace, Rc<str>>,
 }
 
-impl PlaceNames {
+impl PlaceLookup {
     /// With the names that are on a tape.
     pub(super) fn new(names: SymbolTable) -> Self {
         Self { names, ..Self::default() }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar on the terminal, if standard error is one; it is gone when this is dropped.
-pub(super) struct Progress(ProgressBar);
+pub(super) struct ReadingBar(ProgressBar);
 
-impl Progress {
+impl ReadingBar {
     /// Of reading files to their ends.
     pub(super) fn of_files<'p>(paths: impl Iterator<Item = &'p Path>) -> Self {
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -31,7 +31,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ReadingBar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

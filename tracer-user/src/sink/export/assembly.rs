@@ -14,7 +14,7 @@ const MOST_WAITING: usize = 1 << 18;
 
 /// A send that no receive is known of.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct PostedSend {
     time_ns: u64,
     facts: MessageFacts,
 }
@@ -23,7 +23,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, Default)]
 struct Receiving {
     /// Which send, once that is known, and what is known of that.
-    send: Option<(MessageId, Option<Sent>)>,
+    send: Option<(MessageId, Option<PostedSend>)>,
     received: Option<Reception>,
     /// What its own side says.
     facts: Option<MessageFacts>,
@@ -31,20 +31,20 @@ struct Receiving {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Assembly {
+pub struct CallAssembly {
     calls: Recent<CallId, CallParts>,
-    sends: Recent<MessageId, Sent>,
+    sends: Recent<MessageId, PostedSend>,
     receives: Recent<MessageId, Receiving>,
     ready: Vec<ExportedMessage>,
 }
 
-impl Default for Assembly {
+impl Default for CallAssembly {
     fn default() -> Self {
         Self::with_most(MOST_WAITING)
     }
 }
 
-impl Assembly {
+impl CallAssembly {
     fn with_most(most: usize) -> Self {
         Self {
             calls: Recent::new(most),
@@ -58,7 +58,7 @@ impl Assembly {
     pub fn posted(&mut self, message: MessageId, facts: MessageFacts, time_ns: u64) {
         self.parts(message.call).posted.push((message, facts));
         if facts.sends {
-            self.sends.entry(message, || Sent { time_ns, facts });
+            self.sends.entry(message, || PostedSend { time_ns, facts });
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// Rank 0 sends in its call 1; rank 1 posts a receive in its call 1 and waits for it in its call 2.
-    fn step(assembly: &mut Assembly, step: usize) {
+    fn step(assembly: &mut CallAssembly, step: usize) {
         let (send, receive) = (message_of(0, 1), message_of(1, 1));
         match step {
             0 => assembly.posted(send, facts(true), 100),
@@ -201,7 +201,7 @@ mod tests {
             len_bytes: Some(8),
         };
         for order in [[0, 1, 2, 3], [0, 2, 3, 1], [2, 0, 1, 3], [2, 3, 0, 1]] {
-            let mut assembly = Assembly::default();
+            let mut assembly = CallAssembly::default();
             let mut given: Vec<ExportedMessage> = Vec::new();
             for at in order {
                 step(&mut assembly, at);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_a_call_did_is_told_with_what_the_other_side_knows() {
-        let mut assembly = Assembly::default();
+        let mut assembly = CallAssembly::default();
         (0..3).for_each(|at| step(&mut assembly, at));
         let parts = assembly.call(id(1, 2), 300);
         let facts = parts.completed[0].facts;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_matched_message_that_waits_for_too_long_is_not_forgotten() {
-        let mut assembly = Assembly::with_most(2);
+        let mut assembly = CallAssembly::with_most(2);
         for number in 1..=4 {
             assembly.posted(message_of(0, number), facts(true), 100);
             assembly.matched(message_of(0, number), message_of(1, number));

@@ -7,7 +7,7 @@ pub mod parquet;
 pub mod perfetto;
 mod recent;
 
-pub use assembly::Assembly;
+pub use assembly::CallAssembly;
 pub use exported::{
     CallParts, CompletedMessage, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage,
     ExportedMovement, ExportedSession, Exporter, Reception,

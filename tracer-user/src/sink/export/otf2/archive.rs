@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::library::{ErrorCode, FILE_NAMES, FlushCallbacks, Handle, MemoryCallbacks, Otf2Library};
+use super::library::{ErrorCode, FILE_NAMES, FlushCallbacks, MemoryCallbacks, Otf2Handle, Otf2Library};
 
 /// What a thread gathers before it is written, and the library gathers of definitions: its smallest.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -49,14 +49,14 @@ pub fn find_library() -> Result<Otf2Library, ArchiveError> {
 
 /// Writes the events of one thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EventWriter(pub Handle);
+pub(super) struct EventWriter(pub Otf2Handle);
 
 /// An archive that is open.
 pub(super) struct Archive {
     library: Arc<Otf2Library>,
-    handle: Handle,
+    handle: Otf2Handle,
     /// What is told with an event.
-    attributes: Handle,
+    attributes: Otf2Handle,
 }
 
 impl Archive {
@@ -157,7 +157,7 @@ impl Archive {
     }
 
     /// Writes what holds for all threads.
-    pub(super) fn global_definitions(&self) -> Result<Handle, ArchiveError> {
+    pub(super) fn global_definitions(&self) -> Result<Otf2Handle, ArchiveError> {
         // SAFETY: the archive is open. It closes the writer itself.
         let handle = unsafe { (self.functions().global_definition_writer)(self.handle) };
         if handle.is_null() {
@@ -169,7 +169,7 @@ impl Archive {
     /// Writes marks.
     pub(super) fn write_markers(
         &self,
-        write: impl FnOnce(Handle) -> Result<(), ArchiveError>,
+        write: impl FnOnce(Otf2Handle) -> Result<(), ArchiveError>,
     ) -> Result<(), ArchiveError> {
         // SAFETY: the archive is open; the writer is closed once, whatever was written.
         unsafe {
@@ -185,7 +185,7 @@ impl Archive {
     }
 
     /// What is told with the next event: the text of an attribute. Whoever writes an event uses it up.
-    pub(super) fn attribute(&self, attribute: u32, text: u32) -> Result<Handle, ArchiveError> {
+    pub(super) fn attribute(&self, attribute: u32, text: u32) -> Result<Otf2Handle, ArchiveError> {
         // SAFETY: the list is this archive's, and lives as long as it.
         let added = unsafe { (self.functions().attributes_add_string)(self.attributes, attribute, text) };
         self.done("write events", added)?;

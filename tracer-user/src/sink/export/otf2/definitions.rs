@@ -8,7 +8,7 @@ use analyzer::messages::CallCommunicator;
 use rustc_hash::FxHashMap;
 
 use super::archive::{Archive, ArchiveError};
-use super::library::{Handle, UNDEFINED_U32};
+use super::library::{Otf2Handle, UNDEFINED_U32};
 
 /// Texts that are kept; what comes after them is left out.
 const MOST_TEXTS: usize = 1 << 17;
@@ -263,7 +263,7 @@ fn role(row: &CallRow) -> u8 {
 /// Writes definitions one by one.
 struct Defining<'a> {
     archive: &'a Archive,
-    writer: Handle,
+    writer: Otf2Handle,
 }
 
 impl Defining<'_> {

@@ -19,7 +19,7 @@ use super::super::exported::{
 use super::super::recent::Recent;
 use super::archive::{Archive, ArchiveError, EventWriter};
 use super::definitions::{DefinedCommunicator, DefinedLocation, DefinedRank, Definitions, PLACE, TraceClock};
-use super::library::{ErrorCode, Functions, Handle, Otf2Library, UNDEFINED_U32, UNDEFINED_U64};
+use super::library::{ErrorCode, Functions, Otf2Handle, Otf2Library, UNDEFINED_U32, UNDEFINED_U64};
 use crate::host::output_folder::OutputFolder;
 
 /// Nonblocking collective calls that may still be waited for.
@@ -27,7 +27,7 @@ const MOST_COLLECTIVES: usize = 1 << 16;
 
 /// A thread that has events.
 #[derive(Debug)]
-struct Location {
+struct EventLocation {
     number: u64,
     rank: u32,
     name: String,
@@ -62,7 +62,7 @@ pub struct ArchiveExport {
     archive: Option<Archive>,
     definitions: Definitions,
     /// By rank and thread.
-    locations: FxHashMap<(u32, u32), Location>,
+    locations: FxHashMap<(u32, u32), EventLocation>,
     /// How many threads a rank has.
     threads: FxHashMap<u32, u64>,
     ranks: BTreeMap<u32, DefinedRank>,
@@ -114,7 +114,7 @@ impl ArchiveExport {
             true => "main thread".to_owned(),
             false => format!("thread {}", session.pid_on_node(tid)),
         };
-        self.locations.insert((rank, tid), Location { number, rank, name, writer, index, last_ns: 0 });
+        self.locations.insert((rank, tid), EventLocation { number, rank, name, writer, index, last_ns: 0 });
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl ArchiveExport {
         let end_ns = call.end_ns.unwrap_or(begin_ns).max(begin_ns);
         location.last_ns = end_ns;
         clock.length_ns = clock.length_ns.max(end_ns.saturating_sub(clock.begin_ns));
-        let thread = Thread { archive, definitions, location };
+        let thread = LocationEvents { archive, definitions, location };
         thread.enter(begin_ns, region, place)?;
         thread.beginning(begin_ns, call, collective.is_some())?;
         thread.end(end_ns, call, &over, collective)?;
@@ -161,7 +161,7 @@ impl ArchiveExport {
         let Some(archive) = self.archive.take() else { return Ok(()) };
         let mut locations = Vec::new();
         for location in self.locations.drain().map(|(_, location)| location) {
-            let Location { number, rank, name, writer, .. } = location;
+            let EventLocation { number, rank, name, writer, .. } = location;
             let events = archive.close_events(writer)?;
             locations.push(DefinedLocation { number, rank, name, events });
         }
@@ -243,18 +243,18 @@ impl Exporter for ArchiveExport {
 }
 
 /// Writes events of a thread.
-struct Thread<'a> {
+struct LocationEvents<'a> {
     archive: &'a Archive,
     definitions: &'a Definitions,
-    location: &'a Location,
+    location: &'a EventLocation,
 }
 
-impl Thread<'_> {
+impl LocationEvents<'_> {
     fn functions(&self) -> &Functions {
         self.archive.functions()
     }
 
-    fn writer(&self) -> Handle {
+    fn writer(&self) -> Otf2Handle {
         self.location.writer.0
     }
 

@@ -11,7 +11,7 @@ use libloading::Library;
 pub(super) const FILE_NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
 
 /// Things of the library, which only it looks into.
-pub(super) type Handle = *mut c_void;
+pub(super) type Otf2Handle = *mut c_void;
 pub(super) type ErrorCode = c_int;
 /// Nobody knows.
 pub(super) const UNDEFINED_U32: u32 = u32::MAX;
@@ -52,53 +52,53 @@ macro_rules! functions {
 functions! {
     error_name = "OTF2_Error_GetName" (ErrorCode) -> *const c_char;
     error_callback = "OTF2_Error_RegisterCallback" (ErrorCallback, *mut c_void) -> *const c_void;
-    open = "OTF2_Archive_Open" (*const c_char, *const c_char, u8, u64, u64, u8, u8) -> Handle;
-    close = "OTF2_Archive_Close" (Handle) -> ErrorCode;
-    set_flush = "OTF2_Archive_SetFlushCallbacks" (Handle, *const FlushCallbacks, *mut c_void) -> ErrorCode;
-    set_memory = "OTF2_Archive_SetMemoryCallbacks" (Handle, *const MemoryCallbacks, *mut c_void) -> ErrorCode;
-    set_serial = "OTF2_Archive_SetSerialCollectiveCallbacks" (Handle) -> ErrorCode;
-    set_creator = "OTF2_Archive_SetCreator" (Handle, *const c_char) -> ErrorCode;
-    open_event_files = "OTF2_Archive_OpenEvtFiles" (Handle) -> ErrorCode;
-    close_event_files = "OTF2_Archive_CloseEvtFiles" (Handle) -> ErrorCode;
-    event_writer = "OTF2_Archive_GetEvtWriter" (Handle, u64) -> Handle;
-    close_event_writer = "OTF2_Archive_CloseEvtWriter" (Handle, Handle) -> ErrorCode;
-    event_count = "OTF2_EvtWriter_GetNumberOfEvents" (Handle, *mut u64) -> ErrorCode;
-    open_definition_files = "OTF2_Archive_OpenDefFiles" (Handle) -> ErrorCode;
-    close_definition_files = "OTF2_Archive_CloseDefFiles" (Handle) -> ErrorCode;
-    definition_writer = "OTF2_Archive_GetDefWriter" (Handle, u64) -> Handle;
-    close_definition_writer = "OTF2_Archive_CloseDefWriter" (Handle, Handle) -> ErrorCode;
-    global_definition_writer = "OTF2_Archive_GetGlobalDefWriter" (Handle) -> Handle;
-    marker_writer = "OTF2_Archive_GetMarkerWriter" (Handle) -> Handle;
-    close_marker_writer = "OTF2_Archive_CloseMarkerWriter" (Handle, Handle) -> ErrorCode;
-    define_marker = "OTF2_MarkerWriter_WriteDefMarker" (Handle, u32, *const c_char, *const c_char, u8) -> ErrorCode;
-    marker = "OTF2_MarkerWriter_WriteMarker" (Handle, u64, u64, u32, u8, u64, *const c_char) -> ErrorCode;
-    attributes_new = "OTF2_AttributeList_New" () -> Handle;
-    attributes_delete = "OTF2_AttributeList_Delete" (Handle) -> ErrorCode;
-    attributes_add_string = "OTF2_AttributeList_AddStringRef" (Handle, u32, u32) -> ErrorCode;
-    define_clock = "OTF2_GlobalDefWriter_WriteClockProperties" (Handle, u64, u64, u64, u64) -> ErrorCode;
-    define_string = "OTF2_GlobalDefWriter_WriteString" (Handle, u32, *const c_char) -> ErrorCode;
-    define_attribute = "OTF2_GlobalDefWriter_WriteAttribute" (Handle, u32, u32, u32, u8) -> ErrorCode;
-    define_tree_node = "OTF2_GlobalDefWriter_WriteSystemTreeNode" (Handle, u32, u32, u32, u32) -> ErrorCode;
-    define_location_group = "OTF2_GlobalDefWriter_WriteLocationGroup" (Handle, u32, u32, u8, u32, u32) -> ErrorCode;
-    define_location = "OTF2_GlobalDefWriter_WriteLocation" (Handle, u64, u32, u8, u64, u32) -> ErrorCode;
+    open = "OTF2_Archive_Open" (*const c_char, *const c_char, u8, u64, u64, u8, u8) -> Otf2Handle;
+    close = "OTF2_Archive_Close" (Otf2Handle) -> ErrorCode;
+    set_flush = "OTF2_Archive_SetFlushCallbacks" (Otf2Handle, *const FlushCallbacks, *mut c_void) -> ErrorCode;
+    set_memory = "OTF2_Archive_SetMemoryCallbacks" (Otf2Handle, *const MemoryCallbacks, *mut c_void) -> ErrorCode;
+    set_serial = "OTF2_Archive_SetSerialCollectiveCallbacks" (Otf2Handle) -> ErrorCode;
+    set_creator = "OTF2_Archive_SetCreator" (Otf2Handle, *const c_char) -> ErrorCode;
+    open_event_files = "OTF2_Archive_OpenEvtFiles" (Otf2Handle) -> ErrorCode;
+    close_event_files = "OTF2_Archive_CloseEvtFiles" (Otf2Handle) -> ErrorCode;
+    event_writer = "OTF2_Archive_GetEvtWriter" (Otf2Handle, u64) -> Otf2Handle;
+    close_event_writer = "OTF2_Archive_CloseEvtWriter" (Otf2Handle, Otf2Handle) -> ErrorCode;
+    event_count = "OTF2_EvtWriter_GetNumberOfEvents" (Otf2Handle, *mut u64) -> ErrorCode;
+    open_definition_files = "OTF2_Archive_OpenDefFiles" (Otf2Handle) -> ErrorCode;
+    close_definition_files = "OTF2_Archive_CloseDefFiles" (Otf2Handle) -> ErrorCode;
+    definition_writer = "OTF2_Archive_GetDefWriter" (Otf2Handle, u64) -> Otf2Handle;
+    close_definition_writer = "OTF2_Archive_CloseDefWriter" (Otf2Handle, Otf2Handle) -> ErrorCode;
+    global_definition_writer = "OTF2_Archive_GetGlobalDefWriter" (Otf2Handle) -> Otf2Handle;
+    marker_writer = "OTF2_Archive_GetMarkerWriter" (Otf2Handle) -> Otf2Handle;
+    close_marker_writer = "OTF2_Archive_CloseMarkerWriter" (Otf2Handle, Otf2Handle) -> ErrorCode;
+    define_marker = "OTF2_MarkerWriter_WriteDefMarker" (Otf2Handle, u32, *const c_char, *const c_char, u8) -> ErrorCode;
+    marker = "OTF2_MarkerWriter_WriteMarker" (Otf2Handle, u64, u64, u32, u8, u64, *const c_char) -> ErrorCode;
+    attributes_new = "OTF2_AttributeList_New" () -> Otf2Handle;
+    attributes_delete = "OTF2_AttributeList_Delete" (Otf2Handle) -> ErrorCode;
+    attributes_add_string = "OTF2_AttributeList_AddStringRef" (Otf2Handle, u32, u32) -> ErrorCode;
+    define_clock = "OTF2_GlobalDefWriter_WriteClockProperties" (Otf2Handle, u64, u64, u64, u64) -> ErrorCode;
+    define_string = "OTF2_GlobalDefWriter_WriteString" (Otf2Handle, u32, *const c_char) -> ErrorCode;
+    define_attribute = "OTF2_GlobalDefWriter_WriteAttribute" (Otf2Handle, u32, u32, u32, u8) -> ErrorCode;
+    define_tree_node = "OTF2_GlobalDefWriter_WriteSystemTreeNode" (Otf2Handle, u32, u32, u32, u32) -> ErrorCode;
+    define_location_group = "OTF2_GlobalDefWriter_WriteLocationGroup" (Otf2Handle, u32, u32, u8, u32, u32) -> ErrorCode;
+    define_location = "OTF2_GlobalDefWriter_WriteLocation" (Otf2Handle, u64, u32, u8, u64, u32) -> ErrorCode;
     define_region = "OTF2_GlobalDefWriter_WriteRegion"
-        (Handle, u32, u32, u32, u32, u8, u8, u32, u32, u32, u32) -> ErrorCode;
-    define_group = "OTF2_GlobalDefWriter_WriteGroup" (Handle, u32, u32, u8, u8, u32, u32, *const u64) -> ErrorCode;
-    define_communicator = "OTF2_GlobalDefWriter_WriteComm" (Handle, u32, u32, u32, u32, u32) -> ErrorCode;
-    enter = "OTF2_EvtWriter_Enter" (Handle, Handle, u64, u32) -> ErrorCode;
-    leave = "OTF2_EvtWriter_Leave" (Handle, Handle, u64, u32) -> ErrorCode;
-    send = "OTF2_EvtWriter_MpiSend" (Handle, Handle, u64, u32, u32, u32, u64) -> ErrorCode;
-    isend = "OTF2_EvtWriter_MpiIsend" (Handle, Handle, u64, u32, u32, u32, u64, u64) -> ErrorCode;
-    isend_complete = "OTF2_EvtWriter_MpiIsendComplete" (Handle, Handle, u64, u64) -> ErrorCode;
-    irecv_request = "OTF2_EvtWriter_MpiIrecvRequest" (Handle, Handle, u64, u64) -> ErrorCode;
-    recv = "OTF2_EvtWriter_MpiRecv" (Handle, Handle, u64, u32, u32, u32, u64) -> ErrorCode;
-    irecv = "OTF2_EvtWriter_MpiIrecv" (Handle, Handle, u64, u32, u32, u32, u64, u64) -> ErrorCode;
-    request_cancelled = "OTF2_EvtWriter_MpiRequestCancelled" (Handle, Handle, u64, u64) -> ErrorCode;
-    collective_begin = "OTF2_EvtWriter_MpiCollectiveBegin" (Handle, Handle, u64) -> ErrorCode;
-    collective_end = "OTF2_EvtWriter_MpiCollectiveEnd" (Handle, Handle, u64, u8, u32, u32, u64, u64) -> ErrorCode;
-    collective_request = "OTF2_EvtWriter_NonBlockingCollectiveRequest" (Handle, Handle, u64, u64) -> ErrorCode;
+        (Otf2Handle, u32, u32, u32, u32, u8, u8, u32, u32, u32, u32) -> ErrorCode;
+    define_group = "OTF2_GlobalDefWriter_WriteGroup" (Otf2Handle, u32, u32, u8, u8, u32, u32, *const u64) -> ErrorCode;
+    define_communicator = "OTF2_GlobalDefWriter_WriteComm" (Otf2Handle, u32, u32, u32, u32, u32) -> ErrorCode;
+    enter = "OTF2_EvtWriter_Enter" (Otf2Handle, Otf2Handle, u64, u32) -> ErrorCode;
+    leave = "OTF2_EvtWriter_Leave" (Otf2Handle, Otf2Handle, u64, u32) -> ErrorCode;
+    send = "OTF2_EvtWriter_MpiSend" (Otf2Handle, Otf2Handle, u64, u32, u32, u32, u64) -> ErrorCode;
+    isend = "OTF2_EvtWriter_MpiIsend" (Otf2Handle, Otf2Handle, u64, u32, u32, u32, u64, u64) -> ErrorCode;
+    isend_complete = "OTF2_EvtWriter_MpiIsendComplete" (Otf2Handle, Otf2Handle, u64, u64) -> ErrorCode;
+    irecv_request = "OTF2_EvtWriter_MpiIrecvRequest" (Otf2Handle, Otf2Handle, u64, u64) -> ErrorCode;
+    recv = "OTF2_EvtWriter_MpiRecv" (Otf2Handle, Otf2Handle, u64, u32, u32, u32, u64) -> ErrorCode;
+    irecv = "OTF2_EvtWriter_MpiIrecv" (Otf2Handle, Otf2Handle, u64, u32, u32, u32, u64, u64) -> ErrorCode;
+    request_cancelled = "OTF2_EvtWriter_MpiRequestCancelled" (Otf2Handle, Otf2Handle, u64, u64) -> ErrorCode;
+    collective_begin = "OTF2_EvtWriter_MpiCollectiveBegin" (Otf2Handle, Otf2Handle, u64) -> ErrorCode;
+    collective_end = "OTF2_EvtWriter_MpiCollectiveEnd" (Otf2Handle, Otf2Handle, u64, u8, u32, u32, u64, u64) -> ErrorCode;
+    collective_request = "OTF2_EvtWriter_NonBlockingCollectiveRequest" (Otf2Handle, Otf2Handle, u64, u64) -> ErrorCode;
     collective_complete = "OTF2_EvtWriter_NonBlockingCollectiveComplete"
-        (Handle, Handle, u64, u8, u32, u32, u64, u64, u64) -> ErrorCode;
+        (Otf2Handle, Otf2Handle, u64, u8, u32, u32, u64, u64, u64) -> ErrorCode;
 }
 
 /// Whom the library tells of errors; the last argument is a `va_list`, a pointer on x86-64.

@@ -1,4 +1,4 @@
-//! Tables for DuckDB, pandas and whatever else reads Parquet.
+//! JobTables for DuckDB, pandas and whatever else reads Parquet.
 
 mod schemas;
 mod table;

@@ -17,7 +17,7 @@ const ROWS_OF_A_GROUP: usize = 1 << 17;
 
 /// The value of a column in a row. Those of columns that always have one are never `None`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
+pub(super) enum CellValue<'a> {
     Int32(Option<i32>),
     Int64(Option<i64>),
     Text(Option<&'a str>),
@@ -55,7 +55,7 @@ impl TextValues {
 
 /// A column's values that are not written yet.
 #[derive(Debug)]
-struct Column {
+struct TableColumn {
     values: ColumnValues,
     /// Whether each is there; for columns that may lack values or have several.
     definition: Option<Vec<i16>>,
@@ -63,21 +63,22 @@ struct Column {
     repetition: Option<Vec<i16>>,
 }
 
-impl Column {
-    fn push(&mut self, value: Value<'_>) -> Result<()> {
+impl TableColumn {
+    fn push(&mut self, value: CellValue<'_>) -> Result<()> {
         match (&mut self.values, value) {
-            (ColumnValues::Int32(values), Value::Int32(value)) => values.extend(value),
-            (ColumnValues::Int64(values), Value::Int64(value)) => values.extend(value),
-            (ColumnValues::Text(texts), Value::Text(value)) => {
+            (ColumnValues::Int32(values), CellValue::Int32(value)) => values.extend(value),
+            (ColumnValues::Int64(values), CellValue::Int64(value)) => values.extend(value),
+            (ColumnValues::Text(texts), CellValue::Text(value)) => {
                 value.into_iter().for_each(|text| texts.push(text))
             }
-            (ColumnValues::Int32(values), Value::Numbers(numbers)) => {
+            (ColumnValues::Int32(values), CellValue::Numbers(numbers)) => {
                 values.extend(numbers);
                 return self.push_levels_of(numbers.len());
             }
             (_, value) => bail!("a column of another type than {value:?}"),
         }
-        let is_there = !matches!(value, Value::Int32(None) | Value::Int64(None) | Value::Text(None));
+        let is_there =
+            !matches!(value, CellValue::Int32(None) | CellValue::Int64(None) | CellValue::Text(None));
         match &mut self.definition {
             Some(levels) => levels.push(i16::from(is_there)),
             None if is_there => {}
@@ -125,16 +126,16 @@ impl Column {
 }
 
 /// See the [module](self).
-pub(super) struct Table {
+pub(super) struct ColumnTable {
     /// None: it is closed.
     writer: Option<SerializedFileWriter<File>>,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     /// Rows that are not written yet.
     waiting: usize,
     rows: u64,
 }
 
-impl Table {
+impl ColumnTable {
     /// `schema`: as text, see [`parse_message_type`]. `about`: what is said of the file as a whole.
     pub(super) fn create(file: File, schema: &str, about: &[(String, String)]) -> Result<Self> {
         let about = about.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone())).collect();
@@ -146,7 +147,7 @@ impl Table {
         let schema = Arc::new(parse_message_type(schema)?);
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
         let columns = writer.schema_descr().columns().iter().map(|column| {
-            Ok(Column {
+            Ok(TableColumn {
                 values: match column.physical_type() {
                     PhysicalType::INT32 => ColumnValues::Int32(Vec::new()),
                     PhysicalType::INT64 => ColumnValues::Int64(Vec::new()),
@@ -162,7 +163,7 @@ impl Table {
     }
 
     /// One row more: a value for each column, in order.
-    pub(super) fn row(&mut self, values: &[Value<'_>]) -> Result<()> {
+    pub(super) fn row(&mut self, values: &[CellValue<'_>]) -> Result<()> {
         if values.len() != self.columns.len() {
             bail!("{} values for {} columns", values.len(), self.columns.len());
         }
@@ -211,9 +212,9 @@ mod tests {
         "message x { required int32 rank; optional int64 end_ns; optional binary at (string);
         required group ranks (list) { repeated group list { required int32 element; } } }";
 
-    fn table(file: &File) -> Table {
+    fn table(file: &File) -> ColumnTable {
         let file = file.try_clone().expect("a file");
-        Table::create(file, SCHEMA, &[("job".to_owned(), "solver".to_owned())]).expect("a table")
+        ColumnTable::create(file, SCHEMA, &[("job".to_owned(), "solver".to_owned())]).expect("a table")
     }
 
     #[test]
@@ -223,8 +224,12 @@ mod tests {
         for rank in 0..3 {
             let (end_ns, at) = (Some(7).filter(|_| rank > 0), Some("main").filter(|_| rank > 1));
             let ranks = &[0, 1][..rank as usize % 3];
-            let row =
-                [Value::Int32(Some(rank)), Value::Int64(end_ns), Value::Text(at), Value::Numbers(ranks)];
+            let row = [
+                CellValue::Int32(Some(rank)),
+                CellValue::Int64(end_ns),
+                CellValue::Text(at),
+                CellValue::Numbers(ranks),
+            ];
             table.row(&row).expect("there is room");
         }
         table.close().expect("there is room");
@@ -247,7 +252,12 @@ mod tests {
     fn rows_are_written_in_groups_of_a_bounded_size() {
         let file = tempfile::tempfile().expect("a file");
         let mut table = table(&file);
-        let row = [Value::Int32(Some(1)), Value::Int64(None), Value::Text(Some("main")), Value::Numbers(&[])];
+        let row = [
+            CellValue::Int32(Some(1)),
+            CellValue::Int64(None),
+            CellValue::Text(Some("main")),
+            CellValue::Numbers(&[]),
+        ];
         (0..ROWS_OF_A_GROUP + 1).for_each(|_| table.row(&row).expect("there is room"));
         table.close().expect("there is room");
         let reader = SerializedFileReader::new(file).expect("a table");
@@ -258,10 +268,12 @@ mod tests {
     #[test]
     fn a_row_that_does_not_fit_the_table_is_refused() {
         let file = tempfile::tempfile().expect("a file");
-        assert!(table(&file).row(&[Value::Int32(Some(1))]).is_err());
-        let lacking = [Value::Int32(None), Value::Int64(None), Value::Text(None), Value::Numbers(&[])];
+        assert!(table(&file).row(&[CellValue::Int32(Some(1))]).is_err());
+        let lacking =
+            [CellValue::Int32(None), CellValue::Int64(None), CellValue::Text(None), CellValue::Numbers(&[])];
         assert!(table(&file).row(&lacking).is_err());
-        let other = [Value::Text(None), Value::Int64(None), Value::Text(None), Value::Numbers(&[])];
+        let other =
+            [CellValue::Text(None), CellValue::Int64(None), CellValue::Text(None), CellValue::Numbers(&[])];
         assert!(table(&file).row(&other).is_err());
     }
 }

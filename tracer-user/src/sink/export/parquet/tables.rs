@@ -11,7 +11,7 @@ use super::super::exported::{
     ExportedSession, Exporter,
 };
 use super::schemas::{CALLS, FINDINGS, GAPS, MESSAGES, MOVEMENTS};
-use super::table::{Table, Value};
+use super::table::{CellValue, ColumnTable};
 use crate::host::output_folder::OutputFolder;
 
 /// Writes tables into a folder.
@@ -19,24 +19,24 @@ pub struct TablesExport {
     folder: OutputFolder,
     /// CLOCK_MONOTONIC at the start of the session.
     begin_ns: u64,
-    tables: Option<Tables>,
+    tables: Option<JobTables>,
     /// Room for texts.
     text: String,
 }
 
-struct Tables {
-    calls: Table,
-    messages: Table,
-    movements: Table,
-    findings: Table,
-    gaps: Table,
+struct JobTables {
+    calls: ColumnTable,
+    messages: ColumnTable,
+    movements: ColumnTable,
+    findings: ColumnTable,
+    gaps: ColumnTable,
 }
 
-impl Tables {
+impl JobTables {
     fn create(folder: &OutputFolder, about: &[(String, String)]) -> Result<Self> {
         let table = |name: &str, schema| {
             let file = folder.file(&format!("{name}.parquet"))?;
-            Table::create(file, schema, about)
+            ColumnTable::create(file, schema, about)
         };
         Ok(Self {
             calls: table("calls", CALLS)?,
@@ -59,16 +59,16 @@ impl TablesExport {
         time_ns.wrapping_sub(self.begin_ns) as i64
     }
 
-    fn time(&self, time_ns: u64) -> Value<'static> {
-        Value::Int64(Some(self.since_begin(time_ns)))
+    fn time(&self, time_ns: u64) -> CellValue<'static> {
+        CellValue::Int64(Some(self.since_begin(time_ns)))
     }
 
-    fn time_if_known(&self, time_ns: Option<u64>) -> Value<'static> {
-        Value::Int64(time_ns.map(|time_ns| self.since_begin(time_ns)))
+    fn time_if_known(&self, time_ns: Option<u64>) -> CellValue<'static> {
+        CellValue::Int64(time_ns.map(|time_ns| self.since_begin(time_ns)))
     }
 }
 
-fn tables(tables: &mut Option<Tables>) -> Result<&mut Tables> {
+fn tables(tables: &mut Option<JobTables>) -> Result<&mut JobTables> {
     tables.as_mut().context("no session was told of")
 }
 
@@ -85,7 +85,7 @@ impl Exporter for TablesExport {
         ];
         about.extend(session.clocks.map(|clocks| ("dmscope.clocks", clocks.to_owned())));
         let about: Vec<_> = about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        self.tables = Some(Tables::create(&self.folder, &about)?);
+        self.tables = Some(JobTables::create(&self.folder, &about)?);
         Ok(())
     }
 
@@ -98,21 +98,21 @@ impl Exporter for TablesExport {
         json_of_arguments(call, &mut self.text)?;
         let row = [
             number(call.id.rank),
-            Value::Text(Some(session.node_of(call.pid))),
+            CellValue::Text(Some(session.node_of(call.pid))),
             number(session.pid_on_node(call.pid)),
             number(session.pid_on_node(call.id.tid)),
             number(call.id.number),
-            Value::Text(Some(&call.row.name)),
+            CellValue::Text(Some(&call.row.name)),
             begin_ns,
             end_ns,
-            Value::Int32(call.communicator.map(|communicator| communicator.number as i32)),
-            Value::Int32(call.number("dest")),
-            Value::Int32(call.number("source")),
-            Value::Int32(call.number("tag").or_else(|| call.number("sendtag"))),
-            Value::Int32(call.number("count").or_else(|| call.number("sendcount"))),
-            Value::Int32(call.number("root")),
-            Value::Text(Some(&self.text)),
-            Value::Text(call.place),
+            CellValue::Int32(call.communicator.map(|communicator| communicator.number as i32)),
+            CellValue::Int32(call.number("dest")),
+            CellValue::Int32(call.number("source")),
+            CellValue::Int32(call.number("tag").or_else(|| call.number("sendtag"))),
+            CellValue::Int32(call.number("count").or_else(|| call.number("sendcount"))),
+            CellValue::Int32(call.number("root")),
+            CellValue::Text(Some(&self.text)),
+            CellValue::Text(call.place),
         ];
         tables(&mut self.tables)?.calls.row(&row)
     }
@@ -130,13 +130,13 @@ impl Exporter for TablesExport {
             number(thread(receive.call.tid)),
             number(receive.call.number),
             number(receive.part),
-            Value::Int32(completed.map(|by| thread(by.tid) as i32)),
-            Value::Int32(completed.map(|by| by.number as i32)),
+            CellValue::Int32(completed.map(|by| thread(by.tid) as i32)),
+            CellValue::Int32(completed.map(|by| by.number as i32)),
             self.time_if_known(message.sent_ns),
             self.time_if_known(received.map(|received| received.time_ns)),
-            Value::Int32(message.comm.map(|comm| comm as i32)),
-            Value::Int32(message.tag),
-            Value::Int64(message.len_bytes.map(|bytes| bytes as i64)),
+            CellValue::Int32(message.comm.map(|comm| comm as i32)),
+            CellValue::Int32(message.tag),
+            CellValue::Int64(message.len_bytes.map(|bytes| bytes as i64)),
         ];
         tables(&mut self.tables)?.messages.row(&row)
     }
@@ -145,35 +145,35 @@ impl Exporter for TablesExport {
         let is_text = |text: &&str| !text.is_empty();
         let row = [
             self.time(movement.time_ns),
-            Value::Int32(movement.rank.map(|rank| rank as i32)),
-            Value::Text(Some(session.node_of(movement.pid))),
+            CellValue::Int32(movement.rank.map(|rank| rank as i32)),
+            CellValue::Text(Some(session.node_of(movement.pid))),
             number(session.pid_on_node(movement.pid)),
             number(session.pid_on_node(movement.tid)),
-            Value::Text(Some(movement.kind)),
-            Value::Int64(Some(movement.len_bytes as i64)),
-            Value::Text(Some(movement.place)),
-            Value::Text(Some(movement.function).filter(is_text)),
-            Value::Text(Some(movement.called_at).filter(is_text)),
-            Value::Text(Some(movement.source)),
-            Value::Int64(Some(movement.source_addr as i64)),
-            Value::Text(Some(movement.destination)),
-            Value::Int64(Some(movement.destination_addr as i64)),
-            Value::Int32(movement.peer_rank.map(|rank| rank as i32)),
-            Value::Int64(movement.operation.map(|operation| operation as i64)),
-            Value::Int64(movement.written_by.map(|operation| operation as i64)),
+            CellValue::Text(Some(movement.kind)),
+            CellValue::Int64(Some(movement.len_bytes as i64)),
+            CellValue::Text(Some(movement.place)),
+            CellValue::Text(Some(movement.function).filter(is_text)),
+            CellValue::Text(Some(movement.called_at).filter(is_text)),
+            CellValue::Text(Some(movement.source)),
+            CellValue::Int64(Some(movement.source_addr as i64)),
+            CellValue::Text(Some(movement.destination)),
+            CellValue::Int64(Some(movement.destination_addr as i64)),
+            CellValue::Int32(movement.peer_rank.map(|rank| rank as i32)),
+            CellValue::Int64(movement.operation.map(|operation| operation as i64)),
+            CellValue::Int64(movement.written_by.map(|operation| operation as i64)),
         ];
         tables(&mut self.tables)?.movements.row(&row)
     }
 
     fn gap(&mut self, session: &ExportedSession<'_>, gap: &ExportedGap) -> Result<()> {
         let row = [
-            Value::Text(Some(gap.why)),
-            Value::Int32(gap.rank.map(|rank| rank as i32)),
-            Value::Text(gap.pid.map(|pid| session.node_of(pid))),
-            Value::Int32(gap.pid.map(|pid| session.pid_on_node(pid) as i32)),
+            CellValue::Text(Some(gap.why)),
+            CellValue::Int32(gap.rank.map(|rank| rank as i32)),
+            CellValue::Text(gap.pid.map(|pid| session.node_of(pid))),
+            CellValue::Int32(gap.pid.map(|pid| session.pid_on_node(pid) as i32)),
             self.time(gap.from_ns),
             self.time_if_known(gap.to_ns),
-            Value::Int64(gap.records.map(|records| records as i64)),
+            CellValue::Int64(gap.records.map(|records| records as i64)),
         ];
         tables(&mut self.tables)?.gaps.row(&row)
     }
@@ -181,27 +181,27 @@ impl Exporter for TablesExport {
     fn finding(&mut self, found: &ExportedFinding<'_>) -> Result<()> {
         let finding = found.finding;
         let json = serde_json::to_value(finding)?;
-        let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let word = |value: &serde_json::CellValue| value.as_str().unwrap_or_default().to_owned();
         let words = [&json["evidence"]["kind"], &json["severity"], &json["verdict"]].map(word);
         let rank = |who: &Who| if let Who::Rank(rank) = who { Some(*rank as i32) } else { None };
         let ranks: Vec<i32> = finding.who.iter().filter_map(rank).collect();
         let text = json.to_string();
         let row = [
-            Value::Text(Some(&finding.id)),
-            Value::Text(Some(&words[0])),
-            Value::Text(Some(&words[1])),
-            Value::Text(Some(&words[2])),
-            Value::Text(Some(&finding.summary)),
+            CellValue::Text(Some(&finding.id)),
+            CellValue::Text(Some(&words[0])),
+            CellValue::Text(Some(&words[1])),
+            CellValue::Text(Some(&words[2])),
+            CellValue::Text(Some(&finding.summary)),
             self.time(found.raised_ns),
-            Value::Numbers(&ranks),
-            Value::Text(Some(&text)),
+            CellValue::Numbers(&ranks),
+            CellValue::Text(Some(&text)),
         ];
         tables(&mut self.tables)?.findings.row(&row)
     }
 
     fn finish(&mut self, _: &ExportedSession<'_>) -> Result<()> {
-        let Tables { calls, messages, movements, findings, gaps } = tables(&mut self.tables)?;
-        [calls, messages, movements, findings, gaps].into_iter().try_for_each(Table::close)?;
+        let JobTables { calls, messages, movements, findings, gaps } = tables(&mut self.tables)?;
+        [calls, messages, movements, findings, gaps].into_iter().try_for_each(ColumnTable::close)?;
         Ok(self.folder.give_to_caller()?)
     }
 
@@ -216,8 +216,8 @@ impl Exporter for TablesExport {
 }
 
 /// Numbers of ranks, processes and calls fit.
-fn number(number: u32) -> Value<'static> {
-    Value::Int32(Some(number as i32))
+fn number(number: u32) -> CellValue<'static> {
+    CellValue::Int32(Some(number as i32))
 }
 
 /// All arguments, by the names of the standard.
