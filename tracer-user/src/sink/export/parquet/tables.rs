@@ -181,7 +181,7 @@ impl Exporter for TablesExport {
     fn finding(&mut self, found: &ExportedFinding<'_>) -> Result<()> {
         let finding = found.finding;
         let json = serde_json::to_value(finding)?;
-        let word = |value: &serde_json::CellValue| value.as_str().unwrap_or_default().to_owned();
+        let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let words = [&json["evidence"]["kind"], &json["severity"], &json["verdict"]].map(word);
         let rank = |who: &Who| if let Who::Rank(rank) = who { Some(*rank as i32) } else { None };
         let ranks: Vec<i32> = finding.who.iter().filter_map(rank).collect();
