@@ -70,6 +70,62 @@ fn a_message_whose_data_moves_unseen_is_one_movement_of_its_chain() {
 }
 
 #[test]
+fn each_movement_is_told_with_what_wrote_what_it_read() {
+    let mut pipeline = Pipeline::with_movements(Options::default());
+    let mut told = Vec::new();
+    for input in unseen(2, |_| ()).t.end() {
+        pipeline.push(&input);
+        told.extend(pipeline.take_movements());
+    }
+    let kinds: Vec<_> = told.iter().map(|m| (m.kind, m.rank, m.peer_rank, m.len_bytes)).collect();
+    let one = [
+        (Kind::Copy, Some(0), None, BYTES),
+        (Kind::Message, Some(1), Some(0), BYTES),
+        (Kind::Copy, Some(1), None, BYTES),
+    ];
+    assert_eq!(kinds, [one, one].concat());
+    let operations: Vec<_> = told.iter().map(|m| m.operation).collect();
+    assert!(operations.iter().all(Option::is_some), "{operations:?}");
+    let written_by: Vec<_> = told.iter().map(|m| m.written_by).collect();
+    let [first, second] = [0, 3].map(|at| [None, operations[at], operations[at + 1]]);
+    assert_eq!(written_by, [first, second].concat());
+    assert_eq!(pipeline.report().statistics.movements, told.len() as u64);
+    let place = pipeline.site_place(told[0].site);
+    assert!(place.file.is_some(), "{place:?}");
+}
+
+/// What is posted and completed of a message: whether it is sent, the other side, its tag and size.
+type MessageStep = (bool, Option<u32>, Option<i32>, Option<u64>);
+
+#[test]
+fn a_message_is_told_when_it_is_posted_and_when_it_is_over() {
+    let mut pipeline = Pipeline::with_events(Options::default());
+    let mut job = Job::begun(2);
+    let (sent, received) = (job.t.heap(0, "sent"), job.t.heap(1, "received"));
+    job.begin_send(0, 1, sent);
+    job.over(0, "MPI_Send", None);
+    job.begin_receive(1, 0, received);
+    job.over(1, "MPI_Recv", None);
+    job.t.end().iter().for_each(|input| pipeline.push(input));
+    let (mut posted, mut completed): (Vec<MessageStep>, Vec<MessageStep>) = Default::default();
+    for event in pipeline.take_events() {
+        match event {
+            MessageEvent::Posted { facts, .. } => {
+                posted.push((facts.sends, facts.peer_rank, facts.tag, facts.len_bytes));
+            }
+            MessageEvent::Completed { facts, cancelled: false, .. } => {
+                completed.push((facts.sends, facts.peer_rank, facts.tag, facts.len_bytes));
+            }
+            _ => {}
+        }
+    }
+    let tag = Some(TAG as i32);
+    assert_eq!(posted, [(true, Some(1), tag, Some(BYTES)), (false, Some(0), tag, Some(BYTES))]);
+    // Nobody was told how much was received: it may be less than there was room for.
+    assert_eq!(completed, [(true, Some(1), tag, Some(BYTES)), (false, Some(0), tag, None)]);
+}
+
+#[test]
 fn what_is_written_over_a_message_that_was_sent_does_not_change_it() {
     let report = unseen(5, |job| {
         let (other, sent) = (job.t.heap(0, "other"), job.t.heap(0, "sent"));

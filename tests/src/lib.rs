@@ -17,6 +17,7 @@
 //! ```
 
 pub mod catalogue;
+pub mod exported;
 pub mod fault_case;
 pub mod generated;
 mod job;

@@ -1,32 +1,65 @@
-//! Tapes for other tools: what is in the file is what `dmscope calls` says.
+//! Tapes for other tools: what these read is what `dmscope calls` and `analyze` say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use dmscope::sink::export::perfetto::{INSTANT, PerfettoTrace, SLICE_BEGIN, SLICE_END, TrackEvent};
-use live::{Dmscope, JobSpec, MpiImplementation, binary};
+use live::exported::{archive_events, export, perfetto, query, try_export};
+use live::{Dmscope, JobSpec, MpiImplementation, SmallDisk, binary};
 use prost::Message;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn dmscope(words: &[&str], tape: &Path) -> Result<Vec<u8>> {
-    let output = Command::new(binary()?).args(words).arg(tape).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(output.stdout)
+const FORMATS: [&str; 3] = ["perfetto", "parquet", "otf2"];
+const RANKS: usize = 3;
+
+/// A job that is recorded with all that exports have a place for, and what other commands say of its tape.
+struct Recorded {
+    folder: TempDir,
+    tapes: [PathBuf; 1],
+    /// Calls of each rank.
+    calls: BTreeMap<u64, u64>,
+    messages: u64,
+    movements: u64,
+}
+
+impl Recorded {
+    fn new(library: MpiImplementation) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let (tape, logs) = (folder.path().join("x.dmt"), folder.path().to_string_lossy().into_owned());
+        let arguments = ["--seed", "5", "--programs", "5", "--log", logs.as_str()];
+        let job = JobSpec::own(library, "random")?.ranks(RANKS).args(arguments);
+        let run = Dmscope::run(&job).args(["--budget", "none", "--returns", "all"]);
+        run.record(&tape).finish()?.findings()?.check_no_warning()?;
+        let analyzed = Dmscope::command("analyze", std::slice::from_ref(&tape)).json().finish()?;
+        let movements = analyzed.report()?["statistics"]["movements"].as_u64().context("no count")?;
+        let (calls, messages) = listed(&tape)?;
+        ensure!(calls.len() == RANKS && messages > 0 && movements > 0, "{calls:?} {messages} {movements}");
+        Ok(Self { folder, tapes: [tape], calls, messages, movements })
+    }
+
+    fn all_calls(&self) -> u64 {
+        self.calls.values().sum()
+    }
+
+    fn export(&self, format: &str) -> Result<PathBuf> {
+        export(&self.tapes, format, self.folder.path())
+    }
 }
 
 /// Calls of each rank, and messages, as `dmscope calls --json` has them.
-fn listed(tape: &Path) -> Result<(BTreeMap<u64, usize>, usize)> {
-    let text = String::from_utf8(dmscope(&["calls", "--json"], tape)?)?;
+fn listed(tape: &Path) -> Result<(BTreeMap<u64, u64>, u64)> {
+    let output = Command::new(binary()?).args(["calls", "--json"]).arg(tape).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut calls, mut messages) = (BTreeMap::new(), 0);
-    for line in text.lines() {
+    for line in String::from_utf8(output.stdout)?.lines() {
         let line: Value = serde_json::from_str(line)?;
         if let Some(rank) = line["call"]["rank"].as_u64() {
             *calls.entry(rank).or_default() += 1;
         }
-        messages += usize::from(line.get("matched").is_some());
+        messages += u64::from(line.get("matched").is_some());
     }
     Ok((calls, messages))
 }
@@ -55,49 +88,163 @@ fn check_slices(trace: &PerfettoTrace) -> Result<()> {
     Ok(())
 }
 
+/// Every arrow has one end at most, which is not before its beginning.
+fn check_arrows(trace: &PerfettoTrace) -> Result<()> {
+    let begun: BTreeMap<u64, u64> = events(trace)
+        .flat_map(|(time, event)| event.flow_ids.iter().map(move |arrow| (*arrow, time)))
+        .collect();
+    let mut ended = BTreeSet::new();
+    for (time, event) in events(trace) {
+        for arrow in &event.terminating_flow_ids {
+            let begin = begun.get(arrow).context("an arrow ends that has not begun")?;
+            ensure!(*begin <= time, "an arrow ends before it begins, at {time}");
+            ensure!(ended.insert(*arrow) || event.r#type == Some(INSTANT), "an arrow ends twice");
+        }
+    }
+    ensure!(!ended.is_empty(), "there are no arrows");
+    Ok(())
+}
+
 #[test]
-fn a_timeline_has_all_calls_and_messages_of_the_tape() -> Result<()> {
+fn what_is_exported_is_what_is_on_the_tape_as_the_tools_read_it() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let folder = TempDir::new()?;
-        let (tape, logs) = (folder.path().join("x.dmt"), folder.path().to_string_lossy().into_owned());
-        let job = JobSpec::own(library, "random")?.ranks(3).args([
-            "--seed",
-            "5",
-            "--programs",
-            "5",
-            "--log",
-            logs.as_str(),
-        ]);
-        let run = Dmscope::run(&job).args(["--budget", "none", "--returns", "all"]);
-        run.record(&tape).finish()?.findings()?.check_no_warning()?;
-        dmscope(&["export", "--to", "perfetto"], &tape)?;
-        let bytes = std::fs::read(folder.path().join("x.dmt.pftrace"))?;
-        let trace = PerfettoTrace::decode(&bytes[..])?;
-        check_slices(&trace)?;
-        let (calls, messages) = listed(&tape)?;
-        ensure!(calls.len() == 3 && messages > 0, "{library:?}: {calls:?} {messages}");
-        let mut drawn: BTreeMap<u64, usize> = BTreeMap::new();
-        let mut flows: [BTreeSet<u64>; 2] = Default::default();
-        let mut began: BTreeMap<u64, u64> = BTreeMap::new();
-        for (time, event) in events(&trace) {
-            let rank = event.track_uuid.unwrap_or(0) >> 32;
-            let is_arrow = !event.flow_ids.is_empty() || !event.terminating_flow_ids.is_empty();
-            let is_call = event.r#type == Some(SLICE_BEGIN) || event.r#type == Some(INSTANT) && !is_arrow;
-            *drawn.entry(rank.wrapping_sub(1)).or_default() += usize::from(is_call);
-            flows[0].extend(&event.flow_ids);
-            flows[1].extend(&event.terminating_flow_ids);
-            began.extend(event.flow_ids.iter().map(|flow| (*flow, time)));
-        }
-        ensure!(drawn == calls, "{library:?}: calls {drawn:?}, not {calls:?}");
-        let [from, to] = flows;
-        ensure!(from.len() == messages, "{library:?}: {} messages begin, not {messages}", from.len());
-        ensure!(to.is_subset(&from), "{library:?}: messages end that do not begin");
-        // Requests that are freed or never waited for end nowhere.
-        ensure!(to.len() * 2 > from.len(), "{library:?}: {} of {} messages end", to.len(), from.len());
-        for (time, event) in events(&trace) {
-            let is_right = |flow: &u64| began.get(flow).is_some_and(|begun| *begun <= time);
-            ensure!(event.terminating_flow_ids.iter().all(is_right), "a message ends before it is sent");
-        }
+        let recorded = Recorded::new(library)?;
+        check_timeline(&recorded).with_context(|| format!("{library:?}: perfetto"))?;
+        check_tables(&recorded).with_context(|| format!("{library:?}: parquet"))?;
+        check_archive(&recorded).with_context(|| format!("{library:?}: otf2"))?;
+        check_cut(&recorded).with_context(|| format!("{library:?}: cut"))?;
+    }
+    Ok(())
+}
+
+fn check_timeline(recorded: &Recorded) -> Result<()> {
+    let path = recorded.export("perfetto")?;
+    let trace = PerfettoTrace::decode(&std::fs::read(&path)?[..])?;
+    check_slices(&trace)?;
+    check_arrows(&trace)?;
+    let read = perfetto(&path)?;
+    let count = |what: &str| read["events"][what].as_u64().unwrap_or(0);
+    let calls = count("TYPE_SLICE_BEGIN MPI") + count("TYPE_INSTANT MPI");
+    ensure!(calls == recorded.all_calls(), "{calls} calls, not {}: {read}", recorded.all_calls());
+    ensure!(count("end") == count("TYPE_SLICE_BEGIN MPI"), "{read}");
+    // Movements, ends of messages, and who reads what others have read.
+    let marks = count("TYPE_INSTANT other");
+    ensure!(marks >= recorded.movements + recorded.messages, "{marks}: {read}");
+    // CLOCK_MONOTONIC beside CLOCK_REALTIME.
+    ensure!(read["clocks"][0] == json!([3, 1]), "{read}");
+    for rank in 0..RANKS {
+        let name = json!(format!("rank {rank}"));
+        ensure!(read["processes"].as_array().is_some_and(|names| names.contains(&name)), "{read}");
+    }
+    Ok(())
+}
+
+fn check_tables(recorded: &Recorded) -> Result<()> {
+    let folder = recorded.export("parquet")?;
+    let answers = query(
+        &folder,
+        &[
+            "SELECT rank, count(*) FROM {calls} GROUP BY rank ORDER BY rank",
+            "SELECT count(*), count(received_ns), count(*) FILTER (received_ns < sent_ns) FROM {messages}",
+            "SELECT count(*) FROM {movements}",
+            // Both ends of a message are calls of the table, and at the same times.
+            "SELECT count(*) FROM {messages} m JOIN {calls} s ON (s.rank, s.thread, s.call) = (send_rank, send_thread, send_call) \
+             JOIN {calls} r ON (r.rank, r.thread, r.call) = (receive_rank, completed_thread, completed_call) \
+             WHERE s.begin_ns = sent_ns AND r.end_ns = received_ns",
+            // What wrote what was read is there, and came before.
+            "SELECT count(*), count(*) FILTER (w.time_ns > r.time_ns) FROM {movements} r \
+             JOIN (SELECT operation, min(time_ns) time_ns FROM {movements} GROUP BY operation) w ON r.written_by = w.operation",
+            "SELECT count(*) FROM {movements} WHERE written_by IS NOT NULL",
+            "SELECT count(*) FROM {calls} WHERE place LIKE '%(random.c:%)'",
+        ],
+    )?;
+    let calls: Vec<Value> = recorded.calls.iter().map(|(rank, count)| json!([rank, count])).collect();
+    ensure!(answers[0] == json!(calls), "calls {}, not {calls:?}", answers[0]);
+    let [messages, received] = [0, 1].map(|at| answers[1][0][at].as_u64().unwrap_or(0));
+    ensure!(messages == recorded.messages, "{} messages, not {}", messages, recorded.messages);
+    ensure!(answers[1][0][2] == 0, "{} are received before they are sent", answers[1][0][2]);
+    ensure!(answers[2] == json!([[recorded.movements]]), "movements {}", answers[2]);
+    ensure!(received * 2 > messages && answers[3] == json!([[received]]), "{} of {received}", answers[3]);
+    ensure!(answers[4] == json!([[answers[5][0][0], 0]]), "{}, of {}", answers[4], answers[5]);
+    ensure!(answers[6][0][0].as_u64() > Some(messages), "{} calls have a line", answers[6]);
+    Ok(())
+}
+
+fn check_archive(recorded: &Recorded) -> Result<()> {
+    let folder = recorded.export("otf2")?;
+    let (events, complaints) = archive_events(&folder)?;
+    ensure!(complaints.is_empty(), "{complaints}");
+    let count = |names: &[&str]| names.iter().filter_map(|name| events.get(*name)).sum::<u64>();
+    ensure!(
+        count(&["ENTER"]) == recorded.all_calls() && count(&["LEAVE"]) == recorded.all_calls(),
+        "{events:?}"
+    );
+    ensure!(
+        count(&["MPI_SEND", "MPI_ISEND"]) == recorded.messages,
+        "{} messages: {events:?}",
+        recorded.messages
+    );
+    let received = query(
+        &recorded.folder.path().join("exported.parquet"),
+        &["SELECT count(received_ns) FROM {messages}"],
+    )?;
+    let received = received[0][0][0].as_u64().context("no count")?;
+    ensure!(count(&["MPI_RECV", "MPI_IRECV"]) == received, "{received} were received: {events:?}");
+    ensure!(count(&["MPI_COLLECTIVE_BEGIN"]) == count(&["MPI_COLLECTIVE_END"]), "{events:?}");
+    ensure!(count(&["MPI_COLLECTIVE_END"]) > 0, "{events:?}");
+    let begun = count(&["NON_BLOCKING_COLLECTIVE_REQUEST"]);
+    ensure!(count(&["NON_BLOCKING_COLLECTIVE_COMPLETE"]) == begun, "{events:?}");
+    Ok(())
+}
+
+/// What a tape lacks is said, and the rest is exported.
+fn check_cut(recorded: &Recorded) -> Result<()> {
+    let cut = recorded.folder.path().join("cut.dmt");
+    let bytes = std::fs::read(&recorded.tapes[0])?;
+    std::fs::write(&cut, &bytes[..bytes.len() * 3 / 4])?;
+    for format in FORMATS {
+        let output = recorded.folder.path().join(format!("cut.{format}"));
+        let exported = try_export(std::slice::from_ref(&cut), format, &output)?;
+        let said = String::from_utf8_lossy(&exported.stderr);
+        ensure!(exported.status.success() && said.contains("cut inside a frame"), "{format}: {said}");
+        ensure!(output.exists(), "{format}: nothing was written");
+    }
+    ensure!(archive_events(&recorded.folder.path().join("cut.otf2"))?.1.is_empty());
+    let counted = query(&recorded.folder.path().join("cut.parquet"), &["SELECT count(*) FROM {movements}"])?;
+    ensure!(counted[0][0][0].as_u64().is_some_and(|count| count > 0 && count < recorded.movements));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_that_says_why() -> Result<()> {
+    let recorded = Recorded::new(MpiImplementation::Mpich)?;
+    let disk = SmallDisk::mount(16)?;
+    for format in FORMATS {
+        let refusal = |output: &Path, why: &str| -> Result<()> {
+            let exported = try_export(&recorded.tapes, format, output)?;
+            let said = String::from_utf8_lossy(&exported.stderr);
+            ensure!(exported.status.code() == Some(2), "{format}: {:?}: {said}", exported.status);
+            ensure!(said.to_lowercase().contains(why), "{format}: {said}");
+            Ok(())
+        };
+        refusal(&disk.path().join(format!("full.{format}")), "no space left")?;
+        std::fs::remove_dir_all(disk.path().join(format!("full.{format}")))
+            .or_else(|_| std::fs::remove_file(disk.path().join(format!("full.{format}"))))?;
+        refusal(Path::new("/nonexistent/x"), "no such file or directory")?;
+        let other = recorded.folder.path().join("not-a-tape");
+        std::fs::write(&other, "x")?;
+        let exported = try_export(&[other], format, &recorded.folder.path().join("nothing"))?;
+        ensure!(exported.status.code() == Some(2), "{format}: a file that is no tape");
+        ensure!(!recorded.folder.path().join("nothing").exists(), "{format}: something was made for it");
+    }
+    for format in ["parquet", "otf2"] {
+        let full = recorded.folder.path().join(format!("mine.{format}"));
+        std::fs::create_dir(&full)?;
+        std::fs::write(full.join("mine"), "mine")?;
+        let exported = try_export(&recorded.tapes, format, &full)?;
+        let said = String::from_utf8_lossy(&exported.stderr);
+        ensure!(exported.status.code() == Some(2) && said.contains("not empty"), "{format}: {said}");
+        ensure!(std::fs::read_dir(&full)?.count() == 1, "{format}: something was put there");
     }
     Ok(())
 }

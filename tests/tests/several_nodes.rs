@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use analyzer::page::Page;
 use anyhow::{Context, Result, ensure};
+use live::exported;
 use live::findings::{frame, missing_operation, summary};
 use live::{
     Browser, Dmscope, FinishedSession, JobSpec, MpiImplementation, Nodes, RunningJob, RunningSession,
@@ -74,6 +75,32 @@ impl Tapes {
     /// What all of them have seen together.
     fn analyze(&self) -> Result<FinishedSession> {
         Dmscope::command("analyze", &self.paths).json().finish()
+    }
+
+    /// Other tools find both nodes and the finding in what is exported of all of them.
+    fn check_exports(&self, nodes: &Nodes) -> Result<()> {
+        let export = |format| exported::export(&self.paths, format, self.folder.path());
+        let trace = exported::perfetto(&export("perfetto")?)?;
+        let processes = trace["processes"].to_string();
+        for (rank, name) in nodes.names().iter().enumerate() {
+            ensure!(processes.contains(&format!("\"rank {rank} on {name} (pid ")), "{processes}");
+        }
+        let answers = exported::query(
+            &export("parquet")?,
+            &[
+                "SELECT DISTINCT rank, node FROM {calls} ORDER BY rank",
+                "SELECT severity, kind, ranks FROM {findings} WHERE severity = 'warning'",
+                // What one node sent, the other one received: a step of a chain.
+                "SELECT count(*) > 0 FROM {movements} s JOIN {movements} r ON r.written_by = s.operation \
+                 WHERE s.kind = 'send over TCP' AND r.kind = 'receive over TCP' AND s.node <> r.node",
+            ],
+        )?;
+        ensure!(answers[0] == serde_json::json!([[0, nodes.name(0)], [1, nodes.name(1)]]), "{answers}");
+        ensure!(answers[1] == serde_json::json!([["warning", "odd_chain", [0, 1]]]), "{answers}");
+        ensure!(answers[2] == serde_json::json!([[true]]), "{answers}");
+        let (events, complaints) = exported::archive_events(&export("otf2")?)?;
+        ensure!(complaints.is_empty() && events.get("ENTER") > Some(&0), "{complaints} {events:?}");
+        Ok(())
     }
 
     /// The page about all of them, and its data.
@@ -159,6 +186,7 @@ fn tapes_of_the_nodes_of_a_job_tell_its_fault_together() -> Result<()> {
         ensure!(tcp["received_bytes"].as_u64() > Some(500_000), "{}: {tcp}", what());
         let (_, page) = tapes.report().with_context(what)?;
         ensure!(nodes_of_ranks(&page) == [Some(nodes.name(0).as_str()), Some(&nodes.name(1))], "{}", what());
+        tapes.check_exports(&nodes).with_context(what)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod jobs;
 mod packages;
 mod process;
 mod project_files;
+mod python;
 mod setup;
 mod test;
 mod vm;
@@ -25,7 +26,7 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   demo     setup, build, and find a fault in a job while it runs
-  setup    install the Debian packages that building and testing need
+  setup    install what building and testing need: Debian packages, and some of Python into target/python
   jobs     build the test jobs for both MPI libraries
   wrapper  build the preloaded MPI wrapper of `dmscope record` and `dmscope replay` beside dmscope, for each
            MPI library that is installed: wrapper [MPICC…] names their compilers
@@ -73,7 +74,7 @@ fn check(options: &[&str]) -> Result<ExitCode> {
 
 fn run(command: &[&str]) -> Result<ExitCode> {
     match command {
-        ["setup"] => setup::run(),
+        ["setup"] => setup::run_for_tests(),
         ["jobs"] => jobs::build().map(|()| ExitCode::SUCCESS),
         ["wrapper", compilers @ ..] => wrapper::build(compilers).map(|()| ExitCode::SUCCESS),
         ["check", options @ ..] => check(options),

@@ -47,6 +47,8 @@ pub const PACKAGES: &[Package] = &[
     package("slurm-client", "the same: srun, salloc, sinfo"),
     package("munge", "the same: who Slurm's programs are"),
     package("systemd", "a test has systemd-analyze look at the unit of the agent"),
+    package("otf2-tools", "tests of exports read OTF2 archives, which its library writes"),
+    package("python3-venv", "tests of exports read the others with packages of Python"),
     package("tmux", "tests of the live view need a terminal"),
     package("chromium", "tests of the page need a browser"),
     package("chromium-driver", "drives that browser"),
@@ -72,6 +74,5 @@ pub const PEERS: &[Package] = &[
     package("uftrace", "compared with: tracing of functions"),
     package("ltrace", "compared with: tracing of library calls"),
     package("eztrace", "compared with: a preloaded tracer that writes OTF2"),
-    package("otf2-tools", "counts the events of an OTF2 trace"),
     package("valgrind", "compared with: dynamic translation"),
 ];

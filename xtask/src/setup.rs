@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::USAGE_OR_ENVIRONMENT;
 use crate::packages::{PACKAGES, Package};
 use crate::process::{output, run as run_command};
+use crate::python;
 
 /// What there is to find out about the machine before anything is decided.
 struct MachineFacts {
@@ -26,9 +27,18 @@ enum SetupPlan {
     NameNeeds,
 }
 
-/// Installs what building and testing need. Exit status 2 if that is not possible from here.
+/// Installs the packages that building and running jobs need. Exit status 2 if that is not possible from here.
 pub fn run() -> Result<ExitCode> {
     install(PACKAGES)
+}
+
+/// The same, and what only tests need.
+pub fn run_for_tests() -> Result<ExitCode> {
+    let installed = run()?;
+    if installed == ExitCode::SUCCESS {
+        python::install()?;
+    }
+    Ok(installed)
 }
 
 /// Installs those of the packages that are missing. Exit status 2 if that is not possible from here.

@@ -159,7 +159,7 @@ fn integration_tests(package: &str) -> Result<Vec<String>> {
 }
 
 fn set_up() -> Result<()> {
-    if setup::run()? != ExitCode::SUCCESS {
+    if setup::run_for_tests()? != ExitCode::SUCCESS {
         bail!("packages are missing");
     }
     Ok(())

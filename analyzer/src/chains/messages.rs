@@ -41,7 +41,9 @@ impl Chains {
         if sent.writer.is_some() {
             self.traces.read(sent.writer);
         }
+        let written_by = self.noted(sent.writer);
         let (node, _) = self.add_node(m, sent.writer, names);
+        self.note_link(node, written_by);
         self.nodes[node.index()].marks.set(Marks::CLOSED);
         let to = &m.destination;
         if to.space.is_some() && to.start < to.end {

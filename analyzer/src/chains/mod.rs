@@ -81,6 +81,14 @@ pub(crate) struct ChainCounts {
     pub placeholders: u64,
 }
 
+/// Which operation a movement is a part of, and which one wrote most of what it read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkedMovement {
+    /// Numbers of operations in the job.
+    pub op: u64,
+    pub written_by: Option<u64>,
+}
+
 /// All chains that are not finished.
 pub(crate) struct Chains {
     nodes: Vec<Node>,
@@ -102,6 +110,10 @@ pub(crate) struct Chains {
     pub counts: ChainCounts,
     /// Otherwise what is finished is forgotten.
     pub finishes_chains: bool,
+    /// Whether [`Chains::linked`] is kept: somebody wants to hear of every movement.
+    pub notes_links: bool,
+    /// Of the last movement.
+    pub linked_last: Option<LinkedMovement>,
     scratch: Scratch,
 }
 
@@ -133,6 +145,8 @@ impl Chains {
             max_chain_ops: options.max_chain_ops.max(1),
             counts: ChainCounts::default(),
             finishes_chains: true,
+            notes_links: false,
+            linked_last: None,
             scratch: Scratch::default(),
         }
     }
@@ -188,12 +202,15 @@ impl Chains {
         }
         let writer = self.read(&m.source);
         prefetch(&self.nodes, writer.index());
+        let written_by = self.noted(writer);
         if self.extend_run(m, writer, names, groups) {
             self.counts.merged_copies += 1;
+            self.note_run(m.thread, written_by);
             return;
         }
         self.end_run(m.thread);
         let (node, parent) = self.add_node(m, writer, names);
+        self.note_link(node, written_by);
         if let Some((at, old)) = same {
             self.spaces[to.space.index()].replace(at, node);
             self.lose_bytes(old, to.end - to.start, names, groups);
@@ -204,6 +221,30 @@ impl Chains {
         }
         if m.kind != Kind::Pack && m.kind != Kind::Unpack {
             self.threads[m.thread.index()].run = Some(CoalescedCopy::new(m, node, parent));
+        }
+    }
+
+    /// The operation of a node, if somebody wants to know.
+    #[inline(always)]
+    fn noted(&self, node: NodeId) -> Option<u64> {
+        if self.notes_links { self.nodes.get(node.index()).map(|node| node.op) } else { None }
+    }
+
+    #[inline(always)]
+    fn note_link(&mut self, node: NodeId, written_by: Option<u64>) {
+        if self.notes_links {
+            self.linked_last =
+                self.nodes.get(node.index()).map(|node| LinkedMovement { op: node.op, written_by });
+        }
+    }
+
+    /// The same, of a movement that goes on with the thread's operation.
+    #[inline(always)]
+    fn note_run(&mut self, thread: ThreadId, written_by: Option<u64>) {
+        if self.notes_links
+            && let Some(run) = self.threads[thread.index()].run
+        {
+            self.note_link(run.node, written_by);
         }
     }
 

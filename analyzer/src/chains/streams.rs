@@ -29,6 +29,7 @@ impl Chains {
         self.expire(names, groups);
         self.end_run(m.thread);
         let writer = self.read(&m.source);
+        let written_by = self.noted(writer);
         let last = self.stream_operations.get(&(stream, m.kind)).copied();
         let (node, op, parent) = match last.filter(|last| self.goes_on(last, m, writer)) {
             Some(last) => {
@@ -40,6 +41,7 @@ impl Chains {
             }
             None => self.begin_stream_operation(m, writer, names, groups),
         };
+        self.note_link(node, written_by);
         if stream.is_some() {
             let next_source = m.source.addr.wrapping_add(m.len_bytes);
             let next_destination = m.destination.addr.wrapping_add(m.len_bytes);

@@ -167,30 +167,34 @@ impl ChainAnalysis {
         }
     }
 
-    /// The content of a message.
-    pub fn content(&mut self, job: &mut Job, content: &ContentEvent, time_ns: u64) {
+    /// The content of a message. If it is a movement of its own: which.
+    pub fn content(&mut self, job: &mut Job, content: &ContentEvent, time_ns: u64) -> Option<Movement> {
         self.chains.make_room(job.space_counts());
         match content {
             ContentEvent::Sent { number, process, source } => {
                 self.chains.hold(*number, *process, *source, &mut self.ops, &mut self.groups);
+                None
             }
             ContentEvent::FromAnybody { asked, process, destination } => {
                 let sender = self.chains.came_from(destination, asked.content.since_ns, *process);
                 job.answer(asked, sender);
+                None
             }
             ContentEvent::Arrived(arrived) => {
-                let Some(sent) = self.chains.take_sent(arrived.number) else { return };
+                let sent = self.chains.take_sent(arrived.number)?;
                 let mut destination = arrived.destination;
                 let sent_bytes = sent.source.end - sent.source.start;
                 destination.end = destination.end.min(destination.start.saturating_add(sent_bytes));
                 let is_unseen = destination.start < destination.end
                     && !self.chains.is_written_since(&destination, arrived.since_ns);
                 if !is_unseen || job.coverage.is_paused() {
-                    return self.chains.drop_sent(sent, &mut self.ops, &mut self.groups);
+                    self.chains.drop_sent(sent, &mut self.ops, &mut self.groups);
+                    return None;
                 }
                 let m = job.message_movement(arrived, (sent.process, sent.source), destination, time_ns);
                 self.chains.make_room(job.space_counts());
                 self.chains.arrive(&m, sent, &mut self.ops, &mut self.groups);
+                Some(m)
             }
         }
     }

@@ -2,10 +2,12 @@
 
 mod elsewhere;
 mod links;
+mod movements;
 mod node;
 mod pace;
 mod rounds;
 mod session;
 
+pub use movements::DataMovement;
 pub use node::{Letter, LetterTo, NodePipeline};
 pub use session::{Depth, LastCall, Pipeline};

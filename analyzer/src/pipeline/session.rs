@@ -4,27 +4,30 @@
 
 use std::collections::BTreeSet;
 
+use super::movements::DataMovement;
 use super::pace::Timer;
 use crate::chains::stream_ends::StreamEnds;
 use crate::chains::sums::DigestSource;
 use crate::errors::error_analysis::ErrorAnalysis;
 use crate::findings::alerts::AlertBook;
-use crate::findings::finding::Alert;
+use crate::findings::finding::{Alert, BufferView, Place};
 use crate::findings::report::Report;
 use crate::hang::hang_analysis::HangAnalysis;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::Job;
 use crate::job::event::{CallBegan, Event};
-use crate::job::ids::SpaceId;
+use crate::job::ids::{CallSiteId, SpaceId};
 use crate::job::last_calls::CallEntry;
 use crate::job::messages::{self, Messages};
+use crate::job::movement::Movement;
+use crate::job::names::{BufferId, SiteId};
 use crate::job::streams::{StreamBytes, StreamPiece};
 use crate::job::symbols::SymbolTable;
 use crate::job::verbs::RemoteBytes;
 use crate::options::Options;
 use crate::options::reference::Reference;
 use crate::present::page::{self, Page};
-use crate::present::report::{self, Sources};
+use crate::present::report::{self, Sources, Views};
 use crate::tape::input::{CodePlace, Input};
 use crate::tape::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
 use crate::timeline::TimelineAnalysis;
@@ -63,6 +66,8 @@ pub struct Pipeline {
     timeline: Option<TimelineAnalysis>,
     /// Those of messages, if somebody wants them.
     told: Option<Vec<messages::MessageEvent>>,
+    /// Movements, if somebody wants them.
+    told_movements: Option<Vec<DataMovement>>,
     alerts: AlertBook,
     evaluates: Timer,
 }
@@ -82,6 +87,7 @@ impl Pipeline {
             hang: HangAnalysis::default(),
             timeline: None,
             told: None,
+            told_movements: None,
             alerts: AlertBook::default(),
             evaluates: Timer::default(),
         }
@@ -91,6 +97,13 @@ impl Pipeline {
     pub fn with_events(options: Options) -> Self {
         let mut pipeline = Self { told: Some(Vec::new()), ..Self::new(options) };
         pipeline.job.tell_messages();
+        pipeline
+    }
+
+    /// The same, and notes every movement of data, for [`Pipeline::take_movements`].
+    pub fn with_movements(options: Options) -> Self {
+        let mut pipeline = Self { told_movements: Some(Vec::new()), ..Self::with_events(options) };
+        pipeline.chains.chains.notes_links = true;
         pipeline
     }
 
@@ -172,6 +185,7 @@ impl Pipeline {
             && self.links
         {
             self.chains.movement(&self.job, &m);
+            self.tell_movement(&m);
         }
     }
 
@@ -206,7 +220,10 @@ impl Pipeline {
         };
         let moved = RemoteBytes { addr, remote, peer, len_bytes, write, atomic };
         match self.job.remote_movement(process, h, &moved, context) {
-            Some(m) if self.links => self.chains.movement(&self.job, &m),
+            Some(m) if self.links => {
+                self.chains.movement(&self.job, &m);
+                self.tell_movement(&m);
+            }
             Some(_) => {}
             None => self.one_end(process, h, (addr, !write), len_bytes, context),
         }
@@ -225,6 +242,7 @@ impl Pipeline {
         let m = self.job.stream_movement(process, h, end, &piece, context);
         if self.links {
             self.chains.stream_movement(&self.job, &m, piece.space);
+            self.tell_movement(&m);
         }
     }
 
@@ -247,6 +265,7 @@ impl Pipeline {
             if self.links {
                 let operation = self.chains.stream_movement(&self.job, &m, piece.space);
                 by = operation.filter(|_| piece.space.is_some()).or(by);
+                self.tell_movement(&m);
             }
         }
         if self.ends.is_some() && !receive {
@@ -260,7 +279,9 @@ impl Pipeline {
         while self.job.has_contents()
             && let Some(content) = self.job.next_content()
         {
-            self.chains.content(&mut self.job, &content, time_ns);
+            if let Some(m) = self.chains.content(&mut self.job, &content, time_ns) {
+                self.tell_movement(&m);
+            }
         }
     }
 
@@ -373,6 +394,40 @@ impl Pipeline {
     /// What was learnt of calls and messages since the last call; nothing unless made by [`Pipeline::with_events`].
     pub fn take_events(&mut self) -> Vec<messages::MessageEvent> {
         self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Notes a movement if somebody wants to hear of it.
+    #[inline(always)]
+    fn tell_movement(&mut self, m: &Movement) {
+        if let Some(movements) = &mut self.told_movements {
+            let linked = self.chains.chains.linked_last.take();
+            movements.push(DataMovement::of(m, linked, &self.job.processes));
+        }
+    }
+
+    /// Movements since the last call; nothing unless made by [`Pipeline::with_movements`].
+    pub fn take_movements(&mut self) -> impl Iterator<Item = DataMovement> + use<'_> {
+        self.told_movements.iter_mut().flat_map(|movements| movements.drain(..))
+    }
+
+    /// The place in code that a movement calls so; names are not filled in.
+    pub fn site_place(&self, site: u32) -> Place {
+        Views { p: &self.sources() }.place(SiteId(site))
+    }
+
+    /// The MPI call that a movement calls so, and the place that it returns to; none: it was in no call.
+    pub fn call_of_site(&self, call: u32) -> Option<(String, Place)> {
+        let call = CallSiteId(call);
+        if !call.is_some() {
+            return None;
+        }
+        let (function, site) = self.job.probes.call_parts(call);
+        (!function.is_empty()).then(|| (function, Views { p: &self.sources() }.place(site)))
+    }
+
+    /// The buffer that a movement calls so.
+    pub fn buffer_view(&self, buffer: u32) -> BufferView {
+        Views { p: &self.sources() }.buffer(BufferId(buffer))
     }
 
     /// All that is to be said now. Asking changes nothing, least of all when alerts are raised.

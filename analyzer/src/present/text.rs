@@ -53,7 +53,7 @@ pub(crate) fn file_name(path: &str) -> &str {
 }
 
 /// What a buffer is.
-pub(crate) fn buffer_text(buffer: &BufferView) -> String {
+pub fn buffer_text(buffer: &BufferView) -> String {
     match buffer.what {
         BufferKind::Heap => match &buffer.allocated {
             Some(place) if !place.module.is_empty() => format!("heap block of {}", place_text(place)),
@@ -74,19 +74,26 @@ pub(crate) fn buffer_text(buffer: &BufferView) -> String {
 /// How an operation moves data.
 pub(crate) fn kind_text(op: &OpView) -> &'static str {
     match (op.kind, op.segments > 1) {
-        (Kind::Copy, false) => "copy",
         (Kind::Copy, true) => "copy in pieces",
-        (Kind::Pack, _) => "pack",
-        (Kind::Unpack, _) => "unpack",
-        (Kind::CrossRead, _) => "read from a process",
-        (Kind::CrossWrite, _) => "write to a process",
-        (Kind::Message, _) => "message",
-        (Kind::StreamWrite, _) => "send over TCP",
-        (Kind::StreamRead, _) => "receive over TCP",
-        (Kind::RdmaSend, _) => "send over RDMA",
-        (Kind::RdmaReceive, _) => "receive over RDMA",
-        (Kind::RdmaWrite, _) => "RDMA write",
-        (Kind::RdmaRead, _) => "RDMA read",
+        (kind, _) => movement_kind_text(kind),
+    }
+}
+
+/// How one movement moves data.
+pub fn movement_kind_text(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Copy => "copy",
+        Kind::Pack => "pack",
+        Kind::Unpack => "unpack",
+        Kind::CrossRead => "read from a process",
+        Kind::CrossWrite => "write to a process",
+        Kind::Message => "message",
+        Kind::StreamWrite => "send over TCP",
+        Kind::StreamRead => "receive over TCP",
+        Kind::RdmaSend => "send over RDMA",
+        Kind::RdmaReceive => "receive over RDMA",
+        Kind::RdmaWrite => "RDMA write",
+        Kind::RdmaRead => "RDMA read",
     }
 }
 

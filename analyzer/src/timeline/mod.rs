@@ -131,7 +131,9 @@ impl TimelineAnalysis {
                     self.matched.pop_front();
                 }
             }
-            messages::MessageEvent::Completed { .. } => {}
+            messages::MessageEvent::Posted { .. }
+            | messages::MessageEvent::Completed { .. }
+            | messages::MessageEvent::CollectiveCompleted { .. } => {}
         }
     }
 

@@ -96,7 +96,7 @@ mod tests {
                 match event {
                     MessageEvent::Matched { .. } => matched += 1,
                     MessageEvent::Completed { .. } => completed += 1,
-                    MessageEvent::Call { .. } => {}
+                    _ => {}
                 }
             }
         }

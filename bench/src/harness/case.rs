@@ -1,5 +1,6 @@
 //! One case in a process of its own: its peak of memory is nobody else's.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ use analyzer::pipeline::{Depth, Pipeline};
 use analyzer::sequencer::Sequencer;
 use analyzer::tape::{self, ItemRef, Reader, Writer};
 use anyhow::{Context, Result, bail};
+use clap::Parser;
+use dmscope::cli::args::Cli;
 use serde::{Deserialize, Serialize};
 
 use crate::generate::{GeneratedJob, MessagePattern};
@@ -29,6 +32,8 @@ pub enum MeasuredCase {
     Read(PathBuf, ReadDepth),
     /// Makes the inputs, and gives their records to the sequencer, a ring for each rank.
     Sequence(CaseJob),
+    /// Writes a tape for another tool, which is named, to a path.
+    Export(PathBuf, String, PathBuf),
 }
 
 /// A job that is made up, by what differs between cases.
@@ -116,6 +121,7 @@ impl MeasuredCase {
             Self::Write(job, path) => write(*job, path),
             Self::Sequence(job) => Ok((sequence(*job), 0)),
             Self::Read(path, until) => read(path, *until),
+            Self::Export(path, format, output) => export(path, format, output),
         }
     }
 }
@@ -167,6 +173,21 @@ fn sequence(job: CaseJob) -> u64 {
     }
     sequencer.finish(|input| given += u64::from(is_record(&input)));
     given
+}
+
+/// As the program does it, in this process.
+fn export(tape: &Path, format: &str, output: &Path) -> Result<(u64, u64)> {
+    let words: [&OsStr; 7] = [
+        "dmscope".as_ref(),
+        "export".as_ref(),
+        "--to".as_ref(),
+        format.as_ref(),
+        "--output".as_ref(),
+        output.as_ref(),
+        tape.as_ref(),
+    ];
+    dmscope::cli::main(&Cli::try_parse_from(words)?)?;
+    Ok((0, 0))
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {

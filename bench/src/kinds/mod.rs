@@ -4,6 +4,7 @@ mod against;
 mod attach;
 mod contention;
 mod detection;
+mod export;
 mod floor;
 mod jobs;
 mod latency;
@@ -49,6 +50,8 @@ pub enum MeasurementKind {
     Replay,
     /// How small a tape is, and how fast it is written and read
     Tape,
+    /// How fast tapes are written for other tools, and the memory that takes
+    Export,
     /// What grows with the number of ranks and nodes
     Scale,
     /// Jobs on up to 1,024 nodes: what crosses the bus, what it costs, and whether faults are found
@@ -82,6 +85,7 @@ impl MeasurementKind {
             Self::Pipeline => pipeline::measure(options),
             Self::Replay => replay::measure(options),
             Self::Tape => tape::measure(options),
+            Self::Export => export::measure(options),
             Self::Scale => scale::measure(options),
             Self::Nodes => nodes::measure(options),
         }

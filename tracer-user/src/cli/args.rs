@@ -122,13 +122,17 @@ pub enum Command {
         Messages are matched for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
-    /// Write the MPI calls and messages of a tape as a timeline for another tool
+    /// Write what is on tapes for another tool: a timeline, tables, or a trace archive
     #[command(
         after_help = "Examples:\n  dmscope export app.dmt --to perfetto            app.dmt.pftrace: open it at https://ui.perfetto.dev\n  \
-        dmscope export app.dmt --to perfetto --ranks 0-7 -o few.pftrace\n\n\
-        Each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an arrow from \
-        the send to the call that completed the receive. Ends of calls and messages are on tapes that were recorded with --returns all; \
-        other calls are marks without a duration. The page at ui.perfetto.dev reads the file in the browser and sends it nowhere."
+        dmscope export app.dmt --to perfetto --ranks 0-7 --no-movements -o few.pftrace\n  \
+        dmscope export app.dmt --to parquet             app.dmt.parquet/calls.parquet and others, for DuckDB and pandas\n  \
+        dmscope export app.dmt --to otf2                app.dmt.otf2/traces.otf2, for Vampir; needs OTF2's library (otf2-tools)\n  \
+        dmscope export node1.dmt node2.dmt --to perfetto   the tapes of the nodes of a job\n\n\
+        Perfetto: each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an \
+        arrow from the send to the call that completed the receive, each movement of data a mark, each step of a chain an arrow. The page \
+        at ui.perfetto.dev reads the file in the browser and sends it nowhere. Ends of calls and messages are on tapes that were recorded \
+        with --returns all; other calls are marks without a duration. docs/export.md has the tables' columns and queries to begin with."
     )]
     Export(ExportArgs),
     /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank
@@ -321,25 +325,39 @@ pub struct CallsArgs {
 /// What a tape is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Perfetto, a viewer of timelines
+    /// Perfetto, a viewer of timelines: one file
     Perfetto,
+    /// DuckDB, pandas and others: a folder with a table each of calls, messages, movements, findings and gaps
+    Parquet,
+    /// Vampir, Scalasca, Cube and others: an archive of OTF2, by its own library
+    Otf2,
 }
 
 /// `dmscope export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The tape, as written with --record
+    /// The tape, as written with --record; or one of each node of a job
     #[arg(value_name = "TAPE", required = true)]
-    pub tape: PathBuf,
+    pub tapes: Vec<PathBuf>,
     /// The tool that it is for
     #[arg(long, value_name = "TOOL", required = true)]
     pub to: ExportFormat,
-    /// Where the timeline goes [default: TAPE.pftrace]
-    #[arg(long, short, value_name = "FILE")]
+    /// Where it goes: a file, of tables and archives a new folder [default: TAPE.pftrace, TAPE.parquet, TAPE.otf2]
+    #[arg(long, short, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// Only calls of these ranks, and messages between them (0,4-7)
+    /// Only calls and movements of these ranks, and messages between them (0,4-7)
     #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
     pub ranks: Option<RankList>,
+    /// Leave out movements of data, which are most of a tape
+    #[arg(long)]
+    pub no_movements: bool,
+}
+
+impl ExportArgs {
+    /// Whether movements of data are written; archives of OTF2 have no place for them.
+    pub fn wants_movements(&self) -> bool {
+        !self.no_movements && self.to != ExportFormat::Otf2
+    }
 }
 
 /// `dmscope report`

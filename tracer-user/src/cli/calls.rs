@@ -6,14 +6,13 @@ use analyzer::input::{CodePlace, Input};
 use analyzer::messages::{Call, CallId, LeakKind, MessageEvent, MessageId, Unfinished};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
-use analyzer::symbols::SymbolTable;
 use analyzer::visible::{visible, visible_json};
 use analyzer::wire::RawRecord;
 use anyhow::Result;
 use serde::Serialize;
 
 use super::args::CallsArgs;
-use super::place_text::place_text;
+use super::place_names::PlaceLookup;
 use super::replay::{Consumer, names, replay};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -29,7 +28,7 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
         printer: Printer {
             out: BufWriter::new(stdout().lock()),
             json: args.json,
-            names: names(&args.tape)?,
+            names: PlaceLookup::new(names(&args.tape)?),
             begin_ns: 0,
             ranks: &args.ranks,
         },
@@ -70,6 +69,9 @@ impl<W: Write> Consumer for Listing<'_, W> {
         if let Input::Start(start) = input {
             self.printer.begin_ns = start.time_ns;
         }
+        if let Input::Plan(plan) = input {
+            self.printer.names.know(plan);
+        }
         self.pipeline.push(input);
         self.list()
     }
@@ -88,7 +90,7 @@ impl<W: Write> Consumer for Listing<'_, W> {
 struct Printer<'a, W: Write> {
     out: W,
     json: bool,
-    names: SymbolTable,
+    names: PlaceLookup,
     begin_ns: u64,
     ranks: &'a Option<super::rank_list::RankList>,
 }
@@ -122,15 +124,16 @@ impl<W: Write> Printer<'_, W> {
 
     fn event(&mut self, pipeline: &Pipeline, event: &MessageEvent) -> Result<()> {
         match event {
-            MessageEvent::Call { id, call, end_ns, members } if self.wants(id.rank) => {
-                self.call(pipeline, *id, call, *end_ns, members.as_deref())?;
+            MessageEvent::Call { id, call, end_ns, communicator, .. } if self.wants(id.rank) => {
+                let members = communicator.as_ref().map(|communicator| communicator.peers());
+                self.call(pipeline, *id, call, *end_ns, members)?;
             }
             MessageEvent::Matched { send, receive }
                 if self.wants(send.call.rank) || self.wants(receive.call.rank) =>
             {
                 self.matched(send, receive)?;
             }
-            MessageEvent::Completed { message, by } if self.json && self.wants(by.rank) => {
+            MessageEvent::Completed { message, by, .. } if self.json && self.wants(by.rank) => {
                 let line = serde_json::json!({ "completed": message, "by": by });
                 self.json_line(&line)?;
             }
@@ -227,8 +230,8 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    fn place(&self, pipeline: &Pipeline, place: CodePlace) -> String {
-        place_text(pipeline, &self.names, place)
+    fn place(&mut self, pipeline: &Pipeline, place: CodePlace) -> String {
+        self.names.call_text(pipeline, place).to_string()
     }
 
     fn end(&mut self, pipeline: &Pipeline) -> Result<()> {
@@ -271,7 +274,7 @@ mod tests {
         let printer = Printer {
             out: Vec::new(),
             json: false,
-            names: SymbolTable::default(),
+            names: PlaceLookup::default(),
             begin_ns: 0,
             ranks: &None,
         };

@@ -1,118 +1,359 @@
-//! `dmscope export`: the calls and messages of a tape for another tool.
+//! `dmscope export`: what is on tapes, for another tool.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 
-use analyzer::input::Input;
-use analyzer::messages::MessageEvent;
+use analyzer::clocks::clocks_text;
+use analyzer::finding::Alert;
+use analyzer::input::{Input, Loss, Start};
+use analyzer::messages::{Call, CallCommunicator, CallId, MessageEvent};
 use analyzer::options::Options;
-use analyzer::pipeline::Pipeline;
-use analyzer::symbols::SymbolTable;
+use analyzer::pipeline::{DataMovement, Pipeline};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::args::{ExportArgs, ExportFormat};
+use super::movement_texts::MovementTexts;
+use super::nodes::{TapeSummary, jobs_of, names_of, ranks_of, replay_job_watched};
 use super::output::create;
-use super::place_text::place_text;
+use super::place_names::PlaceLookup;
+use super::progress::ReadingBar;
 use super::rank_list::RankList;
-use super::replay::{Consumer, names, replay};
-use crate::sink::export::{ExportedCall, TimelineExport};
+use super::replay::Consumer;
+use crate::host::output_folder::OutputFolder;
+use crate::sink::export::otf2::{ArchiveExport, find_library};
+use crate::sink::export::parquet::TablesExport;
+use crate::sink::export::perfetto::TimelineExport;
+use crate::sink::export::{
+    CallAssembly, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedSession, Exporter,
+};
 
-/// Writes the file.
+/// Writes a file or a folder.
 ///
 /// # Errors
-/// The file is no tape, or cannot be read; what is written has no room.
+/// A file is no tape, or cannot be read; what is written has no room.
 pub(super) fn export(args: &ExportArgs) -> Result<()> {
-    let ExportFormat::Perfetto = args.to;
-    let path =
-        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pftrace", args.tape.display())));
-    let names = names(&args.tape)?;
-    let mut exporting = Exporting {
-        pipeline: Pipeline::with_events(Options::default()),
-        timeline: TimelineExport::new(BufWriter::new(create(&path)?)),
-        names,
-        ranks: args.ranks.as_ref(),
+    let jobs = jobs_of(&args.tapes)?;
+    let [tapes] = jobs.as_slice() else {
+        bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
     };
-    replay(&args.tape, &mut exporting)?;
-    let (file, counts): (BufWriter<File>, _) = exporting.timeline.finish().context(NO_ROOM)?;
-    file.into_inner().map_err(std::io::IntoInnerError::into_error).context(NO_ROOM)?;
-    let (calls, messages, path) = (counts.calls, counts.messages, path.display());
-    eprintln!("dmscope: {calls} calls and {messages} messages: {path}, for https://ui.perfetto.dev");
+    let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
+    let (places, rank_of) = (PlaceLookup::new(names_of(tapes)?), ranks_of(tapes)?);
+    let mut exporting = Exporting::new(exporter(args.to, &output)?, places, rank_of, args);
+    let cannot_write = || format!("cannot write {}", output.display());
+    let progress = ReadingBar::of_files(tapes.iter().map(|tape| tape.path.as_path()));
+    replay_job_watched(tapes, &mut exporting, &progress).map_err(|error| {
+        match error.downcast::<Unwritten>() {
+            Ok(Unwritten(why)) => why.context(cannot_write()),
+            Err(error) => error,
+        }
+    })?;
+    drop(progress);
+    let counts = exporting.finish().with_context(cannot_write)?;
+    say(counts, args, &output, tapes, exporting.start.sums);
+    Ok(())
+}
+
+/// Something could not be written: which error it is tells whose file it was about.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+struct Unwritten(anyhow::Error);
+
+fn default_output(tape: &Path, format: ExportFormat) -> PathBuf {
+    let end = match format {
+        ExportFormat::Perfetto => ".pftrace",
+        ExportFormat::Parquet => ".parquet",
+        ExportFormat::Otf2 => ".otf2",
+    };
+    let mut name = OsString::from(tape);
+    name.push(end);
+    PathBuf::from(name)
+}
+
+fn exporter(format: ExportFormat, output: &Path) -> Result<Box<dyn Exporter>> {
+    const BUFFER_BYTES: usize = 1 << 20;
+    let folder = || OutputFolder::create(output).with_context(|| format!("cannot make {}", output.display()));
+    Ok(match format {
+        ExportFormat::Perfetto => {
+            let file: File = create(output)?;
+            Box::new(TimelineExport::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
+        }
+        ExportFormat::Parquet => Box::new(TablesExport::new(folder()?)),
+        ExportFormat::Otf2 => {
+            // Before anything is made.
+            let library = find_library()?;
+            let cannot_make = || format!("cannot make {}", output.display());
+            Box::new(ArchiveExport::create(library, folder()?).with_context(cannot_make)?)
+        }
+    })
+}
+
+/// What was written, where, and what it is for.
+fn say(counts: ExportCounts, args: &ExportArgs, output: &Path, tapes: &[TapeSummary], sums: bool) {
+    let ExportCounts { calls, messages, movements, findings } = counts;
+    let output = visible(&output.to_string_lossy()).into_owned();
+    let what = match args.to {
+        ExportFormat::Perfetto => format!("{output}, for https://ui.perfetto.dev"),
+        ExportFormat::Parquet => format!("tables in {output}, for DuckDB, pandas and others"),
+        ExportFormat::Otf2 => format!("{output}/traces.otf2, for Vampir, otf2-print and others"),
+    };
+    let moved =
+        if args.wants_movements() { format!("{movements} movements of data, ") } else { String::new() };
+    eprintln!("dmscope: {calls} calls, {messages} messages, {moved}{findings} findings: {what}");
     if messages == 0 {
         eprintln!(
             "dmscope: messages are on tapes that were recorded with --returns all, of jobs that were watched from their start"
         );
     }
-    Ok(())
+    if sums && args.wants_movements() && tapes.len() == 1 {
+        eprintln!(
+            "dmscope: this tape is of a session over several nodes, which has movements of data as counts only; each node's own tape \
+             (`dmscope attach PID --record` there) has them all"
+        );
+    }
 }
 
-const NO_ROOM: &str = "cannot write the timeline";
-
-struct Exporting<'a, W: Write> {
+/// Takes the inputs of tapes, and tells the exporter.
+struct Exporting<'a> {
     pipeline: Pipeline,
-    timeline: TimelineExport<W>,
-    names: SymbolTable,
+    exporter: Box<dyn Exporter>,
+    assembly: CallAssembly,
+    places: PlaceLookup,
+    movement_texts: MovementTexts,
     ranks: Option<&'a RankList>,
+    start: Start,
+    clocks: Option<String>,
+    /// By process, also those of which the session learnt it late.
+    rank_of: HashMap<u32, u32>,
+    /// When findings were first told.
+    raised: HashMap<String, u64>,
+    /// Since when tracing is paused.
+    paused_ns: Option<u64>,
+    now_ns: u64,
+    /// Room for movements.
+    moved: Vec<DataMovement>,
 }
 
-impl<W: Write> Exporting<'_, W> {
+impl<'a> Exporting<'a> {
+    fn new(
+        exporter: Box<dyn Exporter>,
+        places: PlaceLookup,
+        rank_of: HashMap<u32, u32>,
+        args: &'a ExportArgs,
+    ) -> Self {
+        let options = Options::default();
+        let pipeline = match exporter.takes_movements() && args.wants_movements() {
+            true => Pipeline::with_movements(options),
+            false => Pipeline::with_events(options),
+        };
+        Self {
+            pipeline,
+            exporter,
+            assembly: CallAssembly::default(),
+            places,
+            movement_texts: MovementTexts::default(),
+            ranks: args.ranks.as_ref(),
+            start: Start::default(),
+            clocks: None,
+            rank_of,
+            raised: HashMap::new(),
+            paused_ns: None,
+            now_ns: 0,
+            moved: Vec::new(),
+        }
+    }
+
     fn wants(&self, rank: u32) -> bool {
         self.ranks.is_none_or(|list| list.0.contains(&rank))
     }
 
-    fn export(&mut self) -> Result<()> {
-        for event in self.pipeline.take_events() {
-            self.event(&event).context(NO_ROOM)?;
+    /// Tells of what the last input meant.
+    fn tell(&mut self) -> Result<()> {
+        let events = self.pipeline.take_events();
+        // What calls did to messages comes before the calls.
+        events.iter().for_each(|event| self.learn(event));
+        for event in &events {
+            if let MessageEvent::Call { id, call, end_ns, communicator, collective_bytes } = event
+                && self.wants(id.rank)
+            {
+                self.call(*id, call, *end_ns, communicator.as_ref(), *collective_bytes)?;
+            }
         }
-        Ok(())
+        if !events.is_empty() {
+            self.messages()?;
+        }
+        self.moved.extend(self.pipeline.take_movements());
+        self.movements()
     }
 
-    fn event(&mut self, event: &MessageEvent) -> std::io::Result<()> {
+    fn learn(&mut self, event: &MessageEvent) {
         match event {
-            MessageEvent::Call { id, call, end_ns, .. } if self.wants(id.rank) => {
-                let mut annotations: Vec<(String, String)> = self
-                    .pipeline
-                    .messages()
-                    .shown(call)
-                    .into_iter()
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .collect();
-                if let Some(place) = self.pipeline.call_place(call) {
-                    annotations.push(("at".to_owned(), place_text(&self.pipeline, &self.names, place)));
-                }
-                self.timeline.call(&ExportedCall {
-                    id: *id,
-                    pid: call.pid,
-                    function: call.row.name.to_string(),
-                    begin_ns: call.begin_ns,
-                    end_ns: *end_ns,
-                    annotations,
-                })
+            MessageEvent::Posted { message, facts, time_ns } if self.wants(message.call.rank) => {
+                self.assembly.posted(*message, *facts, *time_ns);
             }
             MessageEvent::Matched { send, receive }
                 if self.wants(send.call.rank) && self.wants(receive.call.rank) =>
             {
-                self.timeline.matched(*send, *receive)
+                self.assembly.matched(*send, *receive);
             }
-            MessageEvent::Completed { message, by } if self.wants(by.rank) => {
-                self.timeline.completed(*message, *by)
+            MessageEvent::Completed { message, by, facts, cancelled } if self.wants(by.rank) => {
+                self.assembly.completed(*message, *by, *facts, *cancelled);
             }
+            MessageEvent::CollectiveCompleted { call, by } if self.wants(by.rank) => {
+                self.assembly.collective_completed(*call, *by);
+            }
+            _ => {}
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: CallId,
+        call: &Call,
+        end_ns: Option<u64>,
+        communicator: Option<&CallCommunicator>,
+        collective_bytes: Option<u64>,
+    ) -> Result<()> {
+        let place = self.pipeline.call_place(call);
+        let place = place.map(|place| self.places.call_text(&self.pipeline, place));
+        let root = call.row.collective().and_then(|collective| call.integer(collective.root?));
+        let parts = self.assembly.call(id, end_ns.unwrap_or(call.begin_ns));
+        let told = ExportedCall {
+            id,
+            pid: call.pid,
+            row: call.row,
+            begin_ns: call.begin_ns,
+            end_ns,
+            arguments: &self.pipeline.messages().shown_arguments(call),
+            place: place.as_deref(),
+            communicator,
+            root,
+            collective_bytes,
+            parts: &parts,
+        };
+        let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+        self.exporter.call(&session, &told)
+    }
+
+    fn messages(&mut self) -> Result<()> {
+        let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+        self.assembly.take_messages().try_for_each(|message| self.exporter.message(&session, &message))
+    }
+
+    fn movements(&mut self) -> Result<()> {
+        let Self { pipeline, exporter, places, movement_texts, ranks, rank_of, start, clocks, moved, .. } =
+            self;
+        let session = ExportedSession { start, clocks: clocks.as_deref() };
+        let is_wanted = |movement: &DataMovement| match ranks {
+            Some(list) => movement.rank.is_some_and(|rank| list.0.contains(&rank)),
+            None => true,
+        };
+        let ranked = |movement: DataMovement| DataMovement {
+            rank: movement.rank.or_else(|| rank_of.get(&movement.pid).copied()),
+            ..movement
+        };
+        for movement in moved.drain(..).map(ranked).filter(is_wanted) {
+            let texts = movement_texts.of(&movement, pipeline, places);
+            exporter.movement(&session, &texts.movement(&movement))?;
+        }
+        Ok(())
+    }
+
+    /// What an input says beside what it means for calls and data.
+    fn note(&mut self, input: &Input) -> Result<()> {
+        self.now_ns = self.now_ns.max(input.time_ns().unwrap_or(0));
+        match input {
+            Input::Start(start) => {
+                self.start = Start::clone(start);
+                self.clocks = clocks_text(start);
+                let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+                self.exporter.session(&session)
+            }
+            Input::Plan(plan) => {
+                self.places.know(plan);
+                Ok(())
+            }
+            Input::Clock(reading) => self.exporter.clock(reading),
+            Input::Loss(loss) => self.loss(loss),
+            Input::Coverage(coverage) => self.pause(coverage.paused, coverage.time_ns),
+            Input::End(end) => self.pause(false, end.time_ns),
             _ => Ok(()),
         }
     }
+
+    fn loss(&mut self, loss: &Loss) -> Result<()> {
+        let rank = self.rank_of.get(&loss.pid).copied();
+        let is_known = loss.movements != Loss::UNKNOWN && loss.state != Loss::UNKNOWN;
+        self.gap(&ExportedGap {
+            pid: Some(loss.pid),
+            rank,
+            from_ns: loss.from_ns,
+            to_ns: Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
+            records: is_known.then(|| loss.movements.saturating_add(loss.state)),
+            why: "lost",
+        })
+    }
+
+    /// Tracing is paused from here on, or goes on.
+    fn pause(&mut self, is_paused: bool, time_ns: u64) -> Result<()> {
+        match (is_paused, self.paused_ns) {
+            (true, None) => self.paused_ns = Some(time_ns),
+            (false, Some(from_ns)) => {
+                self.paused_ns = None;
+                let (pid, rank, records) = (None, None, None);
+                let to_ns = Some(time_ns);
+                return self.gap(&ExportedGap { pid, rank, from_ns, to_ns, records, why: "paused" });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: &ExportedGap) -> Result<()> {
+        let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+        self.exporter.gap(&session, gap)
+    }
+
+    fn alerts(&mut self) {
+        for alert in self.pipeline.take_alerts() {
+            if let Alert::Raised(finding) = alert {
+                self.raised.entry(finding.id.clone()).or_insert(self.now_ns);
+            }
+        }
+    }
+
+    /// All inputs were taken.
+    fn finish(&mut self) -> Result<ExportCounts> {
+        self.assembly.end();
+        self.messages()?;
+        let mut report = self.pipeline.report();
+        self.places.look_up(report.wanted_symbols(self.places.names()));
+        report.symbolize(self.places.names());
+        for finding in &report.findings {
+            let raised_ns = self.raised.get(&finding.id).copied().unwrap_or(self.now_ns);
+            self.exporter.finding(&ExportedFinding { finding, raised_ns })?;
+        }
+        let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+        self.exporter.finish(&session)?;
+        Ok(self.exporter.counts())
+    }
 }
 
-impl<W: Write> Consumer for Exporting<'_, W> {
+impl Consumer for Exporting<'_> {
     fn push(&mut self, input: &Input) -> Result<()> {
+        self.note(input).map_err(Unwritten)?;
         self.pipeline.push(input);
-        self.export()
+        self.alerts();
+        Ok(self.tell().map_err(Unwritten)?)
     }
 
     fn push_record(&mut self, record: &RawRecord) -> Result<()> {
         self.pipeline.push_record(record);
-        self.export()
+        Ok(self.tell().map_err(Unwritten)?)
     }
 
     fn damage(&mut self, message: &str) {

@@ -1,9 +1,8 @@
 //! Tapes of the nodes of one job: which belong together, and reading them as one.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::BufReader;
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use analyzer::input::{End, Input, Start};
@@ -11,7 +10,8 @@ use analyzer::symbols::SymbolTable;
 use analyzer::tape::{self, Item, Join, Reader};
 use anyhow::{Context, Result, bail};
 
-use super::replay::{CUT, Consumer, open, replay};
+use super::progress::ReadingBar;
+use super::replay::{CUT, Consumer, open, replay_watched};
 
 /// What says which job a tape is of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,20 +104,52 @@ pub(super) fn names_of(tapes: &[TapeSummary]) -> Result<SymbolTable> {
     Ok(names)
 }
 
+/// Which ranks the processes of a job are, by the numbers that its tapes together have for them.
+///
+/// # Errors
+/// A file is no tape, or cannot be read.
+pub(super) fn ranks_of(tapes: &[TapeSummary]) -> Result<HashMap<u32, u32>> {
+    let mut ranks = HashMap::new();
+    for (node, TapeSummary { path, .. }) in tapes.iter().enumerate() {
+        let take = |fact: Input| {
+            if let Input::Process(facts) = fact
+                && let Some(rank) = facts.rank
+            {
+                let pid = if tapes.len() > 1 { tape::pid_of_node(node, facts.pid) } else { facts.pid };
+                ranks.insert(pid, rank);
+            }
+        };
+        tape::facts(open(path)?, take).with_context(|| path.display().to_string())?;
+    }
+    Ok(ranks)
+}
+
 /// Gives all of a job's tapes to a consumer, as one.
 ///
 /// # Errors
 /// A file is no tape, or cannot be read; what the consumer says cannot be written.
 pub(super) fn replay_job(tapes: &[TapeSummary], consumer: &mut impl Consumer) -> Result<()> {
+    replay_job_watched(tapes, consumer, &ReadingBar::hidden())
+}
+
+/// The same; `progress`: how far it has come.
+///
+/// # Errors
+/// See [`replay_job`].
+pub(super) fn replay_job_watched(
+    tapes: &[TapeSummary],
+    consumer: &mut impl Consumer,
+    progress: &ReadingBar,
+) -> Result<()> {
     let nodes = match tapes {
-        [tape] => return replay(&tape.path, consumer),
+        [tape] => return replay_watched(&tape.path, consumer, progress),
         nodes => nodes,
     };
     let starts: Vec<Start> = nodes.iter().map(|tape| tape.start.clone()).collect();
     let Some(join) = Join::new(&starts) else {
         bail!("{} tapes of one job: at most {} can be read together", nodes.len(), tape::MAX_NODES)
     };
-    let mut readers = nodes.iter().map(|tape| read(&tape.path)).collect::<Result<Vec<_>>>()?;
+    let mut readers = nodes.iter().map(|tape| read(&tape.path, progress)).collect::<Result<Vec<_>>>()?;
     let (consumer, mut last_ns, mut ended) = (RefCell::new(consumer), 0, false);
     join.run(
         |node| next(&mut readers[node], &nodes[node].path, *consumer.borrow_mut()),
@@ -138,16 +170,12 @@ pub(super) fn replay_job(tapes: &[TapeSummary], consumer: &mut impl Consumer) ->
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Reader<BufReader<File>>> {
-    Reader::new(open(path)?).with_context(|| path.display().to_string())
+fn read(path: &Path, progress: &ReadingBar) -> Result<Reader<impl Read + use<>>> {
+    Reader::new(progress.counted(open(path)?)).with_context(|| path.display().to_string())
 }
 
 /// The next input of a tape; damage is told.
-fn next(
-    reader: &mut Reader<BufReader<File>>,
-    path: &Path,
-    consumer: &mut impl Consumer,
-) -> Result<Option<Input>> {
+fn next(reader: &mut Reader<impl Read>, path: &Path, consumer: &mut impl Consumer) -> Result<Option<Input>> {
     loop {
         match reader.next().transpose().with_context(|| path.display().to_string())? {
             Some(Item::Damage(damage)) => consumer.damage(&format!("{}: {damage}", path.display())),

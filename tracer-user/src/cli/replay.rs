@@ -13,6 +13,8 @@ use analyzer::tape::{self, ItemRef, Reader, TapeError};
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, bail};
 
+use super::progress::ReadingBar;
+
 /// Why a tape ended that has no end of its own.
 pub(super) const CUT: &str = "the tape ends before the session did";
 
@@ -44,8 +46,16 @@ pub(super) trait Consumer {
 /// # Errors
 /// The file is no tape, or cannot be read; what the consumer says cannot be written.
 pub(super) fn replay(path: &Path, consumer: &mut impl Consumer) -> Result<()> {
+    replay_watched(path, consumer, &ReadingBar::hidden())
+}
+
+/// The same; `progress`: how far it has come.
+///
+/// # Errors
+/// See [`replay`].
+pub(super) fn replay_watched(path: &Path, consumer: &mut impl Consumer, progress: &ReadingBar) -> Result<()> {
     let of_tape = || path.display().to_string();
-    let reader = Reader::new(open(path)?).with_context(of_tape)?;
+    let reader = Reader::new(progress.counted(open(path)?)).with_context(of_tape)?;
     drive(reader, consumer, &of_tape)
 }
 

@@ -17,6 +17,7 @@ pub mod mappings;
 pub mod memory;
 pub mod memory_child;
 pub mod output_file;
+pub mod output_folder;
 pub mod own_settings;
 pub mod parsing;
 pub mod placement;

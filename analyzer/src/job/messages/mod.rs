@@ -28,7 +28,7 @@ pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
 pub(crate) use ids::CommId;
 pub use ids::{CallId, MessageId};
 pub use leaks::{LeakKind, Unfinished};
-pub use message_event::MessageEvent;
+pub use message_event::{CallCommunicator, MessageEvent, MessageFacts, ShownArgument};
 pub(crate) use op::MessageContent;
 pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub use tracker::Messages;

@@ -29,6 +29,8 @@ pub(super) struct Op {
     pub(super) tag: i32,
     /// Where its content is, if that is followed and known.
     pub(super) content: Option<MessageContent>,
+    /// It has no content.
+    pub(super) is_empty: bool,
 }
 
 /// A send or a receive, as it waits for its other side.

@@ -7,9 +7,9 @@ use rustc_hash::FxHashSet;
 use super::assemble::{Assembler, Call};
 use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
-use super::ids::CommId;
+use super::ids::{CommId, WORLD};
 use super::leaks::Unfinished;
-use super::message_event::MessageEvent;
+use super::message_event::{MessageEvent, ShownArgument};
 use super::results::{CallResult, result_of};
 use crate::job::collectives::Collectives;
 use crate::job::process::Processes;
@@ -280,25 +280,35 @@ impl Messages {
 
     /// Names and values of the arguments worth showing.
     pub fn shown(&self, call: &Call) -> Vec<(&'static str, String)> {
+        let text = |(name, value): (_, ShownArgument)| (name, value.to_string());
+        self.shown_arguments(call).into_iter().map(text).collect()
+    }
+
+    /// The same.
+    pub fn shown_arguments(&self, call: &Call) -> Vec<(&'static str, ShownArgument)> {
         let Some(builtin) = self.follower.processes.find(call.pid).and_then(|process| process.builtin) else {
             return Vec::new();
         };
+        let handle = |at: usize| call.word(at).unwrap_or_default();
         let value = |at: usize, name: &str| match (name, call.integer(at)) {
-            (_, None) => "?".to_owned(),
-            ("comm", _) => self.communicator_text(call.pid, call.word(at).unwrap_or_default()),
-            ("win", _) => format!("{:#x}", builtin.handle(call.word(at).unwrap_or_default())),
-            ("source", Some(rank)) if rank == builtin.any_source() => "MPI_ANY_SOURCE".to_owned(),
-            ("source" | "dest", Some(rank)) if rank == builtin.proc_null() => "MPI_PROC_NULL".to_owned(),
-            ("tag" | "recvtag", Some(ANY_TAG)) => "MPI_ANY_TAG".to_owned(),
-            (_, Some(number)) => number.to_string(),
+            (_, None) => ShownArgument::Unknown,
+            ("comm", _) => self.communicator_text(call.pid, handle(at)),
+            ("win", _) => ShownArgument::Text(format!("{:#x}", builtin.handle(handle(at)))),
+            ("source", Some(rank)) if rank == builtin.any_source() => ShownArgument::Name("MPI_ANY_SOURCE"),
+            ("source" | "dest", Some(rank)) if rank == builtin.proc_null() => {
+                ShownArgument::Name("MPI_PROC_NULL")
+            }
+            ("tag" | "recvtag", Some(ANY_TAG)) => ShownArgument::Name("MPI_ANY_TAG"),
+            (_, Some(number)) => ShownArgument::Number(number),
         };
         call.row.shown().map(|(at, name)| (name, value(at, name))).collect()
     }
 
-    fn communicator_text(&self, pid: u32, handle: u64) -> String {
+    fn communicator_text(&self, pid: u32, handle: u64) -> ShownArgument {
         match self.follower.find_place(pid, handle) {
-            Some((comm, _)) => self.follower.communicator_name(comm),
-            None => format!("{handle:#x}"),
+            Some((WORLD, _)) => ShownArgument::Name("MPI_COMM_WORLD"),
+            Some((comm, _)) => ShownArgument::Text(self.follower.communicator_name(comm)),
+            None => ShownArgument::Text(format!("{handle:#x}")),
         }
     }
 

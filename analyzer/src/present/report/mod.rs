@@ -15,9 +15,9 @@ use crate::job::mismatch::Mismatch;
 use errors::is_death_of;
 use hangs::{hangs, is_hang_of, is_open};
 use statistics::statistics;
-use views::{Views, finding, whos};
+use views::{finding, whos};
 
-pub(crate) use views::Sources;
+pub(crate) use views::{Sources, Views};
 
 /// All that is to be said.
 pub(crate) fn report(p: &Sources<'_>) -> Report {

@@ -26,7 +26,7 @@ pub(crate) struct Sources<'a> {
 }
 
 /// Makes views of what is interned.
-pub(super) struct Views<'a> {
+pub(crate) struct Views<'a> {
     pub p: &'a Sources<'a>,
 }
 
@@ -97,14 +97,14 @@ impl Views<'_> {
         CallView { function, place: self.place(site), count }
     }
 
-    pub(super) fn place(&self, id: SiteId) -> Place {
+    pub(crate) fn place(&self, id: SiteId) -> Place {
         let names = &self.p.job.names;
         let mut place = text::place(names.site_name(id));
         place.file = names.site_file(id).map(|(file, _)| file);
         place
     }
 
-    pub(super) fn buffer(&self, id: BufferId) -> BufferView {
+    pub(crate) fn buffer(&self, id: BufferId) -> BufferView {
         let view = |what| BufferView { what, name: String::new(), allocated: None };
         match self.p.job.names.buffer_name(id) {
             BufferName::Heap { site } => {

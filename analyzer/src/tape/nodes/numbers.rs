@@ -27,7 +27,7 @@ pub fn pid_on_node(pid: u32) -> u32 {
 }
 
 /// A process or thread of a node, as all nodes together call it.
-pub(crate) fn pid_of_node(node: usize, pid: u32) -> u32 {
+pub fn pid_of_node(node: usize, pid: u32) -> u32 {
     (node as u32) << PID_BITS | pid_on_node(pid)
 }
 

@@ -107,15 +107,18 @@ impl ProbedJob {
     /// Takes what was learnt of calls and messages.
     pub fn learn(&mut self, messages: &Messages, event: MessageEvent) {
         match event {
-            MessageEvent::Call { id, call, members, .. } => {
+            MessageEvent::Call { id, call, communicator, .. } => {
                 let result = messages.result(&call);
+                let members = communicator.map(|communicator| communicator.peers().to_vec());
                 self.library = self.library.or_else(|| messages.library_name(call.pid));
                 self.ranks.entry(id.rank).or_default().call(id, &call, result, members);
             }
             MessageEvent::Matched { send, receive } => {
                 self.senders.insert(receive, send.call.rank);
             }
-            MessageEvent::Completed { .. } => {}
+            MessageEvent::Posted { .. }
+            | MessageEvent::Completed { .. }
+            | MessageEvent::CollectiveCompleted { .. } => {}
         }
     }
 

@@ -1,7 +1,14 @@
-//! Tapes for other tools.
+//! Tapes for other tools: what is known of a job, one thing after the other, and whoever writes it down.
 
+mod assembly;
+mod exported;
+pub mod otf2;
+pub mod parquet;
 pub mod perfetto;
 mod recent;
-mod timeline;
 
-pub use timeline::{ExportCounts, ExportedCall, TimelineExport};
+pub use assembly::CallAssembly;
+pub use exported::{
+    CallParts, CompletedMessage, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage,
+    ExportedMovement, ExportedSession, Exporter, Reception,
+};

@@ -1,12 +1,14 @@
-//! What was learnt last, under names; what is too old is forgotten.
+//! What was learnt last, under names; what is too old is given up.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
+use rustc_hash::FxBuildHasher;
+
 /// Up to a number of entries.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
-    entries: HashMap<K, V>,
+    entries: HashMap<K, V, FxBuildHasher>,
     /// In the order in which they came; those that were taken out are there still.
     names: VecDeque<K>,
     most: usize,
@@ -14,24 +16,35 @@ pub(super) struct Recent<K, V> {
 
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     pub(super) fn new(most: usize) -> Self {
-        Self { entries: HashMap::new(), names: VecDeque::new(), most }
+        Self { entries: HashMap::default(), names: VecDeque::new(), most }
     }
 
-    /// The entry under a name, made if there is none.
-    pub(super) fn entry(&mut self, name: K, make: impl FnOnce() -> V) -> &mut V {
+    /// The entry under a name, made if there is none; and what is given up for it.
+    pub(super) fn entry(&mut self, name: K, make: impl FnOnce() -> V) -> (&mut V, Option<(K, V)>) {
+        let mut given_up = None;
         if !self.entries.contains_key(&name) {
             if self.names.len() >= self.most
                 && let Some(oldest) = self.names.pop_front()
             {
-                self.entries.remove(&oldest);
+                given_up = self.entries.remove(&oldest).map(|value| (oldest, value));
             }
             self.names.push_back(name);
         }
-        self.entries.entry(name).or_insert_with(make)
+        (self.entries.entry(name).or_insert_with(make), given_up)
+    }
+
+    pub(super) fn get_mut(&mut self, name: K) -> Option<&mut V> {
+        self.entries.get_mut(&name)
     }
 
     pub(super) fn remove(&mut self, name: K) -> Option<V> {
         self.entries.remove(&name)
+    }
+
+    /// All that are left, the oldest first.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, V)> + use<'_, K, V> {
+        let Self { entries, names, .. } = self;
+        names.drain(..).filter_map(|name| entries.remove(&name).map(|value| (name, value)))
     }
 }
 
@@ -40,11 +53,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_old_is_forgotten() {
+    fn what_is_too_old_is_given_up() {
         let mut recent = Recent::new(2);
-        for name in [1, 2, 3] {
-            *recent.entry(name, || 0) += name;
-        }
-        assert_eq!([1, 2, 3, 3].map(|name| recent.remove(name)), [None, Some(2), Some(3), None]);
+        let given_up: Vec<_> = [1, 2, 3]
+            .into_iter()
+            .filter_map(|name| {
+                let (value, given_up) = recent.entry(name, || 0);
+                *value += name;
+                given_up
+            })
+            .collect();
+        assert_eq!(given_up, [(1, 1)]);
+        assert_eq!([1, 2, 2].map(|name| recent.remove(name)), [None, Some(2), None]);
+        assert_eq!(recent.drain().collect::<Vec<_>>(), [(3, 3)]);
     }
 }

@@ -5,7 +5,7 @@ use super::Follower;
 use super::pending::{CollectiveCall, Pending};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::Communicators;
-use crate::job::messages::ids::{CommId, WORLD};
+use crate::job::messages::ids::{CallId, CommId, WORLD};
 use crate::job::mismatch::Entry;
 use crate::job::signature::Signature;
 use crate::mpi::calls::{Arg, CallRow, Does, Form};
@@ -88,7 +88,8 @@ impl Follower {
         if self.collective_requests.len() < MOST_REQUESTS || self.collective_requests.contains_key(&key) {
             // One that is only prepared has nothing to be waited for.
             let is_complete = call.row.form == Form::Persistent;
-            let pending = Pending { row: call.row, call: collective, signature, is_complete };
+            let id = self.id(call).unwrap_or_default();
+            let pending = Pending { id, row: call.row, call: collective, signature, is_complete };
             self.collective_requests.insert(key, pending);
         }
     }
@@ -100,13 +101,13 @@ impl Follower {
         }
     }
 
-    /// What a request stands for is complete, if it is a collective call.
-    pub(super) fn complete_request(&mut self, pid: u32, handle: u64) {
+    /// What a request stands for is complete, if it is a collective call: the call that began it.
+    pub(super) fn complete_request(&mut self, pid: u32, handle: u64) -> Option<CallId> {
         let pending = self.collective_requests.get_mut(&(pid, handle));
-        if let Some(pending) = pending.filter(|pending| !pending.is_complete) {
-            pending.is_complete = true;
-            self.collectives.complete(pending.call.comm.0, pending.call.own);
-        }
+        let pending = pending.filter(|pending| !pending.is_complete)?;
+        pending.is_complete = true;
+        self.collectives.complete(pending.call.comm.0, pending.call.own);
+        Some(pending.id)
     }
 
     /// A persistent collective call is started: that is a call of its own.
@@ -122,8 +123,9 @@ impl Follower {
         let key = (call.pid, handle);
         // It can be started only when the last start is complete.
         self.complete_request(call.pid, handle);
+        let id = self.id(call).unwrap_or_default();
         if let Some(call) = self.enter(call, (comm, own as u32), signature) {
-            self.collective_requests.insert(key, Pending { call, is_complete: false, ..pending });
+            self.collective_requests.insert(key, Pending { id, call, is_complete: false, ..pending });
         }
     }
 

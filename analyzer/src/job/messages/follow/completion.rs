@@ -41,6 +41,7 @@ impl Follower {
             begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
             if let Some(complete) = begun.collective {
                 self.collectives.complete(complete.comm.0, complete.own);
+                self.tell(MessageEvent::CollectiveCompleted { call: id, by: id });
             }
             return;
         }
@@ -96,8 +97,10 @@ impl Follower {
         // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
         // same handle.
         let Some(request) = self.requests.complete(call.pid, handle, call.tid) else { return };
-        if request.origin.row.is_collective() {
-            self.complete_request(call.pid, handle);
+        if request.origin.row.is_collective()
+            && let Some(completed) = self.complete_request(call.pid, handle)
+        {
+            self.tell(MessageEvent::CollectiveCompleted { call: completed, by });
         }
         for op in request.messages() {
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
@@ -113,7 +116,7 @@ impl Follower {
         (pid, by): (u32, CallId),
     ) {
         let thread = (pid, by.tid);
-        self.tell(MessageEvent::Completed { message: op.id, by });
+        self.tell_with(|this| this.completed(op, status, by));
         if op.sends {
             return;
         }
@@ -152,6 +155,26 @@ impl Follower {
             return None;
         }
         self.matching.only_sender(comm, own, tag)
+    }
+
+    /// What is known of a message now that it is over.
+    fn completed(&self, op: &Op, status: Option<Status>, by: CallId) -> MessageEvent {
+        let mut facts = self.facts(op);
+        if let Some((status, (comm, own))) = status.zip(op.place).filter(|(status, _)| !status.cancelled) {
+            let source = u32::try_from(status.source).ok();
+            let number = source.and_then(|source| self.communicators.number(comm, own, source));
+            facts.peer = number.or(facts.peer);
+            facts.peer_rank = facts.peer.and_then(|number| self.member(comm, number));
+            facts.tag = Some(status.tag);
+        }
+        if let Some(status) = status {
+            facts.len_bytes = Some(status.bytes);
+        } else if !op.sends {
+            // As much as there was room for, or less.
+            facts.len_bytes = facts.len_bytes.filter(|bytes| *bytes == 0);
+        }
+        let cancelled = status.is_some_and(|status| status.cancelled);
+        MessageEvent::Completed { message: op.id, by, facts, cancelled }
     }
 
     fn end_receive(

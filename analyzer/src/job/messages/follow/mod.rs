@@ -24,7 +24,7 @@ use crate::job::messages::ids::MessageId;
 use crate::job::messages::ids::{CommId, WORLD};
 use crate::job::messages::leaks::{Origin, Tally};
 use crate::job::messages::matching::{Matching, Pair};
-use crate::job::messages::message_event::MessageEvent;
+use crate::job::messages::message_event::{CallCommunicator, MessageEvent, MessageFacts};
 use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
@@ -213,7 +213,9 @@ impl Follower {
                     peer: None,
                     tag: ANY_TAG,
                     content: self.content(call, call.row.received()),
+                    is_empty: is_empty(call, call.row.received()),
                 };
+                self.tell_with(|this| this.posted(&op, call.begin_ns));
                 begun.ops = Few::one(op);
             }
             Does::MakeCommunicator(making) if making.meeting != Meeting::NewMembers => {
@@ -241,6 +243,7 @@ impl Follower {
         }
         for op in begun.ops.iter() {
             if call.row.form != Form::Persistent {
+                self.tell_with(|this| this.posted(op, call.begin_ns));
                 self.post(call, op);
             }
         }
@@ -266,8 +269,10 @@ impl Follower {
         // Nobody is called so there.
         let place = place.filter(|_| number.is_some() == rank.is_some());
         let peer = number.or(rank);
-        let content = self.content(call, if sends { call.row.sent() } else { call.row.received() });
-        Some(Op { id, origin: origin(call), sends, place, peer, tag: call.integer(envelope.tag)?, content })
+        let at = if sends { call.row.sent() } else { call.row.received() };
+        let (content, is_empty) = (self.content(call, at), is_empty(call, at));
+        let tag = call.integer(envelope.tag)?;
+        Some(Op { id, origin: origin(call), sends, place, peer, tag, content, is_empty })
     }
 
     /// Where the content of a message is, if it is in one piece.
@@ -301,6 +306,7 @@ impl Follower {
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
+            self.tell_with(|this| this.posted(&op, call.begin_ns));
             self.post(call, &op);
         }
     }
@@ -380,6 +386,36 @@ impl Follower {
         }
     }
 
+    /// The same, of what costs something to tell.
+    fn tell_with(&mut self, event: impl FnOnce(&Self) -> MessageEvent) {
+        if self.is_heard {
+            let event = event(self);
+            self.events.push_back(event);
+        }
+    }
+
+    fn posted(&self, op: &Op, time_ns: u64) -> MessageEvent {
+        MessageEvent::Posted { message: op.id, facts: self.facts(op), time_ns }
+    }
+
+    fn facts(&self, op: &Op) -> MessageFacts {
+        let comm = op.place.map(|(comm, _)| comm);
+        let len_bytes = op.content.map(|content| content.len_bytes.get());
+        MessageFacts {
+            sends: op.sends,
+            comm: comm.map(|comm| comm.0),
+            peer: op.peer,
+            peer_rank: comm.zip(op.peer).and_then(|(comm, number)| self.member(comm, number)),
+            tag: Some(op.tag).filter(|tag| *tag != ANY_TAG),
+            len_bytes: len_bytes.or(op.is_empty.then_some(0)),
+        }
+    }
+
+    /// A member of a communicator, as a rank of MPI_COMM_WORLD.
+    fn member(&self, comm: CommId, number: u32) -> Option<u32> {
+        self.communicators.members(comm)?.get(number as usize).copied()
+    }
+
     /// A message that a probe took goes to the receive that was given it.
     fn hand_over(&mut self, probe: MessageId) {
         if let Some(Taken { send: Some(send), receive: Some(receive) }) = self.taken.get(&probe).copied() {
@@ -402,10 +438,14 @@ impl Follower {
         }
         if self.is_heard {
             let place = call.argument(Arg::Comm).and_then(|comm| self.place(call, comm));
-            let named = |(comm, own)| Some(self.communicators.membership(comm)?.remote(own).to_vec());
-            let members = place.and_then(named);
+            let communicator = place.and_then(|(comm, own)| {
+                let membership = self.communicators.membership(comm)?.clone();
+                Some(CallCommunicator { number: comm.0, own, membership })
+            });
             let end_ns = code.map(|_| time_ns);
-            self.events.push_back(MessageEvent::Call { id, call: Box::new(call.clone()), end_ns, members });
+            let call = Box::new(call.clone());
+            let collective_bytes = begun.signature.and_then(|signature| signature.bytes);
+            self.events.push_back(MessageEvent::Call { id, call, end_ns, communicator, collective_bytes });
         }
     }
 
@@ -459,6 +499,11 @@ impl Follower {
 
 fn origin(call: &Call) -> Origin {
     Origin { row: call.row, return_address: call.return_address }
+}
+
+/// Whether a call says that a message has no content.
+fn is_empty(call: &Call, at: Option<calls::ContentArgs>) -> bool {
+    at.and_then(|at| call.integer(at.count)) == Some(0)
 }
 
 fn integers(bytes: Option<&[u8]>) -> impl Iterator<Item = i32> {

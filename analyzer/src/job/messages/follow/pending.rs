@@ -1,6 +1,6 @@
 //! Collective calls that requests stand for.
 
-use crate::job::messages::ids::CommId;
+use crate::job::messages::ids::{CallId, CommId};
 use crate::job::signature::Signature;
 use crate::mpi::calls::{CallRow, Form};
 
@@ -16,6 +16,8 @@ pub(crate) struct CollectiveCall {
 /// What a collective call began that a request stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
+    /// The call that began it.
+    pub id: CallId,
     pub row: &'static CallRow,
     pub call: CollectiveCall,
     pub signature: Signature,

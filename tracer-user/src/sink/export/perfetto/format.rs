@@ -1,4 +1,4 @@
-//! The part of Perfetto's trace format that is written: packets of track events.
+//! The part of Perfetto's trace format that is written: packets of track events, names, clocks.
 //!
 //! Numbers of fields are those of `protos/perfetto/trace/` in Perfetto, which stay as they are.
 
@@ -12,15 +12,92 @@ pub struct TracePacket {
     /// Nanoseconds.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
+    /// What clocks show at the same time.
+    #[prost(message, optional, tag = "6")]
+    pub clock_snapshot: Option<ClockSnapshot>,
     /// Who has written it.
     #[prost(uint32, optional, tag = "10")]
     pub trusted_packet_sequence_id: Option<u32>,
     /// What happened.
     #[prost(message, optional, tag = "11")]
     pub track_event: Option<TrackEvent>,
+    /// Texts that have numbers from here on.
+    #[prost(message, optional, tag = "12")]
+    pub interned_data: Option<InternedData>,
+    /// One of the constants below.
+    #[prost(uint32, optional, tag = "13")]
+    pub sequence_flags: Option<u32>,
+    /// What holds for all packets.
+    #[prost(message, optional, tag = "59")]
+    pub trace_packet_defaults: Option<TracePacketDefaults>,
     /// What a track is.
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
+}
+
+/// Nothing that has a number comes before it.
+pub const STATE_CLEARED: u32 = 1;
+/// It needs what has numbers.
+pub const NEEDS_STATE: u32 = 2;
+
+/// What holds for all packets.
+#[derive(Clone, PartialEq, Message)]
+pub struct TracePacketDefaults {
+    /// The clock of their times.
+    #[prost(uint32, optional, tag = "58")]
+    pub timestamp_clock_id: Option<u32>,
+}
+
+/// CLOCK_REALTIME.
+pub const REALTIME: u32 = 1;
+/// CLOCK_MONOTONIC.
+pub const MONOTONIC: u32 = 3;
+
+/// What clocks show at the same time.
+#[derive(Clone, PartialEq, Message)]
+pub struct ClockSnapshot {
+    /// One each.
+    #[prost(message, repeated, tag = "1")]
+    pub clocks: Vec<Clock>,
+    /// The clock that all times are told by.
+    #[prost(uint32, optional, tag = "2")]
+    pub primary_trace_clock: Option<u32>,
+}
+
+/// What a clock shows.
+#[derive(Clone, PartialEq, Message)]
+pub struct Clock {
+    /// One of the constants above.
+    #[prost(uint32, optional, tag = "1")]
+    pub clock_id: Option<u32>,
+    /// Nanoseconds.
+    #[prost(uint64, optional, tag = "2")]
+    pub timestamp: Option<u64>,
+}
+
+/// Texts with numbers.
+#[derive(Clone, PartialEq, Message)]
+pub struct InternedData {
+    /// Names of events.
+    #[prost(message, repeated, tag = "2")]
+    pub event_names: Vec<InternedName>,
+    /// Names of values.
+    #[prost(message, repeated, tag = "3")]
+    pub debug_annotation_names: Vec<InternedName>,
+    /// Values.
+    #[prost(message, repeated, tag = "29")]
+    pub debug_annotation_string_values: Vec<InternedName>,
+}
+
+/// A text with a number.
+#[derive(Clone, PartialEq, Message)]
+pub struct InternedName {
+    /// From 1.
+    #[prost(uint64, optional, tag = "1")]
+    pub iid: Option<u64>,
+    /// The text.
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
 }
 
 /// What happened on a track.
@@ -35,6 +112,9 @@ pub struct TrackEvent {
     /// Where.
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
+    /// Number of what it is called.
+    #[prost(uint64, optional, tag = "10")]
+    pub name_iid: Option<u64>,
     /// What it is called.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
@@ -56,12 +136,18 @@ pub const INSTANT: i32 = 3;
 /// A name and a value.
 #[derive(Clone, PartialEq, Message)]
 pub struct DebugAnnotation {
-    /// The value.
+    /// Number of the name.
+    #[prost(uint64, optional, tag = "1")]
+    pub name_iid: Option<u64>,
+    /// The value, if it is a number.
+    #[prost(int64, optional, tag = "4")]
+    pub int_value: Option<i64>,
+    /// The value, if it is a text …
     #[prost(string, optional, tag = "6")]
     pub string_value: Option<String>,
-    /// The name.
-    #[prost(string, optional, tag = "10")]
-    pub name: Option<String>,
+    /// … and the number of the value, if it has one.
+    #[prost(uint64, optional, tag = "17")]
+    pub string_value_iid: Option<u64>,
 }
 
 /// A track: a process, or a thread of one.
@@ -70,6 +156,9 @@ pub struct TrackDescriptor {
     /// What events call it.
     #[prost(uint64, optional, tag = "1")]
     pub uuid: Option<u64>,
+    /// What it is called, if it is neither a process nor a thread.
+    #[prost(string, optional, tag = "2")]
+    pub name: Option<String>,
     /// If it is a process.
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessDescriptor>,
@@ -79,6 +168,9 @@ pub struct TrackDescriptor {
     /// The track of its process.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
+    /// More about it.
+    #[prost(string, optional, tag = "14")]
+    pub description: Option<String>,
 }
 
 /// A process.
@@ -139,13 +231,17 @@ impl<W: Write> TraceWriter<W> {
         self.out.write_all(&self.buffer)
     }
 
-    /// All was written.
+    /// All was told.
     ///
     /// # Errors
     /// There is no room for the last of it.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.out.flush()?;
-        Ok(self.out)
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Where it was written.
+    pub fn into_inner(self) -> W {
+        self.out
     }
 }
 
@@ -161,7 +257,7 @@ mod tests {
             let packet = TracePacket { timestamp: Some(timestamp), track_event, ..TracePacket::default() };
             writer.packet(packet).expect("memory has room");
         }
-        let bytes = writer.finish().expect("memory has room");
+        let bytes = writer.into_inner();
         let trace = PerfettoTrace::decode(&bytes[..]).expect("a trace");
         let times: Vec<_> = trace.packet.iter().map(|packet| packet.timestamp).collect();
         assert_eq!(times, [Some(7), Some(300)]);
@@ -172,6 +268,6 @@ mod tests {
         let mut writer = TraceWriter::new(Vec::new());
         writer.packet(TracePacket { timestamp: Some(5), ..TracePacket::default() }).expect("memory has room");
         // Field 1, four bytes: field 8 is 5, field 10 is 1.
-        assert_eq!(writer.finish().expect("memory has room"), [0x0a, 4, 0x40, 5, 0x50, 1]);
+        assert_eq!(writer.into_inner(), [0x0a, 4, 0x40, 5, 0x50, 1]);
     }
 }
