@@ -138,7 +138,15 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
         settings.plan.returns = Returns::All;
         settings.budget = None;
     }
-    session::run(&args.job, account.as_ref(), settings, sink.as_mut())
+    let outcome = session::run(&args.job, account.as_ref(), settings, sink.as_mut())?;
+    if let Some(tape) = args.watch.record.as_ref().filter(|_| args.replayable) {
+        sink.notice(&format!(
+            "the same messages again: dmscope replay {} -- {}",
+            tape.display(),
+            args.job.join(" ")
+        ));
+    }
+    Ok(outcome)
 }
 
 /// A sink that writes line by line.

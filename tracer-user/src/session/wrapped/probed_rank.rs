@@ -17,22 +17,22 @@ pub(super) struct ProbedRank {
     /// The thread that communicates.
     tid: Option<u32>,
     /// Receives from anybody that are open, by request.
-    open: HashMap<u64, Asked>,
+    open: HashMap<u64, ProbedReceive>,
     /// Persistent receives from anybody, by request: members of the communicator.
-    prepared: HashMap<u64, Members>,
+    prepared: HashMap<u64, MemberRanks>,
     /// Why the calls tell no more from here on.
     stopped: Option<String>,
     has_ended: bool,
 }
 
 /// Ranks of MPI_COMM_WORLD, by their numbers in a communicator; if they are known.
-type Members = Option<Vec<u32>>;
+type MemberRanks = Option<Vec<u32>>;
 
 /// A receive whose sender is asked for.
 #[derive(Clone, Debug)]
-struct Asked {
+struct ProbedReceive {
     receive: MessageId,
-    members: Members,
+    members: MemberRanks,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ enum Step {
 enum Sender {
     Told(MessageSource),
     /// Nobody was told. It may be known which send it matched.
-    Untold(Asked),
+    Untold(ProbedReceive),
 }
 
 /// A record, and of how many messages from anybody it does not know whose they were.
@@ -70,7 +70,7 @@ pub(super) struct ProbedRecord {
 
 impl ProbedRank {
     /// The next call; `result`: what it answered, `None`: its records do not tell; `members`: of the communicator that it names.
-    pub fn call(&mut self, id: CallId, call: &Call, result: Option<CallResult>, members: Members) {
+    pub fn call(&mut self, id: CallId, call: &Call, result: Option<CallResult>, members: MemberRanks) {
         if self.stopped.is_some() || self.has_ended {
             return;
         }
@@ -99,11 +99,11 @@ impl ProbedRank {
             return self.steps.push(Step::End);
         }
         let part = u32::from(call.row.sends().is_some());
-        self.take(Asked { receive: MessageId { call: id, part }, members }, result);
+        self.take(ProbedReceive { receive: MessageId { call: id, part }, members }, result);
     }
 
     /// What a call answered; `asked`: what it receives, if anything.
-    fn take(&mut self, asked: Asked, result: CallResult) {
+    fn take(&mut self, asked: ProbedReceive, result: CallResult) {
         let id = asked.receive.call;
         match result {
             CallResult::Nothing => {}
@@ -116,7 +116,7 @@ impl ProbedRank {
             CallResult::Started(requests) => {
                 for (part, request) in (0..).zip(requests) {
                     if let Some(members) = self.prepared.get(&request).cloned() {
-                        self.post(request, Asked { receive: MessageId { call: id, part }, members });
+                        self.post(request, ProbedReceive { receive: MessageId { call: id, part }, members });
                     }
                 }
             }
@@ -137,7 +137,7 @@ impl ProbedRank {
         }
     }
 
-    fn post(&mut self, request: u64, asked: Asked) {
+    fn post(&mut self, request: u64, asked: ProbedReceive) {
         self.steps.push(Step::Posted(request));
         self.open.insert(request, asked);
     }
@@ -188,7 +188,7 @@ impl ProbedRank {
 }
 
 impl Sender {
-    fn of(source: MessageSource, asked: Asked) -> Self {
+    fn of(source: MessageSource, asked: ProbedReceive) -> Self {
         if source == MessageSource::Untold { Self::Untold(asked) } else { Self::Told(source) }
     }
 
@@ -253,7 +253,10 @@ mod tests {
     fn taken(results: &[CallResult]) -> ProbedRank {
         let mut rank = ProbedRank::default();
         for (number, result) in (1..).zip(results) {
-            rank.take(Asked { receive: message(number), members: Some(MEMBERS.to_vec()) }, result.clone());
+            rank.take(
+                ProbedReceive { receive: message(number), members: Some(MEMBERS.to_vec()) },
+                result.clone(),
+            );
         }
         rank
     }
