@@ -21,6 +21,7 @@ pub mod own_settings;
 pub mod parsing;
 pub mod placement;
 pub mod processes;
+pub(crate) mod queue_pairs;
 pub(crate) mod rdma;
 pub mod sandbox;
 pub mod source_lines;

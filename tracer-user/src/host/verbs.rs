@@ -32,7 +32,7 @@ const LINKED_PROVIDERS: [&str; 5] = ["libefa.so", "libhns.so", "libmana.so", "li
 /// Devices of this machine.
 const DEVICES: &str = "/sys/class/infiniband_verbs";
 /// What a process has open that uses one.
-const DEVICE_FILES: &str = "/dev/infiniband/uverbs";
+pub(super) const DEVICE_FILES: &str = "/dev/infiniband/uverbs";
 
 /// How a library may be a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
