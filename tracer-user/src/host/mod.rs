@@ -28,6 +28,7 @@ pub mod source_lines;
 pub mod sudo;
 pub mod support;
 pub mod symbols;
+mod unseen_work;
 mod verbs;
 pub mod verbs_devices;
 
