@@ -53,7 +53,7 @@ fn up_to_nul(words: [u64; 2]) -> [u64; 2] {
 
 /// `struct ib_uverbs_query_qp_resp`
 const ANSWER_BYTES: usize = 128;
-type Answer = [u8; ANSWER_BYTES];
+type QueryAnswer = [u8; ANSWER_BYTES];
 
 /// Offsets in it.
 mod at {
@@ -67,7 +67,7 @@ mod at {
 }
 
 /// Only one that may be sent over. Pure.
-fn completed(in_use: &QueueChange, answer: &Answer) -> Option<QueueChange> {
+fn completed(in_use: &QueueChange, answer: &QueryAnswer) -> Option<QueueChange> {
     let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| answer[at + byte]));
     let peer = word(at::PEER) as u32;
     if answer[at::STATE] != queue_state::READY_TO_SEND || in_use.transport != RELIABLE_CONNECTED || peer == 0
@@ -89,7 +89,7 @@ fn completed(in_use: &QueueChange, answer: &Answer) -> Option<QueueChange> {
 
 /// `struct ib_uverbs_query_qp`
 #[repr(C)]
-struct Question {
+struct PairQuery {
     response: u64,
     handle: u32,
     attribute_mask: u32,
@@ -98,7 +98,7 @@ struct Question {
 /// `struct ib_uverbs_attr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Attribute {
+struct QueryAttribute {
     id: u16,
     len_bytes: u16,
     flags: u16,
@@ -108,7 +108,7 @@ struct Attribute {
 
 /// `struct ib_uverbs_ioctl_hdr` and what follows it.
 #[repr(C)]
-struct Command {
+struct QueryCommand {
     len_bytes: u16,
     object: u16,
     method: u16,
@@ -116,7 +116,7 @@ struct Command {
     reserved: u64,
     driver: u32,
     reserved_too: u32,
-    attribute: [Attribute; 3],
+    attribute: [QueryAttribute; 3],
 }
 
 /// `RDMA_VERBS_IOCTL`
@@ -134,23 +134,23 @@ const ATTRIBUTE_MASK: u32 = 1 | 1 << 7 | 1 << 20;
 const MOST_DRIVERS: u32 = 64;
 
 /// What the kernel says of the queue pair of a handle, of an open device.
-fn query(device: &OwnedFd, handle: u32) -> Option<Answer> {
+fn query(device: &OwnedFd, handle: u32) -> Option<QueryAnswer> {
     (0..MOST_DRIVERS).find_map(|driver| query_of_driver(device, handle, driver))
 }
 
-fn query_of_driver(device: &OwnedFd, handle: u32, driver: u32) -> Option<Answer> {
-    let mut answer: Answer = [0; ANSWER_BYTES];
+fn query_of_driver(device: &OwnedFd, handle: u32, driver: u32) -> Option<QueryAnswer> {
+    let mut answer: QueryAnswer = [0; ANSWER_BYTES];
     let response = answer.as_mut_ptr() as u64;
-    let question = Question { response, handle, attribute_mask: ATTRIBUTE_MASK };
-    let attribute = |id, len_bytes: usize, data| Attribute {
+    let question = PairQuery { response, handle, attribute_mask: ATTRIBUTE_MASK };
+    let attribute = |id, len_bytes: usize, data| QueryAttribute {
         id,
         len_bytes: len_bytes as u16,
         flags: MANDATORY,
         reserved: 0,
         data,
     };
-    let mut command = Command {
-        len_bytes: size_of::<Command>() as u16,
+    let mut command = QueryCommand {
+        len_bytes: size_of::<QueryCommand>() as u16,
         object: 0,
         method: 0,
         attributes: 3,
@@ -158,7 +158,7 @@ fn query_of_driver(device: &OwnedFd, handle: u32, driver: u32) -> Option<Answer>
         driver,
         reserved_too: 0,
         attribute: [
-            attribute(QUESTION_ATTRIBUTE, size_of::<Question>(), &raw const question as u64),
+            attribute(QUESTION_ATTRIBUTE, size_of::<PairQuery>(), &raw const question as u64),
             attribute(ANSWER_ATTRIBUTE, ANSWER_BYTES, response),
             attribute(COMMAND_ATTRIBUTE, size_of::<u64>(), QUERY_QP),
         ],
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn structures_are_as_large_as_the_kernel_has_them() {
         assert_eq!(
-            (size_of::<Question>(), size_of::<Attribute>(), size_of::<Command>()),
+            (size_of::<PairQuery>(), size_of::<QueryAttribute>(), size_of::<QueryCommand>()),
             (16, 16, 24 + 3 * 16)
         );
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_answer_says_who_is_at_the_other_end_if_the_pair_is_connected() {
         // Of Linux 7.2, from a device in software.
-        let mut answer: Answer = [0; ANSWER_BYTES];
+        let mut answer: QueryAnswer = [0; ANSWER_BYTES];
         answer[10..16].copy_from_slice(&[0xff, 0xff, 10, 77, 0, 1]);
         answer[24..32].copy_from_slice(&[1, 0x40, 0, 0, 0, 1, 1, 1]);
         answer[96] = 0x11;
