@@ -9,8 +9,11 @@ use std::collections::VecDeque;
 const MOST_LATE_NS: u64 = 20_000;
 /// Most moments that are remembered of each end.
 const MAX_MOMENTS: usize = 8;
-/// A number that was used so many requests ago may be that of a request of then.
-const MAX_NUMBERS: usize = 8;
+/// Completions that may be those of requests from before, and have the number of a later one: UCX gives each request that asks for
+/// one the same number, and rarely has more of them under way.
+const FOREIGN_COMPLETIONS: u32 = 8;
+/// Most requests that are waited for.
+const MAX_UNDER_WAY: usize = 1 << 10;
 
 /// From a moment on all had completed, until more was posted.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +27,13 @@ struct QuietSpell {
 /// What an end has sent, and when all of it had completed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SenderMoments {
-    /// Of the last requests, the last one at the end.
-    numbers: VecDeque<u64>,
+    /// Numbers of requests that have not completed.
+    under_way: VecDeque<u64>,
+    /// Requests that followed each other had the same number: it is not known which ones complete.
+    is_unnumbered: bool,
+    last_number: Option<u64>,
+    /// That were seen, up to [`FOREIGN_COMPLETIONS`].
+    completions: u32,
     /// Since when all have completed.
     since_ns: Option<u64>,
     spells: VecDeque<QuietSpell>,
@@ -38,14 +46,25 @@ impl SenderMoments {
         if let Some(from_ns) = since_ns {
             push_bounded(&mut self.spells, QuietSpell { from_ns, to_ns: begin_ns, position }, MAX_MOMENTS);
         }
-        push_bounded(&mut self.numbers, number, MAX_NUMBERS);
+        self.is_unnumbered |= self.last_number.replace(number) == Some(number);
+        if self.under_way.len() >= MAX_UNDER_WAY {
+            // As if they had been posted before anybody watched.
+            *self =
+                Self { is_unnumbered: self.is_unnumbered, last_number: self.last_number, ..Self::default() };
+        }
+        if !self.is_unnumbered {
+            self.under_way.push_back(number);
+        }
     }
 
-    /// A request has completed, as is known from a moment on.
+    /// A request has completed, and with it all that were posted before it, as is known from a moment on.
     pub(super) fn note_completion(&mut self, number: u64, time_ns: u64) {
-        // Programs that do not number their requests do not say which one it was.
-        let is_only = self.numbers.iter().filter(|posted| **posted == number).count() == 1;
-        if is_only && self.numbers.back() == Some(&number) {
+        let is_own = self.completions >= FOREIGN_COMPLETIONS;
+        self.completions += u32::from(!is_own);
+        // They complete in their order: of those with one number it is the first.
+        let Some(at) = self.under_way.iter().position(|posted| *posted == number) else { return };
+        self.under_way.drain(..=at);
+        if is_own && !self.is_unnumbered && self.under_way.is_empty() {
             self.since_ns = Some(time_ns);
         }
     }
