@@ -39,7 +39,7 @@ pub use job::{messages, names, process, symbols};
 pub use mpi::calls;
 pub use options::reference;
 pub use present::{clocks, page, render, text, visible};
-pub use tape::verbs::RdmaAddress;
+pub use tape::verbs::{RELIABLE_CONNECTED, RdmaAddress, queue_state};
 pub use tape::{plan, sequencer, wire};
 
 /// Findings, and reports of all of them.

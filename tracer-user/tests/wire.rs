@@ -33,7 +33,7 @@ int main(void)
 	EMIT(struct dms_stream r = { header(DMS_STREAM, DMS_STREAM_RECEIVE), .addr = 1, .stream = 2, .position = 3, .len_bytes = 4, .ctx = CONTEXT });
 	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE), .addr = 1, .number = 2, .queue = 3, .len_bytes = 4, .ctx = CONTEXT, .operation = 5, .send_flags = 6, .segment = 7, .segments = 8, .took_ns = 9, .remote = 10 });
 	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE | DMS_WORK_SHARED), .ctx = CONTEXT });
-	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5, .ctx = CONTEXT, .took_ns = 6 });
+	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5, .ctx = CONTEXT, .took_ns = 6, .idle_ns = 7 });
 	EMIT(struct dms_queue r = { header(DMS_QUEUE, 0), .address = { 1, 2 }, .queue = 3, .peer = 4, .state = 5, .type = 6, .port = 7, .index = 8, .lid = 9, .is_global = 1, .psn = 10, .shared = 11, .device = { 12, 13 } });
 	EMIT(struct dms_end r = { header(DMS_EXIT, 0), .status = 9, .at = 8 });
 	return 0;
@@ -104,7 +104,16 @@ fn expected() -> Vec<Record> {
             context,
         }),
         Body::Work(WorkSegment { receive: true, shared: true, context, ..WorkSegment::default() }),
-        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 4, status: 5, took_ns: 6, context },
+        Body::Completion {
+            number: 1,
+            queue: 2,
+            len_bytes: 3,
+            operation: 4,
+            status: 5,
+            took_ns: 6,
+            idle_ns: 7,
+            context,
+        },
         Body::Queue(QueueChange {
             address: [1, 2],
             queue: 3,

@@ -150,7 +150,16 @@ mod tests {
 
     fn completion(status: u32) -> Body {
         let context = CallContext::default();
-        Body::Completion { number: 1, queue: 2, len_bytes: 3, operation: 0, status, took_ns: 4, context }
+        Body::Completion {
+            number: 1,
+            queue: 2,
+            len_bytes: 3,
+            operation: 0,
+            status,
+            took_ns: 4,
+            idle_ns: 0,
+            context,
+        }
     }
 
     #[test]

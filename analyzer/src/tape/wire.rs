@@ -181,10 +181,12 @@ pub enum Body {
         /// As `enum ibv_wc_status` counts; 0: success.
         status: u32,
         /// The poll took so long.
-        took_ns: u64,
+        took_ns: u32,
+        /// So long ago the thread's last poll of this queue began that found nothing; 0: not known.
+        idle_ns: u32,
         context: CallContext,
     },
-    /// A queue pair is about to be set up, connected or reset.
+    /// A queue pair is about to be set up, connected or reset, or is found in use.
     Queue(QueueChange),
     /// Bytes that an RDMA write took from memory at `addr` to `remote` in the process that has the queue pair `peer` (see
     /// [`Body::Endpoint`]), or (`write` false) a read or an atomic operation (`atomic`: what is there is replaced) took from there.
@@ -477,7 +479,8 @@ impl Record {
                     len_bytes: high(w[4]),
                     operation: low(w[5]),
                     status: high(w[5]),
-                    took_ns: w[8],
+                    took_ns: low(w[8]),
+                    idle_ns: high(w[8]),
                     context: context(),
                 },
             ),
@@ -612,9 +615,18 @@ impl Record {
                 put(&[addr, number, join(queue, len_bytes), c.return_address, join(c.probe, c.serial)]);
                 put(&[join(self.body.work_bytes(), took_ns), remote]);
             }
-            Body::Completion { number, queue, len_bytes, operation, status, took_ns, context: c } => {
+            Body::Completion {
+                number,
+                queue,
+                len_bytes,
+                operation,
+                status,
+                took_ns,
+                idle_ns,
+                context: c,
+            } => {
                 put(&[number, join(queue, len_bytes), join(operation, status)]);
-                put(&[c.return_address, join(c.probe, c.serial), took_ns]);
+                put(&[c.return_address, join(c.probe, c.serial), join(took_ns, idle_ns)]);
             }
             Body::Queue(q) => {
                 let low = u32::from_le_bytes([q.state, q.transport, q.port, q.index]);

@@ -70,16 +70,15 @@ static void wait_for_file(const char *path)
         nanosleep(&millisecond, NULL);
 }
 
-void job_start(struct job *job, const char *name, int thread_level, int argc, char **argv,
-               const struct job_option *own_options, size_t own_option_count)
+void job_init(struct job *job, const char *name, int thread_level, int argc, char **argv,
+              const struct job_option *own_options, size_t own_option_count)
 {
-    const char *wait_for = NULL;
     const struct job_option shared[] = {
         {"--iterations", OPTION_U64, &job->iterations, "iterations of the main loop; 0: --seconds decides"},
         {"--seconds", OPTION_F64, &job->seconds, "how long the main loop runs, if --iterations is 0"},
         {"--pause-us", OPTION_U64, &job->pause_us, "sleep after each iteration"},
         {"--until", OPTION_TEXT, &job->until, "runs until this file exists, however long that is"},
-        {"--wait-for", OPTION_TEXT, &wait_for, "nothing moves until this file exists"},
+        {"--wait-for", OPTION_TEXT, &job->wait_for, "nothing moves until this file exists"},
         {"--yield", OPTION_SET, &yields, "give the core away while waiting for a message"},
     };
     const size_t shared_count = sizeof(shared) / sizeof(shared[0]);
@@ -106,15 +105,26 @@ void job_start(struct job *job, const char *name, int thread_level, int argc, ch
     job->report = open_memstream(&job->report_text, &job->report_bytes);
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job->ranks);
+}
+
+void job_await_go(struct job *job)
+{
     MPI_Barrier(MPI_COMM_WORLD);
     if (job->rank == 0) {
         puts("ready");
         fflush(stdout);
     }
-    if (wait_for != NULL)
-        wait_for_file(wait_for);
+    if (job->wait_for != NULL)
+        wait_for_file(job->wait_for);
     MPI_Barrier(MPI_COMM_WORLD);
     job->go_ns = monotonic_ns();
+}
+
+void job_start(struct job *job, const char *name, int thread_level, int argc, char **argv,
+               const struct job_option *own_options, size_t own_option_count)
+{
+    job_init(job, name, thread_level, argc, argv, own_options, own_option_count);
+    job_await_go(job);
 }
 
 void job_await_message(int source, int tag, MPI_Comm comm)

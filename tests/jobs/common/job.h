@@ -40,6 +40,7 @@ struct job {
     double seconds;
     const char *until;
     uint64_t pause_us;    // --pause-us, slept after every iteration
+    const char *wait_for;
     uint64_t go_ns;       // CLOCK_MONOTONIC when the job was let go
     uint64_t finished_iterations;
     bool goes_on;         // last decision of rank 0, for jobs that run for a time
@@ -52,6 +53,11 @@ struct job {
 // The defaults of --iterations and --seconds are those already in `job`. Exits with status 2 on a bad option.
 void job_start(struct job *job, const char *name, int thread_level, int argc, char **argv,
                const struct job_option *own_options, size_t own_option_count);
+
+// The two halves of it, for what is to be done before it says `ready`.
+void job_init(struct job *job, const char *name, int thread_level, int argc, char **argv,
+              const struct job_option *own_options, size_t own_option_count);
+void job_await_go(struct job *job);
 
 // True if the main loop is to make one more iteration; collective. Jobs with --seconds or --until agree with a broadcast every
 // 16th iteration, jobs with --iterations need no message.

@@ -30,6 +30,7 @@ int exchange_run(const struct exchange *defaults, int argc, char **argv)
     struct exchange exchange = *defaults;
     bool with_fault = true;
     double start_after_s = 0;
+    bool opens_first = false;
     const char *how = NULL;
     const struct job_option own[] = {
         {"--size", OPTION_U64, &exchange.size_bytes, "bytes of a message"},
@@ -37,20 +38,25 @@ int exchange_run(const struct exchange *defaults, int argc, char **argv)
         {"--bug", OPTION_SET, &with_fault, "the rare path has its fault (default)"},
         {"--no-bug", OPTION_CLEAR, &with_fault, "the rare path is right"},
         {"--start-after", OPTION_F64, &start_after_s, "seconds before the rare path is taken for the first time"},
+        {"--open-first", OPTION_SET, &opens_first, "the ranks connect before they say that they are ready"},
         {"--how", OPTION_TEXT, &how, "what moves a message, where there are several ways"},
     };
     struct job job = {.iterations = 50000};
-    job_start(&job, exchange.name, MPI_THREAD_SINGLE, argc, argv, own, sizeof(own) / sizeof(own[0]));
+    job_init(&job, exchange.name, MPI_THREAD_SINGLE, argc, argv, own, sizeof(own) / sizeof(own[0]));
     if (exchange.size_bytes == 0 || exchange.size_bytes > msg_max_bytes()) {
         fprintf(stderr, "--size must be 1 to %zu\n", msg_max_bytes());
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    const uint64_t rare_from_ns = job.go_ns + (uint64_t)(start_after_s * 1e9);
+    if (!opens_first)
+        job_await_go(&job);
+    const uint64_t rare_from_ns = monotonic_ns() + (uint64_t)(start_after_s * 1e9);
     msg_open(&(struct msg_options){.comm = MPI_COMM_WORLD,
                                    .with_fault = with_fault,
                                    .rare_rate = exchange.rare_rate,
                                    .rare_from_ns = rare_from_ns,
                                    .how = how});
+    if (opens_first)
+        job_await_go(&job);
     void *out = must_allocate(exchange.size_bytes);
     void *in = must_allocate(exchange.size_bytes);
     const int right = (job.rank + 1) % job.ranks;

@@ -5,7 +5,7 @@
 
 #include "job.h"
 
-// Options with defaults; --size BYTES, --rare RATE, --bug, --no-bug, --start-after SECONDS, --how WAY.
+// Options with defaults; --size BYTES, --rare RATE, --bug, --no-bug, --start-after SECONDS, --how WAY, --open-first.
 struct exchange {
     const char *name;
     uint64_t size_bytes;

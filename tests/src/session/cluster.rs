@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Dmscope, RunningSession};
-use crate::system::{BusServer, Nodes, deadline};
+use crate::system::{BusServer, Nodes, deadline, patience};
 
 /// How long agents may take to see a job.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -75,7 +75,18 @@ impl Cluster {
 
     /// `dmscope attach` over all nodes, as root, without a budget.
     pub fn attach(&self, job: &str) -> Dmscope {
-        self.command("root", "attach", &[job]).json().args(["--budget", "none"])
+        self.command("root", "attach", &[job]).json().args(["--budget", "none"]).args(Self::patience())
+    }
+
+    /// How long a session waits for nodes: on a slow machine longer than it would by itself.
+    pub fn patience() -> Vec<String> {
+        let usual = Duration::from_secs(30);
+        let limit = patience(usual);
+        if limit == usual {
+            Vec::new()
+        } else {
+            vec!["--bus-patience".into(), format!("{}s", limit.as_secs())]
+        }
     }
 
     /// The jobs that a user sees.
@@ -90,8 +101,9 @@ impl Cluster {
     pub fn job(&self, ranks: usize) -> Result<String> {
         let deadline = deadline(PATIENCE);
         loop {
-            let jobs = self.jobs_of("root")?;
-            if let [job] = jobs.as_slice() {
+            let jobs = self.jobs_of("root");
+            // Agents that have much to do may not answer in time.
+            if let Ok([job]) = jobs.as_deref() {
                 let parts = job["parts"].as_array().into_iter().flatten();
                 let seen: usize = parts.map(|part| part["job"]["ranks"].as_array().map_or(0, Vec::len)).sum();
                 if seen == ranks {

@@ -132,6 +132,14 @@ struct {
 } stranger_hits SEC(".maps");
 
 /* What is known of a thread between two probes. */
+/* A completion queue that a thread found empty. */
+struct idle_queue {
+	__u64 at;
+	__u64 since_ns;		/* when that poll began */
+};
+
+#define IDLE_QUEUES 4
+
 struct thread {
 	struct target target;	/* of its process; old unless watch_epoch is the present one */
 	__u32 watch_epoch;
@@ -145,6 +153,8 @@ struct thread {
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
 	__u64 poll_flag;	/* of the polling call it is in */
+	__u64 poll_queue;	/* the completion queue that it polls */
+	struct idle_queue idle[IDLE_QUEUES];
 	__u64 completions_at;	/* where the poll of a completion queue that it is in will store them */
 	__u64 post_at;		/* the list of work requests that it is posting; 0: none */
 	__u64 post_queue;

@@ -17,6 +17,7 @@
 /* Of struct ibv_qp. */
 #define QUEUE_CONTEXT_AT 0
 #define QUEUE_SHARED_AT 40
+#define QUEUE_HANDLE_AT 48
 #define QUEUE_NUMBER_AT 52
 #define QUEUE_TYPE_AT 60
 /* Of struct ibv_device. */
@@ -30,7 +31,10 @@
 #define WR_ATOMIC_CMP_AND_SWP 5
 #define WR_ATOMIC_FETCH_AND_ADD 6
 /* enum ibv_qp_state */
+#define STATE_READY_TO_RECEIVE 2
 #define STATE_READY_TO_SEND 3
+/* enum ibv_qp_type */
+#define TYPE_RELIABLE_CONNECTED 2
 /* enum ibv_qp_attr_mask */
 #define ATTR_STATE 1
 
@@ -85,6 +89,69 @@ struct queue_attributes {
 	__u8 is_global;
 	__u8 port;
 };
+
+/* A queue pair of a process. */
+struct pair_key {
+	__u64 start_ticks;
+	__u32 pid;
+	__u32 queue;
+};
+
+/* Queue pairs that were connected while we watched, or of which it was told that they are in use. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, struct pair_key);
+	__type(value, __u8);
+} told_pairs SEC(".maps");
+
+/* Whether it was told of before. */
+static __always_inline bool is_told(const struct target *t, __u32 queue)
+{
+	struct pair_key key = { .start_ticks = t->start_ticks, .pid = bpf_get_current_pid_tgid() >> 32, .queue = queue };
+	__u8 told = 1;
+
+	if (bpf_map_lookup_elem(&told_pairs, &key))
+		return true;
+	bpf_map_update_elem(&told_pairs, &key, &told, BPF_ANY);
+	return false;
+}
+
+/* What the program's own struct says of a queue pair. */
+static __always_inline void fill_queue(struct dms_queue *r, __u64 qp)
+{
+	__u64 device = read_word(read_word(qp + QUEUE_CONTEXT_AT));
+
+	r->queue = read_half(qp + QUEUE_NUMBER_AT);
+	r->type = read_half(qp + QUEUE_TYPE_AT);
+	r->shared = DMS_SHARED_QUEUE(read_word(qp + QUEUE_SHARED_AT));
+	r->device[0] = read_word(device + DEVICE_NAME_AT);
+	r->device[1] = read_word(device + DEVICE_NAME_AT + 8);
+}
+
+/* Before the first request to a queue pair that was not seen to be connected. */
+static __noinline int tell_in_use(__u64 qp, __u32 queue, __u32 probe)
+{
+	struct dms_queue *r;
+	struct thread *th;
+	struct target *t = current_target(&th);
+
+	if (!t || is_told(t, queue) || read_half(qp + QUEUE_TYPE_AT) != TYPE_RELIABLE_CONNECTED)
+		return 0;
+	r = reserve(t, sizeof(*r), false);
+	if (!r)
+		return 0;
+	r->address[0] = r->address[1] = 0;
+	r->peer = 0;
+	r->state = DMS_QUEUE_IN_USE;
+	r->port = r->index = 0;
+	r->lid = r->is_global = 0;
+	r->psn = read_half(qp + QUEUE_HANDLE_AT);
+	fill_queue(r, qp);
+	fill_header(&r->h, DMS_QUEUE, 0, probe);
+	submit(r);
+	return 0;
+}
 
 struct posting {
 	struct work_request request;
@@ -226,7 +293,8 @@ static __always_inline int verbs_post_return(struct pt_regs *ctx)
 		p.flags |= DMS_WORK_SHARED;
 		p.queue = DMS_SHARED_QUEUE(th->post_queue);
 	} else {
-		bpf_probe_read_user(&p.queue, sizeof(p.queue), (void *)(th->post_queue + QUEUE_NUMBER_AT));
+		p.queue = read_half(th->post_queue + QUEUE_NUMBER_AT);
+		tell_in_use(th->post_queue, p.queue, p.probe);
 	}
 	bpf_loop(MOST_REQUESTS, post_request, &p, 0);
 	if (p.next && p.next != p.refused)
@@ -263,7 +331,7 @@ SEC("uprobe.multi")
 int dms_verbs_queue(struct pt_regs *ctx)
 {
 	KEEP_FRAME_OF_TASK(ctx, multi);
-	__u64 qp = PT_REGS_PARM1(ctx), device = 0;
+	__u64 qp = PT_REGS_PARM1(ctx);
 	struct queue_attributes attributes = {};
 	struct dms_queue *r;
 	struct thread *th;
@@ -271,25 +339,22 @@ int dms_verbs_queue(struct pt_regs *ctx)
 
 	if (!t || !(PT_REGS_PARM3(ctx) & ATTR_STATE))
 		return 0;
+	bpf_probe_read_user(&attributes, sizeof(attributes), (void *)PT_REGS_PARM2(ctx));
+	if (attributes.state == STATE_READY_TO_RECEIVE)
+		is_told(t, read_half(qp + QUEUE_NUMBER_AT));
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
 		return 0;
-	bpf_probe_read_user(&attributes, sizeof(attributes), (void *)PT_REGS_PARM2(ctx));
 	r->address[0] = attributes.address[0];
 	r->address[1] = attributes.address[1];
-	r->queue = read_word(qp + QUEUE_NUMBER_AT);
 	r->peer = attributes.peer;
 	r->state = attributes.state;
-	r->type = read_word(qp + QUEUE_TYPE_AT);
 	r->port = attributes.port;
 	r->index = attributes.index;
 	r->lid = attributes.lid;
 	r->is_global = attributes.is_global != 0;
 	r->psn = attributes.state == STATE_READY_TO_SEND ? attributes.send_psn : attributes.receive_psn;
-	r->shared = DMS_SHARED_QUEUE(read_word(qp + QUEUE_SHARED_AT));
-	device = read_word(read_word(qp + QUEUE_CONTEXT_AT));
-	r->device[0] = read_word(device + DEVICE_NAME_AT);
-	r->device[1] = read_word(device + DEVICE_NAME_AT + 8);
+	fill_queue(r, qp);
 	fill_header(&r->h, DMS_QUEUE, 0, cookie_probe(bpf_get_attach_cookie(ctx)));
 	submit(r);
 	return 0;
@@ -298,10 +363,17 @@ int dms_verbs_queue(struct pt_regs *ctx)
 struct polling {
 	__u64 at;
 	__u64 sp;
-	__u64 took_ns;
+	__u64 idle_since_ns;	/* 0: not known */
+	__u32 took_ns;
 	__u32 count;
 	__u32 probe;
 };
+
+/* 0: it does not fit. */
+static __always_inline __u32 whole_time(__u64 ns)
+{
+	return ns < ~0U ? ns : 0;
+}
 
 static long take_completion(__u32 i, void *data)
 {
@@ -332,6 +404,7 @@ static long take_completion(__u32 i, void *data)
 	fill_context(&r->ctx, th, p->sp);
 	r->took_ns = p->took_ns;
 	fill_header(&r->h, DMS_COMPLETION, 0, p->probe);
+	r->idle_ns = p->idle_since_ns ? whole_time(r->h.time_ns - p->idle_since_ns) : 0;
 	submit(r);
 	return 0;
 }
@@ -344,6 +417,7 @@ static __always_inline bool verbs_poll_enter(struct pt_regs *ctx)
 
 	if (!t || !th)
 		return false;
+	th->poll_queue = PT_REGS_PARM1(ctx);
 	th->completions_at = PT_REGS_PARM3(ctx);
 	th->verbs_since_ns = bpf_ktime_get_ns();
 	return true;
@@ -355,18 +429,25 @@ static __always_inline int verbs_poll_return(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t = current_target(&th);
 	int count = (int)PT_REGS_RC(ctx);
+	struct idle_queue *idle;
 
 	if (!t || !th || !th->completions_at)
 		return 0;
 	p.at = th->completions_at;
 	p.probe = cookie_probe(bpf_get_attach_cookie(ctx));
 	th->completions_at = 0;
+	idle = &th->idle[(th->poll_queue >> 6) % IDLE_QUEUES];
 	if (count <= 0) {
+		if (!count) {
+			idle->at = th->poll_queue;
+			idle->since_ns = th->verbs_since_ns;
+		}
 		count_refused(t);
 		return 0;
 	}
 	p.count = count;
-	p.took_ns = bpf_ktime_get_ns() - th->verbs_since_ns;
+	p.took_ns = short_time(bpf_ktime_get_ns() - th->verbs_since_ns);
+	p.idle_since_ns = idle->at == th->poll_queue ? idle->since_ns : 0;
 	if (p.count > MOST_COMPLETIONS)
 		count_lost(t, false);
 	bpf_loop(MOST_COMPLETIONS, take_completion, &p, 0);

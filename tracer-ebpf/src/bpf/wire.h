@@ -126,21 +126,25 @@ struct dms_completion {	/* COMPLETION */
 	__u32 operation;	/* enum ibv_wc_opcode */
 	__u32 status;		/* enum ibv_wc_status; 0: success */
 	struct dms_context ctx;
-	__u64 took_ns;		/* the poll took so long */
+	__u32 took_ns;		/* the poll took so long */
+	__u32 idle_ns;		/* so long ago the thread's last poll of this queue began that found nothing; 0: not known */
 };
 
-struct dms_queue {	/* QUEUE: what ibv_modify_qp is asked for */
+/* Something was posted to a queue pair that was not seen to be connected: who is at its other end is for others to ask. */
+#define DMS_QUEUE_IN_USE 0x80
+
+struct dms_queue {	/* QUEUE: what ibv_modify_qp is asked for, or that a queue pair is in use */
 	struct dms_header h;
 	__u64 address[2];	/* of the other end: its GID as it lies in memory */
 	__u32 queue;		/* number of the queue pair */
 	__u32 peer;		/* and of the other end's */
-	__u8 state;		/* enum ibv_qp_state: the next one */
+	__u8 state;		/* enum ibv_qp_state: the next one; or DMS_QUEUE_IN_USE */
 	__u8 type;		/* enum ibv_qp_type */
 	__u8 port;
 	__u8 index;		/* of its own GID among those of the port */
 	__u16 lid;		/* of the other end */
 	__u16 is_global;	/* the GID counts, and not the LID */
-	__u32 psn;		/* first packet to receive (next state: ready to receive) or to send (ready to send) */
+	__u32 psn;		/* first packet to receive (next state: ready to receive) or to send (ready to send); in use: its handle */
 	__u32 shared;		/* its shared receive queue, as in dms_work; 0: none */
 	__u64 device[2];	/* the beginning of the device's name */
 };

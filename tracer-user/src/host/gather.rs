@@ -14,6 +14,7 @@ use super::mappings::{self, MappedFile, code_files};
 use super::memory_child::read_memory;
 use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
 use super::processes::{all_pids, has_ended, start_ticks};
+use super::unseen_work::unseen_work;
 use super::verbs::{find_tables, is_provider};
 use crate::plan::attach::StrangerCount;
 use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
@@ -33,6 +34,8 @@ pub struct Gathered {
     pub unreadable: Vec<(String, String)>,
     /// Traced processes that map such a file: what it moves is not seen.
     pub blind: BTreeSet<u32>,
+    /// What of them is not seen for other reasons, for people.
+    pub unseen: BTreeSet<&'static str>,
     /// The files, and who maps them.
     pub attach: BTreeMap<FileId, AttachPoint>,
     /// What people should know: files replaced since they were mapped, and the like.
@@ -104,6 +107,11 @@ pub fn gather_processes(
         };
         read_any = true;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let unseen = unseen_work(*pid, &mappings);
+        if !unseen.is_empty() {
+            gathered.unseen.extend(unseen);
+            gathered.blind.insert(*pid);
+        }
         let unopened = look_for_tables(*pid, &mappings, known, &mut gathered);
         let is_new = |file: &MappedFile| !known.contains(&file.id) && !unopened.contains(&file.id);
         for file in code_files(&mappings).into_iter().filter(is_new) {
@@ -124,12 +132,9 @@ pub fn gather_processes(
     if users.is_empty() {
         return Ok(gathered);
     }
-    gathered.blind = users
-        .iter()
-        .filter(|(id, _)| !gathered.attach.contains_key(id))
-        .flat_map(|(_, pids)| pids.iter().copied())
-        .filter(|pid| !has_ended(*pid, None).unwrap_or(false))
-        .collect();
+    let unread = users.iter().filter(|(id, _)| !gathered.attach.contains_key(id));
+    let blind = unread.flat_map(|(_, pids)| pids.iter().copied());
+    gathered.blind.extend(blind.filter(|pid| !has_ended(*pid, None).unwrap_or(false)));
     for (id, point) in &mut gathered.attach {
         point.pids = users.remove(id).unwrap_or_default();
     }

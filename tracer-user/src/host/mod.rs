@@ -22,12 +22,14 @@ pub mod own_settings;
 pub mod parsing;
 pub mod placement;
 pub mod processes;
+pub(crate) mod queue_pairs;
 pub(crate) mod rdma;
 pub mod sandbox;
 pub mod source_lines;
 pub mod sudo;
 pub mod support;
 pub mod symbols;
+mod unseen_work;
 mod verbs;
 pub mod verbs_devices;
 

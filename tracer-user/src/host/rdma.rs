@@ -49,7 +49,7 @@ fn read(file: &Path) -> Option<String> {
 }
 
 /// As much of it as is in a record.
-fn device_name(name: &str) -> [u64; 2] {
+pub(super) fn device_name(name: &str) -> [u64; 2] {
     let mut bytes = [0; 16];
     bytes.iter_mut().zip(name.bytes()).for_each(|(byte, of)| *byte = of);
     halves(bytes)

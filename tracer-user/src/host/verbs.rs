@@ -32,7 +32,7 @@ const LINKED_PROVIDERS: [&str; 5] = ["libefa.so", "libhns.so", "libmana.so", "li
 /// Devices of this machine.
 const DEVICES: &str = "/sys/class/infiniband_verbs";
 /// What a process has open that uses one.
-const DEVICE_FILES: &str = "/dev/infiniband/uverbs";
+pub(super) const DEVICE_FILES: &str = "/dev/infiniband/uverbs";
 
 /// How a library may be a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,14 @@ fn may_have_opened(pid: u32) -> bool {
     if !has_devices() {
         return true;
     }
-    let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return true };
-    let mut links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-    links.any(|link| link.as_os_str().as_encoded_bytes().starts_with(DEVICE_FILES.as_bytes()))
+    std::fs::read_dir(format!("/proc/{pid}/fd")).is_err() || device_files(pid).next().is_some()
+}
+
+/// Files of devices that a process has open.
+pub(super) fn device_files(pid: u32) -> impl Iterator<Item = std::path::PathBuf> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    links.filter(|link| link.as_os_str().as_encoded_bytes().starts_with(DEVICE_FILES.as_bytes()))
 }
 
 /// What a process's memory says of the providers that it maps; nothing of those of which it has opened no device.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
-use analyzer::wire::{Body, CallContext, FileId, Header, RawRecord, Record};
+use analyzer::wire::{Body, CallContext, FileId, Header, QueueChange, RawRecord, Record};
+use analyzer::{RdmaAddress, queue_state};
 use anyhow::Result;
 
 use super::host::Host;
@@ -351,6 +351,11 @@ impl Host for FakeHost {
 
     fn rdma_addresses(&self) -> Vec<RdmaAddress> {
         Vec::new()
+    }
+
+    fn found_connected(&self, pid: u32, in_use: &QueueChange) -> Option<QueueChange> {
+        let state = queue_state::FOUND_CONNECTED;
+        self.0.lock().process(pid).ok().map(|_| QueueChange { state, peer: in_use.psn, psn: 0, ..*in_use })
     }
 
     fn own_cpu_ns(&self) -> u64 {

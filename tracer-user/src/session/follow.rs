@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
 use analyzer::plan::ProbeClass;
-use analyzer::wire::{Body, RawRecord, Record};
+use analyzer::queue_state;
+use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
 use anyhow::{Context, Result};
 
 use super::controller::BudgetController;
@@ -467,8 +468,10 @@ impl<'s> Session<'s> {
     /// they are looked at as they come.
     fn lives(&mut self, batch: &DrainBatch) -> Vec<u32> {
         let mut loaded = BTreeSet::new();
-        for record in batch.records.iter().flat_map(|(_, records)| records) {
-            self.life(record, &mut loaded);
+        for (slot, records) in &batch.records {
+            for record in records {
+                self.life(*slot, record, &mut loaded);
+            }
         }
         for pid in &loaded {
             if self.watched.may_become_rank(*pid) {
@@ -482,7 +485,7 @@ impl<'s> Session<'s> {
         loaded.into_iter().collect()
     }
 
-    fn life(&mut self, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
+    fn life(&mut self, slot: u32, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
         let Ok(Record { header, body }) = Record::decode(raw) else { return };
         match body {
             Body::Map { file, exec, shared, has_file: true, .. } => {
@@ -502,9 +505,20 @@ impl<'s> Session<'s> {
                 self.learn(header.pid, false);
                 loaded.insert(header.pid);
             }
+            Body::Queue(queue) if queue.state == queue_state::IN_USE => {
+                self.find_other_end(slot, header, &queue);
+            }
             Body::Exit { .. } => self.watched.forget(header.pid, self.kernel.as_mut()),
             _ => {}
         }
+    }
+
+    /// A queue pair that was connected before we watched.
+    fn find_other_end(&mut self, slot: u32, header: Header, in_use: &QueueChange) {
+        let Some(found) = self.host.found_connected(header.pid, in_use) else { return };
+        // Not before the answer: what is told of it until then comes first.
+        let header = Header { time_ns: self.host.now_ns(), ..header };
+        self.order.record(slot, Record { header, body: Body::Queue(found) }.encode());
     }
 
     fn keep_budget(&mut self, batch: Option<&DrainBatch>) {

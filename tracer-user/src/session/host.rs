@@ -3,6 +3,7 @@
 
 use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts};
+use analyzer::wire::QueueChange;
 
 use crate::host::{JobError, NodeJob};
 use crate::kernel::ProcessKey;
@@ -35,6 +36,9 @@ pub(super) trait Host: Send + Sync {
 
     /// Addresses of its RDMA devices.
     fn rdma_addresses(&self) -> Vec<RdmaAddress>;
+
+    /// Who is at the other end of a queue pair that a process uses; `None`: it cannot be asked, or is not connected.
+    fn found_connected(&self, pid: u32, in_use: &QueueChange) -> Option<QueueChange>;
 
     /// Whether a process that has a rank's environment has an MPI library too.
     fn runs_mpi(&self, pid: u32) -> bool;

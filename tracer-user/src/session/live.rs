@@ -9,7 +9,7 @@ use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
-use analyzer::wire::{FileId, RawRecord};
+use analyzer::wire::{FileId, QueueChange, RawRecord};
 use anyhow::{Context, Result};
 
 use super::host::Host;
@@ -190,6 +190,10 @@ impl Host for LiveHost {
 
     fn rdma_addresses(&self) -> Vec<RdmaAddress> {
         host::rdma::addresses()
+    }
+
+    fn found_connected(&self, pid: u32, in_use: &QueueChange) -> Option<QueueChange> {
+        host::queue_pairs::found_connected(pid, in_use)
     }
 
     fn own_cpu_ns(&self) -> u64 {

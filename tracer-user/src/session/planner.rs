@@ -110,7 +110,9 @@ impl KnownFile {
 struct ToldOnce {
     /// Paths of files that could not be opened.
     files: BTreeSet<String>,
-    /// Processes that map one of them.
+    /// Other reasons for which something is not seen.
+    reasons: BTreeSet<&'static str>,
+    /// Processes that map one of them, or of which something is not seen for such a reason.
     processes: BTreeSet<u32>,
 }
 
@@ -126,6 +128,17 @@ impl ToldOnce {
         // Of every process that maps them.
         self.processes.clear();
         Some(format!("{what}: {first}"))
+    }
+
+    /// Reasons that are new.
+    fn reasons(&mut self, reasons: &BTreeSet<&'static str>) -> Vec<String> {
+        let new =
+            reasons.iter().filter(|reason| self.reasons.insert(reason)).map(|reason| (*reason).to_owned());
+        let new: Vec<String> = new.collect();
+        if !new.is_empty() {
+            self.processes.clear();
+        }
+        new
     }
 
     /// Those that are new.
@@ -179,7 +192,8 @@ impl Planner {
         }
         let plan = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?.plan;
         self.next_id += plan.probes.len() as u32;
-        let warnings = self.told.files(&gathered.unreadable).into_iter().collect();
+        let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
+        warnings.extend(self.told.reasons(&gathered.unseen));
         let blind = self.told.processes(&gathered.blind);
         let Gathered { attach, notes, .. } = gathered;
         Ok(Planned { plan, attach, code, notes, warnings, blind, ..Planned::default() })

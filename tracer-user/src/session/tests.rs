@@ -6,7 +6,8 @@ use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::{Probe, ProbeClass};
-use analyzer::wire::{Body, RawRecord};
+use analyzer::queue_state;
+use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
 
 use super::Outcome;
 use super::fake::{BEGIN_NS, FakeProcess, MS, PROGRAM, S, copy, map, probe, process, record};
@@ -65,6 +66,27 @@ fn records_of_all_rings_are_on_the_tape_in_order_of_time() {
     });
     let times: Vec<u64> = times.collect();
     assert!(times.len() == 100 && times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn who_is_at_the_other_end_of_a_queue_pair_in_use_is_asked_and_is_on_the_tape_at_the_time_of_the_answer() {
+    let in_use = QueueChange { state: queue_state::IN_USE, queue: 17, psn: 3, ..QueueChange::default() };
+    let header = Header { time_ns: BEGIN_NS + 1, pid: RANKS[0], tid: RANKS[0], probe: 1 };
+    let over = Scene::new(copy_probe())
+        .records(10 * MS, [Record { header, body: Body::Queue(in_use) }.encode()])
+        .records(10 * MS, [copy(BEGIN_NS + 11 * MS, RANKS[0], 1)])
+        .run();
+    let queues = over.inputs.iter().filter_map(|input| match input {
+        Input::Record(raw) => match Record::decode(raw).ok()? {
+            Record { header, body: Body::Queue(queue) } => Some((header.time_ns, queue)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let queues: Vec<_> = queues.collect();
+    let found = QueueChange { state: queue_state::FOUND_CONNECTED, peer: 3, psn: 0, ..in_use };
+    assert!(queues.len() == 2 && queues[0].1 == in_use && queues[1].1 == found, "{queues:?}");
+    assert!(queues[1].0 >= BEGIN_NS + 10 * MS, "{queues:?}");
 }
 
 #[test]

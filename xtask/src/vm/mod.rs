@@ -125,14 +125,21 @@ mod tests {
 
     #[test]
     fn tests_count_one_by_one_and_commands_as_one() {
-        let lines = ["vm: status 0 of doctor", "test result: ok. 3 passed; 0 failed; x", "vm: status 0 of t"];
+        let lines = [
+            "vm: status 0 of doctor after 1 s",
+            "test result: ok. 3 passed; 0 failed; x",
+            "vm: status 0 of t after 2 s",
+        ];
         assert_eq!(tally_of_lines(&lines, 2), TestTally { passed: 4, failed: 0 });
     }
 
     #[test]
     fn what_failed_outside_of_any_test_or_was_never_done_counts_as_failed() {
-        let lines =
-            ["vm: status 2 of doctor", "test result: FAILED. 3 passed; 1 failed; x", "vm: status 101 of t"];
+        let lines = [
+            "vm: status 2 of doctor after 1 s",
+            "test result: FAILED. 3 passed; 1 failed; x",
+            "vm: status 101 of t after 2 s",
+        ];
         assert_eq!(tally_of_lines(&lines, 4), TestTally { passed: 3, failed: 4 });
     }
 }

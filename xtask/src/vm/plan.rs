@@ -1,6 +1,7 @@
 //! What is run in a machine.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -40,7 +41,8 @@ pub(super) fn steps(version: &str, wanted: &[&str]) -> Result<Vec<VmStep>> {
         wanted => wanted,
     };
     let built = if wanted.iter().any(|name| command(name).is_none()) { test_programs()? } else { Vec::new() };
-    wanted.iter().map(|name| step(name, &built)).collect()
+    let steps: Result<Vec<_>> = wanted.iter().map(|name| steps_of(name, &built, &names_of_tests)).collect();
+    Ok(steps?.into_iter().flatten().collect())
 }
 
 /// A message there and back over a reliable connection.
@@ -55,19 +57,36 @@ fn command(name: &str) -> Option<String> {
     }
 }
 
-fn step(name: &str, built: &[(String, String)]) -> Result<VmStep> {
+/// One for each test, so that each has its own limit, and that it is seen how far all are.
+fn steps_of(
+    name: &str,
+    built: &[(String, String)],
+    names_of_tests: &dyn Fn(&str, &str) -> Result<Vec<String>>,
+) -> Result<Vec<VmStep>> {
     if let Some(line) = command(name) {
-        return Ok(VmStep::shell(name, &line, COMMAND_LIMIT_S));
+        return Ok(vec![VmStep::shell(name, &line, COMMAND_LIMIT_S)]);
     }
-    let (test, filter) = name.split_once("::").unwrap_or((name, ""));
-    let Some((_, program)) = built.iter().find(|(known, _)| known == test) else {
-        bail!("there is no live test {test}");
+    let (file, filter) = name.split_once("::").unwrap_or((name, ""));
+    let Some((_, program)) = built.iter().find(|(known, _)| known == file) else {
+        bail!("there is no live test {file}");
     };
-    Ok(VmStep::shell(
-        name,
-        &format!("DMSCOPE={} {program} --include-ignored --test-threads=1 {filter}", dmscope()),
-        TEST_LIMIT_S,
-    ))
+    let tests = names_of_tests(program, filter)?;
+    if tests.is_empty() {
+        bail!("no test of {file} has {filter} in its name");
+    }
+    let of_test = |test: String| {
+        let line = format!("DMSCOPE={} {program} --include-ignored --nocapture --exact {test}", dmscope());
+        VmStep::shell(&format!("{file}::{test}"), &line, TEST_LIMIT_S)
+    };
+    Ok(tests.into_iter().map(of_test).collect())
+}
+
+/// Those that have one of the words in their names; all, if there are none.
+fn names_of_tests(program: &str, filter: &str) -> Result<Vec<String>> {
+    let mut list = Command::new(program);
+    list.args(["--list", "--format", "terse", "--include-ignored"]).args(filter.split_whitespace());
+    let lines = output(&mut list)?;
+    Ok(lines.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 /// On kernels that lack what it needs dmscope says what, and ends with its status for that.
@@ -131,13 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_run_whole_or_in_part_and_unknown_ones_are_refused() {
+    fn each_test_of_a_file_is_a_step_and_unknown_ones_are_refused() {
         let built = [("verbs".to_owned(), "/t/verbs-1".to_owned())];
-        assert!(
-            step("verbs", &built).unwrap().line.contains("/t/verbs-1 --include-ignored --test-threads=1")
-        );
-        assert!(step("verbs::two", &built).unwrap().line.ends_with(" two"));
-        assert!(step("other", &built).is_err());
+        let names = |program: &str, filter: &str| {
+            let all =
+                ["one", "two"].into_iter().filter(|name| program == "/t/verbs-1" && name.contains(filter));
+            Ok(all.map(String::from).collect())
+        };
+        let steps = steps_of("verbs", &built, &names).unwrap();
+        assert_eq!(steps.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["verbs::one", "verbs::two"]);
+        assert!(steps[1].line.ends_with("/t/verbs-1 --include-ignored --nocapture --exact two"));
+        assert_eq!(steps_of("verbs::two", &built, &names).unwrap(), steps[1..]);
+        assert!(steps_of("verbs::three", &built, &names).is_err());
+        assert!(steps_of("other", &built, &names).is_err());
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub(super) fn script(work: &Path, kernel: &Path, steps: &[VmStep]) -> String {
     for step in steps {
         let name = quoted(&step.name);
         text += &format!(
-            "echo \"vm: begin \"{name}\ntimeout -k 5 {} bash -c {} < /dev/null 2>&1\necho \"vm: status $? of \"{name}\n",
+            "echo \"vm: begin \"{name}\nsince=$SECONDS\ntimeout -k 5 {} bash -c {} < /dev/null 2>&1\n\
+             echo \"vm: status $? of \"{name}\" after $((SECONDS - since)) s\"\n",
             step.limit_s,
             quoted(&step.line),
         );
@@ -71,7 +72,8 @@ fn quoted(text: &str) -> String {
 
 /// The status with which a step ended, if the line says so, and its name.
 pub(super) fn status_of(line: &str) -> Option<(i32, &str)> {
-    let (status, name) = line.strip_prefix(MARK)?.strip_prefix("status ")?.split_once(" of ")?;
+    let (status, rest) = line.strip_prefix(MARK)?.strip_prefix("status ")?.split_once(" of ")?;
+    let (name, _) = rest.rsplit_once(" after ")?;
     Some((status.parse().ok()?, name))
 }
 
@@ -81,7 +83,10 @@ mod tests {
 
     #[test]
     fn what_the_script_says_of_a_step_is_understood() {
-        assert_eq!(status_of("vm: status 124 of verbs: a b"), Some((124, "verbs: a b")));
+        assert_eq!(
+            status_of("vm: status 124 of verbs: a after b after 7 s"),
+            Some((124, "verbs: a after b"))
+        );
         assert_eq!(status_of("status 0 of a"), None);
     }
 

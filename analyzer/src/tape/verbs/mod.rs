@@ -6,14 +6,17 @@
 //! Records of both are made here from what was posted and polled; what becomes of them is the same as for all others.
 //!
 //! Order is known of a queue pair whose whole life was seen. Whatever may have hidden a work request from us (a loss, a
-//! pause, probes that came later, an error, threads that post at the same moment) ends that, until it is set up anew: what it
-//! moves is then in no stream, and neither is that of transports which may lose messages or have many ends.
+//! pause, probes that came later, an error, threads that post at the same moment) ends that, until it is set up anew, or until
+//! both ends, if they are of one node, show a moment at which nothing was under way (see `quiet`): what it moves is meanwhile in
+//! no stream, and neither is that of transports which may lose messages or have many ends.
 
+mod direction;
 mod enums;
 mod names;
 mod put;
 mod queue_pair;
 mod queue_pairs;
+mod quiet;
 mod receive_queues;
 mod seen;
 mod sent_requests;
@@ -21,5 +24,6 @@ mod sent_requests;
 mod tests;
 
 pub(crate) use enums::operation;
+pub use enums::{RELIABLE_CONNECTED, queue_state};
 pub use names::RdmaAddress;
 pub(super) use queue_pairs::{QueuePairs, is_of_verbs};

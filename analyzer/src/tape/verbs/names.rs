@@ -56,6 +56,11 @@ pub(super) fn endpoint_name((address, queue): QueueEnd) -> u64 {
     mixed(mixed(mixed(0, address[0]), address[1]), u64::from(queue)).max(1)
 }
 
+/// Of what goes there from a moment on, since something before it was missed; never 0.
+pub(super) fn later_name(stream: u64, time_ns: u64) -> u64 {
+    mixed(stream, time_ns).max(1)
+}
+
 fn mixed(hash: u64, word: u64) -> u64 {
     let hash = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
 //! Records of what queue pairs move.
 
+use super::direction::StreamPlace;
 use super::enums::operation;
-use super::queue_pair::StreamPlace;
 use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, WorkSegment};
 
 /// Bytes of memory.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, operation, state};
+use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, operation, queue_state as state};
 use super::names::{RdmaAddress, endpoint_name, ends};
 use super::put::{LocalBytes, put_notice, put_remote, put_stream};
 use super::queue_pair::QueuePair;
@@ -26,6 +26,8 @@ pub(crate) struct QueuePairs {
     addresses: Vec<RdmaAddress>,
     seen: SeenFrom,
     pairs: FxHashMap<PairKey, QueuePair>,
+    /// Of those that are connected, by the names of their ends.
+    ends: FxHashMap<u64, PairKey>,
     /// Of all pairs together.
     sends: usize,
     receives: ReceiveQueues,
@@ -57,6 +59,7 @@ impl QueuePairs {
         self.seen.forget_process(pid);
         if !self.pairs.is_empty() {
             self.pairs.retain(|(of, _), _| *of != pid);
+            self.ends.retain(|_, (of, _)| *of != pid);
             self.sends = self.pairs.values().map(|pair| pair.sends.len()).sum();
         }
         self.receives.forget_process(pid);
@@ -101,12 +104,13 @@ impl QueuePairs {
                 }
             }
             state::READY_TO_RECEIVE => self.connect(h, change, out),
+            state::FOUND_CONNECTED => self.find(h, change, out),
             state::READY_TO_SEND => {
                 if let Some(pair) = self.pairs.get_mut(&key) {
                     pair.begin_to_send(change.psn);
                 }
             }
-            state::DRAINED => {}
+            state::DRAINED | state::IN_USE => {}
             _ => {
                 if let Some(pair) = self.pairs.get_mut(&key) {
                     pair.lose_order();
@@ -118,6 +122,9 @@ impl QueuePairs {
     fn forget_pair(&mut self, key: PairKey) {
         if let Some(gone) = self.pairs.remove(&key) {
             self.sends -= gone.sends.len();
+            if self.ends.get(&gone.own_name()) == Some(&key) {
+                self.ends.remove(&gone.own_name());
+            }
         }
         self.receives.forget_queue(key.0, key.1);
     }
@@ -131,7 +138,21 @@ impl QueuePairs {
         let (own, peer) = ends(change, &self.addresses);
         // One that was set up unseen is connected all the same.
         self.pairs.entry(key).or_default().connect(own, peer, change.psn);
+        self.ends.insert(endpoint_name(own), key);
         out(Record { header: *h, body: Body::Endpoint { name: endpoint_name(own) } }.encode());
+    }
+
+    /// It was connected unseen, and is asked for later: what happened since then counts.
+    fn find(&mut self, h: &Header, change: &QueueChange, out: &mut impl FnMut(RawRecord)) {
+        let key = (h.pid, change.queue);
+        if self.pairs.get(&key).is_some_and(QueuePair::is_connected) {
+            return;
+        }
+        self.connect(h, change, out);
+        if let Some(pair) = self.pairs.get_mut(&key) {
+            pair.shared = change.shared;
+            pair.begin_to_send(change.psn);
+        }
     }
 
     fn send(&mut self, h: &Header, work: &WorkSegment, out: &mut impl FnMut(RawRecord)) {
@@ -167,14 +188,22 @@ impl QueuePairs {
 
     /// Data has arrived.
     fn receive(&mut self, h: &Header, body: &Body, out: &mut impl FnMut(RawRecord)) {
-        let &Body::Completion { number, queue, len_bytes, operation, took_ns, context, .. } = body else {
+        let &Body::Completion { number, queue, len_bytes, operation, took_ns, idle_ns, context, .. } = body
+        else {
             return;
         };
-        let pair = self.pairs.get_mut(&(h.pid, queue));
+        let key = (h.pid, queue);
         let mut none = QueuePair::default();
-        let pair = pair.unwrap_or(&mut none);
-        let taken = self.receives.take(h, (queue, pair.shared), number);
-        pair.note_poll(h, took_ns, taken.is_in_order);
+        let shared = self.pairs.get(&key).map_or(0, |pair| pair.shared);
+        let mut taken = self.receives.take(h, (queue, shared), number);
+        if let Some(pair) = self.pairs.get_mut(&key) {
+            pair.note_poll(h, took_ns, idle_ns, taken.is_in_order);
+        }
+        self.find_sender(key, h.time_ns);
+        let pair = self.pairs.get_mut(&key).unwrap_or(&mut none);
+        if taken.is_ambiguous && !pair.is_whole() {
+            taken.posted = None;
+        }
         let mut place = pair.next_in();
         let moved_bytes = if operation == RECEIVED_WRITE { 0 } else { len_bytes };
         pair.pass_in(moved_bytes);
@@ -193,6 +222,20 @@ impl QueuePairs {
         }
     }
 
+    /// Where the other end is of this node too, it tells where it is.
+    fn find_sender(&mut self, key: PairKey, time_ns: u64) {
+        let Some(pair) = self.pairs.get(&key).filter(|pair| pair.is_connected()) else { return };
+        let Some(peer) = self.ends.get(&pair.peer_name()).copied().filter(|peer| *peer != key) else {
+            return;
+        };
+        let own_name = pair.own_name();
+        if let [Some(pair), Some(sender)] = self.pairs.get_disjoint_mut([&key, &peer])
+            && sender.peer_name() == own_name
+        {
+            pair.find_sender(sender, time_ns);
+        }
+    }
+
     /// A request has completed, and with it all that were posted before it.
     fn complete_sends(
         &mut self,
@@ -203,6 +246,7 @@ impl QueuePairs {
         out: &mut impl FnMut(RawRecord),
     ) {
         let Some(pair) = self.pairs.get_mut(&(h.pid, queue)) else { return };
+        pair.note_completion(h, number);
         let kept = pair.sends.len();
         let reads = pair.sends.complete(number);
         self.sends = self.sends - kept + pair.sends.len();
@@ -233,7 +277,7 @@ impl QueuePairs {
 /// What is posted to a send queue; reads move nothing yet.
 fn post(pair: &mut QueuePair, h: &Header, work: &WorkSegment, out: &mut impl FnMut(RawRecord)) {
     if work.segment == 0 {
-        pair.note_post(h, work.took_ns.into());
+        pair.note_post(h, work);
     }
     let is_last = u16::from(work.segment) + 1 >= work.segments.into();
     let WorkSegment { addr, len_bytes, context, .. } = *work;

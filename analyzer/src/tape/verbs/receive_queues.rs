@@ -33,6 +33,8 @@ pub(super) struct TakenReceive {
     pub(super) posted: Option<Posted>,
     /// It was the one whose turn it was.
     pub(super) is_in_order: bool,
+    /// The program does not number its receives: if some were posted unseen, it may have been one of those.
+    pub(super) is_ambiguous: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,9 @@ struct ReceiveQueue {
     owed: VecDeque<(u64, u64)>,
     /// The last request is one of those.
     skips: bool,
+    last_number: Option<u64>,
+    /// Requests that followed each other had the same number.
+    is_ambiguous: bool,
 }
 
 impl ReceiveQueue {
@@ -78,6 +83,7 @@ impl ReceiveQueues {
             }
             return true;
         }
+        queue.is_ambiguous |= queue.last_number.replace(work.number) == Some(work.number);
         let since_ns = h.time_ns.saturating_sub(work.took_ns.into());
         let owed = queue.owed.iter().position(|(number, at)| *number == work.number && *at >= since_ns);
         queue.skips = owed.is_some();
@@ -96,7 +102,7 @@ impl ReceiveQueues {
     pub(super) fn take(&mut self, h: &Header, (queue, shared): (u32, u32), number: u64) -> TakenReceive {
         let key = if shared == 0 { (h.pid, queue, false) } else { (h.pid, shared, true) };
         if self.queues.len() >= MAX_QUEUES && !self.queues.contains_key(&key) {
-            return TakenReceive { posted: None, is_in_order: true };
+            return TakenReceive { posted: None, is_in_order: true, is_ambiguous: false };
         }
         let known = self.queues.entry(key).or_default();
         let Some(at) = known.posted.iter().position(|posted| posted.number == number) else {
@@ -104,14 +110,14 @@ impl ReceiveQueues {
                 known.owed.pop_front();
             }
             known.owed.push_back((number, h.time_ns));
-            return TakenReceive { posted: None, is_in_order: true };
+            return TakenReceive { posted: None, is_in_order: true, is_ambiguous: known.is_ambiguous };
         };
         // Queue pairs that share one take from it in any order.
         let skipped = if shared == 0 { at } else { 0 };
         let left_out: usize = known.posted.drain(..skipped).map(|posted| posted.weight()).sum();
         let posted = known.posted.remove(at - skipped);
         self.posted -= left_out + posted.as_ref().map_or(0, Posted::weight);
-        TakenReceive { posted, is_in_order: skipped == 0 }
+        TakenReceive { posted, is_in_order: skipped == 0, is_ambiguous: known.is_ambiguous }
     }
 
     pub(super) fn forget_queue(&mut self, pid: u32, queue: u32) {

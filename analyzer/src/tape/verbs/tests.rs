@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, SIGNALED, operation, state};
+use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, SIGNALED, operation, queue_state as state};
 use super::{QueuePairs, RdmaAddress};
 use crate::tape::wire::{Body, CallContext, Header, QueueChange, RawRecord, Record, WorkSegment};
 
@@ -101,7 +101,7 @@ impl Scene {
     fn poll_by(
         &mut self,
         tid: u32,
-        took_ns: u64,
+        took_ns: u32,
         end: (u32, u32),
         number: u64,
         len_bytes: u32,
@@ -112,7 +112,7 @@ impl Scene {
         self.take(
             end.0,
             tid,
-            Body::Completion { number, queue, len_bytes, operation, status: 0, took_ns, context },
+            Body::Completion { number, queue, len_bytes, operation, status: 0, took_ns, idle_ns: 0, context },
         );
     }
 
@@ -226,6 +226,7 @@ fn whatever_may_have_hidden_a_request_takes_the_order_until_it_is_set_up_anew() 
                     operation: 0,
                     status: 5,
                     took_ns: 0,
+                    idle_ns: 0,
                     context,
                 },
             );
@@ -272,6 +273,258 @@ fn what_was_set_up_before_probes_were_there_is_in_no_stream_but_its_ends_are_kno
     let work = WorkSegment { addr: 1, remote: 2, len_bytes: 3, segments: 1, ..WorkSegment::default() };
     scene.post(A, work);
     assert!(matches!(scene.made[..], [Body::Remote { addr: 1, remote: 2, len_bytes: 3, write: true, .. }]));
+}
+
+impl Scene {
+    /// Both ends were connected before, and are told of now.
+    fn found() -> Self {
+        let mut scene = Self::new();
+        for (own, peer, device, address) in [(A, B, 1, AWAY), (B, A, 2, HOME)] {
+            let change = QueueChange {
+                address,
+                queue: own.1,
+                peer: peer.1,
+                state: state::FOUND_CONNECTED,
+                transport: RELIABLE_CONNECTED,
+                port: 1,
+                index: 3,
+                is_global: true,
+                device: [device, 0],
+                ..QueueChange::default()
+            };
+            scene.take(own.0, 1, Body::Queue(change));
+        }
+        scene
+    }
+
+    fn wait(&mut self, ns: u64) -> u64 {
+        self.time_ns += ns;
+        self.time_ns
+    }
+
+    /// A sends so much, as request `number`.
+    fn send_numbered(&mut self, number: u64, addr: u64, len_bytes: u32) {
+        let work =
+            WorkSegment { addr, number, len_bytes, operation: SEND, segments: 1, ..WorkSegment::default() };
+        self.post(A, work);
+    }
+
+    /// B takes a message; it had found nothing at a moment.
+    fn take_after(&mut self, idle_at_ns: u64, number: u64, len_bytes: u32) {
+        let idle_ns = (self.time_ns + 10 - idle_at_ns) as u32;
+        let context = CallContext::default();
+        let (queue, operation, status, took_ns) = (B.1, RECEIVED, 0, 1);
+        let body =
+            Body::Completion { number, queue, len_bytes, operation, status, took_ns, idle_ns, context };
+        self.take(B.0, 1, body);
+    }
+
+    /// A has sent and B has taken, each something else than the other one was seen to.
+    fn found_at_work() -> Self {
+        let mut scene = Self::found();
+        for number in 100..108 {
+            scene.send_numbered(number, 100, 8);
+            scene.poll(A, number, 0, 0);
+        }
+        scene.send_numbered(1, 100, 8);
+        scene.send_numbered(2, 100, 8);
+        scene.take_after(scene.time_ns - 5, 100, 70);
+        scene.moved();
+        scene
+    }
+}
+
+/// All of A's requests have completed; B finds nothing when some time has passed.
+fn nothing_under_way(scene: &mut Scene, number: u64, later_ns: u64) -> u64 {
+    scene.poll(A, number, 0, 0);
+    let idle_at_ns = scene.wait(later_ns);
+    scene.wait(10);
+    idle_at_ns
+}
+
+#[test]
+fn ends_that_were_connected_before_find_each_other_when_nothing_is_under_way() {
+    let mut scene = Scene::found_at_work();
+    let idle_at_ns = nothing_under_way(&mut scene, 2, 50_000);
+    scene.send_numbered(3, 300, 8);
+    scene.send_numbered(4, 400, 9);
+    scene.post_receive(B, 30, 3000);
+    scene.post_receive(B, 40, 4000);
+    scene.take_after(idle_at_ns, 30, 8);
+    scene.take_after(idle_at_ns, 40, 9);
+    // What was sent before they had is in no stream.
+    assert!(scene.moved().iter().all(|moved| moved.stream == 0));
+    scene.send_numbered(5, 500, 7);
+    scene.send_numbered(6, 600, 6);
+    scene.post_receive(B, 50, 5000);
+    scene.post_receive(B, 60, 6000);
+    scene.take_after(idle_at_ns, 50, 7);
+    scene.take_after(idle_at_ns, 60, 6);
+    let moved = scene.moved();
+    let at = |of: &Moved| (of.receive, of.addr, of.position, of.len_bytes);
+    let [sent, sent_too, taken, taken_too] = moved[..] else { panic!("{moved:?}") };
+    assert_eq!(at(&taken), (true, 5000, sent.position, 7));
+    assert_eq!(at(&taken_too), (true, 6000, sent_too.position, 6));
+    assert!(moved.iter().all(|of| of.stream != 0 && of.stream == sent.stream), "{moved:?}");
+}
+
+#[test]
+fn no_other_moment_tells_where_ends_are_that_were_connected_before() {
+    type Case = (&'static str, fn(&mut Scene) -> u64);
+    let cases: [Case; 7] = [
+        ("the completion is too fresh", |scene| nothing_under_way(scene, 2, 19_000)),
+        ("not all have completed", |scene| nothing_under_way(scene, 1, 50_000)),
+        ("more was posted before", |scene| {
+            let idle_at_ns = nothing_under_way(scene, 2, 50_000);
+            scene.send_numbered(9, 100, 8);
+            scene.wait(idle_at_ns)
+        }),
+        ("requests have no numbers of their own", |scene| {
+            scene.send_numbered(7, 100, 8);
+            scene.send_numbered(7, 100, 8);
+            scene.poll(A, 7, 0, 0);
+            nothing_under_way(scene, 7, 50_000)
+        }),
+        ("it may have been a request of before that has the same number", |scene| {
+            *scene = Scene::found();
+            scene.send_numbered(2, 100, 8);
+            nothing_under_way(scene, 2, 50_000)
+        }),
+        ("something was lost", |scene| {
+            let idle_at_ns = nothing_under_way(scene, 2, 50_000);
+            scene.pairs.lose(Some(A.0), scene.time_ns);
+            idle_at_ns
+        }),
+        ("nothing is known of when there was nothing", |scene| {
+            nothing_under_way(scene, 2, 50_000);
+            u64::MAX
+        }),
+    ];
+    for (case, moment) in cases {
+        let mut scene = Scene::found_at_work();
+        let idle_at_ns = moment(&mut scene);
+        for number in 10..20 {
+            scene.send_numbered(number, 300, 8);
+            match idle_at_ns {
+                u64::MAX => scene.poll(B, number, 8, RECEIVED),
+                _ => scene.take_after(idle_at_ns, number, 8),
+            }
+        }
+        assert!(scene.moved().iter().all(|moved| moved.stream == 0), "{case}");
+    }
+}
+
+/// A connection between two programs, of which a tracer sees what happens from some moment on.
+struct Connection {
+    scene: Scene,
+    is_watched: bool,
+    /// When each message that was sent is there, and when its receiver may see it.
+    arrivals: Vec<(u64, u64)>,
+    completed: usize,
+    taken: usize,
+    idle_at_ns: u64,
+}
+
+const LENGTHS: [u32; 2] = [8, 9];
+/// Each so many requests one asks for a completion.
+const SIGNALED_EACH: u64 = 2;
+/// A number is used again when the request that had it has completed.
+const NUMBERS: u64 = 16;
+const MOST_UNDER_WAY: usize = NUMBERS as usize;
+
+impl Connection {
+    fn send(&mut self, delay_ns: u64, late_ns: u64) {
+        let number = self.arrivals.len() as u64;
+        if number as usize - self.completed >= MOST_UNDER_WAY {
+            return;
+        }
+        if self.is_watched {
+            self.scene.send_numbered(number % NUMBERS, 1000 + number, LENGTHS[number as usize % 2]);
+        }
+        let now_ns = self.scene.wait(10);
+        // In the order in which they were sent.
+        let (arrived_ns, seen_ns) = self.arrivals.last().copied().unwrap_or_default();
+        let arrives_ns = arrived_ns.max(now_ns + delay_ns);
+        self.arrivals.push((arrives_ns, seen_ns.max(arrives_ns + late_ns)));
+    }
+
+    /// A completion stands for many.
+    fn complete(&mut self) {
+        let now_ns = self.scene.wait(1);
+        let end = self.completed + SIGNALED_EACH as usize;
+        if self.arrivals.get(end - 1).is_none_or(|(arrives_ns, _)| *arrives_ns >= now_ns) {
+            return;
+        }
+        if self.is_watched {
+            self.scene.poll(A, (end as u64 - 1) % NUMBERS, 0, 0);
+        }
+        self.completed = end;
+    }
+
+    fn receive(&mut self) {
+        let begin_ns = self.scene.wait(1);
+        let number = self.taken as u64;
+        if self.arrivals.get(self.taken).is_none_or(|(_, seen_ns)| *seen_ns > begin_ns) {
+            self.idle_at_ns = begin_ns;
+            return;
+        }
+        self.taken += 1;
+        if self.is_watched {
+            self.scene.post_receive(B, number, 1000 + number);
+            self.scene.take_after(self.idle_at_ns, number, LENGTHS[number as usize % 2]);
+        }
+    }
+}
+
+proptest! {
+    /// Sent and taken are one message, whatever was under way when the tracer came; its address says which.
+    #[test]
+    fn what_is_linked_between_ends_that_were_connected_before_is_what_was_sent(
+        seen_from in 0_usize..60,
+        steps in prop::collection::vec((0_u8..5, 0_u64..40_000, 0_u64..15_000, 0_u64..60_000), 60..1000),
+    ) {
+        let mut connection = Connection {
+            scene: Scene::new(), is_watched: false, arrivals: Vec::new(), completed: 0, taken: 0, idle_at_ns: 1,
+        };
+        for (step, (what, delay_ns, late_ns, wait_ns)) in steps.into_iter().enumerate() {
+            if step == seen_from {
+                let time_ns = connection.scene.time_ns;
+                connection.scene = Scene { time_ns, ..Scene::found() };
+                connection.is_watched = true;
+            }
+            connection.scene.wait(if what == 4 { wait_ns } else { 0 });
+            match what {
+                0 => connection.send(delay_ns, late_ns),
+                1 => connection.complete(),
+                _ => connection.receive(),
+            }
+        }
+        let moved = connection.scene.moved();
+        let sent = moved.iter().filter(|of| of.stream != 0 && !of.receive);
+        let sent: std::collections::HashMap<_, _> = sent.map(|of| ((of.stream, of.position), of.addr)).collect();
+        for taken in moved.iter().filter(|of| of.stream != 0 && of.receive) {
+            prop_assert_eq!(sent.get(&(taken.stream, taken.position)), Some(&taken.addr));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_follows_its_sender_no_longer_when_that_one_has_missed_something() {
+    let mut scene = Scene::connected();
+    scene.pairs.lose(Some(A.0), scene.time_ns);
+    scene.send(A, 100, 8);
+    scene.poll(B, 1, 8, RECEIVED);
+    assert_eq!(scene.moved().iter().map(|moved| moved.stream).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn receives_without_numbers_of_their_own_say_nothing_of_where_they_are_if_some_were_posted_unseen() {
+    let mut scene = Scene::found();
+    scene.post_receive(B, 0, 500);
+    scene.poll(B, 0, 8, RECEIVED);
+    scene.post_receive(B, 0, 600);
+    scene.poll(B, 0, 8, RECEIVED);
+    assert_eq!(scene.moved().iter().map(|moved| moved.addr).collect::<Vec<_>>(), [500, 0]);
 }
 
 #[test]
@@ -407,14 +660,15 @@ fn any_record() -> impl Strategy<Value = Body> {
                 })
             },
         );
-    let completion = (few.clone(), few.clone(), any::<u32>(), any::<(u8, bool, u64)>()).prop_map(
-        move |(number, queue, len_bytes, (operation, is_bad, took_ns))| Body::Completion {
+    let completion = (few.clone(), few.clone(), any::<u32>(), any::<(u8, bool, u32, u32)>()).prop_map(
+        move |(number, queue, len_bytes, (operation, is_bad, took_ns, idle_ns))| Body::Completion {
             number,
             queue: queue as u32,
             len_bytes,
             operation: operation.into(),
             status: u32::from(is_bad && number == 0),
             took_ns,
+            idle_ns,
             context,
         },
     );

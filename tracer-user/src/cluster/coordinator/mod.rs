@@ -46,8 +46,9 @@ const STATUS_PERIOD: Duration = Duration::from_millis(500);
 const TAPE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait for a message before looking at the clock again.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// How long nodes have to attach before people are told that it begins.
-const OPENING: Duration = Duration::from_secs(20);
+/// How long nodes have to attach before people are told that it begins; two thirds of what they have to come back, if that is
+/// longer.
+const LEAST_OPENING: Duration = Duration::from_secs(20);
 /// How long nodes have to send what is left, if they are heard of meanwhile.
 const ENDING: Duration = Duration::from_secs(60);
 /// Messages that are taken before what came of them is looked at.
@@ -221,7 +222,8 @@ impl<'s> Coordinator<'s> {
     /// Every node that was asked is so far, or will not be.
     fn wait_until(&mut self, is_so_far: impl Fn(&NodeLink) -> bool) {
         let begun = Instant::now();
-        while begun.elapsed() < OPENING && !self.stop.load(Ordering::Relaxed) {
+        let opening = LEAST_OPENING.max(self.patience.lost_after * 2 / 3);
+        while begun.elapsed() < opening && !self.stop.load(Ordering::Relaxed) {
             self.step();
             let is_settled = |node: &NodeLink| is_so_far(node) || !node.is_open();
             if !self.recruiter.is_waiting() && self.nodes.iter().all(is_settled) {

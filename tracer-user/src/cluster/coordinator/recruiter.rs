@@ -18,8 +18,8 @@ use crate::cluster::protocol::{
 const SEARCH_PERIOD: Duration = Duration::from_secs(2);
 /// … and, while only ranks are missing that no agent has told of, less and less often up to this: all agents answer.
 const MOST_SEARCH_PERIOD: Duration = Duration::from_secs(64);
-/// An agent that has not answered for so long will not.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// An agent that has not answered for so long will not, nor for half of what nodes have to come back, if that is longer.
+const LEAST_OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A part that an agent was asked for.
 struct AskedPart {
@@ -143,7 +143,8 @@ impl Recruiter {
                 });
             }
         }
-        let late = self.asked.extract_if(.., |asked| now.duration_since(asked.at) > OPEN_TIMEOUT);
+        let timeout = LEAST_OPEN_TIMEOUT.max(self.wishes.lost_after() / 2);
+        let late = self.asked.extract_if(.., |asked| now.duration_since(asked.at) > timeout);
         recruited
             .extend(late.map(|asked| Recruited::Refused(asked.node, "its agent does not answer".into())));
         // The same again and again is told once.
