@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::library::{ErrorCode, FILE_NAMES, FlushCallbacks, MemoryCallbacks, Otf2Handle, Otf2Library};
 
@@ -104,15 +105,20 @@ impl Archive {
 
     /// Says what the library's answer means.
     pub(super) fn done(&self, what: &'static str, code: ErrorCode) -> Result<(), ArchiveError> {
+        // What an error before it has left, which was told, says nothing of this one.
+        let errno = ERRNO.swap(0, Ordering::Relaxed);
         if code == 0 {
             return Ok(());
+        }
+        if let Some(why) = of_system(errno) {
+            return Err(ArchiveError::Failed { what, code: why });
         }
         // SAFETY: the library gives a text that lives as long as it does, for any number.
         let name = unsafe {
             let name = (self.library.functions.error_name)(code);
             if name.is_null() { c"an unknown error" } else { CStr::from_ptr(name) }
         };
-        Err(ArchiveError::Failed { what, code: said(&name.to_string_lossy()) })
+        Err(ArchiveError::Failed { what, code: name.to_string_lossy().into_owned() })
     }
 
     pub(super) fn functions(&self) -> &super::library::Functions {
@@ -218,15 +224,19 @@ impl Drop for Archive {
     }
 }
 
-/// In words, if it is what happens to files.
-fn said(code: &str) -> String {
-    match code {
-        "OTF2_ERROR_ENOSPC" => "no space left on device".to_owned(),
-        "OTF2_ERROR_EACCES" | "OTF2_ERROR_EPERM" => "permission denied".to_owned(),
-        "OTF2_ERROR_EMFILE" => {
-            "too many open files: each thread of the job has one (see `ulimit -n`)".to_owned()
+/// What the system said to the library when it first met an error; the library's own codes do not tell.
+static ERRNO: AtomicI32 = AtomicI32::new(0);
+
+/// In words, if it is what happens to files: a number may be left over from something that was no error.
+fn of_system(errno: i32) -> Option<String> {
+    match errno {
+        libc::EMFILE | libc::ENFILE => {
+            Some("too many open files: each thread of the job has one (see `ulimit -n`)".to_owned())
         }
-        other => other.to_owned(),
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EACCES | libc::EROFS | libc::EIO => {
+            Some(std::io::Error::from_raw_os_error(errno).to_string())
+        }
+        _ => None,
     }
 }
 
@@ -240,6 +250,8 @@ unsafe extern "C" fn stay_quiet(
     _: *const c_char,
     _: *mut c_void,
 ) -> ErrorCode {
+    let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    let _ = ERRNO.compare_exchange(0, errno, Ordering::Relaxed, Ordering::Relaxed);
     code
 }
 
@@ -298,5 +310,23 @@ unsafe extern "C" fn free_chunks(_: *mut c_void, _: u8, _: u64, chunks: *mut *mu
             drop(Box::from_raw((*chunks).cast::<Chunks>()));
             *chunks = null_mut();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_library_it_is_said_how_to_get_one() {
+        let refused = Otf2Library::load(&["libno-such-trace-format.so.10"]).map_err(ArchiveError::NoLibrary);
+        let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains("otf2-tools") && said.contains("libno-such-trace-format.so.10"), "{said}");
+    }
+
+    #[test]
+    fn what_the_system_said_is_told_only_where_it_is_about_files() {
+        assert!(of_system(libc::ENOSPC).is_some_and(|said| said.contains("No space left")));
+        assert_eq!((of_system(0), of_system(libc::ENOENT)), (None, None));
     }
 }
