@@ -97,15 +97,17 @@ struct pair_key {
 	__u32 queue;
 };
 
-/* Queue pairs that were connected while we watched, or of which it was told that they are in use. */
+/* Queue pairs that were connected while we watched, or of which it was told that they are in use. None takes the place of
+ * another one: that would be told again and again. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 14);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
 	__type(key, struct pair_key);
 	__type(value, __u8);
 } told_pairs SEC(".maps");
 
-/* Whether it was told of before. */
+/* Whether it was told of before, or there is no room for more. */
 static __always_inline bool is_told(const struct target *t, __u32 queue)
 {
 	struct pair_key key = { .start_ticks = t->start_ticks, .pid = bpf_get_current_pid_tgid() >> 32, .queue = queue };
@@ -113,8 +115,7 @@ static __always_inline bool is_told(const struct target *t, __u32 queue)
 
 	if (bpf_map_lookup_elem(&told_pairs, &key))
 		return true;
-	bpf_map_update_elem(&told_pairs, &key, &told, BPF_ANY);
-	return false;
+	return bpf_map_update_elem(&told_pairs, &key, &told, BPF_ANY) != 0;
 }
 
 /* What the program's own struct says of a queue pair. */
