@@ -133,6 +133,7 @@ impl TimelineAnalysis {
             }
             messages::MessageEvent::Posted { .. }
             | messages::MessageEvent::Completed { .. }
+            | messages::MessageEvent::Entered { .. }
             | messages::MessageEvent::CollectiveCompleted { .. } => {}
         }
     }
