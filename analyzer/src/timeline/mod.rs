@@ -3,6 +3,7 @@
 //!
 //! An analysis that is made only where a page is wanted. It decides nothing.
 
+pub mod correction;
 mod gaps;
 mod history;
 
