@@ -1,10 +1,11 @@
 //! Times without watching: the job, and the correction that hears of its calls.
 
 use super::session::Pipeline;
-use crate::job::messages::Messages;
+use crate::job::messages::{MessageEvent, Messages};
 use crate::options::Options;
 use crate::tape::input::Input;
 use crate::tape::wire::RawRecord;
+use crate::timeline::correction::orders::ReceiveOrder;
 use crate::timeline::correction::solver::SolvedCall;
 use crate::timeline::correction::{CorrectedTimes, CorrectionPass, Survey};
 
@@ -20,9 +21,13 @@ impl TimesPipeline {
         Self::with(CorrectionPass::survey())
     }
 
-    /// The second pass, with what the first has learnt. `keeps_calls`: for [`TimesPipeline::take_calls`].
-    pub fn correct(survey: Survey, keeps_calls: bool) -> Self {
+    /// The second pass, with what the first has learnt. `keeps_calls`: for [`TimesPipeline::take_calls`]; `follows_orders`: for
+    /// [`TimesPipeline::take_orders`].
+    pub fn correct(survey: Survey, keeps_calls: bool, follows_orders: bool) -> Self {
         let mut pass = CorrectionPass::correct(survey);
+        if follows_orders {
+            pass.follow_orders();
+        }
         if keeps_calls {
             pass.keep_calls();
         }
@@ -49,13 +54,22 @@ impl TimesPipeline {
 
     fn pass_on(&mut self) {
         for event in self.pipeline.take_events() {
-            self.pass.event(self.pipeline.messages(), event);
+            let place = match &event {
+                MessageEvent::Call { call, .. } if self.pass.wants_places() => self.pipeline.call_place(call),
+                _ => None,
+            };
+            self.pass.event(self.pipeline.messages(), event, place);
         }
     }
 
     /// Calls that were worked out since the last time.
     pub fn take_calls(&mut self) -> Vec<SolvedCall> {
         self.pass.take_calls()
+    }
+
+    /// Receives that could have got another message; when all was pushed.
+    pub fn take_orders(&mut self) -> Vec<ReceiveOrder> {
+        self.pass.take_orders()
     }
 
     /// All was pushed.

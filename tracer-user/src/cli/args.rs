@@ -125,7 +125,8 @@ pub enum Command {
     /// Say when everything would have been without watching: corrected times beside measured ones, and what watching cost
     #[command(
         after_help = "Examples:\n  dmscope run --budget none --returns all --record app.dmt -- mpirun -n 4 ./app\n  \
-        dmscope times app.dmt\n  dmscope times app.dmt --json | jq .times.ranks\n\n\
+        dmscope times app.dmt\n  dmscope times app.dmt --json | jq .times.ranks\n  \
+        dmscope times app.dmt --races            what would have been received in another order\n\n\
         Every time has bounds: what is between FROM and TO. What hits of probes cost is measured when a tape is recorded, before the job \
         and after it.\n\
         Exit status: 0; 2 usage or environment; 3 no times can be given, and why."
@@ -341,8 +342,11 @@ pub struct TimesArgs {
     #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = parse_share)]
     pub most_cost: f64,
     /// Print each call with its corrected times, as JSON, one object a line
-    #[arg(long)]
+    #[arg(long, conflicts_with = "races")]
     pub calls: bool,
+    /// Instead of times, list receives from whoever comes first that would have got another message, or may have
+    #[arg(long)]
+    pub races: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

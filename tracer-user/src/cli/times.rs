@@ -4,6 +4,7 @@ use analyzer::input::Input;
 use analyzer::messages::CallId;
 use analyzer::pipeline::TimesPipeline;
 use analyzer::timeline::correction::bounds::Bounds;
+use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
 use analyzer::timeline::correction::summary::{ComparedTime, FunctionTimes, RankTimes};
 use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, Refusal};
 use analyzer::visible::visible;
@@ -12,8 +13,9 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use super::args::TimesArgs;
-use super::nodes::{TapeSummary, jobs_of, replay_job};
+use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::{print, print_json};
+use super::place_text::place_text;
 use super::replay::Consumer;
 use super::table::columns;
 use crate::session::Outcome;
@@ -34,18 +36,99 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     first.tells_damage = true;
     replay_job(tapes, &mut first)?;
     let survey = first.pipeline.into_survey();
-    let mut second = Pass::new(TimesPipeline::correct(survey, args.calls));
+    let mut second = Pass::new(TimesPipeline::correct(survey, args.calls, args.races));
     second.lists_calls = args.calls;
     replay_job(tapes, &mut second)?;
     second.pipeline.finish();
     second.list_calls()?;
     let times = second.pipeline.result(args.most_cost);
+    if args.races {
+        return races(tapes, &mut second.pipeline, &times, args.json);
+    }
     if args.json || args.calls {
         print_json(&serde_json::json!({ "schema": SCHEMA, "damaged_parts": second.damage, "times": times }))?;
     } else {
         print(&text(tapes, &times, second.damage))?;
     }
     Ok(if times.refused.is_some() { Outcome::Inconclusive } else { Outcome::Nothing })
+}
+
+/// Lists receives from whoever comes first that could have got another message.
+fn races(
+    tapes: &[TapeSummary],
+    pipeline: &mut TimesPipeline,
+    times: &CorrectedTimes,
+    json: bool,
+) -> Result<Outcome> {
+    if let Some(refusal) = times.refused {
+        print(&refused(tapes, refusal))?;
+        return Ok(Outcome::Inconclusive);
+    }
+    let orders = pipeline.take_orders();
+    let names = names_of(tapes)?;
+    let place = |order: &ReceiveOrder| {
+        order.place.map_or_else(String::new, |place| {
+            format!(" at {}", place_text(pipeline.pipeline(), &names, place))
+        })
+    };
+    if json {
+        for order in &orders {
+            let line = serde_json::json!({ "order": order, "verdict": order.verdict(), "at": place(order) });
+            print_json(&line)?;
+        }
+    } else {
+        print(&races_text(&orders, place, &notes(&times.limits, 0)))?;
+    }
+    Ok(Outcome::Nothing)
+}
+
+fn races_text(orders: &[ReceiveOrder], place: impl Fn(&ReceiveOrder) -> String, notes: &[String]) -> String {
+    let count = |verdict| orders.iter().filter(|order| order.verdict() == verdict).count();
+    let mut text = String::new();
+    for order in orders.iter().filter(|order| order.verdict() != OrderVerdict::Kept) {
+        let call = order.receive.call;
+        text.push_str(&format!(
+            "rank {} call {}  {}{} got rank {}: {}\n",
+            call.rank,
+            call.number,
+            order.function,
+            visible(&place(order)),
+            order.got,
+            said(order.verdict())
+        ));
+        for rival in order.rivals.iter().filter(|rival| rival.verdict != OrderVerdict::Kept) {
+            text.push_str(&format!(
+                "    rank {} (its call {}): {}\n",
+                rival.rank,
+                rival.send.call.number,
+                said(rival.verdict)
+            ));
+        }
+    }
+    text.push_str(&format!(
+        "{} receives from whoever comes first could have got another message. Without watching: {} the same, {} another one, \
+         {} undecided.\n",
+        orders.len(),
+        count(OrderVerdict::Kept),
+        count(OrderVerdict::Changed),
+        count(OrderVerdict::Undecided)
+    ));
+    if count(OrderVerdict::Kept) < orders.len() {
+        text.push_str(
+            "This tape is of a watched job and cannot be replayed. To go the other way, record the job for replays: dmscope record \
+             --messages app.dmt -- mpirun …; dmscope races app.dmt names each race with what dmscope replay --swap takes.\n",
+        );
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    text
+}
+
+fn said(verdict: OrderVerdict) -> &'static str {
+    match verdict {
+        OrderVerdict::Kept => "the same without watching",
+        OrderVerdict::Undecided => "it cannot be told what would have come without watching",
+        OrderVerdict::Changed => "another message would have come without watching",
+    }
 }
 
 /// One pass over a tape.
@@ -80,7 +163,7 @@ impl Pass {
             return Ok(());
         }
         for call in self.pipeline.take_calls() {
-            print_json(&CallTimesLine {
+            let line = CallTimesLine {
                 id: call.step.id,
                 function: call.step.name,
                 begin_ns: call.begin.at_ns,
@@ -88,7 +171,8 @@ impl Pass {
                 end_ns: call.step.end_ns,
                 end_shift: call.end.shift,
                 is_open: call.is_open,
-            })?;
+            };
+            print_json(&serde_json::to_value(line)?)?;
         }
         Ok(())
     }

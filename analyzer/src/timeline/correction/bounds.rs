@@ -37,6 +37,16 @@ impl Bounds {
         }
     }
 
+    /// No more than there was.
+    #[must_use]
+    pub fn at_most(self, ns: f64) -> Self {
+        Self {
+            least_ns: self.least_ns.min(ns),
+            likely_ns: self.likely_ns.min(ns),
+            most_ns: self.most_ns.min(ns),
+        }
+    }
+
     /// Whichever of both is later, bound by bound.
     #[must_use]
     pub fn max(self, other: Self) -> Self {

@@ -3,6 +3,7 @@
 use super::ledger::CallCosts;
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::mpi::calls::{CallRow, Does, Mode};
+use crate::tape::input::CodePlace;
 
 /// What a call waits for, as far as that follows from its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,8 @@ pub struct CallStep {
     pub posts: bool,
     /// It posts a receive from whoever comes first.
     pub is_from_anybody: bool,
+    /// Where it was made, if anybody asks.
+    pub place: Option<CodePlace>,
     /// Tag and communicator of what it posts.
     pub envelope: Option<PostedEnvelope>,
     /// Messages whose buffers it gives back.

@@ -2,15 +2,17 @@
 
 use serde::Serialize;
 
+use super::call_step::CallStep;
 use super::gather::{GatheredEvent, Gatherer};
 use super::ledger::{HitLedger, HitSum};
-use super::solver::{SolvedCall, Solver};
+use super::orders::{OrderAnalysis, ReceiveOrder};
+use super::solver::{SolvedCall, SolvedMoment, Solver};
 use super::summary::{ComparedTime, FunctionTimes, RankTimes, Summary};
 use super::transfers::Transfers;
 use super::waits::ClockSlackNs;
 use crate::job::messages::{MessageEvent, Messages};
 use crate::tape::costs::{HitKind, ProbeCosts, UnrecordedHits};
-use crate::tape::input::{Input, Start};
+use crate::tape::input::{CodePlace, Input, Start};
 use crate::tape::wire::RawRecord;
 
 /// Where nobody knows how far clocks are apart, no comparison of them says anything.
@@ -105,6 +107,7 @@ pub struct CorrectionPass {
     /// Calls that were worked out are kept for whoever asks.
     keeps_calls: bool,
     calls: Vec<SolvedCall>,
+    orders: Option<OrderAnalysis>,
 }
 
 impl CorrectionPass {
@@ -132,12 +135,29 @@ impl CorrectionPass {
             paused: false,
             keeps_calls: false,
             calls: Vec::new(),
+            orders: None,
         }
     }
 
     /// Keeps calls for [`CorrectionPass::take_calls`].
     pub fn keep_calls(&mut self) {
         self.keeps_calls = true;
+    }
+
+    /// Looks at receives from whoever comes first as well, for [`CorrectionPass::take_orders`].
+    pub fn follow_orders(&mut self) {
+        self.solver.tell_begins();
+        self.orders = Some(OrderAnalysis::new(self.survey.transfers.clone(), self.survey.slack_ns));
+    }
+
+    /// Whether somebody asks where calls were made.
+    pub fn wants_places(&self) -> bool {
+        self.orders.is_some()
+    }
+
+    /// Receives that could have got another message; when all was told.
+    pub fn take_orders(&mut self) -> Vec<ReceiveOrder> {
+        self.orders.as_mut().map(OrderAnalysis::finish).unwrap_or_default()
     }
 
     /// Calls that were worked out since the last time, of each thread in its order.
@@ -170,20 +190,26 @@ impl CorrectionPass {
     }
 
     /// Takes what was learnt of calls and messages.
-    pub fn event(&mut self, messages: &Messages, event: MessageEvent) {
+    /// `place`: of a call.
+    pub fn event(&mut self, messages: &Messages, event: MessageEvent, place: Option<CodePlace>) {
         match self.gatherer.event(messages, &mut self.ledger, event) {
             Some(GatheredEvent::Matched(send, receive)) => self.solver.matched(send, receive),
-            Some(GatheredEvent::Call(step)) => self.solver.call(*step),
+            Some(GatheredEvent::Call(step)) => self.solver.call(CallStep { place, ..*step }),
             None => return,
         }
         self.sum_up();
     }
 
     fn sum_up(&mut self) {
-        for call in self.solver.take() {
-            self.summary.add(&call);
-            if self.keeps_calls {
-                self.calls.push(call);
+        for moment in self.solver.take() {
+            if let Some(orders) = &mut self.orders {
+                orders.moment(&moment);
+            }
+            if let SolvedMoment::Ends(call) = moment {
+                self.summary.add(&call);
+                if self.keeps_calls {
+                    self.calls.push(*call);
+                }
             }
         }
     }

@@ -94,6 +94,7 @@ impl Gatherer {
             sent_bytes: messages.sent_bytes(call),
             posts: posts(row.does),
             is_from_anybody: messages.is_from_anybody(call),
+            place: None,
             envelope: envelope(messages, call),
             completed,
             left,

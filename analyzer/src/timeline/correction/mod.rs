@@ -9,6 +9,7 @@ mod correction_pass;
 mod gather;
 mod kept_map;
 pub mod ledger;
+pub mod orders;
 pub mod prices;
 pub mod solver;
 pub mod summary;

@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::bounds::Bounds;
-use super::call_step::{CallKind, CallStep, CollectiveShape};
+use super::call_step::{CallKind, CallStep, CollectiveShape, EnteredCollective, PostedEnvelope};
 use super::kept_map::KeptMap;
 use super::ledger::CallCosts;
 use super::transfers::{TransferKind, Transfers, size_class};
 use super::waits::{ClockSlackNs, Dependency, Moment, OwnWay, shift_of_end};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
+use crate::tape::input::CodePlace;
 
 /// Calls that wait at most: beyond that, the oldest goes on as if what it waits for were not known.
 const MOST_WAITING: usize = 1 << 18;
@@ -36,6 +37,34 @@ pub struct SolvedCall {
     pub is_open: bool,
     /// Messages that it received, as they were sent.
     pub received: Vec<ReceivedMessage>,
+}
+
+/// A call has begun, and what it posts can be waited for.
+#[derive(Clone, Debug)]
+pub struct BegunCall {
+    /// Which.
+    pub id: CallId,
+    /// Name as in the standard.
+    pub name: &'static str,
+    /// When.
+    pub begin: Moment,
+    /// Where it was made.
+    pub place: Option<CodePlace>,
+    /// Of what it posts, if it posts anything.
+    pub envelope: Option<PostedEnvelope>,
+    /// It receives from whoever comes first.
+    pub is_from_anybody: bool,
+    /// Collective calls that it enters.
+    pub entered: Vec<EnteredCollective>,
+}
+
+/// What was worked out, in an order in which nothing comes before what it depends on.
+#[derive(Clone, Debug)]
+pub enum SolvedMoment {
+    /// When a call begins.
+    Begins(Box<BegunCall>),
+    /// When it ends.
+    Ends(Box<SolvedCall>),
 }
 
 /// A message that a call has received.
@@ -127,7 +156,9 @@ pub struct Solver {
     /// Learnt now.
     pub learnt: Transfers,
     /// Worked out, and not asked for yet.
-    solved: Vec<SolvedCall>,
+    solved: Vec<SolvedMoment>,
+    /// Also when calls begin.
+    tells_begins: bool,
 }
 
 impl Solver {
@@ -146,7 +177,13 @@ impl Solver {
             transfers,
             learnt: Transfers::default(),
             solved: Vec::new(),
+            tells_begins: false,
         }
+    }
+
+    /// Tells from here on also when calls begin.
+    pub fn tell_begins(&mut self) {
+        self.tells_begins = true;
     }
 
     /// A send and the receive that got it.
@@ -201,7 +238,7 @@ impl Solver {
     }
 
     /// What was worked out since the last time, of each thread in its order.
-    pub fn take(&mut self) -> Vec<SolvedCall> {
+    pub fn take(&mut self) -> Vec<SolvedMoment> {
         std::mem::take(&mut self.solved)
     }
 
@@ -252,9 +289,15 @@ impl Solver {
     /// What a call would have begun at is known when the one before it is worked out.
     fn begin(&mut self, number: usize, step: &CallStep) -> Moment {
         let thread = &mut self.threads[number];
-        let before = thread.last.map_or(Bounds::default(), |last| last.shift - step.costs.between);
+        let before = thread.last.map_or(Bounds::default(), |last| {
+            let took_ns = step.begin_ns.saturating_sub(last.at_ns) as f64;
+            last.shift - step.costs.between.at_most(took_ns)
+        });
         let begin = Moment { at_ns: step.begin_ns, shift: before };
         thread.begun = Some(begin);
+        if self.tells_begins {
+            self.solved.push(SolvedMoment::Begins(Box::new(begun(step, begin))));
+        }
         if let Some(posted) = self.posted.get_mut(step.id) {
             posted.begin = Some(begin);
             self.wake(Awaited::Begin(step.id));
@@ -397,7 +440,8 @@ impl Solver {
         (thread.last, thread.begun, thread.gives_up) = (Some(end), None, false);
         self.waiting -= 1;
         let received = found.messages.clone();
-        self.solved.push(SolvedCall { step, begin, end, before, is_open: found.is_open, received });
+        let call = SolvedCall { step, begin, end, before, is_open: found.is_open, received };
+        self.solved.push(SolvedMoment::Ends(Box::new(call)));
     }
 
     fn own_way(&self, step: &CallStep, begin: Moment, before: Option<Moment>) -> OwnWay {
@@ -469,6 +513,18 @@ impl Solver {
                 self.gatherings.remove(collective);
             }
         }
+    }
+}
+
+fn begun(step: &CallStep, begin: Moment) -> BegunCall {
+    BegunCall {
+        id: step.id,
+        name: step.name,
+        begin,
+        place: step.place,
+        envelope: step.envelope.filter(|_| step.posts),
+        is_from_anybody: step.is_from_anybody,
+        entered: step.entered.clone(),
     }
 }
 

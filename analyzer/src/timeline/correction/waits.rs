@@ -87,6 +87,11 @@ impl Dependency {
         }
     }
 
+    /// The likely shift of an end at the moment at which this begins.
+    fn sent_ns(&self, way: &OwnWay) -> f64 {
+        self.from.shift.likely_ns - self.took_ns(way).max(0.0)
+    }
+
     /// The shift of the end if the call waited for this.
     fn waited(&self) -> Bounds {
         self.from.shift - self.cost
@@ -110,7 +115,8 @@ impl Dependency {
 
 /// The shift of the end of a call.
 pub fn shift_of_end(way: &OwnWay, dependencies: &[Dependency], slack_ns: ClockSlackNs) -> Bounds {
-    let own = way.begin.shift - way.cost;
+    // It took at least no time at all.
+    let own = way.begin.shift - way.cost.at_most(since(way.begin.at_ns, way.end_ns).max(0.0));
     let certain = || dependencies.iter().filter(|dependency| dependency.is_certain);
     let late = || dependencies.iter().filter(|dependency| dependency.may_be_late(way, slack_ns));
     let may_not_have_waited = way.polls || certain().all(|one| one.may_be_early(way, slack_ns));
@@ -148,16 +154,16 @@ fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[Dependency]) -> f64 {
         .filter(|dependency| dependency.was_probably_late(way))
         .max_by_key(|dependency| dependency.from.at_ns);
     let took_ns = since(way.begin.at_ns, way.end_ns).max(0.0);
-    match last {
+    let certain = || dependencies.iter().filter(|dependency| dependency.is_certain);
+    let ns = match last {
         Some(last) => {
             let floor = way.begin.shift.likely_ns - (took_ns - likely_work_ns(way, last, took_ns));
             last.waited().likely_ns.max(floor)
         }
-        None => {
-            let certain = dependencies.iter().filter(|dependency| dependency.is_certain);
-            certain.map(|dependency| dependency.floor(way).likely_ns).fold(own.likely_ns, f64::max)
-        }
-    }
+        None => certain().map(|dependency| dependency.floor(way).likely_ns).fold(own.likely_ns, f64::max),
+    };
+    // Whatever else is likely, nothing is received before it is sent.
+    certain().map(|dependency| dependency.sent_ns(way)).fold(ns, f64::max)
 }
 
 /// What remains to be done when all is there; in no case more than there was time for after that was sent.
