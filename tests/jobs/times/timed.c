@@ -168,7 +168,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (argc != 4 || ranks < 2)
+    if (argc < 4 || ranks < 2)
         MPI_Abort(MPI_COMM_WORLD, 2);
     iterations = atol(argv[2]);
     work = atol(argv[3]);
