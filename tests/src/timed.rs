@@ -59,7 +59,8 @@ impl TimedJob {
         let calls = corrected(&folder.join("timed.dmt"))?;
         let mut ranks = Vec::new();
         for (rank, plain_ns) in elapsed(&plain)? {
-            let (measured_ns, corrected_ns) = between_barriers(calls.get(&rank).map_or(&[][..], Vec::as_slice))?;
+            let (measured_ns, corrected_ns) =
+                between_barriers(calls.get(&rank).map_or(&[][..], Vec::as_slice))?;
             let watched_ns = *elapsed(&watched)?.get(&rank).context("a rank that did not end")?;
             ranks.push(TimedRank { plain_ns, watched_ns, measured_ns, corrected_ns });
         }

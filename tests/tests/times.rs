@@ -65,7 +65,7 @@ fn receives_whose_order_is_open_are_listed_with_their_place() -> Result<()> {
         ensure!(text.contains("receives from whoever comes first could have got another message"), "{text}");
         if text.contains(" got rank ") {
             ensure!(text.contains("MPI_Recv at timed.c:"), "{text}");
-            ensure!(text.contains("cannot be replayed"), "{text}");
+            ensure!(text.contains("dmscope run --replayable"), "{text}");
         }
     }
     Ok(())

@@ -64,8 +64,9 @@ pub enum MeasurementKind {
 impl MeasurementKind {
     /// What is measured if nothing is named: all, or what a quick run has time for.
     pub fn usual(options: BenchOptions) -> Vec<Self> {
-        let takes_its_time =
-            |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers | Self::Replay | Self::Times);
+        let takes_its_time = |kind: &Self| {
+            matches!(kind, Self::Detection | Self::Looks | Self::Peers | Self::Replay | Self::Times)
+        };
         let all = Self::value_variants().iter().copied();
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
     }

@@ -16,6 +16,7 @@ use super::args::TimesArgs;
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::{print, print_json};
 use super::place_text::place_text;
+use super::recorded_tape::read_job;
 use super::replay::Consumer;
 use super::table::columns;
 use crate::session::Outcome;
@@ -77,12 +78,38 @@ fn races(
             print_json(&line)?;
         }
     } else {
-        print(&races_text(&orders, place, &notes(&times.limits, 0)))?;
+        print(&races_text(&orders, place, &other_way(tapes), &notes(&times.limits, 0)))?;
     }
     Ok(Outcome::Nothing)
 }
 
-fn races_text(orders: &[ReceiveOrder], place: impl Fn(&ReceiveOrder) -> String, notes: &[String]) -> String {
+/// How to go the other way at one of the receives.
+fn other_way(tapes: &[TapeSummary]) -> String {
+    let [tape] = tapes else {
+        return "Tapes of several nodes cannot be replayed.\n".to_owned();
+    };
+    let (path, command) = (tape.path.display(), visible(&tape.start.job).into_owned());
+    match read_job(&tape.path, &mut |_| {}) {
+        Ok(_) => format!(
+            "To go the other way, add the messages by one replay, and then turn one receive round:\n    \
+             dmscope replay --messages --record full.dmt {path} -- {command}\n    \
+             dmscope replay --swap RANK:CALL=OTHER full.dmt -- {command}\n\
+             dmscope races full.dmt says which names --swap takes, also where ranks poll and calls have other numbers there.\n"
+        ),
+        Err(error) => format!(
+            "This tape cannot be replayed ({}). To go the other way, record the job with dmscope run --replayable --record app.dmt -- {command}, \
+             or without probes with dmscope record --messages; dmscope races then names each race with what dmscope replay --swap takes.\n",
+            visible(&format!("{error:#}"))
+        ),
+    }
+}
+
+fn races_text(
+    orders: &[ReceiveOrder],
+    place: impl Fn(&ReceiveOrder) -> String,
+    way: &str,
+    notes: &[String],
+) -> String {
     let count = |verdict| orders.iter().filter(|order| order.verdict() == verdict).count();
     let mut text = String::new();
     for order in orders.iter().filter(|order| order.verdict() != OrderVerdict::Kept) {
@@ -98,7 +125,10 @@ fn races_text(orders: &[ReceiveOrder], place: impl Fn(&ReceiveOrder) -> String, 
         ));
         for rival in order.rivals.iter().filter(|rival| rival.verdict != OrderVerdict::Kept) {
             text.push_str(&format!(
-                "    rank {} (its call {}): {}\n",
+                "    {}:{}={}  rank {} (its call {}): {}\n",
+                call.rank,
+                call.number,
+                rival.rank,
                 rival.rank,
                 rival.send.call.number,
                 said(rival.verdict)
@@ -114,10 +144,7 @@ fn races_text(orders: &[ReceiveOrder], place: impl Fn(&ReceiveOrder) -> String, 
         count(OrderVerdict::Undecided)
     ));
     if count(OrderVerdict::Kept) < orders.len() {
-        text.push_str(
-            "This tape is of a watched job and cannot be replayed. To go the other way, record the job for replays: dmscope record \
-             --messages app.dmt -- mpirun …; dmscope races app.dmt names each race with what dmscope replay --swap takes.\n",
-        );
+        text.push_str(way);
     }
     notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
     text
