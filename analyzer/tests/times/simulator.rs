@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use analyzer::calls::row;
 use analyzer::messages::{CallId, CollectiveId, MessageId};
 use analyzer::timeline::correction::bounds::Bounds;
-use analyzer::timeline::correction::call_step::{CallKind, CallStep, CollectiveShape, EnteredCollective};
+use analyzer::timeline::correction::call_step::{CallKind, CollectiveShape, EnteredCollective, TimedCall};
 use analyzer::timeline::correction::ledger::CallCosts;
 
 /// SplitMix64.
@@ -216,7 +216,7 @@ impl SimulatedJob {
     }
 
     /// The calls as they are told, in the order in which they end.
-    pub fn steps(&self, times: &[[u64; 2]], costs: bool) -> Vec<(CallStep, Vec<(MessageId, MessageId)>)> {
+    pub fn steps(&self, times: &[[u64; 2]], costs: bool) -> Vec<(TimedCall, Vec<(MessageId, MessageId)>)> {
         let mut order: Vec<usize> = (0..self.calls.len()).collect();
         order.sort_by_key(|at| (times[*at][1], *at));
         let ids = self.ids();
@@ -266,7 +266,7 @@ impl SimulatedJob {
         posts
     }
 
-    fn step(&self, at: usize, ids: &[CallId], times: [u64; 2], costs: bool, first: &mut [bool]) -> CallStep {
+    fn step(&self, at: usize, ids: &[CallId], times: [u64; 2], costs: bool, first: &mut [bool]) -> TimedCall {
         let call = self.calls[at];
         let name = self.name(call.action);
         let row = row(name).expect("a call of the table");
@@ -293,7 +293,7 @@ impl SimulatedJob {
             Action::Send { message, .. } | Action::Isend { message } => Some(self.messages[message].bytes),
             _ => None,
         };
-        CallStep {
+        TimedCall {
             id: ids[at],
             pid: 100 + call.rank as u32,
             name: &row.name,

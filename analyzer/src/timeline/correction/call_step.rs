@@ -85,7 +85,7 @@ pub struct EnteredCollective {
 
 /// A call that is over, with what it did.
 #[derive(Clone, Debug)]
-pub struct CallStep {
+pub struct TimedCall {
     /// Which.
     pub id: CallId,
     /// Its process.

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::call_step::CallStep;
+use super::call_step::TimedCall;
 use super::gather::{GatheredEvent, Gatherer};
 use super::ledger::{HitLedger, HitSum};
 use super::orders::{OrderAnalysis, ReceiveOrder};
 use super::solver::{SolvedCall, SolvedMoment, Solver};
-use super::summary::{ComparedTime, FunctionTimes, RankTimes, Summary};
+use super::summary::{ComparedTime, FunctionTimes, RankTimes, TimesSummary};
 use super::transfers::Transfers;
 use super::waits::ClockSlackNs;
 use crate::job::messages::{MessageEvent, Messages};
@@ -99,7 +99,7 @@ pub struct CorrectionPass {
     ledger: HitLedger,
     gatherer: Gatherer,
     solver: Solver,
-    summary: Summary,
+    summary: TimesSummary,
     survey: Survey,
     is_survey: bool,
     lost_records: u64,
@@ -128,7 +128,7 @@ impl CorrectionPass {
             ledger,
             gatherer: Gatherer::default(),
             solver: Solver::new(survey.transfers.clone(), survey.slack_ns),
-            summary: Summary::default(),
+            summary: TimesSummary::default(),
             survey,
             is_survey,
             lost_records: 0,
@@ -194,7 +194,7 @@ impl CorrectionPass {
     pub fn event(&mut self, messages: &Messages, event: MessageEvent, place: Option<CodePlace>) {
         match self.gatherer.event(messages, &mut self.ledger, event) {
             Some(GatheredEvent::Matched(send, receive)) => self.solver.matched(send, receive),
-            Some(GatheredEvent::Call(step)) => self.solver.call(CallStep { place, ..*step }),
+            Some(GatheredEvent::Call(step)) => self.solver.call(TimedCall { place, ..*step }),
             None => return,
         }
         self.sum_up();
@@ -254,7 +254,7 @@ impl CorrectionPass {
     }
 
     fn refusal(&self, ranks: &[RankTimes], most_share: f64) -> Option<Refusal> {
-        let Summary { calls, without_end, .. } = self.summary;
+        let TimesSummary { calls, without_end, .. } = self.summary;
         if calls == 0 {
             return Some(Refusal::NoCalls);
         }

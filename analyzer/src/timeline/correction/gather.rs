@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::call_step::{CallKind, CallStep, CollectiveShape, EnteredCollective, PostedEnvelope};
+use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
+use super::kept_map::KeptMap;
 use super::ledger::HitLedger;
 use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
 use crate::mpi::calls::{Does, Form};
@@ -22,17 +23,26 @@ struct CallUnderWay {
 #[derive(Debug)]
 pub enum GatheredEvent {
     /// A call is over.
-    Call(Box<CallStep>),
+    Call(Box<TimedCall>),
     /// A send and the receive that got it.
     Matched(MessageId, MessageId),
 }
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gatherer {
     under_way: FxHashMap<CallId, CallUnderWay>,
+    /// Collective calls by the calls that entered them last.
+    begun: KeptMap<CallId, CollectiveId>,
     /// When the last call of a thread ended.
     ends_ns: FxHashMap<CallId, u64>,
+}
+
+impl Default for Gatherer {
+    fn default() -> Self {
+        let begun = KeptMap::new(MOST_UNDER_WAY);
+        Self { under_way: FxHashMap::default(), begun, ends_ns: FxHashMap::default() }
+    }
 }
 
 impl Gatherer {
@@ -45,11 +55,16 @@ impl Gatherer {
     ) -> Option<GatheredEvent> {
         match event {
             MessageEvent::Matched { send, receive } => return Some(GatheredEvent::Matched(send, receive)),
-            MessageEvent::Completed { message, by } => self.under_way(by)?.completed.push(message),
-            MessageEvent::Left { collective, by } => self.under_way(by)?.left.push(collective),
+            MessageEvent::Completed { message, by, .. } => self.under_way(by)?.completed.push(message),
+            MessageEvent::CollectiveCompleted { call, by } => {
+                let begun = self.begun.remove(call)?;
+                self.under_way(by)?.left.push(begun);
+            }
             MessageEvent::Entered { collective, by, members, root } => {
+                self.begun.insert(by, collective);
                 self.under_way(by)?.entered.push(EnteredCollective { collective, members, root });
             }
+            MessageEvent::Posted { .. } => {}
             MessageEvent::Call { id, call, end_ns, .. } => {
                 let step = self.step(messages, ledger, id, &call, end_ns);
                 return Some(GatheredEvent::Call(Box::new(step)));
@@ -70,7 +85,7 @@ impl Gatherer {
         id: CallId,
         call: &Call,
         end_ns: Option<u64>,
-    ) -> CallStep {
+    ) -> TimedCall {
         let CallUnderWay { completed, left, entered } = self.under_way.remove(&id).unwrap_or_default();
         let mut costs = ledger.take((call.pid, call.tid), call.begin_ns);
         if call.pid == call.tid {
@@ -82,7 +97,7 @@ impl Gatherer {
         }
         let row = call.row;
         let starts = row.does == Does::Start;
-        CallStep {
+        TimedCall {
             id,
             pid: call.pid,
             name: &row.name,

@@ -81,7 +81,7 @@ type VectorClock = Rc<[u32]>;
 
 /// When a message is there: by the clock, and without watching.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct ArrivalBounds {
     measured_ns: [f64; 2],
     corrected_ns: [f64; 2],
 }
@@ -96,7 +96,7 @@ struct OpenReceive {
     /// What it takes.
     tag: i32,
     posted: Moment,
-    arrival: Arrival,
+    arrival: ArrivalBounds,
 }
 
 /// A posted receive.
@@ -213,12 +213,12 @@ impl OrderAnalysis {
         }
     }
 
-    fn arrival(&self, message: &ReceivedMessage) -> Arrival {
+    fn arrival(&self, message: &ReceivedMessage) -> ArrivalBounds {
         let times = self.transfers.times(TransferKind::Message(message.class));
         let [least_ns, most_ns] = times.map_or([0.0, f64::INFINITY], |times| [times.least_ns, times.most_ns]);
         let sent_ns = message.sent.at_ns as f64;
         let shift = message.sent.shift;
-        Arrival {
+        ArrivalBounds {
             measured_ns: [sent_ns + least_ns, sent_ns + most_ns],
             corrected_ns: [sent_ns + shift.least_ns + least_ns, sent_ns + shift.most_ns + most_ns],
         }
@@ -252,7 +252,13 @@ impl OrderAnalysis {
     }
 
     /// A message that was received later may have come instead of each that is open to it.
-    fn add_rival(&mut self, rank: u32, message: &ReceivedMessage, sent: &SentMessage, arrival: Arrival) {
+    fn add_rival(
+        &mut self,
+        rank: u32,
+        message: &ReceivedMessage,
+        sent: &SentMessage,
+        arrival: ArrivalBounds,
+    ) {
         let from = message.send.call.rank;
         let slack_ns = self.slack_ns;
         let heard = sent.clock.get(rank as usize).copied().unwrap_or(0);
@@ -279,7 +285,7 @@ fn join(clock: &mut Vec<u32>, other: &[u32]) {
 }
 
 /// Which of two messages a receive would have got.
-fn verdict(posted: Moment, got: Arrival, rival: Arrival, slack_ns: ClockSlackNs) -> OrderVerdict {
+fn verdict(posted: Moment, got: ArrivalBounds, rival: ArrivalBounds, slack_ns: ClockSlackNs) -> OrderVerdict {
     let is_before = |one: [f64; 2], other: [f64; 2]| one[1] + slack_ns < other[0];
     let post_ns = posted.at_ns as f64;
     let measured_post = [post_ns; 2];
@@ -310,9 +316,9 @@ mod tests {
     use super::super::bounds::Bounds;
     use super::*;
 
-    fn arrival(measured: f64, shift: f64) -> Arrival {
+    fn arrival(measured: f64, shift: f64) -> ArrivalBounds {
         let around = |ns: f64| [ns - 50.0, ns + 50.0];
-        Arrival { measured_ns: around(measured), corrected_ns: around(measured + shift) }
+        ArrivalBounds { measured_ns: around(measured), corrected_ns: around(measured + shift) }
     }
 
     fn posted(at_ns: u64, shift: f64) -> Moment {

@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::bounds::Bounds;
-use super::call_step::{CallKind, CallStep, CollectiveShape, EnteredCollective, PostedEnvelope};
+use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
 use super::kept_map::KeptMap;
 use super::ledger::CallCosts;
 use super::transfers::{TransferKind, Transfers, size_class};
-use super::waits::{ClockSlackNs, Dependency, Moment, OwnWay, shift_of_end};
+use super::waits::{ClockSlackNs, Moment, OwnWay, WaitCause, shift_of_end};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::tape::input::CodePlace;
 
@@ -26,7 +26,7 @@ const MOST_KEPT: usize = 1 << 18;
 #[derive(Clone, Debug)]
 pub struct SolvedCall {
     /// The call.
-    pub step: CallStep,
+    pub step: TimedCall,
     /// When it begins.
     pub begin: Moment,
     /// When it ends; the same if it was not seen to return.
@@ -100,7 +100,7 @@ struct EnteredMember {
 }
 
 #[derive(Debug, Default)]
-struct Gathering {
+struct CollectiveGathering {
     members: u32,
     root: Option<u32>,
     /// Ranks whose calls are told, with when those began.
@@ -114,7 +114,7 @@ struct Gathering {
 
 /// What has to be known first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Awaited {
+enum AwaitedFact {
     Match(MessageId),
     /// That the call is told.
     Told(CallId),
@@ -128,7 +128,7 @@ enum Awaited {
 
 #[derive(Debug, Default)]
 struct SolvedThread {
-    steps: VecDeque<CallStep>,
+    steps: VecDeque<TimedCall>,
     /// End of the last call.
     last: Option<Moment>,
     /// Beginning of the first that waits, if that is worked out.
@@ -145,9 +145,9 @@ pub struct Solver {
     /// Both ways: the other side, and whether this one receives.
     matches: KeptMap<MessageId, (MessageId, bool)>,
     posted: KeptMap<CallId, PostedCall>,
-    gatherings: KeptMap<CollectiveId, Gathering>,
+    gatherings: KeptMap<CollectiveId, CollectiveGathering>,
     /// Threads by what they wait for.
-    awaited: FxHashMap<Awaited, Vec<usize>>,
+    awaited: FxHashMap<AwaitedFact, Vec<usize>>,
     ready: Vec<usize>,
     waiting: usize,
     slack_ns: ClockSlackNs,
@@ -190,13 +190,13 @@ impl Solver {
     pub fn matched(&mut self, send: MessageId, receive: MessageId) {
         for (one, other, receives) in [(send, receive, false), (receive, send, true)] {
             self.matches.insert(one, (other, receives));
-            self.wake(Awaited::Match(one));
+            self.wake(AwaitedFact::Match(one));
         }
         self.go_on();
     }
 
     /// A call is over.
-    pub fn call(&mut self, step: CallStep) {
+    pub fn call(&mut self, step: TimedCall) {
         let key = (step.id.rank, step.id.tid);
         let number = *self.numbers.entry(key).or_insert(self.threads.len());
         if number == self.threads.len() {
@@ -211,23 +211,23 @@ impl Solver {
     }
 
     /// When a call began is known before it is worked out.
-    fn tell(&mut self, step: &CallStep) {
+    fn tell(&mut self, step: &TimedCall) {
         if step.posts {
             let class = size_class(step.sent_bytes);
             let (begin_ns, costs) = (step.begin_ns, step.costs);
             self.posted.insert(step.id, PostedCall { begin_ns, begin: None, costs, class, end_ns: None });
-            self.wake(Awaited::Told(step.id));
+            self.wake(AwaitedFact::Told(step.id));
         }
         for entered in &step.entered {
             if self.gatherings.get(entered.collective).is_none() {
-                self.gatherings.insert(entered.collective, Gathering::default());
+                self.gatherings.insert(entered.collective, CollectiveGathering::default());
             }
             let Some(gathering) = self.gatherings.get_mut(entered.collective) else { continue };
             (gathering.members, gathering.root) = (entered.members, gathering.root.or(entered.root));
             (gathering.name, gathering.shape) = (step.name, Some(step.shape));
             gathering.told.push((step.id.rank, step.begin_ns));
             if gathering.told.len() >= gathering.members as usize {
-                self.wake(Awaited::Members(entered.collective));
+                self.wake(AwaitedFact::Members(entered.collective));
             }
         }
     }
@@ -254,7 +254,7 @@ impl Solver {
         true
     }
 
-    fn wake(&mut self, awaited: Awaited) {
+    fn wake(&mut self, awaited: AwaitedFact) {
         if let Some(threads) = self.awaited.remove(&awaited) {
             self.ready.extend(threads);
         }
@@ -287,7 +287,7 @@ impl Solver {
     }
 
     /// What a call would have begun at is known when the one before it is worked out.
-    fn begin(&mut self, number: usize, step: &CallStep) -> Moment {
+    fn begin(&mut self, number: usize, step: &TimedCall) -> Moment {
         let thread = &mut self.threads[number];
         let before = thread.last.map_or(Bounds::default(), |last| {
             let took_ns = step.begin_ns.saturating_sub(last.at_ns) as f64;
@@ -300,19 +300,19 @@ impl Solver {
         }
         if let Some(posted) = self.posted.get_mut(step.id) {
             posted.begin = Some(begin);
-            self.wake(Awaited::Begin(step.id));
+            self.wake(AwaitedFact::Begin(step.id));
         }
         for entered in &step.entered {
             let Some(gathering) = self.gatherings.get_mut(entered.collective) else { continue };
             let rank = step.id.rank;
             gathering.entered.push(EnteredMember { rank, begin, entry: step.costs.entry });
-            self.wake(Awaited::Member(entered.collective, rank));
+            self.wake(AwaitedFact::Member(entered.collective, rank));
         }
         begin
     }
 
     /// All that a call may have waited for.
-    fn dependencies(&self, step: &CallStep, gives_up: bool) -> Result<FoundDependencies, Awaited> {
+    fn dependencies(&self, step: &TimedCall, gives_up: bool) -> Result<FoundDependencies, AwaitedFact> {
         let mut found = FoundDependencies::default();
         if step.end_ns.is_none() {
             return Ok(found);
@@ -339,40 +339,40 @@ impl Solver {
 
     fn of_message(
         &self,
-        step: &CallStep,
+        step: &TimedCall,
         message: MessageId,
         share: f64,
         found: &mut FoundDependencies,
-    ) -> Result<(), Awaited> {
-        let &(other, receives) = self.matches.get(message).ok_or(Awaited::Match(message))?;
-        let posted = self.posted.get(other.call).ok_or(Awaited::Told(other.call))?;
+    ) -> Result<(), AwaitedFact> {
+        let &(other, receives) = self.matches.get(message).ok_or(AwaitedFact::Match(message))?;
+        let posted = self.posted.get(other.call).ok_or(AwaitedFact::Told(other.call))?;
         let middle = Bounds { least_ns: 0.0, ..step.costs.middle.times(share) };
         let rest = middle + step.costs.exit;
         if !receives {
             return self.of_send(step, message, *posted, other.call, rest, found);
         }
-        let from = posted.begin.ok_or(Awaited::Begin(other.call))?;
+        let from = posted.begin.ok_or(AwaitedFact::Begin(other.call))?;
         let sender = Bounds { least_ns: 0.0, ..posted.costs.middle };
         let kind = TransferKind::Message(posted.class);
         let (class, transfer) = (posted.class, self.transfers.times(kind));
         found.messages.push(ReceivedMessage { receive: message, send: other, sent: from, class });
         found.sender_ended_ns = found.sender_ended_ns.max(posted.end_ns.unwrap_or(u64::MAX));
         let cost = posted.costs.entry + sender + rest;
-        found.add(Dependency { from, cost, is_certain: true, transfer }, kind);
+        found.add(WaitCause { from, cost, is_certain: true, transfer }, kind);
         Ok(())
     }
 
     /// A send may have waited for a receive that began after it.
     fn of_send(
         &self,
-        step: &CallStep,
+        step: &TimedCall,
         message: MessageId,
         receive: PostedCall,
         receive_call: CallId,
         rest: Bounds,
         found: &mut FoundDependencies,
-    ) -> Result<(), Awaited> {
-        let own = self.posted.get(message.call).ok_or(Awaited::Told(message.call))?;
+    ) -> Result<(), AwaitedFact> {
+        let own = self.posted.get(message.call).ok_or(AwaitedFact::Told(message.call))?;
         let end_ns = step.end_ns.unwrap_or(step.begin_ns);
         if receive.begin_ns >= end_ns {
             found.eager = Some(own.class);
@@ -382,20 +382,20 @@ impl Solver {
         if receive.begin_ns <= own.begin_ns || (!is_certain && self.transfers.is_eager(own.class)) {
             return Ok(());
         }
-        let from = receive.begin.ok_or(Awaited::Begin(receive_call))?;
+        let from = receive.begin.ok_or(AwaitedFact::Begin(receive_call))?;
         let kind = TransferKind::Release(own.class);
         let transfer = self.transfers.times(kind);
-        found.add(Dependency { from, cost: receive.costs.entry + rest, is_certain, transfer }, kind);
+        found.add(WaitCause { from, cost: receive.costs.entry + rest, is_certain, transfer }, kind);
         Ok(())
     }
 
     fn of_collective(
         &self,
-        step: &CallStep,
+        step: &TimedCall,
         collective: CollectiveId,
         found: &mut FoundDependencies,
-    ) -> Result<(), Awaited> {
-        let awaited = Awaited::Members(collective);
+    ) -> Result<(), AwaitedFact> {
+        let awaited = AwaitedFact::Members(collective);
         let gathering = self.gatherings.get(collective).ok_or(awaited)?;
         if gathering.told.len() < gathering.members as usize {
             return Err(awaited);
@@ -405,7 +405,7 @@ impl Solver {
         if gathering.entered.len() < gathering.told.len() {
             let mut earlier = gathering.told.iter().filter(|(_, begin_ns)| *begin_ns < end_ns);
             if let Some((rank, _)) = earlier.find(|(rank, _)| !is_there(*rank)) {
-                return Err(Awaited::Member(collective, *rank));
+                return Err(AwaitedFact::Member(collective, *rank));
             }
         }
         let kind = TransferKind::Collective(gathering.name, size_class(Some(u64::from(gathering.members))));
@@ -422,12 +422,12 @@ impl Solver {
             };
             let middle = Bounds { least_ns: 0.0, ..step.costs.middle };
             let cost = member.entry + middle + step.costs.exit;
-            found.add(Dependency { from: member.begin, cost, is_certain, transfer }, kind);
+            found.add(WaitCause { from: member.begin, cost, is_certain, transfer }, kind);
         }
         Ok(())
     }
 
-    fn end(&mut self, number: usize, step: CallStep, begin: Moment, found: &FoundDependencies) {
+    fn end(&mut self, number: usize, step: TimedCall, begin: Moment, found: &FoundDependencies) {
         let before = self.threads[number].last;
         let way = self.own_way(&step, begin, before);
         let end = match step.end_ns {
@@ -444,7 +444,7 @@ impl Solver {
         self.solved.push(SolvedMoment::Ends(Box::new(call)));
     }
 
-    fn own_way(&self, step: &CallStep, begin: Moment, before: Option<Moment>) -> OwnWay {
+    fn own_way(&self, step: &TimedCall, begin: Moment, before: Option<Moment>) -> OwnWay {
         let end_ns = step.end_ns.unwrap_or(step.begin_ns);
         match (step.kind, before) {
             (CallKind::Polls, Some(before)) => OwnWay {
@@ -478,7 +478,7 @@ impl Solver {
     }
 
     /// What this call tells of how long things take.
-    fn learn(&mut self, step: &CallStep, way: &OwnWay, found: &FoundDependencies) {
+    fn learn(&mut self, step: &TimedCall, way: &OwnWay, found: &FoundDependencies) {
         if let Some(class) = found.eager {
             self.learnt.see_eager(class);
         }
@@ -498,7 +498,7 @@ impl Solver {
         }
     }
 
-    fn forget(&mut self, step: &CallStep) {
+    fn forget(&mut self, step: &TimedCall) {
         if let Some(posted) = self.posted.get_mut(step.id) {
             posted.end_ns = step.end_ns;
         }
@@ -516,7 +516,7 @@ impl Solver {
     }
 }
 
-fn begun(step: &CallStep, begin: Moment) -> BegunCall {
+fn begun(step: &TimedCall, begin: Moment) -> BegunCall {
     BegunCall {
         id: step.id,
         name: step.name,
@@ -531,7 +531,7 @@ fn begun(step: &CallStep, begin: Moment) -> BegunCall {
 /// What a call may have waited for.
 #[derive(Debug, Default)]
 struct FoundDependencies {
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<WaitCause>,
     kinds: Vec<TransferKind>,
     messages: Vec<ReceivedMessage>,
     /// Some of it is not known.
@@ -543,12 +543,12 @@ struct FoundDependencies {
 }
 
 impl FoundDependencies {
-    fn add(&mut self, dependency: Dependency, kind: TransferKind) {
+    fn add(&mut self, dependency: WaitCause, kind: TransferKind) {
         self.dependencies.push(dependency);
         self.kinds.push(kind);
     }
 
-    fn with_kinds(&self) -> impl Iterator<Item = (&Dependency, &TransferKind)> {
+    fn with_kinds(&self) -> impl Iterator<Item = (&WaitCause, &TransferKind)> {
         self.dependencies.iter().zip(&self.kinds)
     }
 }

@@ -73,7 +73,7 @@ impl Span {
 
 /// Adds up.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct TimesSummary {
     ranks: BTreeMap<u32, RankTimes>,
     /// By rank and thread.
     spans: BTreeMap<(u32, u32), Span>,
@@ -86,7 +86,7 @@ pub struct Summary {
     pub calls: u64,
 }
 
-impl Summary {
+impl TimesSummary {
     /// Adds a call.
     pub fn add(&mut self, call: &SolvedCall) {
         let SolvedCall { step, begin, end, before, .. } = call;

@@ -38,7 +38,7 @@ pub struct OwnWay {
 
 /// Something that a call may have waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Dependency {
+pub struct WaitCause {
     /// Where it comes from: the beginning of a send, say.
     pub from: Moment,
     /// What watching cost from there to the end of the call.
@@ -57,7 +57,7 @@ fn since(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.wrapping_sub(from_ns).cast_signed() as f64
 }
 
-impl Dependency {
+impl WaitCause {
     fn took_ns(&self, way: &OwnWay) -> f64 {
         since(self.from.at_ns, way.end_ns)
     }
@@ -114,7 +114,7 @@ impl Dependency {
 }
 
 /// The shift of the end of a call.
-pub fn shift_of_end(way: &OwnWay, dependencies: &[Dependency], slack_ns: ClockSlackNs) -> Bounds {
+pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSlackNs) -> Bounds {
     // It took at least no time at all.
     let own = way.begin.shift - way.cost.at_most(since(way.begin.at_ns, way.end_ns).max(0.0));
     let certain = || dependencies.iter().filter(|dependency| dependency.is_certain);
@@ -123,7 +123,7 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[Dependency], slack_ns: ClockSl
 
     let mut least_ns = if may_not_have_waited { own.least_ns } else { f64::INFINITY };
     let mut most_ns = own.most_ns - if may_not_have_waited { 0.0 } else { waited_ns(way, certain()) };
-    for waited in late().map(Dependency::waited) {
+    for waited in late().map(WaitCause::waited) {
         least_ns = least_ns.min(waited.least_ns);
         most_ns = most_ns.max(waited.most_ns);
     }
@@ -144,11 +144,11 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[Dependency], slack_ns: ClockSl
 }
 
 /// For so long the thread was there, and what it waited for had not even been sent.
-fn waited_ns<'a>(way: &OwnWay, certain: impl Iterator<Item = &'a Dependency>) -> f64 {
+fn waited_ns<'a>(way: &OwnWay, certain: impl Iterator<Item = &'a WaitCause>) -> f64 {
     certain.map(|dependency| since(way.begin.at_ns, dependency.from.at_ns)).fold(0.0, f64::max)
 }
 
-fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[Dependency]) -> f64 {
+fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[WaitCause]) -> f64 {
     let last = dependencies
         .iter()
         .filter(|dependency| dependency.was_probably_late(way))
@@ -167,7 +167,7 @@ fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[Dependency]) -> f64 {
 }
 
 /// What remains to be done when all is there; in no case more than there was time for after that was sent.
-fn likely_work_ns(way: &OwnWay, last: &Dependency, took_ns: f64) -> f64 {
+fn likely_work_ns(way: &OwnWay, last: &WaitCause, took_ns: f64) -> f64 {
     if way.polls {
         return 0.0;
     }
@@ -188,9 +188,9 @@ mod tests {
         OwnWay { begin, end_ns, cost: Bounds::exactly(cost_ns), work: None, polls: false }
     }
 
-    fn from(from: Moment, cost_ns: f64) -> Dependency {
+    fn from(from: Moment, cost_ns: f64) -> WaitCause {
         let transfer = TransferTimes { least_ns: 50.0, typical_ns: 100.0, most_ns: 200.0 };
-        Dependency { from, cost: Bounds::exactly(cost_ns), is_certain: true, transfer: Some(transfer) }
+        WaitCause { from, cost: Bounds::exactly(cost_ns), is_certain: true, transfer: Some(transfer) }
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             for polls in [false, true] {
                 let way = OwnWay { polls, ..way(moment(begin, 0.0), end, 0.0) };
                 for is_certain in [false, true] {
-                    let send = Dependency { is_certain, ..from(moment(sent, 0.0), 0.0) };
+                    let send = WaitCause { is_certain, ..from(moment(sent, 0.0), 0.0) };
                     assert_eq!(shift_of_end(&way, &[send], 0.0), Bounds::default(), "{begin} {end} {sent}");
                 }
             }
