@@ -285,7 +285,7 @@ impl SimulatedJob {
             Action::Collective { number } => Some(EnteredCollective {
                 collective: CollectiveId { comm: 0, position: number as u64 },
                 members: self.ranks as u32,
-                root: row.collective().and_then(|_| Some(self.gathered[number].root as u32)),
+                root: row.collective().map(|_| self.gathered[number].root as u32),
             }),
             _ => None,
         };
