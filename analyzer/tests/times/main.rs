@@ -1,6 +1,9 @@
 //! Times without watching, of jobs of which those are known.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod simulator;
+mod tapes;
 
 use std::collections::HashMap;
 
