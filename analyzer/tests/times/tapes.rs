@@ -94,7 +94,7 @@ fn without_recorded_costs_the_bounds_are_wide_and_it_is_said() {
 
 #[test]
 fn a_job_whose_watching_took_more_than_its_own_time_is_refused() {
-    let refused = times(&with([costs(600)])).refused;
+    let refused = times(&with([costs(1500)])).refused;
     assert!(matches!(refused, Some(Refusal::Dilated { share, .. }) if share > 1.0), "{refused:?}");
 }
 

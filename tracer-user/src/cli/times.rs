@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::args::TimesArgs;
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::{print, print_json};
-use super::place_text::place_text;
+use super::place_names::PlaceLookup;
 use super::recorded_tape::read_job;
 use super::replay::Consumer;
 use super::table::columns;
@@ -39,12 +39,13 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     let survey = first.pipeline.into_survey();
     let mut second = Pass::new(TimesPipeline::correct(survey, args.calls, args.races));
     second.lists_calls = args.calls;
+    second.names = PlaceLookup::new(names_of(tapes)?);
     replay_job(tapes, &mut second)?;
     second.pipeline.finish();
     second.list_calls()?;
     let times = second.pipeline.result(args.most_cost);
     if args.races {
-        return races(tapes, &mut second.pipeline, &times, args.json);
+        return races(tapes, &mut second, &times, args.json);
     }
     if args.json || args.calls {
         print_json(&serde_json::json!({ "schema": SCHEMA, "damaged_parts": second.damage, "times": times }))?;
@@ -55,22 +56,16 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
 }
 
 /// Lists receives from whoever comes first that could have got another message.
-fn races(
-    tapes: &[TapeSummary],
-    pipeline: &mut TimesPipeline,
-    times: &CorrectedTimes,
-    json: bool,
-) -> Result<Outcome> {
+fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: bool) -> Result<Outcome> {
     if let Some(refusal) = times.refused {
         print(&refused(tapes, refusal))?;
         return Ok(Outcome::Inconclusive);
     }
-    let orders = pipeline.take_orders();
-    let names = names_of(tapes)?;
-    let place = |order: &ReceiveOrder| {
-        order.place.map_or_else(String::new, |place| {
-            format!(" at {}", place_text(pipeline.pipeline(), &names, place))
-        })
+    let orders = pass.pipeline.take_orders();
+    let pipeline = pass.pipeline.pipeline();
+    let names = &mut pass.names;
+    let mut place = |order: &ReceiveOrder| {
+        order.place.map_or_else(String::new, |place| format!(" at {}", names.call_text(pipeline, place)))
     };
     if json {
         for order in &orders {
@@ -106,7 +101,7 @@ fn other_way(tapes: &[TapeSummary]) -> String {
 
 fn races_text(
     orders: &[ReceiveOrder],
-    place: impl Fn(&ReceiveOrder) -> String,
+    mut place: impl FnMut(&ReceiveOrder) -> String,
     way: &str,
     notes: &[String],
 ) -> String {
@@ -161,6 +156,7 @@ fn said(verdict: OrderVerdict) -> &'static str {
 /// One pass over a tape.
 struct Pass {
     pipeline: TimesPipeline,
+    names: PlaceLookup,
     damage: u64,
     tells_damage: bool,
     lists_calls: bool,
@@ -182,7 +178,7 @@ struct CallTimesLine {
 
 impl Pass {
     fn new(pipeline: TimesPipeline) -> Self {
-        Self { pipeline, damage: 0, tells_damage: false, lists_calls: false }
+        Self { pipeline, names: PlaceLookup::default(), damage: 0, tells_damage: false, lists_calls: false }
     }
 
     fn list_calls(&mut self) -> Result<()> {
@@ -207,6 +203,9 @@ impl Pass {
 
 impl Consumer for Pass {
     fn push(&mut self, input: &Input) -> Result<()> {
+        if let Input::Plan(plan) = input {
+            self.names.know(plan);
+        }
         self.pipeline.push(input);
         self.list_calls()
     }
