@@ -50,6 +50,7 @@ pub mod finding {
 
 /// What a session takes in.
 pub mod input {
+    pub use crate::tape::costs::*;
     pub use crate::tape::input::*;
     pub use crate::tape::plan::MpiKind;
 }

@@ -27,6 +27,7 @@ pub mod replayed;
 pub mod right_jobs;
 mod session;
 mod system;
+pub mod timed;
 pub mod watched_cases;
 
 pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, Transport, build, packaged};

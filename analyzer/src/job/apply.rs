@@ -52,6 +52,8 @@ impl Job {
             Input::Digest(digest) => self.clock(digest.time_ns),
             // They are for replays: no analysis needs them.
             Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
+            // What times would be without them is told by nobody who decides anything.
+            Input::ProbeCosts(_) | Input::Unrecorded(_) => {}
             Input::Symbols(symbols) => {
                 self.symbols.extend(symbols);
             }

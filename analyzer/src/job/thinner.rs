@@ -64,6 +64,7 @@ impl Thinner {
             }
             // Those who look at sums replay nothing.
             Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
+            Input::ProbeCosts(_) | Input::Unrecorded(_) => {}
             Input::LateRecord(_) | Input::Tick { .. } | Input::Digest(_) | Input::Symbols(_) => {
                 out(input.clone())
             }

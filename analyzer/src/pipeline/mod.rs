@@ -7,7 +7,9 @@ mod node;
 mod pace;
 mod rounds;
 mod session;
+mod times;
 
 pub use movements::DataMovement;
 pub use node::{Letter, LetterTo, NodePipeline};
 pub use session::{Depth, LastCall, Pipeline};
+pub use times::TimesPipeline;

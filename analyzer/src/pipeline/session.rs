@@ -28,7 +28,7 @@ use crate::options::Options;
 use crate::options::reference::Reference;
 use crate::present::page::{self, Page};
 use crate::present::report::{self, Sources, Views};
-use crate::tape::input::{CodePlace, Input};
+use crate::tape::input::{CodePlace, Input, Start};
 use crate::tape::wire::{Body, CallContext, FileId, Header, RawRecord, Record, kind};
 use crate::timeline::TimelineAnalysis;
 
@@ -459,6 +459,11 @@ impl Pipeline {
     pub(super) fn digest_source(&mut self) -> DigestSource<'_> {
         let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
         DigestSource { job: &self.job, chains, groups, ops }
+    }
+
+    /// How the session began, as far as it is known.
+    pub(super) fn start(&self) -> &Start {
+        &self.job.start
     }
 
     /// What is known of calls and messages.

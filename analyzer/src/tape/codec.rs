@@ -151,6 +151,8 @@ impl Encoder {
             | Input::Answers(_)
             | Input::Messages(_)
             | Input::Contents(_)
+            | Input::ProbeCosts(_)
+            | Input::Unrecorded(_)
             | Input::Symbols(_)
             | Input::End(_) => return false,
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::answers::ReplayableRank;
+use super::costs::{ProbeCosts, UnrecordedHits};
 use super::input::{ClockReading, Coverage, End, Input, ProcessFacts, Start, Threads};
 use super::plan::Plan;
 
@@ -17,6 +18,8 @@ pub(super) enum Fact<'a> {
     Threads(&'a Threads),
     Clock(&'a ClockReading),
     ReplayableRank(&'a ReplayableRank),
+    ProbeCosts(&'a ProbeCosts),
+    Unrecorded(&'a UnrecordedHits),
     End(&'a End),
 }
 
@@ -31,6 +34,8 @@ enum ReadFact {
     Threads(Box<Threads>),
     Clock(ClockReading),
     ReplayableRank(Box<ReplayableRank>),
+    ProbeCosts(Box<ProbeCosts>),
+    Unrecorded(UnrecordedHits),
     End(End),
 }
 
@@ -45,6 +50,8 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<Vec<Input>> {
         ReadFact::Threads(threads) => Input::Threads(threads),
         ReadFact::Clock(reading) => Input::Clock(reading),
         ReadFact::ReplayableRank(rank) => Input::ReplayableRank(rank),
+        ReadFact::ProbeCosts(costs) => Input::ProbeCosts(costs),
+        ReadFact::Unrecorded(hits) => Input::Unrecorded(hits),
         ReadFact::End(end) => Input::End(end),
     };
     Ok(facts.into_iter().map(input).collect())

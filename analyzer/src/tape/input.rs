@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::answers::{RankAnswers, RankMessages, ReplayableRank};
+use super::costs::{ProbeCosts, UnrecordedHits};
 use super::digest::Digest;
 use super::plan::{MpiKind, Plan, Probe, ProbeClass};
 use super::wire::{FileId, RawRecord};
@@ -46,6 +47,10 @@ pub enum Input {
     Messages(Box<RankMessages>),
     /// A part of all that a rank's calls got, so that it can run alone.
     Contents(Box<RankAnswers>),
+    /// What hits of probes cost on a node. Not part of any decision: for times without them.
+    ProbeCosts(Box<ProbeCosts>),
+    /// Hits that left no record; the same.
+    Unrecorded(UnrecordedHits),
     /// Names of code places. Not part of any decision: only for people's eyes.
     Symbols(Vec<Symbol>),
     /// The last one of a session that ended well.
@@ -64,6 +69,8 @@ impl Input {
             Self::End(end) => Some(end.time_ns),
             Self::Clock(reading) => Some(reading.time_ns),
             Self::Digest(digest) => Some(digest.time_ns),
+            Self::ProbeCosts(costs) => Some(costs.time_ns),
+            Self::Unrecorded(hits) => Some(hits.to_ns),
             // What was lost may have been anything up to then.
             Self::Loss(loss) => Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
             Self::LateRecord(_) | Self::Process(_) | Self::Plan(_) | Self::Symbols(_) => None,

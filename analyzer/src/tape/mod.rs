@@ -1,8 +1,8 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 4
+//! # Format, version 5
 //!
-//! Version 3 has no messages and no contents, version 2 no answers, version 1 no digests.
+//! Version 4 has no costs of probes, version 3 no messages and no contents, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:
@@ -17,7 +17,7 @@
 //! | kind | payload, once decompressed |
 //! | --- | --- |
 //! | records | `Record`, `LateRecord`, `Tick`, `Loss` (see `codec`) |
-//! | facts | JSON array of `Start`, `Process`, `Plan`, `ReplayableRank`, `End` |
+//! | facts | JSON array of `Start`, `Process`, `Plan`, `ReplayableRank`, `ProbeCosts`, `End` and the like |
 //! | symbols | JSON array of one `Symbols` |
 //! | digests | `Digest`, each with its length before it |
 //! | answers | `Answers` |
@@ -36,6 +36,7 @@ mod answers;
 pub(crate) mod bytes;
 pub(crate) mod causal_order;
 mod codec;
+pub mod costs;
 mod damage;
 mod digest;
 mod fact;

@@ -32,6 +32,8 @@ impl Weight {
             | Input::Answers(_)
             | Input::Messages(_)
             | Input::Contents(_)
+            | Input::ProbeCosts(_)
+            | Input::Unrecorded(_)
             | Input::Symbols(_)
             | Input::End(_) => (0, 0),
         };

@@ -178,6 +178,8 @@ impl<W: Write> Writer<W> {
             Input::Coverage(coverage) => self.push_fact(input, &Fact::Coverage(coverage)),
             Input::Threads(threads) => self.push_fact(input, &Fact::Threads(threads)),
             Input::Clock(reading) => self.push_fact(input, &Fact::Clock(reading)),
+            Input::ProbeCosts(costs) => self.push_fact(input, &Fact::ProbeCosts(costs)),
+            Input::Unrecorded(hits) => self.push_fact(input, &Fact::Unrecorded(hits)),
             Input::End(end) => self.push_fact(input, &Fact::End(end)),
         }
         self.failure.take().map_or(Ok(()), Err)
@@ -444,6 +446,8 @@ fn time_of(input: &Input) -> Option<u64> {
         Input::Coverage(coverage) => Some(coverage.time_ns),
         Input::Clock(reading) => Some(reading.time_ns),
         Input::Digest(digest) => Some(digest.time_ns),
+        Input::ProbeCosts(costs) => Some(costs.time_ns),
+        Input::Unrecorded(hits) => Some(hits.to_ns),
         Input::Threads(threads) => Some(threads.time_ns),
         Input::End(end) => Some(end.time_ns),
         Input::LateRecord(_) | Input::Loss(_) | Input::Plan(_) | Input::Symbols(_) => None,

@@ -3,6 +3,7 @@
 //!
 //! An analysis that is made only where a page is wanted. It decides nothing.
 
+pub mod correction;
 mod gaps;
 mod history;
 
@@ -133,6 +134,7 @@ impl TimelineAnalysis {
             }
             messages::MessageEvent::Posted { .. }
             | messages::MessageEvent::Completed { .. }
+            | messages::MessageEvent::Entered { .. }
             | messages::MessageEvent::CollectiveCompleted { .. } => {}
         }
     }

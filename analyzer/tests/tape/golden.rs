@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use analyzer::input::Input;
+use analyzer::input::{HitKind, HitPrice, Input, ProbeCosts, ProgramRuns, Quantiles, UnrecordedHits};
 use analyzer::tape::{Item, RankAnswers, RankMessages, Reader, ReplayableRank, VERSION, Writer};
 
 use crate::session::{small_session, small_session_of_nodes};
@@ -42,6 +42,33 @@ fn the_golden_tape_of_version_4_is_read() {
     assert_eq!(read(4), session_with_messages());
 }
 
+#[test]
+fn the_golden_tape_of_version_5_is_read() {
+    assert_eq!(read(5), session_with_costs());
+}
+
+/// That of version 4, and what hits of probes cost.
+fn session_with_costs() -> Vec<Input> {
+    let mut inputs = session_with_messages();
+    let end = inputs.pop().expect("an end");
+    let quantiles = |p50| Quantiles { p5: p50 - 10, p25: p50 - 5, p50, p75: p50 + 5, p95: p50 + 100 };
+    let price = HitPrice {
+        kind: HitKind::CallResults,
+        between_bytes: 1 << 18,
+        hits: 360,
+        before: quantiles(700),
+        inside: quantiles(900),
+        after: quantiles(400),
+    };
+    let runs = ProgramRuns { program: "dms_call".into(), runs: 12, run_ns: 3400 };
+    let costs =
+        ProbeCosts { node: 1, time_ns: 5_600, job_cpus: 2, hits: vec![price], program_runs: vec![runs] };
+    let unrecorded =
+        UnrecordedHits { pid: 10, from_ns: 5_000, to_ns: 5_700, lost: 1, declined: 70, refused: 3 };
+    inputs.extend([Input::ProbeCosts(Box::new(costs)), Input::Unrecorded(unrecorded), end]);
+    inputs
+}
+
 /// That of version 3, messages, and what a rank that runs alone needs.
 fn session_with_messages() -> Vec<Input> {
     let mut inputs = session_with_answers();
@@ -68,7 +95,7 @@ fn session_with_answers() -> Vec<Input> {
 #[ignore = "writes the golden tape of this version"]
 fn write_the_golden_tape() {
     let mut writer = Writer::new(Vec::new());
-    for input in session_with_messages() {
+    for input in session_with_costs() {
         writer.push(&input).expect("memory takes everything");
     }
     std::fs::write(path(VERSION), writer.finish().expect("memory takes everything"))

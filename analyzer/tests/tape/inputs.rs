@@ -1,6 +1,9 @@
 //! Arbitrary inputs.
 
-use analyzer::input::{End, Frame, Input, Loss, Mapping, MpiKind, ProcessFacts, Start, StrangerCost, Symbol};
+use analyzer::input::{
+    End, Frame, HitKind, HitPrice, Input, Loss, Mapping, MpiKind, ProbeCosts, ProcessFacts, Quantiles, Start,
+    StrangerCost, Symbol, UnrecordedHits,
+};
 use analyzer::plan::{
     Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
 };
@@ -178,6 +181,41 @@ fn strangers() -> impl Strategy<Value = StrangerCost> {
     })
 }
 
+fn quantiles() -> impl Strategy<Value = Quantiles> {
+    any::<(u32, u32, u32, u32, u32)>().prop_map(|(p5, p25, p50, p75, p95)| Quantiles {
+        p5,
+        p25,
+        p50,
+        p75,
+        p95,
+    })
+}
+
+fn costs() -> impl Strategy<Value = Input> {
+    let kind = prop::sample::select(vec![HitKind::Copy, HitKind::CallValues, HitKind::Refused]);
+    let price = (kind, any::<(u32, u32)>(), quantiles(), quantiles(), quantiles()).prop_map(
+        |(kind, (between_bytes, hits), before, inside, after)| HitPrice {
+            kind,
+            between_bytes,
+            hits,
+            before,
+            inside,
+            after,
+        },
+    );
+    (any::<(u32, u32)>(), number(), prop::collection::vec(price, 0..3)).prop_map(
+        |((node, job_cpus), time_ns, hits)| {
+            Input::ProbeCosts(Box::new(ProbeCosts { node, time_ns, job_cpus, hits, program_runs: vec![] }))
+        },
+    )
+}
+
+fn unrecorded() -> impl Strategy<Value = Input> {
+    any::<(u32, u64, u64, u64, u64, u64)>().prop_map(|(pid, from_ns, to_ns, lost, declined, refused)| {
+        Input::Unrecorded(UnrecordedHits { pid, from_ns, to_ns, lost, declined, refused })
+    })
+}
+
 /// Any input.
 pub fn any_input() -> impl Strategy<Value = Input> {
     let loss = (any::<u32>(), any::<(u64, u64, u64, u64)>()).prop_map(
@@ -199,6 +237,8 @@ pub fn any_input() -> impl Strategy<Value = Input> {
         1 => plan(),
         1 => symbols(),
         1 => digest(),
+        1 => costs(),
+        1 => unrecorded(),
         1 => end,
     ]
 }

@@ -16,6 +16,7 @@ mod pipeline;
 mod replay;
 mod scale;
 mod tape;
+mod times;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -48,6 +49,8 @@ pub enum MeasurementKind {
     Pipeline,
     /// How much slower jobs are when they are recorded for replay, and replayed
     Replay,
+    /// How far corrected times are from those without dmscope
+    Times,
     /// How small a tape is, and how fast it is written and read
     Tape,
     /// How fast tapes are written for other tools, and the memory that takes
@@ -61,8 +64,9 @@ pub enum MeasurementKind {
 impl MeasurementKind {
     /// What is measured if nothing is named: all, or what a quick run has time for.
     pub fn usual(options: BenchOptions) -> Vec<Self> {
-        let takes_its_time =
-            |kind: &Self| matches!(kind, Self::Detection | Self::Looks | Self::Peers | Self::Replay);
+        let takes_its_time = |kind: &Self| {
+            matches!(kind, Self::Detection | Self::Looks | Self::Peers | Self::Replay | Self::Times)
+        };
         let all = Self::value_variants().iter().copied();
         all.filter(|kind| !options.quick || !takes_its_time(kind)).collect()
     }
@@ -84,6 +88,7 @@ impl MeasurementKind {
             Self::Peers => peers::measure(options),
             Self::Pipeline => pipeline::measure(options),
             Self::Replay => replay::measure(options),
+            Self::Times => times::measure(options),
             Self::Tape => tape::measure(options),
             Self::Export => export::measure(options),
             Self::Scale => scale::measure(options),

@@ -122,6 +122,16 @@ pub enum Command {
         Messages are matched for ranks that were watched from MPI_Init on, without a gap, and with --returns all."
     )]
     Calls(CallsArgs),
+    /// Say when everything would have been without watching: corrected times beside measured ones, and what watching cost
+    #[command(
+        after_help = "Examples:\n  dmscope run --budget none --returns all --record app.dmt -- mpirun -n 4 ./app\n  \
+        dmscope times app.dmt\n  dmscope times app.dmt --json | jq .times.ranks\n  \
+        dmscope times app.dmt --races            what would have been received in another order\n\n\
+        Every time has bounds: what is between FROM and TO. What hits of probes cost is measured when a tape is recorded, before the job \
+        and after it.\n\
+        Exit status: 0; 2 usage or environment; 3 no times can be given, and why."
+    )]
+    Times(TimesArgs),
     /// Write what is on tapes for another tool: a timeline, tables, or a trace archive
     #[command(
         after_help = "Examples:\n  dmscope export app.dmt --to perfetto            app.dmt.pftrace: open it at https://ui.perfetto.dev\n  \
@@ -318,6 +328,26 @@ pub struct CallsArgs {
     #[arg(long, value_name = "LIST", value_parser = parse_ranks)]
     pub ranks: Option<RankList>,
     /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `dmscope times`
+#[derive(Debug, Args)]
+pub struct TimesArgs {
+    /// The tape, as written with --record, or one of each node of a job
+    #[arg(value_name = "TAPE", required = true)]
+    pub tapes: Vec<PathBuf>,
+    /// Gives no times where watching cost a rank more than this part of its own time
+    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = parse_share)]
+    pub most_cost: f64,
+    /// Print each call with its corrected times, as JSON, one object a line
+    #[arg(long, conflicts_with = "races")]
+    pub calls: bool,
+    /// Instead of times, list receives from whoever comes first that would have got another message, or may have
+    #[arg(long)]
+    pub races: bool,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

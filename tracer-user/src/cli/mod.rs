@@ -30,6 +30,7 @@ mod replay_job;
 mod report;
 mod signals;
 mod table;
+mod times;
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
@@ -73,6 +74,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Deterministic(args) => deterministic_job::deterministic_job(args),
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
+        Command::Times(args) => Ok(times::times(args)?.status()),
         Command::Export(args) => export::export(args).map(|()| 0),
         Command::Report(args) => Ok(report::report(args)?.status()),
         Command::Agent(args) => agent::run(args).map(|()| 0),
@@ -166,6 +168,7 @@ fn watches(command: &Command) -> bool {
         | Command::Deterministic(_)
         | Command::Analyze(_)
         | Command::Calls(_)
+        | Command::Times(_)
         | Command::Export(_)
         | Command::Completions { .. }
         | Command::ParseFiles

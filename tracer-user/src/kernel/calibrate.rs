@@ -20,7 +20,7 @@ const MEASUREMENTS: u32 = 9;
 const BETWEEN_BYTES: usize = 256 << 10;
 const LINE_BYTES: usize = 64;
 /// No rank gets this one.
-const SLOT: u32 = MAX_SLOTS - 1;
+pub(super) const SLOT: u32 = MAX_SLOTS - 1;
 /// Ids that no plan has.
 pub(super) const FIRST_PROBE: u32 = 1 << 24;
 

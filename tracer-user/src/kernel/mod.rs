@@ -4,6 +4,7 @@
 mod calibrate;
 mod collector;
 mod filter;
+mod hit_prices;
 mod holder;
 mod links;
 mod load;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts, ThreadState};
+use analyzer::input::{ClockReading, Mapping, ProbeCosts, ProcessFacts, ThreadFacts, ThreadState};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, CallContext, FileId, Header, QueueChange, RawRecord, Record};
@@ -308,6 +308,10 @@ impl Kernel for FakeKernel {
 
     fn drain_rest(&mut self) -> Vec<DrainBatch> {
         vec![self.world.lock().batch(Vec::new())]
+    }
+
+    fn probe_costs(&mut self) -> ProbeCosts {
+        ProbeCosts::default()
     }
 }
 

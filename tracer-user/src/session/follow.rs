@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
+use analyzer::input::{End, Input, Loss, ProbeCosts, ProcessFacts, Start, UnrecordedHits};
 use analyzer::plan::ProbeClass;
 use analyzer::queue_state;
 use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
@@ -25,6 +25,7 @@ use super::recorder::Recorder;
 use super::sampler::Sampler;
 use super::sink::{SessionStatus, Sink};
 use super::strangers::StrangerAccount;
+use super::unrecorded::UnrecordedTracker;
 use super::watch::Watched;
 use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
@@ -63,6 +64,8 @@ pub(super) struct Parts<'s> {
     pub recorder: Recorder,
     /// Keeps the budget, if there is one.
     pub budget: Option<BudgetController>,
+    /// What hits cost, if that is to be recorded.
+    pub probe_costs: Option<ProbeCosts>,
     /// Whether other processes are kept free of probes.
     pub only_job: OnlyJob,
     /// What a hit costs a process that is not watched.
@@ -106,6 +109,8 @@ pub(super) struct Session<'s> {
     names: SharedNames,
     watched: Watched,
     budget: Option<BudgetController>,
+    probe_costs: Option<ProbeCosts>,
+    unrecorded: UnrecordedTracker,
     strangers: StrangerAccount,
     sampler: Sampler,
     status: SessionStatus,
@@ -122,8 +127,8 @@ impl<'s> Session<'s> {
     /// # Errors
     /// No thread to be had.
     pub(super) fn new(parts: Parts<'s>) -> Result<Self> {
-        let Parts { kernel, threads, host, recorder, budget, only_job, stranger_ns, spare_cpus, sink } =
-            parts;
+        let Parts { kernel, threads, host, recorder, budget, probe_costs, .. } = parts;
+        let Parts { only_job, stranger_ns, spare_cpus, sink, .. } = parts;
         let now_ns = host.now_ns();
         let sampler = Sampler::start(threads, spare_cpus.clone(), Arc::clone(&host))
             .context("cannot start the sampling thread")?;
@@ -137,6 +142,8 @@ impl<'s> Session<'s> {
             names: SharedNames::default(),
             watched: Watched::new(only_job),
             budget,
+            probe_costs,
+            unrecorded: UnrecordedTracker::default(),
             strangers: StrangerAccount::new(stranger_ns),
             sampler,
             status: SessionStatus::default(),
@@ -151,6 +158,9 @@ impl<'s> Session<'s> {
     /// The first input.
     pub(super) fn start(&mut self, start: Start) {
         self.recorder.push(Input::Start(Box::new(start)));
+        if let Some(costs) = &self.probe_costs {
+            self.recorder.push(Input::ProbeCosts(Box::new(costs.clone())));
+        }
     }
 
     /// Attaches what was planned, and says what could not be.
@@ -355,6 +365,7 @@ impl<'s> Session<'s> {
             self.batch(batch);
         }
         self.order.finish(&mut self.recorder);
+        self.tell_last_costs();
         let failed_probes = self.probes.failed();
         let strangers = Some(Box::new(strangers));
         let end = End { time_ns: self.host.now_ns(), reason: reason.to_owned(), failed_probes, strangers };
@@ -365,6 +376,29 @@ impl<'s> Session<'s> {
         let Some(report) = self.recorder.finish(self.sink) else { return Outcome::Nothing };
         self.sink.report(&report);
         Outcome::of_report(&report)
+    }
+
+    /// Hits that left no record, if what hits cost is recorded.
+    fn tell_unrecorded(
+        &mut self,
+        hits: impl FnOnce(&mut UnrecordedTracker, &Watched) -> Vec<UnrecordedHits>,
+    ) {
+        if self.probe_costs.is_some() {
+            for hits in hits(&mut self.unrecorded, &self.watched) {
+                self.recorder.push(Input::Unrecorded(hits));
+            }
+        }
+    }
+
+    /// What hits cost may be another thing now than before: it is measured again.
+    fn tell_last_costs(&mut self) {
+        let now_ns = self.host.now_ns();
+        self.tell_unrecorded(|tracker, watched| tracker.rest(now_ns, |slot| watched.sharers(slot)));
+        if let Some(first) = &self.probe_costs {
+            let job_cpus = first.job_cpus;
+            let costs = ProbeCosts { job_cpus, ..self.kernel.probe_costs() };
+            self.recorder.push(Input::ProbeCosts(Box::new(costs)));
+        }
     }
 
     fn learn(&mut self, pid: u32, is_rank: bool) {
@@ -423,6 +457,7 @@ impl<'s> Session<'s> {
             self.order.lose_queue_pairs(&loss);
             self.recorder.push(Input::Loss(loss));
         }
+        self.tell_unrecorded(|tracker, watched| tracker.of_batch(&batch, |slot| watched.sharers(slot)));
         let loaded = self.lives(&batch);
         for (slot, records) in batch.records {
             self.status.records += records.len() as u64;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use analyzer::input::ThreadFacts;
+use analyzer::input::{ProbeCosts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
@@ -95,6 +95,9 @@ pub(super) trait Kernel {
 
     /// Drains the rings a last time, and gives what is left.
     fn drain_rest(&mut self) -> Vec<DrainBatch>;
+
+    /// What hits cost now, when nothing is attached; nobody decides by it.
+    fn probe_costs(&mut self) -> ProbeCosts;
 }
 
 /// Reads what threads are doing, in a thread of its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::RdmaAddress;
-use analyzer::input::{ClockReading, Mapping, ProcessFacts, ThreadFacts};
+use analyzer::input::{ClockReading, Mapping, ProbeCosts, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::Plan;
 use analyzer::wire::{FileId, QueueChange, RawRecord};
@@ -30,23 +30,40 @@ pub(super) struct LiveKernel {
     counters: Arc<Counters>,
 }
 
+/// What hits cost is measured for this.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calibration {
+    /// A budget is to be kept.
+    pub budget: bool,
+    /// It is to be on a tape.
+    pub tape: bool,
+}
+
+/// Nobody decides by it, so that a kernel which refuses is no error.
+fn probe_costs(tracer: &mut Tracer) -> ProbeCosts {
+    let hits = tracer.hit_prices().unwrap_or_default();
+    let program_runs = tracer.program_runs();
+    ProbeCosts { time_ns: clock::monotonic_ns(), hits, program_runs, ..ProbeCosts::default() }
+}
+
 impl LiveKernel {
-    /// Loads the programs, and starts the reading thread on the given CPUs. With `calibrate`, says what hits cost here.
+    /// Loads the programs, and starts the reading thread on the given CPUs. Says what hits cost here, as far as it is wanted.
     ///
     /// # Errors
     /// What the environment does not allow.
     pub(super) fn load(
         settings: LoadSettings,
         cpus: &[u32],
-        calibrate: bool,
-    ) -> Result<(Self, Option<HitCosts>)> {
+        calibration: Calibration,
+    ) -> Result<(Self, Option<HitCosts>, Option<ProbeCosts>)> {
         let mut tracer = Tracer::load(settings)?;
-        let costs = if calibrate { Some(tracer.calibrate()?) } else { None };
+        let costs = if calibration.budget { Some(tracer.calibrate()?) } else { None };
+        let probe_costs = calibration.tape.then(|| probe_costs(&mut tracer));
         tracer.attach_kernel_events()?;
         let counters = tracer.counters();
         let collector = Collector::start(Arc::clone(&counters), cpus.to_vec());
         let collector = collector.context("cannot start the reading thread")?;
-        Ok((Self { tracer, collector, counters }, costs))
+        Ok((Self { tracer, collector, counters }, costs, probe_costs))
     }
 
     /// Whether probes for one process see all of its threads; if they cannot be tried, they are not to be relied on.
@@ -133,6 +150,10 @@ impl Kernel for LiveKernel {
 
     fn drain_rest(&mut self) -> Vec<DrainBatch> {
         self.collector.finish()
+    }
+
+    fn probe_costs(&mut self) -> ProbeCosts {
+        probe_costs(&mut self.tracer)
     }
 }
 

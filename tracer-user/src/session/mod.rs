@@ -33,6 +33,7 @@ mod sink;
 mod strangers;
 #[cfg(test)]
 mod tests;
+mod unrecorded;
 mod watch;
 pub mod wrapped;
 
@@ -41,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyzer::input::Start;
+use analyzer::input::{ProbeCosts, Start};
 use analyzer::options::Options;
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -62,7 +63,7 @@ pub use sink::{AttachSummary, Recorded, SessionStatus, Sink};
 
 use controller::{BudgetController, JobCpus};
 use follow::{Launcher, Limits, Parts, Session};
-use live::{LiveHost, LiveKernel};
+use live::{Calibration, LiveHost, LiveKernel};
 use planner::{PlanSource, Planned, Planner};
 
 /// What a session is asked for.
@@ -241,6 +242,11 @@ fn start(job: &str, alloc_min_bytes: u64, launched: bool) -> Start {
     }
 }
 
+/// As many as a job may use of which it is known where it may run; 0: it is not.
+fn shared_cpus(job_cpus: &BTreeSet<u32>) -> u32 {
+    u32::try_from(job_cpus.len()).unwrap_or(0)
+}
+
 /// Loads the kernel part, for this machine as it is.
 fn prepare<'s>(
     settings: Settings,
@@ -251,7 +257,9 @@ fn prepare<'s>(
     let spare_cpus: Vec<u32> = cpus::spare(&cpus::online(), &own, job_cpus).into_iter().collect();
     sink.placed(&spare_cpus);
     gaps(&support_facts()).iter().for_each(|gap| sink.notice(gap));
-    let (mut kernel, costs) = LiveKernel::load(settings.kernel, &spare_cpus, settings.budget.is_some())?;
+    let calibrates = Calibration { budget: settings.budget.is_some(), tape: settings.outlets.tape.is_some() };
+    let (mut kernel, costs, probe_costs) = LiveKernel::load(settings.kernel, &spare_cpus, calibrates)?;
+    let probe_costs = probe_costs.map(|costs| ProbeCosts { job_cpus: shared_cpus(job_cpus), ..costs });
     let only_job = possible(settings.only_job, || kernel.filter_sees_all_threads())?;
     let stranger_ns = costs.unwrap_or_default().stranger_ns;
     let shared = JobCpus { count: job_cpus.len(), are_shared: spare_cpus.is_empty() };
@@ -268,6 +276,17 @@ fn prepare<'s>(
     let limits = Limits { deadline_ns, stop: settings.stop };
     let host = Arc::new(LiveHost);
     let kernel = Box::new(kernel);
-    let parts = Parts { kernel, threads, host, recorder, budget, only_job, stranger_ns, spare_cpus, sink };
+    let parts = Parts {
+        kernel,
+        threads,
+        host,
+        recorder,
+        budget,
+        probe_costs,
+        only_job,
+        stranger_ns,
+        spare_cpus,
+        sink,
+    };
     Ok((parts, limits))
 }

@@ -168,6 +168,7 @@ impl Scene {
             FakeKernel { world: self.world.clone(), script: self.script.into(), stop: Arc::clone(&stop) };
         let mut told = Told::default();
         let parts = Parts {
+            probe_costs: None,
             kernel: Box::new(kernel),
             threads: Box::new(FakeThreads(self.world.clone())),
             host: Arc::new(host),

@@ -34,6 +34,15 @@ impl fmt::Display for MessageId {
     }
 }
 
+/// A collective call of all members of a communicator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct CollectiveId {
+    /// Number of the communicator.
+    pub comm: u32,
+    /// Which of the collective calls on it, from 0.
+    pub position: u64,
+}
+
 /// Number of a communicator of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CommId(pub u32);

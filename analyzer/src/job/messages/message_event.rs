@@ -1,7 +1,7 @@
 //! What is learnt of calls and messages.
 
 use super::assemble::Call;
-use super::ids::{CallId, MessageId};
+use super::ids::{CallId, CollectiveId, MessageId};
 use super::members::Membership;
 
 /// What was learnt.
@@ -35,6 +35,17 @@ pub enum MessageEvent {
         send: MessageId,
         /// The receive.
         receive: MessageId,
+    },
+    /// A rank has entered a collective call, of any form.
+    Entered {
+        /// Which.
+        collective: CollectiveId,
+        /// By this call.
+        by: CallId,
+        /// Members of the communicator.
+        members: u32,
+        /// The root, as a rank of MPI_COMM_WORLD, if it has one that is known.
+        root: Option<u32>,
     },
     /// The user's buffer is the user's again.
     Completed {

@@ -278,6 +278,21 @@ impl Messages {
         self.follower.collectives.arrivals(call.comm.0, call.position, is_followed)
     }
 
+    /// How many bytes a call sends, if its arguments tell.
+    pub(crate) fn sent_bytes(&self, call: &Call) -> Option<u64> {
+        let content = call.row.sent()?;
+        let process = self.follower.processes.find(call.pid)?;
+        let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, call.word(content.datatype)?)?;
+        u64::try_from(call.integer(content.count)?).ok()?.checked_mul(size_bytes)
+    }
+
+    /// Whether a call receives from whoever comes first.
+    pub(crate) fn is_from_anybody(&self, call: &Call) -> bool {
+        let builtin = self.follower.processes.find(call.pid).and_then(|process| process.builtin);
+        let source = call.row.receives().and_then(|envelope| call.integer(envelope.peer));
+        builtin.zip(source).is_some_and(|(builtin, source)| source == builtin.any_source())
+    }
+
     /// Names and values of the arguments worth showing.
     pub fn shown(&self, call: &Call) -> Vec<(&'static str, String)> {
         let text = |(name, value): (_, ShownArgument)| (name, value.to_string());

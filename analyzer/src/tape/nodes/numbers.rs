@@ -134,6 +134,13 @@ impl NodeNumbers {
                 (reading.node, reading.time_ns) = (self.node, self.moment(reading.time_ns));
             }
             Input::Digest(digest) => self.digest(digest),
+            Input::ProbeCosts(costs) => {
+                (costs.node, costs.time_ns) = (self.node, self.moment(costs.time_ns));
+            }
+            Input::Unrecorded(hits) => {
+                hits.pid = self.pid(hits.pid);
+                (hits.from_ns, hits.to_ns) = (self.time(hits.from_ns), self.moment(hits.to_ns));
+            }
             // Ranks are the same on all nodes.
             Input::ReplayableRank(_) | Input::Answers(_) | Input::Messages(_) | Input::Contents(_) => {}
             Input::Symbols(symbols) => symbols.iter_mut().for_each(|symbol| self.symbol(symbol)),

@@ -7,7 +7,7 @@
 //! new records, and the kernel part counts them. So back-pressure ends in counted loss, never
 //! in a blocked job.
 
-mod reader;
+pub(super) mod reader;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

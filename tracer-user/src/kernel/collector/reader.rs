@@ -22,7 +22,7 @@ struct RingBatch {
 }
 
 /// One ring and the place that its records are copied to.
-pub(super) struct RingReader {
+pub(in crate::kernel) struct RingReader {
     slot: u32,
     ring: RingBuffer<'static>,
     few_records: usize,
@@ -30,7 +30,7 @@ pub(super) struct RingReader {
 }
 
 impl RingReader {
-    pub(super) fn new(ring: KernelRing) -> Result<Self, libbpf_rs::Error> {
+    pub(in crate::kernel) fn new(ring: KernelRing) -> Result<Self, libbpf_rs::Error> {
         let found = Rc::new(RefCell::new(RingBatch::default()));
         let sink = Rc::clone(&found);
         let mut builder = RingBufferBuilder::new();
@@ -57,7 +57,10 @@ impl RingReader {
     }
 
     /// Copies what is there: the records, if there are any, and how many were none. `spare`: gives room for the next ones.
-    pub(super) fn take(&mut self, spare: impl FnOnce() -> Vec<RawRecord>) -> (Option<Vec<RawRecord>>, u64) {
+    pub(in crate::kernel) fn take(
+        &mut self,
+        spare: impl FnOnce() -> Vec<RawRecord>,
+    ) -> (Option<Vec<RawRecord>>, u64) {
         // An error can only come from the callback, and that has none.
         self.ring.consume_raw_n(MAX_TAKEN);
         let mut found = self.found.borrow_mut();

@@ -117,6 +117,7 @@ impl ProbedJob {
                 self.senders.insert(receive, send.call.rank);
             }
             MessageEvent::Posted { .. }
+            | MessageEvent::Entered { .. }
             | MessageEvent::Completed { .. }
             | MessageEvent::CollectiveCompleted { .. } => {}
         }

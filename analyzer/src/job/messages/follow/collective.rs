@@ -6,6 +6,7 @@ use super::pending::{CollectiveCall, Pending};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::Communicators;
 use crate::job::messages::ids::{CallId, CommId, WORLD};
+use crate::job::messages::message_event::MessageEvent;
 use crate::job::mismatch::Entry;
 use crate::job::signature::Signature;
 use crate::mpi::calls::{Arg, CallRow, Does, Form};
@@ -45,12 +46,19 @@ impl Follower {
 
     fn enter(&mut self, call: &Call, place: (CommId, u32), signature: Signature) -> Option<CollectiveCall> {
         let (comm, own) = place;
+        let by = self.id(call);
         let Self { collectives, communicators, .. } = self;
         let members = communicators.members(comm)?;
         let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
         let name = || name_of(communicators, comm);
         let position = collectives.enter(comm.0, members, own, &entry, name)?;
-        Some(CollectiveCall { comm, own, position })
+        let entered = CollectiveCall { comm, own, position };
+        if let Some(by) = by.filter(|_| self.is_heard) {
+            let root = signature.root.and_then(|root| members.get(usize::try_from(root).ok()?).copied());
+            let (collective, members) = (entered.id(), members.len() as u32);
+            self.events.push_back(MessageEvent::Entered { collective, by, members, root });
+        }
+        Some(entered)
     }
 
     /// What must be the same in all members.

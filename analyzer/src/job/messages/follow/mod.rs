@@ -380,7 +380,7 @@ impl Follower {
         }
     }
 
-    fn tell(&mut self, event: MessageEvent) {
+    pub(super) fn tell(&mut self, event: MessageEvent) {
         if self.is_heard {
             self.events.push_back(event);
         }

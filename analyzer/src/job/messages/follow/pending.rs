@@ -1,6 +1,6 @@
 //! Collective calls that requests stand for.
 
-use crate::job::messages::ids::{CallId, CommId};
+use crate::job::messages::ids::{CallId, CollectiveId, CommId};
 use crate::job::signature::Signature;
 use crate::mpi::calls::{CallRow, Form};
 
@@ -11,6 +11,13 @@ pub(crate) struct CollectiveCall {
     /// The rank's number there.
     pub own: u32,
     pub position: u64,
+}
+
+impl CollectiveCall {
+    /// The same, of all members.
+    pub fn id(self) -> CollectiveId {
+        CollectiveId { comm: self.comm.0, position: self.position }
+    }
 }
 
 /// What a collective call began that a request stands for.

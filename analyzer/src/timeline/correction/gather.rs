@@ -1,0 +1,139 @@
+//! Puts together what is told of a call, and what watching it cost.
+
+use rustc_hash::FxHashMap;
+
+use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
+use super::kept_map::KeptMap;
+use super::ledger::HitLedger;
+use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
+use crate::mpi::calls::{Does, Form};
+
+/// Calls of which something is told before they are over.
+const MOST_UNDER_WAY: usize = 1 << 18;
+
+/// What was told of a call that is not over.
+#[derive(Debug, Default)]
+struct CallUnderWay {
+    completed: Vec<MessageId>,
+    left: Vec<CollectiveId>,
+    entered: Vec<EnteredCollective>,
+}
+
+/// What a call or a pair of messages is for whoever goes through them.
+#[derive(Debug)]
+pub enum GatheredEvent {
+    /// A call is over.
+    Call(Box<TimedCall>),
+    /// A send and the receive that got it.
+    Matched(MessageId, MessageId),
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Gatherer {
+    under_way: FxHashMap<CallId, CallUnderWay>,
+    /// Collective calls by the calls that entered them last.
+    begun: KeptMap<CallId, CollectiveId>,
+    /// When the last call of a thread ended.
+    ends_ns: FxHashMap<CallId, u64>,
+}
+
+impl Default for Gatherer {
+    fn default() -> Self {
+        let begun = KeptMap::new(MOST_UNDER_WAY);
+        Self { under_way: FxHashMap::default(), begun, ends_ns: FxHashMap::default() }
+    }
+}
+
+impl Gatherer {
+    /// Takes what was told.
+    pub fn event(
+        &mut self,
+        messages: &Messages,
+        ledger: &mut HitLedger,
+        event: MessageEvent,
+    ) -> Option<GatheredEvent> {
+        match event {
+            MessageEvent::Matched { send, receive } => return Some(GatheredEvent::Matched(send, receive)),
+            MessageEvent::Completed { message, by, .. } => self.under_way(by)?.completed.push(message),
+            MessageEvent::CollectiveCompleted { call, by } => {
+                let begun = self.begun.remove(call)?;
+                self.under_way(by)?.left.push(begun);
+            }
+            MessageEvent::Entered { collective, by, members, root } => {
+                self.begun.insert(by, collective);
+                self.under_way(by)?.entered.push(EnteredCollective { collective, members, root });
+            }
+            MessageEvent::Posted { .. } => {}
+            MessageEvent::Call { id, call, end_ns, .. } => {
+                let step = self.step(messages, ledger, id, &call, end_ns);
+                return Some(GatheredEvent::Call(Box::new(step)));
+            }
+        }
+        None
+    }
+
+    fn under_way(&mut self, by: CallId) -> Option<&mut CallUnderWay> {
+        let has_room = self.under_way.len() < MOST_UNDER_WAY || self.under_way.contains_key(&by);
+        has_room.then(|| self.under_way.entry(by).or_default())
+    }
+
+    fn step(
+        &mut self,
+        messages: &Messages,
+        ledger: &mut HitLedger,
+        id: CallId,
+        call: &Call,
+        end_ns: Option<u64>,
+    ) -> TimedCall {
+        let CallUnderWay { completed, left, entered } = self.under_way.remove(&id).unwrap_or_default();
+        let mut costs = ledger.take((call.pid, call.tid), call.begin_ns);
+        if call.pid == call.tid {
+            let thread = CallId { number: 0, ..id };
+            let last_ns = end_ns.unwrap_or(call.begin_ns);
+            let before_ns = self.ends_ns.insert(thread, last_ns).unwrap_or(call.begin_ns);
+            costs.between += ledger.unrecorded(call.pid, before_ns, call.begin_ns);
+            costs.middle += ledger.unrecorded(call.pid, call.begin_ns, last_ns);
+        }
+        let row = call.row;
+        let starts = row.does == Does::Start;
+        TimedCall {
+            id,
+            pid: call.pid,
+            name: &row.name,
+            kind: CallKind::of(row),
+            shape: if starts { CollectiveShape::Some } else { CollectiveShape::of(row) },
+            begin_ns: call.begin_ns,
+            end_ns: end_ns.map(|end_ns| end_ns.max(call.begin_ns)),
+            costs,
+            sent_bytes: messages.sent_bytes(call),
+            posts: posts(row.does),
+            is_from_anybody: messages.is_from_anybody(call),
+            place: None,
+            envelope: envelope(messages, call),
+            completed,
+            left,
+            entered,
+            ends_what_it_enters: row.form == Form::Blocking && !starts,
+        }
+    }
+}
+
+fn posts(does: Does) -> bool {
+    matches!(
+        does,
+        Does::Send(_)
+            | Does::Receive
+            | Does::Exchange
+            | Does::Start
+            | Does::ReceiveMatched
+            | Does::ProbeMatched
+    )
+}
+
+/// Of a call that sends and receives, what it receives.
+fn envelope(messages: &Messages, call: &Call) -> Option<PostedEnvelope> {
+    let envelope = call.row.receives().or_else(|| call.row.sends())?;
+    let (comm, _) = messages.communicator_of(call.pid, call.word(envelope.comm)?)?;
+    Some(PostedEnvelope { comm: comm.0, tag: call.integer(envelope.tag)? })
+}

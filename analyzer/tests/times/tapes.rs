@@ -1,0 +1,135 @@
+//! From the inputs of a tape to corrected times.
+
+use analyzer::input::{HitKind, HitPrice, Input, ProbeCosts, Quantiles, UnrecordedHits};
+use analyzer::pipeline::TimesPipeline;
+use analyzer::timeline::correction::{CorrectedTimes, Refusal};
+
+use crate::common::calls::{ANY_SOURCE, Job};
+use crate::common::{Trace, pid};
+
+/// Two ranks that exchange messages, a record each microsecond of the job.
+fn inputs() -> Vec<Input> {
+    let mut job = Job::begun(2);
+    for _ in 0..20 {
+        job.send(0, 1, 10);
+        job.receive(1, 0);
+        job.send(1, 0, 11);
+        job.receive(0, 1);
+    }
+    job.finalize();
+    job.t.end()
+}
+
+fn costs(ns: u32) -> Input {
+    let all = Quantiles { p5: ns, p25: ns, p50: ns, p75: ns, p95: ns };
+    let nothing = Quantiles::default();
+    let price =
+        |kind, inside| HitPrice { kind, between_bytes: 1 << 18, hits: 100, before: all, inside, after: all };
+    let hits = vec![
+        price(HitKind::Call, nothing),
+        price(HitKind::CallResults, all),
+        price(HitKind::CallValues, all),
+        HitPrice { before: nothing, ..price(HitKind::Declined, nothing) },
+    ];
+    Input::ProbeCosts(Box::new(ProbeCosts { hits, ..ProbeCosts::default() }))
+}
+
+fn times(inputs: &[Input]) -> CorrectedTimes {
+    let pushed = |mut pipeline: TimesPipeline| {
+        inputs.iter().for_each(|input| pipeline.push(input));
+        pipeline
+    };
+    let survey = pushed(TimesPipeline::survey()).into_survey();
+    let mut second = pushed(TimesPipeline::correct(survey, false, false));
+    second.finish();
+    second.result(1.0)
+}
+
+fn with(extra: impl IntoIterator<Item = Input>) -> Vec<Input> {
+    let mut inputs = inputs();
+    inputs.splice(1..1, extra);
+    inputs
+}
+
+#[test]
+fn what_hits_cost_by_the_tape_is_taken_out_of_its_times() {
+    let free = times(&with([costs(0)]));
+    assert_eq!(free.refused, None);
+    assert_eq!(free.total.corrected.likely_ns, free.total.measured_ns as f64);
+    assert_eq!(free.total.corrected.width_ns(), 0.0);
+    let paid = times(&with([costs(100)]));
+    assert_eq!((paid.refused, paid.limits.assumed_prices), (None, false));
+    assert_eq!(paid.total.measured_ns, free.total.measured_ns);
+    // Each rank waits for the other: all hits are on the way of the job, 300 ns for each of about 80 calls.
+    let saved_ns = paid.total.measured_ns as f64 - paid.total.corrected.likely_ns;
+    assert!((10_000.0..30_000.0).contains(&saved_ns), "{saved_ns} {:?}", paid.total);
+    let calls = paid.hits.iter().find(|(kind, _)| *kind == HitKind::CallResults).expect("calls").1;
+    assert_eq!((calls.hits, calls.cost.likely_ns), (84, 84.0 * 300.0));
+    assert_eq!(paid.ranks.iter().map(|rank| rank.calls).collect::<Vec<_>>(), [41, 41]);
+}
+
+#[test]
+fn hits_without_a_record_are_taken_out_of_the_time_in_which_they_were() {
+    let begin_ns = Trace::new(1, true).now_ns;
+    let hits = UnrecordedHits {
+        pid: pid(0),
+        from_ns: begin_ns,
+        to_ns: begin_ns + 400_000,
+        declined: 1000,
+        ..Default::default()
+    };
+    let (without, with) = (times(&with([costs(10)])), times(&with([costs(10), Input::Unrecorded(hits)])));
+    assert!(with.ranks[0].cost.likely_ns > without.ranks[0].cost.likely_ns + 2000.0, "{with:?}");
+    assert_eq!(with.ranks[1].cost, without.ranks[1].cost);
+    let declined = with.hits.iter().find(|(kind, _)| *kind == HitKind::Declined).expect("counted").1;
+    assert_eq!((declined.hits, declined.cost.likely_ns), (1000, 10_000.0));
+}
+
+#[test]
+fn without_recorded_costs_the_bounds_are_wide_and_it_is_said() {
+    let times = times(&inputs());
+    assert!(times.limits.assumed_prices);
+    assert!(times.total.corrected.width_ns() > 0.0);
+}
+
+#[test]
+fn a_job_whose_watching_took_more_than_its_own_time_is_refused() {
+    let refused = times(&with([costs(1500)])).refused;
+    assert!(matches!(refused, Some(Refusal::Dilated { share, .. }) if share > 1.0), "{refused:?}");
+}
+
+#[test]
+fn a_tape_without_ends_of_calls_or_without_calls_is_refused() {
+    let mut trace = Trace::new(2, true);
+    assert_eq!(times(&Trace::new(2, true).end()).refused, Some(Refusal::NoCalls));
+    (0..2).for_each(|rank| (0..3).for_each(|_| trace.call(rank, "MPI_Barrier", "main")));
+    let mut job = Job::new(2);
+    for rank in 0..2 {
+        (0..3).for_each(|_| job.begin(rank, "MPI_Barrier", [0x4400_0000, 0, 0, 0, 0, 0], 3));
+    }
+    assert_eq!(times(&job.t.end()).refused, Some(Refusal::NoReturns));
+}
+
+#[test]
+fn a_loss_is_said_and_what_came_after_is_not_known() {
+    let mut job = Job::begun(2);
+    (0..5).for_each(|_| {
+        job.send(0, 1, 10);
+        job.receive(1, 0);
+    });
+    job.t.lose(1, 3);
+    (0..5).for_each(|_| {
+        job.send(0, 1, 10);
+        job.receive(1, ANY_SOURCE);
+    });
+    job.finalize();
+    let mut inputs = job.t.end();
+    inputs.insert(1, costs(100));
+    let times = times(&inputs);
+    assert_eq!((times.limits.lost_records, &times.limits.not_followed[..]), (3, &[1][..]));
+    assert!(times.limits.open_calls > 0, "{:?}", times.limits);
+    for rank in &times.ranks {
+        let corrected = rank.time.corrected;
+        assert!(corrected.least_ns <= corrected.likely_ns && corrected.likely_ns <= corrected.most_ns);
+    }
+}

@@ -1,0 +1,85 @@
+//! Times without watching, of jobs that time themselves.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use live::timed::{TimedJob, TimedRank};
+use live::{Dmscope, JobSpec, MpiImplementation, binary};
+use tempfile::TempDir;
+
+const PATTERNS: [&str; 6] = ["token", "halo", "shift", "collectives", "waitany", "master"];
+/// Pairs of which the medians are compared: the machine does other things as well.
+const PAIRS: usize = 5;
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// By how much watching seems to have slowed the job down, and what is left of that: medians of pairs.
+fn slow_down(pairs: &[TimedRank]) -> (f64, f64, [f64; 2]) {
+    let plain = median(pairs.iter().map(|pair| pair.plain_ns).collect());
+    let of = |ns: &dyn Fn(&TimedRank) -> f64| median(pairs.iter().map(ns).collect()) / plain;
+    let bounds = [of(&|pair| pair.corrected_ns[0]), of(&|pair| pair.corrected_ns[2])];
+    (of(&|pair| pair.measured_ns), of(&|pair| pair.corrected_ns[1]), bounds)
+}
+
+/// A bound that holds on a machine that does other things as well: what is taken out is most of what watching cost, and never
+/// much more.
+#[test]
+fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for pattern in PATTERNS {
+            let folder = TempDir::new()?;
+            let job = TimedJob::new(library, pattern, 2, 400, 20_000)?;
+            let mut pairs = Vec::new();
+            for _ in 0..PAIRS {
+                pairs.push(job.pair(folder.path())?[0]);
+            }
+            for pair in &pairs {
+                // The tape has the times that the program has.
+                let off = (pair.measured_ns / pair.watched_ns - 1.0).abs();
+                ensure!(off < 0.02, "{library:?} {pattern}: {pair:?}");
+                let [least, likely, most] = pair.corrected_ns;
+                ensure!(0.0 < least && least <= likely && likely <= most, "{library:?} {pattern}: {pair:?}");
+                ensure!(most <= 1.001 * pair.measured_ns, "{library:?} {pattern}: {pair:?}");
+            }
+            let (measured, corrected, bounds) = slow_down(&pairs);
+            eprintln!("{library:?} {pattern}: {measured:.3} corrected {corrected:.3} {bounds:.3?}");
+            ensure!(corrected < measured, "{library:?} {pattern}: {measured} {corrected}");
+            ensure!(corrected > 0.5, "{library:?} {pattern}: {measured} {corrected} {bounds:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn receives_whose_order_is_open_are_listed_with_their_place() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let folder = TempDir::new()?;
+        TimedJob::new(library, "master", 3, 100, 20_000)?.record(folder.path())?;
+        let tape = folder.path().join("timed.dmt");
+        let output = Command::new(binary()?).args(["times", "--races"]).arg(&tape).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        ensure!(text.contains("receives from whoever comes first could have got another message"), "{text}");
+        if text.contains(" got rank ") {
+            ensure!(text.contains("MPI_Recv at timed.c:"), "{text}");
+            ensure!(text.contains("dmscope run --replayable"), "{text}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_tape_without_ends_of_calls_gives_no_times_and_says_why() -> Result<()> {
+    let folder = TempDir::new()?;
+    let tape = folder.path().join("x.dmt");
+    let job = JobSpec::own(MpiImplementation::OpenMpi, "timed")?.ranks(2).args(["halo", "50", "1000"]);
+    Dmscope::run(&job).record(&tape).finish()?;
+    let output = Command::new(binary()?).arg("times").arg(&tape).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.code() == Some(3), "{text}");
+    ensure!(text.contains("--returns all"), "{text}");
+    Ok(())
+}

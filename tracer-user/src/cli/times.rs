@@ -1,0 +1,389 @@
+//! `dmscope times`: when everything would have been without watching.
+
+use analyzer::input::Input;
+use analyzer::messages::CallId;
+use analyzer::pipeline::TimesPipeline;
+use analyzer::timeline::correction::bounds::Bounds;
+use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
+use analyzer::timeline::correction::summary::{ComparedTime, FunctionTimes, RankTimes};
+use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, Refusal};
+use analyzer::visible::visible;
+use analyzer::wire::RawRecord;
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+use super::args::TimesArgs;
+use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
+use super::output::{print, print_json};
+use super::place_names::PlaceLookup;
+use super::recorded_tape::read_job;
+use super::replay::Consumer;
+use super::table::columns;
+use crate::session::Outcome;
+
+/// Form of the JSON output; it changes when a field changes its meaning.
+const SCHEMA: u32 = 1;
+
+/// Prints corrected times beside measured ones.
+///
+/// # Errors
+/// A file is no tape, or nothing can be read of it; tapes of several jobs.
+pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
+    let jobs = jobs_of(&args.tapes)?;
+    let [tapes] = jobs.as_slice() else {
+        bail!("these tapes are of {} jobs: give those of one at a time", jobs.len());
+    };
+    let mut first = Pass::new(TimesPipeline::survey());
+    first.tells_damage = true;
+    replay_job(tapes, &mut first)?;
+    let survey = first.pipeline.into_survey();
+    let mut second = Pass::new(TimesPipeline::correct(survey, args.calls, args.races));
+    second.lists_calls = args.calls;
+    second.names = PlaceLookup::new(names_of(tapes)?);
+    replay_job(tapes, &mut second)?;
+    second.pipeline.finish();
+    second.list_calls()?;
+    let times = second.pipeline.result(args.most_cost);
+    if args.races {
+        return races(tapes, &mut second, &times, args.json);
+    }
+    if args.json || args.calls {
+        print_json(&serde_json::json!({ "schema": SCHEMA, "damaged_parts": second.damage, "times": times }))?;
+    } else {
+        print(&text(tapes, &times, second.damage))?;
+    }
+    Ok(if times.refused.is_some() { Outcome::Inconclusive } else { Outcome::Nothing })
+}
+
+/// Lists receives from whoever comes first that could have got another message.
+fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: bool) -> Result<Outcome> {
+    if let Some(refusal) = times.refused {
+        print(&refused(tapes, refusal))?;
+        return Ok(Outcome::Inconclusive);
+    }
+    let orders = pass.pipeline.take_orders();
+    let pipeline = pass.pipeline.pipeline();
+    let names = &mut pass.names;
+    let mut place = |order: &ReceiveOrder| {
+        order.place.map_or_else(String::new, |place| format!(" at {}", names.call_text(pipeline, place)))
+    };
+    if json {
+        for order in &orders {
+            let line = serde_json::json!({ "order": order, "verdict": order.verdict(), "at": place(order) });
+            print_json(&line)?;
+        }
+    } else {
+        print(&races_text(&orders, place, &other_way(tapes), &notes(&times.limits, 0)))?;
+    }
+    Ok(Outcome::Nothing)
+}
+
+/// How to go the other way at one of the receives.
+fn other_way(tapes: &[TapeSummary]) -> String {
+    let [tape] = tapes else {
+        return "Tapes of several nodes cannot be replayed.\n".to_owned();
+    };
+    let (path, command) = (tape.path.display(), visible(&tape.start.job).into_owned());
+    match read_job(&tape.path, &mut |_| {}) {
+        Ok(_) => format!(
+            "To go the other way, add the messages by one replay, and then turn one receive round:\n    \
+             dmscope replay --messages --record full.dmt {path} -- {command}\n    \
+             dmscope replay --swap RANK:CALL=OTHER full.dmt -- {command}\n\
+             dmscope races full.dmt says which names --swap takes, also where ranks poll and calls have other numbers there.\n"
+        ),
+        Err(error) => format!(
+            "This tape cannot be replayed ({}). To go the other way, record the job with dmscope run --replayable --record app.dmt -- {command}, \
+             or without probes with dmscope record --messages; dmscope races then names each race with what dmscope replay --swap takes.\n",
+            visible(&format!("{error:#}"))
+        ),
+    }
+}
+
+fn races_text(
+    orders: &[ReceiveOrder],
+    mut place: impl FnMut(&ReceiveOrder) -> String,
+    way: &str,
+    notes: &[String],
+) -> String {
+    let count = |verdict| orders.iter().filter(|order| order.verdict() == verdict).count();
+    let mut text = String::new();
+    for order in orders.iter().filter(|order| order.verdict() != OrderVerdict::Kept) {
+        let call = order.receive.call;
+        text.push_str(&format!(
+            "rank {} call {}  {}{} got rank {}: {}\n",
+            call.rank,
+            call.number,
+            order.function,
+            visible(&place(order)),
+            order.got,
+            said(order.verdict())
+        ));
+        for rival in order.rivals.iter().filter(|rival| rival.verdict != OrderVerdict::Kept) {
+            text.push_str(&format!(
+                "    {}:{}={}  rank {} (its call {}): {}\n",
+                call.rank,
+                call.number,
+                rival.rank,
+                rival.rank,
+                rival.send.call.number,
+                said(rival.verdict)
+            ));
+        }
+    }
+    text.push_str(&format!(
+        "{} receives from whoever comes first could have got another message. Without watching: {} the same, {} another one, \
+         {} undecided.\n",
+        orders.len(),
+        count(OrderVerdict::Kept),
+        count(OrderVerdict::Changed),
+        count(OrderVerdict::Undecided)
+    ));
+    if count(OrderVerdict::Kept) < orders.len() {
+        text.push_str(way);
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    text
+}
+
+fn said(verdict: OrderVerdict) -> &'static str {
+    match verdict {
+        OrderVerdict::Kept => "the same without watching",
+        OrderVerdict::Undecided => "it cannot be told what would have come without watching",
+        OrderVerdict::Changed => "another message would have come without watching",
+    }
+}
+
+/// One pass over a tape.
+struct Pass {
+    pipeline: TimesPipeline,
+    names: PlaceLookup,
+    damage: u64,
+    tells_damage: bool,
+    lists_calls: bool,
+}
+
+/// A call, for programs. Corrected times are by the same clock.
+#[derive(Serialize)]
+struct CallTimesLine {
+    #[serde(flatten)]
+    id: CallId,
+    function: &'static str,
+    begin_ns: u64,
+    begin_shift: Bounds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_ns: Option<u64>,
+    end_shift: Bounds,
+    is_open: bool,
+}
+
+impl Pass {
+    fn new(pipeline: TimesPipeline) -> Self {
+        Self { pipeline, names: PlaceLookup::default(), damage: 0, tells_damage: false, lists_calls: false }
+    }
+
+    fn list_calls(&mut self) -> Result<()> {
+        if !self.lists_calls {
+            return Ok(());
+        }
+        for call in self.pipeline.take_calls() {
+            let line = CallTimesLine {
+                id: call.step.id,
+                function: call.step.name,
+                begin_ns: call.begin.at_ns,
+                begin_shift: call.begin.shift,
+                end_ns: call.step.end_ns,
+                end_shift: call.end.shift,
+                is_open: call.is_open,
+            };
+            print_json(&serde_json::to_value(line)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Consumer for Pass {
+    fn push(&mut self, input: &Input) -> Result<()> {
+        if let Input::Plan(plan) = input {
+            self.names.know(plan);
+        }
+        self.pipeline.push(input);
+        self.list_calls()
+    }
+
+    fn push_record(&mut self, record: &RawRecord) -> Result<()> {
+        self.pipeline.push_record(record);
+        self.list_calls()
+    }
+
+    fn damage(&mut self, message: &str) {
+        self.damage += 1;
+        if self.tells_damage {
+            eprintln!("dmscope: {}", visible(message));
+        }
+    }
+}
+
+fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
+    let mut text = String::new();
+    if let Some(refusal) = times.refused {
+        text.push_str(&refused(tapes, refusal));
+        return text;
+    }
+    let total = &times.total;
+    text.push_str(&format!(
+        "{}: measured {}, without watching {}\n\n",
+        tapes.iter().map(|tape| tape.path.display().to_string()).collect::<Vec<_>>().join(", "),
+        duration(total.measured_ns as f64),
+        within(total.corrected)
+    ));
+    text.push_str(&columns(
+        &[
+            "RANK",
+            "CALLS",
+            "MEASURED ms",
+            "WITHOUT ms",
+            "FROM",
+            "TO",
+            "IN MPI ms",
+            "WITHOUT ms",
+            "COST ms",
+            "COST %",
+        ],
+        &times.ranks.iter().map(rank_row).collect::<Vec<_>>(),
+    ));
+    text.push('\n');
+    text.push_str(&columns(
+        &["FUNCTION", "CALLS", "MEASURED ms", "WITHOUT ms", "FROM", "TO", "COST ms"],
+        &times.functions.iter().map(function_row).collect::<Vec<_>>(),
+    ));
+    text.push('\n');
+    let hits = times.hits.iter().map(|(kind, sum)| {
+        let name = serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned));
+        let mut row = vec![name.unwrap_or_default().replace('_', " "), sum.hits.to_string()];
+        row.extend([sum.cost.likely_ns, sum.cost.least_ns, sum.cost.most_ns].map(milliseconds));
+        row
+    });
+    text.push_str(&columns(&["HITS", "NUMBER", "COST ms", "FROM", "TO"], &hits.collect::<Vec<_>>()));
+    let notes = notes(&times.limits, damage);
+    if !notes.is_empty() {
+        text.push('\n');
+        notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+    }
+    text
+}
+
+fn refused(tapes: &[TapeSummary], refusal: Refusal) -> String {
+    let tape = tapes.first().map_or_else(String::new, |tape| tape.path.display().to_string());
+    match refusal {
+        Refusal::NoCalls => format!(
+            "{tape}: no MPI calls of ranks are on the tape: there is nothing to correct. Record from the start of the job: \
+             dmscope run --budget none --returns all --record app.dmt -- mpirun …\n"
+        ),
+        Refusal::NoReturns => format!(
+            "{tape}: ends of calls and messages were not recorded, and without them it is not known who waited for whom. Record \
+             with --returns all: dmscope run --budget none --returns all --record app.dmt -- mpirun …\n"
+        ),
+        Refusal::Dilated { rank, share } => format!(
+            "{tape}: watching cost rank {rank} {:.0}% of its own time. What is left when so much is taken away says nothing. Watch \
+             less (fewer ranks, no --library, a budget), or accept more with --most-cost.\n",
+            100.0 * share
+        ),
+    }
+}
+
+fn rank_row(rank: &RankTimes) -> Vec<String> {
+    let mut row = vec![rank.rank.to_string(), rank.calls.to_string()];
+    row.extend(time_cells(&rank.time));
+    row.push(milliseconds(rank.in_calls.measured_ns as f64));
+    row.push(milliseconds(rank.in_calls.corrected.likely_ns));
+    row.push(milliseconds(rank.cost.likely_ns));
+    let share = rank.cost.likely_ns / rank.time.corrected.likely_ns.max(1.0);
+    row.push(format!("{:.1}", 100.0 * share));
+    row
+}
+
+fn function_row(function: &FunctionTimes) -> Vec<String> {
+    let name = function.function.unwrap_or("outside of MPI").to_owned();
+    let mut row = vec![name, function.calls.to_string()];
+    row.extend(time_cells(&function.time));
+    row.push(milliseconds(function.cost.likely_ns));
+    row
+}
+
+fn time_cells(time: &ComparedTime) -> [String; 4] {
+    let corrected = time.corrected;
+    [time.measured_ns as f64, corrected.likely_ns, corrected.least_ns, corrected.most_ns].map(milliseconds)
+}
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.3}", ns / 1e6)
+}
+
+fn duration(ns: f64) -> String {
+    format!("{:.6} s", ns / 1e9)
+}
+
+fn within(bounds: Bounds) -> String {
+    let [likely, least, most] =
+        [bounds.likely_ns, bounds.least_ns, bounds.most_ns].map(|ns| format!("{:.6}", ns / 1e9));
+    format!("{likely} s ({least} to {most} s)")
+}
+
+/// What limits the result, in words.
+fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if limits.assumed_prices {
+        notes.push(
+            "What hits cost was not recorded (an older tape): the bounds are those of any machine."
+                .to_owned(),
+        );
+    }
+    if damage > 0 {
+        notes.push("Parts of the tape are missing: what was in them is in no number.".to_owned());
+    }
+    if limits.lost_records > 0 {
+        notes.push(format!("{} records were lost: what happened there is not known.", limits.lost_records));
+    }
+    if limits.paused {
+        notes.push(
+            "Not everything was watched all the time (--budget): who waited for whom in the pauses is not known.".to_owned(),
+        );
+    }
+    if !limits.not_followed.is_empty() {
+        notes.push(format!(
+            "What these ranks received is not known from a gap on, or since they were not watched from MPI_Init on: {}.",
+            list(&limits.not_followed)
+        ));
+    }
+    if limits.open_calls > 0 {
+        notes.push(format!(
+            "{} calls waited for something that is not recorded (windows, probes, gaps): for anybody, in the bounds.",
+            limits.open_calls
+        ));
+    }
+    if limits.calls_without_end > 0 {
+        notes.push(format!("{} calls were not seen to return.", limits.calls_without_end));
+    }
+    if !limits.ranks_with_threads.is_empty() {
+        notes.push(format!(
+            "Threads of one rank wait for each other unseen: ranks {}.",
+            list(&limits.ranks_with_threads)
+        ));
+    }
+    if limits.ranks_per_cpu > 1.0 {
+        notes.push(format!(
+            "{:.1} ranks share each CPU: a hit of one holds up others, which is in the bounds.",
+            limits.ranks_per_cpu
+        ));
+    }
+    if limits.clock_slack_ns > 0.0 {
+        notes.push(
+            "Clocks of several nodes: where they cannot tell who waited, both is in the bounds.".to_owned(),
+        );
+    }
+    notes
+}
+
+fn list(ranks: &[u32]) -> String {
+    ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
