@@ -83,7 +83,8 @@ fn other_way(tapes: &[TapeSummary]) -> String {
     let [tape] = tapes else {
         return "Tapes of several nodes cannot be replayed.\n".to_owned();
     };
-    let (path, command) = (tape.path.display(), visible(&tape.start.job).into_owned());
+    // A single tape is not asked which job it is of before it is read.
+    let (path, command) = (tape.path.display(), "COMMAND");
     match read_job(&tape.path, &mut |_| {}) {
         Ok(_) => format!(
             "To go the other way, add the messages by one replay, and then turn one receive round:\n    \
