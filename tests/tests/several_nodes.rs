@@ -96,7 +96,10 @@ impl Tapes {
             ],
         )?;
         ensure!(answers[0] == serde_json::json!([[0, nodes.name(0)], [1, nodes.name(1)]]), "{answers}");
-        ensure!(answers[1] == serde_json::json!([["warning", "odd_chain", [0, 1]]]), "{answers}");
+        let odd = serde_json::json!(["warning", "odd_chain", [0, 1]]);
+        let found =
+            answers[1].as_array().filter(|found| !found.is_empty() && found.iter().all(|one| *one == odd));
+        ensure!(found.is_some(), "{answers}");
         ensure!(answers[2] == serde_json::json!([[true]]), "{answers}");
         let (events, complaints) = exported::archive_events(&export("otf2")?)?;
         ensure!(complaints.is_empty() && events.get("ENTER") > Some(&0), "{complaints} {events:?}");

@@ -100,6 +100,8 @@ impl CallAssembly {
             let facts = &mut completed.facts;
             facts.peer_rank = facts.peer_rank.or(Some(send.call.rank));
             let sent = sent.map(|sent| sent.facts);
+            // A message that a probe has taken does not say which communicator it is of.
+            facts.comm = facts.comm.or(sent.and_then(|sent| sent.comm));
             facts.tag = facts.tag.or(sent.and_then(|sent| sent.tag));
             facts.len_bytes = facts.len_bytes.or(sent.and_then(|sent| sent.len_bytes));
         }
