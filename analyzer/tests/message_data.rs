@@ -205,6 +205,6 @@ fn whose_message_a_receive_from_anybody_got_is_told_by_the_data_if_by_nothing_el
 #[test]
 fn where_neither_status_nor_data_tells_whose_message_it_was_nothing_is_said_from_there_on() {
     assert_eq!(from_anybody(&[0, 1]), [0; 0]);
-    // Who has nothing left to send did not send it: what was in the buffer is from the message before.
-    assert_eq!(from_anybody(&[2, 0]), [2]);
+    // Who has nothing left to send did not send it: what was in the buffer is from the message before. There is one who has.
+    assert_eq!(from_anybody(&[2, 0]), [2, 1]);
 }

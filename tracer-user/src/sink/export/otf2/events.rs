@@ -506,7 +506,8 @@ fn collective_operation(row: &CallRow) -> Option<u8> {
             let plain = plain.strip_prefix("neighbor_").unwrap_or(plain);
             let known = NAMES.iter().position(|known| *known == plain).map(|at| at as u8);
             known.or_else(|| {
-                (row.name.starts_with("MPI_Win_") || row.name == "MPI_File_open").then_some(MAKES)
+                let makes = ["MPI_Win_create", "MPI_Win_allocate", "MPI_File_open"];
+                makes.iter().any(|making| row.name.starts_with(making)).then_some(MAKES)
             })
         }
         Does::MakeCommunicator(_) if row.is_collective() => Some(MAKES),

@@ -129,7 +129,7 @@ impl Otf2Library {
         for name in names {
             match Self::load_one(name) {
                 Ok(library) => return Ok(library),
-                Err(error) => refused.push(error.to_string()),
+                Err(error) => refused.push(format!("{name}: {error}")),
             }
         }
         Err(refused)

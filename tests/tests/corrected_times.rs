@@ -7,7 +7,7 @@ use live::timed::{TimedJob, TimedRank};
 use live::{Dmscope, JobSpec, MpiImplementation, binary};
 use tempfile::TempDir;
 
-/// With `$DMSCOPE_TEST_TIMES` all, else the first ones.
+/// With `$DMSCOPE_TEST_TIMED` all, else the first ones.
 const PATTERNS: [&str; 6] = ["token", "master", "collectives", "halo", "shift", "waitany"];
 const FEW: usize = 2;
 /// Pairs of which the medians are compared: the machine does other things as well.
@@ -31,7 +31,7 @@ fn slow_down(pairs: &[TimedRank]) -> (f64, f64, [f64; 2]) {
 #[test]
 fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let all = std::env::var_os("DMSCOPE_TEST_TIMES").is_some();
+        let all = std::env::var_os("DMSCOPE_TEST_TIMED").is_some();
         for pattern in PATTERNS.iter().take(if all { PATTERNS.len() } else { FEW }) {
             let folder = TempDir::new()?;
             let job = TimedJob::new(library, pattern, 2, 400, 20_000)?;
