@@ -386,7 +386,11 @@ static __always_inline struct draft_key draft_key(__u64 qp)
 
 static __always_inline struct built_segment *built_segment(struct draft *draft, __u32 at)
 {
-	return at < MOST_BUILT ? &draft->segments[at & (MOST_BUILT - 1)] : NULL;
+	if (at >= MOST_BUILT)
+		return NULL;
+	/* The kernel must see the bound where the compiler knows it already. */
+	barrier_var(at);
+	return &draft->segments[at & (MOST_BUILT - 1)];
 }
 
 /* wr_send(queue pair, …), wr_rdma_write(queue pair, key, where, …) and its like: a request without data, so far. */
