@@ -182,6 +182,15 @@ static enum ibv_wc_opcode perform(struct pair_qp *qp, const struct ibv_send_wr *
 	}
 }
 
+static void submit(struct pair_qp *qp, const struct ibv_send_wr *wr)
+{
+	enum ibv_wc_opcode opcode = perform(qp, wr);
+
+	if (wr->send_flags & IBV_SEND_SIGNALED)
+		complete((struct pair_cq *)qp->qp.send_cq,
+			 &(struct ibv_wc){ .wr_id = wr->wr_id, .qp_num = qp->qp.qp_num, .opcode = opcode });
+}
+
 /* What finds no room is refused, and all that is behind it: the program has to try again. */
 static int post_send(struct ibv_qp *of, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -192,10 +201,7 @@ static int post_send(struct ibv_qp *of, struct ibv_send_wr *wr, struct ibv_send_
 			*bad = wr;
 			return ENOMEM;
 		}
-		enum ibv_wc_opcode opcode = perform(qp, wr);
-		if (wr->send_flags & IBV_SEND_SIGNALED)
-			complete((struct pair_cq *)of->send_cq,
-				 &(struct ibv_wc){ .wr_id = wr->wr_id, .qp_num = of->qp_num, .opcode = opcode });
+		submit(qp, wr);
 	}
 	return 0;
 }
@@ -262,18 +268,29 @@ static void take(struct pair_cq *cq, struct pair_qp *qp)
 	}
 }
 
-static int poll_cq(struct ibv_cq *of, int most, struct ibv_wc *wc)
+static bool get_completion(struct pair_cq *cq, struct ibv_wc *wc)
 {
-	struct pair_cq *cq = (struct pair_cq *)of;
-	int n;
+	if (!cq->count)
+		return false;
+	*wc = cq->done[cq->first];
+	cq->first = (cq->first + 1) % RING;
+	cq->count--;
+	return true;
+}
 
+static void take_all(struct pair_cq *cq)
+{
 	for (struct pair_qp *qp = cq->queues; qp; qp = qp->next)
 		take(cq, qp);
-	for (n = 0; n < most && cq->count; n++) {
-		wc[n] = cq->done[cq->first];
-		cq->first = (cq->first + 1) % RING;
-		cq->count--;
-	}
+}
+
+static int poll_cq(struct ibv_cq *of, int most, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	take_all((struct pair_cq *)of);
+	while (n < most && get_completion((struct pair_cq *)of, &wc[n]))
+		n++;
 	return n;
 }
 
@@ -393,29 +410,34 @@ static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
 static int wr_complete(struct ibv_qp_ex *of)
 {
 	struct pair_qp *qp = (struct pair_qp *)of;
-	struct ibv_send_wr *bad;
 
 	if (qp->built_count > MOST_BUILT || MESSAGES - (qp->outbox->sent - qp->outbox->taken) < qp->built_count)
 		return ENOMEM;
 	for (unsigned i = 0; i < qp->built_count; i++)
-		post_send(&qp->qp, &qp->built[i].wr, &bad);
+		submit(qp, &qp->built[i].wr);
 	return 0;
 }
 
-static int next_poll(struct ibv_cq_ex *of)
+static int show_next(struct ibv_cq_ex *of)
 {
 	struct pair_cq *cq = (struct pair_cq *)of;
 
-	if (poll_cq(&cq->cq, 1, &cq->polled) != 1)
+	take_all(cq);
+	if (!get_completion(cq, &cq->polled))
 		return ENOENT;
 	of->wr_id = cq->polled.wr_id;
 	of->status = cq->polled.status;
 	return 0;
 }
 
+static int next_poll(struct ibv_cq_ex *of)
+{
+	return show_next(of);
+}
+
 static int start_poll(struct ibv_cq_ex *of, struct ibv_poll_cq_attr *attributes)
 {
-	return attributes->comp_mask ? EINVAL : next_poll(of);
+	return attributes->comp_mask ? EINVAL : show_next(of);
 }
 
 static void end_poll(struct ibv_cq_ex *of)

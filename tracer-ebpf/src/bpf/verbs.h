@@ -501,7 +501,7 @@ int dms_verbs_build(struct pt_regs *ctx)
 		bpf_map_delete_elem(&drafts, &key);
 	else if (what < BUILD_START)
 		build_request(draft, ctx, what);
-	else
+	else if (draft->count)
 		build_segments(key, ctx, what);
 	return 0;
 }
@@ -725,7 +725,9 @@ static long take_completion(__u32 i, void *data)
 #define KNOWS_BYTES 2
 #define KNOWS_QUEUE 4
 /* Records may be so much older than those before them in their ring. */
-#define LONGEST_READING_NS 5000000
+#define MOST_BACK_NS 15000000
+/* A program that asks later may have used what it received long before: when it did is not known. */
+#define LONGEST_READING_NS 200000000
 
 static __always_inline bool is_receive(const struct polled *p)
 {
@@ -760,11 +762,17 @@ static __always_inline void complete_by_users(const struct target *t, struct pol
 	}
 }
 
+/* When the poll was, or nearly: the thread may have been kept from asking on. */
+static __always_inline __u64 time_of_poll(const struct polled *p, __u64 now_ns)
+{
+	return now_ns - p->time_ns < MOST_BACK_NS ? p->time_ns : now_ns - MOST_BACK_NS;
+}
+
 /*
- * The completion that the thread has got from an extended queue: when all is known, or nothing more will be asked. Its time
- * is that of the poll: the program may use what it received before it asks for all.
+ * The completion that the thread has got from an extended queue: when all is known, or (`is_last`) nothing more will be
+ * asked. Its time is that of the poll: the program may use what it received before it asks for all.
  */
-static __noinline int tell_polled(__u64 sp, __u32 status)
+static __noinline int tell_polled(__u64 sp, __u32 status, bool is_last)
 {
 	struct dms_completion *r;
 	struct thread *th;
@@ -775,6 +783,8 @@ static __noinline int tell_polled(__u64 sp, __u32 status)
 		return 0;
 	p = &th->polled;
 	complete_by_users(t, p);
+	if (!is_last && !is_told_of_all(p))
+		return 0;
 	p->queue_at = 0;
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
@@ -787,10 +797,9 @@ static __noinline int tell_polled(__u64 sp, __u32 status)
 	fill_context(&r->ctx, th, sp);
 	r->took_ns = p->took_ns;
 	fill_header(&r->h, DMS_COMPLETION, 0, p->probe);
-	if (r->h.time_ns - p->time_ns < LONGEST_READING_NS)
-		r->h.time_ns = p->time_ns;
-	else
+	if (r->h.time_ns - p->time_ns > LONGEST_READING_NS)
 		p->known = 0;
+	r->h.time_ns = time_of_poll(p, r->h.time_ns);
 	if (!is_told_of_all(p))
 		r->queue = status ? p->queue : 0;
 	r->idle_ns = p->idle_since_ns ? whole_time(r->h.time_ns - p->idle_since_ns) : 0;
@@ -829,8 +838,8 @@ static __always_inline bool verbs_poll_enter(struct pt_regs *ctx)
 		count_refused(t);
 		return th->polled.queue_at == queue && !(th->polled.known & reads);
 	}
-	if (what != POLL_LIST)
-		tell_polled(PT_REGS_SP(ctx), 0);
+	if (what != POLL_LIST && th->polled.queue_at)
+		tell_polled(PT_REGS_SP(ctx), 0, true);
 	if (what == POLL_END) {
 		count_declined(t);
 		return false;
@@ -884,7 +893,7 @@ static __always_inline int poll_next_return(struct pt_regs *ctx, struct target *
 	p->known = p->operation = p->len_bytes = p->queue = 0;
 	status = read_half(p->queue_at + POLLED_STATUS_AT);
 	/* Of what failed, the rest is not valid. */
-	return status ? tell_polled(PT_REGS_SP(ctx), status) : 0;
+	return tell_polled(PT_REGS_SP(ctx), status, status != 0);
 }
 
 static __always_inline int poll_read_return(struct pt_regs *ctx, struct thread *th, __u32 what)
@@ -901,7 +910,7 @@ static __always_inline int poll_read_return(struct pt_regs *ctx, struct thread *
 	else
 		p->queue = value;
 	p->known |= known_by(what);
-	return is_told_of_all(p) ? tell_polled(PT_REGS_SP(ctx), 0) : 0;
+	return tell_polled(PT_REGS_SP(ctx), 0, false);
 }
 
 static __always_inline int verbs_poll_return(struct pt_regs *ctx)
