@@ -152,7 +152,8 @@ fn what_queue_pairs_move_that_were_connected_before_is_counted_exactly_and_most_
     let iterations = ITERATIONS.to_string();
     for way in &WAYS {
         let args = ["--iterations", &iterations, "--rare", "0", "--open-first"];
-        let (session, _) = watch(spec(MpiImplementation::OpenMpi, Interface::Lists, way.how)?.args(args), &[])?;
+        let (session, _) =
+            watch(spec(MpiImplementation::OpenMpi, Interface::Lists, way.how)?.args(args), &[])?;
         check_found_and_counted(&session, way).with_context(|| way.how)?;
     }
     Ok(())

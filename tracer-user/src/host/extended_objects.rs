@@ -69,12 +69,11 @@ pub(super) const ALLOCATE_DOMAIN: &CStr = c"ibv_alloc_pd";
 /// `context` is one that libibverbs opened, and `allocate_domain` its function of this name.
 pub(super) unsafe fn extended_objects(context: *mut c_void, allocate_domain: *mut c_void) -> Vec<Piece> {
     // SAFETY: as the caller promises; this is the function's type in <infiniband/verbs.h>.
-    let domain = unsafe {
-        std::mem::transmute::<*mut c_void, AllocateDomain>(allocate_domain)(context)
-    };
+    let domain = unsafe { std::mem::transmute::<*mut c_void, AllocateDomain>(allocate_domain)(context) };
     // SAFETY: the context is of an opened device, and these are places of these functions.
-    let (make_queue, make_pair) =
-        unsafe { (function_before(context, CREATE_CQ_EX_BEFORE), function_before(context, CREATE_QP_EX_BEFORE)) };
+    let (make_queue, make_pair) = unsafe {
+        (function_before(context, CREATE_CQ_EX_BEFORE), function_before(context, CREATE_QP_EX_BEFORE))
+    };
     let Some(make_queue) = make_queue.filter(|_| !domain.is_null()) else { return Vec::new() };
     // SAFETY: that is the function's type.
     let make_queue = unsafe { std::mem::transmute::<*mut c_void, CreateCompletionQueue>(make_queue) };

@@ -15,9 +15,9 @@ use analyzer::input::Mapping;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 
+use super::extended_objects::{ALLOCATE_DOMAIN, CONTEXT_BYTES, Piece, copy, extended_objects};
 use super::mappings;
 use super::sandbox::{SandboxedProcess, receive, send};
-use super::extended_objects::{ALLOCATE_DOMAIN, CONTEXT_BYTES, Piece, copy, extended_objects};
 use super::verbs::{TableSearch, has_devices, is_provider};
 use crate::plan::{VerbsTable, file_name};
 
@@ -137,9 +137,8 @@ impl Libibverbs {
                 return Vec::new();
             }
             // SAFETY: a `struct ibv_context` is as large; it was opened by this library, whose function that is.
-            let (context, mut pieces) = unsafe {
-                (copy(context, CONTEXT_BYTES), extended_objects(context, self.allocate_domain))
-            };
+            let (context, mut pieces) =
+                unsafe { (copy(context, CONTEXT_BYTES), extended_objects(context, self.allocate_domain)) };
             pieces.push(context);
             pieces
         };
