@@ -58,7 +58,7 @@ type CreateCompletionQueue = unsafe extern "C" fn(*mut c_void, *mut CompletionQu
 type CreateQueuePair = unsafe extern "C" fn(*mut c_void, *mut QueuePairWish) -> *mut c_void;
 
 /// A copy of memory, and where it was.
-pub(super) type Piece = (u64, Vec<u8>);
+pub(super) type ObjectCopy = (u64, Vec<u8>);
 
 /// A function of libibverbs by its name.
 pub(super) const ALLOCATE_DOMAIN: &CStr = c"ibv_alloc_pd";
@@ -67,7 +67,7 @@ pub(super) const ALLOCATE_DOMAIN: &CStr = c"ibv_alloc_pd";
 ///
 /// # Safety
 /// `context` is one that libibverbs opened, and `allocate_domain` its function of this name.
-pub(super) unsafe fn extended_objects(context: *mut c_void, allocate_domain: *mut c_void) -> Vec<Piece> {
+pub(super) unsafe fn extended_objects(context: *mut c_void, allocate_domain: *mut c_void) -> Vec<ObjectCopy> {
     // SAFETY: as the caller promises; this is the function's type in <infiniband/verbs.h>.
     let domain = unsafe { std::mem::transmute::<*mut c_void, AllocateDomain>(allocate_domain)(context) };
     // SAFETY: the context is of an opened device, and these are places of these functions.
@@ -143,7 +143,7 @@ unsafe fn function_before(context: *mut c_void, before: usize) -> Option<*mut c_
 
 /// # Safety
 /// There are as many bytes.
-pub(super) unsafe fn copy(at: *const c_void, len_bytes: usize) -> Piece {
+pub(super) unsafe fn copy(at: *const c_void, len_bytes: usize) -> ObjectCopy {
     // SAFETY: as the caller promises; nobody writes there meanwhile.
     (at as u64, unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len_bytes) }.to_vec())
 }

@@ -16,15 +16,15 @@ use crate::plan::{VerbsFunction, VerbsTable};
 use VerbsFunction as F;
 
 /// Functions that something in memory leads to, and where, in bytes.
-type Places = &'static [(usize, VerbsFunction)];
+type FunctionPlaces = &'static [(usize, VerbsFunction)];
 
 /// `struct ibv_context`: those that are always there, and others.
-const OF_DEVICE: Places = &[(96, F::PollList), (208, F::PostSend), (216, F::PostReceive)];
-const MORE_OF_DEVICE: Places = &[(168, F::PostSharedReceive)];
+const OF_DEVICE: FunctionPlaces = &[(96, F::PollList), (208, F::PostSend), (216, F::PostReceive)];
+const MORE_OF_DEVICE: FunctionPlaces = &[(168, F::PostSharedReceive)];
 /// `struct ibv_qp_ex`
-const OF_QUEUE_PAIR: Places = &[(320, F::BuildStart), (328, F::BuildComplete), (336, F::BuildAbort)];
+const OF_QUEUE_PAIR: FunctionPlaces = &[(320, F::BuildStart), (328, F::BuildComplete), (336, F::BuildAbort)];
 /// By `enum ibv_wr_opcode`. A queue pair has those that it was made for.
-const MORE_OF_QUEUE_PAIR: Places = &[
+const MORE_OF_QUEUE_PAIR: FunctionPlaces = &[
     (184, F::BuildRequest(5)),
     (192, F::BuildRequest(6)),
     (200, F::BuildRequest(8)),
@@ -43,8 +43,9 @@ const MORE_OF_QUEUE_PAIR: Places = &[
     (344, F::BuildRequest(15)),
 ];
 /// `struct ibv_cq_ex`
-const OF_COMPLETION_QUEUE: Places = &[(144, F::PollStart), (152, F::PollNext), (160, F::PollEnd)];
-const MORE_OF_COMPLETION_QUEUE: Places = &[(168, F::ReadOperation), (184, F::ReadBytes), (200, F::ReadQueue)];
+const OF_COMPLETION_QUEUE: FunctionPlaces = &[(144, F::PollStart), (152, F::PollNext), (160, F::PollEnd)];
+const MORE_OF_COMPLETION_QUEUE: FunctionPlaces =
+    &[(168, F::ReadOperation), (184, F::ReadBytes), (200, F::ReadQueue)];
 
 /// What tells a device from other tables of a provider: `abi_compat`, which is `__VERBS_ABI_IS_EXTENDED` in all that libibverbs
 /// makes.
@@ -180,7 +181,7 @@ impl<'m> TableSearch<'m> {
     }
 
     /// Where all of some places lead, and those of more that lead anywhere: all functions are of one provider.
-    fn table(&self, bytes: &[u8], places: Places, more: Places) -> Option<VerbsTable> {
+    fn table(&self, bytes: &[u8], places: FunctionPlaces, more: FunctionPlaces) -> Option<VerbsTable> {
         let mapping = |address: u64| self.code.iter().find(|m| (m.start..m.end).contains(&address));
         let file = mapping(word(bytes, places[0].0)?)?.file;
         let function = |(place, function): &(usize, VerbsFunction)| {

@@ -15,7 +15,7 @@ use analyzer::input::Mapping;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 
-use super::extended_objects::{ALLOCATE_DOMAIN, CONTEXT_BYTES, Piece, copy, extended_objects};
+use super::extended_objects::{ALLOCATE_DOMAIN, CONTEXT_BYTES, ObjectCopy, copy, extended_objects};
 use super::mappings;
 use super::sandbox::{SandboxedProcess, receive, send};
 use super::verbs::{TableSearch, has_devices, is_provider};
@@ -72,7 +72,7 @@ fn found() -> DeviceTables {
 }
 
 /// What copies of opened devices and their objects lead to. Pure.
-fn in_pieces(pieces: &[Piece], mappings: &[Mapping]) -> DeviceTables {
+fn in_pieces(pieces: &[ObjectCopy], mappings: &[Mapping]) -> DeviceTables {
     let code: Vec<&Mapping> = mappings.iter().filter(|m| m.exec && is_provider(&m.name)).collect();
     let path = |mapping: &Mapping| PathBuf::from(&mapping.name);
     let is_libibverbs = |mapping: &&Mapping| file_name(&mapping.name).starts_with("libibverbs.so");
@@ -121,7 +121,7 @@ impl Libibverbs {
     }
 
     /// The beginnings of opened devices and of their objects. All stay: this process ends soon, and nobody waits for it.
-    fn pieces(&self) -> Vec<Piece> {
+    fn pieces(&self) -> Vec<ObjectCopy> {
         // SAFETY: the number of devices need not be asked for; the list ends with a null pointer.
         let list = unsafe { (self.get_device_list)(std::ptr::null_mut()) };
         if list.is_null() {
