@@ -210,7 +210,7 @@ fn receives_of_a_shared_queue_are_told_by_their_numbers() {
 
 #[test]
 fn whatever_may_have_hidden_a_request_takes_the_order_until_it_is_set_up_anew() {
-    let spoil: [fn(&mut Scene); 6] = [
+    let spoil: [fn(&mut Scene); 7] = [
         |scene| scene.pairs.lose(Some(A.0), scene.time_ns),
         |scene| scene.pairs.lose(None, scene.time_ns),
         |scene| scene.pairs.begin(scene.time_ns, Vec::new()),
