@@ -139,7 +139,7 @@ static struct ibv_qp *make_pair(struct ibv_qp_init_attr *wanted)
 	return extended ? ibv_create_qp_ex(device, &more) : verbs.ibv_create_qp(domain, wanted);
 }
 
-/* From it whoever attaches then knows the functions of those that are made later. */
+/* From it whoever attaches then knows the functions of those that are made later. Of real devices it is known without. */
 static void make_unused_pair(void)
 {
 	struct ibv_qp_init_attr wanted = { .qp_type = IBV_QPT_RC,
@@ -171,7 +171,7 @@ __attribute__((constructor)) static void open_device(void)
 		device = verbs.ibv_open_device(*list);
 	extended = getenv("RDMA_EXTENDED") != NULL;
 	is_stand_in = getenv("RDMA_LIBRARY") != NULL;
-	if (device && extended)
+	if (device && extended && is_stand_in)
 		make_unused_pair();
 }
 
