@@ -368,6 +368,7 @@ struct draft_key {
 	__u64 qp;
 };
 
+/* The kernel has memory for more of them again as soon as an interrupt was taken, as for threads. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -475,6 +476,23 @@ static __always_inline void build_segments(struct draft_key key, struct pt_regs 
 	bpf_loop(MOST_SEGMENTS, build_segment, &b, 0);
 }
 
+static long try_to_begin_draft(__u32 i, void *key)
+{
+	return !bpf_map_update_elem(&drafts, key, &empty_draft, BPF_ANY);
+}
+
+static __noinline int begin_draft(__u64 qp)
+{
+	struct draft_key key = draft_key(qp);
+	struct thread *th;
+	struct target *t = current_target(&th);
+
+	bpf_loop(MOST_THREAD_TRIES, try_to_begin_draft, &key, 0);
+	if (t && !bpf_map_lookup_elem(&drafts, &key))
+		count_lost(t, false);
+	return 0;
+}
+
 SEC("uprobe.multi")
 int dms_verbs_build(struct pt_regs *ctx)
 {
@@ -488,11 +506,8 @@ int dms_verbs_build(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	count_declined(t);
-	if (what == BUILD_START) {
-		if (bpf_map_update_elem(&drafts, &key, &empty_draft, BPF_ANY))
-			count_lost(t, false);
-		return 0;
-	}
+	if (what == BUILD_START)
+		return begin_draft(key.qp);
 	draft = bpf_map_lookup_elem(&drafts, &key);
 	/* It was begun unseen. */
 	if (!draft)
@@ -724,8 +739,8 @@ static long take_completion(__u32 i, void *data)
 #define KNOWS_OPERATION 1
 #define KNOWS_BYTES 2
 #define KNOWS_QUEUE 4
-/* Records may be so much older than those before them in their ring. */
-#define MOST_BACK_NS 15000000
+/* Records are so much older than those before them in their ring at most: far less than the bound on lateness. */
+#define MOST_BACK_NS 5000000
 /* A program that asks later may have used what it received long before: when it did is not known. */
 #define LONGEST_READING_NS 200000000
 
