@@ -48,7 +48,7 @@ pub struct TakeOut {
     pub changed: usize,
 }
 
-/// Puts hooks into a process. Nothing is recorded until [`Shared::record_until`] says so. If it fails, calls go where they went
+/// Puts hooks into a process. Nothing is recorded until [`Switch::record_until`](crate::Switch::record_until) says so. If it fails, calls go where they went
 /// before, and what is left are mappings that nobody uses.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ pub use layout::{MAX_RINGS, RING_RECORD_BYTES};
 pub use memory::ProcessMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
 pub use rings::{CallRecord, RingState, read_ring};
-pub use shared::{Drained, Shared};
+pub use shared::{Drained, Shared, Switch};
 
 /// Why nothing could be put into a process.
 #[derive(Debug, thiserror::Error)]

@@ -3,26 +3,42 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::InjectError;
 use crate::layout::{HEADERS_AT, MAX_RINGS, RINGS_AT, control, header, shared_bytes};
 use crate::rings::{CallRecord, RingState, read_ring};
 
+/// The mapping itself.
+#[derive(Debug)]
+struct Mapping {
+    first: NonNull<AtomicU64>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is only read and written with atomic operations, and is mapped for as long as this lives.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// Has a process record, or not, from whatever thread.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    mapping: Arc<Mapping>,
+    is_off: Arc<AtomicBool>,
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Shared {
-    first: NonNull<AtomicU64>,
-    bytes: usize,
+    switch: Switch,
     ring_bytes: usize,
     states: Vec<RingState>,
     /// Losses that the process has counted: never fewer, whatever it writes there.
     counted_lost: [u64; MAX_RINGS + 1],
     lost: u64,
 }
-
-// SAFETY: the memory is only read and written with atomic operations, and is mapped for as long as this lives.
-unsafe impl Send for Shared {}
 
 /// What a look at all rings of a process gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,10 +49,8 @@ pub struct Drained {
     pub fullest: usize,
 }
 
-impl Shared {
-    /// Maps the memory.
-    pub(crate) fn map(file: &File, ring_bytes: usize) -> Result<Self, InjectError> {
-        let bytes = shared_bytes(ring_bytes);
+impl Mapping {
+    fn of(file: &File, bytes: usize) -> Result<Self, InjectError> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping anywhere; nothing of ours is replaced.
         let at = unsafe {
@@ -46,8 +60,7 @@ impl Shared {
             return Err(InjectError::last("its shared memory here"));
         }
         let first = NonNull::new(at.cast()).ok_or(InjectError::Unknown("a mapping at nowhere"))?;
-        let states = vec![RingState::default(); MAX_RINGS];
-        Ok(Self { first, bytes, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
+        Ok(Self { first, bytes })
     }
 
     fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
@@ -60,36 +73,72 @@ impl Shared {
         &self.words(at, 1)[0]
     }
 
-    fn header(ring: usize, field: usize) -> usize {
-        HEADERS_AT + ring * header::BYTES + field
+    fn header(&self, ring: usize, field: usize) -> &AtomicU64 {
+        self.word(HEADERS_AT + ring * header::BYTES + field)
+    }
+}
+
+impl Switch {
+    /// Nothing is recorded from now on.
+    pub fn turn_off(&self) {
+        self.is_off.store(true, Ordering::SeqCst);
+        self.set(0);
+    }
+
+    /// Takes that back: recording goes on when its time is set the next time.
+    pub fn turn_on(&self) {
+        self.is_off.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on nothing is recorded any more once the counter is past this, if it is not turned off.
+    pub fn record_until(&self, counter: u64) {
+        if self.is_off.load(Ordering::SeqCst) {
+            return;
+        }
+        self.set(counter);
+        // It may have been turned off in between.
+        if self.is_off.load(Ordering::SeqCst) {
+            self.set(0);
+        }
+    }
+
+    fn set(&self, counter: u64) {
+        self.mapping.word(control::DEADLINE).store(counter, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    /// Maps the memory.
+    pub(crate) fn map(file: &File, ring_bytes: usize) -> Result<Self, InjectError> {
+        let mapping = Arc::new(Mapping::of(file, shared_bytes(ring_bytes))?);
+        let switch = Switch { mapping, is_off: Arc::default() };
+        let states = vec![RingState::default(); MAX_RINGS];
+        Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
     }
 
     /// Says where the rings are in the process.
     pub(crate) fn lay_out(&self, address: u64) {
         for ring in 0..MAX_RINGS {
             let data = address + (RINGS_AT + ring * self.ring_bytes) as u64;
-            self.word(Self::header(ring, header::DATA)).store(data, Ordering::Relaxed);
+            self.switch.mapping.header(ring, header::DATA).store(data, Ordering::Relaxed);
         }
     }
 
-    /// From now on nothing is recorded any more once the counter is past this; 0: nothing is.
-    pub fn record_until(&self, counter: u64) {
-        self.word(control::DEADLINE).store(counter, Ordering::Release);
-    }
-
-    /// Until when the process records. It could have been written by the process.
-    pub fn deadline(&self) -> u64 {
-        self.word(control::DEADLINE).load(Ordering::Acquire)
+    /// What has the process record, or not.
+    pub fn switch(&self) -> &Switch {
+        &self.switch
     }
 
     /// Records that found no room, or that nobody could read, since the beginning.
     pub fn lost(&mut self) -> u64 {
         let given_up: u64 = self.states.iter().map(|state| state.given_up).fold(0, u64::saturating_add);
-        for (at, counted) in (0..=MAX_RINGS).map(|ring| match ring {
-            MAX_RINGS => (ring, control::LOST),
-            _ => (ring, Self::header(ring, header::LOST)),
-        }) {
-            let now = self.word(counted).load(Ordering::Relaxed);
+        let mapping = &self.switch.mapping;
+        for at in 0..=MAX_RINGS {
+            let counted = match at {
+                MAX_RINGS => mapping.word(control::LOST),
+                ring => mapping.header(ring, header::LOST),
+            };
+            let now = counted.load(Ordering::Relaxed);
             let before = std::mem::replace(&mut self.counted_lost[at], now);
             self.lost = self.lost.saturating_add(now.saturating_sub(before));
         }
@@ -99,15 +148,16 @@ impl Shared {
     /// Reads what is in all rings, at most so much of each.
     pub fn drain(&mut self, most: usize, mut take: impl FnMut(CallRecord)) -> Drained {
         let mut drained = Drained::default();
+        let mapping = &self.switch.mapping;
         for ring in 0..MAX_RINGS {
-            if self.word(Self::header(ring, header::OWNER)).load(Ordering::Relaxed) == 0 {
+            if mapping.header(ring, header::OWNER).load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let mut state = self.states[ring];
-            let head = self.word(Self::header(ring, header::HEAD)).load(Ordering::Acquire);
-            let words = self.words(RINGS_AT + ring * self.ring_bytes, self.ring_bytes / 8);
+            let head = mapping.header(ring, header::HEAD).load(Ordering::Acquire);
+            let words = mapping.words(RINGS_AT + ring * self.ring_bytes, self.ring_bytes / 8);
             let found = read_ring(words, head, &mut state, most, &mut take);
-            self.word(Self::header(ring, header::TAIL)).store(state.tail, Ordering::Release);
+            mapping.header(ring, header::TAIL).store(state.tail, Ordering::Release);
             self.states[ring] = state;
             drained.records += found;
             drained.fullest = drained.fullest.max(found);
@@ -121,7 +171,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped by us with this length, and nobody has a reference into it.
         unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes) };

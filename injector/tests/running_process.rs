@@ -109,7 +109,7 @@ fn drain(shared: &mut Shared) -> Vec<CallRecord> {
 }
 
 fn record_for_long(shared: &Shared) {
-    shared.record_until(counter() + CounterClock::begin().steps(Duration::from_secs(60)));
+    shared.switch().record_until(counter() + CounterClock::begin().steps(Duration::from_secs(60)));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn what_was_left_behind_is_found_and_whether_it_is_read() {
     let now: Vec<(u64, u64)> = installation.slots().collect();
     let originals: Vec<Option<u64>> = now.iter().map(|(slot, value)| left.original(*slot, *value)).collect();
     assert_eq!(originals, [Some(program.copy.1), Some(program.outer.1)]);
-    shared.record_until(0);
+    shared.switch().turn_off();
     assert!(!find_previous(program.pid()).expect("it runs").are_read);
     program.ask("c10");
 }
