@@ -140,7 +140,8 @@ fn map_all(
     // The name must be in its memory, where the code will be.
     let named = calls.memory.write(code, NAME);
     named.map_err(|source| InjectError::of("writing its memory", source))?;
-    let fd = calls.call("memfd_create", libc::SYS_memfd_create, [code, libc::MFD_CLOEXEC.into(), 0, 0, 0, 0])?;
+    let fd =
+        calls.call("memfd_create", libc::SYS_memfd_create, [code, libc::MFD_CLOEXEC.into(), 0, 0, 0, 0])?;
     let shared = open_memory(pid, fd, shared_len).and_then(|file| {
         let shared = map(calls, "shared memory", shared_len, read | write, libc::MAP_SHARED as u64, fd)?;
         Ok((shared, file))
@@ -197,4 +198,3 @@ impl Installation {
         unsafe { libc::fallocate(self.file.as_raw_fd(), how, from, bytes) };
     }
 }
-

@@ -107,4 +107,5 @@ pub(crate) fn ring_bytes(wanted: usize) -> usize {
 }
 
 // The code takes both for granted.
-const _: () = assert!(MAX_RINGS == 64 && header::BYTES == 128 && RINGS_AT.is_multiple_of(PAGE_BYTES as usize));
+const _: () =
+    assert!(MAX_RINGS == 64 && header::BYTES == 128 && RINGS_AT.is_multiple_of(PAGE_BYTES as usize));

@@ -39,7 +39,10 @@ mod tests {
     #[test]
     fn a_line_of_maps_is_read_and_what_is_none_is_left_out() {
         let code = area("7f00-7f10 r-xp 00001000 fe:01 12   /lib/libc.so.6").expect("a line");
-        assert_eq!((code.start, code.end, code.is_code, code.name.as_str()), (0x7f00, 0x7f10, true, "/lib/libc.so.6"));
+        assert_eq!(
+            (code.start, code.end, code.is_code, code.name.as_str()),
+            (0x7f00, 0x7f10, true, "/lib/libc.so.6")
+        );
         let anonymous = area("10-20 rw-p 0 00:00 0").expect("a line");
         assert_eq!((anonymous.is_writable, anonymous.name.as_str()), (true, ""));
         assert_eq!(area("nonsense"), None);

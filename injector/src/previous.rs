@@ -35,7 +35,8 @@ pub struct PreviousHooks {
 impl PreviousHooks {
     /// Where a slot led before we came, if what it leads to now is code of ours.
     pub fn original(&self, slot: u64, value: u64) -> Option<u64> {
-        let hook = |at: u64, value: u64| self.hooks.iter().find(move |hook| hook.slot == at && hook.entry == value);
+        let hook =
+            |at: u64, value: u64| self.hooks.iter().find(move |hook| hook.slot == at && hook.entry == value);
         hook(slot, value).map(|hook| hook.original)
     }
 }
@@ -86,7 +87,11 @@ fn parse_head(head: &[u8; TABLE_WORDS * 8], area_bytes: u64) -> Option<Table> {
     let entries = usize::try_from(word(1)).ok().filter(|entries| *entries <= MOST_HOOKS)?;
     let fits = ((TABLE_WORDS + entries * ENTRY_WORDS) * 8) as u64 <= area_bytes;
     let is_aligned = word(2).is_multiple_of(PAGE_BYTES);
-    (words[0] == MAGIC && fits && is_aligned).then(|| Table { entries, shared: word(2), shared_bytes: word(3) })
+    (words[0] == MAGIC && fits && is_aligned).then(|| Table {
+        entries,
+        shared: word(2),
+        shared_bytes: word(3),
+    })
 }
 
 /// The entries that lead to code in the area.

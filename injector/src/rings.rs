@@ -113,7 +113,9 @@ fn record_at(words: &[AtomicU64], number: u64) -> Option<CallRecord> {
 
 // Halves are read with the words that they are in.
 const _: () = assert!(record::HOOK == record::THREAD + 4 && record::SERIAL == record::CALL_HOOK + 4);
-const _: () = assert!(size_of::<AtomicU32>() == 4 && record::THREAD % 8 == 0 && record::CALL_HOOK % 8 == 0);
+const _: () = assert!(
+    size_of::<AtomicU32>() == 4 && record::THREAD.is_multiple_of(8) && record::CALL_HOOK.is_multiple_of(8)
+);
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +160,8 @@ mod tests {
         write(&words, 0, true);
         write(&words, 1, false);
         assert_eq!(read(&words, 2, &mut state), [100]);
-        (0..3 * MOST_WAITS).for_each(|_| assert_eq!(read(&words, 2, &mut state), [0; 0], "it may be being written"));
+        (0..3 * MOST_WAITS)
+            .for_each(|_| assert_eq!(read(&words, 2, &mut state), [0; 0], "it may be being written"));
         write(&words, 2, true);
         (0..MOST_WAITS).for_each(|_| assert_eq!(read(&words, 3, &mut state), [0; 0]));
         assert_eq!(read(&words, 3, &mut state), [102]);

@@ -53,9 +53,8 @@ impl Mapping {
     fn of(file: &File, bytes: usize) -> Result<Self, InjectError> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping anywhere; nothing of ours is replaced.
-        let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let at =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if at == libc::MAP_FAILED {
             return Err(InjectError::last("its shared memory here"));
         }
@@ -83,6 +82,11 @@ impl Switch {
     pub fn turn_off(&self) {
         self.is_off.store(true, Ordering::SeqCst);
         self.set(0);
+    }
+
+    /// Whether nothing is to be recorded.
+    pub fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::SeqCst)
     }
 
     /// Takes that back: recording goes on when its time is set the next time.

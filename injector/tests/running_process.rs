@@ -60,11 +60,8 @@ impl Program {
         std::fs::write(&source, PROGRAM).expect("ours");
         let built = Command::new("gcc").args(["-O1", "-pthread", "-o"]).args([&binary, &source]).status();
         assert!(built.expect("a compiler").success());
-        let mut child = Command::new(&binary)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it was built");
+        let mut child =
+            Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
         let mut lines = BufReader::new(child.stdout.take().expect("it was piped"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says where its slots are");

@@ -237,6 +237,7 @@ fn name_of_place(place: ProbePlace) -> &'static str {
         ProbePlace::Jump => "jump",
         ProbePlace::ConditionalJump => "conditional jump",
         ProbePlace::SingleStep => "single step",
+        ProbePlace::Slot => "slot",
     }
 }
 
@@ -255,7 +256,10 @@ fn cost_of_hits(plan: &Plan, hits: &BTreeMap<u32, u64>, duration: Duration, rank
 }
 
 fn cost(probe: &Probe) -> String {
-    format!("~{:.1} µs", f64::from(cost_ns(probe)) / 1_000.0)
+    match cost_ns(probe) {
+        few @ ..100 => format!("~{few} ns"),
+        more => format!("~{:.1} µs", f64::from(more) / 1_000.0),
+    }
 }
 
 /// Typical cost of a hit, from measurements in a virtual machine: an order of magnitude.
@@ -269,6 +273,7 @@ fn cost_ns(probe: &Probe) -> u32 {
         | ProbePlace::Jump
         | ProbePlace::ConditionalJump => 600,
         ProbePlace::SingleStep => 10_500,
+        ProbePlace::Slot => 10,
     };
     let returns = matches!(
         probe.class,

@@ -3,6 +3,7 @@
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
 
+use super::engines::Engine;
 use super::results::Returns;
 use crate::elf::Contents;
 
@@ -70,6 +71,9 @@ pub struct PlanOptions {
     pub copies: bool,
     /// Heap blocks.
     pub allocations: bool,
+    /// Who records what can be recorded without the kernel.
+    #[serde(default)]
+    pub engine: Engine,
 }
 
 impl Default for PlanOptions {
@@ -80,6 +84,7 @@ impl Default for PlanOptions {
             returns: Returns::default(),
             copies: true,
             allocations: true,
+            engine: Engine::default(),
         }
     }
 }

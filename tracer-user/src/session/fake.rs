@@ -199,6 +199,10 @@ impl Kernel for FakeKernel {
         world.attach(plan.probes.iter().cloned())
     }
 
+    fn use_slots(&mut self, _files: &[FileSlots], _pids: &[u32]) -> SlotsInUse {
+        SlotsInUse::default()
+    }
+
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut world = self.world.lock();
         let attached: Vec<Probe> = world.attached.iter().map(|id| world.known[id].clone()).collect();

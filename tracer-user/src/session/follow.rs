@@ -31,6 +31,7 @@ use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
 use crate::kernel::ProcessKey;
 use crate::plan::attach::{JobSize, OnlyJob};
+use crate::plan::engines::mark_slots;
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
@@ -161,6 +162,16 @@ impl<'s> Session<'s> {
         if let Some(costs) = &self.probe_costs {
             self.recorder.push(Input::ProbeCosts(Box::new(costs.clone())));
         }
+    }
+
+    /// Has the job's processes record by themselves what goes through slots, if that was planned.
+    pub(super) fn use_slots(&mut self, planned: &mut Planned, pids: &[u32]) {
+        if planned.slots.is_empty() {
+            return;
+        }
+        let used = self.kernel.use_slots(&std::mem::take(&mut planned.slots), pids);
+        used.notes.iter().for_each(|note| self.sink.notice(note));
+        mark_slots(&mut planned.plan, &used.probes, &used.kernel);
     }
 
     /// Attaches what was planned, and says what could not be.

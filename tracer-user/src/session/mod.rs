@@ -121,7 +121,7 @@ fn attach_with(
     parts: Parts<'_>,
     limits: &Limits,
     mut planner: Box<dyn PlanSource>,
-    planned: Planned,
+    mut planned: Planned,
     start: Start,
     begin_ns: u64,
     job: &NodeJob,
@@ -135,6 +135,7 @@ fn attach_with(
     // What was mapped in between nobody else would tell of.
     let since = planner.processes(&pids)?;
     let blind: Vec<u32> = planned.blind.iter().chain(&since.blind).copied().collect();
+    session.use_slots(&mut planned, &pids);
     session.apply(planned);
     if !since.is_empty() {
         session.apply(since);
