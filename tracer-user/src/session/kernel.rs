@@ -42,7 +42,13 @@ pub(super) trait Kernel {
 
     /// Has the job's processes record by themselves what goes through these slots, as far as they allow it. The probes that are
     /// named are not needed then: they count as attached by [`Kernel::attach`].
-    fn use_slots(&mut self, files: &[FileSlots], pids: &[u32]) -> SlotsInUse;
+    fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse;
+
+    /// The same for a process that came later or has loaded more, where slots are in use; whether there was anything to do.
+    ///
+    /// # Errors
+    /// Why some of what it copies is not seen.
+    fn use_slots_late(&mut self, pid: u32) -> Result<bool, String>;
 
     /// Detaches probes, and those that are in a bundle with them; gives back which.
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32>;

@@ -98,8 +98,15 @@ impl Kernel for LiveKernel {
         attached
     }
 
-    fn use_slots(&mut self, files: &[FileSlots], pids: &[u32]) -> SlotsInUse {
+    fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
         self.fast.put_in(files, pids)
+    }
+
+    fn use_slots_late(&mut self, pid: u32) -> Result<bool, String> {
+        let ring = self.fast.put_in_late(pid)?;
+        let is_new = ring.is_some();
+        ring.into_iter().for_each(|ring| self.collector.add_fast(ring));
+        Ok(is_new)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{Hook, HookKind, Installation, Request, Shared, Switch, install};
+use injector::{Hook, HookKind, InjectError, Installation, Request, Shared, Switch, install};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{Decoder, HookMeaning, HookMeanings};
-use super::facts::{FastFacts, look_at_slots};
-use super::reader::{FastRing, switch_of};
+use super::facts::{FastFacts, look_at_slots, process_slots};
+use super::reader::FastRing;
 use crate::plan::FileSlots;
-use crate::plan::engines::{EngineChoice, UsedSlot, choose_engines};
+use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
 use crate::plan::slots::SlotPurpose;
 
 /// What became of the wish for probes without the kernel.
@@ -30,8 +30,14 @@ pub struct SlotsInUse {
 #[derive(Default)]
 pub struct FastEngine {
     ring_bytes: usize,
+    files: Vec<FileSlots>,
+    hooks: HookTable,
     probes: BTreeSet<u32>,
+    /// What was known of each process when code was put into it.
+    known: BTreeMap<u32, ProcessSlots>,
     processes: BTreeMap<u32, FastProcess>,
+    /// Slots of those that are watched.
+    slots: BTreeMap<u32, u32>,
     is_paused: bool,
 }
 
@@ -39,7 +45,7 @@ struct FastProcess {
     installation: Installation,
     /// Until somebody reads it.
     ring: Option<(Shared, Decoder)>,
-    switch: Option<Switch>,
+    switch: Switch,
     is_closed: Arc<AtomicBool>,
 }
 
@@ -52,60 +58,106 @@ impl FastEngine {
     }
 
     /// Puts code into the processes of a job, all or none; nothing is recorded yet.
-    pub fn put_in(&mut self, files: &[FileSlots], pids: &[u32]) -> SlotsInUse {
-        let FastFacts { processes, refusal } = look_at_slots(files, pids);
+    pub fn put_in(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
+        let FastFacts { processes, refusal } = look_at_slots(&files, pids);
         if let Some(why) = refusal {
             return refused(&why);
         }
-        let choice = choose_engines(files, &processes);
-        if choice.fast.is_empty() {
+        let EngineChoice { fast, mut slots, kernel } = choose_engines(&files, &processes);
+        if fast.is_empty() {
             return refused("no copy of this job goes through a slot that can be used");
         }
-        let meanings = HookTable::of(files);
-        for process in &processes {
-            let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
-            let slots = choice.slots.get(&process.pid).map(Vec::as_slice).unwrap_or_default();
-            let decoder = Decoder {
-                pid: process.pid,
-                meanings: Arc::clone(&meanings.meanings),
-                first_bytes: meanings.files.iter().map(first_byte).collect(),
-            };
-            let hooks = slots.iter().filter_map(|slot| meanings.hook(slot)).collect();
-            let request = Request { pid: process.pid, hooks, ring_bytes: self.ring_bytes };
-            match install(&request) {
-                Ok((installation, shared)) => {
-                    let ring = Some((shared, decoder));
-                    let process_in =
-                        FastProcess { installation, ring, switch: None, is_closed: Arc::default() };
-                    self.processes.insert(process.pid, process_in);
-                }
-                Err(error) => {
-                    self.take_out();
-                    return refused(&format!("process {}: {error}", process.pid));
-                }
+        self.hooks = HookTable::of(&files);
+        self.files = files;
+        for process in processes {
+            let pid = process.pid;
+            let used = slots.remove(&pid).unwrap_or_default();
+            if let Err(error) = self.put_into(process, &used) {
+                self.take_out();
+                return refused(&format!("process {pid}: {error}"));
             }
         }
-        let EngineChoice { fast, kernel, .. } = choice;
         self.probes.clone_from(&fast);
         SlotsInUse { probes: fast, kernel, notes: Vec::new() }
     }
 
+    fn put_into(&mut self, process: ProcessSlots, used: &[UsedSlot]) -> Result<(), InjectError> {
+        let pid = process.pid;
+        let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot)).collect();
+        let (installation, shared) = install(&Request { pid, hooks, ring_bytes: self.ring_bytes })?;
+        let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
+        let first_bytes = self.hooks.files.iter().map(first_byte).collect();
+        let decoder = Decoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
+        let switch = shared.switch().clone();
+        let ring = Some((shared, decoder));
+        let put_in = FastProcess { installation, ring, switch, is_closed: Arc::default() };
+        self.processes.insert(pid, put_in);
+        self.known.insert(pid, process);
+        Ok(())
+    }
+
+    /// Whether a process maps a file whose copies are recorded so, elsewhere than when code was put into it: then some of what
+    /// it copies is not seen.
+    fn has_new_files(&self, process: &ProcessSlots) -> bool {
+        let known = self.known.get(&process.pid);
+        let copies = self.files.iter().filter(|file| self.has_fast_sites(file));
+        copies.map(|file| file.file).any(|file| {
+            let before = known.and_then(|known| known.first_bytes.get(&file));
+            process.first_bytes.get(&file).is_some_and(|now| Some(now) != before)
+        })
+    }
+
+    fn has_fast_sites(&self, file: &FileSlots) -> bool {
+        file.sites.iter().any(|site| self.probes.contains(&site.probe))
+    }
+
+    /// Puts code into a process that came later, or has loaded more; the ring that is to be read then. `None`: there is nothing to
+    /// do.
+    ///
+    /// # Errors
+    /// Why copies of the process go unseen.
+    pub fn put_in_late(&mut self, pid: u32) -> Result<Option<FastRing>, String> {
+        if self.probes.is_empty() {
+            return Ok(None);
+        }
+        let is_ours = self.processes.contains_key(&pid);
+        let process = process_slots(&self.files, pid, is_ours)?;
+        if !self.has_new_files(&process) {
+            return Ok(None);
+        }
+        // What others are known to have tells where slots will lead that this one has not used yet.
+        let others = self.known.values().filter(|known| known.pid != pid).cloned();
+        let processes: Vec<ProcessSlots> = others.chain([process.clone()]).collect();
+        let mut choice = choose_engines(&self.files, &processes);
+        if !self.probes.is_subset(&choice.fast) {
+            return Err("where some of its slots lead is not known yet".to_owned());
+        }
+        let used = choice.slots.remove(&pid).unwrap_or_default();
+        let before = self.processes.remove(&pid);
+        self.put_into(process, &used).map_err(|error| error.to_string())?;
+        if let Some(before) = before {
+            before.close();
+        }
+        Ok(self.slots.get(&pid).copied().and_then(|slot| self.begin(pid, slot)))
+    }
+
     /// A process is watched from now on: what it records is to be read, as of a slot.
     pub fn begin(&mut self, pid: u32, slot: u32) -> Option<FastRing> {
+        self.slots.insert(pid, slot);
         let process = self.processes.get_mut(&pid)?;
         let (shared, decoder) = process.ring.take()?;
-        let ring = FastRing { slot, shared, decoder, is_closed: Arc::clone(&process.is_closed) };
-        process.switch = Some(switch_of(&ring));
-        Some(ring)
+        if self.is_paused {
+            process.switch.turn_off();
+        }
+        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&process.is_closed) })
     }
 
     /// A process is not watched any more.
     pub fn end(&mut self, pid: u32) {
-        let Some(process) = self.processes.get(&pid) else { return };
-        if let Some(switch) = &process.switch {
-            switch.turn_off();
+        self.slots.remove(&pid);
+        if let Some(process) = self.processes.get(&pid) {
+            process.close();
         }
-        process.is_closed.store(true, Ordering::Release);
     }
 
     /// Probes that are code in the job.
@@ -119,7 +171,7 @@ impl FastEngine {
             return;
         }
         let open = self.processes.values().filter(|process| !process.is_closed.load(Ordering::Acquire));
-        for switch in open.filter_map(|process| process.switch.as_ref()) {
+        for FastProcess { switch, .. } in open {
             match is_paused {
                 true => switch.turn_off(),
                 false => switch.turn_on(),
@@ -130,12 +182,17 @@ impl FastEngine {
     /// Has all slots lead where they led before. A process that does not stop keeps them, and records nothing.
     pub fn take_out(&mut self) {
         for (_, process) in std::mem::take(&mut self.processes) {
-            if let Some(switch) = &process.switch {
-                switch.turn_off();
-            }
+            process.close();
             // One that has ended has no slots.
             let _ = process.installation.take_out();
         }
+    }
+}
+
+impl FastProcess {
+    fn close(&self) {
+        self.switch.turn_off();
+        self.is_closed.store(true, Ordering::Release);
     }
 }
 
@@ -151,6 +208,7 @@ fn refused(why: &str) -> SlotsInUse {
 }
 
 /// All hooks that a session may have, numbered from 1 in the order of this table.
+#[derive(Default)]
 struct HookTable {
     meanings: Arc<HookMeanings>,
     /// By number: the file.

@@ -28,7 +28,7 @@ pub fn look_at_slots(files: &[FileSlots], pids: &[u32]) -> FastFacts {
     }
     let mut facts = FastFacts::default();
     for &pid in pids {
-        match process_slots(files, pid) {
+        match process_slots(files, pid, false) {
             Ok(process) => facts.processes.push(process),
             Err(why) => {
                 facts.refusal = Some(format!("process {pid}: {why}"));
@@ -39,15 +39,15 @@ pub fn look_at_slots(files: &[FileSlots], pids: &[u32]) -> FastFacts {
     facts
 }
 
-/// What the slots of a process hold; or why nothing can be put into it.
-pub(super) fn process_slots(files: &[FileSlots], pid: u32) -> Result<ProcessSlots, String> {
+/// What the slots of a process hold; or why nothing can be put into it. `is_ours`: what is read in it is read by us.
+pub(super) fn process_slots(files: &[FileSlots], pid: u32, is_ours: bool) -> Result<ProcessSlots, String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
     let status = status.map_err(|error| error.to_string())?;
     if let Some(why) = forbidden(&parse_status(&status)) {
         return Err(why.to_string());
     }
     let previous = find_previous(pid).map_err(|error| error.to_string())?;
-    if previous.are_read {
+    if previous.are_read && !is_ours {
         return Err("another session has its code in it".to_owned());
     }
     let mappings = read_maps(pid).map_err(|error| error.to_string())?;

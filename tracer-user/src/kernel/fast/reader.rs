@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CallRecord, CounterClock, CounterPair, Shared, Switch, counter};
+use injector::{CallRecord, CounterClock, CounterPair, Shared, counter};
 
 use super::decoder::Decoder;
 
@@ -89,6 +89,9 @@ impl FastReaders {
     ) -> bool {
         let Some(clock) = &mut self.clock else { return false };
         let mut fills = false;
+        // Before: what comes after the look is not to be missed.
+        let closed: Vec<bool> =
+            self.rings.iter().map(|open| open.ring.is_closed.load(Ordering::Acquire)).collect();
         for OpenRing { ring, .. } in &mut self.rings {
             self.buffer.clear();
             let buffer = &mut self.buffer;
@@ -105,14 +108,14 @@ impl FastReaders {
                 records.push((ring.slot, decoded));
             }
         }
-        self.close();
+        self.close(&closed);
         fills
     }
 
     /// Forgets those from which nothing comes any more.
-    fn close(&mut self) {
-        let closed = self.rings.extract_if(.., |open| open.ring.is_closed.load(Ordering::Acquire));
-        for mut open in closed {
+    fn close(&mut self, closed: &[bool]) {
+        let mut is_closed = closed.iter().copied();
+        for mut open in self.rings.extract_if(.., |_| is_closed.next().unwrap_or(false)) {
             *self.lost_before.entry(open.ring.slot).or_default() += open.lost();
         }
     }
@@ -131,9 +134,4 @@ impl OpenRing {
     fn lost(&mut self) -> u64 {
         self.ring.shared.lost().saturating_add(self.gaps)
     }
-}
-
-/// Has the process of a ring record, or not, from another thread.
-pub(super) fn switch_of(ring: &FastRing) -> Switch {
-    ring.shared.switch().clone()
 }
