@@ -1,11 +1,13 @@
 //! The code of all hooks of a process, as one piece, and a table in front of it that says which slots lead to it: whoever comes
 //! later can take it out again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::layout::{PAGE_BYTES, data};
 use crate::templates::{data_at, note_template, record_template};
 
 /// What a hook does with a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookKind {
     /// Records it: its first three arguments, where it returns to, and the noted call that it is made in.
     Record,
@@ -19,7 +21,7 @@ pub enum HookKind {
 }
 
 /// A slot that is to lead to code of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// What its records call it, from 1.
     pub number: u32,

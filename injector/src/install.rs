@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
+use serde::{Deserialize, Serialize};
 
 use crate::InjectError;
 use crate::code::{CodeFacts, Hook, build, code_bytes, entries};
-use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, ring_bytes, shared_bytes};
+use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
 use crate::memory::ProcessMemory;
 use crate::shared::Shared;
@@ -19,7 +21,7 @@ const THREAD_ID_OFFSET: u64 = 0x2d0;
 const MAIN_STACK_BYTES: u64 = 8 << 20;
 
 /// What is to be put into a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The process.
     pub pid: u32,
@@ -53,15 +55,12 @@ pub struct TakeOut {
 ///
 /// # Errors
 /// What the kernel or the process does not allow.
-pub fn install(request: &Request) -> Result<(Installation, Shared), InjectError> {
+pub fn install(request: &Request) -> Result<Installation, InjectError> {
     let pid = pid_t::try_from(request.pid).map_err(|_| InjectError::Ended)?;
     while_stopped(pid, |process| install_stopped(process, request))
 }
 
-fn install_stopped(
-    process: &mut StoppedProcess,
-    request: &Request,
-) -> Result<(Installation, Shared), InjectError> {
+fn install_stopped(process: &mut StoppedProcess, request: &Request) -> Result<Installation, InjectError> {
     let pid = process.pid;
     let ring_bytes = ring_bytes(request.ring_bytes);
     let areas = areas(pid).map_err(|source| InjectError::of("its mappings", source))?;
@@ -69,8 +68,7 @@ fn install_stopped(
     let code_len = code_bytes(&request.hooks);
     let shared_len = shared_bytes(ring_bytes) as u64;
     let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
-    let shared = Shared::map(&file, ring_bytes)?;
-    shared.lay_out(mapped.shared);
+    Shared::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
     let facts = CodeFacts {
         guard: mapped.guard,
         shared: mapped.shared,
@@ -94,7 +92,7 @@ fn install_stopped(
         }
         installation.slots.push((hook.slot, hook.original, entry));
     }
-    Ok((installation, shared))
+    Ok(installation)
 }
 
 /// Each thread's id is where the code will look for it.
@@ -162,6 +160,11 @@ fn open_memory(pid: pid_t, fd: u64, bytes: u64) -> Result<File, InjectError> {
 }
 
 impl Installation {
+    /// The memory that the process shares: see [`Shared::open`].
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The slots, each with what it is as long as nobody changes it.
     pub fn slots(&self) -> impl Iterator<Item = (u64, u64)> {
         self.slots.iter().map(|(slot, _, entry)| (*slot, *entry))
@@ -172,6 +175,7 @@ impl Installation {
     /// # Errors
     /// The process cannot be stopped.
     pub fn take_out(&self) -> Result<TakeOut, InjectError> {
+        self.stop_recording();
         let taken = while_stopped(self.pid, |process| Ok(self.restore(&process.memory)));
         self.give_memory_back();
         taken
@@ -187,6 +191,11 @@ impl Installation {
             }
         }
         done
+    }
+
+    /// As if nobody had been reading for long. If it cannot be said, they find out.
+    fn stop_recording(&self) {
+        let _ = self.file.write_all_at(&0_u64.to_le_bytes(), control::DEADLINE as u64);
     }
 
     /// Rings become zeros again, which take no memory: the mapping stays.

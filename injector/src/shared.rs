@@ -112,8 +112,16 @@ impl Switch {
 }
 
 impl Shared {
-    /// Maps the memory.
-    pub(crate) fn map(file: &File, ring_bytes: usize) -> Result<Self, InjectError> {
+    /// Maps the memory that a process shares, with rings of the size that was asked for.
+    ///
+    /// # Errors
+    /// No memory, or a file that is not as long as it must be.
+    pub fn open(file: &File, ring_bytes: usize) -> Result<Self, InjectError> {
+        let ring_bytes = crate::layout::ring_bytes(ring_bytes);
+        let length = file.metadata().map_err(|source| InjectError::of("its shared memory", source))?.len();
+        if length < shared_bytes(ring_bytes) as u64 {
+            return Err(InjectError::Unknown("its shared memory is too short"));
+        }
         let mapping = Arc::new(Mapping::of(file, shared_bytes(ring_bytes))?);
         let switch = Switch { mapping, is_off: Arc::default() };
         let states = vec![RingState::default(); MAX_RINGS];

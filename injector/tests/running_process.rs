@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use injector::{CallRecord, CounterClock, Hook, HookKind, Request, Shared, counter, find_previous, install};
+use injector::{
+    CallRecord, CounterClock, Hook, HookKind, Installation, Request, Shared, counter, find_previous, install,
+};
 
 /// A program that calls through three slots: `copy` in two threads, `outer` calls `copy` within, and it forks on demand.
 const PROGRAM: &str = r#"
@@ -99,6 +101,14 @@ impl Drop for Program {
     }
 }
 
+/// Puts hooks in, and maps what the process shares.
+fn put_in(program: &Program) -> (Installation, Shared) {
+    let request = program.request();
+    let installation = install(&request).expect("ours to change");
+    let shared = Shared::open(installation.file(), request.ring_bytes).expect("it was made so");
+    (installation, shared)
+}
+
 fn drain(shared: &mut Shared) -> Vec<CallRecord> {
     let mut records = Vec::new();
     shared.drain(usize::MAX, |record| records.push(record));
@@ -113,7 +123,7 @@ fn record_for_long(shared: &Shared) {
 fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_around_it() {
     let mut program = Program::start();
     program.ask("c10");
-    let (installation, mut shared) = install(&program.request()).expect("ours to change");
+    let (installation, mut shared) = put_in(&program);
     program.ask("c10");
     assert_eq!(drain(&mut shared), [], "not before it is wanted");
     record_for_long(&shared);
@@ -144,7 +154,7 @@ fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_arou
 #[test]
 fn children_of_fork_record_nothing_and_run_on() {
     let mut program = Program::start();
-    let (installation, mut shared) = install(&program.request()).expect("ours to change");
+    let (installation, mut shared) = put_in(&program);
     record_for_long(&shared);
     assert_eq!(program.ask("f1000"), "done 7\n");
     assert_eq!(drain(&mut shared), []);
@@ -157,7 +167,7 @@ fn children_of_fork_record_nothing_and_run_on() {
 #[test]
 fn a_full_ring_counts_what_it_loses_and_goes_on_when_there_is_room() {
     let mut program = Program::start();
-    let (_installation, mut shared) = install(&program.request()).expect("ours to change");
+    let (_installation, mut shared) = put_in(&program);
     record_for_long(&shared);
     program.ask("c50000");
     let seen = drain(&mut shared).len() as u64;
@@ -170,7 +180,7 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_when_there_is_room() {
 fn what_was_left_behind_is_found_and_whether_it_is_read() {
     let mut program = Program::start();
     assert!(find_previous(program.pid()).expect("it runs").hooks.is_empty());
-    let (installation, shared) = install(&program.request()).expect("ours to change");
+    let (installation, shared) = put_in(&program);
     record_for_long(&shared);
     let left = find_previous(program.pid()).expect("it runs");
     assert!(left.are_read);

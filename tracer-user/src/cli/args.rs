@@ -187,6 +187,9 @@ pub enum Command {
     /// Hold the probes of a session
     #[command(hide = true)]
     HoldLinks,
+    /// Hold the fast probes of a session
+    #[command(hide = true)]
+    HoldSlots,
     /// Open RDMA devices for a session
     #[command(hide = true)]
     OpenDevices,

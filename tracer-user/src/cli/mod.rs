@@ -108,6 +108,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             kernel::hold_links()?;
             Ok(0)
         }
+        Command::HoldSlots => {
+            kernel::hold_slots()?;
+            Ok(0)
+        }
         Command::OpenDevices => {
             host::verbs_devices::serve()?;
             Ok(0)
@@ -158,7 +162,8 @@ fn watches(command: &Command) -> bool {
         | Command::Agent(_)
         | Command::NodeSession
         | Command::ReadMemory
-        | Command::HoldLinks => true,
+        | Command::HoldLinks
+        | Command::HoldSlots => true,
         Command::Report(args) => matches!(args.subject(), Ok(Subject::Job(_))),
         // They look at jobs that they start themselves, through files.
         Command::Record(_)

@@ -17,7 +17,7 @@ mod tracer;
 mod types;
 
 pub use collector::{Collector, DrainBatch, ReaderFailed};
-pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, look_at_slots};
+pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, hold_slots, look_at_slots};
 pub use filter::FilterCheck;
 pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{Hook, HookKind, InjectError, Installation, Request, Shared, Switch, install};
+use injector::{Hook, HookKind, Request, Shared, Switch};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{Decoder, HookMeaning, HookMeanings};
 use super::facts::{FastFacts, look_at_slots, process_slots};
+use super::holder::SlotHolder;
 use super::reader::FastRing;
+use crate::kernel::holder::HolderPlace;
 use crate::plan::FileSlots;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
 use crate::plan::slots::SlotPurpose;
@@ -30,6 +32,8 @@ pub struct SlotsInUse {
 #[derive(Default)]
 pub struct FastEngine {
     ring_bytes: usize,
+    place: HolderPlace,
+    holder: Option<SlotHolder>,
     files: Vec<FileSlots>,
     hooks: HookTable,
     probes: BTreeSet<u32>,
@@ -42,7 +46,6 @@ pub struct FastEngine {
 }
 
 struct FastProcess {
-    installation: Installation,
     /// Until somebody reads it.
     ring: Option<(Shared, Decoder)>,
     switch: Switch,
@@ -51,10 +54,8 @@ struct FastProcess {
 
 impl FastEngine {
     /// `ring_bytes`: of each thread.
-    pub fn new(ring_bytes: u32) -> Self {
-        let mut engine = Self::default();
-        engine.ring_bytes = ring_bytes as usize;
-        engine
+    pub fn new(ring_bytes: u32, place: HolderPlace) -> Self {
+        Self { ring_bytes: ring_bytes as usize, place, ..Self::default() }
     }
 
     /// Puts code into the processes of a job, all or none; nothing is recorded yet.
@@ -81,16 +82,20 @@ impl FastEngine {
         SlotsInUse { probes: fast, kernel, notes: Vec::new() }
     }
 
-    fn put_into(&mut self, process: ProcessSlots, used: &[UsedSlot]) -> Result<(), InjectError> {
+    fn put_into(&mut self, process: ProcessSlots, used: &[UsedSlot]) -> Result<(), String> {
         let pid = process.pid;
         let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot)).collect();
-        let (installation, shared) = install(&Request { pid, hooks, ring_bytes: self.ring_bytes })?;
+        let holder = match &mut self.holder {
+            Some(holder) => holder,
+            none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
+        };
+        let shared = holder.put_in(Request { pid, hooks, ring_bytes: self.ring_bytes })?;
         let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
         let first_bytes = self.hooks.files.iter().map(first_byte).collect();
         let decoder = Decoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
         let switch = shared.switch().clone();
         let ring = Some((shared, decoder));
-        let put_in = FastProcess { installation, ring, switch, is_closed: Arc::default() };
+        let put_in = FastProcess { ring, switch, is_closed: Arc::default() };
         self.processes.insert(pid, put_in);
         self.known.insert(pid, process);
         Ok(())
@@ -134,7 +139,7 @@ impl FastEngine {
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
         let before = self.processes.remove(&pid);
-        self.put_into(process, &used).map_err(|error| error.to_string())?;
+        self.put_into(process, &used)?;
         if let Some(before) = before {
             before.close();
         }
@@ -181,10 +186,9 @@ impl FastEngine {
 
     /// Has all slots lead where they led before. A process that does not stop keeps them, and records nothing.
     pub fn take_out(&mut self) {
-        for (_, process) in std::mem::take(&mut self.processes) {
-            process.close();
-            // One that has ended has no slots.
-            let _ = process.installation.take_out();
+        std::mem::take(&mut self.processes).values().for_each(FastProcess::close);
+        if let Some(holder) = &mut self.holder {
+            holder.take_out();
         }
     }
 }
@@ -193,12 +197,6 @@ impl FastProcess {
     fn close(&self) {
         self.switch.turn_off();
         self.is_closed.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for FastEngine {
-    fn drop(&mut self) {
-        self.take_out();
     }
 }
 

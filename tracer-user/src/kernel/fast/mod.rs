@@ -5,9 +5,11 @@
 mod decoder;
 mod engine;
 mod facts;
+mod holder;
 mod reader;
 
 pub use engine::{FastEngine, SlotsInUse};
 pub use facts::{FastFacts, look_at_slots};
+pub use holder::serve as hold_slots;
 pub(in crate::kernel) use reader::FastReaders;
 pub use reader::FastRing;
