@@ -87,9 +87,9 @@ fn movements_by_call(session: &FinishedSession) -> Result<Vec<(String, u64)>> {
 #[test]
 fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let spec = || Ok(JobSpec::own(library, "figure2")?.args(["--iterations", "3000", "--no-bug"]));
-        let (fast, _) = watch(spec()?, &[])?;
-        let job = spec()?.held().spawn()?;
+        let own = JobSpec::own(library, "figure2")?.args(["--iterations", "3000", "--no-bug"]);
+        let (fast, _) = watch(own.clone(), &[])?;
+        let job = own.held().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
         dmscope.wait_until_attached()?;
