@@ -26,9 +26,9 @@ fn run(bytes: &[u8]) {
         let mut found = 0;
         let pair = |counter, time_ns| CounterPair { counter, time_ns, apart: 0 };
         let clock = CounterClock::between(pair(word, head), pair(head, word));
-        let taken = read_ring(&ring, head, &mut state, 7, |record| {
+        let taken = read_ring(&ring, head, &mut state, 7, |call| {
             found += 1;
-            let _ = clock.time_ns(record.counter);
+            let _ = clock.time_ns(call.counter);
         });
         assert_eq!(taken, found);
         assert!(taken <= 7 && state.given_up >= before);

@@ -22,7 +22,7 @@ pub enum HookKind {
 
 /// A slot that is to lead to code of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
+pub struct SlotHook {
     /// What its records call it, from 1.
     pub number: u32,
     /// What is done with calls.
@@ -69,15 +69,15 @@ fn template(kind: HookKind) -> &'static [u8] {
 }
 
 /// So many bytes the table and the code of these hooks take, in whole pages.
-pub(crate) fn code_bytes(hooks: &[Hook]) -> u64 {
+pub(crate) fn code_bytes(hooks: &[SlotHook]) -> u64 {
     let code: usize = hooks.iter().map(|hook| template(hook.kind).len()).sum();
     (table_bytes(hooks.len()) + code as u64).next_multiple_of(PAGE_BYTES)
 }
 
 /// Addresses of the hooks' code if all of it is at `base`.
-pub(crate) fn entries(hooks: &[Hook], base: u64) -> Vec<u64> {
+pub(crate) fn entries(hooks: &[SlotHook], base: u64) -> Vec<u64> {
     let mut at = base + table_bytes(hooks.len());
-    let entry = |hook: &Hook| {
+    let entry = |hook: &SlotHook| {
         let entry = at;
         at += template(hook.kind).len() as u64;
         entry
@@ -85,8 +85,8 @@ pub(crate) fn entries(hooks: &[Hook], base: u64) -> Vec<u64> {
     hooks.iter().map(entry).collect()
 }
 
-/// Table and code, to be put at `base`.
-pub(crate) fn build(hooks: &[Hook], base: u64, facts: &CodeFacts) -> Vec<u8> {
+/// FoundTable and code, to be put at `base`.
+pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     let mut put = |word: u64| bytes.extend(word.to_le_bytes());
     put(hooks.len() as u64);
@@ -108,7 +108,7 @@ pub(crate) fn build(hooks: &[Hook], base: u64, facts: &CodeFacts) -> Vec<u8> {
     bytes
 }
 
-fn put_data(block: &mut [u8], hook: &Hook, facts: &CodeFacts) {
+fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
     let (return_is_hooked, may_be_nested) = match hook.kind {
         HookKind::Record => (false, false),

@@ -8,10 +8,10 @@ use libc::pid_t;
 use serde::{Deserialize, Serialize};
 
 use crate::InjectError;
-use crate::code::{CodeFacts, Hook, build, code_bytes, entries};
+use crate::code::{CodeFacts, SlotHook, build, code_bytes, entries};
 use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
-use crate::memory::ProcessMemory;
+use crate::memory::WritableMemory;
 use crate::shared::Shared;
 use crate::stop::{RemoteCalls, StoppedProcess, while_stopped};
 
@@ -22,11 +22,11 @@ const MAIN_STACK_BYTES: u64 = 8 << 20;
 
 /// What is to be put into a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct HookRequest {
     /// The process.
     pub pid: u32,
     /// Its hooks.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<SlotHook>,
     /// Size of a thread's ring; it is rounded up.
     pub ring_bytes: usize,
 }
@@ -55,12 +55,12 @@ pub struct TakeOut {
 ///
 /// # Errors
 /// What the kernel or the process does not allow.
-pub fn install(request: &Request) -> Result<Installation, InjectError> {
+pub fn install(request: &HookRequest) -> Result<Installation, InjectError> {
     let pid = pid_t::try_from(request.pid).map_err(|_| InjectError::Ended)?;
     while_stopped(pid, |process| install_stopped(process, request))
 }
 
-fn install_stopped(process: &mut StoppedProcess, request: &Request) -> Result<Installation, InjectError> {
+fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Result<Installation, InjectError> {
     let pid = process.pid;
     let ring_bytes = ring_bytes(request.ring_bytes);
     let areas = areas(pid).map_err(|source| InjectError::of("its mappings", source))?;
@@ -181,7 +181,7 @@ impl Installation {
         taken
     }
 
-    fn restore(&self, memory: &ProcessMemory) -> TakeOut {
+    fn restore(&self, memory: &WritableMemory) -> TakeOut {
         let mut done = TakeOut::default();
         for (slot, original, entry) in &self.slots {
             let is_ours = memory.word(*slot).is_ok_and(|value| value == *entry);

@@ -24,14 +24,14 @@ mod shared;
 mod stop;
 mod templates;
 
-pub use code::{Hook, HookKind};
+pub use code::{HookKind, SlotHook};
 pub use counter::{CounterClock, CounterPair, counter, counter_is_invariant};
 pub use forbidden::{Forbidden, ProcessStatus, forbidden, parse_status};
-pub use install::{Installation, Request, TakeOut, install};
+pub use install::{HookRequest, Installation, TakeOut, install};
 pub use layout::{MAX_RINGS, RING_RECORD_BYTES};
-pub use memory::ProcessMemory;
+pub use memory::WritableMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
-pub use rings::{CallRecord, RingState, read_ring};
+pub use rings::{RecordedCall, RingState, read_ring};
 pub use shared::{Drained, Shared, Switch};
 
 /// Why nothing could be put into a process.

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct ProcessMemory(File);
+pub struct WritableMemory(File);
 
-impl ProcessMemory {
+impl WritableMemory {
     /// To read and write. Pages that the process may not write itself can be written, as by a debugger.
     ///
     /// # Errors

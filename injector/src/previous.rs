@@ -8,7 +8,7 @@ use crate::code::{ENTRY_WORDS, MAGIC, MOST_HOOKS, TABLE_WORDS};
 use crate::counter::counter;
 use crate::layout::{PAGE_BYTES, control};
 use crate::maps::{Area, areas};
-use crate::memory::ProcessMemory;
+use crate::memory::WritableMemory;
 
 /// A slot that leads to code of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl PreviousHooks {
 pub fn find_previous(pid: u32) -> io::Result<PreviousHooks> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     let areas = areas(pid)?;
-    let memory = ProcessMemory::open(pid)?;
+    let memory = WritableMemory::open(pid)?;
     let mut found = PreviousHooks::default();
     for area in areas.iter().filter(|area| area.is_code && !area.is_writable && area.name.is_empty()) {
         if let Ok(Some(table)) = table_of(&memory, area) {
@@ -60,10 +60,10 @@ pub fn find_previous(pid: u32) -> io::Result<PreviousHooks> {
     Ok(found)
 }
 
-fn table_of(memory: &ProcessMemory, area: &Area) -> io::Result<Option<PreviousHooks>> {
+fn table_of(memory: &WritableMemory, area: &Area) -> io::Result<Option<PreviousHooks>> {
     let mut head = [0; TABLE_WORDS * 8];
     memory.read(area.start, &mut head)?;
-    let Some(Table { entries, shared, shared_bytes }) = parse_head(&head, area.end - area.start) else {
+    let Some(FoundTable { entries, shared, shared_bytes }) = parse_head(&head, area.end - area.start) else {
         return Ok(None);
     };
     let mut bytes = vec![0; entries * ENTRY_WORDS * 8];
@@ -74,20 +74,20 @@ fn table_of(memory: &ProcessMemory, area: &Area) -> io::Result<Option<PreviousHo
     Ok(Some(PreviousHooks { hooks, are_read: deadline > counter(), shared: vec![(shared, shared_bytes)] }))
 }
 
-struct Table {
+struct FoundTable {
     entries: usize,
     shared: u64,
     shared_bytes: u64,
 }
 
 /// How the table begins; `None`: it is none.
-fn parse_head(head: &[u8; TABLE_WORDS * 8], area_bytes: u64) -> Option<Table> {
+fn parse_head(head: &[u8; TABLE_WORDS * 8], area_bytes: u64) -> Option<FoundTable> {
     let (words, _) = head.as_chunks::<8>();
     let word = |at: usize| u64::from_le_bytes(words[at]);
     let entries = usize::try_from(word(1)).ok().filter(|entries| *entries <= MOST_HOOKS)?;
     let fits = ((TABLE_WORDS + entries * ENTRY_WORDS) * 8) as u64 <= area_bytes;
     let is_aligned = word(2).is_multiple_of(PAGE_BYTES);
-    (words[0] == MAGIC && fits && is_aligned).then(|| Table {
+    (words[0] == MAGIC && fits && is_aligned).then(|| FoundTable {
         entries,
         shared: word(2),
         shared_bytes: word(3),
@@ -108,12 +108,12 @@ fn parse_entries(bytes: &[u8], start: u64, end: u64) -> Vec<PreviousHook> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::{CodeFacts, Hook, HookKind, build, code_bytes, entries};
+    use crate::code::{CodeFacts, HookKind, SlotHook, build, code_bytes, entries};
 
     #[test]
     fn what_was_put_in_is_found_again_in_what_it_consists_of() {
-        let hooks: Vec<Hook> = (1..=3)
-            .map(|number| Hook {
+        let hooks: Vec<SlotHook> = (1..=3)
+            .map(|number| SlotHook {
                 number,
                 kind: HookKind::Record,
                 slot: u64::from(number) * 0x1000,

@@ -6,7 +6,7 @@ use crate::layout::{RING_RECORD_BYTES, record};
 
 /// A call, as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallRecord {
+pub struct RecordedCall {
     /// The processor's counter just before.
     pub counter: u64,
     /// The first three arguments.
@@ -15,7 +15,7 @@ pub struct CallRecord {
     pub return_address: u64,
     /// Where the noted call returns to that it was made in; 0: in none.
     pub call_return: u64,
-    /// Hook of that call.
+    /// SlotHook of that call.
     pub call_hook: u32,
     /// The thread, as the process knows it.
     pub thread: u32,
@@ -47,7 +47,7 @@ pub fn read_ring(
     head: u64,
     state: &mut RingState,
     most: usize,
-    mut take: impl FnMut(CallRecord),
+    mut take: impl FnMut(RecordedCall),
 ) -> usize {
     let records = (words.len() / WORDS) as u64;
     if records == 0 {
@@ -90,7 +90,7 @@ fn is_followed(words: &[AtomicU64], tail: u64, head: u64) -> bool {
 }
 
 /// The record of a number, if it is complete.
-fn record_at(words: &[AtomicU64], number: u64) -> Option<CallRecord> {
+fn record_at(words: &[AtomicU64], number: u64) -> Option<RecordedCall> {
     let records = words.len() / WORDS;
     let at = (number as usize & (records - 1)) * WORDS;
     let slot = words.get(at..at + WORDS)?;
@@ -100,7 +100,7 @@ fn record_at(words: &[AtomicU64], number: u64) -> Option<CallRecord> {
         return None;
     }
     let thread_and_hook = word(record::THREAD);
-    Some(CallRecord {
+    Some(RecordedCall {
         counter: word(record::COUNTER),
         arguments: [record::FIRST, record::SECOND, record::THIRD].map(word),
         return_address: word(record::RETURN),

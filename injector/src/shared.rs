@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::InjectError;
 use crate::layout::{HEADERS_AT, MAX_RINGS, RINGS_AT, control, header, shared_bytes};
-use crate::rings::{CallRecord, RingState, read_ring};
+use crate::rings::{RecordedCall, RingState, read_ring};
 
 /// The mapping itself.
 #[derive(Debug)]
-struct Mapping {
+struct SharedMapping {
     first: NonNull<AtomicU64>,
     bytes: usize,
 }
 
 // SAFETY: the memory is only read and written with atomic operations, and is mapped for as long as this lives.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMapping {}
 
 /// Has a process record, or not, from whatever thread.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    mapping: Arc<Mapping>,
+    mapping: Arc<SharedMapping>,
     is_off: Arc<AtomicBool>,
 }
 
@@ -49,7 +49,7 @@ pub struct Drained {
     pub fullest: usize,
 }
 
-impl Mapping {
+impl SharedMapping {
     fn of(file: &File, bytes: usize) -> Result<Self, InjectError> {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping anywhere; nothing of ours is replaced.
@@ -122,7 +122,7 @@ impl Shared {
         if length < shared_bytes(ring_bytes) as u64 {
             return Err(InjectError::Unknown("its shared memory is too short"));
         }
-        let mapping = Arc::new(Mapping::of(file, shared_bytes(ring_bytes))?);
+        let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
         let switch = Switch { mapping, is_off: Arc::default() };
         let states = vec![RingState::default(); MAX_RINGS];
         Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Reads what is in all rings, at most so much of each.
-    pub fn drain(&mut self, most: usize, mut take: impl FnMut(CallRecord)) -> Drained {
+    pub fn drain(&mut self, most: usize, mut take: impl FnMut(RecordedCall)) -> Drained {
         let mut drained = Drained::default();
         let mapping = &self.switch.mapping;
         for ring in 0..MAX_RINGS {
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped by us with this length, and nobody has a reference into it.
         unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes) };

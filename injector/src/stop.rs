@@ -11,7 +11,7 @@ use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 
 use crate::InjectError;
 use crate::maps::Area;
-use crate::memory::ProcessMemory;
+use crate::memory::WritableMemory;
 
 /// A process that does not stop in this time is left alone: its other threads wait meanwhile.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -24,7 +24,7 @@ pub(crate) struct StoppedProcess {
     /// By id, each with its registers.
     threads: BTreeMap<pid_t, user_regs_struct>,
     /// Its memory, which may be written now even where it is restricted to those who trace it.
-    pub memory: ProcessMemory,
+    pub memory: WritableMemory,
     pub pid: pid_t,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn while_stopped<R: Send>(
 
 impl StoppedProcess {
     fn stop(pid: pid_t) -> Result<Self, InjectError> {
-        let memory = ProcessMemory::open(pid);
+        let memory = WritableMemory::open(pid);
         let memory = memory.map_err(|source| InjectError::of("its memory", source))?;
         let mut process = Self { threads: BTreeMap::new(), memory, pid };
         let limit = Instant::now() + PATIENCE;
@@ -177,7 +177,7 @@ pub(crate) struct RemoteCalls<'m> {
     thread: pid_t,
     saved: user_regs_struct,
     at: u64,
-    pub memory: &'m ProcessMemory,
+    pub memory: &'m WritableMemory,
 }
 
 impl RemoteCalls<'_> {

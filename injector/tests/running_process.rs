@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CallRecord, CounterClock, Hook, HookKind, Installation, Request, Shared, counter, find_previous, install,
+    CounterClock, HookKind, HookRequest, Installation, RecordedCall, Shared, SlotHook, counter,
+    find_previous, install,
 };
 
 /// A program that calls through three slots: `copy` in two threads, `outer` calls `copy` within, and it forks on demand.
@@ -86,11 +87,12 @@ impl Program {
         answer
     }
 
-    fn request(&self) -> Request {
+    fn request(&self) -> HookRequest {
         let note = HookKind::Note { return_is_hooked: false, may_be_nested: false };
-        let hook = |number, kind, (slot, original)| Hook { number, kind, slot, original, target: original };
+        let hook =
+            |number, kind, (slot, original)| SlotHook { number, kind, slot, original, target: original };
         let hooks = vec![hook(1, HookKind::Record, self.copy), hook(2, note, self.outer)];
-        Request { pid: self.pid(), hooks, ring_bytes: 1 << 20 }
+        HookRequest { pid: self.pid(), hooks, ring_bytes: 1 << 20 }
     }
 }
 
@@ -109,7 +111,7 @@ fn put_in(program: &Program) -> (Installation, Shared) {
     (installation, shared)
 }
 
-fn drain(shared: &mut Shared) -> Vec<CallRecord> {
+fn drain(shared: &mut Shared) -> Vec<RecordedCall> {
     let mut records = Vec::new();
     shared.drain(usize::MAX, |record| records.push(record));
     records

@@ -8,19 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::plan::{Plan, ProbePlace};
 use analyzer::wire::FileId;
-use serde::{Deserialize, Serialize};
 
-use super::slots::{FilePlace, FileSlots, Slot, SlotPurpose};
-
-/// Who records what can be recorded without the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-pub enum Engine {
-    /// Traps of the kernel, as for everything else: nothing is written into the job
-    #[default]
-    Kernel,
-    /// Code that is put into the job's processes, where it allows that, and taken out again
-    Fast,
-}
+use super::slots::{FilePlace, FileSlots, SlotPurpose, TableSlot};
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +97,7 @@ pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> Engine
 pub fn mark_slots(plan: &mut Plan, fast: &BTreeSet<u32>, kernel: &BTreeMap<u32, &'static str>) {
     for probe in &mut plan.probes {
         if fast.contains(&probe.id) {
-            probe.place = ProbePlace::Slot;
+            probe.place = ProbePlace::TableSlot;
             probe.reason = "without the kernel: the call's slot leads to code that records it".to_owned();
         } else if let Some(why) = kernel.get(&probe.id) {
             probe.reason = format!("{}; by the kernel, because {why}", probe.reason);
@@ -136,7 +125,7 @@ fn refused_symbols<'f>(
 
 fn use_of(
     file: &FileSlots,
-    slot: &Slot,
+    slot: &TableSlot,
     process: &ProcessSlots,
     bindings: &Bindings<'_>,
 ) -> Result<UsedSlot, &'static str> {
@@ -182,7 +171,7 @@ impl<'f> Bindings<'f> {
     }
 
     /// Where a slot will lead in a process.
-    fn target(&self, slot: &Slot, process: &ProcessSlots) -> Option<u64> {
+    fn target(&self, slot: &TableSlot, process: &ProcessSlots) -> Option<u64> {
         let place = self.0.get(slot.symbol.as_str()).copied().unwrap_or(slot.definition)?;
         Some(process.first_bytes.get(&place.file)?.wrapping_add(place.position))
     }
@@ -197,8 +186,8 @@ mod tests {
     const MPI: FileId = FileId { dev: 1, inode: 2 };
     const PROGRAM: FileId = FileId { dev: 1, inode: 3 };
 
-    fn slot(position: u64, symbol: &str, purpose: SlotPurpose) -> Slot {
-        Slot { position, symbol: symbol.into(), purpose, definition: None }
+    fn slot(position: u64, symbol: &str, purpose: SlotPurpose) -> TableSlot {
+        TableSlot { position, symbol: symbol.into(), purpose, definition: None }
     }
 
     /// A file with one copy through one slot.

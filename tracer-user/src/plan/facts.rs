@@ -3,7 +3,7 @@
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
 
-use super::engines::Engine;
+use super::engine::Engine;
 use super::results::Returns;
 use crate::elf::Contents;
 

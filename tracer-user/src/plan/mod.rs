@@ -8,6 +8,7 @@ pub mod attach;
 mod calls;
 pub mod code;
 mod copies;
+mod engine;
 pub mod engines;
 mod errors;
 mod facts;
@@ -28,7 +29,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf;
 pub use calls::mpi_entry_points;
-pub use engines::Engine;
+pub use engine::Engine;
 pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsTable};
 use part::{File, PlanPart};
 pub use results::Returns;

@@ -18,14 +18,14 @@ pub struct FileSlots {
     /// The file.
     pub file: FileId,
     /// Its slots, each with what it is for.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<TableSlot>,
     /// Copies through them.
     pub sites: Vec<SlotSite>,
 }
 
 /// One slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
+pub struct TableSlot {
     /// Where it is.
     pub position: u64,
     /// The symbol that it leads to.
@@ -146,7 +146,7 @@ fn of_watched(
         let (position, purpose) = (vaddr.wrapping_sub(first), purpose(symbol)?);
         let definition = definition(symbol, files);
         let is_aligned = vaddr.is_multiple_of(8);
-        is_aligned.then(|| Slot { position, symbol: (*symbol).to_owned(), purpose, definition })
+        is_aligned.then(|| TableSlot { position, symbol: (*symbol).to_owned(), purpose, definition })
     };
     let slots = file.elf.slots.iter().filter_map(slot).collect();
     FileSlots { file: file.image.id, slots, sites }
@@ -194,12 +194,12 @@ fn telling<'f>(
     file: &'f File<'_>,
     first: u64,
     files: &'f [File<'_>],
-) -> impl Iterator<Item = Slot> + use<'f> {
+) -> impl Iterator<Item = TableSlot> + use<'f> {
     let is_chosen = |vaddr: &u64| file.elf.slot_kinds.get(vaddr) == Some(&SlotKind::Chosen);
     let is_only = |name: &str| files.iter().filter(|file| file.elf.function(name).is_some()).count() == 1;
     let slots =
         file.elf.slots.iter().filter(move |(vaddr, name)| is_chosen(vaddr) && is_told(name) && is_only(name));
-    slots.map(move |(vaddr, name)| Slot {
+    slots.map(move |(vaddr, name)| TableSlot {
         position: vaddr.wrapping_sub(first),
         symbol: (*name).to_owned(),
         purpose: SlotPurpose::Tells,

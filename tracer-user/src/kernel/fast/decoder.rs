@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use analyzer::wire::{RawRecord, kind};
-use injector::{CallRecord, CounterClock};
+use injector::{CounterClock, RecordedCall};
 use rustc_hash::FxHashMap;
 
 /// What the hooks of a session mean, by number.
@@ -21,16 +21,16 @@ pub(super) enum HookMeaning {
 
 /// Decodes the records of one process.
 #[derive(Clone, Debug)]
-pub(super) struct Decoder {
+pub(super) struct CallDecoder {
     pub pid: u32,
     pub meanings: Arc<HookMeanings>,
     /// By number of the hook: where the first byte of its file is.
     pub first_bytes: Vec<u64>,
 }
 
-impl Decoder {
+impl CallDecoder {
     /// The record of a call; `None`: it is of no copy that is watched here, as those that the kernel sees.
-    pub fn decode(&self, call: &CallRecord, clock: &CounterClock) -> Option<RawRecord> {
+    pub fn decode(&self, call: &RecordedCall, clock: &CounterClock) -> Option<RawRecord> {
         let number = call.hook.checked_sub(1)? as usize;
         let Some(HookMeaning::Copies(sites)) = self.meanings.0.get(number) else { return None };
         let position = call.return_address.wrapping_sub(*self.first_bytes.get(number)?);
@@ -50,7 +50,7 @@ impl Decoder {
     }
 
     /// The MPI call that it was made in.
-    fn context(&self, call: &CallRecord) -> (u64, u32) {
+    fn context(&self, call: &RecordedCall) -> (u64, u32) {
         let number = call.call_hook.checked_sub(1).map(|number| number as usize);
         match number.and_then(|number| self.meanings.0.get(number)) {
             Some(HookMeaning::Call(probe)) => (call.call_return, *probe),
@@ -70,10 +70,10 @@ mod tests {
 
     use super::*;
 
-    fn decoder() -> Decoder {
+    fn decoder() -> CallDecoder {
         let sites = Arc::new(FxHashMap::from_iter([(0x105, 7)]));
         let meanings = Arc::new(HookMeanings(vec![HookMeaning::Copies(sites), HookMeaning::Call(9)]));
-        Decoder { pid: 4711, meanings, first_bytes: vec![0x40_0000, 0x50_0000] }
+        CallDecoder { pid: 4711, meanings, first_bytes: vec![0x40_0000, 0x50_0000] }
     }
 
     fn clock() -> CounterClock {
@@ -81,8 +81,8 @@ mod tests {
         CounterClock::between(pair(0, 0), pair(100, 50))
     }
 
-    fn call() -> CallRecord {
-        CallRecord {
+    fn call() -> RecordedCall {
+        RecordedCall {
             counter: 40,
             arguments: [1, 2, 3],
             return_address: 0x40_0105,
@@ -106,15 +106,15 @@ mod tests {
 
     #[test]
     fn a_copy_in_no_call_has_no_context_and_what_nobody_watches_is_no_record() {
-        let decode = |call: CallRecord| decoder().decode(&call, &clock());
-        let raw = decode(CallRecord { call_hook: 0, ..call() }).expect("a copy");
+        let decode = |call: RecordedCall| decoder().decode(&call, &clock());
+        let raw = decode(RecordedCall { call_hook: 0, ..call() }).expect("a copy");
         let Ok(Record { body: Body::Copy { context, .. }, .. }) = Record::decode(&raw) else {
             panic!("{raw:?}")
         };
         assert_eq!((context.return_address, context.probe), (0, 0));
-        assert_eq!(decode(CallRecord { return_address: 0x40_0106, ..call() }), None);
+        assert_eq!(decode(RecordedCall { return_address: 0x40_0106, ..call() }), None);
         for hook in [0, 2, 3, u32::MAX] {
-            assert_eq!(decode(CallRecord { hook, ..call() }), None);
+            assert_eq!(decode(RecordedCall { hook, ..call() }), None);
         }
     }
 }

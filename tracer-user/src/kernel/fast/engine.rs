@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{Hook, HookKind, Request, Shared, Switch};
+use injector::{HookKind, HookRequest, Shared, SlotHook, Switch};
 use rustc_hash::FxHashMap;
 
-use super::decoder::{Decoder, HookMeaning, HookMeanings};
+use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
 use super::facts::{FastFacts, look_at_slots, process_slots};
 use super::holder::SlotHolder;
 use super::reader::FastRing;
@@ -47,7 +47,7 @@ pub struct FastEngine {
 
 struct FastProcess {
     /// Until somebody reads it.
-    ring: Option<(Shared, Decoder)>,
+    ring: Option<(Shared, CallDecoder)>,
     switch: Switch,
     is_closed: Arc<AtomicBool>,
 }
@@ -89,10 +89,10 @@ impl FastEngine {
             Some(holder) => holder,
             none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
         };
-        let shared = holder.put_in(Request { pid, hooks, ring_bytes: self.ring_bytes })?;
+        let shared = holder.put_in(HookRequest { pid, hooks, ring_bytes: self.ring_bytes })?;
         let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
         let first_bytes = self.hooks.files.iter().map(first_byte).collect();
-        let decoder = Decoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
+        let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
         let switch = shared.switch().clone();
         let ring = Some((shared, decoder));
         let put_in = FastProcess { ring, switch, is_closed: Arc::default() };
@@ -239,7 +239,7 @@ impl HookTable {
         table
     }
 
-    fn hook(&self, used: &UsedSlot) -> Option<Hook> {
+    fn hook(&self, used: &UsedSlot) -> Option<SlotHook> {
         let (call, kind) = match used.purpose {
             SlotPurpose::Copies => (None, HookKind::Record),
             SlotPurpose::Call { probe, return_is_hooked, may_be_nested } => {
@@ -248,6 +248,6 @@ impl HookTable {
             SlotPurpose::Tells => return None,
         };
         let number = *self.numbers.get(&(used.file, call))?;
-        Some(Hook { number, kind, slot: used.address, original: used.original, target: used.target })
+        Some(SlotHook { number, kind, slot: used.address, original: used.original, target: used.target })
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use analyzer::input::Mapping;
 use analyzer::wire::FileId;
-use injector::{PreviousHooks, ProcessMemory, counter_is_invariant, find_previous, forbidden, parse_status};
+use injector::{PreviousHooks, WritableMemory, counter_is_invariant, find_previous, forbidden, parse_status};
 
 use crate::host::gather::read_maps;
 use crate::plan::FileSlots;
 use crate::plan::engines::{ProcessSlots, SlotValue};
-use crate::plan::slots::{FilePlace, Slot};
+use crate::plan::slots::{FilePlace, TableSlot};
 
 /// What was found of the processes of a job.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ pub(super) fn process_slots(files: &[FileSlots], pid: u32, is_ours: bool) -> Res
     }
     let mappings = read_maps(pid).map_err(|error| error.to_string())?;
     let id = i32::try_from(pid).map_err(|error| error.to_string())?;
-    let memory = ProcessMemory::open(id).map_err(|error| error.to_string())?;
+    let memory = WritableMemory::open(id).map_err(|error| error.to_string())?;
     let mut found = ProcessSlots { pid, first_bytes: first_bytes(&mappings), ..ProcessSlots::default() };
     for file in files {
         let Some(first) = found.first_bytes.get(&file.file).copied() else { continue };
@@ -77,10 +77,10 @@ fn first_bytes(mappings: &[Mapping]) -> BTreeMap<FileId, u64> {
 }
 
 fn slot_value(
-    memory: &ProcessMemory,
+    memory: &WritableMemory,
     first: u64,
     file: FileId,
-    slot: &Slot,
+    slot: &TableSlot,
     mappings: &[Mapping],
     previous: &PreviousHooks,
 ) -> SlotValue {

@@ -12,7 +12,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use injector::{Installation, Request, Shared, install};
+use injector::{HookRequest, Installation, Shared, install};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -24,9 +24,9 @@ const COMMAND: &str = "hold-slots";
 
 /// What the session asks.
 #[derive(Debug, Serialize, Deserialize)]
-enum Wish {
+enum SlotWish {
     /// The answer is [`PutIn`]; if it is in, the memory that it shares follows, open.
-    PutIn(Request),
+    PutIn(HookRequest),
     /// Take everything out. The answer is [`TakenOut`].
     TakeOut,
 }
@@ -42,10 +42,10 @@ struct TakenOut(usize);
 /// The session's side.
 pub(super) struct SlotHolder {
     socket: UnixStream,
-    runs: Runs,
+    runs: SlotHolderRuns,
 }
 
-enum Runs {
+enum SlotHolderRuns {
     Process(Child),
     Thread(Option<JoinHandle<io::Result<()>>>),
 }
@@ -59,13 +59,13 @@ impl SlotHolder {
         match place {
             HolderPlace::Process => {
                 let (child, socket) = start_child(Path::new("/proc/self/exe"), COMMAND)?;
-                Ok(Self { socket, runs: Runs::Process(child) })
+                Ok(Self { socket, runs: SlotHolderRuns::Process(child) })
             }
             HolderPlace::Thread => {
                 let (socket, theirs) = UnixStream::pair()?;
                 let thread = std::thread::Builder::new().name("dms-slots".into());
                 let thread = thread.spawn(move || serve_on(theirs))?;
-                Ok(Self { socket, runs: Runs::Thread(Some(thread)) })
+                Ok(Self { socket, runs: SlotHolderRuns::Thread(Some(thread)) })
             }
         }
     }
@@ -74,10 +74,10 @@ impl SlotHolder {
     ///
     /// # Errors
     /// Why not, for people.
-    pub fn put_in(&mut self, request: Request) -> Result<Shared, String> {
+    pub fn put_in(&mut self, request: HookRequest) -> Result<Shared, String> {
         let gone = |error: io::Error| format!("the process that puts them in: {error}");
         let ring_bytes = request.ring_bytes;
-        send(&mut self.socket, &Wish::PutIn(request)).map_err(gone)?;
+        send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
         receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
         let file = receive_file(&self.socket).map_err(gone)?;
         Shared::open(&file, ring_bytes).map_err(|error| error.to_string())
@@ -86,7 +86,7 @@ impl SlotHolder {
     /// Takes everything out; of how many processes it could not.
     pub fn take_out(&mut self) -> usize {
         // If it is gone, nobody can; what is left records nothing for long.
-        let sent = send(&mut self.socket, &Wish::TakeOut);
+        let sent = send(&mut self.socket, &SlotWish::TakeOut);
         sent.and_then(|()| receive::<TakenOut>(&mut self.socket)).map_or(0, |TakenOut(left)| left)
     }
 }
@@ -96,10 +96,10 @@ impl Drop for SlotHolder {
         // It sees that, takes out what is left and ends.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         match &mut self.runs {
-            Runs::Process(child) => {
+            SlotHolderRuns::Process(child) => {
                 let _ = child.wait();
             }
-            Runs::Thread(thread) => {
+            SlotHolderRuns::Thread(thread) => {
                 let _ = thread.take().map(JoinHandle::join);
             }
         }
@@ -124,7 +124,7 @@ fn serve_on(mut session: UnixStream) -> io::Result<()> {
     let mut held = HeldSlots::default();
     loop {
         match receive(&mut session) {
-            Ok(Wish::PutIn(request)) => match install(&request) {
+            Ok(SlotWish::PutIn(request)) => match install(&request) {
                 Ok(installation) => {
                     held.0.push(installation);
                     send(&mut session, &PutIn(Ok(())))?;
@@ -134,7 +134,7 @@ fn serve_on(mut session: UnixStream) -> io::Result<()> {
                 }
                 Err(error) => send(&mut session, &PutIn(Err(error.to_string())))?,
             },
-            Ok(Wish::TakeOut) => send(&mut session, &TakenOut(held.take_out()))?,
+            Ok(SlotWish::TakeOut) => send(&mut session, &TakenOut(held.take_out()))?,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CallRecord, CounterClock, CounterPair, Shared, counter};
+use injector::{CounterClock, CounterPair, RecordedCall, Shared, counter};
 
-use super::decoder::Decoder;
+use super::decoder::CallDecoder;
 
 /// Records taken from one ring at a time.
 const MAX_TAKEN: usize = 1 << 17;
@@ -24,7 +24,7 @@ pub struct FastRing {
     /// Whose losses they count as, and where its other records come from.
     pub(super) slot: u32,
     pub(super) shared: Shared,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: CallDecoder,
     /// Nothing comes any more once what is there was read.
     pub(super) is_closed: Arc<AtomicBool>,
 }
@@ -36,7 +36,7 @@ pub(in crate::kernel) struct FastReaders {
     renewed: Option<Instant>,
     /// Lost before a ring was closed, by slot.
     lost_before: BTreeMap<u32, u64>,
-    buffer: Vec<CallRecord>,
+    buffer: Vec<RecordedCall>,
 }
 
 struct OpenRing {
