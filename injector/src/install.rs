@@ -12,7 +12,7 @@ use crate::code::{CodeFacts, SlotHook, build, code_bytes, entries};
 use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
 use crate::memory::WritableMemory;
-use crate::shared::Shared;
+use crate::shared::SharedRings;
 use crate::stop::{RemoteCalls, StoppedProcess, while_stopped};
 
 /// Where glibc keeps a thread's id, from the thread pointer; it is looked at whether it is there.
@@ -68,7 +68,7 @@ fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Resul
     let code_len = code_bytes(&request.hooks);
     let shared_len = shared_bytes(ring_bytes) as u64;
     let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
-    Shared::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
+    SharedRings::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
     let facts = CodeFacts {
         guard: mapped.guard,
         shared: mapped.shared,
@@ -160,7 +160,7 @@ fn open_memory(pid: pid_t, fd: u64, bytes: u64) -> Result<File, InjectError> {
 }
 
 impl Installation {
-    /// The memory that the process shares: see [`Shared::open`].
+    /// The memory that the process shares: see [`SharedRings::open`].
     pub fn file(&self) -> &File {
         &self.file
     }

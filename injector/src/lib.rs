@@ -2,7 +2,7 @@
 //!
 //! A slot of the global offset table is made to lead to code of ours, which notes the call in memory that is shared with us
 //! and jumps on to where the slot led before. This crate puts that in ([`install`]), takes it out ([`Installation::take_out`]) and
-//! reads what was recorded ([`Shared`]). It decides nothing and knows nothing of MPI: which slots, and what the records mean,
+//! reads what was recorded ([`SharedRings`]). It decides nothing and knows nothing of MPI: which slots, and what the records mean,
 //! is for whoever calls it.
 //!
 //! Everything that is written into a process, in this order: an anonymous mapping of code (never writable), a page that says
@@ -32,7 +32,7 @@ pub use layout::{MAX_RINGS, RING_RECORD_BYTES};
 pub use memory::WritableMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
 pub use rings::{RecordedCall, RingState, read_ring};
-pub use shared::{Drained, Shared, Switch};
+pub use shared::{Drained, SharedRings, Switch};
 
 /// Why nothing could be put into a process.
 #[derive(Debug, thiserror::Error)]

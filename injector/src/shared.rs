@@ -31,7 +31,7 @@ pub struct Switch {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedRings {
     switch: Switch,
     ring_bytes: usize,
     states: Vec<RingState>,
@@ -111,7 +111,7 @@ impl Switch {
     }
 }
 
-impl Shared {
+impl SharedRings {
     /// Maps the memory that a process shares, with rings of the size that was asked for.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, RecordedCall, Shared, SlotHook, counter,
+    CounterClock, HookKind, HookRequest, Installation, RecordedCall, SharedRings, SlotHook, counter,
     find_previous, install,
 };
 
@@ -104,20 +104,20 @@ impl Drop for Program {
 }
 
 /// Puts hooks in, and maps what the process shares.
-fn put_in(program: &Program) -> (Installation, Shared) {
+fn put_in(program: &Program) -> (Installation, SharedRings) {
     let request = program.request();
     let installation = install(&request).expect("ours to change");
-    let shared = Shared::open(installation.file(), request.ring_bytes).expect("it was made so");
+    let shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
     (installation, shared)
 }
 
-fn drain(shared: &mut Shared) -> Vec<RecordedCall> {
+fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
     let mut records = Vec::new();
     shared.drain(usize::MAX, |record| records.push(record));
     records
 }
 
-fn record_for_long(shared: &Shared) {
+fn record_for_long(shared: &SharedRings) {
     shared.switch().record_until(counter() + CounterClock::begin().steps(Duration::from_secs(60)));
 }
 

@@ -87,11 +87,16 @@ pub struct SharedPage {
     pub other_data: AtomicU64,
     /// Not zero: the rank sees that nobody can go on (deterministic runs).
     pub deadlocked: AtomicU32,
+    /// Zero: there are no gaps between fields.
+    _reserved: AtomicU32,
     /// The position among the calls of all ranks that the end of its call waits for, from 1; 0: it does not.
     pub position: AtomicU64,
     texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],
 }
 
+/// Bytes of all fields before the texts: there are no gaps between them.
+const FIELDS_BYTES: usize = 144;
+const _: () = assert!(size_of::<SharedPage>() == FIELDS_BYTES + 4 * MAX_TEXT_BYTES);
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);
 
 /// What a record does not cover, by bits, in words for people.
@@ -114,6 +119,20 @@ impl SharedPage {
     pub fn from_bytes(bytes: &[u8; PAGE_BYTES]) -> Self {
         // SAFETY: the page is not longer than this, and all its fields are atomic integers, of which any bytes are a value.
         unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
+    }
+
+    /// The page as bytes; behind its fields zeros.
+    pub fn to_bytes(&self) -> [u8; PAGE_BYTES] {
+        let mut bytes = [0; PAGE_BYTES];
+        // SAFETY: the page is not longer than this, all its fields are atomic integers, and there are no gaps between them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(self).cast(),
+                bytes.as_mut_ptr(),
+                size_of::<Self>(),
+            );
+        }
+        bytes
     }
 
     /// Says that everything before was written.
@@ -186,6 +205,18 @@ mod tests {
         let page = blank();
         assert!(!page.has_begun());
         assert_eq!((page.state(), page.text(PageText::Message)), (PageState::Outside, String::new()));
+    }
+
+    #[test]
+    fn a_page_goes_through_bytes_as_it_is() {
+        let page = blank();
+        page.rank.store(7, Ordering::Relaxed);
+        page.position.store(1 << 40, Ordering::Relaxed);
+        page.set_text(PageText::Place, "the end");
+        let again = SharedPage::from_bytes(&page.to_bytes());
+        assert_eq!(again.rank.load(Ordering::Relaxed), 7);
+        assert_eq!(again.position.load(Ordering::Relaxed), 1 << 40);
+        assert_eq!(again.text(PageText::Place), "the end");
     }
 
     #[test]

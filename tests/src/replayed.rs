@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::job::{JobSpec, MpiImplementation};
 use crate::session::binary;
+use crate::system::Nodes;
 use crate::system::deadline;
 use crate::system::processes::{descendants, environment_variable, signal};
 
@@ -22,6 +23,8 @@ pub struct ReplayCase {
     folder: TempDir,
     program: ReplayedProgram,
     ranks: usize,
+    /// Where ranks run, if not all here.
+    nodes: Option<Nodes>,
 }
 
 enum ReplayedProgram {
@@ -52,17 +55,32 @@ pub struct ReplayRun {
 impl ReplayCase {
     /// One of the project's own jobs. Three ranks: MPICH gives no core away while it waits.
     pub fn own(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<Self> {
-        Ok(Self { folder: TempDir::new()?, program: own(library, program, arguments), ranks: 3 })
+        Ok(Self { folder: TempDir::new()?, program: own(library, program, arguments), ranks: 3, nodes: None })
     }
 
     /// Any other program.
     pub fn installed(spec: JobSpec) -> Result<Self> {
-        Ok(Self { folder: TempDir::new()?, program: ReplayedProgram::Installed(Box::new(spec)), ranks: 0 })
+        Ok(Self {
+            folder: TempDir::new()?,
+            program: ReplayedProgram::Installed(Box::new(spec)),
+            ranks: 0,
+            nodes: None,
+        })
     }
 
     /// So many ranks.
     pub fn ranks(self, ranks: usize) -> Self {
         Self { ranks, ..self }
+    }
+
+    /// The ranks of an own job, on so many nodes. Needs root.
+    pub fn on_nodes(self, count: usize) -> Result<Self> {
+        Ok(Self { nodes: Some(Nodes::new(count)?), ..self })
+    }
+
+    /// All ranks here from now on.
+    pub fn on_this_node(&mut self) {
+        self.nodes = None;
     }
 
     /// Another program or other arguments for the same tapes.
@@ -92,6 +110,10 @@ impl ReplayCase {
                 let arguments =
                     arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
                 let job = JobSpec::own(*library, name)?.ranks(self.ranks).args(arguments);
+                let job = match &self.nodes {
+                    Some(nodes) => job.on_nodes(nodes)?,
+                    None => job,
+                };
                 match cpus {
                     Some(cpus) => job.on_cpus(cpus).words(),
                     None => job.words(),

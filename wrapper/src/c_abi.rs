@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
+use crate::mode::wish;
 use crate::rank::{self, Introduction, RankWork, ThisRank};
-use crate::{clocks, early_clocks};
+use crate::{clocks, early_clocks, node};
 
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
@@ -81,7 +82,13 @@ unsafe extern "C" fn dms_begin(
 /// The process begins.
 #[unsafe(no_mangle)]
 extern "C" fn dms_process_begins() {
-    let _ = catch_unwind(early_clocks::process_begins);
+    let _ = catch_unwind(|| {
+        // What goes wrong is told when the process is known to be a rank.
+        if let Some(wish) = wish() {
+            let _ = node::join(&wish.folder);
+        }
+        early_clocks::process_begins();
+    });
 }
 
 /// Somebody reads a clock; says what it is to show.

@@ -18,6 +18,7 @@ mod mapped_file;
 mod message_abi;
 mod message_recorder;
 mod mode;
+mod node;
 mod owned;
 mod place;
 mod played_clocks;

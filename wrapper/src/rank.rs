@@ -15,6 +15,7 @@ use crate::logical::{LogicalRank, dms_orders_reductions};
 use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{Wish, WishedAction, wish};
+use crate::node;
 use crate::owned::{Owned, OwnedByThread};
 use crate::place::place_of;
 use crate::player::Player;
@@ -171,6 +172,7 @@ fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
             who.on_this_node, who.size
         ));
     }
+    node::join(&wish.folder)?;
     let path = wish.folder.join(format!("rank-{}", who.rank));
     let record_bytes = if wish.action == WishedAction::Record { MAX_RECORD_BYTES } else { 0 };
     let file = RankMapping::create(&path, record_bytes).map_err(|error| match error.kind() {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, Shared, SlotHook, Switch, WritableMemory, counter,
-    install,
+    CounterClock, HookKind, HookRequest, Installation, SharedRings, SlotHook, Switch, WritableMemory,
+    counter, install,
 };
 
 use super::probed_process::PROGRAM;
@@ -38,7 +38,7 @@ impl FastHook {
         let hook = SlotHook { number: 1, kind: HookKind::Record, slot, original, target: original };
         let request = HookRequest { pid, hooks: vec![hook], ring_bytes: 4 << 20 };
         let installation = install(&request)?;
-        let mut shared = Shared::open(installation.file(), request.ring_bytes)?;
+        let mut shared = SharedRings::open(installation.file(), request.ring_bytes)?;
         let switch = shared.switch().clone();
         let (taken, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counted, stopped) = (Arc::clone(&taken), Arc::clone(&stop));

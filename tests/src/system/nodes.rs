@@ -161,9 +161,9 @@ impl Nodes {
             .map(|(address, name)| format!("{address} {name}\n"))
             .collect();
         write(&self.hosts(), &lines)?;
-        // As launchers call ssh: options, the host, and a command, which a shell reads.
+        // As launchers call ssh: options, the host, and a command, which a shell reads. Nothing is preloaded there.
         let agent = "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\nexport host\n\
-                     exec ip netns exec \"$host\" unshare --uts --mount sh -c '\n\
+                     exec env -u LD_PRELOAD -u DMSCOPE_REPLAY -u DMSCOPE_NODES ip netns exec \"$host\" unshare --uts --mount sh -c '\n\
                      hostname \"$host\" && mount -t tmpfs tmpfs /dev/shm && eval \"exec $*\"' sh \"$@\"\n";
         write(&self.agent(), agent)?;
         fs::set_permissions(self.agent(), fs::Permissions::from_mode(0o755)).context("cannot make a program")

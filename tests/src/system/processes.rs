@@ -32,6 +32,11 @@ pub fn environment_variable(pid: u32, name: &str) -> Option<String> {
     variables.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
+/// Processes that have a variable in their environment.
+pub fn with_variable(name: &str) -> Vec<u32> {
+    parents_of_all().keys().copied().filter(|pid| environment_variable(*pid, name).is_some()).collect()
+}
+
 /// True if the process is there and has not ended.
 pub fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
@@ -48,7 +53,7 @@ pub fn parent(pid: u32) -> Option<u32> {
 }
 
 /// Sends a signal; a process that is gone already gets none.
-pub(crate) fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // That it is gone already is what was wanted.
         let _ = kill_process(pid, signal);

@@ -193,6 +193,12 @@ pub enum Command {
     /// Open RDMA devices for a session
     #[command(hide = true)]
     OpenDevices,
+    /// Share a folder with ranks that are recorded or replayed from another node
+    #[command(hide = true)]
+    ShareRanks {
+        /// The folder
+        folder: std::path::PathBuf,
+    },
     /// Be an agent's session
     #[command(hide = true)]
     NodeSession,

@@ -32,6 +32,7 @@ pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
             messages: true,
             order: false,
             identical: false,
+            nodes: args.nodes,
             captures: true,
             limit: Some(args.limit),
         },

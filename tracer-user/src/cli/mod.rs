@@ -40,6 +40,7 @@ use crate::cluster::jobs::jobs_of;
 use crate::cluster::node_session;
 use crate::host::capabilities::{Capabilities, give_up_all};
 use crate::host::support::unseen_jobs;
+use crate::session::wrapped::share_ranks;
 use crate::{host, kernel, stacks};
 use analyzer::visible::visible;
 use args::{Cli, Command, PsArgs, Subject};
@@ -112,6 +113,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             kernel::hold_slots()?;
             Ok(0)
         }
+        Command::ShareRanks { folder } => {
+            share_ranks(folder)?;
+            Ok(0)
+        }
         Command::OpenDevices => {
             host::verbs_devices::serve()?;
             Ok(0)
@@ -176,6 +181,7 @@ fn watches(command: &Command) -> bool {
         | Command::Times(_)
         | Command::Export(_)
         | Command::Completions { .. }
+        | Command::ShareRanks { .. }
         | Command::ParseFiles
         | Command::ReadStacks
         | Command::OpenDevices

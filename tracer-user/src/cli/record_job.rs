@@ -24,6 +24,7 @@ pub(super) fn record_job(args: &RecordArgs) -> Result<u8> {
         messages: args.messages,
         order: args.order,
         contents_of: args.payloads.then(|| args.rank.as_ref().map_or(Vec::new(), |list| list.0.clone())),
+        nodes: args.nodes,
         stop: stop_on_signals()?,
     };
     let recorded = record(&args.job, &settings, &args.tape)?;
@@ -58,7 +59,7 @@ pub(super) fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<Stri
     }
     if ranks < size {
         lines.push(format!(
-            "{ranks} of {size} ranks were recorded: those on other nodes are not; {tape} cannot be replayed"
+            "{ranks} of {size} ranks were recorded: those on other nodes are with --nodes; {tape} cannot be replayed"
         ));
     }
     for rank in &recorded.ranks {

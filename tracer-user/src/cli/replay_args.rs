@@ -33,6 +33,9 @@ pub struct RecordArgs {
     /// Record what messages contain too, so that one rank can run alone (dmscope replay --rank)
     #[arg(long)]
     pub payloads: bool,
+    /// Record ranks on other nodes too: they connect to this process over TCP
+    #[arg(long, conflicts_with_all = ["order", "payloads"])]
+    pub nodes: bool,
     /// With --payloads: only of these ranks (0,4-7) [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_ranks, requires = "payloads")]
     pub rank: Option<RankList>,
@@ -86,6 +89,9 @@ pub struct ReplayArgs {
     /// End calls in the recorded order of all ranks' calls, not of each rank's alone (dmscope record --order)
     #[arg(long, conflicts_with_all = ["swap", "rank"])]
     pub identical: bool,
+    /// Replay ranks on other nodes too: they connect to this process over TCP
+    #[arg(long, conflicts_with_all = ["order", "identical", "rank"])]
+    pub nodes: bool,
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]
     pub as_root: bool,
@@ -132,6 +138,9 @@ pub struct ExploreArgs {
     /// How long a replay may take
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5m")]
     pub limit: Duration,
+    /// Replay ranks on other nodes too: they connect to this process over TCP
+    #[arg(long)]
+    pub nodes: bool,
     /// Other output is no failure; else lines are compared, in any order
     #[arg(long)]
     pub ignore_output: bool,

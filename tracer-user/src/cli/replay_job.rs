@@ -72,6 +72,7 @@ fn settings(args: &ReplayArgs, cuts: Vec<RankCut>) -> Result<ReplaySettings> {
         messages: args.messages,
         order: args.order,
         identical: args.identical,
+        nodes: args.nodes,
         captures: false,
         limit: None,
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{HookKind, HookRequest, Shared, SlotHook, Switch};
+use injector::{HookKind, HookRequest, SharedRings, SlotHook, Switch};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
@@ -47,7 +47,7 @@ pub struct FastEngine {
 
 struct FastProcess {
     /// Until somebody reads it.
-    ring: Option<(Shared, CallDecoder)>,
+    ring: Option<(SharedRings, CallDecoder)>,
     switch: Switch,
     is_closed: Arc<AtomicBool>,
 }

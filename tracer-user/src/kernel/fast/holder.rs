@@ -12,7 +12,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use injector::{HookRequest, Installation, Shared, install};
+use injector::{HookRequest, Installation, SharedRings, install};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -74,13 +74,13 @@ impl SlotHolder {
     ///
     /// # Errors
     /// Why not, for people.
-    pub fn put_in(&mut self, request: HookRequest) -> Result<Shared, String> {
+    pub fn put_in(&mut self, request: HookRequest) -> Result<SharedRings, String> {
         let gone = |error: io::Error| format!("the process that puts them in: {error}");
         let ring_bytes = request.ring_bytes;
         send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
         receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
         let file = receive_file(&self.socket).map_err(gone)?;
-        Shared::open(&file, ring_bytes).map_err(|error| error.to_string())
+        SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string())
     }
 
     /// Takes everything out; of how many processes it could not.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CounterClock, CounterPair, RecordedCall, Shared, counter};
+use injector::{CounterClock, CounterPair, RecordedCall, SharedRings, counter};
 
 use super::decoder::CallDecoder;
 
@@ -23,7 +23,7 @@ const RENEWAL: Duration = Duration::from_millis(50);
 pub struct FastRing {
     /// Whose losses they count as, and where its other records come from.
     pub(super) slot: u32,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedRings,
     pub(super) decoder: CallDecoder,
     /// Nothing comes any more once what is there was read.
     pub(super) is_closed: Arc<AtomicBool>,

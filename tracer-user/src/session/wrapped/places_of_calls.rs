@@ -22,6 +22,11 @@ impl PlacesOfCalls {
     }
 }
 
+/// The place as a page has it.
+pub(super) fn place_text(page: &SharedPage) -> Option<String> {
+    place(page).map(|(path, offset_bytes)| format!("{offset_bytes:x} {}", path.display()))
+}
+
 /// A file, and how far into it. A rank that has diverged has said it: it may be gone.
 fn place(page: &SharedPage) -> Option<(PathBuf, u64)> {
     let said = page.text(PageText::Place);

@@ -11,8 +11,9 @@ use replay::total_order::SharedOrder;
 
 use super::content_rings::ContentRings;
 use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::nodes::RemoteNodes;
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
-use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
+use super::wrapper_file::{WrapperKind, contents_wrapper, library_of, wrapper_of};
 use crate::host::sudo::Account;
 
 /// What ranks have recorded is on the tape after this time.
@@ -33,6 +34,8 @@ pub struct RecordSettings {
     pub order: bool,
     /// The ranks of which contents are recorded too; an empty list: of all.
     pub contents_of: Option<Vec<u32>>,
+    /// Ranks on other nodes too.
+    pub nodes: bool,
     /// Set when the user wants it to end.
     pub stop: Arc<AtomicBool>,
 }
@@ -42,7 +45,8 @@ pub struct RecordSettings {
 /// # Errors
 /// There is no wrapper for it, the tape cannot be made, the command cannot be run.
 pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Result<JobRecorded> {
-    let wrapper = wrapper_for(command, settings.named)?;
+    let kind = library_of(command, settings.named)?;
+    let wrapper = wrapper_of(kind)?;
     let mut tape = TapeOfRanks::create(tape, "rank-", command)?;
     let folder = SharedFolder::create(settings.account.as_ref())?;
     if settings.messages {
@@ -61,11 +65,20 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
         objects.insert(0, contents_wrapper(&wrapper)?);
         environment.push(format!("DMSCOPE_CONTENTS=record:{}", folder.path().display()));
     }
-    let start = JobStart { command, account, objects: &objects, environment: &environment, output: None };
+    let mut command = command.to_vec();
+    let nodes = settings.nodes.then(|| RemoteNodes::listen(&folder, account)).transpose()?;
+    if let Some(nodes) = &nodes {
+        command = nodes.prepare(&command, kind, &mut environment);
+    }
+    let start =
+        JobStart { command: &command, account, objects: &objects, environment: &environment, output: None };
     let mut job = WrappedJob::start(&start)?;
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
+        if let Some(nodes) = nodes.as_ref().filter(|_| status.is_some()) {
+            tape.trouble(nodes.finish());
+        }
         tape.take(folder.path())?;
         let is_filled = match &mut rings {
             Some(rings) => rings.take(folder.path(), status.is_some(), &mut |input| tape.push(&input))?,
@@ -77,6 +90,7 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
         }
         if settings.stop.load(Ordering::Relaxed) {
             job.end(&tape.pids())?;
+            nodes.iter().for_each(RemoteNodes::kill_ranks);
         } else {
             // Ranks may wait for room.
             job.pause(if is_filled { SHORT_PERIOD } else { PERIOD });

@@ -15,13 +15,14 @@ use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_of;
 use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::nodes::{RemoteNodes, RemoteRank};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
 use super::recording::{ask_for, ask_for_order};
 use super::stuck::{Progress, RankView};
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
-use super::wrapper_file::{WrapperKind, wrapper_for};
+use super::wrapper_file::{WrapperKind, library_of, wrapper_of};
 use crate::host::sudo::Account;
 
 const PERIOD: Duration = Duration::from_millis(50);
@@ -49,6 +50,8 @@ pub struct ReplaySettings {
     pub order: bool,
     /// Calls end in the recorded order of all ranks' calls.
     pub identical: bool,
+    /// Ranks on other nodes too.
+    pub nodes: bool,
     /// Keep what the job prints to oneself.
     pub captures: bool,
     /// How long it may take.
@@ -104,7 +107,8 @@ pub fn replay(
     for (rank, cut) in job.ranks.iter_mut().zip(&settings.cuts) {
         rank.cut = Some(cut.clone());
     }
-    let wrapper = wrapper_for(command, settings.named)?;
+    let kind = library_of(command, settings.named)?;
+    let wrapper = wrapper_of(kind)?;
     let tape =
         settings.record.as_deref().map(|tape| TapeOfRanks::create(tape, "again-", command)).transpose()?;
     let folder = SharedFolder::create(settings.account.as_ref())?;
@@ -122,17 +126,24 @@ pub fn replay(
     let hold = if settings.holds { ",hold" } else { "" };
     let wish = format!("replay:{}{hold}", folder.path().display());
     let output = settings.captures.then(|| folder.path().join("output"));
+    let mut environment = vec![format!("DMSCOPE_REPLAY={wish}")];
+    let mut command = command.to_vec();
+    let nodes =
+        settings.nodes.then(|| RemoteNodes::listen(&folder, settings.account.as_ref())).transpose()?;
+    if let Some(nodes) = &nodes {
+        command = nodes.prepare(&command, kind, &mut environment);
+    }
     let start = JobStart {
-        command,
+        command: &command,
         account: settings.account.as_ref(),
         objects: &[wrapper],
-        environment: &[format!("DMSCOPE_REPLAY={wish}")],
+        environment: &environment,
         output: output.as_deref(),
     };
     let child = WrappedJob::start(&start)?;
     let pages = Pages::of_ranks();
     let (told, places) = (BTreeSet::new(), PlacesOfCalls::default());
-    Replaying { job, child, pages, places, tape, told, settings, say }.run(&folder)
+    Replaying { job, child, nodes, pages, places, tape, told, settings, say }.run(&folder)
 }
 
 /// Writes what the wrapper reads.
@@ -152,6 +163,7 @@ fn put_down(job: &ReplayableJob, folder: &SharedFolder, account: Option<&Account
 struct Replaying<'a> {
     job: ReplayableJob,
     child: WrappedJob,
+    nodes: Option<RemoteNodes>,
     pages: Pages,
     places: PlacesOfCalls,
     /// What is recorded of the replay.
@@ -185,6 +197,9 @@ impl Replaying<'_> {
         loop {
             // First whether it has ended: what it wrote before is there.
             let status = self.child.status()?;
+            if let Some(nodes) = self.nodes.as_ref().filter(|_| status.is_some()) {
+                nodes.finish().iter().for_each(|trouble| (self.say)(trouble));
+            }
             self.pages.look(folder.path())?;
             if let Some(tape) = &mut self.tape {
                 tape.take(folder.path())?;
@@ -215,7 +230,7 @@ impl Replaying<'_> {
                 self.end(&pages)?;
                 return Ok(ReplayEnd::TooLong);
             }
-            let views = pages.iter().map(|(_, page)| RankView::of(page)).collect();
+            let views = pages.iter().map(|(rank, page)| self.view(*rank, page)).collect();
             let size = self.job.size as usize;
             if !is_said_to_hang && progress.is_stuck(views, size, Instant::now(), self.settings.patience) {
                 is_said_to_hang = true;
@@ -232,7 +247,29 @@ impl Replaying<'_> {
 
     fn end(&mut self, pages: &[(u32, SharedPage)]) -> Result<()> {
         let pids: Vec<u32> = pages.iter().map(|(_, page)| page.pid.load(Ordering::Relaxed)).collect();
-        self.child.end(&pids)
+        self.child.end(&pids)?;
+        self.nodes.iter().for_each(RemoteNodes::kill_ranks);
+        Ok(())
+    }
+
+    fn remote(&self, rank: u32) -> Option<RemoteRank> {
+        self.nodes.as_ref()?.rank(rank)
+    }
+
+    fn view(&self, rank: u32, page: &SharedPage) -> RankView {
+        let view = RankView::of(page);
+        match self.remote(rank) {
+            Some(RemoteRank { is_running, .. }) => RankView { is_running, ..view },
+            None => view,
+        }
+    }
+
+    /// `4711`, or `4711 on node2`.
+    fn process(&self, rank: u32, page: &SharedPage) -> String {
+        match self.remote(rank) {
+            Some(RemoteRank { node, pid, .. }) => format!("{pid} on {node}"),
+            None => page.pid.load(Ordering::Relaxed).to_string(),
+        }
     }
 
     /// Whether all of a rank's answers were played.
@@ -280,8 +317,8 @@ impl Replaying<'_> {
         let (at, why) = (self.where_it_is(page), page.text(PageText::Message));
         (self.say)(&format!("rank {rank} diverges at its {at}: {why}"));
         if self.settings.holds {
-            let pid = page.pid.load(Ordering::Relaxed);
-            (self.say)(&format!("rank {rank} is stopped there: gdb -p {pid}"));
+            let process = self.process(rank, page);
+            (self.say)(&format!("rank {rank} is stopped there: gdb -p {process}"));
         }
     }
 
@@ -311,9 +348,9 @@ impl Replaying<'_> {
             } else {
                 String::new()
             };
-            let pid = page.pid.load(Ordering::Relaxed);
+            let process = self.process(*rank, page);
             let at = self.where_it_is(page);
-            (self.say)(&format!("  rank {rank} (process {pid}) waits in its {at}{due}"));
+            (self.say)(&format!("  rank {rank} (process {process}) waits in its {at}{due}"));
         }
         match (is_impossible, all_at_end) {
             (true, _) => ReplayEnd::Impossible,

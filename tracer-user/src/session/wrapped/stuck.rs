@@ -29,7 +29,7 @@ impl RankView {
 }
 
 /// Whether nobody has stopped a process. Of one that is not seen here, it is not known.
-fn is_running(pid: u32) -> bool {
+pub(super) fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !matches!(state, 't' | 'T' | 'Z' | 'X'))

@@ -73,13 +73,26 @@ impl TapeOfRanks {
     /// One input more.
     pub(super) fn push(&mut self, input: &Input) {
         if let Err(error) = self.tape.push(input) {
-            self.trouble = vec![error.to_string()];
+            self.fail(&error);
         }
+    }
+
+    /// What else went wrong.
+    pub(super) fn trouble(&mut self, what: Vec<String>) {
+        self.trouble.extend(what);
     }
 
     fn flush(&mut self) {
         if let Err(error) = self.tape.flush() {
-            self.trouble = vec![error.to_string()];
+            self.fail(&error);
+        }
+    }
+
+    /// The tape cannot be written: said once.
+    fn fail(&mut self, error: &impl ToString) {
+        let error = error.to_string();
+        if !self.trouble.contains(&error) {
+            self.trouble.push(error);
         }
     }
 

@@ -71,12 +71,21 @@ pub(super) fn contents_wrapper(wrapper: &Path) -> Result<PathBuf> {
 
 /// The wrapper for a command; `named`: by the user.
 pub(super) fn wrapper_for(command: &[String], named: Option<WrapperKind>) -> Result<PathBuf> {
-    let kind = match (named, kind_of(command)?) {
-        (Some(kind), _) | (None, Some(kind)) => kind,
+    wrapper_of(library_of(command, named)?)
+}
+
+/// The family of MPI libraries that a command uses; `named`: by the user.
+pub(super) fn library_of(command: &[String], named: Option<WrapperKind>) -> Result<WrapperKind> {
+    match (named, kind_of(command)?) {
+        (Some(kind), _) | (None, Some(kind)) => Ok(kind),
         (None, None) => {
             bail!("cannot tell which MPI library the job uses: name it with --mpi openmpi or --mpi mpich")
         }
-    };
+    }
+}
+
+/// The wrapper for a family of MPI libraries.
+pub(super) fn wrapper_of(kind: WrapperKind) -> Result<PathBuf> {
     let name = format!("libdmscope-wrapper-{}.so", kind.name());
     let own = std::env::current_exe().context("where is this program?")?;
     let path = own.with_file_name(&name);

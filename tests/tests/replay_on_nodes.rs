@@ -1,0 +1,90 @@
+//! Jobs with ranks on two nodes that are recorded and replayed from a third: this machine, where their launcher runs.
+//!
+//! Nothing is shared between nodes but files of programs: each has shared memory of its own, and what starts ranks there passes
+//! on no environment, as ssh.
+
+use anyhow::{Result, ensure};
+use live::replayed::{ReplayCase, kill_job, wait_for_bytes};
+use live::{MpiImplementation, processes};
+use rustix::process::Signal;
+
+const NODES: &[&str] = &["--nodes"];
+
+fn on_two_nodes(library: MpiImplementation, arguments: &[&str]) -> Result<ReplayCase> {
+    ReplayCase::own(library, "anyorder", arguments)?.ranks(4).on_nodes(2)
+}
+
+#[test]
+fn ranks_on_other_nodes_answer_as_they_did_there_and_on_one_node() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = on_two_nodes(library, &["all", "--log", "LOG", "--rounds", "5"])?;
+        let recorded = case.run("record", NODES, "x", None)?;
+        recorded.check(0, &["4 ranks, "])?;
+        ensure!(!recorded.said.contains("cannot be replayed"), "{}", recorded.said);
+        let there = case.run("replay", NODES, "x", None)?;
+        there.check(0, &["replayed to the end of the record"])?;
+        there.check_same(&recorded)?;
+        case.on_this_node();
+        let here = case.run("replay", &[], "x", Some("0"))?;
+        here.check(0, &["replayed to the end of the record"])?;
+        here.check_same(&recorded)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hang_over_nodes_is_recorded_up_to_there_and_its_replay_names_node_and_line() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = on_two_nodes(library, &["hang", "--log", "LOG", "--rounds", "500"])?;
+        let recorded = case.record_with(NODES, "x", |dmscope, log| {
+            // It is flushed when rank 0 hangs.
+            wait_for_bytes(log, 1)?;
+            kill_job(dmscope);
+            Ok(())
+        })?;
+        ensure!(recorded.output.contains("rank 0 hangs"), "{library:?}: {recorded:?}");
+        let replayed = case.run("replay", &["--nodes", "--patience", "2s"], "x", None)?;
+        replayed.check(
+            0,
+            &[
+                "the job hangs where its record ends",
+                "MPI_Recv(source=1, tag=4711",
+                " at anyorder.c:",
+                " on dms",
+            ],
+        )?;
+        ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: {}", replayed.said);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_divergence_on_another_node_says_the_line_and_ends_the_job() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = on_two_nodes(library, &["source", "--log", "LOG", "--rounds", "20"])?;
+        case.run("record", NODES, "x", None)?.check(0, &["4 ranks, "])?;
+        case.other(library, "anyorder", &["waitany", "--log", "LOG", "--rounds", "20"]);
+        case.run("replay", NODES, "x", None)?
+            .check(1, &["diverges at its call", "MPI_Waitany", " at anyorder.c:"])?;
+        let left = processes::with_variable("DMSCOPE_NODES");
+        ensure!(left.is_empty(), "{library:?}: left: {left:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_node_whose_share_is_killed_is_told_and_its_ranks_go_on() -> Result<()> {
+    let library = MpiImplementation::OpenMpi;
+    let case = on_two_nodes(library, &["source", "--log", "LOG", "--rounds", "3000"])?;
+    let recorded = case.record_with(NODES, "x", |_, log| {
+        wait_for_bytes(log, 10_000)?;
+        let shares = processes::with_variable("DMSCOPE_NODE_STAYS");
+        ensure!(shares.len() == 2, "{shares:?}");
+        processes::signal(shares[0], Signal::KILL);
+        Ok(())
+    })?;
+    recorded.check(0, &["is no longer connected"])?;
+    ensure!(recorded.logs.iter().all(|log| !log.is_empty()));
+    case.run("replay", &[], "x", None)?;
+    Ok(())
+}
