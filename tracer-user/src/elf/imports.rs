@@ -26,6 +26,9 @@ pub enum SlotKind {
     Chosen,
 }
 
+/// By address: the function that it will point to, and what fills it.
+type FoundSlots<'d> = (HashMap<u64, &'d str>, HashMap<u64, SlotKind>);
+
 #[derive(Default)]
 pub(super) struct Links<'d> {
     pub imports: Vec<&'d str>,
@@ -69,7 +72,7 @@ fn slots<'d>(
     sections: &Sections<'d>,
     functions: &Functions<'d>,
     work: &mut WorkLeft,
-) -> Result<(HashMap<u64, &'d str>, HashMap<u64, SlotKind>), ElfError> {
+) -> Result<FoundSlots<'d>, ElfError> {
     let (mut slots, mut kinds) = (HashMap::new(), HashMap::new());
     let symbols = sections.symbols(endian, contents, elf::SHT_DYNSYM).ok();
     for section in sections.iter() {

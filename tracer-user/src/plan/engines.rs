@@ -97,7 +97,7 @@ pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> Engine
 pub fn mark_slots(plan: &mut Plan, fast: &BTreeSet<u32>, kernel: &BTreeMap<u32, &'static str>) {
     for probe in &mut plan.probes {
         if fast.contains(&probe.id) {
-            probe.place = ProbePlace::TableSlot;
+            probe.place = ProbePlace::Slot;
             probe.reason = "without the kernel: the call's slot leads to code that records it".to_owned();
         } else if let Some(why) = kernel.get(&probe.id) {
             probe.reason = format!("{}; by the kernel, because {why}", probe.reason);
