@@ -156,8 +156,14 @@ impl ReplayCase {
         self.finished(command.spawn().context("cannot start dmscope")?, &logs)
     }
 
-    /// Runs one rank of it alone, with these words before its program.
-    pub fn run_alone(&self, rank: u32, options: &[&str], tape: &str, before: &[&str]) -> Result<ReplayRun> {
+    /// Runs one rank of it alone, or several (`0,2`), with these words before its program.
+    pub fn run_alone(
+        &self,
+        rank: impl ToString,
+        options: &[&str],
+        tape: &str,
+        before: &[&str],
+    ) -> Result<ReplayRun> {
         let logs = self.folder.path().join(format!("alone-{tape}"));
         let _ = fs::remove_dir_all(&logs);
         fs::create_dir_all(&logs)?;

@@ -37,6 +37,10 @@ fn a_rank_alone_gets_what_it_got() -> Result<()> {
                     "{library:?}: {program}, rank {rank}"
                 );
             }
+            let both = case.run_alone("0,2", &[], "x", &[])?;
+            both.check(0, &["rank 0 ran alone to its end", "rank 2 ran alone to its end"])?;
+            let are_same = [0, 2].iter().all(|rank: &usize| both.logs[*rank] == logs[*rank]);
+            ensure!(are_same && both.logs[1].is_empty(), "{library:?}: {program}, ranks 0 and 2");
         }
     }
     Ok(())

@@ -10,8 +10,13 @@ use rustix::process::Signal;
 
 const NODES: &[&str] = &["--nodes"];
 
+/// MPICH over UCX may wait in MPI_Finalize for ever if there are more ranks, unwatched too.
 fn on_two_nodes(library: MpiImplementation, arguments: &[&str]) -> Result<ReplayCase> {
-    ReplayCase::own(library, "anyorder", arguments)?.ranks(4).on_nodes(2)
+    let ranks = match library {
+        MpiImplementation::OpenMpi => 4,
+        MpiImplementation::Mpich => 2,
+    };
+    ReplayCase::own(library, "anyorder", arguments)?.ranks(ranks).on_nodes(2)
 }
 
 #[test]
@@ -19,7 +24,7 @@ fn ranks_on_other_nodes_answer_as_they_did_there_and_on_one_node() -> Result<()>
     for library in MpiImplementation::ALL {
         let mut case = on_two_nodes(library, &["all", "--log", "LOG", "--rounds", "5"])?;
         let recorded = case.run("record", NODES, "x", None)?;
-        recorded.check(0, &["4 ranks, "])?;
+        recorded.check(0, &[" ranks, "])?;
         ensure!(!recorded.said.contains("cannot be replayed"), "{}", recorded.said);
         let there = case.run("replay", NODES, "x", None)?;
         there.check(0, &["replayed to the end of the record"])?;
@@ -62,7 +67,7 @@ fn a_hang_over_nodes_is_recorded_up_to_there_and_its_replay_names_node_and_line(
 fn a_divergence_on_another_node_says_the_line_and_ends_the_job() -> Result<()> {
     for library in MpiImplementation::ALL {
         let mut case = on_two_nodes(library, &["source", "--log", "LOG", "--rounds", "20"])?;
-        case.run("record", NODES, "x", None)?.check(0, &["4 ranks, "])?;
+        case.run("record", NODES, "x", None)?.check(0, &[" ranks, "])?;
         case.other(library, "anyorder", &["waitany", "--log", "LOG", "--rounds", "20"]);
         case.run("replay", NODES, "x", None)?
             .check(1, &["diverges at its call", "MPI_Waitany", " at anyorder.c:"])?;

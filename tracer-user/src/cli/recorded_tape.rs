@@ -1,5 +1,6 @@
 //! Takes from a tape what replays need.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use analyzer::input::Input;
@@ -83,18 +84,25 @@ pub(super) fn read_job(tape: &Path, say: &mut dyn FnMut(&str)) -> Result<Recorde
     Ok(job)
 }
 
-/// Takes what one rank needs.
-struct GatheringRank {
-    job: AloneJob,
+/// Takes what some ranks need.
+struct GatheringRanks {
+    jobs: BTreeMap<u32, AloneJob>,
     damage: Vec<String>,
 }
 
-impl Consumer for GatheringRank {
+impl Consumer for GatheringRanks {
     fn push(&mut self, input: &Input) -> Result<()> {
+        let jobs = &mut self.jobs;
         match input {
-            Input::ReplayableRank(rank) => self.job.learn(rank),
-            Input::Answers(answers) => self.job.take_answers(answers),
-            Input::Contents(contents) => self.job.take_contents(contents)?,
+            Input::ReplayableRank(facts) => {
+                jobs.get_mut(&facts.rank).into_iter().for_each(|job| job.learn(facts));
+            }
+            Input::Answers(answers) => {
+                jobs.get_mut(&answers.rank).into_iter().for_each(|job| job.take_answers(answers));
+            }
+            Input::Contents(contents) => {
+                jobs.get_mut(&contents.rank).map_or(Ok(()), |job| job.take_contents(contents))?;
+            }
             _ => {}
         }
         Ok(())
@@ -113,15 +121,16 @@ impl Consumer for GatheringRank {
     }
 }
 
-/// One rank of the job on a tape, to run alone; `say`: hears of damage.
+/// Some ranks of the job on a tape, each to run alone; `say`: hears of damage.
 ///
 /// # Errors
-/// The file is no tape, or cannot be read; there is no room for what the rank got.
-pub(super) fn read_rank(tape: &Path, rank: u32, say: &mut dyn FnMut(&str)) -> Result<AloneJob> {
-    let mut gathering = GatheringRank { job: AloneJob::of_rank(rank)?, damage: Vec::new() };
+/// The file is no tape, or cannot be read; there is no room for what the ranks got.
+pub(super) fn read_ranks(tape: &Path, ranks: &[u32], say: &mut dyn FnMut(&str)) -> Result<Vec<AloneJob>> {
+    let jobs = ranks.iter().map(|rank| Ok((*rank, AloneJob::of_rank(*rank)?))).collect::<Result<_>>()?;
+    let mut gathering = GatheringRanks { jobs, damage: Vec::new() };
     read_tape(tape, &mut gathering)?;
     gathering.damage.iter().for_each(|message| say(message));
-    Ok(gathering.job)
+    Ok(gathering.jobs.into_values().collect())
 }
 
 /// What to do about a tape that has no messages.

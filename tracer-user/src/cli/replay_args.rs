@@ -62,10 +62,11 @@ pub struct ReplayArgs {
     /// The MPI library of the job [default: the one that its program names]
     #[arg(long, value_name = "LIBRARY")]
     pub mpi: Option<MpiFamily>,
-    /// Run this rank alone, without the job around it: what it gets comes from the tape (dmscope record --payloads)
-    #[arg(long, value_name = "RANK", conflicts_with_all = ["swap", "record", "messages", "order"])]
-    pub rank: Option<u32>,
-    /// With --rank: go on where it sends other data than it did, and say how often: some programs send what they never wrote
+    /// Run these ranks (11 or 0,4-7) alone, without the job around them: what each gets comes from the tape
+    /// (dmscope record --payloads)
+    #[arg(long, value_name = "LIST", value_parser = parse_ranks, conflicts_with_all = ["swap", "record", "messages", "order"])]
+    pub rank: Option<RankList>,
+    /// With --rank: go on where one sends other data than it did, and say how often: some programs send what they never wrote
     #[arg(long, requires = "rank")]
     pub ignore_data: bool,
     /// Keep a job that hangs or diverges, to look at it with a debugger

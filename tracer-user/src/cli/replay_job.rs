@@ -5,12 +5,12 @@ use anyhow::{Result, bail};
 use replay::RankCut;
 
 use super::record_job::{lines, wrapper_kind};
-use super::recorded_tape::{no_messages, read_job, read_rank};
+use super::recorded_tape::{no_messages, read_job, read_ranks};
 use super::replay_args::ReplayArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
 use crate::session::wrapped::{
-    AloneEnd, AloneSettings, RecordedJob, ReplayEnd, ReplaySettings, replay, run_alone,
+    AloneEnd, AloneJob, AloneSettings, RecordedJob, ReplayEnd, ReplaySettings, replay, run_alone,
 };
 
 /// Replays a job.
@@ -18,10 +18,9 @@ use crate::session::wrapped::{
 /// # Errors
 /// The tape cannot be read, or not be replayed with this command.
 pub(super) fn replay_job(args: &ReplayArgs) -> Result<u8> {
-    if let Some(rank) = args.rank {
-        return replay_rank_alone(args, rank);
+    if let Some(ranks) = &args.rank {
+        return replay_ranks_alone(args, &ranks.0);
     }
-    let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
     let job = read_job(&args.tape, &mut say)?;
     let settings = settings(args, cuts(args, &job)?)?;
     let replayed = replay(&args.job, job, &settings, &mut say)?;
@@ -78,12 +77,24 @@ fn settings(args: &ReplayArgs, cuts: Vec<RankCut>) -> Result<ReplaySettings> {
     })
 }
 
-/// Runs one rank alone.
-fn replay_rank_alone(args: &ReplayArgs, rank: u32) -> Result<u8> {
-    let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
-    let job = read_rank(&args.tape, rank, &mut say)?;
+/// Runs ranks alone, side by side. What each gets comes from the tape, also from the others among them.
+fn replay_ranks_alone(args: &ReplayArgs, ranks: &[u32]) -> Result<u8> {
+    let jobs = read_ranks(&args.tape, ranks, &mut say)?;
     let settings = AloneSettings { replay: settings(args, Vec::new())?, ignores_data: args.ignore_data };
-    Ok(match run_alone(&args.job, job, &settings, &mut say)? {
+    let ends: Vec<Result<u8>> = std::thread::scope(|scope| {
+        let run = |job| scope.spawn(|| replay_rank_alone(args, job, &settings));
+        let running: Vec<_> = jobs.into_iter().map(run).collect();
+        running
+            .into_iter()
+            .map(|rank| rank.join().unwrap_or_else(|_| bail!("a thread of dmscope panicked")))
+            .collect()
+    });
+    ends.into_iter().try_fold(0, |worst, end| Ok(worst.max(end?)))
+}
+
+fn replay_rank_alone(args: &ReplayArgs, job: AloneJob, settings: &AloneSettings) -> Result<u8> {
+    let rank = job.rank();
+    Ok(match run_alone(&args.job, job, settings, &mut say)? {
         AloneEnd::Ended(status) => {
             if !args.quiet {
                 say(&format!("rank {rank} ran alone to its end: {status}"));
@@ -94,4 +105,8 @@ fn replay_rank_alone(args: &ReplayArgs, rank: u32) -> Result<u8> {
         AloneEnd::Diverged => 1,
         AloneEnd::Stopped => 2,
     })
+}
+
+fn say(line: &str) {
+    eprintln!("dmscope: {}", visible(line));
 }

@@ -1,6 +1,7 @@
 //! What this process changes of itself while it watches a job: what it starts for others must not inherit that.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::prctl;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -28,12 +29,25 @@ pub struct OwnSettings {
 pub struct TooFewOpenFiles(u64);
 
 impl OwnSettings {
+    /// Once: whoever comes later hears how the process was before the first.
+    ///
     /// Raises the limit of open files to the hard limit, asks to be killed before the job if memory runs out, and does without
     /// huge pages: the kernel clears one before it is used, for milliseconds on a busy machine, while the rings fill.
     ///
     /// # Errors
     /// The hard limit is too low.
     pub fn change() -> Result<Self, TooFewOpenFiles> {
+        static BEFORE: Mutex<Option<OwnSettings>> = Mutex::new(None);
+        let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = *before {
+            return Ok(before);
+        }
+        let changed = Self::change_now()?;
+        *before = Some(changed);
+        Ok(changed)
+    }
+
+    fn change_now() -> Result<Self, TooFewOpenFiles> {
         let open_files = getrlimit(Resource::Nofile);
         // Refused: the limit stays as it is, and is told like any other.
         let raised = setrlimit(Resource::Nofile, Rlimit { current: open_files.maximum, ..open_files });

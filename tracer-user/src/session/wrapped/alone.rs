@@ -68,6 +68,11 @@ impl AloneJob {
         Ok(Self { rank, facts: None, answers: Vec::new(), file, contents_bytes: 0, has_gap: false })
     }
 
+    /// Rank in MPI_COMM_WORLD.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
     /// Takes what is said of a rank.
     pub fn learn(&mut self, facts: &ReplayableRank) {
         if facts.rank == self.rank {

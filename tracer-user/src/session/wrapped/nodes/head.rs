@@ -124,18 +124,15 @@ impl RemoteNodes {
         self.shared.state().ranks.get(&rank).cloned()
     }
 
-    /// Kills what is left of ranks on other nodes: the job was to end, and its launcher has.
+    /// Kills what is left of ranks on other nodes: the job was to end, and its launcher has. Waits until nodes have done so.
     pub(in super::super) fn kill_ranks(&self) {
         self.shared.say_to_all(&HeadSays::Kill(()));
+        self.take_the_rest();
     }
 
     /// The job has ended: waits until what its ranks have written is here. What went wrong, in words.
     pub(in super::super) fn finish(&self) -> Vec<String> {
-        let deadline = Instant::now() + FINISH_PATIENCE;
-        self.shared.say_to_all(&HeadSays::Finish(()));
-        while self.shared.state().nodes.iter().any(|node| !node.is_done) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(2));
-        }
+        self.take_the_rest();
         let mut state = self.shared.state();
         let mut trouble = std::mem::take(&mut state.trouble);
         let late = state.nodes.iter().filter(|node| !node.is_done);
@@ -143,6 +140,14 @@ impl RemoteNodes {
             format!("{}: did not send all that its ranks have written within {FINISH_PATIENCE:?}", node.name)
         }));
         trouble
+    }
+
+    fn take_the_rest(&self) {
+        let deadline = Instant::now() + FINISH_PATIENCE;
+        self.shared.say_to_all(&HeadSays::Finish(()));
+        while self.shared.state().nodes.iter().any(|node| !node.is_done) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
