@@ -13,8 +13,12 @@ use crate::InjectError;
 use crate::maps::Area;
 use crate::memory::WritableMemory;
 
-/// A process that does not stop in this time is left alone: its other threads wait meanwhile.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// A process that does not stop in this time is let go: its other threads wait meanwhile. A thread must be given a processor to
+/// stop, which takes its time on a busy machine.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// So often it is tried, with a pause: it may have waited for a child of vfork.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(100);
 /// A system call of a stopped process takes so long at most.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_micros(30);
@@ -37,10 +41,28 @@ pub(crate) fn while_stopped<R: Send>(
     pid: pid_t,
     work: impl FnOnce(&mut StoppedProcess) -> Result<R, InjectError> + Send,
 ) -> Result<R, InjectError> {
+    let mut work = Some(work);
+    for _ in 1..TRIES {
+        match try_while_stopped(pid, &mut work) {
+            Err(InjectError::DoesNotStop) if work.is_some() => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    try_while_stopped(pid, &mut work)
+}
+
+/// The work is taken when the process stands still.
+fn try_while_stopped<R: Send>(
+    pid: pid_t,
+    work: &mut Option<impl FnOnce(&mut StoppedProcess) -> Result<R, InjectError> + Send>,
+) -> Result<R, InjectError> {
     std::thread::scope(|scope| {
         let stopped = move || {
             let mut process = StoppedProcess::stop(pid)?;
-            let result = work(&mut process);
+            let result = match work.take() {
+                Some(work) => work(&mut process),
+                None => Err(InjectError::DoesNotStop),
+            };
             process.let_go();
             result
         };

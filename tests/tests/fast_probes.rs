@@ -24,13 +24,22 @@ fn fast_probes(attached: &Value) -> u64 {
     attached["fast"].as_u64().unwrap_or(0)
 }
 
+/// Fails if all is done by the kernel, and says what dmscope says of that.
+fn check_fast(dmscope: &RunningSession, attached: &Value) -> Result<()> {
+    if fast_probes(attached) == 0 {
+        let why = dmscope.wait_for_event("notice")?;
+        anyhow::bail!("all by the kernel: {why}");
+    }
+    Ok(())
+}
+
 /// Watches a held job from its first message to its end.
 fn watch(spec: JobSpec, options: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.held().spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = attach(&job, options)?;
     let attached = dmscope.wait_until_attached()?;
-    ensure!(fast_probes(&attached) > 0, "all by the kernel: {attached}");
+    check_fast(&dmscope, &attached)?;
     job.go()?;
     let job = job.finish(TIMEOUT)?;
     job.check_verdict()?;
@@ -118,7 +127,8 @@ fn a_fault_is_found_without_the_kernel_in_the_middle_of_a_run() -> Result<()> {
         let job = JobSpec::own(library, "figure2")?.ranks(ranks).endless().spawn()?;
         job.wait_until_ready(TIMEOUT)?;
         let mut dmscope = attach(&job, &[])?;
-        ensure!(fast_probes(&dmscope.wait_until_attached()?) > 0, "all by the kernel");
+        let attached = dmscope.wait_until_attached()?;
+        check_fast(&dmscope, &attached)?;
         dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
         job.stop()?;
         job.finish(TIMEOUT)?.check_verdict()?;
@@ -136,7 +146,7 @@ fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
         for round in 0..8 {
             let mut dmscope = attach(&job, &["--duration", "300ms"])?;
             let attached = dmscope.wait_until_attached()?;
-            ensure!(fast_probes(&attached) > 0, "{library:?}, round {round}: {attached}");
+            check_fast(&dmscope, &attached).with_context(|| format!("{library:?}, round {round}"))?;
             let session = dmscope.finish()?;
             ensure!(records(&session)? > 100, "{library:?}, round {round}: nothing was seen");
         }
@@ -164,7 +174,7 @@ fn killed_at_any_moment_it_leaves_a_job_that_ends_right_and_the_next_session_wor
         std::thread::sleep(Duration::from_millis(2500));
         let mut dmscope = attach(&job, &["--duration", "500ms"])?;
         let attached = dmscope.wait_until_attached()?;
-        ensure!(fast_probes(&attached) > 0, "{library:?}: {attached}");
+        check_fast(&dmscope, &attached)?;
         ensure!(records(&dmscope.finish()?)? > 100, "{library:?}: nothing was seen");
         stop_and_check(job)?;
     }
