@@ -177,6 +177,29 @@ mod tests {
         assert_eq!(read(&[], 5, &mut state), [0; 0]);
     }
 
+    /// Numbers that look like chance, the same in every run.
+    fn next(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    }
+
+    #[test]
+    fn whatever_a_process_writes_there_is_an_end_and_losses_only_grow() {
+        let (words, mut state, mut seed) = (ring(), RingState::default(), 4711);
+        for _ in 0..200_000 {
+            let (at, word, head) = (next(&mut seed), next(&mut seed), next(&mut seed));
+            let serial = (state.tail.wrapping_add(word % 4) << 32) | (word & 0xff);
+            let word = if word.is_multiple_of(3) { word } else { serial };
+            words[at as usize % words.len()].store(word, Ordering::Relaxed);
+            let head = if head.is_multiple_of(5) { head } else { state.tail.wrapping_add(head % 12) };
+            let before = state;
+            let taken = read_ring(&words, head, &mut state, 5, |_| {});
+            assert!(taken <= 5 && state.given_up >= before.given_up);
+        }
+    }
+
     #[test]
     fn no_more_is_taken_than_is_wanted() {
         let (words, mut state) = (ring(), RingState::default());
