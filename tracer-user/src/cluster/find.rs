@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::bus::{Bus, BusEvent, unique_word};
+use super::bus::{Bus, BusEvent};
 use super::protocol::{self, FindJobs, JobsOfNode, PROTOCOL, UserSubjects, version_trouble};
+use crate::host::unique_word::unique_word;
 
 /// How many agents there are nobody knows: after so long without a further answer there is none.
 const QUIET: Duration = Duration::from_millis(400);

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use super::bus::unique_word;
 use super::protocol::NodeIdentity;
 use crate::host::processes::only_network;
+use crate::host::unique_word::unique_word;
 
 /// Who we are.
 ///

@@ -29,6 +29,7 @@ pub mod source_lines;
 pub mod sudo;
 pub mod support;
 pub mod symbols;
+pub mod unique_word;
 mod unseen_work;
 mod verbs;
 pub mod verbs_devices;

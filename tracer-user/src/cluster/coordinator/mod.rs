@@ -23,13 +23,14 @@ use node_link::{FromNode, NodeLink, NodePatience, PartState};
 use recruiter::{Recruited, Recruiter};
 use rounds::Rounds;
 
-use super::bus::{Bus, BusEvent, BusMessage, Inbox, token, unique_word};
+use super::bus::{Bus, BusEvent, BusMessage, Inbox, token};
 use super::jobs::{ClusterJob, JobPart};
 use super::protocol::{self, DownMessage, JobsOfNode, NodeIdentity, SessionWishes, UserSubjects};
 use crate::host::clock;
 use crate::host::jobs::name_below;
 use crate::host::own_settings::OwnSettings;
 use crate::host::sudo::Account;
+use crate::host::unique_word::unique_word;
 use crate::session::{AttachSummary, Outcome, Outlets, Recorder, SessionStatus, Sink, Tape, launch};
 
 /// How often nodes hear that the coordinator is there.

@@ -8,9 +8,10 @@ use analyzer::input::Symbol;
 use analyzer::tape::{file_on_node, node_of_file};
 use analyzer::wire::FileId;
 
-use crate::cluster::bus::{Bus, BusError, Inbox, unique_word};
+use crate::cluster::bus::{Bus, BusError, Inbox};
 use crate::cluster::protocol::{self, CodeNames, DownMessage, UserSubjects};
 use crate::host::files::OpenedFile;
+use crate::host::unique_word::unique_word;
 use crate::session::NameSource;
 
 /// How long an answer is waited for: a file with much debug information takes a while.

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::cluster::bus::{Bus, Inbox, unique_word};
+use crate::cluster::bus::{Bus, Inbox};
 use crate::cluster::jobs::{ClusterJob, JobPart, jobs_of};
 use crate::cluster::protocol::{
     self, FindJobs, JobsOfNode, NodeIdentity, OpenAnswer, OpenSession, PROTOCOL, SessionWishes, UserSubjects,
     WantedJob, version_trouble,
 };
+use crate::host::unique_word::unique_word;
 
 /// How often agents are asked while a node that took part does not …
 const SEARCH_PERIOD: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ pub(super) enum NodeSays {
     Part(FilePart),
     /// A rank's process has.
     #[prost(message, tag = "3")]
-    Process(RankProcess),
+    Process(RemoteProcess),
     /// Nothing more comes.
     #[prost(message, tag = "4")]
     Done(()),
@@ -56,7 +56,7 @@ pub(super) struct FilePart {
 
 /// A rank's process on its node.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct RankProcess {
+pub(super) struct RemoteProcess {
     #[prost(uint32, tag = "1")]
     pub rank: u32,
     #[prost(uint32, tag = "2")]

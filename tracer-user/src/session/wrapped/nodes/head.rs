@@ -21,11 +21,11 @@ use super::super::job::SharedFolder;
 use super::super::wrapper_file::WrapperKind;
 use super::forwarding::forward_environment;
 use super::frames::{
-    FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS, RankProcess, ToHead, ToNode, receive,
+    FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS, RemoteProcess, ToHead, ToNode, receive,
     receive_known, send, written_by_rank,
 };
-use crate::cluster::bus::unique_word;
 use crate::host::sudo::Account;
+use crate::host::unique_word::unique_word;
 
 /// The first frame of a node is not longer.
 const MAX_HELLO_BYTES: usize = 4096;
@@ -63,14 +63,14 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    nodes: Vec<Node>,
+    nodes: Vec<ConnectedNode>,
     /// The number of the node that each rank is on.
     node_of_rank: BTreeMap<u32, usize>,
     ranks: BTreeMap<u32, RemoteRank>,
     trouble: Vec<String>,
 }
 
-struct Node {
+struct ConnectedNode {
     name: String,
     stream: TcpStream,
     /// It sends nothing more.
@@ -249,7 +249,7 @@ fn introduced(stream: &TcpStream, shared: &Shared) -> io::Result<(usize, String)
         drop(state);
         return refuse("too many nodes take part");
     }
-    state.nodes.push(Node { name: node.clone(), stream: stream.try_clone()?, is_done: false });
+    state.nodes.push(ConnectedNode { name: node.clone(), stream: stream.try_clone()?, is_done: false });
     Ok((state.nodes.len() - 1, node))
 }
 
@@ -342,8 +342,8 @@ impl Receiver<'_> {
         file.write_all_at(first, *offset_bytes)
     }
 
-    fn learn(&self, process: &RankProcess) {
-        let RankProcess { rank, pid, is_running } = *process;
+    fn learn(&self, process: &RemoteProcess) {
+        let RemoteProcess { rank, pid, is_running } = *process;
         if self.owns(rank) {
             let of_node = RemoteRank { node: self.name.to_owned(), pid, is_running };
             self.shared.state().ranks.insert(rank, of_node);

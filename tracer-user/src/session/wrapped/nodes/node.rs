@@ -22,7 +22,7 @@ use super::super::pages::{Pages, RankFile};
 use super::super::places_of_calls::place_text;
 use super::super::stuck::is_running;
 use super::frames::{
-    FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS, RankProcess, ToHead, ToNode,
+    FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS, RemoteProcess, ToHead, ToNode,
     receive_known, send, written_by_rank,
 };
 
@@ -97,7 +97,7 @@ fn serve_here(folder: &Path) -> Result<()> {
     send(&mut &stream, &ToHead { says: Some(NodeSays::Hello(hello)) }).context("cannot speak to the head")?;
     take_files(&stream, folder)?;
     write(folder.join(READY), "").context("the shared folder")?;
-    let ended = Node::new(folder, stream)?.run();
+    let ended = NodeShare::new(folder, stream)?.run();
     // What ranks still write there, nobody reads.
     let _ = remove_dir_all(folder);
     ended
@@ -144,7 +144,7 @@ fn put(folder: &Path, part: &FilePart) -> io::Result<()> {
     file.write_all_at(&part.bytes, part.offset_bytes)
 }
 
-struct Node {
+struct NodeShare {
     folder: PathBuf,
     stream: TcpStream,
     from_head: Receiver<ToNode>,
@@ -166,14 +166,14 @@ struct SharedFiles {
 
 /// A rank's process here.
 struct LocalRank {
-    told: RankProcess,
+    told: RemoteProcess,
     /// None: it was gone before.
     handle: Option<OwnedFd>,
     /// Of the call that it waits in: how many calls it had begun, and where it is.
     waits_in: (u64, String),
 }
 
-impl Node {
+impl NodeShare {
     fn new(folder: &Path, stream: TcpStream) -> Result<Self> {
         let (sender, from_head) = channel();
         let mut reads = stream.try_clone().context("the connection to the head")?;
@@ -261,11 +261,11 @@ impl Node {
 
     fn tell_process(&mut self, rank: u32, page: &SharedPage) -> Result<()> {
         let pid = page.pid.load(Relaxed);
-        let process = RankProcess { rank, pid, is_running: is_running(pid) };
+        let process = RemoteProcess { rank, pid, is_running: is_running(pid) };
         let calls = page.calls.load(Relaxed);
         let is_waiting = self.is_replay && page.state() == PageState::InCall;
         let local = self.processes.entry(rank).or_insert_with(|| LocalRank {
-            told: RankProcess::default(),
+            told: RemoteProcess::default(),
             handle: Pid::from_raw(pid.cast_signed())
                 .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()),
             waits_in: (0, String::new()),
