@@ -54,7 +54,16 @@ const WAYS: [Way; 7] = [
     Way { how: "atomic", sends: 2, atomics: 1, completions: 3, more_bytes: 8, ..PLAIN },
 ];
 
-fn spec(library: MpiImplementation, how: &str) -> Result<JobSpec> {
+/// What a program posts and polls with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interface {
+    /// Lists of requests and of completions.
+    Lists,
+    /// Calls that build requests, and extended completion queues.
+    Calls,
+}
+
+fn spec(library: MpiImplementation, interface: Interface, how: &str) -> Result<JobSpec> {
     let wrapper = match std::env::var("DMSCOPE_TEST_RDMA") {
         Ok(device) => format!("RDMA_DEVICE={device}"),
         Err(_) => {
@@ -63,7 +72,10 @@ fn spec(library: MpiImplementation, how: &str) -> Result<JobSpec> {
         }
     };
     let spec = JobSpec::own(library, "rdma")?.ranks(RANKS as usize);
-    Ok(spec.through(["env".to_owned(), wrapper]).args(["--how", how]).held())
+    let is_extended = interface == Interface::Calls;
+    let extended = is_extended.then(|| "RDMA_EXTENDED=1".to_owned());
+    let wrapper = ["env".to_owned(), wrapper].into_iter().chain(extended);
+    Ok(spec.through(wrapper).args(["--how", how]).held())
 }
 
 /// Watched from before the first queue pair on.
@@ -112,15 +124,24 @@ fn check_exact(session: &FinishedSession, way: &Way) -> Result<()> {
     session.findings()?.check_no_warning()
 }
 
-#[test]
-fn what_verbs_move_is_counted_exactly_and_linked_whichever_way_it_goes() -> Result<()> {
+fn check_all_ways(interface: Interface) -> Result<()> {
     let iterations = ITERATIONS.to_string();
     for way in &WAYS {
         let args = ["--iterations", &iterations, "--rare", "0"];
-        let (session, _) = watch(spec(MpiImplementation::OpenMpi, way.how)?.args(args), &[])?;
+        let (session, _) = watch(spec(MpiImplementation::OpenMpi, interface, way.how)?.args(args), &[])?;
         check_exact(&session, way).with_context(|| way.how)?;
     }
     Ok(())
+}
+
+#[test]
+fn what_verbs_move_is_counted_exactly_and_linked_whichever_way_it_goes() -> Result<()> {
+    check_all_ways(Interface::Lists)
+}
+
+#[test]
+fn so_is_what_is_built_by_calls_and_completes_in_extended_queues() -> Result<()> {
+    check_all_ways(Interface::Calls)
 }
 
 /// Ends that were connected before find each other only when nothing is under way; what went before is in no stream.
@@ -131,7 +152,8 @@ fn what_queue_pairs_move_that_were_connected_before_is_counted_exactly_and_most_
     let iterations = ITERATIONS.to_string();
     for way in &WAYS {
         let args = ["--iterations", &iterations, "--rare", "0", "--open-first"];
-        let (session, _) = watch(spec(MpiImplementation::OpenMpi, way.how)?.args(args), &[])?;
+        let (session, _) =
+            watch(spec(MpiImplementation::OpenMpi, Interface::Lists, way.how)?.args(args), &[])?;
         check_found_and_counted(&session, way).with_context(|| way.how)?;
     }
     Ok(())
@@ -174,22 +196,33 @@ fn check_found(session: &FinishedSession, job: &FinishedJob, how: &str) -> Resul
     Ok(())
 }
 
+fn check_fault(library: MpiImplementation, interface: Interface, how: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let tape = folder.path().join("x.dmt");
+    let recorded = ["--record", &tape.to_string_lossy()];
+    let spec = spec(library, interface, how)?.args(["--iterations", "3000", "--rare", "0.01"]);
+    let (session, job) = watch(spec.clone(), &recorded)?;
+    check_found(&session, &job, how)?;
+    let again = Dmscope::analyze(&tape).finish()?;
+    check_found(&again, &job, how).context("from its tape")?;
+    let (session, _) = watch(spec.args(["--no-bug"]), &[])?;
+    session.findings()?.check_no_warning()
+}
+
 #[test]
 fn the_pointer_fault_is_found_over_queue_pairs_and_its_right_twin_is_clean() -> Result<()> {
     for library in MpiImplementation::ALL {
         for how in ["send", "write", "read"] {
-            let what = || format!("{library:?}, {how}");
-            let folder = tempfile::tempdir()?;
-            let tape = folder.path().join("x.dmt");
-            let recorded = ["--record", &tape.to_string_lossy()];
-            let spec = spec(library, how)?.args(["--iterations", "3000", "--rare", "0.01"]);
-            let (session, job) = watch(spec.clone(), &recorded).with_context(what)?;
-            check_found(&session, &job, how).with_context(what)?;
-            let again = Dmscope::analyze(&tape).finish()?;
-            check_found(&again, &job, how).with_context(|| format!("{}, from its tape", what()))?;
-            let (session, _) = watch(spec.args(["--no-bug"]), &[]).with_context(what)?;
-            session.findings()?.check_no_warning().with_context(what)?;
+            check_fault(library, Interface::Lists, how).with_context(|| format!("{library:?}, {how}"))?;
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_pointer_fault_is_found_in_what_calls_build_and_its_right_twin_is_clean() -> Result<()> {
+    for (library, how) in MpiImplementation::ALL.into_iter().zip(["send", "write"]) {
+        check_fault(library, Interface::Calls, how).with_context(|| format!("{library:?}, {how}"))?;
     }
     Ok(())
 }

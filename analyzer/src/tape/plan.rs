@@ -93,7 +93,8 @@ pub struct Probe {
     /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, 32 if
     /// handles are half a word, and from bit 6 on how many arguments on the stack are recorded. PollReturn: which argument (from 0) points to the
     /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what.
-    /// VerbsPost: 0 to send, 1 to receive, 2 to receive from a shared queue. Else 0.
+    /// VerbsPost: 0 to send, 1 to receive, 2 to receive from a shared queue, 3 what was built. VerbsBuild: the operation of a new work
+    /// request, or from 256 on what else. VerbsPoll: 0 a list; else what of an extended completion queue. Else 0.
     #[serde(default)]
     pub argument: u64,
     /// What its arguments point to that is recorded as well.
@@ -184,10 +185,19 @@ pub enum ProbeClass {
     Error,
     /// Entry and return of a provider's function that posts work requests.
     VerbsPost,
-    /// Entry and return of the one that polls a completion queue.
+    /// Entry and return of one that polls a completion queue, or reads what was polled.
     VerbsPoll,
     /// Entry of the function that sets up and connects queue pairs.
     VerbsQueue,
+    /// Entry of a provider's function that builds work requests, which are posted together.
+    VerbsBuild,
+}
+
+impl ProbeClass {
+    /// Whether it is one for RDMA verbs.
+    pub fn is_of_verbs(self) -> bool {
+        matches!(self, Self::VerbsPost | Self::VerbsPoll | Self::VerbsQueue | Self::VerbsBuild)
+    }
 }
 
 /// How the kernel runs the instruction under a probe: what a hit costs.

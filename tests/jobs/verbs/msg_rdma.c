@@ -5,7 +5,8 @@
  *
  * MPI only tells the ranks how to connect. The device is opened before main(), so that whoever attaches then sees all of the
  * queue pairs' lives. Environment: RDMA_LIBRARY, in place of libibverbs.so.1; RDMA_DEVICE, in place of the first one;
- * RDMA_GID, number of the port's address, in place of 1.
+ * RDMA_GID, number of the port's address, in place of 1; RDMA_EXTENDED, if it is set: requests are built by ibv_wr_* functions,
+ * and completion queues are extended ones.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -63,7 +64,7 @@ struct peer {
 #undef ibv_reg_mr
 #define FUNCTIONS(F)                                                                                                 \
 	F(ibv_get_device_list) F(ibv_get_device_name) F(ibv_open_device) F(ibv_alloc_pd) F(ibv_reg_mr)               \
-	F(ibv_create_cq) F(ibv_create_srq) F(ibv_create_qp) F(ibv_modify_qp) F(ibv_query_gid)
+	F(ibv_create_cq) F(ibv_create_srq) F(ibv_create_qp) F(ibv_modify_qp) F(ibv_query_gid) F(ibv_qp_to_qp_ex)
 
 /* By name, so that it can be another library than the one that MPI may have loaded. */
 static struct {
@@ -74,6 +75,10 @@ static struct {
 static struct msg_options options;
 static struct msg_statistics statistics;
 static enum how how;
+static bool extended;
+/* Two things go wrong in the provider of RDMA in software (rdma-core 44), and are not asked of it: after an ibv_next_poll that finds
+ * nothing ibv_end_poll takes one completion more, and of a list of inline data nothing is sent. */
+static bool is_stand_in;
 static struct ibv_context *device;
 static struct ibv_pd *domain;
 static struct ibv_cq *send_cq, *receive_cq;
@@ -106,6 +111,46 @@ static const char *setting(const char *name, const char *otherwise)
 	return value && *value ? value : otherwise;
 }
 
+static struct ibv_cq *make_completion_queue(int entries)
+{
+	struct ibv_cq_init_attr_ex wanted = { .cqe = (uint32_t)entries, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *queue;
+
+	if (!extended)
+		return verbs.ibv_create_cq(device, entries, NULL, NULL, 0);
+	queue = ibv_create_cq_ex(device, &wanted);
+	return queue ? ibv_cq_ex_to_cq(queue) : NULL;
+}
+
+static struct ibv_qp *make_pair(struct ibv_qp_init_attr *wanted)
+{
+	struct ibv_qp_init_attr_ex more = { .send_cq = wanted->send_cq,
+					    .recv_cq = wanted->recv_cq,
+					    .srq = wanted->srq,
+					    .cap = wanted->cap,
+					    .qp_type = wanted->qp_type,
+					    .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					    .pd = domain,
+					    .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+							      IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+							      IBV_QP_EX_WITH_RDMA_READ |
+							      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD };
+
+	return extended ? ibv_create_qp_ex(device, &more) : verbs.ibv_create_qp(domain, wanted);
+}
+
+/* From it whoever attaches then knows the functions of those that are made later. Of real devices it is known without. */
+static void make_unused_pair(void)
+{
+	struct ibv_qp_init_attr wanted = { .qp_type = IBV_QPT_RC,
+					   .cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
+
+	domain = verbs.ibv_alloc_pd(device);
+	wanted.send_cq = wanted.recv_cq = make_completion_queue(1);
+	if (!domain || !wanted.send_cq || !make_pair(&wanted))
+		fprintf(stderr, "no extended queue pair: %s\n", strerror(errno));
+}
+
 __attribute__((constructor)) static void open_device(void)
 {
 	void *library = dlopen(setting("RDMA_LIBRARY", "libibverbs.so.1"), RTLD_NOW);
@@ -124,6 +169,10 @@ __attribute__((constructor)) static void open_device(void)
 			break;
 	if (list && *list)
 		device = verbs.ibv_open_device(*list);
+	extended = getenv("RDMA_EXTENDED") != NULL;
+	is_stand_in = getenv("RDMA_LIBRARY") != NULL;
+	if (device && extended && is_stand_in)
+		make_unused_pair();
 }
 
 size_t msg_max_bytes(void)
@@ -151,12 +200,70 @@ static void post_receive(int rank, uint64_t buffer)
 	NEED(!(shared ? ibv_post_srq_recv(shared, &wr, &bad) : ibv_post_recv(peer->qp, &wr, &bad)));
 }
 
+/* A request, as a list has it. */
+static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	qp->wr_id = wr->wr_id;
+	qp->wr_flags = wr->send_flags;
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		break;
+	default:
+		ibv_wr_send_imm(qp, wr->imm_data);
+	}
+	/* All ways to say where data lies. */
+	if (wr->num_sge && how == READ && is_stand_in && wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data_list(qp, 1, &(struct ibv_data_buf){ (void *)wr->sg_list->addr, wr->sg_list->length });
+	else if (wr->num_sge && wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data(qp, (void *)wr->sg_list->addr, wr->sg_list->length);
+	else if (wr->num_sge && how == SHARED)
+		ibv_wr_set_sge_list(qp, 1, wr->sg_list);
+	else if (wr->num_sge)
+		ibv_wr_set_sge(qp, wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length);
+}
+
+/* What was begun and given up counts for nothing. */
+static void give_up_request(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	ibv_wr_start(qp);
+	build(qp, wr);
+	ibv_wr_abort(qp);
+}
+
+static void post_built(struct ibv_qp_ex *qp, const struct ibv_send_wr *list)
+{
+	int error;
+
+	give_up_request(qp, list);
+	do {
+		ibv_wr_start(qp);
+		for (const struct ibv_send_wr *wr = list; wr; wr = wr->next)
+			build(qp, wr);
+		error = ibv_wr_complete(qp);
+	} while (error == ENOMEM || error == ENOSPC);
+	NEED(!error);
+}
+
 /* A device may have no room: what it refuses is posted again. */
 static void post(struct peer *peer, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad = wr;
 	int error;
 
+	if (extended) {
+		post_built(verbs.ibv_qp_to_qp_ex(peer->qp), wr);
+		return;
+	}
 	while ((error = ibv_post_send(peer->qp, wr, &bad)) == ENOMEM) {
 		wr = bad;
 		retries++;
@@ -164,12 +271,44 @@ static void post(struct peer *peer, struct ibv_send_wr *wr)
 	NEED(!error);
 }
 
+/* Of the completion that an extended queue shows: what is of interest. Of a send that is nothing but its number. */
+static struct ibv_wc shown(struct ibv_cq_ex *queue)
+{
+	struct ibv_wc wc = { .wr_id = queue->wr_id, .status = queue->status };
+
+	if (queue == (struct ibv_cq_ex *)receive_cq && wc.status == IBV_WC_SUCCESS) {
+		wc.opcode = ibv_wc_read_opcode(queue);
+		wc.byte_len = ibv_wc_read_byte_len(queue);
+		wc.qp_num = ibv_wc_read_qp_num(queue);
+		wc.imm_data = ibv_wc_read_imm_data(queue);
+	}
+	return wc;
+}
+
+/* As ibv_poll_cq does, from either kind of queue. */
+static int poll_some(struct ibv_cq *cq, int most, struct ibv_wc *wc)
+{
+	struct ibv_cq_ex *queue = (struct ibv_cq_ex *)cq;
+	int error, got = 0;
+
+	if (!extended)
+		return ibv_poll_cq(cq, most, wc);
+	error = ibv_start_poll(queue, &(struct ibv_poll_cq_attr){ 0 });
+	if (error)
+		return error == ENOENT ? 0 : -error;
+	do
+		wc[got++] = shown(queue);
+	while (got < most && !ibv_next_poll(queue));
+	ibv_end_poll(queue);
+	return got;
+}
+
 static void await_completion(uint64_t number)
 {
 	struct ibv_wc wc;
 	int got;
 
-	while ((got = ibv_poll_cq(send_cq, 1, &wc)) == 0)
+	while ((got = poll_some(send_cq, 1, &wc)) == 0)
 		;
 	NEED(got == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == number);
 }
@@ -301,11 +440,11 @@ static const unsigned char *read_there(struct peer *peer, const struct there *th
 void msg_receive(void *buf, size_t len, int source)
 {
 	struct peer *peer = &peers[source];
-	struct ibv_wc wc;
+	struct ibv_wc wc[2];
 
 	while (!peer->count)
-		if (ibv_poll_cq(receive_cq, 1, &wc) > 0)
-			note_arrival(&wc);
+		for (int got = poll_some(receive_cq, is_stand_in ? 2 : 1, wc), i = 0; i < got; i++)
+			note_arrival(&wc[i]);
 	uint64_t buffer = peer->arrived[peer->first].buffer;
 	uint32_t tag = peer->arrived[peer->first].tag;
 	peer->first = (peer->first + 1) % BUFFERS;
@@ -364,7 +503,7 @@ static void make_queue(int rank)
 					  .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 							     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
-	peer->qp = verbs.ibv_create_qp(domain, &wanted);
+	peer->qp = make_pair(&wanted);
 	NEED(peer->qp);
 	NEED(!verbs.ibv_modify_qp(peer->qp, &attributes,
 				  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
@@ -400,7 +539,7 @@ void msg_open(const struct msg_options *given)
 	NEED(how < HOWS_END && ranks <= MOST_RANKS);
 	errno = ENODEV;
 	NEED(device);
-	domain = verbs.ibv_alloc_pd(device);
+	domain = domain ? domain : verbs.ibv_alloc_pd(device);
 	NEED(domain);
 	send_pool = must_allocate(2 * pool_bytes + (size_t)ranks * BUFFERS * BUFFER_BYTES + 2 * sizeof(uint64_t));
 	read_pool = send_pool + pool_bytes;
@@ -412,8 +551,8 @@ void msg_open(const struct msg_options *given)
 				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 					  IBV_ACCESS_REMOTE_ATOMIC);
 	NEED(region);
-	send_cq = verbs.ibv_create_cq(device, 4 * BUFFERS, NULL, NULL, 0);
-	receive_cq = verbs.ibv_create_cq(device, ranks * BUFFERS, NULL, NULL, 0);
+	send_cq = make_completion_queue(4 * BUFFERS);
+	receive_cq = make_completion_queue(ranks * BUFFERS);
 	NEED(send_cq && receive_cq);
 	if (how == SHARED) {
 		struct ibv_srq_init_attr wanted = { .attr = { .max_wr = (uint32_t)(ranks * BUFFERS), .max_sge = 1 } };

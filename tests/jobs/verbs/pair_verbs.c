@@ -86,6 +86,12 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attribu
 	return driver->create_qp(pd->context, attributes);
 }
 
+/* All of these are extended. */
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return (struct ibv_qp_ex *)qp;
+}
+
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask)
 {
 	return driver->modify_qp(qp, attributes, mask);

@@ -121,6 +121,7 @@ enum probe_class {
 	CLASS_VERBS_POST,
 	CLASS_VERBS_POLL,
 	CLASS_VERBS_QUEUE,
+	CLASS_VERBS_BUILD,
 	CLASSES,
 };
 
@@ -131,7 +132,6 @@ struct {
 	__type(value, __u64);
 } stranger_hits SEC(".maps");
 
-/* What is known of a thread between two probes. */
 /* A completion queue that a thread found empty. */
 struct idle_queue {
 	__u64 at;
@@ -140,6 +140,21 @@ struct idle_queue {
 
 #define IDLE_QUEUES 4
 
+/* A completion that a thread has got from an extended completion queue, and asks more about. */
+struct polled {
+	__u64 queue_at;		/* the completion queue; 0: none */
+	__u64 number;
+	__u64 time_ns;		/* when the poll had returned */
+	__u64 idle_since_ns;
+	__u32 took_ns;
+	__u32 probe;
+	__u32 known;		/* of the following, as bits */
+	__u32 operation;
+	__u32 len_bytes;
+	__u32 queue;
+};
+
+/* What is known of a thread between two probes. */
 struct thread {
 	struct target target;	/* of its process; old unless watch_epoch is the present one */
 	__u32 watch_epoch;
@@ -160,6 +175,7 @@ struct thread {
 	__u64 post_queue;
 	__u64 post_refused_at;	/* where the first that is refused will be stored */
 	__u64 verbs_since_ns;	/* when that, or the poll, began */
+	struct polled polled;
 	__u64 made_at;		/* where its last MPI call stored a handle; 0: nowhere */
 	__u32 made_probe;
 	__u32 made_bytes;

@@ -121,7 +121,7 @@ struct dms_work {	/* WORK */
 struct dms_completion {	/* COMPLETION */
 	struct dms_header h;
 	__u64 number;		/* wr_id */
-	__u32 queue;		/* number of the queue pair */
+	__u32 queue;		/* number of the queue pair; 0: it is not known which, nor all of the rest */
 	__u32 len_bytes;	/* of what was received */
 	__u32 operation;	/* enum ibv_wc_opcode */
 	__u32 status;		/* enum ibv_wc_status; 0: success */

@@ -87,6 +87,8 @@ impl HitCosts {
     pub fn of(&self, class: ProbeClass) -> f64 {
         match class {
             ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack | ProbeClass::Free => self.copy_ns,
+            // It leaves none by itself.
+            ProbeClass::VerbsBuild => self.copy_ns,
             ProbeClass::Call | ProbeClass::PollSuccess | ProbeClass::VerbsQueue => self.call_ns,
             ProbeClass::Alloc | ProbeClass::PollReturn => self.alloc_ns,
             ProbeClass::Error | ProbeClass::VerbsPost | ProbeClass::VerbsPoll => self.alloc_ns,

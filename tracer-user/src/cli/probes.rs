@@ -246,6 +246,7 @@ fn name_of_class(class: ProbeClass) -> &'static str {
         ProbeClass::VerbsPost => "work request",
         ProbeClass::VerbsPoll => "completions",
         ProbeClass::VerbsQueue => "queue pair",
+        ProbeClass::VerbsBuild => "part of a work request",
     }
 }
 

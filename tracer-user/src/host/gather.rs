@@ -16,6 +16,7 @@ use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
 use super::processes::{all_pids, has_ended, start_ticks};
 use super::unseen_work::unseen_work;
 use super::verbs::{find_tables, is_provider};
+use super::verbs_devices::{DeviceTables, device_tables};
 use crate::plan::attach::StrangerCount;
 use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
 
@@ -156,12 +157,22 @@ fn look_for_tables(
         known.contains(id) || gathered.verbs.iter().any(|table| table.file == *id)
     };
     if !providers.is_empty() && !providers.iter().any(|id| is_found(gathered, id)) {
-        gathered.verbs.extend(find_tables(pid, mappings, &providers));
+        gathered.verbs.extend(completed(find_tables(pid, mappings, &providers)));
         if !providers.iter().any(|id| is_found(gathered, id)) {
             gathered.opening.insert(pid);
         }
     }
     providers.into_iter().filter(|id| !is_found(gathered, id)).collect()
+}
+
+/// Functions of objects that a process has not made yet are known from this machine's own, if it runs the same provider.
+fn completed(mut found: Vec<VerbsTable>) -> Vec<VerbsTable> {
+    let known = if found.is_empty() { DeviceTables::default() } else { device_tables() };
+    for table in &mut found {
+        let same = known.tables.iter().filter(|(_, known)| known.file == table.file);
+        table.functions.extend(same.flat_map(|(_, known)| &known.functions));
+    }
+    found
 }
 
 /// Mappings of a process now.

@@ -8,6 +8,7 @@ pub mod cpus;
 pub mod deadline;
 mod debug_files;
 mod error;
+mod extended_objects;
 pub mod files;
 pub mod gather;
 pub mod job_name;

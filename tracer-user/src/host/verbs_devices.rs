@@ -15,9 +15,10 @@ use analyzer::input::Mapping;
 use rustix::process::{DumpableBehavior, Signal};
 use serde::{Deserialize, Serialize};
 
+use super::extended_objects::{ALLOCATE_DOMAIN, CONTEXT_BYTES, ObjectCopy, copy, extended_objects};
 use super::mappings;
 use super::sandbox::{SandboxedProcess, receive, send};
-use super::verbs::{TABLE_BYTES, has_devices, is_provider, tables_in};
+use super::verbs::{TableSearch, has_devices, is_provider};
 use crate::plan::{VerbsTable, file_name};
 
 /// The word that makes this program the child.
@@ -64,26 +65,25 @@ pub fn serve() -> io::Result<()> {
 
 fn found() -> DeviceTables {
     let Some(verbs) = Libibverbs::load() else { return DeviceTables::default() };
-    let contexts = verbs.opened();
-    // After they were opened: that is when providers are loaded.
+    let pieces = verbs.pieces();
+    // After devices were opened: that is when providers are loaded.
     let Ok(mappings) = mappings::read(std::process::id()) else { return DeviceTables::default() };
-    in_contexts(&contexts, &mappings)
+    in_pieces(&pieces, &mappings)
 }
 
-/// What copies of opened devices lead to. Pure.
-fn in_contexts(contexts: &[[u8; TABLE_BYTES]], mappings: &[Mapping]) -> DeviceTables {
+/// What copies of opened devices and their objects lead to. Pure.
+fn in_pieces(pieces: &[ObjectCopy], mappings: &[Mapping]) -> DeviceTables {
     let code: Vec<&Mapping> = mappings.iter().filter(|m| m.exec && is_provider(&m.name)).collect();
     let path = |mapping: &Mapping| PathBuf::from(&mapping.name);
     let is_libibverbs = |mapping: &&Mapping| file_name(&mapping.name).starts_with("libibverbs.so");
     let library = mappings.iter().filter(|m| m.exec).find(is_libibverbs).map(path);
-    let mut tables: Vec<(PathBuf, VerbsTable)> = Vec::new();
-    for table in contexts.iter().flat_map(|context| tables_in(context, &code)) {
-        let mapping = code.iter().find(|mapping| mapping.file == table.file);
-        if let Some(mapping) = mapping.filter(|_| !tables.iter().any(|(_, known)| known.file == table.file)) {
-            tables.push((path(mapping), table));
-        }
-    }
-    DeviceTables { tables, library }
+    let mut search = TableSearch::new(&code);
+    pieces.iter().for_each(|(at, bytes)| search.look_at(*at, bytes));
+    let with_path = |table: VerbsTable| {
+        let mapping = code.iter().find(|mapping| mapping.file == table.file)?;
+        Some((path(mapping), table))
+    };
+    DeviceTables { tables: search.found().into_iter().filter_map(with_path).collect(), library }
 }
 
 type GetDeviceList = unsafe extern "C" fn(*mut c_int) -> *mut *mut c_void;
@@ -93,6 +93,7 @@ type OpenDevice = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 struct Libibverbs {
     get_device_list: GetDeviceList,
     open_device: OpenDevice,
+    allocate_domain: *mut c_void,
 }
 
 impl Libibverbs {
@@ -108,17 +109,19 @@ impl Libibverbs {
             (!at.is_null()).then_some(at)
         };
         let (list, open) = (function(c"ibv_get_device_list")?, function(c"ibv_open_device")?);
+        let allocate_domain = function(ALLOCATE_DOMAIN)?;
         // SAFETY: these are their types in <infiniband/verbs.h>, which are part of the library's ABI.
         Some(unsafe {
             Self {
                 get_device_list: std::mem::transmute::<*mut c_void, GetDeviceList>(list),
                 open_device: std::mem::transmute::<*mut c_void, OpenDevice>(open),
+                allocate_domain,
             }
         })
     }
 
-    /// The beginnings of opened devices. They stay open: this process ends soon, and nobody waits for it.
-    fn opened(&self) -> Vec<[u8; TABLE_BYTES]> {
+    /// The beginnings of opened devices and of their objects. All stay: this process ends soon, and nobody waits for it.
+    fn pieces(&self) -> Vec<ObjectCopy> {
         // SAFETY: the number of devices need not be asked for; the list ends with a null pointer.
         let list = unsafe { (self.get_device_list)(std::ptr::null_mut()) };
         if list.is_null() {
@@ -127,14 +130,19 @@ impl Libibverbs {
         // SAFETY: it is read up to its end, and not freed.
         let device = |at: usize| unsafe { *list.add(at) };
         let devices = (0..MOST_DEVICES).map(device).take_while(|device| !device.is_null());
-        devices
-            .filter_map(|device| {
-                // SAFETY: the device is of the list.
-                let context = unsafe { (self.open_device)(device) };
-                // SAFETY: a `struct ibv_context` is as large; it is not written any more, and stays.
-                (!context.is_null()).then(|| unsafe { context.cast::<[u8; TABLE_BYTES]>().read_unaligned() })
-            })
-            .collect()
+        let of_device = |device| {
+            // SAFETY: the device is of the list.
+            let context = unsafe { (self.open_device)(device) };
+            if context.is_null() {
+                return Vec::new();
+            }
+            // SAFETY: a `struct ibv_context` is as large; it was opened by this library, whose function that is.
+            let (context, mut pieces) =
+                unsafe { (copy(context, CONTEXT_BYTES), extended_objects(context, self.allocate_domain)) };
+            pieces.push(context);
+            pieces
+        };
+        devices.flat_map(of_device).collect()
     }
 }
 
@@ -143,6 +151,7 @@ mod tests {
     use analyzer::wire::FileId;
 
     use super::*;
+    use crate::plan::VerbsFunction;
 
     fn code(name: &str, inode: u64, start: u64) -> Mapping {
         Mapping {
@@ -158,30 +167,31 @@ mod tests {
 
     #[test]
     fn opened_devices_lead_to_their_provider_and_the_library_above_it() {
-        let mut context = [0; TABLE_BYTES];
-        for (at, word) in [
-            (96, 0x7000_0010_u64),
-            (168, 0x7000_0020),
-            (208, 0x7000_0030),
-            (216, 0x7000_0040),
-            (320, u64::MAX),
-        ] {
-            context[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        }
+        let piece = |start: u64, len_bytes: usize, words: &[(usize, u64)]| {
+            let mut bytes = vec![0; len_bytes];
+            words.iter().for_each(|(at, word)| bytes[*at..at + 8].copy_from_slice(&word.to_le_bytes()));
+            (start, bytes)
+        };
+        let words = [(96, 0x7000_0010), (208, 0x7000_0030), (216, 0x7000_0040), (320, u64::MAX)];
+        let context = piece(0x9000, CONTEXT_BYTES, &words);
+        let words = [(0, 0x9000), (144, 0x7000_0050), (152, 0x7000_0060), (160, 0x7000_0070)];
+        let queue = piece(0xa000, 288, &words);
         let mappings = [
             code("/lib/librxe-rdmav34.so", 7, 0x7000_0000),
             code("/lib/libsiw-rdmav34.so", 8, 0x6000_0000),
             code("/lib/libibverbs.so.1.14.44.0", 9, 0x5000_0000),
             code("/lib/libc.so.6", 10, 0x4000_0000),
         ];
-        let found = in_contexts(&[context, context, [0; TABLE_BYTES]], &mappings);
-        let table = VerbsTable {
-            file: FileId { dev: 1, inode: 7 },
-            post_send: 0x1030,
-            post_recv: 0x1040,
-            poll_cq: 0x1010,
-            post_srq_recv: Some(0x1020),
-        };
+        let found = in_pieces(&[queue, context, (0xb000, vec![0; CONTEXT_BYTES])], &mappings);
+        let functions = [
+            (VerbsFunction::PollList, 0x1010),
+            (VerbsFunction::PostSend, 0x1030),
+            (VerbsFunction::PostReceive, 0x1040),
+            (VerbsFunction::PollStart, 0x1050),
+            (VerbsFunction::PollNext, 0x1060),
+            (VerbsFunction::PollEnd, 0x1070),
+        ];
+        let table = VerbsTable { file: FileId { dev: 1, inode: 7 }, functions: functions.into() };
         assert_eq!(found.tables, [("/lib/librxe-rdmav34.so".into(), table)]);
         assert_eq!(found.library, Some("/lib/libibverbs.so.1.14.44.0".into()));
     }

@@ -137,7 +137,7 @@ impl<'a> LinkMaker<'a> {
     }
 
     fn programs(&self, class: ProbeClass) -> Result<Vec<(&'a ProgramMut<'static>, ReturnMode)>, &'a str> {
-        let skel = if is_of_verbs(class) { self.verbs? } else { self.skel };
+        let skel = if class.is_of_verbs() { self.verbs? } else { self.skel };
         Ok(programs(skel, self.features, class))
     }
 
@@ -176,11 +176,6 @@ impl<'a> LinkMaker<'a> {
         }
         halves
     }
-}
-
-/// Whether its programs are loaded only if there are such probes.
-pub(super) fn is_of_verbs(class: ProbeClass) -> bool {
-    matches!(class, ProbeClass::VerbsPost | ProbeClass::VerbsPoll | ProbeClass::VerbsQueue)
 }
 
 /// A process that has ended needs no probes, and the kernel refuses them.
@@ -231,6 +226,7 @@ fn programs<'a>(
             vec![(&progs.dms_poll_entry, ReturnMode::No), (&progs.dms_poll_exit, ReturnMode::Only)]
         }
         ProbeClass::VerbsQueue => entry(&progs.dms_verbs_queue),
+        ProbeClass::VerbsBuild => entry(&progs.dms_verbs_build),
         ProbeClass::VerbsPost if features.sessions => {
             vec![(&progs.dms_verbs_post_session, ReturnMode::Session)]
         }

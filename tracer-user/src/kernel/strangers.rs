@@ -10,7 +10,7 @@ use tracer_ebpf::DmscopeSkel;
 pub type StrangerHits = BTreeMap<ProbeClass, u64>;
 
 /// `enum probe_class` in `common.h`, in its order.
-const CLASSES: [ProbeClass; 13] = [
+const CLASSES: [ProbeClass; 14] = [
     ProbeClass::Copy,
     ProbeClass::Pack,
     ProbeClass::Unpack,
@@ -24,6 +24,7 @@ const CLASSES: [ProbeClass; 13] = [
     ProbeClass::VerbsPost,
     ProbeClass::VerbsPoll,
     ProbeClass::VerbsQueue,
+    ProbeClass::VerbsBuild,
 ];
 
 pub(super) fn stranger_hits(skel: &DmscopeSkel<'_>) -> StrangerHits {

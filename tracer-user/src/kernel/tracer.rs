@@ -111,7 +111,7 @@ impl Tracer {
     fn attach_known(&mut self, ids: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let probes = ids.iter().filter_map(|id| self.probes.get(id));
         let bundles = bundles(probes, hot);
-        if self.verbs.is_none() && bundles.keys().any(|bundle| links::is_of_verbs(bundle.class())) {
+        if self.verbs.is_none() && bundles.keys().any(|bundle| bundle.class().is_of_verbs()) {
             let loaded = load::load_verbs(&self.skel, self.features);
             let why = |error| format!("the kernel did not take the programs for RDMA verbs: {error}");
             self.verbs = Some(loaded.map(ManuallyDrop::new).map_err(why));

@@ -1,5 +1,7 @@
 //! What a plan is made from: facts, and what the user chooses.
 
+use std::collections::BTreeSet;
+
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
 
@@ -30,19 +32,54 @@ pub struct BoundCopy {
     pub offset_bytes: u64,
 }
 
-/// Functions of an RDMA provider, as the table of an opened device shows them: where each begins in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Functions of an RDMA provider that its tables and objects in memory lead to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerbsTable {
     /// The provider.
     pub file: FileId,
-    /// Posts work requests to send queues.
-    pub post_send: u64,
-    /// To receive queues.
-    pub post_recv: u64,
-    /// To shared receive queues, if it has any.
-    pub post_srq_recv: Option<u64>,
-    /// Polls completion queues.
-    pub poll_cq: u64,
+    /// What each does, and where it begins in the file. Objects of several kinds may have functions of their own.
+    pub functions: BTreeSet<(VerbsFunction, u64)>,
+}
+
+/// What a function of an RDMA provider does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum VerbsFunction {
+    /// Posts a list of work requests to a send queue.
+    PostSend,
+    /// To a receive queue.
+    PostReceive,
+    /// To a shared receive queue.
+    PostSharedReceive,
+    /// Begins to build work requests.
+    BuildStart,
+    /// A new one: its `enum ibv_wr_opcode`.
+    BuildRequest(u8),
+    /// Where the data of the last one lies.
+    BuildSegment,
+    /// The same, as a list.
+    BuildSegments,
+    /// Data that is copied at once.
+    BuildInline,
+    /// The same, as a list.
+    BuildInlineList,
+    /// Posts what was built.
+    BuildComplete,
+    /// Forgets it.
+    BuildAbort,
+    /// Polls a completion queue for a list.
+    PollList,
+    /// Polls an extended one for the first completion.
+    PollStart,
+    /// For the next.
+    PollNext,
+    /// No more.
+    PollEnd,
+    /// Of the completion that was polled: what it did.
+    ReadOperation,
+    /// How much was received.
+    ReadBytes,
+    /// Of which queue pair.
+    ReadQueue,
 }
 
 /// What a plan is made from.

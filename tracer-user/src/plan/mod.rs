@@ -30,7 +30,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::elf;
 pub use calls::mpi_entry_points;
 pub use engine::Engine;
-pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsTable};
+pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsFunction, VerbsTable};
 use part::{File, PlanPart};
 pub use results::Returns;
 pub use role::FileRole;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use analyzer::input::{End, Input, Loss, ProbeCosts, ProcessFacts, Start, UnrecordedHits};
-use analyzer::plan::ProbeClass;
 use analyzer::queue_state;
 use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
 use anyhow::{Context, Result};
@@ -209,9 +208,7 @@ impl<'s> Session<'s> {
             budget.know(&planned.plan);
         }
         self.strangers.know(&planned);
-        let is_of_verbs =
-            |class| matches!(class, ProbeClass::VerbsPost | ProbeClass::VerbsPoll | ProbeClass::VerbsQueue);
-        let has_verbs = planned.plan.probes.iter().any(|probe| is_of_verbs(probe.class));
+        let has_verbs = planned.plan.probes.iter().any(|probe| probe.class.is_of_verbs());
         let reached = &mut self.watched.reached;
         self.probes.apply(planned, reached, self.kernel.as_mut(), &mut self.recorder);
         if has_verbs {

@@ -1,5 +1,6 @@
 //! What is run in a machine.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -40,7 +41,9 @@ pub(super) fn steps(version: &str, wanted: &[&str]) -> Result<Vec<VmStep>> {
         ["core"] => &CORE[..],
         wanted => wanted,
     };
-    let built = if wanted.iter().any(|name| command(name).is_none()) { test_programs()? } else { Vec::new() };
+    let files: BTreeSet<&str> =
+        wanted.iter().filter(|name| command(name).is_none()).map(|name| file_and_filter(name).0).collect();
+    let built = if files.is_empty() { Vec::new() } else { test_programs(&files)? };
     let steps: Result<Vec<_>> = wanted.iter().map(|name| steps_of(name, &built, &names_of_tests)).collect();
     Ok(steps?.into_iter().flatten().collect())
 }
@@ -57,6 +60,11 @@ fn command(name: &str) -> Option<String> {
     }
 }
 
+/// Of `verbs::two`: the live test, and what is in the names of those of its tests that are wanted.
+fn file_and_filter(name: &str) -> (&str, &str) {
+    name.split_once("::").unwrap_or((name, ""))
+}
+
 /// One for each test, so that each has its own limit, and that it is seen how far all are.
 fn steps_of(
     name: &str,
@@ -66,7 +74,7 @@ fn steps_of(
     if let Some(line) = command(name) {
         return Ok(vec![VmStep::shell(name, &line, COMMAND_LIMIT_S)]);
     }
-    let (file, filter) = name.split_once("::").unwrap_or((name, ""));
+    let (file, filter) = file_and_filter(name);
     let Some((_, program)) = built.iter().find(|(known, _)| known == file) else {
         bail!("there is no live test {file}");
     };
@@ -104,9 +112,10 @@ fn dmscope() -> String {
 }
 
 /// Names of live tests and their programs, built now where they are not yet.
-fn test_programs() -> Result<Vec<(String, String)>> {
+fn test_programs(files: &BTreeSet<&str>) -> Result<Vec<(String, String)>> {
     let mut command = cargo();
     command.args(["test", "--release", "--workspace", "--no-run", "--message-format=json"]);
+    command.args(files.iter().flat_map(|file| ["--test", file]));
     let lines = output(&mut command)?;
     let folder = root().join("tests/tests");
     lines.lines().filter_map(|line| test_program(line, &folder).transpose()).collect()

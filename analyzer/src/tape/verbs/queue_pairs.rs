@@ -17,6 +17,9 @@ const MAX_PAIRS: usize = 1 << 16;
 const MAX_SENDS: usize = 1 << 14;
 const MAX_SENDS_OF_ALL: usize = 1 << 20;
 
+/// In place of the number of a queue pair.
+const NOT_KNOWN: u32 = 0;
+
 /// Process, and the number of the queue pair.
 type PairKey = (u32, u32);
 
@@ -77,6 +80,7 @@ impl QueuePairs {
                 }
             }
             Body::Work(work) => self.send(&h, &work, out),
+            Body::Completion { queue: NOT_KNOWN, .. } => self.complete_unknown(&h, out),
             Body::Completion { status, queue, .. } if status != 0 => {
                 if let Some(pair) = self.pairs.get_mut(&(h.pid, queue)) {
                     pair.lose_order();
@@ -184,6 +188,14 @@ impl QueuePairs {
         for PendingRead { work, probe } in pair.sends.take_all() {
             put_remote(&Header { probe, ..*h }, &work, 0, work.context, out);
         }
+    }
+
+    /// A completion of which it is not known what it is of: any queue pair of the process may have moved something.
+    fn complete_unknown(&mut self, h: &Header, out: &mut impl FnMut(RawRecord)) {
+        self.lose(Some(h.pid), h.time_ns);
+        let reading = self.pairs.iter().filter(|((pid, _), pair)| *pid == h.pid && pair.sends.len() > 0);
+        let reading: Vec<PairKey> = reading.map(|(key, _)| *key).collect();
+        reading.into_iter().for_each(|key| self.give_up_sends(key, h, out));
     }
 
     /// Data has arrived.

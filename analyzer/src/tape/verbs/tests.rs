@@ -210,7 +210,7 @@ fn receives_of_a_shared_queue_are_told_by_their_numbers() {
 
 #[test]
 fn whatever_may_have_hidden_a_request_takes_the_order_until_it_is_set_up_anew() {
-    let spoil: [fn(&mut Scene); 6] = [
+    let spoil: [fn(&mut Scene); 7] = [
         |scene| scene.pairs.lose(Some(A.0), scene.time_ns),
         |scene| scene.pairs.lose(None, scene.time_ns),
         |scene| scene.pairs.begin(scene.time_ns, Vec::new()),
@@ -250,6 +250,8 @@ fn whatever_may_have_hidden_a_request_takes_the_order_until_it_is_set_up_anew() 
             scene.post_receive(A, 2, 6);
             scene.poll(A, 2, 1, RECEIVED);
         },
+        // Of which queue pair something has completed is not known.
+        |scene| scene.poll((A.0, 0), 2, 1, RECEIVED),
     ];
     for (case, spoil) in spoil.into_iter().enumerate() {
         let mut scene = Scene::connected();
@@ -624,10 +626,13 @@ fn a_read_of_a_queue_pair_that_was_set_up_unseen_has_come_from_nobody_knows_wher
         segments: 1,
         ..WorkSegment::default()
     };
-    scene.post(A, read);
-    assert_eq!(scene.made, []);
-    scene.poll(A, 7, 0, 0);
-    assert_eq!(scene.moved(), [Moved { receive: true, addr: 1, stream: 0, position: 0, len_bytes: 3 }]);
+    // So has one that may have completed, where it is not known what has.
+    for queue in [A, (A.0, 0)] {
+        scene.post(A, read);
+        assert_eq!(scene.made, []);
+        scene.poll(queue, 7, 0, 0);
+        assert_eq!(scene.moved(), [Moved { receive: true, addr: 1, stream: 0, position: 0, len_bytes: 3 }]);
+    }
 }
 
 /// Records of any kind whose numbers are few, so that they meet.

@@ -72,6 +72,7 @@ pub(super) fn cases() -> Vec<HitCase> {
     let malloc = || probe(ProbeClass::Alloc, "malloc", 0);
     let free = || probe(ProbeClass::Free, "free", 1);
     let post = || probe(ProbeClass::VerbsPost, "ibv_post_send", 0);
+    let build = || probe(ProbeClass::VerbsBuild, "ibv_wr_start", 0x100);
     let poll = || probe(ProbeClass::VerbsPoll, "ibv_poll_cq", 0);
     let completions = ["0", "1", "completions"];
     vec![
@@ -115,6 +116,10 @@ pub(super) fn cases() -> Vec<HitCase> {
                 post(),
                 ["queue", "request", "0"],
             )
+        },
+        HitCase {
+            records: false,
+            ..case("`ibv_wr_start`, a new draft", "push", build(), ["queue", "0", "0"])
         },
         HitCase {
             hook: Hook::Session,
