@@ -17,6 +17,7 @@
 //! ```
 
 pub mod catalogue;
+pub mod counted;
 pub mod exported;
 pub mod fault_case;
 pub mod generated;

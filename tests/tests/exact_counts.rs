@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::findings::frame;
-use live::{CountedSite, Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
+use live::counted::{check_exact, copies, statistics};
+use live::{Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -22,43 +22,6 @@ fn watch(spec: JobSpec, options: &[&str]) -> Result<(FinishedSession, FinishedJo
     let job = job.finish(TIMEOUT)?;
     job.check_verdict()?;
     Ok((dmscope.finish()?, job))
-}
-
-fn statistics(session: &FinishedSession) -> Result<&Value> {
-    Ok(&session.report()?["statistics"])
-}
-
-/// Hits of one rank at the copies of a place of the source.
-fn hits(statistics: &Value, site: &CountedSite) -> u64 {
-    let probes = statistics["probes"].as_array().into_iter().flatten();
-    let at_site = probes.filter(|probe| {
-        let module = probe["place"]["module"].as_str().unwrap_or_default();
-        probe["class"] == "copy"
-            && module.rsplit('/').next() == Some(&site.module)
-            && frame(&probe["place"]) == Some((&site.function, &site.file, site.line.into()))
-    });
-    let by_who = at_site.flat_map(|probe| probe["by_who"].as_array().into_iter().flatten());
-    let of_rank = by_who.filter(|count| count["who"]["rank"] == site.rank);
-    of_rank.filter_map(|count| count["count"].as_u64()).sum()
-}
-
-fn copies(job: &FinishedJob) -> Result<Vec<CountedSite>> {
-    let mut sites = job.sites()?;
-    sites.retain(|site| site.kind == "copy");
-    ensure!(!sites.is_empty(), "the job counted no copies");
-    Ok(sites)
-}
-
-fn check_exact(session: &FinishedSession, job: &FinishedJob) -> Result<()> {
-    let statistics = statistics(session)?;
-    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
-        ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
-    }
-    for site in copies(job)? {
-        let found = hits(statistics, &site);
-        ensure!(found == site.calls, "{found} hits instead of {site:?}");
-    }
-    Ok(())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 
 /// The targets, and the longest input of each: bombs hide in long ones.
-const TARGETS: [(&str, u32); 15] = [
+const TARGETS: [(&str, u32); 16] = [
     ("tape_reader", 1 << 18),
     ("wire_decode", 1 << 12),
     ("sequencer", 1 << 16),
@@ -22,6 +22,7 @@ const TARGETS: [(&str, u32); 15] = [
     ("bus_messages", 1 << 16),
     ("races", 1 << 14),
     ("replays", 1 << 14),
+    ("fast_rings", 1 << 12),
 ];
 /// Memory that an input may take, MiB.
 const MOST_MEMORY_MIB: u32 = 512;

@@ -11,7 +11,7 @@ use crate::process::{Ended, root};
 use crate::{check, family, jobs, setup, wrapper};
 
 /// Packages with tests that need nothing but the machine's processors: these run side by side.
-const PURE: &[&str] = &["analyzer", "replay", "tracer-ebpf", "tracer-user"];
+const PURE: &[&str] = &["analyzer", "replay", "tracer-ebpf", "injector", "tracer-user"];
 /// Tests of the planner on running jobs, ignored where there is neither root nor an MPI library.
 const ON_JOBS: &str = "running_jobs";
 /// The package of live tests: they share the machine's probes and cores, so one at a time.

@@ -218,6 +218,8 @@ pub enum ProbePlace {
     ConditionalJump,
     /// Run out of line, one step: about sixteen times as dear.
     SingleStep,
+    /// No instruction is displaced: the call's slot in the linkage table leads to code that records it, without the kernel.
+    Slot,
 }
 
 /// Something that is not watched.

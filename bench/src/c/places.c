@@ -79,6 +79,11 @@ __attribute__((used, noinline)) void pass(void)
 void outer(void);
 FUNCTION("outer", "push %rbp\ncall pass\npop %rbp\nret\n")
 
+// Jumps through a slot, as calls through a linkage table do; and says where that is.
+place *through_slot;
+FUNCTION("through", "jmp *through_slot(%rip)\n")
+FUNCTION("through_slot_address", "lea through_slot(%rip), %rax\nret\n")
+
 static uint64_t argument(const char *word, void *block)
 {
     const struct {
@@ -106,6 +111,7 @@ int main(void)
     // What was started by a benchmark ends with it.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     void *block = malloc(64 << 10);
+    through_slot = (place *)find("push_37");
     char line[256], command[16], name[32], words[3][24];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         const int count = sscanf(line, "%15s %31s %lu %23s %23s %23s", command, name, &task.times, words[0], words[1],

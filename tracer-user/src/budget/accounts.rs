@@ -86,7 +86,7 @@ impl HitAccounts {
             if probe.id as usize >= self.hits.len() {
                 self.hits.resize(probe.id as usize + 1, Hits::default());
             }
-            self.hits[probe.id as usize].cost_ns = self.costs.of(probe.class);
+            self.hits[probe.id as usize].cost_ns = self.costs.of_probe(probe);
         }
     }
 
@@ -169,7 +169,7 @@ impl HitAccounts {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::plan::Probe;
+    use analyzer::plan::{Probe, ProbePlace};
     use analyzer::wire::{Body, CallContext, FileId, Header, Record};
 
     use super::*;
@@ -197,6 +197,19 @@ mod tests {
         assert_eq!(accounts.spent_ns(4, lost), 2.0 * costs.copy_ns + 3.0 * costs.call_ns);
         assert_eq!(accounts.spent_ns(4, Unrecorded::default()), 0.0);
         assert_eq!(accounts.spent_ns(5, Unrecorded::default()), costs.copy_ns);
+    }
+
+    #[test]
+    fn a_copy_that_is_recorded_without_the_kernel_has_a_price_of_its_own() {
+        let of_kernel = Probe::at(1, FileId::default(), 0, ProbeClass::Copy, "");
+        let fast = Probe { id: 2, place: ProbePlace::Slot, ..of_kernel.clone() };
+        let mut accounts = HitAccounts::new(HitCosts::default());
+        accounts.know(&Plan { probes: vec![of_kernel, fast], ..Plan::default() });
+        let mut spent = |probe| {
+            accounts.count(0, &[copy(probe); 100]);
+            accounts.spent_ns(0, Unrecorded::default())
+        };
+        assert!(spent(1) > 30.0 * spent(2));
     }
 
     #[test]

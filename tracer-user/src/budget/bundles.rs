@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::FileId;
 
 use super::can_pause;
@@ -49,7 +49,9 @@ pub fn bundles<'p>(
 /// How many bundles the probes of each file are in at most: those that may pause in two, once some are too expensive.
 pub fn links_by_file(plan: &Plan) -> BTreeMap<FileId, usize> {
     let mut links = BTreeMap::new();
-    for bundle in bundles(&plan.probes, &BTreeSet::new()).into_keys() {
+    // Those that are code in the job take none.
+    let of_kernel = plan.probes.iter().filter(|probe| probe.place != ProbePlace::Slot);
+    for bundle in bundles(of_kernel, &BTreeSet::new()).into_keys() {
         *links.entry(bundle.file).or_default() += if can_pause(bundle.class) { 2 } else { 1 };
     }
     links

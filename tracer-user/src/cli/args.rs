@@ -10,8 +10,8 @@ use super::duration::parse_duration;
 use super::rank_list::{RankList, parse_ranks};
 use super::replay_args::{DeterministicArgs, ExploreArgs, RacesArgs, RecordArgs, ReplayArgs};
 use crate::budget::Budget;
-use crate::plan::Returns;
 use crate::plan::attach::OnlyJob;
+use crate::plan::{Engine, Returns};
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -187,6 +187,9 @@ pub enum Command {
     /// Hold the probes of a session
     #[command(hide = true)]
     HoldLinks,
+    /// Hold the fast probes of a session
+    #[command(hide = true)]
+    HoldSlots,
     /// Open RDMA devices for a session
     #[command(hide = true)]
     OpenDevices,
@@ -466,6 +469,9 @@ pub struct ProbesArgs {
     /// Watch the job for this long first, to count the hits of each probe (10s, 500ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub hits: Option<Duration>,
+    /// Say who would record which copy if they were recorded so
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
+    pub probes: Engine,
     /// List every place that is not probed, not only a summary
     #[arg(long)]
     pub all: bool,
@@ -520,6 +526,9 @@ pub struct WatchArgs {
     /// about data
     #[arg(long, conflicts_with = "bus")]
     pub calls_only: bool,
+    /// Who records copies: traps of the kernel, or code that is put into the job's processes, which costs it a hundredth
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t, conflicts_with = "bus")]
+    pub probes: Engine,
     /// Ring buffer size per process; larger ring buffers lose fewer records when the job is bursty
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]
     pub ring_size: u32,

@@ -190,6 +190,7 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
             returns: watch.returns,
             copies: !watch.calls_only,
             allocations: !watch.calls_only,
+            engine: watch.probes,
             ..PlanOptions::default()
         },
         analysis: options,

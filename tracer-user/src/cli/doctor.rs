@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use analyzer::visible::visible;
 use analyzer::wire::FileId;
+use injector::counter_is_invariant;
 use serde::Serialize;
 
 use crate::host::clock::monotonic_ns;
@@ -39,6 +40,7 @@ pub fn checks() -> Vec<Check> {
         Err(KernelError::NotSupported(_)) => {}
         Err(error) => checks.push(refused(&error)),
     }
+    checks.push(fast_probes());
     checks.push(spare_cpus());
     checks
 }
@@ -169,6 +171,26 @@ fn process_filter(check_of: Result<FilterCheck, KernelError>) -> Check {
         _ => "another process was seen as well",
     };
     check(WHAT, found.spares_others(), false, format!("all threads of a process are seen, and {others}"))
+}
+
+/// Whether probes without the kernel are possible at all; what a job forbids is told when it is attached to.
+fn fast_probes() -> Check {
+    const WHAT: &str = "fast probes (--probes fast)";
+    match counter_is_invariant() {
+        true => check(
+            WHAT,
+            true,
+            false,
+            "possible here; not for processes that are traced, stopped or under a seccomp filter (dmscope probes JOB --probes \
+             fast says it)",
+        ),
+        false => check(
+            WHAT,
+            false,
+            false,
+            "the kernel does not take the processor's counter for its clock: kernel probes are used",
+        ),
+    }
 }
 
 fn spare_cpus() -> Check {

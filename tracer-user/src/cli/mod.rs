@@ -109,6 +109,10 @@ pub fn main(cli: &Cli) -> Result<u8> {
             kernel::hold_links()?;
             Ok(0)
         }
+        Command::HoldSlots => {
+            kernel::hold_slots()?;
+            Ok(0)
+        }
         Command::ShareRanks { folder } => {
             share_ranks(folder)?;
             Ok(0)
@@ -163,7 +167,8 @@ fn watches(command: &Command) -> bool {
         | Command::Agent(_)
         | Command::NodeSession
         | Command::ReadMemory
-        | Command::HoldLinks => true,
+        | Command::HoldLinks
+        | Command::HoldSlots => true,
         Command::Report(args) => matches!(args.subject(), Ok(Subject::Job(_))),
         // They look at jobs that they start themselves, through files.
         Command::Record(_)

@@ -17,11 +17,12 @@ use crate::budget::links_by_file;
 use crate::host::gather::AttachPoint;
 use crate::host::parsing::ParsingChild;
 use crate::host::{self, NodeJob};
-use crate::kernel::LoadSettings;
-use crate::plan::PlanOptions;
+use crate::kernel::{LoadSettings, look_at_slots};
 use crate::plan::attach::{
     AttachDecision, AttachMode, FileUse, JobSize, MOST_LINKS, OnlyJob, StrangerCount, attach_modes,
 };
+use crate::plan::engines::{choose_engines, mark_slots};
+use crate::plan::{FileSlots, PlanOptions};
 use crate::session::{self, Outlets, Settings};
 use crate::sink::HitSink;
 
@@ -31,10 +32,13 @@ use crate::sink::HitSink;
 /// There is no such job, or it cannot be looked at.
 pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     let job = host::job_of(args.pid)?;
-    let options = PlanOptions { libraries: args.library.clone(), ..PlanOptions::default() };
+    let options =
+        PlanOptions { libraries: args.library.clone(), engine: args.probes, ..PlanOptions::default() };
     let mut parser = ParsingChild::default();
     let gathered = host::gather(&job, &mut parser)?;
-    let plan = gathered.plan(&options, 1, &mut parser).map_err(anyhow::Error::msg)?.plan;
+    let planned = gathered.plan(&options, 1, &mut parser).map_err(anyhow::Error::msg)?;
+    let mut plan = planned.plan;
+    let refusal = choose_engine(&mut plan, &planned.slots, &job);
     let attach = attachments(&plan, &gathered.attach, job.size());
     let hits = match args.hits {
         Some(duration) => count_hits(&job, options, duration)?,
@@ -47,7 +51,24 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     if let Some(duration) = args.hits {
         text.push_str(&cost_of_hits(&plan, &hits, duration, job.ranks.len()));
     }
+    if let Some(why) = refusal {
+        text.push_str(&format!("Fast probes are not possible: {}.\n", visible(&why)));
+    }
     Ok(text)
+}
+
+/// Says in the plan who would record what, if slots were looked for; or why only the kernel can.
+fn choose_engine(plan: &mut Plan, slots: &[FileSlots], job: &NodeJob) -> Option<String> {
+    if slots.is_empty() {
+        return None;
+    }
+    let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
+    let found = look_at_slots(slots, &pids);
+    if found.refusal.is_none() {
+        let choice = choose_engines(slots, &found.processes);
+        mark_slots(plan, &choice.fast, &choice.kernel);
+    }
+    found.refusal
 }
 
 /// Watches a job for a while and counts how often each probe is hit. Probe ids are those of the
@@ -238,6 +259,7 @@ fn name_of_place(place: ProbePlace) -> &'static str {
         ProbePlace::Jump => "jump",
         ProbePlace::ConditionalJump => "conditional jump",
         ProbePlace::SingleStep => "single step",
+        ProbePlace::Slot => "slot",
     }
 }
 
@@ -256,7 +278,10 @@ fn cost_of_hits(plan: &Plan, hits: &BTreeMap<u32, u64>, duration: Duration, rank
 }
 
 fn cost(probe: &Probe) -> String {
-    format!("~{:.1} µs", f64::from(cost_ns(probe)) / 1_000.0)
+    match cost_ns(probe) {
+        few @ ..100 => format!("~{few} ns"),
+        more => format!("~{:.1} µs", f64::from(more) / 1_000.0),
+    }
 }
 
 /// Typical cost of a hit, from measurements in a virtual machine: an order of magnitude.
@@ -270,6 +295,7 @@ fn cost_ns(probe: &Probe) -> u32 {
         | ProbePlace::Jump
         | ProbePlace::ConditionalJump => 600,
         ProbePlace::SingleStep => 10_500,
+        ProbePlace::Slot => 10,
     };
     let returns = matches!(
         probe.class,

@@ -4,7 +4,7 @@
 //! first searched for what such a call looks like, and only functions with a candidate are
 //! decoded, from their start: what is no instruction there is no call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
 
@@ -44,7 +44,7 @@ const COPY_FUNCTIONS: [CopyFunction; 10] = [
 ];
 
 /// The row of a symbol, if it copies memory.
-pub(super) fn copy_function(symbol: &str) -> Option<&'static CopyFunction> {
+pub fn copy_function(symbol: &str) -> Option<&'static CopyFunction> {
     COPY_FUNCTIONS.iter().find(|row| row.symbol == symbol)
 }
 
@@ -72,6 +72,8 @@ pub struct CopySite {
     pub kind: SiteKind,
     /// Start of the function that it is in.
     pub within: u64,
+    /// The symbol whose stub it calls; `None`: it goes another way.
+    pub stub_of: Option<&'static str>,
 }
 
 /// Copies that no probe can see at a price worth paying.
@@ -128,6 +130,8 @@ impl Addresses {
 /// What a copy calls: stubs and functions directly, slots of the offset table through a pointer.
 struct Targets {
     direct: Addresses,
+    /// Those of `direct` that are stubs.
+    stubs: HashSet<u64>,
     through: Addresses,
 }
 
@@ -137,6 +141,7 @@ impl Targets {
         let own = elf.functions.iter().filter(|f| !f.ifunc);
         let own = own.filter_map(|f| copy_function(f.name).map(|row| (f.vaddr, row)));
         Self {
+            stubs: elf.stubs.iter().filter_map(named).map(|(vaddr, _)| vaddr).collect(),
             direct: Addresses::of(elf.stubs.iter().filter_map(named).chain(own).collect()),
             through: Addresses::of(elf.slots.iter().filter_map(named).collect()),
         }
@@ -202,7 +207,10 @@ fn scan_function(range: &CodeRange<'_>, start: u64, last: u64, targets: &Targets
         if is_string_move(&instruction) {
             scan.unseen.push(UnseenCopies::Inline { vaddr });
         } else if let Some((kind, row)) = copy_call(&instruction, targets) {
-            scan.sites.push(CopySite { vaddr, function: row.function, kind, within: start });
+            let calls_stub = kind == SiteKind::Call
+                && direct_target(&instruction).is_some_and(|t| targets.stubs.contains(&t));
+            let stub_of = calls_stub.then_some(row.symbol);
+            scan.sites.push(CopySite { vaddr, function: row.function, kind, within: start, stub_of });
         } else if let Some(row) = loaded_pointer(&instruction, targets) {
             scan.unseen.push(UnseenCopies::Pointer { vaddr, function: row.function });
         }

@@ -10,7 +10,7 @@ use super::code::{CodeRange, LoadedHeader, Sections, Segment, code_ranges, range
 use super::contents::{Contents, LONGEST_NAME_BYTES};
 use super::error::ElfError;
 use super::functions::{Function, Functions};
-use super::imports;
+use super::imports::{self, SlotKind};
 use super::work::WorkLeft;
 
 /// The kernel loads no program with more (its headers must fit into 64 KiB).
@@ -54,6 +54,8 @@ pub struct ElfFacts<'d> {
     pub imports: Vec<&'d str>,
     /// Address of a slot of the global offset table → function that it will point to.
     pub slots: HashMap<u64, &'d str>,
+    /// Address of a slot → what fills it.
+    pub slot_kinds: HashMap<u64, SlotKind>,
     /// Address of a stub → function that it jumps to.
     pub stubs: HashMap<u64, &'d str>,
 }
@@ -159,6 +161,7 @@ pub fn parse(contents: &Contents) -> Result<ElfFacts<'_>, ElfError> {
         functions,
         imports: links.imports,
         slots: links.slots,
+        slot_kinds: links.slot_kinds,
         stubs: links.stubs,
     })
 }

@@ -15,10 +15,25 @@ use super::error::ElfError;
 use super::functions::Functions;
 use super::work::WorkLeft;
 
+/// What fills a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotKind {
+    /// The linker, at the first call perhaps.
+    Call,
+    /// The linker, when the file is loaded: its code may read the address as well.
+    Address,
+    /// A function of the file, which chooses by the processor.
+    Chosen,
+}
+
+/// By address: the function that it will point to, and what fills it.
+type FoundSlots<'d> = (HashMap<u64, &'d str>, HashMap<u64, SlotKind>);
+
 #[derive(Default)]
 pub(super) struct Links<'d> {
     pub imports: Vec<&'d str>,
     pub slots: HashMap<u64, &'d str>,
+    pub slot_kinds: HashMap<u64, SlotKind>,
     pub stubs: HashMap<u64, &'d str>,
 }
 
@@ -30,8 +45,9 @@ pub(super) fn read<'d>(
     functions: &Functions<'d>,
     work: &mut WorkLeft,
 ) -> Result<Links<'d>, ElfError> {
-    let slots = slots(endian, contents, sections, functions, work)?;
-    Ok(Links { imports: imports(endian, contents, sections, work)?, stubs: stubs(code, &slots), slots })
+    let (slots, slot_kinds) = slots(endian, contents, sections, functions, work)?;
+    let (imports, stubs) = (imports(endian, contents, sections, work)?, stubs(code, &slots));
+    Ok(Links { imports, stubs, slots, slot_kinds })
 }
 
 fn imports<'d>(
@@ -56,8 +72,8 @@ fn slots<'d>(
     sections: &Sections<'d>,
     functions: &Functions<'d>,
     work: &mut WorkLeft,
-) -> Result<HashMap<u64, &'d str>, ElfError> {
-    let mut slots = HashMap::new();
+) -> Result<FoundSlots<'d>, ElfError> {
+    let (mut slots, mut kinds) = (HashMap::new(), HashMap::new());
     let symbols = sections.symbols(endian, contents, elf::SHT_DYNSYM).ok();
     for section in sections.iter() {
         let Ok(Some((relocations, _))) = section.rela(endian, contents) else { continue };
@@ -80,10 +96,16 @@ fn slots<'d>(
             };
             if let Some(name) = name {
                 slots.insert(relocation.r_offset(endian), name);
+                let kind = match relocation.r_type(endian, false) {
+                    elf::R_X86_64_JUMP_SLOT => SlotKind::Call,
+                    elf::R_X86_64_GLOB_DAT => SlotKind::Address,
+                    _ => SlotKind::Chosen,
+                };
+                kinds.insert(relocation.r_offset(endian), kind);
             }
         }
     }
-    Ok(slots)
+    Ok((slots, kinds))
 }
 
 /// Stubs by address. A stub is `jmp *slot(%rip)`, with `endbr64` before it if the file asks

@@ -26,12 +26,15 @@ pub use arguments::{Held, Holder, MAX_ARGUMENTS, called_before, held_arguments};
 pub use callers::callers;
 pub use code::{CodeRange, Segment};
 pub use contents::Contents;
-pub use copies::{CopyFunction, CopyScan, CopySite, MOST_SITES, SiteKind, UnseenCopies, scan_copies};
+pub use copies::{
+    CopyFunction, CopyScan, CopySite, MOST_SITES, SiteKind, UnseenCopies, copy_function, scan_copies,
+};
 pub use datatypes::datatypes;
 pub use decode::instruction_len;
 pub use error::ElfError;
 pub use facts::{ElfFacts, ElfKind, parse};
 pub use functions::Function;
+pub use imports::SlotKind;
 pub use layout::convertor_base_offset;
 pub use objects::mpi_objects;
 pub use passed::{PassedArgument, PassedFrom, REGISTER_ARGUMENTS, passed_arguments};
@@ -91,6 +94,7 @@ mod testing {
             functions: super::functions::Functions::default(),
             imports: Vec::new(),
             slots: HashMap::new(),
+            slot_kinds: HashMap::new(),
             stubs: HashMap::new(),
         }
     }

@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod collector;
+mod fast;
 mod filter;
 mod hit_prices;
 mod holder;
@@ -16,6 +17,7 @@ mod tracer;
 mod types;
 
 pub use collector::{Collector, DrainBatch, ReaderFailed};
+pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, hold_slots, look_at_slots};
 pub use filter::FilterCheck;
 pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
 
+use super::engine::Engine;
 use super::results::Returns;
 use crate::elf::Contents;
 
@@ -107,6 +108,9 @@ pub struct PlanOptions {
     pub copies: bool,
     /// Heap blocks.
     pub allocations: bool,
+    /// Who records what can be recorded without the kernel.
+    #[serde(default)]
+    pub engine: Engine,
 }
 
 impl Default for PlanOptions {
@@ -117,6 +121,7 @@ impl Default for PlanOptions {
             returns: Returns::default(),
             copies: true,
             allocations: true,
+            engine: Engine::default(),
         }
     }
 }

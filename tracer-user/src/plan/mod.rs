@@ -8,6 +8,8 @@ pub mod attach;
 mod calls;
 pub mod code;
 mod copies;
+mod engine;
+pub mod engines;
 mod errors;
 mod facts;
 mod packs;
@@ -15,6 +17,7 @@ mod part;
 mod polling;
 mod results;
 mod role;
+pub mod slots;
 pub mod tables;
 mod verbs;
 
@@ -26,11 +29,13 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf;
 pub use calls::mpi_entry_points;
+pub use engine::Engine;
 pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsFunction, VerbsTable};
 use part::{File, PlanPart};
 pub use results::Returns;
 pub use role::FileRole;
 pub(crate) use role::{compiled, file_name, is_communication_library};
+pub use slots::FileSlots;
 
 /// Why there is no plan.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -46,6 +51,18 @@ pub enum PlanError {
 /// # Errors
 /// A pattern of the user's that cannot be read.
 pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<Plan, PlanError> {
+    plan_with_slots(facts, options, first_id).map(|(plan, _)| plan)
+}
+
+/// The same, with the slots through which calls can be recorded without the kernel, if they are wanted.
+///
+/// # Errors
+/// See [`plan`].
+pub fn plan_with_slots(
+    facts: &PlanFacts,
+    options: &PlanOptions,
+    first_id: u32,
+) -> Result<(Plan, Vec<FileSlots>), PlanError> {
     let named = globs(&options.libraries)?;
     let parsed = in_parallel(&facts.files, |image| elf::parse(&image.contents));
     let mut total = PlanPart::default();
@@ -95,7 +112,10 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
     if options.allocations {
         total.append(allocations::plan(&files));
     }
-    Ok(numbered(total, &files, first_id))
+    let plan = numbered(total, &files, first_id);
+    let wants_slots = options.engine == Engine::Fast && options.copies;
+    let slots = if wants_slots { slots::find(&files, &scans, &plan) } else { Vec::new() };
+    Ok((plan, slots))
 }
 
 /// One plan of all parts: in order, each place of a class once.

@@ -20,8 +20,10 @@ use crate::budget::bundles;
 use crate::host::files::{OpenedFile, open_path};
 use crate::host::gather::AttachPoint;
 use crate::host::{JobError, NodeJob};
+use crate::kernel::SlotsInUse;
 use crate::kernel::{Attached, KernelError, ProcessKey, Scope, SlotCounters, StrangerHits, Target};
 use crate::kernel::{DrainBatch, ReaderFailed};
+use crate::plan::FileSlots;
 use crate::plan::attach::StrangerCount;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -197,6 +199,14 @@ impl Kernel for FakeKernel {
         world.scope = targets.get(&PROGRAM).map(|target| target.scope);
         world.known.extend(plan.probes.iter().map(|probe| (probe.id, probe.clone())));
         world.attach(plan.probes.iter().cloned())
+    }
+
+    fn use_slots(&mut self, _files: Vec<FileSlots>, _pids: &[u32]) -> SlotsInUse {
+        SlotsInUse::default()
+    }
+
+    fn use_slots_late(&mut self, _pid: u32) -> Result<bool, String> {
+        Ok(false)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {

@@ -30,6 +30,7 @@ use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
 use crate::kernel::ProcessKey;
 use crate::plan::attach::{JobSize, OnlyJob};
+use crate::plan::engines::mark_slots;
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
@@ -117,6 +118,9 @@ pub(super) struct Session<'s> {
     last_tick_ns: u64,
     clocks_due_ns: u64,
     told_unreached: bool,
+    /// Ranks that have begun or have loaded something: what they copy through slots may go unseen.
+    unslotted: BTreeSet<u32>,
+    told_unslotted: bool,
     sink: &'s mut dyn Sink,
 }
 
@@ -150,6 +154,8 @@ impl<'s> Session<'s> {
             last_tick_ns: now_ns,
             clocks_due_ns: now_ns,
             told_unreached: false,
+            unslotted: BTreeSet::new(),
+            told_unslotted: false,
             sink,
         })
     }
@@ -160,6 +166,39 @@ impl<'s> Session<'s> {
         if let Some(costs) = &self.probe_costs {
             self.recorder.push(Input::ProbeCosts(Box::new(costs.clone())));
         }
+    }
+
+    /// Has the job's processes record by themselves what goes through slots, if that was planned.
+    pub(super) fn use_slots(&mut self, planned: &mut Planned, pids: &[u32]) {
+        if planned.slots.is_empty() {
+            return;
+        }
+        let used = self.kernel.use_slots(std::mem::take(&mut planned.slots), pids);
+        used.notes.iter().for_each(|note| self.sink.notice(note));
+        mark_slots(&mut planned.plan, &used.probes, &used.kernel);
+    }
+
+    /// Has ranks that came later, or have loaded something, record by themselves as the others do. Until then, some of what
+    /// they copied was not seen.
+    fn use_slots_late(&mut self) {
+        let mut missed = Vec::new();
+        for pid in std::mem::take(&mut self.unslotted) {
+            match self.kernel.use_slots_late(pid) {
+                Ok(false) => {}
+                Ok(true) => missed.push(pid),
+                Err(_) if !self.watched.is_still_there(pid, self.host.as_ref()) => {}
+                Err(why) => {
+                    missed.push(pid);
+                    // What is being loaded is not bound yet.
+                    self.unslotted.insert(pid);
+                    if !std::mem::replace(&mut self.told_unslotted, true) {
+                        let what = "some of what it copies is not seen, which it began or loaded after fast probes were put in";
+                        self.sink.notice(&format!("process {pid}: {what}: {why}"));
+                    }
+                }
+            }
+        }
+        self.unplanned(&missed);
     }
 
     /// Attaches what was planned, and says what could not be.
@@ -214,6 +253,7 @@ impl<'s> Session<'s> {
         let pids: Vec<u32> = ranks.iter().map(|rank| rank.pid).collect();
         self.reach(&pids);
         self.watched.give_slots(&pids, self.kernel.as_mut(), self.sink);
+        self.unslotted.extend(&pids);
         for rank in ranks {
             let started = Some(rank.start_ticks);
             self.watched.open(rank.pid, started, self.kernel.as_mut(), self.host.as_ref(), self.sink);
@@ -325,6 +365,7 @@ impl<'s> Session<'s> {
                 self.show_status();
                 self.watched.forget_the_dead(self.kernel.as_mut(), self.host.as_ref(), self.sink);
                 self.watched.settle(self.kernel.as_mut(), self.host.as_ref(), &self.probes);
+                self.use_slots_late();
             }
             if now_ns >= tape_due_ns {
                 tape_due_ns = now_ns + TAPE_PERIOD_NS;
@@ -512,6 +553,7 @@ impl<'s> Session<'s> {
         }
         loaded.retain(|pid| self.watched.is_rank(*pid));
         if !loaded.is_empty() {
+            self.unslotted.extend(&loaded);
             self.renew_own_code();
         }
         loaded.into_iter().collect()

@@ -11,7 +11,8 @@ use analyzer::plan::Plan;
 use analyzer::wire::{FileId, RawRecord};
 
 use crate::kernel::{Attached, HolderGone, KernelError, ProcessKey, SlotCounters, StrangerHits, Target};
-use crate::kernel::{DrainBatch, ReaderFailed};
+use crate::kernel::{DrainBatch, ReaderFailed, SlotsInUse};
+use crate::plan::FileSlots;
 
 /// Nothing comes any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +39,16 @@ impl TracingFailed {
 pub(super) trait Kernel {
     /// Attaches the probes of a plan. `targets`: the files that they are in.
     fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached;
+
+    /// Has the job's processes record by themselves what goes through these slots, as far as they allow it. The probes that are
+    /// named are not needed then: they count as attached by [`Kernel::attach`].
+    fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse;
+
+    /// The same for a process that came later or has loaded more, where slots are in use; whether there was anything to do.
+    ///
+    /// # Errors
+    /// Why some of what it copies is not seen.
+    fn use_slots_late(&mut self, pid: u32) -> Result<bool, String>;
 
     /// Detaches probes, and those that are in a bundle with them; gives back which.
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32>;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use analyzer::RdmaAddress;
 use analyzer::input::{ClockReading, Mapping, ProbeCosts, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
-use analyzer::plan::Plan;
+use analyzer::plan::{Plan, Probe};
 use analyzer::wire::{FileId, QueueChange, RawRecord};
 use anyhow::{Context, Result};
 
@@ -17,10 +17,11 @@ use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use crate::budget::HitCosts;
 use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
-    Attached, Counters, KernelError, LoadSettings, ProcessKey, SlotCounters, StrangerHits, Target,
-    ThreadLister, Tracer, sample_running,
+    Attached, Counters, FastEngine, KernelError, LoadSettings, ProcessKey, SlotCounters, SlotsInUse,
+    StrangerHits, Target, ThreadLister, Tracer, sample_running,
 };
 use crate::kernel::{Collector, DrainBatch};
+use crate::plan::FileSlots;
 use crate::stacks::{StackChild, ThreadView};
 
 /// The tracer, and the thread that drains its rings.
@@ -28,6 +29,7 @@ pub(super) struct LiveKernel {
     tracer: Tracer,
     collector: Collector,
     counters: Arc<Counters>,
+    fast: FastEngine,
 }
 
 /// What hits cost is measured for this.
@@ -56,6 +58,7 @@ impl LiveKernel {
         cpus: &[u32],
         calibration: Calibration,
     ) -> Result<(Self, Option<HitCosts>, Option<ProbeCosts>)> {
+        let fast = FastEngine::new(settings.ring_bytes, settings.holder);
         let mut tracer = Tracer::load(settings)?;
         let costs = if calibration.budget { Some(tracer.calibrate()?) } else { None };
         let probe_costs = calibration.tape.then(|| probe_costs(&mut tracer));
@@ -63,7 +66,7 @@ impl LiveKernel {
         let counters = tracer.counters();
         let collector = Collector::start(Arc::clone(&counters), cpus.to_vec());
         let collector = collector.context("cannot start the reading thread")?;
-        Ok((Self { tracer, collector, counters }, costs, probe_costs))
+        Ok((Self { tracer, collector, counters, fast }, costs, probe_costs))
     }
 
     /// Whether probes for one process see all of its threads; if they cannot be tried, they are not to be relied on.
@@ -83,15 +86,47 @@ impl LiveKernel {
 
 impl Kernel for LiveKernel {
     fn attach(&mut self, plan: &Plan, targets: &BTreeMap<FileId, Target>) -> Attached {
-        self.tracer.attach(plan, targets)
+        let is_fast = |probe: &&Probe| self.fast.probes().contains(&probe.id);
+        let fast = plan.probes.iter().filter(is_fast).count();
+        if fast == 0 {
+            return self.tracer.attach(plan, targets);
+        }
+        let mut of_kernel = plan.clone();
+        of_kernel.probes.retain(|probe| !is_fast(&probe));
+        let mut attached = self.tracer.attach(&of_kernel, targets);
+        attached.probes += fast;
+        attached
+    }
+
+    fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
+        self.fast.put_in(files, pids)
+    }
+
+    fn use_slots_late(&mut self, pid: u32) -> Result<bool, String> {
+        let ring = self.fast.put_in_late(pid)?;
+        let is_new = ring.is_some();
+        ring.into_iter().for_each(|ring| self.collector.add_fast(ring));
+        Ok(is_new)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
-        self.tracer.detach(probes)
+        let mut detached = self.tracer.detach(probes);
+        if !self.fast.probes().is_disjoint(probes) {
+            self.fast.pause(true);
+            detached.extend(self.fast.probes());
+        }
+        detached
     }
 
     fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
-        self.tracer.reattach(probes, hot)
+        let of_kernel = probes.difference(self.fast.probes()).copied().collect::<BTreeSet<u32>>();
+        let fast = probes.len() - of_kernel.len();
+        if fast > 0 {
+            self.fast.pause(false);
+        }
+        let mut attached = self.tracer.reattach(&of_kernel, hot);
+        attached.probes += fast;
+        attached
     }
 
     fn reach(&mut self, pid: u32) {
@@ -107,6 +142,7 @@ impl Kernel for LiveKernel {
     }
 
     fn detach_all(&mut self) {
+        self.fast.take_out();
         self.tracer.detach_all();
     }
 
@@ -115,7 +151,11 @@ impl Kernel for LiveKernel {
     }
 
     fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError> {
-        self.tracer.watch(process, slot)
+        self.tracer.watch(process, slot)?;
+        if let Some(ring) = self.fast.begin(process.pid, slot) {
+            self.collector.add_fast(ring);
+        }
+        Ok(())
     }
 
     fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
@@ -123,6 +163,7 @@ impl Kernel for LiveKernel {
     }
 
     fn unwatch(&mut self, pid: u32, started: Option<u64>) {
+        self.fast.end(pid);
         self.tracer.unwatch(pid, started);
     }
 

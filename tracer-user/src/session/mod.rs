@@ -52,8 +52,8 @@ use crate::host::sudo::{Account, with_files_of};
 use crate::host::support::{gaps, support_facts};
 use crate::host::{NodeJob, clock, cpus};
 use crate::kernel::{LoadSettings, ProcessKey};
-use crate::plan::PlanOptions;
 use crate::plan::attach::{OnlyJob, possible};
+use crate::plan::{Engine, PlanOptions};
 
 pub use launch::launch;
 pub use outcome::Outcome;
@@ -121,7 +121,7 @@ fn attach_with(
     parts: Parts<'_>,
     limits: &Limits,
     mut planner: Box<dyn PlanSource>,
-    planned: Planned,
+    mut planned: Planned,
     start: Start,
     begin_ns: u64,
     job: &NodeJob,
@@ -135,6 +135,7 @@ fn attach_with(
     // What was mapped in between nobody else would tell of.
     let since = planner.processes(&pids)?;
     let blind: Vec<u32> = planned.blind.iter().chain(&since.blind).copied().collect();
+    session.use_slots(&mut planned, &pids);
     session.apply(planned);
     if !since.is_empty() {
         session.apply(since);
@@ -163,7 +164,12 @@ pub fn run(
          own, and be watched in part; start the job without dmscope and attach to it, or leave out the option"
     );
     let settings_before = OwnSettings::change()?;
-    let mut planner = Planner::new(settings.plan.clone());
+    if settings.plan.engine == Engine::Fast {
+        sink.notice(
+            "a job that is started here has kernel probes, which see its first instruction; fast probes are for jobs that run              (dmscope attach)",
+        );
+    }
+    let mut planner = Planner::new(PlanOptions { engine: Engine::Kernel, ..settings.plan.clone() });
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (parts, limits) = prepare(settings, &cpus::of_process(std::process::id()), sink)?;
     let mut session = Session::new(parts)?;

@@ -19,9 +19,9 @@ use crate::host::capabilities::with_own_file_rights;
 use crate::host::files::OpenedFile;
 use crate::host::gather::{AttachPoint, Gathered, gather_processes, mapped_files};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
-use crate::host::parsing::ParsingChild;
-use crate::plan::PlanOptions;
+use crate::host::parsing::{ParsingChild, PlannedCode};
 use crate::plan::code::{Instructions, is_unchanged};
+use crate::plan::{FileSlots, PlanOptions};
 
 /// A plan, and what it takes to apply it.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ pub(super) struct Planned {
     pub attach: BTreeMap<FileId, AttachPoint>,
     /// Their instructions at the places of probes.
     pub code: BTreeMap<FileId, Instructions>,
+    /// Slots through which calls can be recorded without the kernel.
+    pub slots: Vec<FileSlots>,
     /// They were loaded while the job ran.
     pub is_late: bool,
     /// Files whose probes are for nothing: they were written anew, or nobody maps them any more.
@@ -190,13 +192,14 @@ impl Planner {
             let code = code.get(id).cloned().unwrap_or_default();
             self.known.insert(*id, KnownFile { file: Arc::clone(&point.file), code });
         }
-        let plan = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?.plan;
+        let planned = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?;
+        let PlannedCode { plan, slots, .. } = planned;
         self.next_id += plan.probes.len() as u32;
         let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
         warnings.extend(self.told.reasons(&gathered.unseen));
         let blind = self.told.processes(&gathered.blind);
         let Gathered { attach, notes, .. } = gathered;
-        Ok(Planned { plan, attach, code, notes, warnings, blind, ..Planned::default() })
+        Ok(Planned { plan, attach, code, slots, notes, warnings, blind, ..Planned::default() })
     }
 
     /// Forgets files that were written anew since they were planned, with a note about each.

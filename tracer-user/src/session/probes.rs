@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::input::Input;
-use analyzer::plan::{Plan, Probe};
+use analyzer::plan::{Plan, Probe, ProbePlace};
 use analyzer::wire::FileId;
 
 use super::kernel::Kernel;
@@ -23,6 +23,7 @@ pub(super) struct ProbeSet {
     of_file: BTreeMap<FileId, BTreeSet<u32>>,
     files: usize,
     attached: usize,
+    fast: usize,
     failed: Vec<Probe>,
     notes: Vec<String>,
 }
@@ -50,6 +51,7 @@ impl ProbeSet {
         }
         self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
         self.files += files_with_probes(&plan);
+        self.fast += plan.probes.iter().filter(|probe| probe.place == ProbePlace::Slot).count();
         recorder.know_files(attach.iter().map(|(id, point)| (*id, Arc::clone(&point.file))));
         // Before the first record that names one of its probes.
         recorder.push(Input::Plan(Box::new(plan.clone())));
@@ -91,6 +93,7 @@ impl ProbeSet {
     pub(super) fn summary(&self, took: Duration) -> AttachSummary {
         AttachSummary {
             probes: self.attached,
+            fast: self.fast,
             files: self.files,
             failed: self.failed.len(),
             took_ms: took.as_millis() as u64,

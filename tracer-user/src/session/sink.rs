@@ -12,6 +12,9 @@ use crate::budget::BudgetStatus;
 pub struct AttachSummary {
     /// Probes that are attached.
     pub probes: usize,
+    /// Those of them that are code in the job, and no traps of the kernel.
+    #[serde(default)]
+    pub fast: usize,
     /// Files that they are in.
     pub files: usize,
     /// Places that the kernel refused.
@@ -20,6 +23,16 @@ pub struct AttachSummary {
     pub took_ms: u64,
     /// What people should know: files replaced since they were mapped, and the like.
     pub notes: Vec<String>,
+}
+
+impl AttachSummary {
+    /// How many probes, for people.
+    pub fn probes_text(&self) -> String {
+        match self.fast {
+            0 => format!("{} probes", self.probes),
+            fast => format!("{} probes, {fast} of them without the kernel,", self.probes),
+        }
+    }
 }
 
 /// Numbers of a session as it goes.

@@ -166,8 +166,10 @@ impl Sink for LiveSink {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.above(&format!(
-            "Attached {} probes in {} files in {} ms",
-            summary.probes, summary.files, summary.took_ms
+            "Attached {} in {} files in {} ms",
+            summary.probes_text(),
+            summary.files,
+            summary.took_ms
         ));
         for note in &summary.notes {
             self.notice(note);

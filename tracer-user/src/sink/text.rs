@@ -56,8 +56,10 @@ impl<W: Write> Sink for TextSink<W> {
 
     fn attached(&mut self, summary: &AttachSummary) {
         self.chatter(&format!(
-            "Attached {} probes in {} files in {} ms.",
-            summary.probes, summary.files, summary.took_ms
+            "Attached {} in {} files in {} ms.",
+            summary.probes_text(),
+            summary.files,
+            summary.took_ms
         ));
         if summary.failed > 0 {
             self.chatter(&format!("The kernel refused {} probes; the report lists them.", summary.failed));

@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dmscope-tracer-ebpf", &[]),
     ("dmscope-replay", &[]),
     ("dmscope-wrapper", &["dmscope-replay"]),
-    ("dmscope", &["dmscope-analyzer", "dmscope-replay", "dmscope-tracer-ebpf"]),
+    ("dmscope-injector", &[]),
+    ("dmscope", &["dmscope-analyzer", "dmscope-replay", "dmscope-tracer-ebpf", "dmscope-injector"]),
     ("xtask", &[]),
 ];
 

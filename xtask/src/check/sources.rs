@@ -73,6 +73,7 @@ const CRATES: &[CrateRules] = &[
         held: ALL_HELD,
     },
     CrateRules { folder: "tracer-ebpf", library: "tracer_ebpf", order: &[], held: ALL_HELD },
+    CrateRules { folder: "injector", library: "injector", order: &[], held: ALL_HELD },
     CrateRules { folder: "replay", library: "replay", order: &[], held: ALL_HELD },
     CrateRules { folder: "wrapper", library: "dmscope_wrapper", order: &[], held: ALL_HELD },
     CrateRules { folder: "xtask", library: "xtask", order: &[], held: ALL_HELD },

@@ -3,11 +3,11 @@
 mod cases;
 
 use analyzer::plan::ProbeClass;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::harness::{
-    COPIES, EmptyPrograms, Hook, Offsets, OurProbe, OurPrograms, PROGRAM, Passes, PerHit, ProbedProcess,
-    function, measured_and_others,
+    COPIES, EmptyPrograms, FastHook, Hook, Offsets, OurProbe, OurPrograms, PROGRAM, Passes, PerHit,
+    ProbedProcess, THROUGH, function, measured_and_others,
 };
 use crate::options::BenchOptions;
 use crate::results::{Cell, RegressionBound, ResultTable, Section};
@@ -18,6 +18,10 @@ use cases::{EMPTY_CASES, HitCase, cases};
 const HITS: u64 = 20_000;
 /// Single-stepped ones take twenty times as long.
 const STEPPED_HITS: u64 = 2_000;
+/// Those of a fast probe are few nanoseconds each, and fit into its ring.
+const FAST_HITS: u64 = 50_000;
+/// What one of them may take.
+const FAST_GOAL_NS: f64 = 15.0;
 /// The one process's ring and counters.
 const SLOT: u32 = 0;
 /// What a gross regression is: more than this many times the goal.
@@ -43,6 +47,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         );
     }
     section.tables.push(bench.kernel(options)?);
+    section.tables.push(bench.fast(options, &mut section.checks)?);
     section.tables.push(bench.cases(options, &mut section.checks)?);
     Ok(section)
 }
@@ -93,6 +98,35 @@ impl FloorBench {
             let all = std::iter::once(&per_hit.ns).chain(hardware);
             table.row(name.clone(), all.map(|samples| Cell::runs(samples, 0)).collect());
         }
+        Ok(table)
+    }
+
+    /// A fast probe, beside the same calls without it, and while it does not record.
+    fn fast(&mut self, options: BenchOptions, checks: &mut Vec<RegressionBound>) -> Result<ResultTable> {
+        let mut process = ProbedProcess::start(Some(measured_and_others()?.0))?;
+        let passes = passes(THROUGH, FAST_HITS);
+        process.run(&passes)?;
+        let [mut plain, mut recorded, mut idle] = [(); 3].map(|()| PerHit::default());
+        let mut expected = 0;
+        for _ in 0..options.runs(41, 5) {
+            plain.push(&process.run(&passes)?, FAST_HITS);
+            let hook = FastHook::put_into(process.pid())?;
+            idle.push(&process.run(&passes)?, FAST_HITS);
+            hook.record(true);
+            recorded.push(&process.run(&passes)?, FAST_HITS);
+            expected += FAST_HITS;
+            hook.check_records(FAST_HITS)?;
+        }
+        ensure!(expected > 0, "nothing was measured");
+        let mut table = ResultTable::new(&["a call through a slot", "ns per call"]);
+        table.row("as it is".to_owned(), vec![Cell::runs(&plain.ns, 1)]);
+        table.row("with a fast probe that records it".to_owned(), vec![Cell::runs(&recorded.ns, 1)]);
+        table.row("with one whose reader is gone".to_owned(), vec![Cell::runs(&idle.ns, 1)]);
+        checks.push(RegressionBound {
+            what: "a call that a fast probe records, ns".to_owned(),
+            value: recorded.ns.median() - plain.ns.median(),
+            at_most: FAST_GOAL_NS,
+        });
         Ok(table)
     }
 

@@ -246,6 +246,7 @@ impl<'s> Coordinator<'s> {
         };
         let summary = AttachSummary {
             probes: sum(|attached| attached.probes),
+            fast: sum(|attached| attached.fast),
             files: sum(|attached| attached.files),
             failed: sum(|attached| attached.failed),
             took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -4,7 +4,7 @@ use super::{FileParser, FileSummary, FoundFile, PlaceNames, PlanRequest, Planned
 use crate::elf::{self, Contents};
 use crate::host::files::OpenedFile;
 use crate::plan::code::probed_instructions;
-use crate::plan::{FileImage, PlanFacts, plan};
+use crate::plan::{FileImage, PlanFacts, plan_with_slots};
 
 /// Reads files where it is asked.
 #[derive(Debug, Default)]
@@ -61,7 +61,8 @@ pub(super) fn summary(contents: &Contents) -> Result<FileSummary, String> {
 pub(super) fn planned(files: Vec<FileImage>, request: PlanRequest) -> Result<PlannedCode, String> {
     let PlanRequest { options, first_id, bound_copy, verbs, unreadable } = request;
     let facts = PlanFacts { files, bound_copy, verbs, unreadable };
-    let plan = plan(&facts, &options, first_id).map_err(|error| error.to_string())?;
+    let planned = plan_with_slots(&facts, &options, first_id);
+    let (plan, slots) = planned.map_err(|error| error.to_string())?;
     let code = probed_instructions(&plan.probes, &facts.files).into_iter().collect();
-    Ok(PlannedCode { plan, code })
+    Ok(PlannedCode { plan, code, slots })
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::OpenedFile;
 use crate::plan::code::Instructions;
-use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
+use crate::plan::{BoundCopy, FileSlots, PlanOptions, VerbsTable};
 
 pub use child::serve;
 pub use client::ParsingChild;
@@ -75,6 +75,8 @@ pub struct PlannedCode {
     pub plan: Plan,
     /// For each file, its instructions at the places of probes, as they were read for the plan.
     pub code: Vec<(FileId, Instructions)>,
+    /// Slots through which calls can be recorded without the kernel, if they are wanted.
+    pub slots: Vec<FileSlots>,
 }
 
 /// Whoever reads files.

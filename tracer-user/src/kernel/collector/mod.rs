@@ -19,6 +19,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::host::clock::monotonic_ns;
 use crate::host::placement;
+use crate::kernel::fast::{FastReaders, FastRing};
 use crate::kernel::rings::{Counters, KernelRing, SlotCounters};
 use reader::RingReader;
 
@@ -60,7 +61,7 @@ pub struct ReaderFailed;
 /// The reading thread.
 pub struct Collector {
     batches: Receiver<DrainBatch>,
-    new_rings: Sender<KernelRing>,
+    new_rings: Sender<NewRing>,
     spares: Sender<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -89,7 +90,7 @@ impl Collector {
         let thread = std::thread::Builder::new().name("dms-rings".into()).spawn(move || {
             placement::stay_on(&cpus);
             placement::run_early();
-            Worker { link, readers: Vec::new(), unread: Vec::new() }.run();
+            Worker { link, readers: Vec::new(), unread: Vec::new(), fast: FastReaders::new() }.run();
         })?;
         Ok(Self { batches, new_rings, spares, waiting, stop, thread: Some(thread) })
     }
@@ -97,7 +98,12 @@ impl Collector {
     /// Reads this ring too, from now on.
     pub fn add(&self, ring: KernelRing) {
         // The thread ends only with self.
-        let _ = self.new_rings.send(ring);
+        let _ = self.new_rings.send(NewRing::Kernel(ring));
+    }
+
+    /// The same of a process that records by itself.
+    pub fn add_fast(&self, ring: FastRing) {
+        let _ = self.new_rings.send(NewRing::Fast(Box::new(ring)));
     }
 
     /// The next batch, if one comes in time.
@@ -155,10 +161,16 @@ impl DrainBatch {
     }
 }
 
+/// A ring that is to be read as well.
+enum NewRing {
+    Kernel(KernelRing),
+    Fast(Box<FastRing>),
+}
+
 /// What the thread shares with the rest.
 struct Link {
     batches: Sender<DrainBatch>,
-    new_rings: Receiver<KernelRing>,
+    new_rings: Receiver<NewRing>,
     spares: Receiver<Vec<RawRecord>>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -169,6 +181,7 @@ struct Worker {
     link: Link,
     readers: Vec<RingReader>,
     unread: Vec<UnreadRing>,
+    fast: FastReaders,
 }
 
 /// A ring that could not be mapped. Until it is full, the kernel part takes what nobody reads for recorded.
@@ -199,12 +212,9 @@ impl Worker {
         loop {
             let last = self.link.stop.load(Ordering::Acquire);
             while let Ok(ring) = self.link.new_rings.try_recv() {
-                let slot = ring.slot;
-                match RingReader::new(ring) {
-                    Ok(reader) => self.readers.push(reader),
-                    Err(_) => self.unread.push(UnreadRing { slot, looks: 0 }),
-                }
+                self.add(ring);
             }
+            self.fast.renew();
             let mut fills = false;
             let began = Instant::now();
             let found = if last || self.link.waiting.load(Ordering::Relaxed) < MAX_WAITING_RECORDS {
@@ -236,6 +246,19 @@ impl Worker {
         }
     }
 
+    fn add(&mut self, ring: NewRing) {
+        match ring {
+            NewRing::Fast(ring) => self.fast.add(*ring),
+            NewRing::Kernel(ring) => {
+                let slot = ring.slot;
+                match RingReader::new(ring) {
+                    Ok(reader) => self.readers.push(reader),
+                    Err(_) => self.unread.push(UnreadRing { slot, looks: 0 }),
+                }
+            }
+        }
+    }
+
     /// What is in the rings, and whether one of them fills quickly.
     fn drain(&mut self) -> (DrainBatch, bool) {
         let begin_ns = monotonic_ns();
@@ -250,8 +273,15 @@ impl Worker {
                 records.push((reader.slot(), found));
             }
         }
-        let Self { link, readers, unread } = self;
-        let counted = |slot| link.counters.read(slot);
+        let spare = || self.link.spares.try_recv().unwrap_or_default();
+        fills |= self.fast.drain(&mut records, spare);
+        let Self { link, readers, unread, fast } = self;
+        let lost = fast.lost();
+        let counted = |slot| {
+            let kernel = link.counters.read(slot);
+            let lost_movements = kernel.lost_movements + lost.get(&slot).copied().unwrap_or(0);
+            SlotCounters { lost_movements, ..kernel }
+        };
         let mut counters: Vec<_> = readers.iter().map(|r| (r.slot(), counted(r.slot()))).collect();
         counters.extend(unread.iter_mut().map(|ring| ring.look(counted(ring.slot))));
         (DrainBatch { begin_ns, end_ns: monotonic_ns(), records, counters, unreadable }, fills)

@@ -1,0 +1,128 @@
+//! The code of all hooks of a process, as one piece, and a table in front of it that says which slots lead to it: whoever comes
+//! later can take it out again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{PAGE_BYTES, data};
+use crate::templates::{data_at, note_template, record_template};
+
+/// What a hook does with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HookKind {
+    /// Records it: its first three arguments, where it returns to, and the noted call that it is made in.
+    Record,
+    /// Notes it: calls that are recorded within it say so.
+    Note {
+        /// The kernel puts an address of its own in the place of its return address.
+        return_is_hooked: bool,
+        /// It does not count if it is made within a call that is noted.
+        may_be_nested: bool,
+    },
+}
+
+/// A slot that is to lead to code of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotHook {
+    /// What its records call it, from 1.
+    pub number: u32,
+    /// What is done with calls.
+    pub kind: HookKind,
+    /// Address of the slot in the process.
+    pub slot: u64,
+    /// What the slot is set to when the hook is taken out.
+    pub original: u64,
+    /// Where calls go on.
+    pub target: u64,
+}
+
+/// What the code of a process has in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeFacts {
+    pub guard: u64,
+    pub shared: u64,
+    pub shared_bytes: u64,
+    pub thread_id_offset: u64,
+    pub process: u32,
+    pub main_stack: (u64, u64),
+    pub ring_records: u64,
+}
+
+/// How the table in front of the code begins.
+pub(crate) const MAGIC: [u8; 8] = *b"dmscope\x01";
+/// Words of the table before its entries: magic, number of entries, address and length of the shared memory, address of the
+/// guard page.
+pub(crate) const TABLE_WORDS: usize = 5;
+/// Words of an entry: slot, what it was, and what it is now.
+pub(crate) const ENTRY_WORDS: usize = 3;
+/// More hooks than any process has.
+pub(crate) const MOST_HOOKS: usize = 1 << 14;
+
+fn table_bytes(hooks: usize) -> u64 {
+    ((TABLE_WORDS + ENTRY_WORDS * hooks) * 8).next_multiple_of(16) as u64
+}
+
+fn template(kind: HookKind) -> &'static [u8] {
+    match kind {
+        HookKind::Record => record_template(),
+        HookKind::Note { .. } => note_template(),
+    }
+}
+
+/// So many bytes the table and the code of these hooks take, in whole pages.
+pub(crate) fn code_bytes(hooks: &[SlotHook]) -> u64 {
+    let code: usize = hooks.iter().map(|hook| template(hook.kind).len()).sum();
+    (table_bytes(hooks.len()) + code as u64).next_multiple_of(PAGE_BYTES)
+}
+
+/// Addresses of the hooks' code if all of it is at `base`.
+pub(crate) fn entries(hooks: &[SlotHook], base: u64) -> Vec<u64> {
+    let mut at = base + table_bytes(hooks.len());
+    let entry = |hook: &SlotHook| {
+        let entry = at;
+        at += template(hook.kind).len() as u64;
+        entry
+    };
+    hooks.iter().map(entry).collect()
+}
+
+/// FoundTable and code, to be put at `base`.
+pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    let mut put = |word: u64| bytes.extend(word.to_le_bytes());
+    put(hooks.len() as u64);
+    put(facts.shared);
+    put(facts.shared_bytes);
+    put(facts.guard);
+    for (hook, entry) in hooks.iter().zip(entries(hooks, base)) {
+        put(hook.slot);
+        put(hook.original);
+        put(entry);
+    }
+    bytes.resize(table_bytes(hooks.len()) as usize, 0);
+    for hook in hooks {
+        let code = template(hook.kind);
+        let at = bytes.len() + data_at(code);
+        bytes.extend(code);
+        put_data(&mut bytes[at..], hook, facts);
+    }
+    bytes
+}
+
+fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
+    let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    let (return_is_hooked, may_be_nested) = match hook.kind {
+        HookKind::Record => (false, false),
+        HookKind::Note { return_is_hooked, may_be_nested } => (return_is_hooked, may_be_nested),
+    };
+    put(data::TARGET, hook.target);
+    put(data::GUARD, facts.guard);
+    put(data::SHARED, facts.shared);
+    put(data::THREAD_ID, facts.thread_id_offset);
+    put(data::HOOK, u64::from(hook.number) | u64::from(return_is_hooked) << 32);
+    put(data::MASK, facts.ring_records - 1);
+    put(data::LIMIT, facts.ring_records - crate::layout::MARGIN_RECORDS);
+    put(data::PROCESS, u64::from(facts.process));
+    put(data::STACK_LOW, facts.main_stack.0);
+    put(data::STACK_HIGH, facts.main_stack.1);
+    put(data::MAY_BE_NESTED, u64::from(may_be_nested));
+}

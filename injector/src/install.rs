@@ -1,0 +1,209 @@
+//! Putting hooks into a process, and taking them out again.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use libc::pid_t;
+use serde::{Deserialize, Serialize};
+
+use crate::InjectError;
+use crate::code::{CodeFacts, SlotHook, build, code_bytes, entries};
+use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
+use crate::maps::{Area, areas};
+use crate::memory::WritableMemory;
+use crate::shared::SharedRings;
+use crate::stop::{RemoteCalls, StoppedProcess, while_stopped};
+
+/// Where glibc keeps a thread's id, from the thread pointer; it is looked at whether it is there.
+const THREAD_ID_OFFSET: u64 = 0x2d0;
+/// The kernel keeps so much below the first thread's stack free of other mappings.
+const MAIN_STACK_BYTES: u64 = 8 << 20;
+
+/// What is to be put into a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HookRequest {
+    /// The process.
+    pub pid: u32,
+    /// Its hooks.
+    pub hooks: Vec<SlotHook>,
+    /// Size of a thread's ring; it is rounded up.
+    pub ring_bytes: usize,
+}
+
+/// What was put into a process, and how it is taken out.
+#[derive(Debug)]
+pub struct Installation {
+    pid: pid_t,
+    /// Slots, each with what it was and what it is now.
+    slots: Vec<(u64, u64, u64)>,
+    /// The shared memory, to give back what lies in it.
+    file: File,
+}
+
+/// What became of slots that were to lead where they had led before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakeOut {
+    /// They do now.
+    pub restored: usize,
+    /// Something else was there, which stays.
+    pub changed: usize,
+}
+
+/// Puts hooks into a process. Nothing is recorded until [`Switch::record_until`](crate::Switch::record_until) says so. If it fails, calls go where they went
+/// before, and what is left are mappings that nobody uses.
+///
+/// # Errors
+/// What the kernel or the process does not allow.
+pub fn install(request: &HookRequest) -> Result<Installation, InjectError> {
+    let pid = pid_t::try_from(request.pid).map_err(|_| InjectError::Ended)?;
+    while_stopped(pid, |process| install_stopped(process, request))
+}
+
+fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Result<Installation, InjectError> {
+    let pid = process.pid;
+    let ring_bytes = ring_bytes(request.ring_bytes);
+    let areas = areas(pid).map_err(|source| InjectError::of("its mappings", source))?;
+    check_thread_ids(process)?;
+    let code_len = code_bytes(&request.hooks);
+    let shared_len = shared_bytes(ring_bytes) as u64;
+    let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
+    SharedRings::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
+    let facts = CodeFacts {
+        guard: mapped.guard,
+        shared: mapped.shared,
+        shared_bytes: shared_len,
+        thread_id_offset: THREAD_ID_OFFSET,
+        process: request.pid,
+        main_stack: main_stack(&areas),
+        ring_records: (ring_bytes / RING_RECORD_BYTES) as u64,
+    };
+    let write = |at, bytes: &[u8]| {
+        process.memory.write(at, bytes).map_err(|source| InjectError::of("writing its memory", source))
+    };
+    write(mapped.code, &build(&request.hooks, mapped.code, &facts))?;
+    write(mapped.guard, &1_u64.to_le_bytes())?;
+    let entries = entries(&request.hooks, mapped.code);
+    let mut installation = Installation { pid, slots: Vec::new(), file };
+    for (hook, entry) in request.hooks.iter().zip(entries) {
+        if let Err(error) = write(hook.slot, &entry.to_le_bytes()) {
+            installation.restore(&process.memory);
+            return Err(error);
+        }
+        installation.slots.push((hook.slot, hook.original, entry));
+    }
+    Ok(installation)
+}
+
+/// Each thread's id is where the code will look for it.
+fn check_thread_ids(process: &StoppedProcess) -> Result<(), InjectError> {
+    let is_there = |(thread, pointer): (pid_t, u64)| {
+        let id = process.memory.half(pointer.wrapping_add(THREAD_ID_OFFSET));
+        id.is_ok_and(|id| id == thread.cast_unsigned())
+    };
+    let all = process.thread_pointers().all(is_there);
+    all.then_some(()).ok_or(InjectError::Unknown("its C library keeps thread ids elsewhere than glibc does"))
+}
+
+fn main_stack(areas: &[Area]) -> (u64, u64) {
+    let stack = areas.iter().find(|area| area.name == "[stack]");
+    stack.map_or((0, 0), |stack| (stack.end.saturating_sub(MAIN_STACK_BYTES), stack.end))
+}
+
+/// Addresses in the process.
+struct Mapped {
+    code: u64,
+    guard: u64,
+    shared: u64,
+}
+
+/// Maps everything, and opens the shared memory for us.
+fn map_all(
+    calls: &mut RemoteCalls<'_>,
+    pid: pid_t,
+    code_len: u64,
+    shared_len: u64,
+) -> Result<(Mapped, File), InjectError> {
+    const NAME: &[u8] = b"dmscope\0";
+    let read = libc::PROT_READ as u64;
+    let (write, execute) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
+    let anonymous = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let nothing = u64::MAX;
+    let map = |calls: &mut RemoteCalls<'_>, what, len, rights, flags, file| {
+        calls.call(what, libc::SYS_mmap, [0, len, rights, flags, file, 0])
+    };
+    let code = map(calls, "code", code_len, read | execute, anonymous, nothing)?;
+    let guard = map(calls, "a page", PAGE_BYTES, read, anonymous, nothing)?;
+    calls.call("madvise", libc::SYS_madvise, [guard, PAGE_BYTES, libc::MADV_WIPEONFORK as u64, 0, 0, 0])?;
+    // The name must be in its memory, where the code will be.
+    let named = calls.memory.write(code, NAME);
+    named.map_err(|source| InjectError::of("writing its memory", source))?;
+    let fd =
+        calls.call("memfd_create", libc::SYS_memfd_create, [code, libc::MFD_CLOEXEC.into(), 0, 0, 0, 0])?;
+    let shared = open_memory(pid, fd, shared_len).and_then(|file| {
+        let shared = map(calls, "shared memory", shared_len, read | write, libc::MAP_SHARED as u64, fd)?;
+        Ok((shared, file))
+    });
+    // Whatever came of it: the process has one descriptor less than it thinks meanwhile.
+    calls.call("close", libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+    let (shared, file) = shared?;
+    calls.call("madvise", libc::SYS_madvise, [shared, shared_len, libc::MADV_DONTFORK as u64, 0, 0, 0])?;
+    Ok((Mapped { code, guard, shared }, file))
+}
+
+/// Opens what a descriptor of the process is open on, and gives it its size.
+fn open_memory(pid: pid_t, fd: u64, bytes: u64) -> Result<File, InjectError> {
+    let opened = File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"));
+    let file = opened.map_err(|source| InjectError::of("opening its shared memory", source))?;
+    file.set_len(bytes).map_err(|source| InjectError::of("the size of its shared memory", source))?;
+    Ok(file)
+}
+
+impl Installation {
+    /// The memory that the process shares: see [`SharedRings::open`].
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The slots, each with what it is as long as nobody changes it.
+    pub fn slots(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.slots.iter().map(|(slot, _, entry)| (*slot, *entry))
+    }
+
+    /// Has slots lead where they led before. Code and pages stay for threads that are in them; their memory is given back.
+    ///
+    /// # Errors
+    /// The process cannot be stopped.
+    pub fn take_out(&self) -> Result<TakeOut, InjectError> {
+        self.stop_recording();
+        let taken = while_stopped(self.pid, |process| Ok(self.restore(&process.memory)));
+        self.give_memory_back();
+        taken
+    }
+
+    fn restore(&self, memory: &WritableMemory) -> TakeOut {
+        let mut done = TakeOut::default();
+        for (slot, original, entry) in &self.slots {
+            let is_ours = memory.word(*slot).is_ok_and(|value| value == *entry);
+            match is_ours && memory.write(*slot, &original.to_le_bytes()).is_ok() {
+                true => done.restored += 1,
+                false => done.changed += 1,
+            }
+        }
+        done
+    }
+
+    /// As if nobody had been reading for long. If it cannot be said, they find out.
+    fn stop_recording(&self) {
+        let _ = self.file.write_all_at(&0_u64.to_le_bytes(), control::DEADLINE as u64);
+    }
+
+    /// Rings become zeros again, which take no memory: the mapping stays.
+    fn give_memory_back(&self) {
+        let Ok(length) = self.file.metadata().map(|facts| facts.len()) else { return };
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (from, bytes) = (RINGS_AT as i64, length.saturating_sub(RINGS_AT as u64).cast_signed());
+        // SAFETY: a descriptor of ours; nothing in our memory is touched.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), how, from, bytes) };
+    }
+}

@@ -1,0 +1,191 @@
+//! The memory that a process shares with us, as we see it.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::InjectError;
+use crate::layout::{HEADERS_AT, MAX_RINGS, RINGS_AT, control, header, shared_bytes};
+use crate::rings::{RecordedCall, RingState, read_ring};
+
+/// The mapping itself.
+#[derive(Debug)]
+struct SharedMapping {
+    first: NonNull<AtomicU64>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is only read and written with atomic operations, and is mapped for as long as this lives.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMapping {}
+
+/// Has a process record, or not, from whatever thread.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    mapping: Arc<SharedMapping>,
+    is_off: Arc<AtomicBool>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SharedRings {
+    switch: Switch,
+    ring_bytes: usize,
+    states: Vec<RingState>,
+    /// Losses that the process has counted: never fewer, whatever it writes there.
+    counted_lost: [u64; MAX_RINGS + 1],
+    lost: u64,
+}
+
+/// What a look at all rings of a process gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Records that were taken.
+    pub records: usize,
+    /// The fullest ring had so many.
+    pub fullest: usize,
+}
+
+impl SharedMapping {
+    fn of(file: &File, bytes: usize) -> Result<Self, InjectError> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping anywhere; nothing of ours is replaced.
+        let at =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if at == libc::MAP_FAILED {
+            return Err(InjectError::last("its shared memory here"));
+        }
+        let first = NonNull::new(at.cast()).ok_or(InjectError::Unknown("a mapping at nowhere"))?;
+        Ok(Self { first, bytes })
+    }
+
+    fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
+        assert!(at.is_multiple_of(8) && at + 8 * count <= self.bytes, "within the mapping");
+        // SAFETY: it lies within the mapping, is aligned, and any bytes are words; others write only words there too.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().add(at / 8), count) }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words(at, 1)[0]
+    }
+
+    fn header(&self, ring: usize, field: usize) -> &AtomicU64 {
+        self.word(HEADERS_AT + ring * header::BYTES + field)
+    }
+}
+
+impl Switch {
+    /// Nothing is recorded from now on.
+    pub fn turn_off(&self) {
+        self.is_off.store(true, Ordering::SeqCst);
+        self.set(0);
+    }
+
+    /// Whether nothing is to be recorded.
+    pub fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::SeqCst)
+    }
+
+    /// Takes that back: recording goes on when its time is set the next time.
+    pub fn turn_on(&self) {
+        self.is_off.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on nothing is recorded any more once the counter is past this, if it is not turned off.
+    pub fn record_until(&self, counter: u64) {
+        if self.is_off.load(Ordering::SeqCst) {
+            return;
+        }
+        self.set(counter);
+        // It may have been turned off in between.
+        if self.is_off.load(Ordering::SeqCst) {
+            self.set(0);
+        }
+    }
+
+    fn set(&self, counter: u64) {
+        self.mapping.word(control::DEADLINE).store(counter, Ordering::SeqCst);
+    }
+}
+
+impl SharedRings {
+    /// Maps the memory that a process shares, with rings of the size that was asked for.
+    ///
+    /// # Errors
+    /// No memory, or a file that is not as long as it must be.
+    pub fn open(file: &File, ring_bytes: usize) -> Result<Self, InjectError> {
+        let ring_bytes = crate::layout::ring_bytes(ring_bytes);
+        let length = file.metadata().map_err(|source| InjectError::of("its shared memory", source))?.len();
+        if length < shared_bytes(ring_bytes) as u64 {
+            return Err(InjectError::Unknown("its shared memory is too short"));
+        }
+        let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
+        let switch = Switch { mapping, is_off: Arc::default() };
+        let states = vec![RingState::default(); MAX_RINGS];
+        Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
+    }
+
+    /// Says where the rings are in the process.
+    pub(crate) fn lay_out(&self, address: u64) {
+        for ring in 0..MAX_RINGS {
+            let data = address + (RINGS_AT + ring * self.ring_bytes) as u64;
+            self.switch.mapping.header(ring, header::DATA).store(data, Ordering::Relaxed);
+        }
+    }
+
+    /// What has the process record, or not.
+    pub fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    /// Records that found no room, or that nobody could read, since the beginning.
+    pub fn lost(&mut self) -> u64 {
+        let given_up: u64 = self.states.iter().map(|state| state.given_up).fold(0, u64::saturating_add);
+        let mapping = &self.switch.mapping;
+        for at in 0..=MAX_RINGS {
+            let counted = match at {
+                MAX_RINGS => mapping.word(control::LOST),
+                ring => mapping.header(ring, header::LOST),
+            };
+            let now = counted.load(Ordering::Relaxed);
+            let before = std::mem::replace(&mut self.counted_lost[at], now);
+            self.lost = self.lost.saturating_add(now.saturating_sub(before));
+        }
+        self.lost.saturating_add(given_up)
+    }
+
+    /// Reads what is in all rings, at most so much of each.
+    pub fn drain(&mut self, most: usize, mut take: impl FnMut(RecordedCall)) -> Drained {
+        let mut drained = Drained::default();
+        let mapping = &self.switch.mapping;
+        for ring in 0..MAX_RINGS {
+            if mapping.header(ring, header::OWNER).load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut state = self.states[ring];
+            let head = mapping.header(ring, header::HEAD).load(Ordering::Acquire);
+            let words = mapping.words(RINGS_AT + ring * self.ring_bytes, self.ring_bytes / 8);
+            let found = read_ring(words, head, &mut state, most, &mut take);
+            mapping.header(ring, header::TAIL).store(state.tail, Ordering::Release);
+            self.states[ring] = state;
+            drained.records += found;
+            drained.fullest = drained.fullest.max(found);
+        }
+        drained
+    }
+
+    /// A ring has room for so many records.
+    pub fn ring_records(&self) -> usize {
+        self.ring_bytes / crate::RING_RECORD_BYTES
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by us with this length, and nobody has a reference into it.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes) };
+    }
+}

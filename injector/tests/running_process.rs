@@ -1,0 +1,214 @@
+//! Hooks in a process that runs: a child of the test, with slots of its own making.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use injector::{
+    CounterClock, HookKind, HookRequest, Installation, RecordedCall, SharedRings, SlotHook, counter,
+    find_previous, install,
+};
+
+/// A program that calls through three slots: `copy` in two threads, `outer` calls `copy` within, and it forks on demand.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef void *copier(void *, const void *, size_t);
+static copier *volatile copy_slot = memcpy;
+static void outer(int);
+static void (*volatile outer_slot)(int) = outer;
+static char from[256], to[256];
+
+static void __attribute__((noinline)) outer(int n) { for (int i = 0; i < n; i++) { copy_slot(to, from, 8); __asm__ volatile("" ::: "memory"); } }
+static void *thread(void *count) { for (long i = 0; i < (long)count; i++) copy_slot(to + 128, from + 128, i & 63); return NULL; }
+
+int main(void)
+{
+	char line[64];
+	printf("%p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot);
+	fflush(stdout);
+	while (fgets(line, sizeof line, stdin)) {
+		long n = atol(line + 1);
+		pthread_t other;
+		int status = 0;
+		if (line[0] == 'c') for (long i = 0; i < n; i++) copy_slot(to, from, i & 127);
+		if (line[0] == 'o') { outer_slot(n); copy_slot(to, from, 99); }
+		if (line[0] == 't') { pthread_create(&other, NULL, thread, (void *)n); thread((void *)n); pthread_join(other, NULL); }
+		if (line[0] == 'f') { if (!fork()) { outer_slot(n); thread((void *)n); _exit(7); } wait(&status); }
+		printf("done %d\n", status >> 8);
+		fflush(stdout);
+	}
+	return 0;
+}
+"#;
+
+struct Program {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    copy: (u64, u64),
+    outer: (u64, u64),
+    _folder: tempfile::TempDir,
+}
+
+impl Program {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (source, binary) = (folder.path().join("slots.c"), folder.path().join("slots"));
+        std::fs::write(&source, PROGRAM).expect("ours");
+        let built = Command::new("gcc").args(["-O1", "-pthread", "-o"]).args([&binary, &source]).status();
+        assert!(built.expect("a compiler").success());
+        let mut child =
+            Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
+        let mut lines = BufReader::new(child.stdout.take().expect("it was piped"));
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("it says where its slots are");
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
+            .collect();
+        let [copy_at, copy, outer_at, outer] = numbers[..] else { panic!("{line}") };
+        Self { child, lines, copy: (copy_at, copy), outer: (outer_at, outer), _folder: folder }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.child.stdin.as_mut().expect("it was piped"), "{what}").expect("it runs");
+        let mut answer = String::new();
+        self.lines.read_line(&mut answer).expect("it answers");
+        answer
+    }
+
+    fn request(&self) -> HookRequest {
+        let note = HookKind::Note { return_is_hooked: false, may_be_nested: false };
+        let hook =
+            |number, kind, (slot, original)| SlotHook { number, kind, slot, original, target: original };
+        let hooks = vec![hook(1, HookKind::Record, self.copy), hook(2, note, self.outer)];
+        HookRequest { pid: self.pid(), hooks, ring_bytes: 1 << 20 }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Puts hooks in, and maps what the process shares.
+fn put_in(program: &Program) -> (Installation, SharedRings) {
+    let request = program.request();
+    let installation = install(&request).expect("ours to change");
+    let shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
+    (installation, shared)
+}
+
+fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
+    let mut records = Vec::new();
+    shared.drain(usize::MAX, |record| records.push(record));
+    records
+}
+
+fn record_for_long(shared: &SharedRings) {
+    shared.switch().record_until(counter() + CounterClock::begin().steps(Duration::from_secs(60)));
+}
+
+#[test]
+fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_around_it() {
+    let mut program = Program::start();
+    program.ask("c10");
+    let (installation, mut shared) = put_in(&program);
+    program.ask("c10");
+    assert_eq!(drain(&mut shared), [], "not before it is wanted");
+    record_for_long(&shared);
+    program.ask("c1000");
+    let records = drain(&mut shared);
+    assert_eq!(records.len(), 1000);
+    for (n, record) in records.iter().enumerate() {
+        assert_eq!((record.hook, record.thread, record.arguments[2]), (1, program.pid(), n as u64 & 127));
+        assert_eq!((record.call_hook, record.call_return), (0, 0));
+    }
+    assert!(records.windows(2).all(|two| two[0].counter < two[1].counter), "in order of time");
+    program.ask("o5");
+    let records = drain(&mut shared);
+    let calls: Vec<u32> = records.iter().map(|record| record.call_hook).collect();
+    assert_eq!(calls, [2, 2, 2, 2, 2, 0], "the last one is made after the call");
+    assert_ne!(records[0].call_return, 0);
+    program.ask("t5000");
+    let records = drain(&mut shared);
+    let first = records.iter().filter(|record| record.thread == program.pid()).count();
+    assert_eq!((records.len(), first), (10_000, 5000));
+    assert_eq!(shared.lost(), 0);
+    let taken = installation.take_out().expect("it runs");
+    assert_eq!((taken.restored, taken.changed), (2, 0));
+    program.ask("o10");
+    assert_eq!(drain(&mut shared), []);
+}
+
+#[test]
+fn children_of_fork_record_nothing_and_run_on() {
+    let mut program = Program::start();
+    let (installation, mut shared) = put_in(&program);
+    record_for_long(&shared);
+    assert_eq!(program.ask("f1000"), "done 7\n");
+    assert_eq!(drain(&mut shared), []);
+    program.ask("c3");
+    assert_eq!(drain(&mut shared).len(), 3);
+    installation.take_out().expect("it runs");
+    assert_eq!(program.ask("f1000"), "done 7\n");
+}
+
+#[test]
+fn a_full_ring_counts_what_it_loses_and_goes_on_when_there_is_room() {
+    let mut program = Program::start();
+    let (_installation, mut shared) = put_in(&program);
+    record_for_long(&shared);
+    program.ask("c50000");
+    let seen = drain(&mut shared).len() as u64;
+    assert!(seen < 50_000 && seen + shared.lost() == 50_000, "{seen} and {}", shared.lost());
+    program.ask("c7");
+    assert_eq!(drain(&mut shared).len(), 7);
+}
+
+#[test]
+fn what_was_left_behind_is_found_and_whether_it_is_read() {
+    let mut program = Program::start();
+    assert!(find_previous(program.pid()).expect("it runs").hooks.is_empty());
+    let (installation, shared) = put_in(&program);
+    record_for_long(&shared);
+    let left = find_previous(program.pid()).expect("it runs");
+    assert!(left.are_read);
+    let now: Vec<(u64, u64)> = installation.slots().collect();
+    let originals: Vec<Option<u64>> = now.iter().map(|(slot, value)| left.original(*slot, *value)).collect();
+    assert_eq!(originals, [Some(program.copy.1), Some(program.outer.1)]);
+    shared.switch().turn_off();
+    assert!(!find_previous(program.pid()).expect("it runs").are_read);
+    program.ask("c10");
+}
+
+#[test]
+fn what_is_forbidden_is_refused_and_the_process_runs_on() {
+    let mut program = Program::start();
+    let mut request = program.request();
+    request.hooks[1].slot = 8;
+    assert!(install(&request).is_err(), "nothing is mapped there");
+    program.ask("c10");
+    let pid = i32::try_from(program.pid()).expect("a PID");
+    // SAFETY: a signal for a child of ours.
+    unsafe { libc::kill(pid, libc::SIGSTOP) };
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(matches!(install(&program.request()), Err(injector::InjectError::Stopped)));
+    // SAFETY: as above.
+    unsafe { libc::kill(pid, libc::SIGCONT) };
+    program.ask("c10");
+    install(&program.request()).expect("it runs again");
+    program.ask("c10");
+}

@@ -1,0 +1,212 @@
+//! Probes without the kernel: the same counts and findings, jobs that end right whatever happens, and kernel probes where they are
+//! not possible.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use live::counted::{check_exact, statistics};
+use live::{
+    Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession, debugger,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+const FAST: [&str; 2] = ["--probes", "fast"];
+const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
+
+fn attach(job: &RunningJob, options: &[&str]) -> Result<RunningSession> {
+    Dmscope::attach(job.launcher_pid()).args(FAST).args(options.iter().copied()).spawn()
+}
+
+/// How many probes are code in the job.
+fn fast_probes(attached: &Value) -> u64 {
+    attached["fast"].as_u64().unwrap_or(0)
+}
+
+/// Fails if all is done by the kernel, and says what dmscope says of that.
+fn check_fast(dmscope: &RunningSession, attached: &Value) -> Result<()> {
+    if fast_probes(attached) == 0 {
+        let why = dmscope.wait_for_event("notice")?;
+        anyhow::bail!("all by the kernel: {why}");
+    }
+    Ok(())
+}
+
+/// Watches a held job from its first message to its end.
+fn watch(spec: JobSpec, options: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
+    let job = spec.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = attach(&job, options)?;
+    let attached = dmscope.wait_until_attached()?;
+    check_fast(&dmscope, &attached)?;
+    job.go()?;
+    let job = job.finish(TIMEOUT)?;
+    job.check_verdict()?;
+    Ok((dmscope.finish()?, job))
+}
+
+/// A job that checks its data all the time, until it is stopped.
+fn busy(library: MpiImplementation) -> Result<RunningJob> {
+    let job = JobSpec::own(library, "figure2")?.ranks(4).args(["--no-bug"]).endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    Ok(job)
+}
+
+fn stop_and_check(job: RunningJob) -> Result<()> {
+    job.stop()?;
+    job.finish(TIMEOUT)?.check_verdict()
+}
+
+fn records(session: &FinishedSession) -> Result<u64> {
+    Ok(statistics(session)?["records"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn all_forms_of_copies_are_counted_exactly_without_the_kernel_by_place_and_rank() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let spec = JobSpec::own(library, "counts")?.args(["--iterations", "6000"]);
+        let (session, job) = watch(spec, &LIBRARY)?;
+        check_exact(&session, &job).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_staging_copies_of_messages_are_counted_exactly_without_the_kernel() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for name in ["figure2", "figure2_static"] {
+            let (session, job) = watch(JobSpec::own(library, name)?.args(["--iterations", "5000"]), &[])?;
+            check_exact(&session, &job).with_context(|| format!("{name}, {library:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Movements by the MPI call that they were made in.
+fn movements_by_call(session: &FinishedSession) -> Result<Vec<(String, u64)>> {
+    let calls = statistics(session)?["calls"].as_array().context("no calls")?;
+    let row = |call: &Value| Some((call["function"].as_str()?.to_owned(), call["movements"].as_u64()?));
+    let mut rows: Vec<_> = calls.iter().filter_map(row).filter(|(_, movements)| *movements > 0).collect();
+    rows.sort();
+    ensure!(!rows.is_empty(), "no call moves anything: {calls:?}");
+    Ok(rows)
+}
+
+#[test]
+fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let own = JobSpec::own(library, "figure2")?.args(["--iterations", "3000", "--no-bug"]);
+        let (fast, _) = watch(own.clone(), &[])?;
+        let job = own.held().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+        dmscope.wait_until_attached()?;
+        job.go()?;
+        job.finish(TIMEOUT)?.check_verdict()?;
+        let kernel = dmscope.finish()?;
+        let (fast, kernel) = (movements_by_call(&fast)?, movements_by_call(&kernel)?);
+        eprintln!("{library:?}: {fast:?}");
+        let names = |rows: &[(String, u64)]| rows.iter().map(|row| row.0.clone()).collect::<Vec<_>>();
+        ensure!(names(&fast) == names(&kernel), "{library:?}: {fast:?} instead of {kernel:?}");
+        for ((name, fast), (_, kernel)) in fast.iter().zip(&kernel) {
+            // How a message goes depends on who comes first.
+            ensure!(
+                fast.abs_diff(*kernel) <= kernel / 10 + 50,
+                "{library:?}, {name}: {fast} instead of {kernel}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_fault_is_found_without_the_kernel_in_the_middle_of_a_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
+        let job = JobSpec::own(library, "figure2")?.ranks(ranks).endless().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let mut dmscope = attach(&job, &[])?;
+        let attached = dmscope.wait_until_attached()?;
+        check_fast(&dmscope, &attached)?;
+        dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
+        job.stop()?;
+        job.finish(TIMEOUT)?.check_verdict()?;
+        let session = dmscope.finish()?;
+        session.findings()?.first_warning()?;
+        ensure!(session.status == Some(1), "{library:?}: status {:?}", session.status);
+    }
+    Ok(())
+}
+
+#[test]
+fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let job = busy(library)?;
+        for round in 0..8 {
+            let mut dmscope = attach(&job, &["--duration", "300ms"])?;
+            let attached = dmscope.wait_until_attached()?;
+            check_fast(&dmscope, &attached).with_context(|| format!("{library:?}, round {round}"))?;
+            let session = dmscope.finish()?;
+            ensure!(records(&session)? > 100, "{library:?}, round {round}: nothing was seen");
+        }
+        stop_and_check(job)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn killed_at_any_moment_it_leaves_a_job_that_ends_right_and_the_next_session_works() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let job = busy(library)?;
+        for round in 0..6_u32 {
+            let mut dmscope = attach(&job, &[])?;
+            if round.is_multiple_of(2) {
+                dmscope.wait_for_event("placed")?;
+            } else {
+                dmscope.wait_until_attached()?;
+            }
+            std::thread::sleep(Duration::from_millis(u64::from(round * 7919 % 700)));
+            dmscope.end_by(Signal::KILL);
+            dmscope.finish()?;
+        }
+        // Nobody else may be reading: so long it looks as if somebody did.
+        std::thread::sleep(Duration::from_millis(2500));
+        let mut dmscope = attach(&job, &["--duration", "500ms"])?;
+        let attached = dmscope.wait_until_attached()?;
+        check_fast(&dmscope, &attached)?;
+        ensure!(records(&dmscope.finish()?)? > 100, "{library:?}: nothing was seen");
+        stop_and_check(job)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn ranks_that_fork_and_their_children_run_on_under_fast_probes() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let begin = Instant::now();
+        let spec = JobSpec::own(library, "forker")?.args(["--iterations", "2000", "--every", "20"]);
+        let (session, _) = watch(spec, &[])?;
+        eprintln!("{library:?}: {:?}, {} records", begin.elapsed(), records(&session)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_a_debugger_has_is_left_alone_and_kernel_probes_do_it() -> Result<()> {
+    let job = busy(MpiImplementation::OpenMpi)?;
+    let traced = job.rank_pids()?[1];
+    let holder = std::thread::spawn(move || debugger::hold(traced, Duration::from_secs(3)));
+    std::thread::sleep(Duration::from_millis(200));
+    let mut dmscope = attach(&job, &["--duration", "5s"])?;
+    let attached = dmscope.wait_until_attached()?;
+    ensure!(fast_probes(&attached) == 0, "{attached}");
+    holder.join().map_err(|_| anyhow::anyhow!("the debugger failed"))??;
+    let session = dmscope.finish()?;
+    let notices: Vec<&str> =
+        session.events_of("notice").iter().filter_map(|notice| notice["message"].as_str()).collect();
+    let told = notices.iter().filter(|notice| notice.contains("traced by process")).count();
+    ensure!(told == 1, "{notices:?}");
+    ensure!(records(&session)? > 100, "nothing was seen");
+    stop_and_check(job)
+}

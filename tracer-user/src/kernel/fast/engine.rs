@@ -1,0 +1,253 @@
+//! What is recorded by code in the job's processes: put in, switched, taken out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use analyzer::wire::FileId;
+use injector::{HookKind, HookRequest, SharedRings, SlotHook, Switch};
+use rustc_hash::FxHashMap;
+
+use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
+use super::facts::{FastFacts, look_at_slots, process_slots};
+use super::holder::SlotHolder;
+use super::reader::FastRing;
+use crate::kernel::holder::HolderPlace;
+use crate::plan::FileSlots;
+use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
+use crate::plan::slots::SlotPurpose;
+
+/// What became of the wish for probes without the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotsInUse {
+    /// Probes that are not needed any more.
+    pub probes: BTreeSet<u32>,
+    /// Why others are needed that were meant to be replaced.
+    pub kernel: BTreeMap<u32, &'static str>,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub struct FastEngine {
+    ring_bytes: usize,
+    place: HolderPlace,
+    holder: Option<SlotHolder>,
+    files: Vec<FileSlots>,
+    hooks: HookTable,
+    probes: BTreeSet<u32>,
+    /// What was known of each process when code was put into it.
+    known: BTreeMap<u32, ProcessSlots>,
+    processes: BTreeMap<u32, FastProcess>,
+    /// Slots of those that are watched.
+    slots: BTreeMap<u32, u32>,
+    is_paused: bool,
+}
+
+struct FastProcess {
+    /// Until somebody reads it.
+    ring: Option<(SharedRings, CallDecoder)>,
+    switch: Switch,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl FastEngine {
+    /// `ring_bytes`: of each thread.
+    pub fn new(ring_bytes: u32, place: HolderPlace) -> Self {
+        Self { ring_bytes: ring_bytes as usize, place, ..Self::default() }
+    }
+
+    /// Puts code into the processes of a job, all or none; nothing is recorded yet.
+    pub fn put_in(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
+        let FastFacts { processes, refusal } = look_at_slots(&files, pids);
+        if let Some(why) = refusal {
+            return refused(&why);
+        }
+        let EngineChoice { fast, mut slots, kernel } = choose_engines(&files, &processes);
+        if fast.is_empty() {
+            return refused("no copy of this job goes through a slot that can be used");
+        }
+        self.hooks = HookTable::of(&files);
+        self.files = files;
+        for process in processes {
+            let pid = process.pid;
+            let used = slots.remove(&pid).unwrap_or_default();
+            if let Err(error) = self.put_into(process, &used) {
+                self.take_out();
+                return refused(&format!("process {pid}: {error}"));
+            }
+        }
+        self.probes.clone_from(&fast);
+        SlotsInUse { probes: fast, kernel, notes: Vec::new() }
+    }
+
+    fn put_into(&mut self, process: ProcessSlots, used: &[UsedSlot]) -> Result<(), String> {
+        let pid = process.pid;
+        let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot)).collect();
+        let holder = match &mut self.holder {
+            Some(holder) => holder,
+            none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
+        };
+        let shared = holder.put_in(HookRequest { pid, hooks, ring_bytes: self.ring_bytes })?;
+        let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
+        let first_bytes = self.hooks.files.iter().map(first_byte).collect();
+        let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
+        let switch = shared.switch().clone();
+        let ring = Some((shared, decoder));
+        let put_in = FastProcess { ring, switch, is_closed: Arc::default() };
+        self.processes.insert(pid, put_in);
+        self.known.insert(pid, process);
+        Ok(())
+    }
+
+    /// Whether a process maps a file whose copies are recorded so, elsewhere than when code was put into it: then some of what
+    /// it copies is not seen.
+    fn has_new_files(&self, process: &ProcessSlots) -> bool {
+        let known = self.known.get(&process.pid);
+        let copies = self.files.iter().filter(|file| self.has_fast_sites(file));
+        copies.map(|file| file.file).any(|file| {
+            let before = known.and_then(|known| known.first_bytes.get(&file));
+            process.first_bytes.get(&file).is_some_and(|now| Some(now) != before)
+        })
+    }
+
+    fn has_fast_sites(&self, file: &FileSlots) -> bool {
+        file.sites.iter().any(|site| self.probes.contains(&site.probe))
+    }
+
+    /// Puts code into a process that came later, or has loaded more; the ring that is to be read then. `None`: there is nothing to
+    /// do.
+    ///
+    /// # Errors
+    /// Why copies of the process go unseen.
+    pub fn put_in_late(&mut self, pid: u32) -> Result<Option<FastRing>, String> {
+        if self.probes.is_empty() {
+            return Ok(None);
+        }
+        let is_ours = self.processes.contains_key(&pid);
+        let process = process_slots(&self.files, pid, is_ours)?;
+        if !self.has_new_files(&process) {
+            return Ok(None);
+        }
+        // What others are known to have tells where slots will lead that this one has not used yet.
+        let others = self.known.values().filter(|known| known.pid != pid).cloned();
+        let processes: Vec<ProcessSlots> = others.chain([process.clone()]).collect();
+        let mut choice = choose_engines(&self.files, &processes);
+        if !self.probes.is_subset(&choice.fast) {
+            return Err("where some of its slots lead is not known yet".to_owned());
+        }
+        let used = choice.slots.remove(&pid).unwrap_or_default();
+        let before = self.processes.remove(&pid);
+        self.put_into(process, &used)?;
+        if let Some(before) = before {
+            before.close();
+        }
+        Ok(self.slots.get(&pid).copied().and_then(|slot| self.begin(pid, slot)))
+    }
+
+    /// A process is watched from now on: what it records is to be read, as of a slot.
+    pub fn begin(&mut self, pid: u32, slot: u32) -> Option<FastRing> {
+        self.slots.insert(pid, slot);
+        let process = self.processes.get_mut(&pid)?;
+        let (shared, decoder) = process.ring.take()?;
+        if self.is_paused {
+            process.switch.turn_off();
+        }
+        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&process.is_closed) })
+    }
+
+    /// A process is not watched any more.
+    pub fn end(&mut self, pid: u32) {
+        self.slots.remove(&pid);
+        if let Some(process) = self.processes.get(&pid) {
+            process.close();
+        }
+    }
+
+    /// Probes that are code in the job.
+    pub fn probes(&self) -> &BTreeSet<u32> {
+        &self.probes
+    }
+
+    /// Whether these probes are to be out: then all of ours are, which are cheap one by one and go together.
+    pub fn pause(&mut self, is_paused: bool) {
+        if std::mem::replace(&mut self.is_paused, is_paused) == is_paused {
+            return;
+        }
+        let open = self.processes.values().filter(|process| !process.is_closed.load(Ordering::Acquire));
+        for FastProcess { switch, .. } in open {
+            match is_paused {
+                true => switch.turn_off(),
+                false => switch.turn_on(),
+            }
+        }
+    }
+
+    /// Has all slots lead where they led before. A process that does not stop keeps them, and records nothing.
+    pub fn take_out(&mut self) {
+        std::mem::take(&mut self.processes).values().for_each(FastProcess::close);
+        if let Some(holder) = &mut self.holder {
+            holder.take_out();
+        }
+    }
+}
+
+impl FastProcess {
+    fn close(&self) {
+        self.switch.turn_off();
+        self.is_closed.store(true, Ordering::Release);
+    }
+}
+
+fn refused(why: &str) -> SlotsInUse {
+    let note = format!("fast probes are not possible, and kernel probes are used instead: {why}");
+    SlotsInUse { notes: vec![note], ..SlotsInUse::default() }
+}
+
+/// All hooks that a session may have, numbered from 1 in the order of this table.
+#[derive(Default)]
+struct HookTable {
+    meanings: Arc<HookMeanings>,
+    /// By number: the file.
+    files: Vec<FileId>,
+    numbers: BTreeMap<(FileId, Option<u32>), u32>,
+}
+
+impl HookTable {
+    fn of(files: &[FileSlots]) -> Self {
+        let mut table = Self { meanings: Arc::default(), files: Vec::new(), numbers: BTreeMap::new() };
+        let mut meanings = Vec::new();
+        for file in files {
+            let sites = file.sites.iter().map(|site| (site.return_position, site.probe));
+            let sites: Arc<FxHashMap<u64, u32>> = Arc::new(sites.collect());
+            for slot in &file.slots {
+                let (call, meaning) = match slot.purpose {
+                    SlotPurpose::Copies => (None, HookMeaning::Copies(Arc::clone(&sites))),
+                    SlotPurpose::Call { probe, .. } => (Some(probe), HookMeaning::Call(probe)),
+                    SlotPurpose::Tells => continue,
+                };
+                if table.numbers.contains_key(&(file.file, call)) {
+                    continue;
+                }
+                meanings.push(meaning);
+                table.files.push(file.file);
+                table.numbers.insert((file.file, call), meanings.len() as u32);
+            }
+        }
+        table.meanings = Arc::new(HookMeanings(meanings));
+        table
+    }
+
+    fn hook(&self, used: &UsedSlot) -> Option<SlotHook> {
+        let (call, kind) = match used.purpose {
+            SlotPurpose::Copies => (None, HookKind::Record),
+            SlotPurpose::Call { probe, return_is_hooked, may_be_nested } => {
+                (Some(probe), HookKind::Note { return_is_hooked, may_be_nested })
+            }
+            SlotPurpose::Tells => return None,
+        };
+        let number = *self.numbers.get(&(used.file, call))?;
+        Some(SlotHook { number, kind, slot: used.address, original: used.original, target: used.target })
+    }
+}

@@ -1,0 +1,159 @@
+//! A process of this program that puts code into the job and takes it out again.
+//!
+//! It stops threads of the job, and has them make system calls: whoever is killed in the middle of that leaves a thread with
+//! registers that are not its own. So it is not done by dmscope itself, which people kill, but by a child that no signal for the
+//! session reaches. When the session is gone, however that was, it takes everything out and ends.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use injector::{HookRequest, Installation, SharedRings, install};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use crate::host::sandbox::{receive, receive_file, send, send_file, start_child};
+use crate::kernel::holder::HolderPlace;
+
+/// The word that makes this program the holder.
+const COMMAND: &str = "hold-slots";
+
+/// What the session asks.
+#[derive(Debug, Serialize, Deserialize)]
+enum SlotWish {
+    /// The answer is [`PutIn`]; if it is in, the memory that it shares follows, open.
+    PutIn(HookRequest),
+    /// Take everything out. The answer is [`TakenOut`].
+    TakeOut,
+}
+
+/// Whether code is in a process now, or why not.
+#[derive(Debug, Serialize, Deserialize)]
+struct PutIn(Result<(), String>);
+
+/// How many processes could not be stopped: their slots are as they were.
+#[derive(Debug, Serialize, Deserialize)]
+struct TakenOut(usize);
+
+/// The session's side.
+pub(super) struct SlotHolder {
+    socket: UnixStream,
+    runs: SlotHolderRuns,
+}
+
+enum SlotHolderRuns {
+    Process(Child),
+    Thread(Option<JoinHandle<io::Result<()>>>),
+}
+
+impl SlotHolder {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// No process or thread to be had.
+    pub fn start(place: HolderPlace) -> io::Result<Self> {
+        match place {
+            HolderPlace::Process => {
+                let (child, socket) = start_child(Path::new("/proc/self/exe"), COMMAND)?;
+                Ok(Self { socket, runs: SlotHolderRuns::Process(child) })
+            }
+            HolderPlace::Thread => {
+                let (socket, theirs) = UnixStream::pair()?;
+                let thread = std::thread::Builder::new().name("dms-slots".into());
+                let thread = thread.spawn(move || serve_on(theirs))?;
+                Ok(Self { socket, runs: SlotHolderRuns::Thread(Some(thread)) })
+            }
+        }
+    }
+
+    /// Puts code into a process.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn put_in(&mut self, request: HookRequest) -> Result<SharedRings, String> {
+        let gone = |error: io::Error| format!("the process that puts them in: {error}");
+        let ring_bytes = request.ring_bytes;
+        send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
+        receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
+        let file = receive_file(&self.socket).map_err(gone)?;
+        SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string())
+    }
+
+    /// Takes everything out; of how many processes it could not.
+    pub fn take_out(&mut self) -> usize {
+        // If it is gone, nobody can; what is left records nothing for long.
+        let sent = send(&mut self.socket, &SlotWish::TakeOut);
+        sent.and_then(|()| receive::<TakenOut>(&mut self.socket)).map_or(0, |TakenOut(left)| left)
+    }
+}
+
+impl Drop for SlotHolder {
+    fn drop(&mut self) {
+        // It sees that, takes out what is left and ends.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        match &mut self.runs {
+            SlotHolderRuns::Process(child) => {
+                let _ = child.wait();
+            }
+            SlotHolderRuns::Thread(thread) => {
+                let _ = thread.take().map(JoinHandle::join);
+            }
+        }
+    }
+}
+
+/// Puts in and takes out as it is asked on standard input. When that is closed, it takes everything out and ends.
+///
+/// # Errors
+/// It was asked for what is no wish: then everything is taken out as well.
+pub fn serve() -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        // Whoever ends a group of processes or a service signals us too; the end of the session is what counts.
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    let _ = rustix::thread::set_name(c"dms-slots");
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    serve_on(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+fn serve_on(mut session: UnixStream) -> io::Result<()> {
+    let mut held = HeldSlots::default();
+    loop {
+        match receive(&mut session) {
+            Ok(SlotWish::PutIn(request)) => match install(&request) {
+                Ok(installation) => {
+                    held.0.push(installation);
+                    send(&mut session, &PutIn(Ok(())))?;
+                    if let Some(installation) = held.0.last() {
+                        send_file(&session, installation.file())?;
+                    }
+                }
+                Err(error) => send(&mut session, &PutIn(Err(error.to_string())))?,
+            },
+            Ok(SlotWish::TakeOut) => send(&mut session, &TakenOut(held.take_out()))?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Dropping it takes everything out.
+#[derive(Default)]
+struct HeldSlots(Vec<Installation>);
+
+impl HeldSlots {
+    /// The last ones first: a process may have several, one after the other.
+    fn take_out(&mut self) -> usize {
+        self.0.drain(..).rev().filter(|installation| installation.take_out().is_err()).count()
+    }
+}
+
+impl Drop for HeldSlots {
+    fn drop(&mut self) {
+        self.take_out();
+    }
+}

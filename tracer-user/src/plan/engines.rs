@@ -1,0 +1,293 @@
+//! Who records which copies: the kernel, by a trap, or code that their slots lead to. Pure, from what slots hold.
+//!
+//! A slot may be used if it is known in every process of the job where calls through it go on. One that was never called
+//! through still leads to the linker, which would write over it; then where it will lead is told by the same symbol's slots
+//! elsewhere in the job.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analyzer::plan::{Plan, ProbePlace};
+use analyzer::wire::FileId;
+
+use super::slots::{FilePlace, FileSlots, SlotPurpose, TableSlot};
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotValue {
+    /// Nobody can say.
+    Unknown,
+    /// It leads back into its own file, which has the linker look.
+    Unbound {
+        /// What it holds.
+        value: u64,
+    },
+    /// It leads somewhere.
+    Bound {
+        /// What it holds.
+        value: u64,
+        /// Where calls go.
+        target: u64,
+        /// What that is, if it is code of a file.
+        place: Option<FilePlace>,
+    },
+}
+
+/// What a process is known to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessSlots {
+    /// The process.
+    pub pid: u32,
+    /// Where the first byte of each file is, or would be.
+    pub first_bytes: BTreeMap<FileId, u64>,
+    /// What slots hold, by file and position.
+    pub values: BTreeMap<(FileId, u64), SlotValue>,
+}
+
+/// A slot of a process that is to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedSlot {
+    /// Its file.
+    pub file: FileId,
+    /// What it is for.
+    pub purpose: SlotPurpose,
+    /// Its address.
+    pub address: u64,
+    /// What it holds.
+    pub original: u64,
+    /// Where calls go on.
+    pub target: u64,
+}
+
+/// Who records what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineChoice {
+    /// Probes that are not needed: the slots of these copies are used.
+    pub fast: BTreeSet<u32>,
+    /// Slots that are used, by process.
+    pub slots: BTreeMap<u32, Vec<UsedSlot>>,
+    /// Why probes of copies that go through slots are needed all the same.
+    pub kernel: BTreeMap<u32, &'static str>,
+}
+
+const UNKNOWN: &str = "what its slot holds cannot be told in every process";
+const UNBOUND: &str = "nobody in the job has called it yet, so that where its slot will lead is not known";
+
+/// Chooses for a job; the processes are all of it that is here.
+pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> EngineChoice {
+    let bindings = Bindings::of(files, processes);
+    let mut choice = EngineChoice::default();
+    for file in files {
+        let refused = refused_symbols(file, processes, &bindings);
+        for site in &file.sites {
+            match refused.get(site.symbol.as_str()) {
+                Some(why) => _ = choice.kernel.insert(site.probe, why),
+                None => _ = choice.fast.insert(site.probe),
+            }
+        }
+        for process in processes.iter().filter(|process| process.first_bytes.contains_key(&file.file)) {
+            let used = file.slots.iter().filter(|slot| !refused.contains_key(slot.symbol.as_str()));
+            let used = used.filter_map(|slot| use_of(file, slot, process, &bindings).ok());
+            choice.slots.entry(process.pid).or_default().extend(used);
+        }
+    }
+    choice
+}
+
+/// Says in a plan who records what.
+pub fn mark_slots(plan: &mut Plan, fast: &BTreeSet<u32>, kernel: &BTreeMap<u32, &'static str>) {
+    for probe in &mut plan.probes {
+        if fast.contains(&probe.id) {
+            probe.place = ProbePlace::Slot;
+            probe.reason = "without the kernel: the call's slot leads to code that records it".to_owned();
+        } else if let Some(why) = kernel.get(&probe.id) {
+            probe.reason = format!("{}; by the kernel, because {why}", probe.reason);
+        }
+    }
+}
+
+/// Symbols whose slots in a file are not used, and why: all or none of them.
+fn refused_symbols<'f>(
+    file: &'f FileSlots,
+    processes: &[ProcessSlots],
+    bindings: &Bindings<'_>,
+) -> BTreeMap<&'f str, &'static str> {
+    let mut refused = BTreeMap::new();
+    let copies = file.slots.iter().filter(|slot| slot.purpose == SlotPurpose::Copies);
+    for slot in copies {
+        for process in processes.iter().filter(|process| process.first_bytes.contains_key(&file.file)) {
+            if let Err(why) = use_of(file, slot, process, bindings) {
+                refused.insert(slot.symbol.as_str(), why);
+            }
+        }
+    }
+    refused
+}
+
+fn use_of(
+    file: &FileSlots,
+    slot: &TableSlot,
+    process: &ProcessSlots,
+    bindings: &Bindings<'_>,
+) -> Result<UsedSlot, &'static str> {
+    let first = *process.first_bytes.get(&file.file).ok_or(UNKNOWN)?;
+    let (original, target) = match process.values.get(&(file.file, slot.position)) {
+        _ if slot.purpose == SlotPurpose::Tells => return Err(UNKNOWN),
+        None | Some(SlotValue::Unknown) => return Err(UNKNOWN),
+        Some(SlotValue::Bound { value, target, .. }) => (*value, *target),
+        Some(SlotValue::Unbound { value }) => (*value, bindings.target(slot, process).ok_or(UNBOUND)?),
+    };
+    let address = first.wrapping_add(slot.position);
+    Ok(UsedSlot { file: file.file, purpose: slot.purpose, address, original, target })
+}
+
+/// Where symbols lead in the job; `None`: not everywhere to the same place.
+struct Bindings<'f>(BTreeMap<&'f str, Option<FilePlace>>);
+
+impl<'f> Bindings<'f> {
+    fn of(files: &'f [FileSlots], processes: &[ProcessSlots]) -> Self {
+        let mut bindings = BTreeMap::new();
+        // Slots that only tell count where no other does.
+        for tells in [false, true] {
+            let mut found: BTreeMap<&str, Option<FilePlace>> = BTreeMap::new();
+            for (file, slot) in files.iter().flat_map(|file| file.slots.iter().map(move |slot| (file, slot)))
+            {
+                if (slot.purpose == SlotPurpose::Tells) != tells {
+                    continue;
+                }
+                for process in processes {
+                    if let Some(SlotValue::Bound { place, .. }) =
+                        process.values.get(&(file.file, slot.position))
+                    {
+                        let known = found.entry(slot.symbol.as_str()).or_insert(*place);
+                        *known = known.filter(|known| Some(*known) == *place);
+                    }
+                }
+            }
+            for (symbol, place) in found {
+                bindings.entry(symbol).or_insert(place);
+            }
+        }
+        Self(bindings)
+    }
+
+    /// Where a slot will lead in a process.
+    fn target(&self, slot: &TableSlot, process: &ProcessSlots) -> Option<u64> {
+        let place = self.0.get(slot.symbol.as_str()).copied().unwrap_or(slot.definition)?;
+        Some(process.first_bytes.get(&place.file)?.wrapping_add(place.position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::SlotSite;
+    use super::*;
+
+    const LIBC: FileId = FileId { dev: 1, inode: 1 };
+    const MPI: FileId = FileId { dev: 1, inode: 2 };
+    const PROGRAM: FileId = FileId { dev: 1, inode: 3 };
+
+    fn slot(position: u64, symbol: &str, purpose: SlotPurpose) -> TableSlot {
+        TableSlot { position, symbol: symbol.into(), purpose, definition: None }
+    }
+
+    /// A file with one copy through one slot.
+    fn file(file: FileId, probe: u32) -> FileSlots {
+        let sites = vec![SlotSite { probe, return_position: 5, symbol: "memcpy".into() }];
+        FileSlots { file, slots: vec![slot(0x100, "memcpy", SlotPurpose::Copies)], sites }
+    }
+
+    /// Files are at round addresses, another base for each process.
+    fn process(pid: u32, values: &[(FileId, SlotValue)]) -> ProcessSlots {
+        let first = |file: FileId| (file, u64::from(pid) << 32 | file.inode << 24);
+        ProcessSlots {
+            pid,
+            first_bytes: [LIBC, MPI, PROGRAM].map(first).into(),
+            values: values.iter().map(|(file, value)| ((*file, 0x100), *value)).collect(),
+        }
+    }
+
+    fn bound(pid: u32, position: u64) -> SlotValue {
+        let value = (u64::from(pid) << 32 | LIBC.inode << 24) + position;
+        SlotValue::Bound { value, target: value, place: Some(FilePlace { file: LIBC, position }) }
+    }
+
+    const UNBOUND_YET: SlotValue = SlotValue::Unbound { value: 7 };
+
+    #[test]
+    fn slots_that_lead_somewhere_are_used_and_calls_go_on_there() {
+        let choice = choose_engines(&[file(MPI, 4)], &[process(1, &[(MPI, bound(1, 0x50))])]);
+        assert_eq!(choice.fast, BTreeSet::from([4]));
+        let used = &choice.slots[&1][0];
+        assert_eq!((used.address, used.original), (0x1_0200_0100, 0x1_0100_0050));
+        assert_eq!((used.target, used.purpose), (0x1_0100_0050, SlotPurpose::Copies));
+    }
+
+    #[test]
+    fn where_an_unbound_slot_will_lead_is_told_by_the_same_symbol_elsewhere_in_the_job() {
+        let files = [file(MPI, 4), file(PROGRAM, 5)];
+        let first = process(1, &[(MPI, bound(1, 0x50)), (PROGRAM, UNBOUND_YET)]);
+        let second = process(2, &[(MPI, UNBOUND_YET), (PROGRAM, UNBOUND_YET)]);
+        let choice = choose_engines(&files, &[first, second]);
+        assert_eq!(choice.fast, BTreeSet::from([4, 5]));
+        let targets =
+            |pid: u32| choice.slots[&pid].iter().map(|used| (used.original, used.target)).collect::<Vec<_>>();
+        assert_eq!(targets(1), [(0x1_0100_0050, 0x1_0100_0050), (7, 0x1_0100_0050)]);
+        assert_eq!(targets(2), [(7, 0x2_0100_0050); 2]);
+    }
+
+    #[test]
+    fn a_symbol_that_nobody_has_called_or_that_leads_to_several_places_stays_with_the_kernel() {
+        let files = [file(MPI, 4), file(PROGRAM, 5)];
+        let nobody = choose_engines(&files, &[process(1, &[(MPI, UNBOUND_YET), (PROGRAM, UNBOUND_YET)])]);
+        assert_eq!((nobody.fast.len(), nobody.kernel.len()), (0, 2));
+        assert!(nobody.slots[&1].is_empty());
+        let apart = [process(1, &[(MPI, bound(1, 0x50))]), process(2, &[(MPI, bound(2, 0x60))])];
+        let one = choose_engines(&[file(MPI, 4)], &apart);
+        assert_eq!(one.fast, BTreeSet::from([4]), "each leads where it leads");
+        let mut third = process(3, &[(MPI, UNBOUND_YET)]);
+        third.pid = 3;
+        let three = choose_engines(&[file(MPI, 4)], &[apart[0].clone(), apart[1].clone(), third]);
+        assert_eq!(three.kernel, BTreeMap::from([(4, UNBOUND)]));
+        assert!(three.slots.values().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn what_the_c_library_has_chosen_counts_where_nobody_has_called_yet() {
+        let libc = FileSlots {
+            file: LIBC,
+            slots: vec![slot(0x100, "memcpy", SlotPurpose::Tells)],
+            ..FileSlots::default()
+        };
+        let processes = [process(1, &[(MPI, UNBOUND_YET), (LIBC, bound(1, 0x70))])];
+        let choice = choose_engines(&[libc, file(MPI, 4)], &processes);
+        assert_eq!(choice.fast, BTreeSet::from([4]));
+        assert_eq!(choice.slots[&1].len(), 1, "its own slots are left as they are");
+        assert_eq!(choice.slots[&1][0].target, 0x1_0100_0070);
+    }
+
+    #[test]
+    fn a_slot_that_cannot_be_read_in_one_process_is_used_in_none() {
+        let processes = [process(1, &[(MPI, bound(1, 0x50))]), process(2, &[(MPI, SlotValue::Unknown)])];
+        let choice = choose_engines(&[file(MPI, 4)], &processes);
+        assert_eq!(choice.kernel, BTreeMap::from([(4, UNKNOWN)]));
+        assert!(choice.slots.values().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn a_call_whose_slot_is_not_known_is_not_noted_and_copies_are_recorded_all_the_same() {
+        let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false };
+        let mut of_program = file(PROGRAM, 5);
+        of_program.slots.push(slot(0x200, "MPI_Send", call));
+        let choice = choose_engines(&[of_program], &[process(1, &[(PROGRAM, bound(1, 0x50))])]);
+        assert_eq!(choice.fast, BTreeSet::from([5]));
+        assert_eq!(choice.slots[&1].len(), 1);
+    }
+
+    #[test]
+    fn an_unbound_slot_leads_to_the_only_function_of_its_name_if_nobody_has_called_it() {
+        let mut only = file(PROGRAM, 5);
+        only.slots[0].definition = Some(FilePlace { file: MPI, position: 0x30 });
+        let choice = choose_engines(&[only], &[process(1, &[(PROGRAM, UNBOUND_YET)])]);
+        assert_eq!(choice.slots[&1][0].target, 0x1_0200_0030);
+    }
+}

@@ -1,0 +1,224 @@
+//! Slots of linkage tables through which copies and MPI calls leave a file: where calls can be recorded without a trap.
+//!
+//! What goes another way stays with probes of the kernel: calls within a file, jumps at the end of a function (which return
+//! to the caller's caller, so that their place is not known), calls through pointers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::wire::FileId;
+use serde::{Deserialize, Serialize};
+
+use super::part::File;
+use crate::elf::{CopyScan, CopySite, SlotKind, copy_function, instruction_len};
+
+/// Slots of one file. Positions are counted from where the file's first byte would be if all of it were mapped as its code is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSlots {
+    /// The file.
+    pub file: FileId,
+    /// Its slots, each with what it is for.
+    pub slots: Vec<TableSlot>,
+    /// Copies through them.
+    pub sites: Vec<SlotSite>,
+}
+
+/// One slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSlot {
+    /// Where it is.
+    pub position: u64,
+    /// The symbol that it leads to.
+    pub symbol: String,
+    /// What for.
+    pub purpose: SlotPurpose,
+    /// The only function of that name in the job, where it is one whose place its file says.
+    pub definition: Option<FilePlace>,
+}
+
+/// Code of a file, wherever a process maps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FilePlace {
+    /// The file.
+    pub file: FileId,
+    /// Counted as positions of slots are.
+    pub position: u64,
+}
+
+/// What a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SlotPurpose {
+    /// Copies go through it.
+    Copies,
+    /// An MPI call, which has a probe as well: copies are to say that they are made in it.
+    Call {
+        /// That probe.
+        probe: u32,
+        /// It hooks the return of the call.
+        return_is_hooked: bool,
+        /// The file is a messaging library, which may make it within another one.
+        may_be_nested: bool,
+    },
+    /// It only shows which function the C library has chosen.
+    Tells,
+}
+
+/// A copy through a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotSite {
+    /// Its probe.
+    pub probe: u32,
+    /// Where it returns to.
+    pub return_position: u64,
+    /// The symbol that it calls.
+    pub symbol: String,
+}
+
+/// Finds the slots of all files of a plan. None where MPI is linked into the program: its calls go through no slot, so that
+/// copies would not know which of them they are made in.
+pub(super) fn find(files: &[File<'_>], scans: &[Option<CopyScan>], plan: &Plan) -> Vec<FileSlots> {
+    if files.iter().any(|file| file.role.is_mpi() && file.image.is_program) {
+        return Vec::new();
+    }
+    let probes = PlannedProbes::of(plan);
+    let mut found = Vec::new();
+    for (file, scan) in files.iter().zip(scans) {
+        let Some(first) = first_position(file) else { continue };
+        let mut slots = match scan {
+            Some(scan) => of_watched(file, first, scan, &probes, files),
+            None => FileSlots::default(),
+        };
+        slots.file = file.image.id;
+        slots.slots.extend(telling(file, first, files));
+        slots.slots.sort_by_key(|slot| slot.position);
+        if !slots.slots.is_empty() {
+            found.push(slots);
+        }
+    }
+    found
+}
+
+/// The address that a file's first byte would have if all of it were mapped as its code is.
+fn first_position(file: &File<'_>) -> Option<u64> {
+    let code = file.elf.segments.iter().find(|segment| segment.exec)?;
+    Some(code.vaddr.wrapping_sub(code.offset_bytes))
+}
+
+/// Probes that slots stand for.
+struct PlannedProbes<'p> {
+    /// By the function: those that say when a thread enters an MPI call.
+    calls: BTreeMap<&'p str, &'p Probe>,
+    /// By the place of the call.
+    copies: BTreeMap<(FileId, u64), u32>,
+}
+
+impl<'p> PlannedProbes<'p> {
+    fn of(plan: &'p Plan) -> Self {
+        let is_call = |probe: &&Probe| {
+            matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults | ProbeClass::PollReturn)
+        };
+        let calls = plan.probes.iter().filter(is_call);
+        let copies = plan.probes.iter().filter(|probe| probe.class == ProbeClass::Copy);
+        Self {
+            calls: calls.map(|probe| (probe.function.as_str(), probe)).collect(),
+            copies: copies.map(|probe| ((probe.file, probe.site_offset_bytes), probe.id)).collect(),
+        }
+    }
+}
+
+fn of_watched(
+    file: &File<'_>,
+    first: u64,
+    scan: &CopyScan,
+    probes: &PlannedProbes<'_>,
+    files: &[File<'_>],
+) -> FileSlots {
+    let symbols = symbols_through_call_slots(file);
+    let sites: Vec<SlotSite> =
+        scan.sites.iter().filter_map(|site| slot_site(file, first, site, probes, &symbols)).collect();
+    let used: BTreeSet<&str> = sites.iter().map(|site| site.symbol.as_str()).collect();
+    let purpose = |symbol: &str| match used.contains(symbol) {
+        true => Some(SlotPurpose::Copies),
+        false if file.role.is_mpi() => None,
+        false => noted_call(file, symbol, probes),
+    };
+    let slot = |(vaddr, symbol): (&u64, &&str)| {
+        let (position, purpose) = (vaddr.wrapping_sub(first), purpose(symbol)?);
+        let definition = definition(symbol, files);
+        let is_aligned = vaddr.is_multiple_of(8);
+        is_aligned.then(|| TableSlot { position, symbol: (*symbol).to_owned(), purpose, definition })
+    };
+    let slots = file.elf.slots.iter().filter_map(slot).collect();
+    FileSlots { file: file.image.id, slots, sites }
+}
+
+/// Functions of other files whose slots are all for calls: nobody reads an address there.
+fn symbols_through_call_slots<'f>(file: &File<'f>) -> BTreeSet<&'f str> {
+    let of_kind = |wanted: bool| {
+        let is_call = |vaddr: &u64| file.elf.slot_kinds.get(vaddr) == Some(&SlotKind::Call);
+        let slots = file.elf.slots.iter().filter(move |(vaddr, _)| is_call(vaddr) == wanted);
+        slots.map(|(_, name)| *name).collect::<BTreeSet<&str>>()
+    };
+    let others = of_kind(false);
+    let is_foreign = |name: &&str| !others.contains(name) && file.elf.function(name).is_none();
+    of_kind(true).into_iter().filter(is_foreign).collect()
+}
+
+fn slot_site(
+    file: &File<'_>,
+    first: u64,
+    site: &CopySite,
+    probes: &PlannedProbes<'_>,
+    symbols: &BTreeSet<&str>,
+) -> Option<SlotSite> {
+    let symbol = site.stub_of.filter(|symbol| symbols.contains(symbol))?;
+    let offset_bytes = file.elf.offset_of(site.vaddr)?;
+    let probe = *probes.copies.get(&(file.image.id, offset_bytes))?;
+    let len = instruction_len(file.elf.code_from(site.vaddr)?)? as u64;
+    let return_position = site.vaddr.wrapping_add(len).wrapping_sub(first);
+    Some(SlotSite { probe, return_position, symbol: symbol.to_owned() })
+}
+
+/// The MPI call that a symbol is, under either of its names.
+fn noted_call(file: &File<'_>, symbol: &str, probes: &PlannedProbes<'_>) -> Option<SlotPurpose> {
+    // Its last arguments lie where the code would change registers.
+    const VARIADIC: &str = "MPI_Pcontrol";
+    let name = symbol.strip_prefix('P').filter(|rest| rest.starts_with("MPI_")).unwrap_or(symbol);
+    let probe = probes.calls.get(name).filter(|probe| probe.function != VARIADIC)?;
+    let return_is_hooked = probe.class != ProbeClass::Call;
+    Some(SlotPurpose::Call { probe: probe.id, return_is_hooked, may_be_nested: !file.role.is_own() })
+}
+
+/// Slots in which the C library keeps what it has chosen, of functions that no other file has.
+fn telling<'f>(
+    file: &'f File<'_>,
+    first: u64,
+    files: &'f [File<'_>],
+) -> impl Iterator<Item = TableSlot> + use<'f> {
+    let is_chosen = |vaddr: &u64| file.elf.slot_kinds.get(vaddr) == Some(&SlotKind::Chosen);
+    let is_only = |name: &str| files.iter().filter(|file| file.elf.function(name).is_some()).count() == 1;
+    let slots =
+        file.elf.slots.iter().filter(move |(vaddr, name)| is_chosen(vaddr) && is_told(name) && is_only(name));
+    slots.map(move |(vaddr, name)| TableSlot {
+        position: vaddr.wrapping_sub(first),
+        symbol: (*name).to_owned(),
+        purpose: SlotPurpose::Tells,
+        definition: None,
+    })
+}
+
+/// The only function of a name, if it is not one that is chosen when it is called first.
+fn definition(symbol: &str, files: &[File<'_>]) -> Option<FilePlace> {
+    let mut definitions = files.iter().filter_map(|file| Some((file, file.elf.function(symbol)?)));
+    let (file, function) = definitions.next()?;
+    if function.ifunc || definitions.next().is_some() {
+        return None;
+    }
+    Some(FilePlace { file: file.image.id, position: function.vaddr.wrapping_sub(first_position(file)?) })
+}
+
+/// Whether the name by which a choice is known is the only one that it can have. What is chosen for `memmove` goes by the
+/// name of an old `memcpy` as well, and does for it.
+fn is_told(name: &str) -> bool {
+    copy_function(name).is_some() && !name.contains("memmove")
+}
