@@ -295,7 +295,7 @@ fn cost_ns(probe: &Probe) -> u32 {
         | ProbePlace::Jump
         | ProbePlace::ConditionalJump => 600,
         ProbePlace::SingleStep => 10_500,
-        ProbePlace::Slot => 10,
+        ProbePlace::Slot => 15,
     };
     let returns = matches!(
         probe.class,
