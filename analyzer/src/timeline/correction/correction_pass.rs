@@ -11,9 +11,9 @@ use super::summary::{ComparedTime, FunctionTimes, RankTimes, TimesSummary};
 use super::transfers::Transfers;
 use super::waits::ClockSlackNs;
 use crate::job::messages::{MessageEvent, Messages};
+use crate::tape::MAX_NODES;
 use crate::tape::costs::{HitKind, OwnTime, ProbeCosts, UnrecordedHits};
 use crate::tape::input::{CodePlace, Input, Start};
-use crate::tape::MAX_NODES;
 use crate::tape::wire::RawRecord;
 
 /// Where nobody knows how far clocks are apart, no comparison of them says anything.
