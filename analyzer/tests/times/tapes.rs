@@ -87,12 +87,12 @@ fn hits_without_a_record_are_taken_out_of_the_time_in_which_they_were() {
     assert_eq!((declined.hits, declined.cost.likely_ns), (1000, 10_000.0));
 }
 
-fn held_up(job: &mut Job, rank: u32, ns: u64) {
-    job.t.now_ns += ns;
+/// A rank was held up until now.
+pub fn held_up(job: &mut Job, rank: u32, ns: u64) {
     job.t.record(rank, 0, Body::HeldUp { waited_ns: ns, own_ns: ns, moved: false, slept: false });
 }
 
-fn recorded(job: Job, own_time: OwnTime) -> Vec<Input> {
+pub fn recorded(job: Job, own_time: OwnTime) -> Vec<Input> {
     let Input::ProbeCosts(free) = costs(0) else { panic!("no costs") };
     let mut inputs = job.t.end();
     inputs.insert(1, Input::ProbeCosts(Box::new(ProbeCosts { own_time, ..*free })));
@@ -102,10 +102,17 @@ fn recorded(job: Job, own_time: OwnTime) -> Vec<Input> {
 #[test]
 fn what_dmscope_ran_in_the_place_of_a_rank_is_taken_out_of_its_time_and_that_of_who_waits_for_it() {
     let mut job = Job::begun(2);
-    job.receive(1, 0);
-    held_up(&mut job, 0, 40_000);
     job.send(0, 1, 10);
     job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.over(1, "MPI_Recv", None);
+    job.t.now_ns += 200_000;
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.t.now_ns += 40_000;
+    held_up(&mut job, 0, 40_000);
+    job.send(0, 1, 10);
+    job.over(1, "MPI_Recv", None);
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.t.now_ns += 30_000;
     held_up(&mut job, 0, 30_000);
     job.send(0, 1, 10);
     job.over(1, "MPI_Recv", None);
@@ -125,8 +132,7 @@ fn a_rank_that_was_held_up_while_it_waited_lost_nothing() {
     job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
     job.t.now_ns += 50_000;
     job.send(0, 1, 10);
-    let waited = Body::HeldUp { waited_ns: 40_000, own_ns: 40_000, moved: false, slept: false };
-    job.t.record(1, 0, waited);
+    held_up(&mut job, 1, 40_000);
     job.over(1, "MPI_Recv", None);
     job.finalize();
     let times = times(&recorded(job, OwnTime::Recorded));

@@ -224,6 +224,18 @@ impl Consumer for Pass {
     }
 }
 
+/// What there is to say beside a timeline.
+pub(super) fn sentences(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> Vec<String> {
+    if let Some(refusal) = times.refused {
+        return vec![format!("No times without watching: {}", refused(tapes, refusal).trim_end())];
+    }
+    let total = &times.total;
+    let measured = duration(total.measured_ns as f64);
+    let mut sentences = vec![format!("Measured {measured}, without watching {}.", within(total.corrected))];
+    sentences.extend(notes(&times.limits, damage));
+    sentences
+}
+
 fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
     let mut text = String::new();
     if let Some(refusal) = times.refused {
