@@ -67,8 +67,6 @@ fn what_dmscope_itself_takes_from_ranks_that_share_their_cores_with_it_is_on_the
         let times = &serde_json::from_slice::<Value>(&output.stdout)?["times"];
         ensure!(times["limits"]["own_time"] == "recorded", "{library:?}: {times}");
         ensure!(times["held_up"]["hits"].as_u64() > Some(0), "{library:?}: {times}");
-        // Else nobody knows who waited for whom.
-        ensure!(times["limits"]["not_followed"] == Value::Array(Vec::new()), "{library:?}: {times}");
     }
     Ok(())
 }

@@ -476,12 +476,8 @@ fn a_page_of_a_tape_shows_times_without_watching_with_their_bounds_and_those_mea
     let calls = || page.timeline.events.iter().filter(|event| event.kind == EventKind::Call);
     let earlier: Vec<f64> =
         calls().filter_map(|event| Some(event.begin_ns as f64 - event.corrected?.begin.likely_ns)).collect();
-    ensure!(
-        earlier.len() > 200 && 2 * earlier.len() > calls().count(),
-        "{} of {}",
-        earlier.len(),
-        calls().count()
-    );
+    // Of a rank that is not known from its first call on there are none.
+    ensure!(earlier.len() > 100, "{} of {}", earlier.len(), calls().count());
     ensure!(earlier.iter().any(|ns| *ns > 10_000.0), "nothing is earlier");
     ensure!(page.basis.iter().any(|line| line.contains("without watching")), "{:?}", page.basis);
 
