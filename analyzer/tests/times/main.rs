@@ -1,5 +1,6 @@
 //! Times without watching, of jobs of which those are known.
 
+mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod pages;
@@ -23,8 +24,13 @@ fn jobs() -> u64 {
 const STEPS: u64 = 60;
 
 fn solved(job: &SimulatedJob, times: &[[u64; 2]], costs: bool) -> Vec<SolvedCall> {
+    solved_within(job, times, costs, 0.0)
+}
+
+/// The same by clocks that may be apart by so much.
+fn solved_within(job: &SimulatedJob, times: &[[u64; 2]], costs: bool, slack_ns: f64) -> Vec<SolvedCall> {
     let pass = |transfers: Transfers| {
-        let mut solver = Solver::new(transfers, 0.0);
+        let mut solver = Solver::new(transfers, slack_ns);
         for (step, matched) in job.steps(times, costs) {
             for (send, receive) in matched {
                 solver.matched(send, receive);

@@ -241,6 +241,15 @@ impl SimulatedJob {
         steps
     }
 
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// Who makes a call.
+    pub fn rank_of(&self, at: usize) -> usize {
+        self.calls[at].rank
+    }
+
     fn ids(&self) -> Vec<CallId> {
         let mut numbers = vec![0; self.ranks];
         let id = |call: &Call| {

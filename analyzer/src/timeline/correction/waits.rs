@@ -98,17 +98,18 @@ impl WaitCause {
     }
 
     /// The end cannot be before this: what is sent later, or comes later to a thread that would have been there earlier, is
-    /// waited for.
-    fn floor(&self, way: &OwnWay) -> Bounds {
-        let took_ns = self.took_ns(way).max(0.0);
+    /// waited for. What clocks tell of it, and what was learnt by them, may be off by `slack_ns`.
+    fn floor(&self, way: &OwnWay, slack_ns: ClockSlackNs) -> Bounds {
+        let took_ns = (self.took_ns(way) + slack_ns).max(0.0);
         let ahead_ns = since(self.from.at_ns, way.begin.at_ns).max(0.0);
         let transfer = self.transfer.unwrap_or_default();
         let spare_ns = |transfer_ns: f64| (ahead_ns - transfer_ns).max(0.0);
+        let least_ns = (transfer.least_ns - slack_ns).max(0.0);
         let shift = self.from.shift;
         Bounds {
-            least_ns: shift.least_ns - (took_ns - transfer.least_ns.min(took_ns)),
+            least_ns: shift.least_ns - (took_ns - least_ns.min(took_ns)),
             likely_ns: shift.likely_ns - spare_ns(transfer.typical_ns) - way.cost.likely_ns,
-            most_ns: shift.most_ns - spare_ns(transfer.most_ns),
+            most_ns: shift.most_ns - spare_ns(transfer.most_ns + 2.0 * slack_ns),
         }
     }
 }
@@ -140,7 +141,7 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
     let may_not_have_waited = way.polls || certain().all(|one| one.may_be_early(way, slack_ns));
 
     let mut least_ns = if may_not_have_waited { own.least_ns } else { f64::INFINITY };
-    let mut most_ns = own.most_ns - if may_not_have_waited { 0.0 } else { waited_ns(way, certain()) };
+    let mut most_ns = own.most_ns - if may_not_have_waited { 0.0 } else { waited_ns(way, certain(), slack_ns) };
     for waited in late().map(WaitCause::waited) {
         least_ns = least_ns.min(waited.least_ns);
         most_ns = most_ns.max(waited.most_ns);
@@ -148,7 +149,7 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
     let took_ns = since(way.begin.at_ns, way.end_ns).max(0.0);
     let work_ns = if way.polls { 0.0 } else { way.work.map_or(0.0, |work| work.least_ns.min(took_ns)) };
     least_ns = least_ns.max(way.begin.shift.least_ns - (took_ns - work_ns));
-    for floor in certain().map(|dependency| dependency.floor(way)) {
+    for floor in certain().map(|dependency| dependency.floor(way, slack_ns)) {
         least_ns = least_ns.max(floor.least_ns);
         if may_not_have_waited {
             most_ns = most_ns.max(floor.most_ns);
@@ -162,8 +163,12 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
 }
 
 /// For so long the thread was there, and what it waited for had not even been sent.
-fn waited_ns<'a>(way: &OwnWay, certain: impl Iterator<Item = &'a WaitCause>) -> f64 {
-    certain.map(|dependency| since(way.begin.at_ns, dependency.from.at_ns)).fold(0.0, f64::max)
+fn waited_ns<'a>(
+    way: &OwnWay,
+    certain: impl Iterator<Item = &'a WaitCause>,
+    slack_ns: ClockSlackNs,
+) -> f64 {
+    certain.map(|dependency| since(way.begin.at_ns, dependency.from.at_ns) - slack_ns).fold(0.0, f64::max)
 }
 
 fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[WaitCause]) -> f64 {
@@ -178,7 +183,7 @@ fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[WaitCause]) -> f64 {
             let floor = way.begin.shift.likely_ns - (took_ns - likely_work_ns(way, last, took_ns));
             last.waited().likely_ns.max(floor)
         }
-        None => certain().map(|dependency| dependency.floor(way).likely_ns).fold(own.likely_ns, f64::max),
+        None => certain().map(|dependency| dependency.floor(way, 0.0).likely_ns).fold(own.likely_ns, f64::max),
     };
     // Whatever else is likely, nothing is received before it is sent.
     certain().map(|dependency| dependency.sent_ns(way)).fold(ns, f64::max)
