@@ -141,7 +141,8 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
     let may_not_have_waited = way.polls || certain().all(|one| one.may_be_early(way, slack_ns));
 
     let mut least_ns = if may_not_have_waited { own.least_ns } else { f64::INFINITY };
-    let mut most_ns = own.most_ns - if may_not_have_waited { 0.0 } else { waited_ns(way, certain(), slack_ns) };
+    let mut most_ns =
+        own.most_ns - if may_not_have_waited { 0.0 } else { waited_ns(way, certain(), slack_ns) };
     for waited in late().map(WaitCause::waited) {
         least_ns = least_ns.min(waited.least_ns);
         most_ns = most_ns.max(waited.most_ns);
@@ -163,11 +164,7 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
 }
 
 /// For so long the thread was there, and what it waited for had not even been sent.
-fn waited_ns<'a>(
-    way: &OwnWay,
-    certain: impl Iterator<Item = &'a WaitCause>,
-    slack_ns: ClockSlackNs,
-) -> f64 {
+fn waited_ns<'a>(way: &OwnWay, certain: impl Iterator<Item = &'a WaitCause>, slack_ns: ClockSlackNs) -> f64 {
     certain.map(|dependency| since(way.begin.at_ns, dependency.from.at_ns) - slack_ns).fold(0.0, f64::max)
 }
 
@@ -183,7 +180,9 @@ fn likely_ns(way: &OwnWay, own: Bounds, dependencies: &[WaitCause]) -> f64 {
             let floor = way.begin.shift.likely_ns - (took_ns - likely_work_ns(way, last, took_ns));
             last.waited().likely_ns.max(floor)
         }
-        None => certain().map(|dependency| dependency.floor(way, 0.0).likely_ns).fold(own.likely_ns, f64::max),
+        None => {
+            certain().map(|dependency| dependency.floor(way, 0.0).likely_ns).fold(own.likely_ns, f64::max)
+        }
     };
     // Whatever else is likely, nothing is received before it is sent.
     certain().map(|dependency| dependency.sent_ns(way)).fold(ns, f64::max)
