@@ -6,7 +6,9 @@ use super::counts::{ReadFrom, put_instance, take_instance};
 use super::lists::{ReadLists, WrittenLists};
 use super::names_reader::{NameSink, NamesReader};
 use super::names_writer::{NameTables, NamesWriter};
-use crate::chains::far_state::{ChainCut, ChainEnd, EndOp, FarPiece, PieceKind, PiecesOver};
+use crate::chains::far_state::{
+    ChainCut, ChainEnd, EndOp, FarAccess, FarMemory, FarPiece, PieceKind, PiecesOver,
+};
 use crate::tape::bytes::{ByteReader, ByteWriter};
 use crate::tape::wire::FileId;
 use crate::tape::{
@@ -80,6 +82,14 @@ fn put_piece(w: &mut ByteWriter, piece: &FarPiece) {
     w.number(piece.position.into());
     w.number(piece.len_bytes.into());
     w.optional(piece.handle, ByteWriter::number);
+    w.optional(piece.memory, |w, memory| {
+        w.number(match memory.access {
+            FarAccess::Write => 0,
+            FarAccess::Read => 1,
+            FarAccess::Replace => 2,
+        });
+        w.number(memory.addr);
+    });
 }
 
 fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: NameTables<'_>, now_ns: u64) {
@@ -162,7 +172,18 @@ pub(crate) fn read_news(
 
 fn take_piece(r: &mut ByteReader<'_>, from: u32) -> Result<FarPiece, BadBytes> {
     let (stream, position, len_bytes) = (r.number()?, r.small()?, r.small()?);
-    Ok(FarPiece { to: from, stream, position, len_bytes, handle: r.optional(ByteReader::number)? })
+    let (handle, memory) = (r.optional(ByteReader::number)?, r.optional(take_memory)?);
+    Ok(FarPiece { to: from, stream, position, len_bytes, handle, memory })
+}
+
+fn take_memory(r: &mut ByteReader<'_>) -> Result<FarMemory, BadBytes> {
+    let access = match r.number()? {
+        0 => FarAccess::Write,
+        1 => FarAccess::Read,
+        2 => FarAccess::Replace,
+        _ => return Err(BadBytes),
+    };
+    Ok(FarMemory { access, addr: r.number()? })
 }
 
 /// None: there were more names than can be kept.
