@@ -90,7 +90,8 @@ fn watch(spec: JobSpec, args: &[&str]) -> Result<(FinishedSession, FinishedJob)>
     Ok((dmscope.finish()?, job))
 }
 
-fn check_exact(session: &FinishedSession, way: &Way) -> Result<()> {
+/// `last`: of so many messages it is not known that they were read, since nothing followed them.
+fn check_exact(session: &FinishedSession, way: &Way, last: u64) -> Result<()> {
     let statistics = &session.report()?["statistics"];
     for loss in ["lost_movements", "lost_state", "bad_records", "late_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
@@ -120,7 +121,7 @@ fn check_exact(session: &FinishedSession, way: &Way) -> Result<()> {
     };
     let groups = statistics["top_groups"].as_array().context("no groups")?;
     let chains: u64 = groups.iter().filter(is_its_chain).filter_map(|group| group["chains"].as_u64()).sum();
-    ensure!(chains == messages, "{}: {chains} chains of {messages} messages: {groups:#?}", way.how);
+    ensure!(chains == messages - last, "{}: {chains} chains of {messages} messages: {groups:#?}", way.how);
     session.findings()?.check_no_warning()
 }
 
@@ -129,7 +130,7 @@ fn check_all_ways(interface: Interface) -> Result<()> {
     for way in &WAYS {
         let args = ["--iterations", &iterations, "--rare", "0"];
         let (session, _) = watch(spec(MpiImplementation::OpenMpi, interface, way.how)?.args(args), &[])?;
-        check_exact(&session, way).with_context(|| way.how)?;
+        check_exact(&session, way, 0).with_context(|| way.how)?;
     }
     Ok(())
 }
@@ -164,7 +165,8 @@ fn what_verbs_move_between_nodes_that_have_agents_is_counted_exactly_and_linked(
         let args = ["--iterations", &iterations, "--rare", "0"];
         let spec = spec(MpiImplementation::OpenMpi, Interface::Lists, way.how)?.args(args);
         let (session, _) = watch_on_nodes(&cluster, spec).with_context(|| way.how)?;
-        check_exact(&session, way).with_context(|| way.how)?;
+        let last = if way.how == "read" { RANKS } else { 0 };
+        check_exact(&session, way, last).with_context(|| way.how)?;
     }
     Ok(())
 }

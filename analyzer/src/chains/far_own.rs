@@ -60,8 +60,7 @@ impl Chains {
 
     /// No operation wrote a piece that was told: chains begin behind it.
     pub fn bind_to_nothing(&mut self, handle: u64, names: &mut OpNames, groups: &mut ChainGroups) {
-        let is_first = self.watched_from_birth;
-        self.far.get_mut(handle).into_iter().for_each(|hold| hold.is_first = is_first);
+        self.far.get_mut(handle).into_iter().for_each(|hold| hold.is_first = true);
         self.bind(handle, None, names, groups);
     }
 
@@ -186,7 +185,8 @@ impl Chains {
         }
         let (to, handle) = (placeholder.owner, placeholder.handle);
         let begin_ns = self.begin_of(&nodes);
-        self.far.ends.push(ChainEnd { to, handle, ops, begin_ns, instances, is_tainted, ..end });
+        let begin_edge = self.begin_edge_of(&nodes).unwrap_or(end.begin_edge);
+        self.far.ends.push(ChainEnd { to, handle, ops, begin_ns, begin_edge, instances, is_tainted, ..end });
     }
 
     /// The chain in `scratch.path` with its end, for people; none if not all of the end was told.
@@ -260,7 +260,10 @@ impl Chains {
         }
         let Some(hold) = self.far.remove(handle) else { return };
         let Some(node) = hold.node else {
-            return hold.early.iter().for_each(|end| self.count_end(end, !hold.is_first, names, groups));
+            return hold
+                .early
+                .iter()
+                .for_each(|end| self.count_end(end, !hold.is_first || end.begin_edge, names, groups));
         };
         if hold.was_unread && !hold.fate.was_read && !hold.fate.is_tainted {
             self.traces.was_not_read(node);

@@ -101,6 +101,8 @@ pub(crate) struct ChainEnd {
     pub begin_ns: u64,
     /// What came after it in its thread.
     pub after: Vec<ContextId>,
+    /// What is before the first of them may not have been seen, if nothing was.
+    pub begin_edge: bool,
     /// It ends where nobody looked any further.
     pub end_edge: bool,
     /// A loss may have changed it.

@@ -102,6 +102,7 @@ fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: Na
     });
     w.signed(now_ns.wrapping_sub(end.begin_ns).cast_signed());
     w.list(end.after.iter(), |w, op| w.number(names.context(*op, from)));
+    w.flag(end.begin_edge);
     w.flag(end.end_edge);
     w.flag(end.is_tainted);
     w.list(end.instances.iter(), |w, op| put_instance(w, op, names, from, now_ns));
@@ -197,7 +198,7 @@ fn take_end(r: &mut ByteReader<'_>, from: ReadFrom<'_>, sender: u32) -> Result<O
     })?;
     let begin_ns = from.now_ns.wrapping_sub(r.signed()?.cast_unsigned());
     let after = r.list(|r| from.names.contexts.read(r))?.into_iter().flatten().collect();
-    let (end_edge, is_tainted) = (r.flag()?, r.flag()?);
+    let (begin_edge, end_edge, is_tainted) = (r.flag()?, r.flag()?, r.flag()?);
     let instances: Option<Vec<_>> = r.list(|r| take_instance(r, from))?.into_iter().collect();
     let ops: Option<Vec<EndOp>> = ops.into_iter().collect();
     let end = |ops: Vec<EndOp>| ChainEnd {
@@ -206,6 +207,7 @@ fn take_end(r: &mut ByteReader<'_>, from: ReadFrom<'_>, sender: u32) -> Result<O
         ops,
         begin_ns,
         after,
+        begin_edge,
         end_edge,
         is_tainted,
         instances: instances.unwrap_or_default(),
