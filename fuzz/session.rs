@@ -222,6 +222,12 @@ impl Session<'_> {
                 let caller = 0x40_0000 + u64::from(self.next());
                 Body::Alloc { addr: self.addr(), size_bytes: self.len_bytes(), old, caller }
             }
+            11 if op & 16 != 0 => Body::HeldUp {
+                waited_ns: u64::from(self.next()),
+                own_ns: u64::from(self.next()),
+                moved: op & 32 != 0,
+                slept: op & 64 != 0,
+            },
             11 => Body::Free { addr: self.addr(), caller: 0x40_0000 },
             12 => Body::Map {
                 addr: self.addr() & !0xfff,

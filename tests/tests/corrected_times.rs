@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use live::timed::{TimedJob, TimedRank};
 use live::{Dmscope, JobSpec, MpiImplementation, binary};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// With `$DMSCOPE_TEST_TIMED` all, else the first ones.
@@ -52,6 +53,20 @@ fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()>
             ensure!(corrected < measured, "{library:?} {pattern}: {measured} {corrected}");
             ensure!(corrected > 0.5, "{library:?} {pattern}: {measured} {corrected} {bounds:?}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_dmscope_itself_takes_from_ranks_that_share_their_cores_with_it_is_on_the_tape() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let folder = TempDir::new()?;
+        TimedJob::new(library, "token", 2, 400, 20_000)?.record(folder.path())?;
+        let tape = folder.path().join("timed.dmt");
+        let output = Command::new(binary()?).args(["times", "--json"]).arg(&tape).output()?;
+        let times = &serde_json::from_slice::<Value>(&output.stdout)?["times"];
+        ensure!(times["limits"]["own_time"] == "recorded", "{library:?}: {times}");
+        ensure!(times["held_up"]["hits"].as_u64() > Some(0), "{library:?}: {times}");
     }
     Ok(())
 }

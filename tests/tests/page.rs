@@ -8,6 +8,7 @@ use analyzer::page::{EventKind, HangRole, Page};
 use anyhow::{Context, Result, ensure};
 use fantoccini::key::Key;
 use live::made_up::{MadeUpJob, MadeUpNames};
+use live::timed::TimedJob;
 use live::{Browser, Dmscope, JobSpec, MpiImplementation};
 use serde_json::json;
 use tempfile::TempDir;
@@ -454,4 +455,40 @@ fn a_running_job_that_hangs_gets_a_page_and_goes_on_hanging() -> Result<()> {
     ensure!(before == 3, "{before} events before the last ones");
     ensure!(fs::read_to_string(&html)?.contains("<h1>Collective mismatch on MPI_COMM_WORLD</h1>"));
     Ok(())
+}
+
+/// Of the radio buttons of one name, which is chosen.
+fn chosen(browser: &Browser, name: &str) -> Result<String> {
+    browser.text(&format!("return document.querySelector('[name={name}]:checked').value"))
+}
+
+#[test]
+fn a_page_of_a_tape_shows_times_without_watching_with_their_bounds_and_those_measured() -> Result<()> {
+    let folder = TempDir::new()?;
+    TimedJob::new(MpiImplementation::Mpich, "master", 3, 40, 20_000)?.record(folder.path())?;
+    let (html, json) = (folder.path().join("page.html"), folder.path().join("page.json"));
+    let report = Dmscope::command("report", [folder.path().join("timed.dmt")]);
+    let files =
+        ["--corrected".as_ref(), "-o".as_ref(), html.as_os_str(), "--json".as_ref(), json.as_os_str()];
+    let session = report.args(files).finish()?;
+    ensure!(session.status == Some(0), "status {:?}: {:?}", session.status, session.stderr);
+    let page: Page = serde_json::from_str(&fs::read_to_string(&json)?)?;
+    let calls = || page.timeline.events.iter().filter(|event| event.kind == EventKind::Call);
+    let earlier: Vec<f64> =
+        calls().filter_map(|event| Some(event.begin_ns as f64 - event.corrected?.begin.likely_ns)).collect();
+    // Of a rank that is not known from its first call on there are none.
+    ensure!(earlier.len() > 100, "{} of {}", earlier.len(), calls().count());
+    ensure!(earlier.iter().any(|ns| *ns > 10_000.0), "nothing is earlier");
+    ensure!(page.basis.iter().any(|line| line.contains("without watching")), "{:?}", page.basis);
+
+    let browser = Browser::start(false)?;
+    browser.open(&html)?;
+    ensure!(chosen(&browser, "times")? == "corrected", "{}", chosen(&browser, "times")?);
+    let bounds = pixels(&browser, "--muted")?;
+    browser.press("[name=times][value=measured]")?;
+    settle(&browser)?;
+    ensure!(chosen(&browser, "times")? == "measured", "{}", chosen(&browser, "times")?);
+    let without_bounds = pixels(&browser, "--muted")?;
+    ensure!(bounds > without_bounds, "{bounds} {without_bounds} pixels of bounds and marks");
+    browser.end()
 }

@@ -36,6 +36,8 @@ int main(void)
 	EMIT(struct dms_completion r = { header(DMS_COMPLETION, 0), .number = 1, .queue = 2, .len_bytes = 3, .operation = 4, .status = 5, .ctx = CONTEXT, .took_ns = 6, .idle_ns = 7 });
 	EMIT(struct dms_queue r = { header(DMS_QUEUE, 0), .address = { 1, 2 }, .queue = 3, .peer = 4, .state = 5, .type = 6, .port = 7, .index = 8, .lid = 9, .is_global = 1, .psn = 10, .shared = 11, .device = { 12, 13 } });
 	EMIT(struct dms_end r = { header(DMS_EXIT, 0), .status = 9, .at = 8 });
+	EMIT(struct dms_held_up r = { header(DMS_HELD_UP, DMS_HELD_UP_MOVED), .waited_ns = 1, .own_ns = 2 });
+	EMIT(struct dms_held_up r = { header(DMS_HELD_UP, DMS_HELD_UP_SLEPT), .waited_ns = 1, .own_ns = 2 });
 	return 0;
 }
 "#;
@@ -129,6 +131,8 @@ fn expected() -> Vec<Record> {
             device: [12, 13],
         }),
         Body::Exit { status: 9, at: 8 },
+        Body::HeldUp { waited_ns: 1, own_ns: 2, moved: true, slept: false },
+        Body::HeldUp { waited_ns: 1, own_ns: 2, moved: false, slept: true },
     ]
     .map(|body| Record { header, body })
     .to_vec()

@@ -96,6 +96,7 @@ impl Thinner {
             | Body::Queue(_)
             | Body::Remote { .. }
             | Body::Endpoint { .. }
+            | Body::HeldUp { .. }
             | Body::Alloc { .. }
             | Body::Free { .. } => return,
             Body::Call { nested: false, return_address, args } => {

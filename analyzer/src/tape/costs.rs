@@ -13,11 +13,34 @@ pub struct ProbeCosts {
     /// CPUs that the job may use; 0: not known.
     #[serde(default)]
     pub job_cpus: u32,
+    /// What is known of the processor time that dmscope takes from ranks.
+    #[serde(default, skip_serializing_if = "OwnTime::is_unknown")]
+    pub own_time: OwnTime,
     /// Each kind of hit, in each state of the cache that was tried.
     pub hits: Vec<HitPrice>,
     /// The kernel's own accounts of the BPF programs since they were loaded, where it keeps them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program_runs: Vec<ProgramRuns>,
+}
+
+/// Processor time of dmscope itself, where a job could have used it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnTime {
+    /// Nothing is known of it.
+    #[default]
+    Unknown,
+    /// Each rank's record tells when it was held up.
+    Recorded,
+    /// dmscope has processors of its own.
+    Apart,
+}
+
+impl OwnTime {
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
 }
 
 /// What one kind of hit costs the thread that makes it.

@@ -1,8 +1,8 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 5
+//! # Format, version 6
 //!
-//! Version 4 has no costs of probes, version 3 no messages and no contents, version 2 no answers, version 1 no digests.
+//! Version 5 has no records of what dmscope itself takes from ranks, version 4 has no costs of probes, version 3 no messages and no contents, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:

@@ -225,6 +225,9 @@ pub enum Body {
     Call { return_address: u64, args: [u64; 6], nested: bool },
     /// A polling MPI call answered yes.
     Done,
+    /// Since the thread's hit of a call before, it waited so long for a processor, and dmscope ran so long on the one where it was
+    /// then. `moved`: it is on another one now; `slept`: it did not only wait.
+    HeldUp { waited_ns: u64, own_ns: u64, moved: bool, slept: bool },
     /// A heap block. `old` ≠ 0: realloc gave that one back.
     Alloc { addr: u64, size_bytes: u64, old: u64, caller: u64 },
     /// A heap block given back.
@@ -362,11 +365,12 @@ pub mod kind {
     /// Made from other records, as is the next one.
     pub const REMOTE: u16 = 20;
     pub const ENDPOINT: u16 = 21;
+    pub const HELD_UP: u16 = 22;
 
     /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
     #[inline]
     pub fn is_hit(kind: u16) -> bool {
-        !matches!(kind, VALUES | RETURN | MADE | STREAM | REMOTE | ENDPOINT)
+        !matches!(kind, VALUES | RETURN | MADE | STREAM | REMOTE | ENDPOINT | HELD_UP)
     }
 }
 
@@ -591,6 +595,12 @@ impl Record {
                 },
             ),
             kind::MADE => fit(raw, header, 4, Body::Made { handle: w[3] }),
+            kind::HELD_UP => fit(
+                raw,
+                header,
+                5,
+                Body::HeldUp { waited_ns: w[3], own_ns: w[4], moved: flag, slept: second_flag },
+            ),
             other => Err(WireError::UnknownKind(other)),
         }
     }
@@ -658,6 +668,7 @@ impl Record {
             }
             Body::Done => {}
             Body::Made { handle } => put(&[handle]),
+            Body::HeldUp { waited_ns, own_ns, .. } => put(&[waited_ns, own_ns]),
             Body::Alloc { addr, size_bytes, old, caller } => put(&[addr, size_bytes, old, caller]),
             Body::Free { addr, caller } => put(&[addr, caller]),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
@@ -707,6 +718,7 @@ impl Body {
             Self::Queue(_) => kind::QUEUE,
             Self::Remote { .. } => kind::REMOTE,
             Self::Endpoint { .. } => kind::ENDPOINT,
+            Self::HeldUp { .. } => kind::HELD_UP,
         }
     }
 
@@ -727,10 +739,12 @@ impl Body {
             Self::Remote { write, .. } => *write,
             Self::Call { nested, .. } => *nested,
             Self::Values { at_return, .. } => *at_return,
+            Self::HeldUp { moved, .. } => *moved,
             _ => false,
         };
         let second = match self {
             Self::Work(WorkSegment { shared: second, .. }) | Self::Remote { atomic: second, .. } => *second,
+            Self::HeldUp { slept, .. } => *slept,
             _ => false,
         };
         u16::from(first) | u16::from(second) << 1

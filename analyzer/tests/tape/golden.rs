@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
-use analyzer::input::{HitKind, HitPrice, Input, ProbeCosts, ProgramRuns, Quantiles, UnrecordedHits};
+use analyzer::input::{
+    HitKind, HitPrice, Input, OwnTime, ProbeCosts, ProgramRuns, Quantiles, UnrecordedHits,
+};
 use analyzer::tape::{Item, RankAnswers, RankMessages, Reader, ReplayableRank, VERSION, Writer};
+use analyzer::wire::{Body, Header, Record};
 
 use crate::session::{small_session, small_session_of_nodes};
 
@@ -47,6 +50,23 @@ fn the_golden_tape_of_version_5_is_read() {
     assert_eq!(read(5), session_with_costs());
 }
 
+#[test]
+fn the_golden_tape_of_version_6_is_read() {
+    assert_eq!(read(6), session_with_own_time());
+}
+
+/// That of version 5, and what dmscope itself takes from ranks.
+fn session_with_own_time() -> Vec<Input> {
+    let mut inputs = session_with_costs();
+    let end = inputs.pop().expect("an end");
+    let costs = ProbeCosts { own_time: OwnTime::Recorded, time_ns: 5_800, ..ProbeCosts::default() };
+    let header = Header { time_ns: 5_900, pid: 10, tid: 11, probe: 0 };
+    let body = Body::HeldUp { waited_ns: 70, own_ns: 60, moved: true, slept: true };
+    let held_up = Input::Record(Record { header, body }.encode());
+    inputs.extend([Input::ProbeCosts(Box::new(costs)), held_up, end]);
+    inputs
+}
+
 /// That of version 4, and what hits of probes cost.
 fn session_with_costs() -> Vec<Input> {
     let mut inputs = session_with_messages();
@@ -61,8 +81,9 @@ fn session_with_costs() -> Vec<Input> {
         after: quantiles(400),
     };
     let runs = ProgramRuns { program: "dms_call".into(), runs: 12, run_ns: 3400 };
+    let (hits, program_runs) = (vec![price], vec![runs]);
     let costs =
-        ProbeCosts { node: 1, time_ns: 5_600, job_cpus: 2, hits: vec![price], program_runs: vec![runs] };
+        ProbeCosts { node: 1, time_ns: 5_600, job_cpus: 2, hits, program_runs, ..ProbeCosts::default() };
     let unrecorded =
         UnrecordedHits { pid: 10, from_ns: 5_000, to_ns: 5_700, lost: 1, declined: 70, refused: 3 };
     inputs.extend([Input::ProbeCosts(Box::new(costs)), Input::Unrecorded(unrecorded), end]);
@@ -95,7 +116,7 @@ fn session_with_answers() -> Vec<Input> {
 #[ignore = "writes the golden tape of this version"]
 fn write_the_golden_tape() {
     let mut writer = Writer::new(Vec::new());
-    for input in session_with_costs() {
+    for input in session_with_own_time() {
         writer.push(&input).expect("memory takes everything");
     }
     std::fs::write(path(VERSION), writer.finish().expect("memory takes everything"))

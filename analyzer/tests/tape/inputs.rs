@@ -1,8 +1,8 @@
 //! Arbitrary inputs.
 
 use analyzer::input::{
-    End, Frame, HitKind, HitPrice, Input, Loss, Mapping, MpiKind, ProbeCosts, ProcessFacts, Quantiles, Start,
-    StrangerCost, Symbol, UnrecordedHits,
+    End, Frame, HitKind, HitPrice, Input, Loss, Mapping, MpiKind, OwnTime, ProbeCosts, ProcessFacts,
+    Quantiles, Start, StrangerCost, Symbol, UnrecordedHits,
 };
 use analyzer::plan::{
     Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
@@ -203,9 +203,11 @@ fn costs() -> impl Strategy<Value = Input> {
             after,
         },
     );
-    (any::<(u32, u32)>(), number(), prop::collection::vec(price, 0..3)).prop_map(
-        |((node, job_cpus), time_ns, hits)| {
-            Input::ProbeCosts(Box::new(ProbeCosts { node, time_ns, job_cpus, hits, program_runs: vec![] }))
+    let own_time = prop::sample::select(vec![OwnTime::Unknown, OwnTime::Recorded, OwnTime::Apart]);
+    (any::<(u32, u32)>(), own_time, number(), prop::collection::vec(price, 0..3)).prop_map(
+        |((node, job_cpus), own_time, time_ns, hits)| {
+            let program_runs = vec![];
+            Input::ProbeCosts(Box::new(ProbeCosts { node, time_ns, job_cpus, own_time, hits, program_runs }))
         },
     )
 }

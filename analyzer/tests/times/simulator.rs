@@ -301,7 +301,7 @@ impl SimulatedJob {
             shape: CollectiveShape::of(row),
             begin_ns: times[0],
             end_ns: Some(times[1]),
-            costs: CallCosts { between, entry, middle: Bounds::default(), exit },
+            costs: CallCosts { between, entry, exit, ..CallCosts::default() },
             sent_bytes,
             posts: !matches!(call.action, Action::Wait { .. } | Action::Collective { .. }),
             is_from_anybody: false,

@@ -1,10 +1,12 @@
 //! From the inputs of a tape to corrected times.
 
-use analyzer::input::{HitKind, HitPrice, Input, ProbeCosts, Quantiles, UnrecordedHits};
+use analyzer::input::{HitKind, HitPrice, Input, OwnTime, ProbeCosts, Quantiles, UnrecordedHits};
 use analyzer::pipeline::TimesPipeline;
+use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::{CorrectedTimes, Refusal};
+use analyzer::wire::Body;
 
-use crate::common::calls::{ANY_SOURCE, Job};
+use crate::common::calls::{ANY_SOURCE, Job, TAG, WORLD};
 use crate::common::{Trace, pid};
 
 /// Two ranks that exchange messages, a record each microsecond of the job.
@@ -83,6 +85,68 @@ fn hits_without_a_record_are_taken_out_of_the_time_in_which_they_were() {
     assert_eq!(with.ranks[1].cost, without.ranks[1].cost);
     let declined = with.hits.iter().find(|(kind, _)| *kind == HitKind::Declined).expect("counted").1;
     assert_eq!((declined.hits, declined.cost.likely_ns), (1000, 10_000.0));
+}
+
+/// A rank was held up until now.
+pub fn held_up(job: &mut Job, rank: u32, ns: u64) {
+    job.t.record(rank, 0, Body::HeldUp { waited_ns: ns, own_ns: ns, moved: false, slept: false });
+}
+
+pub fn recorded(job: Job, own_time: OwnTime) -> Vec<Input> {
+    let Input::ProbeCosts(free) = costs(0) else { panic!("no costs") };
+    let mut inputs = job.t.end();
+    inputs.insert(1, Input::ProbeCosts(Box::new(ProbeCosts { own_time, ..*free })));
+    inputs
+}
+
+#[test]
+fn what_dmscope_ran_in_the_place_of_a_rank_is_taken_out_of_its_time_and_that_of_who_waits_for_it() {
+    let mut job = Job::begun(2);
+    job.send(0, 1, 10);
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.over(1, "MPI_Recv", None);
+    job.t.now_ns += 200_000;
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.t.now_ns += 40_000;
+    held_up(&mut job, 0, 40_000);
+    job.send(0, 1, 10);
+    job.over(1, "MPI_Recv", None);
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.t.now_ns += 30_000;
+    held_up(&mut job, 0, 30_000);
+    job.send(0, 1, 10);
+    job.over(1, "MPI_Recv", None);
+    job.finalize();
+    let times = times(&recorded(job, OwnTime::Recorded));
+    assert_eq!((times.refused, times.limits.own_time), (None, OwnTime::Recorded));
+    assert_eq!((times.held_up.hits, times.held_up.cost), (2, Bounds::exactly(70_000.0)));
+    for rank in &times.ranks {
+        let saved_ns = rank.time.measured_ns as f64 - rank.time.corrected.likely_ns;
+        assert!((saved_ns - 70_000.0).abs() < 1.0, "{rank:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_was_held_up_while_it_waited_lost_nothing() {
+    let mut job = Job::begun(2);
+    job.begin(1, "MPI_Recv", [0x1000, 8, 5, 0, TAG, WORLD], 20);
+    job.t.now_ns += 50_000;
+    job.send(0, 1, 10);
+    held_up(&mut job, 1, 40_000);
+    job.over(1, "MPI_Recv", None);
+    job.finalize();
+    let times = times(&recorded(job, OwnTime::Recorded));
+    let saved_ns = times.total.measured_ns as f64 - times.total.corrected.likely_ns;
+    assert!(saved_ns < 5_000.0, "{:?}", times.total);
+    assert!(times.total.corrected.contains(times.total.measured_ns as f64), "{:?}", times.total);
+}
+
+#[test]
+fn a_tape_that_does_not_tell_what_dmscope_itself_ran_is_said_to_be_so() {
+    let own_time = |own_time| times(&recorded(Job::begun(2), own_time)).limits.own_time;
+    assert_eq!(own_time(OwnTime::Unknown), OwnTime::Unknown);
+    assert_eq!(own_time(OwnTime::Apart), OwnTime::Apart);
+    assert_eq!(times(&inputs()).limits.own_time, OwnTime::Unknown);
 }
 
 #[test]

@@ -179,6 +179,10 @@ struct thread {
 	__u64 made_at;		/* where its last MPI call stored a handle; 0: nowhere */
 	__u32 made_probe;
 	__u32 made_bytes;
+	__u64 waited_ns;	/* for its processor, up to its last hit of a call */
+	__u64 own_ns;		/* what dmscope had run on the processor of that hit */
+	__u64 sleeps;		/* up to then */
+	__u64 processor;	/* and 1; 0: no such hit yet */
 	__u64 args[CALL_ARGUMENTS];	/* of the call whose results are wanted */
 	__u32 kept_bytes;	/* of a polling call: what `kept` would have, if it were large enough */
 	__u32 kept_argument;

@@ -34,6 +34,7 @@ static __always_inline bool is_return(struct pt_regs *ctx)
 	return bpf_session_is_return();
 }
 
+#include "own_time.h"
 #include "calls.h"
 #include "errors.h"
 #include "results.h"

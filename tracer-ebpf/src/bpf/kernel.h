@@ -28,6 +28,10 @@ struct file {
 	unsigned int f_mode;
 };
 
+struct mm_struct {
+	struct file *exe_file;
+};
+
 struct dentry {
 	struct inode *d_inode;
 };
@@ -59,6 +63,10 @@ struct signal_struct {
 
 struct sched_entity {
 	__u64 sum_exec_runtime;
+};
+
+struct sched_info {
+	__u64 run_delay;	/* it could have run, and did not, ns */
 };
 
 struct fdtable {
@@ -125,6 +133,9 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct task_struct *group_leader;
 	struct files_struct *files;
+	struct mm_struct *mm;
+	struct sched_info sched_info;
+	unsigned long nvcsw;	/* how often it went to sleep */
 };
 
 struct kernel_siginfo {

@@ -218,6 +218,7 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 	/* What another call does inside is its own business. */
 	if (!enter_call(t, th, sp, read_word(sp), probe))
 		return false;
+	put_held_up(t, th);
 	th->args[0] = PT_REGS_PARM1(ctx);
 	th->args[1] = PT_REGS_PARM2(ctx);
 	th->args[2] = PT_REGS_PARM3(ctx);
@@ -294,9 +295,12 @@ static __always_inline int result_return(struct pt_regs *ctx)
 			count_refused(t);
 			return 0;
 		}
+		put_held_up(t, th);
 		put_call(t, th, probe);
 		if (piece.total_bytes)
 			put_values(&piece);
+	} else {
+		put_held_up(t, th);
 	}
 	put_reads(t, th, shape, probe, true);
 	put_return(t, th, shape, probe, (__s32)PT_REGS_RC(ctx));

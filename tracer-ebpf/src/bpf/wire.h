@@ -28,6 +28,7 @@ enum dms_kind {
 	DMS_COMPLETION = 18,	/* a work completion, seen when it was polled */
 	DMS_QUEUE = 19,	/* a queue pair is about to be set up, connected or reset */
 	/* 20 and 21 are not written here: see analyzer/src/tape/wire.rs */
+	DMS_HELD_UP = 22,	/* dmscope ran where the thread waited for its processor, told at the thread's next hit */
 };
 
 /* dms_header.flags */
@@ -39,6 +40,8 @@ enum {
 	DMS_WORK_SHARED = 2,	/* … which several queue pairs share */
 	DMS_CALL_NESTED = 1,	/* CALL: made inside another MPI call */
 	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
+	DMS_HELD_UP_MOVED = 1,	/* HELD_UP: the thread changed its processor */
+	DMS_HELD_UP_SLEPT = 2,	/* HELD_UP: it slept in between as well */
 };
 
 /* dms_map.flags */
@@ -180,6 +183,12 @@ struct dms_return {	/* RETURN */
 struct dms_made {	/* MADE: the probe is that of the call which stored it */
 	struct dms_header h;
 	__u64 handle;
+};
+
+struct dms_held_up {	/* HELD_UP: since the thread's hit of a call before */
+	struct dms_header h;
+	__u64 waited_ns;	/* it could have run, and did not */
+	__u64 own_ns;		/* dmscope ran for so long on the processor where the thread was at that hit */
 };
 
 struct dms_alloc {	/* ALLOC */

@@ -418,6 +418,10 @@ pub struct ReportArgs {
     /// MPI calls on the page's timeline: the last ones, as many of each thread
     #[arg(long, value_name = "N", default_value_t = analyzer::timeline::DEFAULT_CALLS)]
     pub calls: usize,
+    /// Of a tape: show the timeline without what watching took, within bounds, and receives that would have got another
+    /// message; needs --returns all when it is recorded
+    #[arg(long)]
+    pub corrected: bool,
     /// Print only where the page is
     #[arg(long, short)]
     pub quiet: bool,

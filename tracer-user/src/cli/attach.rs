@@ -184,6 +184,7 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
                 process_filter: watch.without.contains(&Feature::ProcessFilter),
             },
             holder: HolderPlace::Process,
+            ..LoadSettings::default()
         },
         plan: PlanOptions {
             libraries: watch.library.clone(),

@@ -6,6 +6,7 @@ pub mod args;
 mod attach;
 mod bus;
 mod calls;
+mod corrected_page;
 mod deterministic_job;
 pub mod doctor;
 mod duration;

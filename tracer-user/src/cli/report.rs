@@ -17,6 +17,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::args::{OutputArgs, ReportArgs, Subject};
 use super::attach::{coordinator_settings, plain, settings, sink};
 use super::bus::{self, UserBus};
+use super::corrected_page::correct_page;
 use super::nodes::{jobs_of as tapes_by_job, names_of, replay_job};
 use super::output::print;
 use super::page_file::PageFile;
@@ -39,7 +40,11 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     // Before a job is watched for hours.
     let mut html = PageFile::find(&args.output)?;
     let mut json = args.json.as_deref().map(PageFile::find).transpose()?;
-    let (page, outcome) = match args.subject().map_err(|why| anyhow!(why))? {
+    let subject = args.subject().map_err(|why| anyhow!(why))?;
+    if args.corrected && !matches!(subject, Subject::Tapes(_)) {
+        bail!("--corrected needs a tape: record the job with --returns all, and make a page of that");
+    }
+    let (page, outcome) = match subject {
         Subject::Job(pid) => of_job(pid, args)?,
         Subject::JobOnNodes(name) => of_job_on_nodes(&name, args)?,
         Subject::Tapes(paths) => of_tapes(&paths, args)?,
@@ -144,7 +149,10 @@ fn of_tapes(paths: &[PathBuf], args: &ReportArgs) -> Result<(Page, Outcome)> {
         maker.sink.report(&report);
     }
     let outcome = Outcome::of_report(&report);
-    let page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
+    let mut page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
+    if args.corrected {
+        correct_page(&mut page, tapes)?;
+    }
     Ok((page, outcome))
 }
 

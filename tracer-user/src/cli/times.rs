@@ -1,6 +1,6 @@
 //! `dmscope times`: when everything would have been without watching.
 
-use analyzer::input::Input;
+use analyzer::input::{Input, OwnTime};
 use analyzer::messages::CallId;
 use analyzer::pipeline::TimesPipeline;
 use analyzer::timeline::correction::bounds::Bounds;
@@ -224,6 +224,18 @@ impl Consumer for Pass {
     }
 }
 
+/// What there is to say beside a timeline.
+pub(super) fn sentences(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> Vec<String> {
+    if let Some(refusal) = times.refused {
+        return vec![format!("No times without watching: {}", refused(tapes, refusal).trim_end())];
+    }
+    let total = &times.total;
+    let measured = duration(total.measured_ns as f64);
+    let mut sentences = vec![format!("Measured {measured}, without watching {}.", within(total.corrected))];
+    sentences.extend(notes(&times.limits, damage));
+    sentences
+}
+
 fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
     let mut text = String::new();
     if let Some(refusal) = times.refused {
@@ -264,7 +276,14 @@ fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
         row.extend([sum.cost.likely_ns, sum.cost.least_ns, sum.cost.most_ns].map(milliseconds));
         row
     });
-    text.push_str(&columns(&["HITS", "NUMBER", "COST ms", "FROM", "TO"], &hits.collect::<Vec<_>>()));
+    let mut hits: Vec<Vec<String>> = hits.collect();
+    if times.limits.own_time == OwnTime::Recorded {
+        let mut row = vec!["held up by dmscope itself".to_owned(), times.held_up.hits.to_string()];
+        let cost = times.held_up.cost;
+        row.extend([cost.likely_ns, cost.least_ns, cost.most_ns].map(milliseconds));
+        hits.push(row);
+    }
+    text.push_str(&columns(&["HITS", "NUMBER", "COST ms", "FROM", "TO"], &hits));
     let notes = notes(&times.limits, damage);
     if !notes.is_empty() {
         text.push('\n');
@@ -336,6 +355,13 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
     if limits.assumed_prices {
         notes.push(
             "What hits cost was not recorded (an older tape): the bounds are those of any machine."
+                .to_owned(),
+        );
+    }
+    if limits.own_time == OwnTime::Unknown {
+        notes.push(
+            "What processor time dmscope itself took from ranks was not recorded (an older tape, or one that was cut): \
+             where it had no core of its own, corrected times are too long by that, and the bounds do not hold it."
                 .to_owned(),
         );
     }

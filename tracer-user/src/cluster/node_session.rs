@@ -213,6 +213,7 @@ fn settings(
             alloc_min_bytes: wishes.alloc_min_bytes,
             without: Features::default(),
             holder: HolderPlace::Process,
+            ..LoadSettings::default()
         },
         plan: PlanOptions {
             libraries: wishes.libraries.clone(),

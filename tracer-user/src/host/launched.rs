@@ -88,6 +88,13 @@ pub fn parse_cache(listing: &str) -> HashMap<String, PathBuf> {
 /// Programs that only start another one.
 const STARTERS: [&str; 9] = ["bash", "dash", "env", "nice", "numactl", "sh", "stdbuf", "taskset", "timeout"];
 
+/// Options of launchers whose next word says where ranks go: some of these (`node`) are names of programs as well.
+const PLACING_OPTIONS: [&str; 3] = ["map-by", "bind-to", "rank-by"];
+
+fn takes_next_word(word: &str) -> bool {
+    word.starts_with('-') && PLACING_OPTIONS.contains(&word.trim_start_matches('-'))
+}
+
 /// The program that a command line will run as ranks: behind a launcher's name, wherever that is, the first word that is a
 /// program, and neither a script nor one that only starts another; without a launcher the command itself.
 pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
@@ -103,7 +110,8 @@ pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
     match command.iter().position(|word| is_launcher(file_name(word))) {
         None => executable(command.first()?),
         Some(launcher) => {
-            let words = command[launcher + 1..].iter();
+            let words =
+                command[launcher..].windows(2).filter(|pair| !takes_next_word(&pair[0])).map(|pair| &pair[1]);
             let may_be_it = |word: &&String| !word.starts_with('-') && !STARTERS.contains(&file_name(word));
             words.filter(may_be_it).find_map(executable)
         }
@@ -258,6 +266,22 @@ mod tests {
         assert_eq!(program_of(&words("timeout 9 mpirun -n 4 stencil"), &search), Some(program));
         assert_eq!(program_of(&words("mpirun -n 4 nothing"), &search), None);
         assert_eq!(program_of(&[], &search), None);
+    }
+
+    #[test]
+    fn what_says_where_ranks_go_is_no_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let [node, stencil] = ["node", "stencil"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "\x7fELF").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        });
+        let search = [folder.path().to_owned()];
+        let program = |line| program_of(&words(line), &search);
+        assert_eq!(program("mpirun --map-by node --bind-to none -n 2 stencil"), Some(stencil.clone()));
+        assert_eq!(program("mpirun -n 2 -rank-by node stencil node"), Some(stencil));
+        assert_eq!(program("mpirun -n 2 node stencil"), Some(node));
     }
 
     #[test]

@@ -31,6 +31,12 @@ pub(super) fn kernel_events(skel: &DmscopeSkel<'static>) -> Result<Vec<Link>, Ke
     .collect()
 }
 
+/// When dmscope itself runs, if that is followed.
+pub(super) fn switches(skel: &DmscopeSkel<'static>) -> Result<Option<Link>, KernelError> {
+    let program = &skel.progs.dms_switch;
+    program.autoload().then(|| trace(program)).transpose()
+}
+
 fn trace(program: &ProgramMut<'_>) -> Result<Link, KernelError> {
     program.attach_trace().map_err(|source| KernelError::Refused {
         what: format!("attaching {}", program.name().to_string_lossy()),

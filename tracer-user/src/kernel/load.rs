@@ -3,6 +3,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, OpenProgramMut};
@@ -18,6 +19,8 @@ pub struct LoadSettings {
     pub ring_bytes: u32,
     /// Heap blocks from this size on are recorded, whoever asks for them.
     pub alloc_min_bytes: u64,
+    /// Whether the job is told what processor time dmscope itself takes from it.
+    pub follows_own_time: bool,
     /// Features to do without although the kernel may have them (for tests).
     pub without: Features,
     /// Where links are held.
@@ -29,6 +32,7 @@ impl Default for LoadSettings {
         Self {
             ring_bytes: 4 << 20,
             alloc_min_bytes: 4096,
+            follows_own_time: false,
             without: Features::default(),
             holder: HolderPlace::default(),
         }
@@ -99,10 +103,17 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
         rodata.alloc_min_bytes = settings.alloc_min_bytes;
         rodata.tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         rodata.machine_seed = support::boot_number();
+        rodata.own_program = if settings.follows_own_time { own_program() } else { 0 };
         rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
     }
     choose_programs(&mut open, features, |program| !is_of_verbs(program));
+    open.progs.dms_switch.set_autoload(settings.follows_own_time);
     open.load()
+}
+
+/// The inode of the program that all processes of dmscope run; 0: it cannot be told.
+fn own_program() -> u64 {
+    std::fs::metadata("/proc/self/exe").map_or(0, |program| program.ino())
 }
 
 /// Loads the programs for RDMA verbs beside the others, with the same maps: few jobs need them, and the kernel checks them for

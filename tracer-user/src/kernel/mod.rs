@@ -9,6 +9,7 @@ mod hit_prices;
 mod holder;
 mod links;
 mod load;
+mod own_time;
 mod rings;
 mod shapes;
 mod strangers;

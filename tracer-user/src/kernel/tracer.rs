@@ -62,12 +62,13 @@ impl Tracer {
     pub fn load(settings: LoadSettings) -> Result<Self, KernelError> {
         let holder = LinkHolder::start(settings.holder).map_err(KernelError::NoHolder)?;
         let (skel, features) = load::load(&settings)?;
+        let kernel_events = links::switches(&skel)?.into_iter().collect();
         Ok(Self {
             skel: ManuallyDrop::new(skel),
             verbs: None,
             features,
             settings,
-            kernel_events: Vec::new(),
+            kernel_events,
             targets: BTreeMap::new(),
             probes: BTreeMap::new(),
             shapes: Shapes::default(),

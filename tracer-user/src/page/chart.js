@@ -155,8 +155,8 @@ function drawLine(line) {
   const { events: numbers } = shown[line];
   numbers.forEach((at, index) => {
     const event = events[at];
-    const from = x(positionOf(event.begin_ns));
-    const next = index + 1 < numbers.length ? x(positionOf(events[numbers[index + 1]].begin_ns)) : size.width;
+    const from = x(positionOf(beginOf(event)));
+    const next = index + 1 < numbers.length ? x(positionOf(beginOf(events[numbers[index + 1]]))) : size.width;
     if (event.is_last) drawLast(at, from, y);
     else if (next >= -20 && from <= size.width + 20 && (from >= busyUntil || at === view.event)) {
       drawCall(at, from, next, y);
@@ -168,7 +168,7 @@ function drawLine(line) {
 function drawCall(at, from, next, y) {
   const event = events[at];
   const sort = event.function === undefined ? "other" : functions[event.function].sort;
-  const to = event.end_ns === undefined ? from : x(positionOf(event.end_ns));
+  const to = event.end_ns === undefined ? from : x(positionOf(endOf(event)));
   pen.fillStyle = colours[sort];
   if (to > from + 1) {
     pen.globalAlpha = 0.35;
@@ -180,10 +180,36 @@ function drawCall(at, from, next, y) {
   else glyph(pen, sort, from, y + ROW / 2, 5);
   pen.font = "12px system-ui, 'Liberation Sans', sans-serif";
   pen.textBaseline = "middle";
+  drawBounds(event, y);
+  drawOrder(event, from, y);
   const label = fitted(clean(shortName(event)), next - Math.max(from, to) - 20);
   pen.fillStyle = colours.text;
   if (label) pen.fillText(label, Math.max(from, to) + 9, y + ROW / 2 + 0.5);
   mark(at, from - 6, Math.max(from + 6, to), y, y + ROW);
+}
+
+/** How sure times without watching are: above, when the call would have begun, below, when it would have ended. */
+function drawBounds(event, y) {
+  if (!view.corrected || view.inOrder || !event.corrected) return;
+  pen.fillStyle = colours.muted;
+  for (const [bounds, at] of [[event.corrected.begin, y + 2], [event.corrected.end, y + ROW - 4]]) {
+    if (!bounds) continue;
+    const [from, to] = [x(bounds.least_ns), x(bounds.most_ns)];
+    if (to - from < 3) continue;
+    pen.fillRect(from, at, to - from, 1.5);
+    pen.fillRect(from, at - 1, 1, 4);
+    pen.fillRect(to - 1, at - 1, 1, 4);
+  }
+}
+
+/** A receive that would have got another message without watching, or may have. */
+const orderSign = order => order.is_changed ? "≠" : "?";
+function drawOrder(event, from, y) {
+  if (!event.order) return;
+  pen.fillStyle = event.order.is_changed ? colours.fault : colours.affected;
+  pen.font = "700 13px system-ui, 'Liberation Sans', sans-serif";
+  pen.fillText(orderSign(event.order), from - 15, y + ROW / 2);
+  pen.font = "12px system-ui, 'Liberation Sans', sans-serif";
 }
 
 /** What a row came to: a bar to the end of what is known, or a cross where it died. */
@@ -264,7 +290,7 @@ function mark(at, x0, x1, y0, y1) {
 /** Where an event is on the canvas, if its row is shown. */
 function pointOf(at) {
   const line = shown.findIndex(line => line.row === events[at].row && line.events.includes(at));
-  return line < 0 ? undefined : { x: x(positionOf(events[at].begin_ns)), y: yOf(line) + ROW / 2 };
+  return line < 0 ? undefined : { x: x(positionOf(beginOf(events[at]))), y: yOf(line) + ROW / 2 };
 }
 
 function arrow(from, to, colour, dashed) {

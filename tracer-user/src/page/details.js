@@ -29,15 +29,22 @@ const isDeath = event => ["ended", "died"].includes(event.kind);
 
 /** How long it took, as far as that is known. */
 function lasting(event) {
-  if (event.end_ns !== undefined) return event.end_ns === event.begin_ns ? undefined : duration(event.end_ns - event.begin_ns);
+  if (event.end_ns !== undefined) return event.end_ns === event.begin_ns ? undefined : duration(endOf(event) - beginOf(event));
   if (isOpen(event)) return `not over at the end of the session, ${duration(sessionEnd - event.begin_ns)} later`;
   return undefined;
 }
 
 function when(event) {
   const error = rows[event.row].time_error_ns;
-  const text = `${moment(event.begin_ns)}${error ? ` ± ${duration(error)}` : ""} after the session began`;
+  const text = `${moment(beginOf(event))}${error ? ` ± ${duration(error)}` : ""} after the session began`;
   return event.began_earlier ? `before ${text}, when it was first seen so` : text;
+}
+
+/** When it would have begun without watching, with its bounds, and when it did. */
+function withoutWatching(event) {
+  if (!event.corrected) return undefined;
+  const { least_ns: least, likely_ns: likely, most_ns: most } = event.corrected.begin;
+  return `${moment(likely)} (${moment(least)} to ${moment(most)}); measured ${moment(event.begin_ns)}`;
 }
 
 function placeLines(at) {
@@ -62,6 +69,8 @@ function showDetails() {
   entry(event.function === undefined ? "place" : "called at", placeLines(event.place));
   entry(isDeath(event) ? "when" : "began", when(event));
   entry("took", lasting(event));
+  entry("without watching", withoutWatching(event));
+  entry("order", event.order?.text);
   entry("waits for", event.is_last && row.waits_for ? jumps(row.waits_for) : undefined);
   entry("holds up", event.is_last && waitedBy[event.row].length ? jumps(waitedBy[event.row]) : undefined);
   entry("received by", event.sent_to?.slice(0, MOST_JUMPS).map(jumpToEvent));
@@ -86,7 +95,7 @@ function writeTable() {
   const body = all.slice(0, MOST_TABLE_ROWS).map(at => {
     const event = events[at];
     const cells = [rows[event.row].name, title(event), argumentText(event), placeText(event.place) ?? "",
-      moment(event.begin_ns), roleOf(event) ?? ""];
+      moment(beginOf(event)), roleOf(event) ?? event.order?.text ?? ""];
     return el("tr", { class: event.role }, cells.map((text, index) => el("td", { class: index ? undefined : "who" }, text)));
   });
   const more = all.length - MOST_TABLE_ROWS;

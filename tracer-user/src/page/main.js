@@ -13,6 +13,7 @@ function count() {
 function syncTools() {
   document.querySelectorAll("[name=events]").forEach(input => { input.checked = (input.value === "all") === view.everything; });
   document.querySelectorAll("[name=axis]").forEach(input => { input.checked = (input.value === "order") === view.inOrder; });
+  document.querySelectorAll("[name=times]").forEach(input => { input.checked = (input.value === "corrected") === view.corrected; });
   byId("isolate").disabled = view.selected.size === 0;
   byId("isolate-fault").disabled = faulty().size === 0;
   const base = relatedBase();
@@ -32,12 +33,17 @@ function writeLegend() {
     return el("li", {}, sample, text);
   });
   const signs = [["✖", "at fault"], ["○", "only waits, or ended after it"]].filter(() => hasFault).map(([sign, text]) => el("li", {}, `${sign} ${text}`));
-  byId("legend").replaceChildren(...entries, ...signs);
+  const orders = new Set(events.filter(event => event.order).map(event => orderSign(event.order)));
+  const open = [["≠", "would have got another message without watching"], ["?", "may have got another message"]]
+    .filter(([sign]) => orders.has(sign)).map(([sign, text]) => el("li", {}, `${sign} ${text}`));
+  const bounds = hasCorrected ? [el("li", {}, "├─┤ bounds without watching: above of the beginning, below of the end")] : [];
+  byId("legend").replaceChildren(...entries, ...signs, ...open, ...bounds);
 }
 
 function wire() {
   document.querySelectorAll("[name=events]").forEach(input => input.addEventListener("change", () => setFilter({ everything: input.value === "all" })));
   document.querySelectorAll("[name=axis]").forEach(input => input.addEventListener("change", () => setFilter({ inOrder: input.value === "order" })));
+  document.querySelectorAll("[name=times]").forEach(input => input.addEventListener("change", () => setFilter({ corrected: input.value === "corrected" })));
   const actions = {
     isolate: () => isolate(view.selected),
     "isolate-fault": () => isolate(faulty()),
@@ -95,6 +101,7 @@ onChange(what => {
 drawGraph();
 if (rows.length > 0) {
   ["tools", "chart", "keys", "table"].forEach(id => { byId(id).hidden = false; });
+  byId("times").hidden = !hasCorrected;
   readColours();
   refilter();
   fit();

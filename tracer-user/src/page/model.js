@@ -11,6 +11,8 @@ const lastOf = rows.map(row => {
   for (let at = row.first_event; at < row.first_event + row.events; at++) if (events[at].is_last) return at;
   return undefined;
 });
+/** Times without watching are there to be shown. */
+const hasCorrected = events.some(event => event.corrected);
 const hasFault = rows.some(row => row.role);
 
 const view = {
@@ -20,9 +22,15 @@ const view = {
   selected: new Set(),
   event: undefined,
   inOrder: false,
+  /** Times as they would have been without watching. */
+  corrected: hasCorrected,
   from: 0,
   to: 1,
 };
+
+/** When an event began and ended, as it is shown. */
+const beginOf = event => view.corrected && event.corrected ? event.corrected.begin.likely_ns : event.begin_ns;
+const endOf = event => view.corrected && event.corrected?.end ? event.corrected.end.likely_ns : event.end_ns;
 
 const listeners = [];
 const onChange = listener => listeners.push(listener);
@@ -49,7 +57,7 @@ function refilter() {
   const wanted = view.only ? [...view.only].sort((a, b) => a - b) : rows.map((_, row) => row);
   shown = wanted.map(row => ({ row, events: shownEvents(row) }));
   if (!view.only) shown = shown.filter(line => line.events.length > 0 || rows[line.row].role);
-  const begins = shown.flatMap(line => line.events.map(at => events[at].begin_ns));
+  const begins = shown.flatMap(line => line.events.map(at => beginOf(events[at])));
   const order = [...new Set(begins)].sort((a, b) => a - b);
   positions = new Map(order.map((begin, position) => [begin, position]));
   if (view.event !== undefined && !shown.some(line => line.events.includes(view.event))) view.event = undefined;
@@ -74,8 +82,8 @@ function fit() {
   for (const line of shown) {
     for (const at of line.events) {
       const event = events[at];
-      least = Math.min(least, positionOf(event.begin_ns));
-      most = Math.max(most, positionOf(event.end_ns ?? event.begin_ns));
+      least = Math.min(least, positionOf(beginOf(event)));
+      most = Math.max(most, positionOf(endOf(event) ?? beginOf(event)));
       room = Math.max(room, isOpen(event) ? 0.8 : event.is_last ? 0.2 : 0.08);
     }
   }

@@ -65,7 +65,7 @@ function redraw() {
 /** The event under a point, or close to it. */
 function eventAt(px, py) {
   const near = drawn.filter(box => py >= box.y0 && py < box.y1 && px >= box.x0 - 3 && px <= box.x1 + 3);
-  const distance = box => Math.abs(x(positionOf(events[box.at].begin_ns)) - px);
+  const distance = box => Math.abs(x(positionOf(beginOf(events[box.at]))) - px);
   const isBar = box => isOpen(events[box.at]);
   near.sort((a, b) => isBar(a) - isBar(b) || distance(a) - distance(b));
   return near[0]?.at;
@@ -75,7 +75,7 @@ function showTip(event, px, py) {
   tip.hidden = event === undefined;
   if (event === undefined) return;
   const arguments_ = argumentText(events[event]);
-  tip.textContent = clean(`${rows[events[event].row].name}: ${title(events[event])}${arguments_ ? `(${arguments_})` : ""}, ${moment(events[event].begin_ns, 1000)}`);
+  tip.textContent = clean(`${rows[events[event].row].name}: ${title(events[event])}${arguments_ ? `(${arguments_})` : ""}, ${moment(beginOf(events[event]), 1000)}`);
   tip.style.left = `${Math.min(NAMES_WIDTH + px + 12, NAMES_WIDTH + size.width - 300)}px`;
   tip.style.top = `${py + 38 < size.height ? py + 14 : py - 34}px`;
 }
@@ -87,7 +87,7 @@ function chooseInView(event) {
   const top = line * ROW;
   const isInView = top >= chart.scrollTop && top + AXIS + ROW <= chart.scrollTop + size.height;
   if (!isInView) chart.scrollTop = top + AXIS - size.height / 2;
-  const position = positionOf(events[event].begin_ns);
+  const position = positionOf(beginOf(events[event]));
   const span = view.to - view.from;
   if (position < view.from || position > view.to) {
     view.from = position - span / 2;
@@ -101,7 +101,7 @@ function chooseInView(event) {
 function closest(line, position) {
   let best;
   for (const at of shown[line]?.events ?? []) {
-    const distance = Math.abs(positionOf(events[at].begin_ns) - position);
+    const distance = Math.abs(positionOf(beginOf(events[at])) - position);
     if (best === undefined || distance < best.distance) best = { at, distance };
   }
   return best?.at;
@@ -112,7 +112,7 @@ function step(along, across) {
   if (current === undefined) return chooseInView(shown.find(line => line.events.length)?.events[0]);
   const line = shown.findIndex(line => line.row === events[current].row);
   if (along) return chooseInView(shown[line].events[shown[line].events.indexOf(current) + along]);
-  const position = positionOf(events[current].begin_ns);
+  const position = positionOf(beginOf(events[current]));
   for (let next = line + across; next >= 0 && next < shown.length; next += across) {
     const found = closest(next, position);
     if (found !== undefined) return chooseInView(found);

@@ -433,8 +433,8 @@ impl<'s> Session<'s> {
         let now_ns = self.host.now_ns();
         self.tell_unrecorded(|tracker, watched| tracker.rest(now_ns, |slot| watched.sharers(slot)));
         if let Some(first) = &self.probe_costs {
-            let job_cpus = first.job_cpus;
-            let costs = ProbeCosts { job_cpus, ..self.kernel.probe_costs() };
+            let ProbeCosts { job_cpus, own_time, .. } = *first;
+            let costs = ProbeCosts { job_cpus, own_time, ..self.kernel.probe_costs() };
             self.recorder.push(Input::ProbeCosts(Box::new(costs)));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::RdmaAddress;
-use analyzer::input::{ClockReading, Mapping, ProbeCosts, ProcessFacts, ThreadFacts};
+use analyzer::input::{ClockReading, Mapping, OwnTime, ProbeCosts, ProcessFacts, ThreadFacts};
 use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::{FileId, QueueChange, RawRecord};
@@ -45,7 +45,8 @@ pub(super) struct Calibration {
 fn probe_costs(tracer: &mut Tracer) -> ProbeCosts {
     let hits = tracer.hit_prices().unwrap_or_default();
     let program_runs = tracer.program_runs();
-    ProbeCosts { time_ns: clock::monotonic_ns(), hits, program_runs, ..ProbeCosts::default() }
+    let own_time = if tracer.own_time_ns().is_some() { OwnTime::Recorded } else { OwnTime::Unknown };
+    ProbeCosts { time_ns: clock::monotonic_ns(), own_time, hits, program_runs, ..ProbeCosts::default() }
 }
 
 impl LiveKernel {

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyzer::input::{ProbeCosts, Start};
+use analyzer::input::{OwnTime, ProbeCosts, Start};
 use analyzer::options::Options;
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -264,8 +264,14 @@ fn prepare<'s>(
     sink.placed(&spare_cpus);
     gaps(&support_facts()).iter().for_each(|gap| sink.notice(gap));
     let calibrates = Calibration { budget: settings.budget.is_some(), tape: settings.outlets.tape.is_some() };
-    let (mut kernel, costs, probe_costs) = LiveKernel::load(settings.kernel, &spare_cpus, calibrates)?;
-    let probe_costs = probe_costs.map(|costs| ProbeCosts { job_cpus: shared_cpus(job_cpus), ..costs });
+    let is_apart = !job_cpus.is_empty() && !spare_cpus.is_empty();
+    let follows_own_time = calibrates.tape && !is_apart;
+    let loading = LoadSettings { follows_own_time, ..settings.kernel };
+    let (mut kernel, costs, probe_costs) = LiveKernel::load(loading, &spare_cpus, calibrates)?;
+    let probe_costs = probe_costs.map(|costs| {
+        let own_time = if is_apart { OwnTime::Apart } else { costs.own_time };
+        ProbeCosts { job_cpus: shared_cpus(job_cpus), own_time, ..costs }
+    });
     let only_job = possible(settings.only_job, || kernel.filter_sees_all_threads())?;
     let stranger_ns = costs.unwrap_or_default().stranger_ns;
     let shared = JobCpus { count: job_cpus.len(), are_shared: spare_cpus.is_empty() };

@@ -338,6 +338,8 @@ impl<'a> Builder<'a> {
             is_before_last: false,
             sent_to: Vec::new(),
             got_from: Vec::new(),
+            corrected: None,
+            order: None,
         }
     }
 

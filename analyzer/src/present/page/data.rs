@@ -6,6 +6,7 @@ use crate::findings::finding::{Place, StuckState};
 use crate::findings::report::Report;
 use crate::job::process::Who;
 use crate::timeline::TimelineGap;
+use crate::timeline::correction::bounds::Bounds;
 
 /// Version of the JSON form.
 pub const PAGE_SCHEMA: u32 = 2;
@@ -213,6 +214,31 @@ pub struct PageEvent {
     /// Events that sent what it received, as far as that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub got_from: Vec<u32>,
+    /// When it would have been without watching, if that was asked for and is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<CorrectedSpan>,
+    /// Without watching, it would have received another message, or may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OpenOrder>,
+}
+
+/// When an event would have been without watching, within bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CorrectedSpan {
+    /// When it would have begun.
+    pub begin: Bounds,
+    /// When it would have ended; none: as [`PageEvent::end_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Bounds>,
+}
+
+/// A receive from whoever comes first that could have got another message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenOrder {
+    /// It certainly would have, without watching; else it cannot be told.
+    pub is_changed: bool,
+    /// The same in words.
+    pub text: String,
 }
 
 fn is_false(value: &bool) -> bool {

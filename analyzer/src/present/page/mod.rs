@@ -8,6 +8,7 @@
 
 mod arguments;
 mod build;
+mod corrected;
 mod data;
 mod groups;
 mod lasts;
@@ -16,4 +17,5 @@ mod sorts;
 mod verdict;
 
 pub(crate) use build::page;
+pub use corrected::PageCorrection;
 pub use data::*;

@@ -210,6 +210,7 @@ impl NodeNumbers {
             | Body::Values { .. }
             | Body::Return { .. }
             | Body::Made { .. }
+            | Body::HeldUp { .. }
             | Body::Call { .. }
             | Body::Done
             | Body::Alloc { .. }

@@ -2,10 +2,10 @@
 
 use std::ops::{Add, AddAssign, Sub};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A duration, or how much earlier or later something is, ns: at least, probably, and at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bounds {
     /// Not less.
     pub least_ns: f64,

@@ -11,7 +11,8 @@ use super::summary::{ComparedTime, FunctionTimes, RankTimes, TimesSummary};
 use super::transfers::Transfers;
 use super::waits::ClockSlackNs;
 use crate::job::messages::{MessageEvent, Messages};
-use crate::tape::costs::{HitKind, ProbeCosts, UnrecordedHits};
+use crate::tape::MAX_NODES;
+use crate::tape::costs::{HitKind, OwnTime, ProbeCosts, UnrecordedHits};
 use crate::tape::input::{CodePlace, Input, Start};
 use crate::tape::wire::RawRecord;
 
@@ -41,6 +42,8 @@ impl Survey {
 pub struct CorrectionLimits {
     /// What hits cost was not recorded: the bounds are those of any machine.
     pub assumed_prices: bool,
+    /// What is known of the processor time that dmscope took from ranks.
+    pub own_time: OwnTime,
     /// Calls that waited for something of which nothing is known.
     pub open_calls: u64,
     /// Calls that were not seen to return.
@@ -87,6 +90,8 @@ pub struct CorrectedTimes {
     pub functions: Vec<FunctionTimes>,
     /// What watching cost, by kind of hit.
     pub hits: Vec<(HitKind, HitSum)>,
+    /// How often dmscope ran in the place of a rank, and for how long.
+    pub held_up: HitSum,
     /// What limits all this.
     pub limits: CorrectionLimits,
     /// Why it is not to be relied on at all.
@@ -233,6 +238,7 @@ impl CorrectionPass {
         not_followed.sort_unstable();
         let cpus = self.survey.costs.iter().map(|costs| costs.job_cpus).max().unwrap_or(0);
         let limits = CorrectionLimits {
+            own_time: own_time(&self.survey.costs),
             assumed_prices: self.ledger.prices(0).are_assumed,
             open_calls: self.summary.open_calls,
             calls_without_end: self.summary.without_end,
@@ -247,6 +253,7 @@ impl CorrectionPass {
             total: self.summary.total(),
             functions: self.summary.functions(),
             hits: self.ledger.sums.iter().map(|(kind, sum)| (*kind, *sum)).collect(),
+            held_up: self.ledger.held_up,
             refused: self.refusal(&ranks, most_share),
             limits,
             ranks,
@@ -268,6 +275,17 @@ impl CorrectionPass {
         let worst = ranks.iter().max_by(|one, other| share(one).total_cmp(&share(other)))?;
         (share(worst) > most_share).then(|| Refusal::Dilated { rank: worst.rank, share: share(worst) })
     }
+}
+
+/// Of all nodes: unknown if it is so of any.
+fn own_time(costs: &[ProbeCosts]) -> OwnTime {
+    let nodes = costs.iter().map(|costs| costs.node).max().map_or(0..0, |last| 0..last.saturating_add(1));
+    let of_node = |node| {
+        let own = costs.iter().filter(|costs| costs.node == node);
+        own.map(|costs| costs.own_time).max().unwrap_or_default()
+    };
+    let all: Vec<OwnTime> = nodes.take(MAX_NODES).map(of_node).collect();
+    if all.contains(&OwnTime::Unknown) { OwnTime::Unknown } else { all.into_iter().min().unwrap_or_default() }
 }
 
 /// How far the clocks of two nodes may be apart.

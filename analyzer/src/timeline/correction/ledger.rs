@@ -26,6 +26,8 @@ pub struct CallCosts {
     pub entry: Bounds,
     /// By other hits while it ran.
     pub middle: Bounds,
+    /// While it ran, and dmscope in its place.
+    pub held_up: Bounds,
     /// At its return.
     pub exit: Bounds,
 }
@@ -33,7 +35,7 @@ pub struct CallCosts {
 impl CallCosts {
     /// While it ran.
     pub fn inside(&self) -> Bounds {
-        self.entry + self.middle + self.exit
+        self.entry + self.middle + self.held_up + self.exit
     }
 }
 
@@ -83,6 +85,10 @@ impl ThreadLedger {
         if self.is_in_call() { self.now.middle += cost } else { self.now.between += cost }
     }
 
+    fn hold_up(&mut self, held_up: Bounds) {
+        if self.is_in_call() { self.now.held_up += held_up } else { self.now.between += held_up }
+    }
+
     fn close(&mut self) {
         let Some(begin_ns) = self.begin_ns.take() else { return };
         let costs = std::mem::take(&mut self.now);
@@ -124,6 +130,8 @@ pub struct HitLedger {
     unrecorded: FxHashMap<u32, Vec<UnrecordedHits>>,
     /// Of all processes, by kind.
     pub sums: BTreeMap<HitKind, HitSum>,
+    /// How often, and for how long, dmscope ran in the place of a rank.
+    pub held_up: HitSum,
 }
 
 impl HitLedger {
@@ -211,6 +219,11 @@ impl HitLedger {
                 whole(thread, HitKind::CallValues, prices.system_call())
             }
             Body::Made { .. } => whole(thread, HitKind::CallValues, prices.value),
+            Body::HeldUp { waited_ns, own_ns, moved, slept } => {
+                let held_up = held_up(waited_ns as f64, own_ns as f64, moved, slept);
+                thread.hold_up(held_up);
+                return self.held_up.add(1, held_up);
+            }
             Body::Remote { .. } | Body::Endpoint { .. } => return,
             Body::Fork { .. } | Body::Exec | Body::Exit { .. } => return,
         };
@@ -247,6 +260,16 @@ impl HitLedger {
             sum + cost.times(common_ns / length_ns)
         })
     }
+}
+
+/// How much earlier a thread would have gone on without dmscope, which ran for `own_ns` on the processor where the thread was
+/// while that waited for `waited_ns`. What others ran meanwhile they would have run without dmscope as well, and might have shared
+/// what it left. One that slept need not have waited just then; for one that moved, it may have run at its new place too.
+fn held_up(waited_ns: f64, own_ns: f64, moved: bool, slept: bool) -> Bounds {
+    let likely_ns = waited_ns.min(own_ns);
+    let of_others_ns = waited_ns - likely_ns;
+    let least_ns = if moved || slept { 0.0 } else { (likely_ns - of_others_ns).max(0.0) };
+    Bounds { least_ns, likely_ns, most_ns: if moved { waited_ns } else { likely_ns } }
 }
 
 fn planned(probe: &Probe) -> PlannedProbe {
@@ -287,4 +310,25 @@ fn begin(thread: &mut ThreadLedger, time_ns: u64, probe: PlannedProbe, prices: &
     thread.begin_ns = Some(time_ns);
     thread.is_told = probe.is_told;
     parts.before + parts.entry + parts.exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_held_up_for_as_long_as_dmscope_ran_while_it_waited() {
+        assert_eq!(held_up(5000.0, 5000.0, false, false), Bounds::exactly(5000.0));
+        // Some of it while it did not wait.
+        assert_eq!(held_up(5000.0, 9000.0, false, false), Bounds::exactly(5000.0));
+        // For somebody else as well, who might have run first anyway.
+        assert_eq!(held_up(5000.0, 3000.0, false, false), Bounds::of(1000.0, 3000.0, 3000.0));
+        assert_eq!(held_up(5000.0, 1000.0, false, false), Bounds::of(0.0, 1000.0, 1000.0));
+    }
+
+    #[test]
+    fn of_a_thread_that_slept_or_moved_less_is_known() {
+        assert_eq!(held_up(5000.0, 6000.0, false, true), Bounds::of(0.0, 5000.0, 5000.0));
+        assert_eq!(held_up(5000.0, 2000.0, true, false), Bounds::of(0.0, 2000.0, 5000.0));
+    }
 }

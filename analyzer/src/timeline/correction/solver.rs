@@ -12,8 +12,8 @@ use super::bounds::Bounds;
 use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
 use super::kept_map::KeptMap;
 use super::ledger::CallCosts;
-use super::transfers::{TransferKind, Transfers, size_class};
-use super::waits::{ClockSlackNs, Moment, OwnWay, WaitCause, shift_of_end};
+use super::transfers::{TransferKind, TransferTimes, Transfers, size_class};
+use super::waits::{ClockSlackNs, Moment, OwnWay, WaitCause, held_up_on_the_way, shift_of_end};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::tape::input::CodePlace;
 
@@ -97,6 +97,7 @@ struct EnteredMember {
     rank: u32,
     begin: Moment,
     entry: Bounds,
+    held_up: Bounds,
 }
 
 #[derive(Debug, Default)]
@@ -305,7 +306,8 @@ impl Solver {
         for entered in &step.entered {
             let Some(gathering) = self.gatherings.get_mut(entered.collective) else { continue };
             let rank = step.id.rank;
-            gathering.entered.push(EnteredMember { rank, begin, entry: step.costs.entry });
+            let CallCosts { entry, held_up, .. } = step.costs;
+            gathering.entered.push(EnteredMember { rank, begin, entry, held_up });
             self.wake(AwaitedFact::Member(entered.collective, rank));
         }
         begin
@@ -358,6 +360,8 @@ impl Solver {
         found.messages.push(ReceivedMessage { receive: message, send: other, sent: from, class });
         found.sender_ended_ns = found.sender_ended_ns.max(posted.end_ns.unwrap_or(u64::MAX));
         let cost = posted.costs.entry + sender + rest;
+        let held_up = posted.costs.held_up + step.costs.held_up;
+        let cost = found.hold_up(from, step, held_up, cost, transfer);
         found.add(WaitCause { from, cost, is_certain: true, transfer }, kind);
         Ok(())
     }
@@ -385,7 +389,10 @@ impl Solver {
         let from = receive.begin.ok_or(AwaitedFact::Begin(receive_call))?;
         let kind = TransferKind::Release(own.class);
         let transfer = self.transfers.times(kind);
-        found.add(WaitCause { from, cost: receive.costs.entry + rest, is_certain, transfer }, kind);
+        let cost = receive.costs.entry + rest;
+        let held_up = receive.costs.held_up + step.costs.held_up;
+        let cost = found.hold_up(from, step, held_up, cost, transfer);
+        found.add(WaitCause { from, cost, is_certain, transfer }, kind);
         Ok(())
     }
 
@@ -422,6 +429,8 @@ impl Solver {
             };
             let middle = Bounds { least_ns: 0.0, ..step.costs.middle };
             let cost = member.entry + middle + step.costs.exit;
+            let held_up = member.held_up + step.costs.held_up;
+            let cost = found.hold_up(member.begin, step, held_up, cost, transfer);
             found.add(WaitCause { from: member.begin, cost, is_certain, transfer }, kind);
         }
         Ok(())
@@ -482,7 +491,9 @@ impl Solver {
         if let Some(class) = found.eager {
             self.learnt.see_eager(class);
         }
-        let Some(end_ns) = step.end_ns.filter(|_| !way.polls && !found.is_open) else { return };
+        let is_held_up = found.is_held_up || step.costs.held_up.most_ns > 0.0;
+        let tells = !way.polls && !found.is_open && !is_held_up;
+        let Some(end_ns) = step.end_ns.filter(|_| tells) else { return };
         let last = found.with_kinds().max_by_key(|(dependency, _)| dependency.from.at_ns);
         match last {
             Some((last, kind)) if last.from.at_ns > step.begin_ns => {
@@ -536,6 +547,8 @@ struct FoundDependencies {
     messages: Vec<ReceivedMessage>,
     /// Some of it is not known.
     is_open: bool,
+    /// dmscope ran in the place of one of both: how long it took says nothing.
+    is_held_up: bool,
     /// A send of this class ended before its receive began.
     eager: Option<u8>,
     /// When the last of the calls ended that sent what is received.
@@ -543,6 +556,21 @@ struct FoundDependencies {
 }
 
 impl FoundDependencies {
+    /// All that watching cost from there to the end of a call: `cost`, what hits did; `held_up`: what dmscope held up in both.
+    fn hold_up(
+        &mut self,
+        from: Moment,
+        step: &TimedCall,
+        held_up: Bounds,
+        cost: Bounds,
+        transfer: Option<TransferTimes>,
+    ) -> Bounds {
+        self.is_held_up |= held_up.most_ns > 0.0;
+        let end_ns = step.end_ns.unwrap_or(step.begin_ns);
+        let took_ns = end_ns.wrapping_sub(from.at_ns).cast_signed() as f64;
+        cost + held_up_on_the_way(held_up, took_ns, cost, transfer)
+    }
+
     fn add(&mut self, dependency: WaitCause, kind: TransferKind) {
         self.dependencies.push(dependency);
         self.kinds.push(kind);

@@ -113,6 +113,24 @@ impl WaitCause {
     }
 }
 
+/// What dmscope held up between the beginning of what a call waited for and the call's end: no more than that came late. `took_ns`:
+/// in between; `cost`: what hits cost there; `transfer`: how long it takes.
+pub fn held_up_on_the_way(
+    held_up: Bounds,
+    took_ns: f64,
+    cost: Bounds,
+    transfer: Option<TransferTimes>,
+) -> Bounds {
+    let late_ns = |transfer_ns: f64, cost_ns: f64| (took_ns - transfer_ns - cost_ns).max(0.0);
+    let least_late_ns = transfer.map_or(0.0, |transfer| late_ns(transfer.most_ns, cost.most_ns));
+    let TransferTimes { least_ns, typical_ns, .. } = transfer.unwrap_or_default();
+    Bounds::of(
+        held_up.least_ns.min(least_late_ns),
+        held_up.likely_ns.min(late_ns(typical_ns, cost.likely_ns)),
+        held_up.most_ns.min(late_ns(least_ns, cost.least_ns)),
+    )
+}
+
 /// The shift of the end of a call.
 pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSlackNs) -> Bounds {
     // It took at least no time at all.
@@ -206,6 +224,19 @@ mod tests {
         let way = way(moment(1000, -30.0), 5100, 400.0);
         let send = from(moment(5000, -7.0), 3.0);
         assert_eq!(shift_of_end(&way, &[send], 0.0), Bounds::exactly(-10.0));
+    }
+
+    #[test]
+    fn who_was_held_up_while_nothing_was_there_lost_nothing_by_it() {
+        let transfer = Some(TransferTimes { least_ns: 50.0, typical_ns: 100.0, most_ns: 200.0 });
+        let (held_up, cost) = (Bounds::exactly(5000.0), Bounds::exactly(10.0));
+        let on_the_way = |took_ns| held_up_on_the_way(held_up, took_ns, cost, transfer);
+        assert_eq!(on_the_way(110.0), Bounds::of(0.0, 0.0, 50.0));
+        assert_eq!(on_the_way(1110.0), Bounds::of(900.0, 1000.0, 1050.0));
+        assert_eq!(on_the_way(9000.0), held_up);
+        assert_eq!(on_the_way(-9000.0), Bounds::default());
+        let unknown = held_up_on_the_way(held_up, 1010.0, cost, None);
+        assert_eq!(unknown, Bounds::of(0.0, 1000.0, 1000.0));
     }
 
     #[test]
