@@ -118,6 +118,7 @@ impl Chains {
             ops: Vec::new(),
             begin_ns: 0,
             after,
+            begin_edge: false,
             end_edge: marks.has(Marks::END_EDGE),
             is_tainted,
             instances: Vec::new(),
@@ -130,6 +131,7 @@ impl Chains {
         end.instances = self.instances(&nodes, names, &placeholder, &ops);
         (end.to, end.handle) = (placeholder.owner, placeholder.handle);
         (end.ops, end.begin_ns) = (ops, self.begin_of(&nodes));
+        end.begin_edge = self.begin_edge_of(&nodes).unwrap_or(false);
         self.far.ends.push(end);
     }
 
@@ -173,6 +175,11 @@ impl Chains {
     /// When the first of some operations happened.
     pub(super) fn begin_of(&self, nodes: &[NodeId]) -> u64 {
         nodes.first().map_or(0, |node| self.nodes[node.index()].time_ns)
+    }
+
+    /// Whether something may have been before the first of some operations that was not seen; none: there are none.
+    pub(super) fn begin_edge_of(&self, nodes: &[NodeId]) -> Option<bool> {
+        nodes.first().map(|node| self.nodes[node.index()].marks.has(Marks::BEGIN_EDGE))
     }
 
     /// All that is known of operations of an end, if it is one of the first of its kind.

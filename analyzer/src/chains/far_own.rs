@@ -58,6 +58,12 @@ impl Chains {
         self.let_go_if_over(handle, names, groups);
     }
 
+    /// No operation wrote a piece that was told: chains begin behind it.
+    pub fn bind_to_nothing(&mut self, handle: u64, names: &mut OpNames, groups: &mut ChainGroups) {
+        self.far.get_mut(handle).into_iter().for_each(|hold| hold.is_first = true);
+        self.bind(handle, None, names, groups);
+    }
+
     /// Another node says what has become of pieces.
     pub fn take_over(&mut self, from: u32, over: &PiecesOver, names: &mut OpNames, groups: &mut ChainGroups) {
         let Some(hold) = self.far.get_mut(over.handle).filter(|hold| hold.to == from) else { return };
@@ -78,7 +84,7 @@ impl Chains {
             Some((_, None)) => {
                 self.far.get_mut(handle).into_iter().for_each(|hold| hold.early.push(end.clone()))
             }
-            None if self.far.was_cut(handle) => self.count_end(&end, names, groups),
+            None if self.far.was_cut(handle) => self.count_end(&end, true, names, groups),
             None => {
                 self.counts.inconclusive += 1;
                 self.counts.tainted_ops += 1;
@@ -97,13 +103,13 @@ impl Chains {
     ) {
         let n = &self.nodes[node.index()];
         let is_too_long = usize::from(n.depth) + end.ops.len() > usize::from(self.max_chain_ops);
-        let (root, is_own) = (n.root, !n.marks.has(Marks::ELSEWHERE));
+        let root = n.root;
         if let Some(hold) = self.far.get_mut(handle) {
             hold.has_end |= !is_too_long;
             hold.has_cut_end |= is_too_long;
         }
-        if is_too_long || !is_own || end.ops.is_empty() {
-            return self.count_end(&end, names, groups);
+        if is_too_long || end.ops.is_empty() {
+            return self.count_end(&end, true, names, groups);
         }
         let root = &self.nodes[root.index()];
         if root.marks.has(Marks::ELSEWHERE) && !root.marks.has(Marks::CUT) {
@@ -142,8 +148,8 @@ impl Chains {
         groups.add(&chain, || self.example_with(root_id, context, end, names));
     }
 
-    /// Counts an end as a chain of its own: what is before it is cut off.
-    fn count_end(&mut self, end: &ChainEnd, names: &OpNames, groups: &mut ChainGroups) {
+    /// Counts an end as a chain of its own. `begin_edge`: what is before it is cut off, or not known.
+    fn count_end(&mut self, end: &ChainEnd, begin_edge: bool, names: &OpNames, groups: &mut ChainGroups) {
         let Some(first) = end.ops.first() else { return };
         if end.is_tainted {
             self.counts.inconclusive += 1;
@@ -156,7 +162,7 @@ impl Chains {
         end.after.iter().for_each(|op| set.add_after(*op));
         let (time_ns, end_edge) = (end.begin_ns, end.end_edge);
         let context = Some(&set);
-        let chain = Finished { path, work, ops: &ops, time_ns, context, begin_edge: true, end_edge };
+        let chain = Finished { path, work, ops: &ops, time_ns, context, begin_edge, end_edge };
         groups.add(&chain, || {
             let ops = end.instances.clone();
             (ops.len() == end.ops.len()).then(|| Example { ops, before: Vec::new(), context: Some(set) })
@@ -179,7 +185,8 @@ impl Chains {
         }
         let (to, handle) = (placeholder.owner, placeholder.handle);
         let begin_ns = self.begin_of(&nodes);
-        self.far.ends.push(ChainEnd { to, handle, ops, begin_ns, instances, is_tainted, ..end });
+        let begin_edge = self.begin_edge_of(&nodes).unwrap_or(end.begin_edge);
+        self.far.ends.push(ChainEnd { to, handle, ops, begin_ns, begin_edge, instances, is_tainted, ..end });
     }
 
     /// The chain in `scratch.path` with its end, for people; none if not all of the end was told.
@@ -240,7 +247,7 @@ impl Chains {
     fn cut(&mut self, handle: u64, names: &mut OpNames, groups: &mut ChainGroups) {
         let Some(hold) = self.far.remove(handle) else { return };
         self.far.note_cut(handle, hold.to);
-        hold.early.iter().for_each(|end| self.count_end(end, names, groups));
+        hold.early.iter().for_each(|end| self.count_end(end, true, names, groups));
         if let Some(node) = hold.node {
             self.nodes[node.index()].marks.set(Marks::END_EDGE);
             self.finish_hold(node, &hold.fate, hold.has_end, names, groups);
@@ -253,8 +260,10 @@ impl Chains {
         }
         let Some(hold) = self.far.remove(handle) else { return };
         let Some(node) = hold.node else {
-            // What was before it was not followed.
-            return hold.early.iter().for_each(|end| self.count_end(end, names, groups));
+            return hold
+                .early
+                .iter()
+                .for_each(|end| self.count_end(end, !hold.is_first || end.begin_edge, names, groups));
         };
         if hold.was_unread && !hold.fate.was_read && !hold.fate.is_tainted {
             self.traces.was_not_read(node);

@@ -36,17 +36,49 @@ const MOST_SHOWN: usize = 1 << 16;
 /// Instances of each kind of end that are told whole, for people.
 const SHOWN_OF_A_KIND: u8 = 3;
 
-/// A part of a stream that was written here and is read on another node.
+/// A part of a stream that was written here and is read on another node; or what was done to memory there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FarPiece {
     /// The node that reads it.
     pub to: u32,
     pub stream: u64,
-    /// Where in the stream it begins, as TCP numbers it.
+    /// Where in the stream it begins, as TCP numbers it; or where the stream was when it was done.
     pub position: u32,
     pub len_bytes: u32,
     /// What it is a piece of; none: that is not known any more.
     pub handle: Option<u64>,
+    /// No part of the stream: memory of the process that reads it.
+    pub memory: Option<FarMemory>,
+}
+
+/// What a one-sided operation does to memory of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarAccess {
+    Write,
+    Read,
+    /// Reads it, and puts something else there.
+    Replace,
+}
+
+/// The memory of a one-sided operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FarMemory {
+    pub access: FarAccess,
+    /// In the process at the other end.
+    pub addr: u64,
+}
+
+/// Handles of what is read belong to whoever has the memory, and are given by whoever reads.
+const OF_READ: u64 = 1 << 63;
+
+/// The handle of the n-th that a node gives.
+pub(crate) fn handle_of_read(node: u32, number: u64) -> u64 {
+    OF_READ | u64::from(node & 0xffff) << 40 | (number & ((1 << 40) - 1))
+}
+
+/// Whether a handle is one that a node gave to what it reads.
+pub(crate) fn is_read_by(handle: u64, node: u32) -> bool {
+    handle >> 40 == handle_of_read(node, 0) >> 40
 }
 
 /// One operation of the end of a chain.
@@ -69,6 +101,8 @@ pub(crate) struct ChainEnd {
     pub begin_ns: u64,
     /// What came after it in its thread.
     pub after: Vec<ContextId>,
+    /// What is before the first of them may not have been seen, if nothing was.
+    pub begin_edge: bool,
     /// It ends where nobody looked any further.
     pub end_edge: bool,
     /// A loss may have changed it.
@@ -126,6 +160,8 @@ pub(super) struct Hold {
     pub fate: PiecesOver,
     /// Nobody here had read it when it was first held.
     pub was_unread: bool,
+    /// Nothing wrote it that might have been seen.
+    pub is_first: bool,
     /// An end was added to its chain.
     pub has_end: bool,
     /// One was not: it became a chain of its own.
@@ -164,8 +200,8 @@ struct Age {
 #[derive(Default)]
 pub(crate) struct FarChains {
     holds: FxHashMap<u64, Hold>,
-    /// No hold has a number below this.
-    first: u64,
+    /// All of them, and some that are over, in the order in which they were first told.
+    in_order: VecDeque<u64>,
     /// Operations that pass on what came from elsewhere, and since when they are held.
     passed_on: VecDeque<(Age, u64)>,
     age: Age,
@@ -194,7 +230,9 @@ impl FarChains {
 
     /// One more piece of a run was told to a node.
     pub(super) fn tell(&mut self, handle: u64, to: u32) {
-        self.first = self.first.min(handle);
+        if !self.holds.contains_key(&handle) {
+            self.note_order(handle);
+        }
         let hold = self.holds.entry(handle).or_insert_with(|| Hold {
             to,
             node: None,
@@ -203,6 +241,7 @@ impl FarChains {
             over: 0,
             fate: PiecesOver::default(),
             was_unread: false,
+            is_first: false,
             has_end: false,
             has_cut_end: false,
             early: Vec::new(),
@@ -215,10 +254,20 @@ impl FarChains {
         if self.holds.len() <= MOST_HELD {
             return None;
         }
-        while !self.holds.contains_key(&self.first) {
-            self.first += 1;
+        while let Some(first) = self.in_order.pop_front() {
+            if self.holds.contains_key(&first) {
+                return Some(first);
+            }
         }
-        Some(self.first)
+        None
+    }
+
+    fn note_order(&mut self, handle: u64) {
+        if self.in_order.len() > 2 * MOST_HELD {
+            let Self { in_order, holds, .. } = self;
+            in_order.retain(|handle| holds.contains_key(handle));
+        }
+        self.in_order.push_back(handle);
     }
 
     pub(super) fn get(&self, handle: u64) -> Option<&Hold> {

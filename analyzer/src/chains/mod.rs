@@ -333,6 +333,12 @@ impl Chains {
         self.writer_of_most()
     }
 
+    /// The live operation that wrote most of a range, as a reader would find it.
+    pub fn writer_here(&mut self, side: &Side) -> Option<NodeId> {
+        self.gather_writers(side);
+        Some(self.writer_of_most()).filter(|writer| writer.is_some())
+    }
+
     /// The live operations that wrote into a range, and how many of its bytes each.
     fn gather_writers(&mut self, side: &Side) {
         let writers = &mut self.scratch.writers;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::far_state::FarPiece;
+use super::far_state::{FarAccess, FarMemory, FarPiece, handle_of_read};
 use super::ids::NodeId;
 
 /// Most streams that are known; others end here.
@@ -45,6 +45,8 @@ pub(crate) struct StreamRecord {
     pub position: u32,
     pub len_bytes: u32,
     pub receive: bool,
+    /// It does not go into the stream, but to memory of whoever reads it.
+    pub memory: Option<FarMemory>,
 }
 
 /// An operation, as long as its node is not another one's.
@@ -64,6 +66,7 @@ struct WrittenPiece {
     is_told: bool,
     /// What wrote it, once that is known.
     by: Option<Written>,
+    memory: Option<FarMemory>,
 }
 
 /// Where a run of pieces goes on.
@@ -82,6 +85,8 @@ struct StreamEnd {
     writer: Option<u32>,
     is_read_here: bool,
     is_written_here: bool,
+    /// The stream the other way: who writes this one reads that one.
+    back: Option<u64>,
     /// How often it was asked who writes it …
     asked: u32,
     /// … and from which round on it may be asked again.
@@ -105,6 +110,8 @@ pub(crate) struct LatePiece {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct StreamEnds {
+    /// Number of this node.
+    node: u32,
     streams: FxHashMap<u64, StreamEnd>,
     /// Who has asked for streams that were not heard of here.
     asked_for: FxHashMap<u64, u32>,
@@ -120,6 +127,20 @@ pub(crate) struct StreamEnds {
 }
 
 impl StreamEnds {
+    pub fn of_node(node: u32) -> Self {
+        Self { node, ..Self::default() }
+    }
+
+    /// Two streams are of one connection. The first of them is read here: if it is known who writes it, they read the other one.
+    pub fn pair(&mut self, incoming: u64, outgoing: u64) -> Option<u32> {
+        if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&incoming) {
+            return None;
+        }
+        let known = self.streams.entry(incoming).or_default();
+        known.back = Some(outgoing);
+        known.writer
+    }
+
     /// A record of a stream has come. What is to be told of it at once.
     pub fn arrive(&mut self, r: &StreamRecord) -> Option<FarPiece> {
         if !self.streams.contains_key(&r.stream) {
@@ -129,7 +150,7 @@ impl StreamEnds {
             let reader = if r.receive { None } else { self.asked_for.remove(&r.stream) };
             self.streams.insert(r.stream, StreamEnd { reader, ..StreamEnd::default() });
         }
-        let Self { streams, wanted, unanswered, topics, next_handle, kept, round, .. } = self;
+        let Self { node, streams, wanted, unanswered, topics, next_handle, kept, round, .. } = self;
         let stream = streams.get_mut(&r.stream)?;
         if r.receive {
             stream.is_read_here = true;
@@ -151,7 +172,7 @@ impl StreamEnds {
         if stream.is_read_here && stream.reader.is_none() {
             return None;
         }
-        let piece = stream.write(r, next_handle);
+        let piece = stream.write(r, *node, next_handle);
         *kept += 1;
         if stream.pieces.len() > MOST_KEPT || *kept > MOST_KEPT_OF_ALL {
             *kept -= usize::from(stream.forget_first());
@@ -201,11 +222,14 @@ impl StreamEnds {
         late
     }
 
-    /// Another node writes a stream.
-    pub fn note_writer(&mut self, stream: u64, writer: u32) {
-        if self.streams.len() < MOST_STREAMS || self.streams.contains_key(&stream) {
-            self.streams.entry(stream).or_default().writer = Some(writer);
+    /// Another node writes a stream. If that was not known: the stream the other way, which it reads.
+    pub fn note_writer(&mut self, stream: u64, writer: u32) -> Option<u64> {
+        if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&stream) {
+            return None;
         }
+        let known = self.streams.entry(stream).or_default();
+        let before = known.writer.replace(writer);
+        known.back.filter(|_| before != Some(writer))
     }
 
     /// Streams to ask for.
@@ -263,7 +287,27 @@ impl StreamEnd {
         asks
     }
 
-    fn write(&mut self, r: &StreamRecord, next_handle: &mut u64) -> Option<FarPiece> {
+    fn write(&mut self, r: &StreamRecord, node: u32, next_handle: &mut u64) -> Option<FarPiece> {
+        let handle = match r.memory {
+            None => self.handle_in_run(r, next_handle),
+            Some(memory) => {
+                // What follows goes on with nothing.
+                self.run = None;
+                let number = *next_handle;
+                *next_handle += 1;
+                if memory.access == FarAccess::Write { number } else { handle_of_read(node, number) }
+            }
+        };
+        let (position, len_bytes, is_told, memory) =
+            (r.position, r.len_bytes, self.reader.is_some(), r.memory);
+        let handle = Some(handle);
+        self.pieces.push_back(WrittenPiece { position, len_bytes, handle, is_told, by: None, memory });
+        let to = self.reader?;
+        Some(FarPiece { to, stream: r.stream, position, len_bytes, handle, memory })
+    }
+
+    /// Of the operation that it goes on with, or is the first piece of.
+    fn handle_in_run(&mut self, r: &StreamRecord, next_handle: &mut u64) -> u64 {
         let begin = RunEnd { pid: r.pid, addr: r.addr, position: r.position };
         let goes_on = self.run.filter(|(end, _)| *end == begin && r.addr != 0);
         let handle = goes_on.map_or(*next_handle, |(_, handle)| handle);
@@ -274,11 +318,7 @@ impl StreamEnd {
             position: r.position.wrapping_add(r.len_bytes),
         };
         self.run = Some((end, handle));
-        let (position, len_bytes, is_told) = (r.position, r.len_bytes, self.reader.is_some());
-        let handle = Some(handle);
-        self.pieces.push_back(WrittenPiece { position, len_bytes, handle, is_told, by: None });
-        let to = self.reader?;
-        Some(FarPiece { to, stream: r.stream, position, len_bytes, handle })
+        handle
     }
 
     /// Nobody will ask for what is kept.
@@ -301,8 +341,8 @@ impl StreamEnd {
 
 impl WrittenPiece {
     fn late(&self, stream: u64, to: u32) -> LatePiece {
-        let &Self { position, len_bytes, handle, by, .. } = self;
-        LatePiece { piece: FarPiece { to, stream, position, len_bytes, handle }, by }
+        let &Self { position, len_bytes, handle, by, memory, .. } = self;
+        LatePiece { piece: FarPiece { to, stream, position, len_bytes, handle, memory }, by }
     }
 }
 
@@ -311,7 +351,15 @@ mod tests {
     use super::*;
 
     fn write(ends: &mut StreamEnds, position: u32, len_bytes: u32) -> Option<FarPiece> {
-        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position, len_bytes, receive: false })
+        ends.arrive(&StreamRecord {
+            pid: 1,
+            addr: 16,
+            stream: 5,
+            position,
+            len_bytes,
+            receive: false,
+            memory: None,
+        })
     }
 
     fn told(late: &[LatePiece]) -> Vec<(u32, u32, Option<u64>)> {
@@ -338,7 +386,15 @@ mod tests {
     #[test]
     fn what_nobody_answers_is_asked_again_for_a_while_though_nothing_comes() {
         let mut ends = StreamEnds::default();
-        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
+        ends.arrive(&StreamRecord {
+            pid: 1,
+            addr: 16,
+            stream: 5,
+            position: 0,
+            len_bytes: 8,
+            receive: true,
+            memory: None,
+        });
         let mut asked = vec![ends.take_wanted()];
         for _ in 0..200 {
             ends.pass_round();
@@ -351,7 +407,15 @@ mod tests {
     #[test]
     fn a_question_is_not_repeated_once_it_is_answered() {
         let mut ends = StreamEnds::default();
-        ends.arrive(&StreamRecord { pid: 1, addr: 16, stream: 5, position: 0, len_bytes: 8, receive: true });
+        ends.arrive(&StreamRecord {
+            pid: 1,
+            addr: 16,
+            stream: 5,
+            position: 0,
+            len_bytes: 8,
+            receive: true,
+            memory: None,
+        });
         ends.note_writer(5, 3);
         ends.take_wanted();
         (0..9).for_each(|_| ends.pass_round());

@@ -349,6 +349,21 @@ impl Job {
         Some(m)
     }
 
+    /// The movement of an RDMA operation that names memory of another node, of which `part` stands for what it moves.
+    pub fn movement_elsewhere(
+        &mut self,
+        process: usize,
+        h: &Header,
+        moved: &RemoteBytes,
+        part: Side,
+        context: CallContext,
+    ) -> Movement {
+        let call_slot = self.probes.slot(context.probe);
+        let call = self.call(process, context);
+        self.probes.call_counts(call_slot).count_movement(moved.len_bytes.into());
+        resolve::movement_elsewhere(self, process, h, moved, part, call)
+    }
+
     /// What was read before it is not asked for any more.
     pub fn forget_read_bytes(&mut self) {
         let done = self.streams.change.done.iter();
@@ -401,7 +416,7 @@ impl Job {
             }
             Body::Free { addr, .. } => self.free(process, addr),
             Body::Work(_) | Body::Completion { .. } => self.totals.verbs.take(body),
-            Body::Endpoint { name } => self.endpoints.add(name, h.pid),
+            Body::Endpoint { name, .. } => self.endpoints.add(name, h.pid),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {
                 let file = has_file.then_some(file);
                 let map = MapRecord { addr, len_bytes, offset_bytes, file, shared, exec };

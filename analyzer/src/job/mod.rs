@@ -284,6 +284,11 @@ impl Job {
         ended.unwrap_or_else(|| self.process(pid))
     }
 
+    /// A space for what is no memory of any process here.
+    pub fn new_space(&mut self) -> ids::SpaceId {
+        self.spaces.new_space()
+    }
+
     /// The thread of a process.
     #[inline(always)]
     pub fn thread(&mut self, process: usize, tid: u32) -> ThreadId {

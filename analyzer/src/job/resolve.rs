@@ -137,14 +137,26 @@ pub(crate) fn remote_movement(
     there: usize,
     call: CallSiteId,
 ) -> Movement {
-    let &RemoteBytes { addr, remote, len_bytes, write, .. } = moved;
+    let far = own(&mut job.processes.get_mut(there).memory, moved.remote, moved.len_bytes.into());
+    Movement { remote: Some(there as u32), ..movement_elsewhere(job, process, h, moved, far, call) }
+}
+
+/// The same, of memory that is not of this node: `far` stands for it.
+pub(crate) fn movement_elsewhere(
+    job: &mut Job,
+    process: usize,
+    h: &Header,
+    moved: &RemoteBytes,
+    far: Side,
+    call: CallSiteId,
+) -> Movement {
+    let &RemoteBytes { addr, len_bytes, write, .. } = moved;
     let bytes = u64::from(len_bytes);
     let site = job.verbs_site(h).unwrap_or(SiteId(0));
     let p = job.processes.get_mut(process);
     let (thread, who) = (p.thread(h.tid, || job.spaces.new_thread()), p.who);
     p.count_movement(bytes);
     let near = own(&mut p.memory, addr, bytes);
-    let far = own(&mut job.processes.get_mut(there).memory, remote, bytes);
     let (kind, source, destination) =
         if write { (Kind::RdmaWrite, near, far) } else { (Kind::RdmaRead, far, near) };
     Movement {
@@ -160,11 +172,11 @@ pub(crate) fn remote_movement(
         destination,
         len_bytes: bytes,
         segments: 1,
-        remote: Some(there as u32),
+        // No process here, as with memory of strangers.
+        remote: Some(u32::MAX - far.space.0),
         call,
     }
 }
-
 #[inline(always)]
 pub(crate) fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
     let found = memory.find(addr);

@@ -73,6 +73,12 @@ impl VerbsCounts {
         self.unlinked_bytes = self.unlinked_bytes.wrapping_add(bytes);
     }
 
+    /// Of bytes that were counted as going somewhere or coming from somewhere it is known where, after all.
+    pub(crate) fn find(&mut self, bytes: u64) {
+        self.linked_bytes = self.linked_bytes.wrapping_add(bytes);
+        self.unlinked_bytes = self.unlinked_bytes.wrapping_sub(bytes);
+    }
+
     /// All of them, in an order of their own.
     pub(crate) fn numbers_mut(&mut self) -> [&mut u64; COUNTS] {
         [
@@ -127,9 +133,23 @@ pub(crate) struct RemoteBytes {
     pub remote: u64,
     /// Name of the other end's queue pair.
     pub peer: u64,
+    /// What goes to it, and where that was when this was posted; 0: not known.
+    pub stream: u64,
+    pub position: u32,
     pub len_bytes: u32,
     pub write: bool,
     pub atomic: bool,
+}
+
+impl RemoteBytes {
+    /// What a record tells of them, if it does.
+    pub(crate) fn of(body: &Body) -> Option<Self> {
+        let &Body::Remote { addr, remote, peer, stream, position, len_bytes, write, atomic, .. } = body
+        else {
+            return None;
+        };
+        Some(Self { addr, remote, peer, stream, position, len_bytes, write, atomic })
+    }
 }
 
 #[cfg(test)]

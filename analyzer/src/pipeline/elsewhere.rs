@@ -1,7 +1,8 @@
 //! What goes on between this node's chains and those of others.
 
+use super::one_sided::far_memory;
 use super::session::Pipeline;
-use crate::chains::far_state::{FarPiece, PiecesOver};
+use crate::chains::far_state::{FarAccess, FarPiece, PiecesOver};
 use crate::chains::op_names::OpNames;
 use crate::chains::stream_ends::{StreamRecord, Written};
 use crate::chains::sums::letter::LetterNews;
@@ -11,25 +12,54 @@ use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::movement::Side;
 use crate::job::names::TCP_STREAM;
 use crate::job::streams::StreamBytes;
-use crate::tape::wire::{Body, RawRecord, Record, kind};
+use crate::job::verbs::RemoteBytes;
+use crate::tape::wire::{Body, Header, RawRecord, Record, kind};
+
+/// Whether a record of this kind may be told to other nodes.
+pub(super) fn concerns_others(of: u16) -> bool {
+    matches!(of, kind::STREAM | kind::REMOTE | kind::ENDPOINT)
+}
+
+/// What a record says of a stream, or of memory of whoever reads it.
+fn stream_record(h: &Header, body: &Body) -> Option<StreamRecord> {
+    let pid = h.pid;
+    if let Body::Stream { addr, stream, position, len_bytes, receive, .. } = *body {
+        return Some(StreamRecord { pid, addr, stream, position, len_bytes, receive, memory: None });
+    }
+    let moved = RemoteBytes::of(body).filter(|moved| moved.stream != 0)?;
+    let RemoteBytes { addr, stream, position, len_bytes, .. } = moved;
+    let memory = Some(far_memory(&moved));
+    Some(StreamRecord { pid, addr, stream, position, len_bytes, receive: false, memory })
+}
 
 impl Pipeline {
-    /// A record comes: nothing is made of it yet. What another node is to be told at once.
-    pub(super) fn arrive(&mut self, raw: &RawRecord) -> Option<FarPiece> {
-        if raw.kind() != kind::STREAM {
-            return None;
+    /// A record comes: nothing is made of it yet. What other nodes are to be told at once is added to `out`.
+    pub(super) fn arrive(&mut self, raw: &RawRecord, out: &mut Vec<FarPiece>) {
+        if !concerns_others(raw.kind()) {
+            return;
         }
-        let Record { header, body } = Record::decode(raw).ok()?;
-        let Body::Stream { addr, stream, position, len_bytes, receive, .. } = body else { return None };
-        let record = StreamRecord { pid: header.pid, addr, stream, position, len_bytes, receive };
-        let piece = self.ends.as_mut()?.arrive(&record)?;
-        self.tell_piece(&piece);
-        Some(piece)
+        let Ok(Record { header, body }) = Record::decode(raw) else { return };
+        let Some(ends) = &mut self.ends else { return };
+        if let Body::Endpoint { incoming, outgoing, .. } = body {
+            if incoming != 0
+                && outgoing != 0
+                && let Some(writer) = ends.pair(incoming, outgoing)
+            {
+                out.extend(self.answer(outgoing, writer));
+            }
+            return;
+        }
+        if let Some(piece) = stream_record(&header, &body).and_then(|record| ends.arrive(&record)) {
+            self.tell_piece(&piece);
+            out.push(piece);
+        }
     }
 
     fn tell_piece(&mut self, piece: &FarPiece) {
         let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
-        if let Some(handle) = piece.handle {
+        // What was read is held where it was written.
+        let is_read = piece.memory.is_some_and(|memory| memory.access != FarAccess::Write);
+        if let Some(handle) = piece.handle.filter(|_| !is_read) {
             chains.tell_piece(handle, piece.to, ops, groups);
         }
     }
@@ -71,9 +101,13 @@ impl Pipeline {
             if let (Some(handle), Some(by)) = (piece.handle, late.by) {
                 let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
                 chains.bind(handle, Some(by.node), ops, groups);
+                if piece.memory.is_some() {
+                    self.job.totals.verbs.find(piece.len_bytes.into());
+                }
             }
             pieces.push(piece);
         }
+        self.tell_untold_writes(stream);
         self.job.streams.set_read_elsewhere(stream, true);
         self.job.streams.ignore();
         self.job.streams.hand_over(stream);
@@ -82,12 +116,19 @@ impl Pipeline {
         pieces
     }
 
-    /// Another node has written a piece of a stream. `may_link`: otherwise it is only known to be there.
-    pub(super) fn take_piece(&mut self, piece: &FarPiece, may_link: bool) {
-        let FarPiece { to: writer, stream, position, len_bytes, handle } = *piece;
-        if let Some(ends) = &mut self.ends {
-            ends.note_writer(stream, writer);
+    /// Another node has written a piece of a stream. `may_link`: otherwise it is only known to be there. Gives back what that node
+    /// is to be told, since it reads what goes the other way.
+    pub(super) fn take_piece(&mut self, piece: &FarPiece, may_link: bool) -> Vec<FarPiece> {
+        let back = self.ends.as_mut().and_then(|ends| ends.note_writer(piece.stream, piece.to));
+        match piece.memory {
+            Some(memory) => self.take_operation(piece, memory, may_link),
+            None => self.take_part(piece, may_link),
         }
+        back.map(|back| self.answer(back, piece.to)).unwrap_or_default()
+    }
+
+    fn take_part(&mut self, piece: &FarPiece, may_link: bool) {
+        let FarPiece { to: writer, stream, position, len_bytes, handle, .. } = *piece;
         let handle_here = handle.filter(|_| may_link && !self.job.coverage.is_paused());
         let written = StreamBytes { stream, position, len_bytes, receive: false };
         self.job.take_from_elsewhere(written, handle_here.is_some());
@@ -155,6 +196,7 @@ impl Pipeline {
             false => chains.end_reader(node, ops, groups),
         }
         chains.cut_behind_all(node);
+        self.refuse_waiting(Some(node));
         let read = self.ends.as_mut().map(|ends| ends.forget_node(node)).unwrap_or_default();
         read.into_iter().for_each(|stream| self.job.streams.set_read_elsewhere(stream, false));
     }

@@ -4,6 +4,7 @@ mod elsewhere;
 mod links;
 mod movements;
 mod node;
+mod one_sided;
 mod pace;
 mod rounds;
 mod session;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::elsewhere::concerns_others;
 use super::links::{LetterArrival, LetterLinks};
 use super::pace::{Pace, Timer};
 use super::rounds::RoundsOfNode;
@@ -88,7 +89,7 @@ impl NodePipeline {
             node: node.min(MAX_NODES as u32 - 1),
             session: 1,
             wall_ns: 0,
-            pipeline: Pipeline::of_node(Options { reference: None, ..options }),
+            pipeline: Pipeline::of_node(Options { reference: None, ..options }, node),
             thinner: Thinner::default(),
             digests: DigestWriter::default(),
             causal: CausalOrder::of_nodes(ROUNDS_TO_BE_SURE),
@@ -141,7 +142,7 @@ impl NodePipeline {
 
     /// Takes a record: the same as [`Input::Record`], without a copy of it.
     pub fn push_record(&mut self, raw: &RawRecord) {
-        if self.causal.lets_pass(raw.kind()) {
+        if self.causal.lets_pass(raw.kind()) && !concerns_others(raw.kind()) {
             self.now_ns = self.now_ns.max(raw.time_ns());
             self.rounds.tell(raw.time_ns());
             self.record(raw);
@@ -268,8 +269,10 @@ impl NodePipeline {
             self.pieces.extend(self.pipeline.answer(stream, from));
         }
         for piece in &news.pieces {
-            self.pipeline.take_piece(piece, self.end.is_none());
-            self.causal.sent_elsewhere(piece.stream, piece.position.wrapping_add(piece.len_bytes));
+            self.pieces.extend(self.pipeline.take_piece(piece, self.end.is_none()));
+            if piece.memory.is_none() {
+                self.causal.sent_elsewhere(piece.stream, piece.position.wrapping_add(piece.len_bytes));
+            }
         }
         self.pipeline.take_news(from, news);
         if head.is_last {
@@ -344,8 +347,7 @@ impl NodePipeline {
 
     /// A record comes, whatever it waits for.
     fn arrive(&mut self, raw: &RawRecord) {
-        let piece = self.pipeline.arrive(raw);
-        self.pieces.extend(piece);
+        self.pipeline.arrive(raw, &mut self.pieces);
     }
 
     /// Takes what waits for nothing.
@@ -372,6 +374,7 @@ impl NodePipeline {
                 self.pass_on(input);
             }
             Input::End(_) => {
+                self.pipeline.refuse_waiting(None);
                 self.pass_on(input);
                 self.end = self.out.pop();
             }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::movements::DataMovement;
+use super::one_sided::OneSided;
 use super::pace::Timer;
 use crate::chains::stream_ends::StreamEnds;
 use crate::chains::sums::DigestSource;
@@ -56,11 +57,12 @@ const MOST_EVALUATION_NS: u64 = 2_000_000_000;
 pub struct Pipeline {
     depth: Depth,
     /// Movements are linked here, and not on nodes of their own.
-    links: bool,
+    pub(super) links: bool,
     pub(super) job: Job,
     pub(super) chains: ChainAnalysis,
     /// Streams between this node and others, if there are any.
     pub(super) ends: Option<Box<StreamEnds>>,
+    pub(super) one_sided: OneSided,
     errors: ErrorAnalysis,
     hang: HangAnalysis,
     timeline: Option<TimelineAnalysis>,
@@ -83,6 +85,7 @@ impl Pipeline {
             job,
             chains,
             ends: None,
+            one_sided: OneSided::default(),
             errors: ErrorAnalysis::default(),
             hang: HangAnalysis::default(),
             timeline: None,
@@ -123,11 +126,11 @@ impl Pipeline {
         pipeline
     }
 
-    /// Counts chains of the ranks of a node, and evaluates nothing.
-    pub(super) fn of_node(options: Options) -> Self {
+    /// Counts chains of the ranks of a node that has this number, and evaluates nothing.
+    pub(super) fn of_node(options: Options, node: u32) -> Self {
         let mut pipeline = Self { depth: Depth::Group, ..Self::new(options) };
         pipeline.job.may_follow_collectives_alone = false;
-        pipeline.ends = Some(Box::default());
+        pipeline.ends = Some(Box::new(StreamEnds::of_node(node)));
         pipeline
     }
 
@@ -215,16 +218,17 @@ impl Pipeline {
         let h = &record.header;
         self.chains.clock(h.time_ns);
         let (process, _) = self.job.count(record);
-        let Body::Remote { addr, remote, peer, len_bytes, write, atomic, context } = record.body else {
-            return;
-        };
-        let moved = RemoteBytes { addr, remote, peer, len_bytes, write, atomic };
+        let Body::Remote { addr, len_bytes, write, context, .. } = record.body else { return };
+        let Some(moved) = RemoteBytes::of(&record.body) else { return };
         match self.job.remote_movement(process, h, &moved, context) {
-            Some(m) if self.links => {
-                self.chains.movement(&self.job, &m);
-                self.tell_movement(&m);
+            Some(m) => {
+                if self.links {
+                    self.chains.movement(&self.job, &m);
+                    self.tell_movement(&m);
+                }
+                self.know_writer(moved.stream, moved.position, None);
             }
-            Some(_) => {}
+            None if self.move_elsewhere(process, h, &moved, context) => {}
             None => self.one_end(process, h, (addr, !write), len_bytes, context),
         }
     }
@@ -255,6 +259,9 @@ impl Pipeline {
             return;
         };
         let moved = StreamBytes { stream, position, len_bytes, receive };
+        if receive && self.ends.is_some() {
+            self.reach(h.pid, stream, position);
+        }
         // The kernel's own records have no probe.
         self.job.take_stream_bytes(process, moved, h.probe != 0);
         self.take_memory_changes();
@@ -398,7 +405,7 @@ impl Pipeline {
 
     /// Notes a movement if somebody wants to hear of it.
     #[inline(always)]
-    fn tell_movement(&mut self, m: &Movement) {
+    pub(super) fn tell_movement(&mut self, m: &Movement) {
         if let Some(movements) = &mut self.told_movements {
             let linked = self.chains.chains.linked_last.take();
             movements.push(DataMovement::of(m, linked, &self.job.processes));

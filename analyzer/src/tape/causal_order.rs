@@ -234,7 +234,7 @@ impl CausalOrder {
 }
 
 /// Whether one position comes before another, of numbers that go around.
-pub(super) fn is_behind(position: u32, other: u32) -> bool {
+pub(crate) fn is_behind(position: u32, other: u32) -> bool {
     position.wrapping_sub(other).cast_signed() < 0
 }
 
@@ -291,7 +291,9 @@ mod tests {
         let context = CallContext::default();
         let wrote = |pid| {
             let (write, atomic) = (true, false);
-            of(pid, Body::Remote { addr: 1, remote: 2, peer: 3, len_bytes: 4, write, atomic, context })
+            let (addr, remote, peer, len_bytes) = (1, 2, 3, 4);
+            let (stream, position) = (5, 9);
+            of(pid, Body::Remote { addr, remote, peer, stream, position, len_bytes, write, atomic, context })
         };
         let body = Body::Stream { addr: 0, stream: 5, position: 9, len_bytes: 0, receive: false, context };
         let records = [received(10, 9, 0), other(11), wrote(1), wrote(2), of(1, body)];

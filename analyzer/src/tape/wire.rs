@@ -190,18 +190,22 @@ pub enum Body {
     Queue(QueueChange),
     /// Bytes that an RDMA write took from memory at `addr` to `remote` in the process that has the queue pair `peer` (see
     /// [`Body::Endpoint`]), or (`write` false) a read or an atomic operation (`atomic`: what is there is replaced) took from there.
-    /// The kernel part never writes it.
+    /// It was posted where the stream to that queue pair was at `position`; 0: that stream is not known. The kernel part never
+    /// writes it.
     Remote {
         addr: u64,
         remote: u64,
         peer: u64,
+        stream: u64,
+        position: u32,
         len_bytes: u32,
         write: bool,
         atomic: bool,
         context: CallContext,
     },
-    /// The process has the queue pair of this name, which is the same for both ends. The kernel part never writes it.
-    Endpoint { name: u64 },
+    /// The process has the queue pair of this name, which is the same for both ends, and these are the streams of it; 0: not
+    /// known yet. The kernel part never writes it.
+    Endpoint { name: u64, incoming: u64, outgoing: u64 },
     /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
     /// the arguments on the stack. `serial`: calls of the thread so far.
     Values {
@@ -510,18 +514,27 @@ impl Record {
             kind::REMOTE => fit(
                 raw,
                 header,
-                9,
+                // Before version 6 of tapes: without the stream.
+                if raw.len == 9 { 9 } else { 10 },
                 Body::Remote {
                     addr: w[3],
                     remote: w[4],
                     peer: w[5],
+                    stream: w[9],
+                    position: high(w[8]),
                     len_bytes: low(w[8]),
                     write: flag,
                     atomic: second_flag,
                     context: context(),
                 },
             ),
-            kind::ENDPOINT => fit(raw, header, 4, Body::Endpoint { name: w[3] }),
+            // Before version 6 of tapes: the name alone.
+            kind::ENDPOINT => fit(
+                raw,
+                header,
+                if raw.len == 4 { 4 } else { 6 },
+                Body::Endpoint { name: w[3], incoming: w[4], outgoing: w[5] },
+            ),
             kind::CALL => fit(
                 raw,
                 header,
@@ -644,10 +657,11 @@ impl Record {
                 put(&[join(q.queue, q.peer), join(low, u32::from(q.lid) | u32::from(q.is_global) << 16)]);
                 put(&[join(q.psn, q.shared), q.device[0], q.device[1]]);
             }
-            Body::Remote { addr, remote, peer, len_bytes, context: c, .. } => {
-                put(&[addr, remote, peer, c.return_address, join(c.probe, c.serial), u64::from(len_bytes)]);
+            Body::Remote { addr, remote, peer, stream, position, len_bytes, context: c, .. } => {
+                put(&[addr, remote, peer, c.return_address, join(c.probe, c.serial)]);
+                put(&[join(len_bytes, position), stream]);
             }
-            Body::Endpoint { name } => put(&[name]),
+            Body::Endpoint { name, incoming, outgoing } => put(&[name, incoming, outgoing]),
             Body::Call { return_address, args, .. } => {
                 put(&[return_address]);
                 put(&args);

@@ -6,7 +6,9 @@ use super::counts::{ReadFrom, put_instance, take_instance};
 use super::lists::{ReadLists, WrittenLists};
 use super::names_reader::{NameSink, NamesReader};
 use super::names_writer::{NameTables, NamesWriter};
-use crate::chains::far_state::{ChainCut, ChainEnd, EndOp, FarPiece, PieceKind, PiecesOver};
+use crate::chains::far_state::{
+    ChainCut, ChainEnd, EndOp, FarAccess, FarMemory, FarPiece, PieceKind, PiecesOver,
+};
 use crate::tape::bytes::{ByteReader, ByteWriter};
 use crate::tape::wire::FileId;
 use crate::tape::{
@@ -80,6 +82,14 @@ fn put_piece(w: &mut ByteWriter, piece: &FarPiece) {
     w.number(piece.position.into());
     w.number(piece.len_bytes.into());
     w.optional(piece.handle, ByteWriter::number);
+    w.optional(piece.memory, |w, memory| {
+        w.number(match memory.access {
+            FarAccess::Write => 0,
+            FarAccess::Read => 1,
+            FarAccess::Replace => 2,
+        });
+        w.number(memory.addr);
+    });
 }
 
 fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: NameTables<'_>, now_ns: u64) {
@@ -92,6 +102,7 @@ fn put_end(w: &mut ByteWriter, end: &ChainEnd, names: &mut NamesWriter, from: Na
     });
     w.signed(now_ns.wrapping_sub(end.begin_ns).cast_signed());
     w.list(end.after.iter(), |w, op| w.number(names.context(*op, from)));
+    w.flag(end.begin_edge);
     w.flag(end.end_edge);
     w.flag(end.is_tainted);
     w.list(end.instances.iter(), |w, op| put_instance(w, op, names, from, now_ns));
@@ -162,7 +173,18 @@ pub(crate) fn read_news(
 
 fn take_piece(r: &mut ByteReader<'_>, from: u32) -> Result<FarPiece, BadBytes> {
     let (stream, position, len_bytes) = (r.number()?, r.small()?, r.small()?);
-    Ok(FarPiece { to: from, stream, position, len_bytes, handle: r.optional(ByteReader::number)? })
+    let (handle, memory) = (r.optional(ByteReader::number)?, r.optional(take_memory)?);
+    Ok(FarPiece { to: from, stream, position, len_bytes, handle, memory })
+}
+
+fn take_memory(r: &mut ByteReader<'_>) -> Result<FarMemory, BadBytes> {
+    let access = match r.number()? {
+        0 => FarAccess::Write,
+        1 => FarAccess::Read,
+        2 => FarAccess::Replace,
+        _ => return Err(BadBytes),
+    };
+    Ok(FarMemory { access, addr: r.number()? })
 }
 
 /// None: there were more names than can be kept.
@@ -176,7 +198,7 @@ fn take_end(r: &mut ByteReader<'_>, from: ReadFrom<'_>, sender: u32) -> Result<O
     })?;
     let begin_ns = from.now_ns.wrapping_sub(r.signed()?.cast_unsigned());
     let after = r.list(|r| from.names.contexts.read(r))?.into_iter().flatten().collect();
-    let (end_edge, is_tainted) = (r.flag()?, r.flag()?);
+    let (begin_edge, end_edge, is_tainted) = (r.flag()?, r.flag()?, r.flag()?);
     let instances: Option<Vec<_>> = r.list(|r| take_instance(r, from))?.into_iter().collect();
     let ops: Option<Vec<EndOp>> = ops.into_iter().collect();
     let end = |ops: Vec<EndOp>| ChainEnd {
@@ -185,6 +207,7 @@ fn take_end(r: &mut ByteReader<'_>, from: ReadFrom<'_>, sender: u32) -> Result<O
         ops,
         begin_ns,
         after,
+        begin_edge,
         end_edge,
         is_tainted,
         instances: instances.unwrap_or_default(),

@@ -42,6 +42,11 @@ impl Direction {
         self.stream = stream;
     }
 
+    /// Its name, whether or not it is known how far it is; 0: none yet.
+    pub(super) fn stream(&self) -> u64 {
+        self.stream
+    }
+
     pub(super) fn is_known(&self) -> bool {
         self.is_known
     }

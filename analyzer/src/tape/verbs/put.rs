@@ -2,6 +2,7 @@
 
 use super::direction::StreamPlace;
 use super::enums::operation;
+use super::queue_pair::QueuePair;
 use crate::tape::wire::{Body, CallContext, Header, RawRecord, Record, WorkSegment};
 
 /// Bytes of memory.
@@ -38,11 +39,12 @@ pub(super) fn put_notice(
     put_stream(h, LocalBytes { addr: 0, len_bytes: 0 }, place, context, out);
 }
 
-/// Bytes that go to memory of the other end or come from there; nobody knows where, unless it is known who that is.
+/// Bytes that go to memory of the other end or come from there; nobody knows where, unless it is known who that is. `posted`:
+/// where what the other end receives was then.
 pub(super) fn put_remote(
     h: &Header,
     work: &WorkSegment,
-    peer: u64,
+    (peer, posted): (u64, StreamPlace),
     context: CallContext,
     out: &mut impl FnMut(RawRecord),
 ) {
@@ -54,7 +56,15 @@ pub(super) fn put_remote(
         return put_stream(h, LocalBytes { addr, len_bytes }, nowhere, context, out);
     }
     if len_bytes > 0 {
-        let body = Body::Remote { addr, remote, peer, len_bytes, write, atomic, context };
+        let StreamPlace { stream, position, .. } = posted;
+        let body = Body::Remote { addr, remote, peer, stream, position, len_bytes, write, atomic, context };
         out(Record { header: *h, body }.encode());
     }
+}
+
+/// Whose a queue pair is, and what its streams are called, as far as that is known.
+pub(super) fn put_endpoint(h: &Header, pair: &QueuePair, out: &mut impl FnMut(RawRecord)) {
+    let (incoming, outgoing) = pair.streams();
+    let body = Body::Endpoint { name: pair.own_name(), incoming, outgoing };
+    out(Record { header: *h, body }.encode());
 }

@@ -40,6 +40,11 @@ impl QueuePair {
         }
     }
 
+    /// Names of what comes through it and of what goes; 0: none yet.
+    pub(super) fn streams(&self) -> (u64, u64) {
+        (self.incoming.stream(), self.outgoing.stream())
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.ends.is_some()
     }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::enums::{RECEIVED, RECEIVED_WRITE, RELIABLE_CONNECTED, operation, queue_state as state};
 use super::names::{RdmaAddress, endpoint_name, ends};
-use super::put::{LocalBytes, put_notice, put_remote, put_stream};
+use super::put::{LocalBytes, put_endpoint, put_notice, put_remote, put_stream};
 use super::queue_pair::QueuePair;
 use super::receive_queues::{Posted, ReceiveQueues};
 use super::seen::SeenFrom;
@@ -110,8 +110,9 @@ impl QueuePairs {
             state::READY_TO_RECEIVE => self.connect(h, change, out),
             state::FOUND_CONNECTED => self.find(h, change, out),
             state::READY_TO_SEND => {
-                if let Some(pair) = self.pairs.get_mut(&key) {
+                if let Some(pair) = self.pairs.get_mut(&key).filter(|pair| pair.is_connected()) {
                     pair.begin_to_send(change.psn);
+                    put_endpoint(h, pair, out);
                 }
             }
             state::DRAINED | state::IN_USE => {}
@@ -141,9 +142,10 @@ impl QueuePairs {
         }
         let (own, peer) = ends(change, &self.addresses);
         // One that was set up unseen is connected all the same.
-        self.pairs.entry(key).or_default().connect(own, peer, change.psn);
+        let pair = self.pairs.entry(key).or_default();
+        pair.connect(own, peer, change.psn);
         self.ends.insert(endpoint_name(own), key);
-        out(Record { header: *h, body: Body::Endpoint { name: endpoint_name(own) } }.encode());
+        put_endpoint(h, pair, out);
     }
 
     /// It was connected unseen, and is asked for later: what happened since then counts.
@@ -156,6 +158,7 @@ impl QueuePairs {
         if let Some(pair) = self.pairs.get_mut(&key) {
             pair.shared = change.shared;
             pair.begin_to_send(change.psn);
+            put_endpoint(h, pair, out);
         }
     }
 
@@ -174,7 +177,8 @@ impl QueuePairs {
         };
         post(pair, h, work, out);
         let kept = pair.sends.len();
-        pair.sends.note(work, is_read.then_some(PendingRead { work: *work, probe: h.probe }));
+        let posted = pair.next_out();
+        pair.sends.note(work, is_read.then_some(PendingRead { work: *work, posted, probe: h.probe }));
         self.sends = self.sends - kept + pair.sends.len();
         if pair.sends.len() > MAX_SENDS || self.sends > MAX_SENDS_OF_ALL {
             self.give_up_sends(key, h, out);
@@ -185,8 +189,8 @@ impl QueuePairs {
     fn give_up_sends(&mut self, key: PairKey, h: &Header, out: &mut impl FnMut(RawRecord)) {
         let Some(pair) = self.pairs.get_mut(&key) else { return };
         self.sends -= pair.sends.len();
-        for PendingRead { work, probe } in pair.sends.take_all() {
-            put_remote(&Header { probe, ..*h }, &work, 0, work.context, out);
+        for PendingRead { work, posted, probe } in pair.sends.take_all() {
+            put_remote(&Header { probe, ..*h }, &work, (0, posted), work.context, out);
         }
     }
 
@@ -262,8 +266,8 @@ impl QueuePairs {
         let kept = pair.sends.len();
         let reads = pair.sends.complete(number);
         self.sends = self.sends - kept + pair.sends.len();
-        for PendingRead { work, probe } in reads {
-            put_remote(&Header { probe, ..*h }, &work, pair.peer_name(), context, out);
+        for PendingRead { work, posted, probe } in reads {
+            put_remote(&Header { probe, ..*h }, &work, (pair.peer_name(), posted), context, out);
         }
     }
 }
@@ -299,7 +303,7 @@ fn post(pair: &mut QueuePair, h: &Header, work: &WorkSegment, out: &mut impl FnM
             pair.pass_out(len_bytes, is_last);
         }
         operation::RDMA_WRITE | operation::RDMA_WRITE_WITH_IMMEDIATE => {
-            put_remote(h, work, pair.peer_name(), context, out);
+            put_remote(h, work, (pair.peer_name(), pair.next_out()), context, out);
             if work.operation == operation::RDMA_WRITE_WITH_IMMEDIATE && is_last {
                 put_notice(h, pair.next_out(), context, out);
                 pair.pass_out(0, true);

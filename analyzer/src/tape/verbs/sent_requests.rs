@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::direction::StreamPlace;
 use super::enums::SIGNALED;
 use crate::tape::wire::WorkSegment;
 
@@ -10,6 +11,8 @@ use crate::tape::wire::WorkSegment;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRead {
     pub work: WorkSegment,
+    /// Where what is sent was when it was posted.
+    pub posted: StreamPlace,
     pub probe: u32,
 }
 

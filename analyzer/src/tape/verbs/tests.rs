@@ -532,14 +532,63 @@ fn receives_without_numbers_of_their_own_say_nothing_of_where_they_are_if_some_w
 #[test]
 fn an_operation_names_the_process_that_has_the_other_end() {
     let mut scene = Scene::connected();
-    let ends: Vec<Body> = scene.made.drain(..).collect();
-    let [Body::Endpoint { name: a }, Body::Endpoint { name: b }] = ends[..] else { panic!("{ends:?}") };
+    let [a, b] = scene.endpoints();
     let write = WorkSegment { addr: 1, remote: 2, len_bytes: 3, segments: 1, ..WorkSegment::default() };
     scene.post(A, write);
     scene.post(B, write);
     let peers: Vec<u64> =
         scene.made.iter().map(|body| if let Body::Remote { peer, .. } = body { *peer } else { 0 }).collect();
-    assert_eq!(peers, [b, a]);
+    assert_eq!(peers, [b.0, a.0]);
+}
+
+impl Scene {
+    /// What was told last of each end: its name, and the streams to it and from it.
+    fn endpoints(&mut self) -> [(u64, u64, u64); 2] {
+        let mut told: Vec<(u64, u64, u64)> = Vec::new();
+        for body in self.made.drain(..) {
+            if let Body::Endpoint { name, incoming, outgoing } = body {
+                told.retain(|known| known.0 != name);
+                told.push((name, incoming, outgoing));
+            }
+        }
+        told.try_into().expect("two ends")
+    }
+}
+
+#[test]
+fn what_comes_to_one_end_is_what_goes_from_the_other() {
+    let [a, b] = Scene::connected().endpoints();
+    assert_eq!((a.1, a.2), (b.2, b.1));
+    assert!(a.1 != a.2 && a.1 != 0 && a.2 != 0);
+}
+
+#[test]
+fn operations_say_after_which_messages_they_were_posted() {
+    let mut scene = Scene::connected();
+    let [a, _] = scene.endpoints();
+    let read = WorkSegment {
+        number: 7,
+        operation: operation::RDMA_READ,
+        send_flags: SIGNALED,
+        len_bytes: 3,
+        segments: 1,
+        ..WorkSegment::default()
+    };
+    scene.send(A, 100, 8);
+    scene.post(A, read);
+    scene.send(A, 100, 8);
+    let write = WorkSegment { addr: 1, remote: 2, len_bytes: 3, segments: 1, ..WorkSegment::default() };
+    scene.post(A, write);
+    scene.poll(A, 7, 0, 0);
+    let posted = scene.made.iter().filter_map(|body| match body {
+        Body::Remote { stream, position, write, .. } => Some((*stream, *position, *write)),
+        _ => None,
+    });
+    assert_eq!(posted.collect::<Vec<_>>(), [(a.2, 18, true), (a.2, 9, false)]);
+    scene.pairs.lose(None, scene.time_ns);
+    scene.made.clear();
+    scene.post(A, write);
+    assert!(matches!(scene.made[..], [Body::Remote { stream: 0, .. }]), "{:?}", scene.made);
 }
 
 #[test]
