@@ -20,6 +20,7 @@ mod live;
 mod messages;
 pub(crate) mod name_order;
 mod node;
+pub(crate) mod one_sided;
 pub(crate) mod op_names;
 mod prefetch;
 pub(crate) mod rank_counts;

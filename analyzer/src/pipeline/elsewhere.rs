@@ -1,8 +1,7 @@
 //! What goes on between this node's chains and those of others.
 
-use super::one_sided::far_memory;
 use super::session::Pipeline;
-use crate::chains::far_state::{FarAccess, FarPiece, PiecesOver};
+use crate::chains::far_state::{FarAccess, FarMemory, FarPiece, PiecesOver};
 use crate::chains::op_names::OpNames;
 use crate::chains::stream_ends::{StreamRecord, Written};
 use crate::chains::sums::letter::LetterNews;
@@ -18,6 +17,16 @@ use crate::tape::wire::{Body, Header, RawRecord, Record, kind};
 /// Whether a record of this kind may be told to other nodes.
 pub(super) fn concerns_others(of: u16) -> bool {
     matches!(of, kind::STREAM | kind::REMOTE | kind::ENDPOINT)
+}
+
+/// What is told of an operation as soon as it comes.
+fn far_memory(moved: &RemoteBytes) -> FarMemory {
+    let access = match (moved.write, moved.atomic) {
+        (true, _) => FarAccess::Write,
+        (false, false) => FarAccess::Read,
+        (false, true) => FarAccess::Replace,
+    };
+    FarMemory { access, addr: moved.remote }
 }
 
 /// What a record says of a stream, or of memory of whoever reads it.

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::movements::DataMovement;
-use super::one_sided::OneSided;
 use super::pace::Timer;
+use crate::chains::one_sided::OneSided;
 use crate::chains::stream_ends::StreamEnds;
 use crate::chains::sums::DigestSource;
 use crate::errors::error_analysis::ErrorAnalysis;
