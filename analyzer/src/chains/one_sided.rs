@@ -13,7 +13,7 @@ use crate::tape::causal_order::is_behind;
 
 /// Operations of other nodes on one stream that wait to be applied, at most; the first gives way.
 const MOST_WAITING: usize = 1 << 12;
-/// The same of all streams; what comes beyond is not linked.
+/// The same of all streams, and so many of these; what comes beyond is not linked.
 const MOST_WAITING_OF_ALL: usize = 1 << 16;
 /// Own writes that are kept for whoever may ask; the first gives way.
 const MOST_UNTOLD: usize = 1 << 14;
@@ -39,6 +39,18 @@ pub(crate) struct UntoldWrite {
     pub stream: u64,
     pub start: u64,
     pub end: u64,
+}
+
+/// What becomes of an operation of another node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OperationTurn {
+    /// It has happened: this process has received what was sent behind it.
+    Due {
+        pid: u32,
+    },
+    Waits,
+    /// There is no room for this one, be it that operation or one that waited for longer.
+    Surplus(FarOperation),
 }
 
 /// See the [module](self).
@@ -77,30 +89,25 @@ impl OneSided {
         due
     }
 
-    /// Takes an operation. Gives back who has the memory, if it is to be applied now; and one that cannot wait any longer.
-    pub fn wait(&mut self, operation: FarOperation) -> (Option<u32>, Option<FarOperation>) {
+    /// Takes an operation: it waits until what was sent behind it is received.
+    pub fn wait(&mut self, operation: FarOperation) -> OperationTurn {
         let FarPiece { stream, position, .. } = operation.piece;
-        let is_full = self.count >= MOST_WAITING_OF_ALL;
-        let waiting = match self.waiting.get_mut(&stream) {
-            Some(waiting) => waiting,
-            None if is_full => return (None, Some(operation)),
-            None => self.waiting.entry(stream).or_default(),
-        };
+        if self.waiting.len() >= MOST_WAITING_OF_ALL && !self.waiting.contains_key(&stream) {
+            return OperationTurn::Surplus(operation);
+        }
+        let waiting = self.waiting.entry(stream).or_default();
         if let Some((pid, reached)) = waiting.last
             && !is_behind(reached, position)
         {
-            return (Some(pid), None);
-        }
-        let surplus = match is_full || waiting.operations.len() >= MOST_WAITING {
-            true => waiting.operations.pop_front(),
-            false => None,
-        };
-        if is_full && surplus.is_none() {
-            return (None, Some(operation));
+            return OperationTurn::Due { pid };
         }
         waiting.operations.push_back(operation);
-        self.count += usize::from(surplus.is_none());
-        (None, surplus)
+        self.count += 1;
+        if self.count > MOST_WAITING_OF_ALL || waiting.operations.len() > MOST_WAITING {
+            self.count -= 1;
+            return OperationTurn::Surplus(waiting.operations.pop_front().unwrap_or(operation));
+        }
+        OperationTurn::Waits
     }
 
     /// What waits of a node, or of all, and will not be applied; in no order.
@@ -147,16 +154,21 @@ mod tests {
         operations.iter().map(|operation| operation.memory.addr).collect()
     }
 
+    fn surplus(turn: OperationTurn) -> Option<u64> {
+        if let OperationTurn::Surplus(operation) = turn { Some(operation.memory.addr) } else { None }
+    }
+
     #[test]
     fn what_was_posted_before_a_message_has_happened_when_that_is_received() {
         let mut all = OneSided::default();
         for (stream, position, addr) in [(5, 0, 1), (5, 10, 2), (7, 0, 3), (5, 11, 4)] {
-            assert!(matches!(all.wait(write(stream, position, addr)), (None, None)));
+            assert!(matches!(all.wait(write(stream, position, addr)), OperationTurn::Waits));
         }
         assert_eq!(addresses(&all.reached(5, 40, 10)), [1, 2]);
         assert_eq!(addresses(&all.reached(5, 40, 10)), [0_u64; 0]);
         assert_eq!(addresses(&all.reached(5, 40, 20)), [4]);
-        assert_eq!(all.wait(write(5, 15, 6)).0, Some(40), "it has been received already");
+        let late = all.wait(write(5, 15, 6));
+        assert!(matches!(late, OperationTurn::Due { pid: 40 }), "it has been received already");
         assert_eq!(addresses(&all.take_waiting(Some(3))), [3]);
         assert_eq!(all.count, 0);
     }
@@ -174,15 +186,25 @@ mod tests {
     fn what_waits_is_bounded_of_each_stream_and_of_all() {
         let mut all = OneSided::default();
         for number in 0..=MOST_WAITING as u64 {
-            let surplus = all.wait(write(5, number as u32, number)).1;
-            assert_eq!(surplus.map(|first| first.memory.addr), (number == MOST_WAITING as u64).then_some(0));
+            let surplus = surplus(all.wait(write(5, number as u32, number)));
+            assert_eq!(surplus, (number == MOST_WAITING as u64).then_some(0));
         }
         for stream in 6..6 + (MOST_WAITING_OF_ALL - MOST_WAITING) as u64 {
-            assert!(all.wait(write(stream, 0, stream)).1.is_none());
+            assert_eq!(surplus(all.wait(write(stream, 0, stream))), None);
         }
         assert_eq!(all.count, MOST_WAITING_OF_ALL);
-        assert_eq!(all.wait(write(1, 0, 77)).1.map(|refused| refused.memory.addr), Some(77));
-        assert_eq!(all.wait(write(5, 9_999, 78)).1.map(|first| first.memory.addr), Some(1));
+        assert_eq!(surplus(all.wait(write(1, 0, 77))), Some(77));
+        assert_eq!(surplus(all.wait(write(5, 9_999, 78))), Some(1));
         assert_eq!((all.count, all.take_waiting(None).len()), (MOST_WAITING_OF_ALL, MOST_WAITING_OF_ALL));
+    }
+    #[test]
+    fn streams_on_which_something_waited_are_bounded() {
+        let mut all = OneSided::default();
+        for stream in 0..MOST_WAITING_OF_ALL as u64 {
+            all.wait(write(stream, 0, stream));
+            all.reached(stream, 40, 0);
+        }
+        assert_eq!(all.count, 0);
+        assert_eq!(surplus(all.wait(write(u64::MAX, 0, 9))), Some(9));
     }
 }

@@ -350,16 +350,16 @@ impl WrittenPiece {
 mod tests {
     use super::*;
 
+    fn record(position: u32, len_bytes: u32, receive: bool) -> StreamRecord {
+        StreamRecord { pid: 1, addr: 16, stream: 5, position, len_bytes, receive, memory: None }
+    }
+
     fn write(ends: &mut StreamEnds, position: u32, len_bytes: u32) -> Option<FarPiece> {
-        ends.arrive(&StreamRecord {
-            pid: 1,
-            addr: 16,
-            stream: 5,
-            position,
-            len_bytes,
-            receive: false,
-            memory: None,
-        })
+        ends.arrive(&record(position, len_bytes, false))
+    }
+
+    fn read(ends: &mut StreamEnds, position: u32, len_bytes: u32) {
+        ends.arrive(&record(position, len_bytes, true));
     }
 
     fn told(late: &[LatePiece]) -> Vec<(u32, u32, Option<u64>)> {
@@ -386,15 +386,7 @@ mod tests {
     #[test]
     fn what_nobody_answers_is_asked_again_for_a_while_though_nothing_comes() {
         let mut ends = StreamEnds::default();
-        ends.arrive(&StreamRecord {
-            pid: 1,
-            addr: 16,
-            stream: 5,
-            position: 0,
-            len_bytes: 8,
-            receive: true,
-            memory: None,
-        });
+        read(&mut ends, 0, 8);
         let mut asked = vec![ends.take_wanted()];
         for _ in 0..200 {
             ends.pass_round();
@@ -407,15 +399,7 @@ mod tests {
     #[test]
     fn a_question_is_not_repeated_once_it_is_answered() {
         let mut ends = StreamEnds::default();
-        ends.arrive(&StreamRecord {
-            pid: 1,
-            addr: 16,
-            stream: 5,
-            position: 0,
-            len_bytes: 8,
-            receive: true,
-            memory: None,
-        });
+        read(&mut ends, 0, 8);
         ends.note_writer(5, 3);
         ends.take_wanted();
         (0..9).for_each(|_| ends.pass_round());
@@ -430,5 +414,17 @@ mod tests {
         assert_eq!((ends.take_topics(), ends.take_topics()), (vec![topic_of(5)], vec![]));
         let topics: std::collections::BTreeSet<u32> = (0..1000).map(topic_of).collect();
         assert!(topics.len() > 990 && topics.iter().all(|topic| *topic < 1 << TOPIC_BITS));
+    }
+
+    /// What was written before it is known who reads it is told then: by who writes the other way.
+    #[test]
+    fn who_writes_one_stream_of_a_connection_reads_the_other() {
+        let mut ends = StreamEnds::default();
+        write(&mut ends, 0, 8);
+        assert_eq!(ends.pair(6, 5), None, "nobody has told of it");
+        assert_eq!(ends.note_writer(6, 2), Some(5));
+        assert_eq!(told(&ends.answer(5, 2)), [(0, 8, Some(0))]);
+        assert_eq!(ends.note_writer(6, 2), None, "it is known");
+        assert_eq!(ends.pair(6, 7), Some(2));
     }
 }

@@ -177,6 +177,7 @@ pub(crate) fn movement_elsewhere(
         call,
     }
 }
+
 #[inline(always)]
 pub(crate) fn own(memory: &mut Memory, addr: u64, bytes: u64) -> Side {
     let found = memory.find(addr);

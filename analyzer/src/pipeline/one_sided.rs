@@ -7,7 +7,7 @@
 
 use super::session::Pipeline;
 use crate::chains::far_state::{FarAccess, FarMemory, FarPiece, is_read_by};
-use crate::chains::one_sided::{FarOperation, UntoldWrite};
+use crate::chains::one_sided::{FarOperation, OperationTurn, UntoldWrite};
 use crate::chains::stream_ends::Written;
 use crate::invariants::chain_analysis::ChainAnalysis;
 use crate::job::event::Gone;
@@ -116,8 +116,9 @@ impl Pipeline {
             return self.refuse(&operation);
         }
         match self.one_sided.wait(operation) {
-            (Some(pid), _) => self.do_operation(pid, &operation),
-            (None, surplus) => surplus.iter().for_each(|surplus| self.refuse(surplus)),
+            OperationTurn::Due { pid } => self.do_operation(pid, &operation),
+            OperationTurn::Waits => {}
+            OperationTurn::Surplus(surplus) => self.refuse(&surplus),
         }
     }
 
