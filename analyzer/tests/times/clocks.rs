@@ -6,7 +6,7 @@ use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::solver::SolvedCall;
 
 use crate::simulator::{Dice, SimulatedJob};
-use crate::{STEPS, call_rounding, corrected, jobs, solved_within};
+use crate::{Accuracy, STEPS, call_rounding, corrected, jobs, solved_within};
 
 /// Clocks are apart by up to so much when a job begins …
 const MOST_OFFSET_NS: u64 = 3000;
@@ -68,31 +68,16 @@ fn where_nothing_cost_anything_nothing_changes_by_clocks_that_differ_either() {
 
 #[test]
 fn by_clocks_that_differ_the_truth_is_within_the_bounds_and_likely_times_are_nearer_than_measured_ones() {
-    let (mut ends, mut within, mut likely_off, mut measured_off) = (0_u64, 0_u64, 0.0, 0.0);
+    let mut accuracy = Accuracy::default();
     for seed in 0..jobs() {
         let (job, told) = with_truth(seed, true);
-        let first = job.first_cost();
         for (call, [_, end]) in told {
-            let corrected = corrected(&call.end);
             // Drift makes what is taken out longer or shorter by less than that.
-            let slack = call_rounding(&call) + 1.0;
-            ends += 1;
-            within += u64::from(
-                corrected.least_ns - slack <= end + first.most_ns
-                    && end + first.least_ns <= corrected.most_ns + slack,
-            );
-            likely_off += (corrected.likely_ns - end - first.likely_ns).abs();
-            measured_off += (call.end.at_ns as f64 - end - first.likely_ns).abs();
+            let slack_ns = call_rounding(&call) + 1.0;
+            accuracy.add(&call, end, job.first_cost(), slack_ns);
         }
     }
-    let share = within as f64 / ends as f64;
-    eprintln!(
-        "clocks that differ: {ends} ends, {:.3}% within; off by {:.4} of what was measured",
-        100.0 * share,
-        likely_off / measured_off
-    );
-    assert!(share >= 0.95, "{share} of {ends}");
-    assert!(likely_off < measured_off, "{likely_off} {measured_off}");
+    accuracy.check("clocks that differ", 1.0);
 }
 
 #[test]
