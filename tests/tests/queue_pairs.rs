@@ -84,10 +84,7 @@ fn watch(spec: JobSpec, args: &[&str]) -> Result<(FinishedSession, FinishedJob)>
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).args(args.iter().copied()).spawn()?;
     dmscope.wait_until_attached()?;
-    job.go()?;
-    let job = job.finish(TIMEOUT)?;
-    job.check_verdict()?;
-    Ok((dmscope.finish()?, job))
+    dmscope.see_through(job, TIMEOUT)
 }
 
 /// `last`: of so many messages it is not known that they were read, since nothing followed them.
@@ -151,10 +148,7 @@ fn watch_on_nodes(cluster: &Cluster, spec: JobSpec) -> Result<(FinishedSession, 
     job.wait_until_ready(TIMEOUT)?;
     let session = cluster.attach(&cluster.job(RANKS as usize)?).spawn()?;
     session.wait_for_event("attached")?;
-    job.go()?;
-    let job = job.finish(TIMEOUT)?;
-    job.check_verdict()?;
-    Ok((session.finish()?, job))
+    session.see_through(job, TIMEOUT)
 }
 
 #[test]

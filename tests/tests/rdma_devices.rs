@@ -49,10 +49,7 @@ fn watch_connected(spec: &JobSpec) -> Result<(FinishedSession, FinishedJob)> {
     job.wait_until_ready(TIMEOUT)?;
     let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
     dmscope.wait_until_attached()?;
-    job.go()?;
-    let job = job.finish(TIMEOUT)?;
-    job.check_verdict()?;
-    Ok((dmscope.finish()?, job))
+    dmscope.see_through(job, TIMEOUT)
 }
 
 /// What is sent is received, but for a few words that are under way when the probes come and go. It is linked from a moment on at
@@ -183,10 +180,7 @@ fn watch(cluster: &Cluster, spec: JobSpec) -> Result<(FinishedSession, FinishedJ
         session = cluster.attach(&name).spawn()?;
         session.wait_for_event("attached")?;
     }
-    job.go()?;
-    let job = job.finish(TIMEOUT)?;
-    job.check_verdict()?;
-    Ok((session.finish()?, job))
+    session.see_through(job, TIMEOUT)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::FinishedSession;
-use crate::job::FinishedJob;
+use crate::job::{FinishedJob, RunningJob};
 use crate::system::processes::{descendants, is_alive, parent, signal};
 use crate::system::{HeldObjects, Lines, deadline, held_objects};
 
@@ -183,6 +183,14 @@ impl RunningSession {
         self.holder = holder_of(self.pid()).or(self.holder);
         self.in_kernel = held_objects(self.pid());
         self.in_kernel.extend(self.holder.map(held_objects).unwrap_or_default());
+    }
+
+    /// Lets a held job go that it is attached to, and waits for the right end of that, and for its own.
+    pub fn see_through(self, job: RunningJob, timeout: Duration) -> Result<(FinishedSession, FinishedJob)> {
+        job.go()?;
+        let job = job.finish(timeout)?;
+        job.check_verdict()?;
+        Ok((self.finish()?, job))
     }
 
     /// Waits for its end; whatever it was, nothing of it may be left.
