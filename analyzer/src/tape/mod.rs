@@ -2,7 +2,8 @@
 //!
 //! # Format, version 6
 //!
-//! Version 5 has no records of what dmscope itself takes from ranks, version 4 has no costs of probes, version 3 no messages and no contents, version 2 no answers, version 1 no digests.
+//! Version 5 has no records of what dmscope itself takes from ranks and no streams of RDMA operations, version 4 no costs of probes,
+//! version 3 no messages and no contents, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:

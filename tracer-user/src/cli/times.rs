@@ -360,7 +360,7 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
     }
     if limits.own_time == OwnTime::Unknown {
         notes.push(
-            "What processor time dmscope itself took from ranks was not recorded (an older tape, or one that was cut): \
+            "What processor time dmscope itself took from ranks was not recorded (an older tape, one with a budget, or one that was cut): \
              where it had no core of its own, corrected times are too long by that, and the bounds do not hold it."
                 .to_owned(),
         );
