@@ -299,6 +299,22 @@ fn data_from_the_wrong_place_is_found_on_another_node() {
     }
 }
 
+/// Whose memory it was is known once something was received behind it.
+#[test]
+fn what_was_done_before_anything_was_heard_of_the_other_node_counts_as_linked_in_the_end() {
+    let steps = [
+        Exchange::Add { from: 0, to: 2, slot: 1 },
+        Exchange::Put { from: 0, to: 3, slot: 1, tells_bytes: 0, beside: false },
+        Exchange::Tick,
+    ];
+    let job = Job::of(&steps, false);
+    let bytes = job.one_sided_bytes;
+    let delayed = Transport { delays: vec![4], ..Transport::default() };
+    let thinned = run_agents(&parts_of(&job.t.end(), &NODES), &options(), delayed);
+    let rdma = run(&joined(thinned)).statistics.rdma.expect("there was some");
+    assert_eq!((rdma.linked_bytes, rdma.unlinked_bytes), (bytes, 0));
+}
+
 #[test]
 fn what_is_not_told_of_by_a_message_is_not_taken_to_have_happened() {
     let mut job = Job::new(true);

@@ -107,6 +107,13 @@ pub(crate) struct LatePiece {
     pub by: Option<Written>,
 }
 
+impl LatePiece {
+    /// What wrote it is known, or that nothing that is followed did.
+    pub fn is_known(&self) -> bool {
+        self.by.is_some() || self.piece.handle.is_none()
+    }
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct StreamEnds {

@@ -104,15 +104,16 @@ impl Pipeline {
         let late = ends.answer(stream, reader);
         let mut pieces = Vec::new();
         for late in late {
+            // It was done when nobody knew whose memory that is.
+            if late.piece.memory.is_some() && late.is_known() {
+                self.job.totals.verbs.find(late.piece.len_bytes.into());
+            }
             let is_there = late.by.is_none_or(|by| self.chains.chains.is_there(by));
             let piece = FarPiece { handle: late.piece.handle.filter(|_| is_there), ..late.piece };
             self.tell_piece(&piece);
             if let (Some(handle), Some(by)) = (piece.handle, late.by) {
                 let ChainAnalysis { chains, groups, ops, .. } = &mut self.chains;
                 chains.bind(handle, Some(by.node), ops, groups);
-                if piece.memory.is_some() {
-                    self.job.totals.verbs.find(piece.len_bytes.into());
-                }
             }
             pieces.push(piece);
         }
