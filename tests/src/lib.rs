@@ -35,5 +35,5 @@ pub use job::{CountedSite, FinishedJob, JobSpec, MpiImplementation, RunningJob, 
 pub use session::{Cluster, Dmscope, Findings, FinishedSession, RunningSession, TcpBytes, binary, findings};
 pub use system::{
     Browser, BusServer, CarriedMessages, Nodes, RawClient, SOME_UID, SOME_USER, Slurm, SmallDisk, deadline,
-    debugger, patience, processes, users,
+    debugger, number_from_environment, patience, processes, users,
 };

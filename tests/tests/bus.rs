@@ -1,12 +1,12 @@
 //! The bus between nodes: who may do what, and what happens when parts of it fail.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dmscope::cluster::protocol::PROTOCOL;
 use live::{
     BusServer, Cluster, Dmscope, JobSpec, MpiImplementation, Nodes, RawClient, RunningJob, RunningSession,
-    SOME_UID, SOME_USER, deadline, processes,
+    SOME_UID, SOME_USER, deadline, patience, processes,
 };
 use serde_json::Value;
 
@@ -120,12 +120,17 @@ fn a_token_that_users_share_lets_them_in() -> Result<()> {
     let options = ["--bus".to_owned(), bus.url(), "--bus-credentials".to_owned(), token];
     let agent = Dmscope::command::<String>("agent", []).args(options.clone()).spawn_through(nodes.on(0))?;
     agent.wait_for_complaint("ready")?;
-    let list = Dmscope::command::<String>("ps", []).args(options).finish()?;
+    let list = Dmscope::command::<String>("ps", []).args(options.clone()).finish()?;
     ensure!(list.status == Some(0), "{:?}", list.stderr);
     let without = Dmscope::command::<String>("ps", []).args(["--bus", &bus.url()]).finish()?;
     without.check_refusal(&["does not know these credentials"])?;
     agent.interrupt();
     ensure!(agent.finish()?.status == Some(0));
+    let begun = Instant::now();
+    let alone = Dmscope::command::<String>("ps", []).args(options).finish()?;
+    alone.check_refusal(&["no agent answers"])?;
+    // Agents that are there may take ten seconds.
+    ensure!(begun.elapsed() < patience(Duration::from_secs(5)), "after {:?}", begun.elapsed());
     Ok(())
 }
 

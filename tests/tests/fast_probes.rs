@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use live::counted::{check_exact, statistics};
 use live::{
     Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession, debugger,
+    number_from_environment,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -143,7 +144,7 @@ fn a_fault_is_found_without_the_kernel_in_the_middle_of_a_run() -> Result<()> {
 fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..8 {
+        for round in 0..number_from_environment("DMSCOPE_TEST_ATTACHES", 8)? {
             let mut dmscope = attach(&job, &["--duration", "300ms"])?;
             let attached = dmscope.wait_until_attached()?;
             check_fast(&dmscope, &attached).with_context(|| format!("{library:?}, round {round}"))?;
@@ -159,14 +160,14 @@ fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
 fn killed_at_any_moment_it_leaves_a_job_that_ends_right_and_the_next_session_works() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..6_u32 {
+        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 6)? {
             let mut dmscope = attach(&job, &[])?;
             if round.is_multiple_of(2) {
                 dmscope.wait_for_event("placed")?;
             } else {
                 dmscope.wait_until_attached()?;
             }
-            std::thread::sleep(Duration::from_millis(u64::from(round * 7919 % 700)));
+            std::thread::sleep(Duration::from_millis(round as u64 * 7919 % 700));
             dmscope.end_by(Signal::KILL);
             dmscope.finish()?;
         }

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use live::catalogue::CASES;
 use live::fault_case::{Ends, FaultCase};
 use live::right_jobs::{HeldBy, RightJob, SLOW_BUT_RIGHT, VERY_SLOW_BUT_RIGHT};
-use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, debugger};
+use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, debugger, number_from_environment};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -133,10 +133,6 @@ fn calls_looked_at(tape: &std::path::Path) -> Result<BTreeSet<String>> {
         }
     }
     Ok(calls)
-}
-
-fn number_from_environment(name: &str, usual: usize) -> Result<usize> {
-    std::env::var(name).map_or(Ok(usual), |text| text.parse()).with_context(|| format!("{name} is no number"))
 }
 
 /// Watches all of them so often as is wished, some at the same time, and prints what was said of each.

@@ -27,7 +27,8 @@ fn rdma_with_losses(session: &FinishedSession, movements: u64) -> Result<&Value>
     let lost = statistics["lost_movements"].as_u64().context("no number of losses")?;
     ensure!(lost <= movements, "lost_movements: {lost}");
     for loss in ["lost_state", "bad_records", "unplanned_records"] {
-        ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
+        let told = || session.events_of("notice");
+        ensure!(statistics[loss] == 0, "{loss}: {}: {:?}", statistics[loss], told());
     }
     statistics.get("rdma").context("nothing was seen of verbs")
 }
@@ -162,11 +163,12 @@ const WAYS: [Way; 7] = [
     Way { how: "atomic", requests: [2, 0, 0, 1], linked_bytes: MESSAGE_BYTES + 8 },
 ];
 
-/// Two ranks on two nodes, watched by agents from before the first queue pair on.
-fn between_nodes(cluster: &Cluster, library: MpiImplementation, how: &str) -> Result<JobSpec> {
-    let spec = JobSpec::own(library, "rdma")?.on_nodes(&cluster.nodes)?;
+/// Two ranks on two nodes, watched by agents from before the first queue pair on. Open MPI: MPICH 4.0.2 hangs in MPI_Finalize
+/// between nodes, also where nobody watches.
+fn between_nodes(cluster: &Cluster, how: &str) -> Result<JobSpec> {
+    let spec = JobSpec::own(MpiImplementation::OpenMpi, "rdma")?.on_nodes(&cluster.nodes)?;
     let spec = spec.through(Nodes::with_own_device()).args(["--how", how]);
-    // A receive waits for two seconds at most for what the other agent says: agents need processors as well.
+    // Agents need processors as well.
     Ok(spec.args(["--pause-us", "10000"]))
 }
 
@@ -190,7 +192,7 @@ fn what_queue_pairs_move_between_nodes_is_counted_exactly_and_linked_by_agents()
     let iterations = ITERATIONS.to_string();
     for way in &WAYS {
         let args = ["--iterations", &iterations, "--rare", "0"];
-        let spec = between_nodes(&cluster, MpiImplementation::OpenMpi, way.how)?.args(args);
+        let spec = between_nodes(&cluster, way.how)?.args(args);
         let (session, _) = watch(&cluster, spec).with_context(|| way.how)?;
         let rdma = rdma(&session).with_context(|| way.how)?;
         eprintln!("{}: {rdma}", way.how);
@@ -210,15 +212,11 @@ fn what_queue_pairs_move_between_nodes_is_counted_exactly_and_linked_by_agents()
 #[ignore = "needs RDMA devices in namespaces: cargo xtask vm 7.2 rdma_devices"]
 fn the_pointer_fault_is_found_between_nodes_and_its_right_twin_is_clean() -> Result<()> {
     let cluster = Cluster::with_rdma(2)?;
-    for library in MpiImplementation::ALL {
-        let what = || format!("{library:?}");
-        let spec = between_nodes(&cluster, library, "send")?.args(["--iterations", "800", "--rare", "0.01"]);
-        let (session, job) = watch(&cluster, spec.clone()).with_context(what)?;
-        eprintln!("{library:?}: {}", rdma(&session)?);
-        check_found(&session, &job).with_context(what)?;
-        let (session, _) = watch(&cluster, spec.args(["--no-bug"])).with_context(what)?;
-        eprintln!("{library:?}, right twin: {}", rdma(&session)?);
-        session.findings()?.check_no_warning().with_context(what)?;
-    }
-    Ok(())
+    let spec = between_nodes(&cluster, "send")?.args(["--iterations", "800", "--rare", "0.01"]);
+    let (session, job) = watch(&cluster, spec.clone())?;
+    eprintln!("{}", rdma(&session)?);
+    check_found(&session, &job)?;
+    let (session, _) = watch(&cluster, spec.args(["--no-bug"]))?;
+    eprintln!("right twin: {}", rdma(&session)?);
+    session.findings()?.check_no_warning()
 }

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use live::processes::{ChangedCode, changed_code, check_code, descendants};
-use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, SmallDisk, deadline, patience};
+use live::{
+    Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob, SmallDisk, deadline,
+    number_from_environment, patience,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -72,7 +75,7 @@ impl CodeBefore {
 
 /// How often something is done: 20 times, or as a variable says.
 fn times(variable: &str) -> Result<u32> {
-    Ok(std::env::var(variable).map_or(Ok(20), |text| text.parse())?)
+    Ok(u32::try_from(number_from_environment(variable, 20)?)?)
 }
 
 /// Moments that differ from round to round and are the same in every run of the test.

@@ -5,7 +5,7 @@
 const COUNTS_OF_A_NODE_NS: u64 = 500_000;
 /// … up to this: so late is a finding at most.
 const MOST_COUNTS_NS: u64 = 500_000_000;
-/// The same for letters. What is received waits for them, for two seconds at most.
+/// The same for letters. What is received waits for them.
 const LETTERS_OF_A_NODE_NS: u64 = 200_000;
 const MOST_LETTERS_NS: u64 = 200_000_000;
 

@@ -17,6 +17,8 @@ pub struct SessionRecords {
     pub lost: u64,
     /// Size of the tape.
     pub tape_bytes: u64,
+    /// Part of the session in which movements were watched.
+    pub watched: f64,
 }
 
 /// Attaches with everything on, recording too, before the job moves.
@@ -49,6 +51,11 @@ impl AttachedDmscope {
 }
 
 impl Onlooker for AttachedDmscope {
+    /// Fast probes are not put into processes that are stopped.
+    fn comes_while_ranks_are_stopped(&self) -> bool {
+        !self.options.iter().any(|option| option == "fast")
+    }
+
     fn begin(&mut self, job: &RunningJob) -> Result<()> {
         let attach =
             Dmscope::attach(job.launcher_pid()).args(self.options.iter().cloned()).record(&self.tape());
@@ -67,6 +74,7 @@ impl Onlooker for AttachedDmscope {
             records: count("records")?,
             lost: count("lost_movements")? + count("lost_state")?,
             tape_bytes: std::fs::metadata(self.tape())?.len(),
+            watched: count("watched_ns")? as f64 / count("duration_ns")?.max(1) as f64,
         };
         Ok(())
     }

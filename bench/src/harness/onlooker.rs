@@ -10,7 +10,12 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Something that is in place while a job runs; it is told when the job has ended.
 pub trait Onlooker {
-    /// Puts itself in place; the job's ranks exist and do not move.
+    /// Whether it can come while ranks are stopped by a signal.
+    fn comes_while_ranks_are_stopped(&self) -> bool {
+        true
+    }
+
+    /// Puts itself in place; the job's ranks exist and do not move, unless they are stopped while it cannot come.
     ///
     /// # Errors
     /// It cannot.

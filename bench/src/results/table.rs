@@ -47,7 +47,12 @@ pub enum Cell {
 impl ResultTable {
     /// A table without rows.
     pub fn new(columns: &[&str]) -> Self {
-        Self { columns: columns.iter().map(|&column| column.to_owned()).collect(), rows: Vec::new() }
+        Self::of(columns.iter().map(|&column| column.to_owned()).collect())
+    }
+
+    /// The same, where headings are put together.
+    pub fn of(columns: Vec<String>) -> Self {
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row below the others.

@@ -11,8 +11,9 @@ use crate::host::unique_word::unique_word;
 
 /// How many agents there are nobody knows: after so long without a further answer there is none.
 const QUIET: Duration = Duration::from_millis(400);
-/// The first answer may take longer: a node may be busy. So may those of other nodes, while ranks of a job are missing.
-const FIRST: Duration = Duration::from_millis(1500);
+/// While ranks of a job are missing, those of other nodes may take longer: a node may be busy.
+const MISSING: Duration = Duration::from_millis(1500);
+/// Where somebody listens but nobody has answered, the wait is as long as it is at most.
 const MOST: Duration = Duration::from_secs(10);
 /// Agents that are listened to.
 const MOST_AGENTS: usize = 1 << 14;
@@ -39,14 +40,15 @@ pub fn find(bus: &dyn Bus, user: &str) -> Result<FoundJobs> {
     bus.publish(&subjects.find(), Some(&reply), protocol::bytes(&FindJobs { protocol: PROTOCOL }))?;
     let mut found = FoundJobs::default();
     let begun = Instant::now();
-    let mut until = begun + FIRST;
+    let mut until = begun + MOST;
     while let Some(left) = until.min(begun + MOST).checked_duration_since(Instant::now())
         && let Some(message) = inbox.next(left)?
+        && !message.is_unheard
     {
         if found.answers.len() < MOST_AGENTS {
             found.take(&message.payload);
         }
-        until = Instant::now() + if found.lacks_ranks() { FIRST } else { QUIET };
+        until = Instant::now() + if found.lacks_ranks() { MISSING } else { QUIET };
     }
     if found.answers.is_empty() && found.notices.is_empty() {
         bail!("{}", nobody(bus, user));
@@ -192,8 +194,23 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_it_is_said_what_to_do() {
+    fn an_agent_that_has_much_to_do_is_waited_for() {
+        let bus = Arc::new(LocalBus::default());
+        let inbox = bus.subscribe(ANY_FIND).expect("a bus");
+        let of_agent = Arc::clone(&bus);
+        std::thread::spawn(move || {
+            let message = inbox.next(Duration::from_secs(5)).expect("a bus").expect("a question");
+            std::thread::sleep(2 * MISSING);
+            let answer = protocol::bytes(&answer("a", PROTOCOL));
+            of_agent.publish(message.reply.as_deref().expect("a reply"), None, answer).expect("a bus");
+        });
+        assert_eq!(find(&*bus, "alice").expect("an answer").answers.len(), 1);
+    }
+
+    #[test]
+    fn where_nobody_listens_it_is_said_at_once_what_to_do() {
+        let begun = Instant::now();
         let error = find(&LocalBus::default(), "alice").expect_err("nobody is there").to_string();
-        assert!(error.contains("dmscope agent"), "{error}");
+        assert!(error.contains("dmscope agent") && begun.elapsed() < MISSING, "{error}");
     }
 }

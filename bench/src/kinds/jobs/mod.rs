@@ -12,10 +12,19 @@ use crate::results::{Cell, RegressionBound, ResultTable, Samples, Section};
 
 use own_jobs::OWN;
 
-/// What dmscope may cost; first everything on, whatever it costs.
-const BUDGETS: [&str; 3] = ["none", "1%", "3%"];
+/// Ways in which jobs are watched, by name, with options of `dmscope attach`; first everything on, whatever it costs.
+const WAYS: [(&str, &[&str]); 5] = [
+    ("everything on", &["--budget", "none"]),
+    ("`--budget 1%`", &["--budget", "1%"]),
+    ("`--budget 3%`", &["--budget", "3%"]),
+    ("everything on, `--probes fast`", &["--budget", "none", "--probes", "fast"]),
+    ("`--budget 1% --probes fast`", &["--budget", "1%", "--probes", "fast"]),
+];
 /// Slower than this by everything on is a gross regression, for jobs that do more than send small messages.
 const GROSS: f64 = 3.0;
+
+/// So many CPUs beside the first are enough for any of the jobs and for dmscope.
+const PLENTY: usize = 5;
 
 const ROUNDS: usize = 3;
 /// For jobs that compute: fewer than nine do not tell a few percent from chance.
@@ -35,13 +44,18 @@ struct JobCase {
 pub fn measure(options: BenchOptions) -> Result<Section> {
     let mut section = Section::new("jobs", "What watching costs a job");
     section.note(
-        "Wall time with dmscope / without, everything on (`--budget none`) or under a budget, always recording; rounds in turn, more of jobs that compute; dmscope is attached before the \
+        "Wall time with dmscope / without, everything on (`--budget none`) or under a budget, with probes of the kernel or fast probes, always recording; rounds in turn, more of jobs that compute; dmscope is attached before the \
          time begins. OwnJob jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
          loaded MPI, until dmscope is attached, and their time from start to end without that is taken. By the time in the kernel: how much \
          longer the ranks took if all that they did there more is dmscope's (hits of probes are, scheduling may be), and what \
          they did outside of it stayed the same; it hardly depends on how fast the machine is at the moment.",
     );
     let (_, others) = measured_and_others()?;
+    if others.len() >= PLENTY {
+        let tables = measure_all(&cases(options)?, "cores to spare", options, &mut section.checks)?;
+        section.tables.extend(tables);
+        return Ok(section);
+    }
     if !options.quick && !others.is_empty() {
         section.note(
             "In the first table the job is kept on CPU 0 (`taskset`), all its ranks together, and dmscope finds the others \
@@ -93,6 +107,8 @@ struct WatchedRuns {
     seconds: Samples,
     /// How much longer the job took by its time in the kernel.
     by_kernel: Samples,
+    /// Percent of the time in which movements were watched.
+    watched: Samples,
     seen: SessionRecords,
 }
 
@@ -104,23 +120,18 @@ fn measure_all(
     checks: &mut Vec<RegressionBound>,
 ) -> Result<[ResultTable; 2]> {
     let heading = format!("job, {placement}");
-    let mut table = ResultTable::new(&[
-        &heading,
-        "plain, s",
-        "everything on / plain",
-        "`--budget 1%` / plain",
-        "`--budget 3%` / plain",
-        "records a second, everything on",
-        "lost",
-        "bytes a record on tape",
-    ]);
-    let mut kernel = ResultTable::new(&[
-        &format!("{heading}: by the time in the kernel"),
-        "plain, % of its time in the kernel",
-        "everything on / plain",
-        "`--budget 1%` / plain",
-        "`--budget 3%` / plain",
-    ]);
+    let mut columns = vec![heading.clone(), "plain, s".to_owned()];
+    columns.extend(WAYS.map(|(way, _)| format!("{way} / plain")));
+    let of_everything = ["records a second, everything on", "lost", "bytes a record on tape"];
+    columns.extend(of_everything.map(str::to_owned));
+    let mut table = ResultTable::of(columns);
+    let mut columns = vec![
+        format!("{heading}: by the time in the kernel, and the part of the time watched"),
+        "plain, % of its time in the kernel".to_owned(),
+    ];
+    columns.extend(WAYS.map(|(way, _)| format!("{way} / plain")));
+    columns.extend(WAYS[1..].iter().map(|(way, _)| format!("{way}: watched, %")));
+    let mut kernel = ResultTable::of(columns);
     for case in cases {
         let (plain, in_kernel, watches) = measure_case(case, options)?;
         let everything = &watches[0];
@@ -142,9 +153,10 @@ fn measure_all(
         cells.push(Cell::value(seen.tape_bytes as f64 / seen.records.max(1) as f64, 2));
         table.row(case.workload.name.clone(), cells);
         table.show_progress();
-        let ratios = watches.iter().map(|watch| Cell::runs(&watch.by_kernel, 3));
-        kernel
-            .row(case.workload.name.clone(), [Cell::runs(&in_kernel, 1)].into_iter().chain(ratios).collect());
+        let mut cells = vec![Cell::runs(&in_kernel, 1)];
+        cells.extend(watches.iter().map(|watch| Cell::runs(&watch.by_kernel, 3)));
+        cells.extend(watches[1..].iter().map(|watch| Cell::runs(&watch.watched, 0)));
+        kernel.row(case.workload.name.clone(), cells);
         kernel.show_progress();
     }
     Ok([table, kernel])
@@ -152,15 +164,16 @@ fn measure_all(
 
 /// Seconds and percent of the time in the kernel without dmscope, and what it is with.
 fn measure_case(case: &JobCase, options: BenchOptions) -> Result<(Samples, Samples, Vec<WatchedRuns>)> {
-    let watch = |budget: &&str| {
+    let watch = |(_, options): &(&str, &[&str])| {
         Ok(WatchedRuns {
-            attached: AttachedDmscope::new(&["--budget", budget])?,
+            attached: AttachedDmscope::new(options)?,
             seconds: Samples::default(),
             by_kernel: Samples::default(),
+            watched: Samples::default(),
             seen: SessionRecords::default(),
         })
     };
-    let mut watches: Vec<WatchedRuns> = BUDGETS.iter().map(watch).collect::<Result<_>>()?;
+    let mut watches: Vec<WatchedRuns> = WAYS.iter().map(watch).collect::<Result<_>>()?;
     let (mut plain, mut in_kernel) = (Samples::default(), Samples::default());
     for _ in 0..options.runs(if case.bounded { BOUNDED_ROUNDS } else { ROUNDS }, QUICK_ROUNDS) {
         let alone = case.workload.run(&mut Nobody)?;
@@ -171,6 +184,7 @@ fn measure_case(case: &JobCase, options: BenchOptions) -> Result<(Samples, Sampl
             watch.seconds.push(watched.seconds);
             watch.by_kernel.push(longer_by(alone.in_kernel, watched.in_kernel));
             watch.seen = watch.attached.seen;
+            watch.watched.push(100.0 * watch.seen.watched);
         }
     }
     Ok((plain, in_kernel, watches))

@@ -35,8 +35,16 @@ impl Bus for LocalBus {
         if payload.len() > MOST_BYTES {
             return Err(BusError::TooLarge { bytes: payload.len(), most_bytes: MOST_BYTES });
         }
-        let message = BusMessage { subject: subject.to_owned(), reply: reply.map(str::to_owned), payload };
-        self.subscriptions().retain(|(form, inbox)| !matches(form, subject) || inbox.put(message.clone()));
+        let reply = reply.map(str::to_owned);
+        let message = BusMessage { subject: subject.to_owned(), reply, payload, is_unheard: false };
+        let mut subscriptions = self.subscriptions();
+        subscriptions.retain(|(form, inbox)| !matches(form, subject) || inbox.put(message.clone()));
+        let is_heard = subscriptions.iter().any(|(form, _)| matches(form, subject));
+        if let Some(reply) = message.reply.filter(|_| !is_heard) {
+            let unheard = BusMessage { subject: reply, is_unheard: true, ..BusMessage::default() };
+            subscriptions
+                .retain(|(form, inbox)| !matches(form, &unheard.subject) || inbox.put(unheard.clone()));
+        }
         Ok(())
     }
 
@@ -68,6 +76,17 @@ impl Bus for LocalBus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_a_question_that_nobody_hears_is_told_so() {
+        let bus = LocalBus::default();
+        let answers = bus.subscribe("answers").expect("a bus");
+        bus.publish("question", Some("answers"), vec![1]).expect("a bus");
+        assert!(answers.try_next().is_some_and(|message| message.is_unheard));
+        let questions = bus.subscribe("question").expect("a bus");
+        bus.publish("question", Some("answers"), vec![1]).expect("a bus");
+        assert!(questions.try_next().is_some_and(|message| !message.is_unheard) && answers.is_empty());
+    }
 
     #[test]
     fn a_message_comes_to_all_that_subscribe_to_its_subject() {

@@ -31,6 +31,8 @@ pub struct BusMessage {
     pub reply: Option<String>,
     /// What it says.
     pub payload: Vec<u8>,
+    /// Nobody has sent it: nobody heard the question whose answers were to come here. Not every bus says so.
+    pub is_unheard: bool,
 }
 
 /// What happens to the connection.

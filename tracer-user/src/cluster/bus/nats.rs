@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError, StatusCode};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -200,13 +200,15 @@ async fn serve(
 async fn forward(mut subscriber: async_nats::Subscriber, inbox: InboxSender) {
     while let Some(message) = next(&mut subscriber).await {
         // The server answers itself where nobody hears a question.
-        if message.status.is_some() {
+        let is_unheard = message.status == Some(StatusCode::NO_RESPONDERS);
+        if message.status.is_some() && !is_unheard {
             continue;
         }
         let message = BusMessage {
             subject: message.subject.to_string(),
             reply: message.reply.map(|reply| reply.to_string()),
             payload: message.payload.into(),
+            is_unheard,
         };
         if !inbox.put(message) {
             let _ = subscriber.unsubscribe().await;

@@ -83,6 +83,10 @@ impl NameSource for NodeNames {
             && let Some(left) = until.checked_duration_since(Instant::now())
             && let Ok(Some(message)) = self.inbox.next(left)
         {
+            if message.is_unheard {
+                missing -= 1;
+                continue;
+            }
             let node = message.subject.rsplit('.').next().and_then(|node| node.parse().ok());
             let (Some(node), Ok(names)) = (node, protocol::parse::<CodeNames>(&message.payload)) else {
                 continue;

@@ -133,6 +133,10 @@ impl Recruiter {
     pub fn take(&mut self, now: Instant) -> Vec<Recruited> {
         let mut recruited = Vec::new();
         while let Some(message) = self.answers.try_next() {
+            // An agent may be gone for a moment only.
+            if message.is_unheard {
+                continue;
+            }
             let word = message.subject.rsplit('.').next().unwrap_or_default();
             if word == "find" {
                 Self::take_jobs(&message.payload, &mut recruited);
