@@ -25,9 +25,9 @@ fn rdma(session: &FinishedSession) -> Result<&Value> {
 fn rdma_with_losses(session: &FinishedSession, movements: u64) -> Result<&Value> {
     let statistics = &session.report()?["statistics"];
     let lost = statistics["lost_movements"].as_u64().context("no number of losses")?;
-    ensure!(lost <= movements, "lost_movements: {lost}");
+    let told = || session.events_of("notice");
+    ensure!(lost <= movements, "lost_movements: {lost}: {:?}", told());
     for loss in ["lost_state", "bad_records", "unplanned_records"] {
-        let told = || session.events_of("notice");
         ensure!(statistics[loss] == 0, "{loss}: {}: {:?}", statistics[loss], told());
     }
     statistics.get("rdma").context("nothing was seen of verbs")

@@ -176,6 +176,17 @@ struct Coordinator<'s> {
     clocks: OwnClocks,
 }
 
+/// For how long inputs of nodes are waited for: as usual, or longer where nodes are given more time.
+fn patience_of_inputs(nodes: NodePatience) -> Patience {
+    let usual = Patience::default();
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    Patience {
+        at_first_ns: usual.at_first_ns.max(ns(nodes.lost_after / 15)),
+        silence_ns: usual.silence_ns.max(ns(nodes.speaks_within())),
+        inputs_ns: usual.inputs_ns.max(ns(nodes.lost_after)),
+    }
+}
+
 impl<'s> Coordinator<'s> {
     fn new(settings: CoordinatorSettings, sink: &'s mut dyn Sink) -> Result<Self> {
         let CoordinatorSettings { bus, user, wishes, analysis, duration, tape, page_calls, stop } = settings;
@@ -204,7 +215,7 @@ impl<'s> Coordinator<'s> {
             patience,
             words: HashMap::new(),
             agents,
-            join: LiveJoin::new(Patience::default()),
+            join: LiveJoin::new(patience_of_inputs(patience)),
             recorder: Recorder::new(analysis, outlets, page_calls),
             sink,
             deadline: duration.map(|duration| now + duration),

@@ -12,11 +12,11 @@ use crate::cluster::protocol::{self, NodeIdentity, UpMessage};
 use crate::host::clock::monotonic_ns;
 use crate::session::{AttachSummary, SessionStatus};
 
-/// A node that was not heard of for so long is silent: it is said, and the others go on.
-const SILENT_AFTER: Duration = Duration::from_secs(3);
+/// The least of [`NodePatience::silent_after`]: with less patience than usual, nodes take as long to speak.
+const LEAST_SILENCE: Duration = Duration::from_secs(3);
 
-/// A node that was not heard of for so long does not keep others waiting for what it tells them, nor the session from its end.
-const SPEAKS_WITHIN: Duration = Duration::from_secs(5);
+/// The least of [`NodePatience::speaks_within`].
+const LEAST_TO_SPEAK: Duration = Duration::from_secs(5);
 
 /// For how long a node is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,19 @@ pub struct NodePatience {
     pub lost_after: Duration,
     /// One whose part has failed is not waited for any longer than this, if it is the last one.
     pub given_up_after: Duration,
+}
+
+impl NodePatience {
+    /// A node that was not heard of for so long is silent: it is said.
+    fn silent_after(self) -> Duration {
+        LEAST_SILENCE.max(self.lost_after / 10)
+    }
+
+    /// A node that was not heard of for so long does not keep others waiting for what it tells them, nor the session from its
+    /// end.
+    pub fn speaks_within(self) -> Duration {
+        LEAST_TO_SPEAK.max(self.lost_after / 6)
+    }
 }
 
 /// Where a node's part of the session stands.
@@ -190,7 +203,7 @@ impl NodeLink {
 
     /// Whether it is waited for: it is open, and speaks.
     pub fn is_awaited(&self, now: Instant) -> bool {
-        self.is_open() && now.duration_since(self.heard) <= SPEAKS_WITHIN
+        self.is_open() && now.duration_since(self.heard) <= self.patience.speaks_within()
     }
 
     /// Its agent takes no part.
@@ -223,7 +236,7 @@ impl NodeLink {
 
     /// Whether it has become silent: said once each time.
     pub fn becomes_silent(&mut self, now: Instant) -> bool {
-        let is_silent = self.is_open() && now.duration_since(self.heard) > SILENT_AFTER;
+        let is_silent = self.is_open() && now.duration_since(self.heard) > self.patience.silent_after();
         is_silent && !std::mem::replace(&mut self.is_silent, is_silent)
     }
 }
@@ -244,5 +257,15 @@ mod tests {
         assert!(link.becomes_lost(at(31)) && !link.is_open());
         assert!(!link.becomes_lost(at(32)), "once");
         assert!(link.may_come_back(at(40)) && !link.may_come_back(at(50)));
+    }
+
+    #[test]
+    fn nodes_that_are_given_more_time_may_be_silent_for_longer_and_with_less_for_as_long_as_usual() {
+        let of = |seconds: u64| {
+            let lost_after = Duration::from_secs(seconds);
+            let patience = NodePatience { lost_after, given_up_after: lost_after / 2 };
+            [patience.silent_after(), patience.speaks_within()].map(|time| time.as_secs())
+        };
+        assert_eq!([of(6), of(30), of(300)], [[3, 5], [3, 5], [30, 50]]);
     }
 }
