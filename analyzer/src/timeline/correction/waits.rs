@@ -134,8 +134,10 @@ pub fn held_up_on_the_way(
 
 /// The shift of the end of a call.
 pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSlackNs) -> Bounds {
-    // It took at least no time at all.
-    let own = way.begin.shift - way.cost.at_most(since(way.begin.at_ns, way.end_ns).max(0.0));
+    // Without its hits it took at least what calls of its kind do.
+    let took_ns = since(way.begin.at_ns, way.end_ns).max(0.0);
+    let work_ns = if way.polls { 0.0 } else { way.work.map_or(0.0, |work| work.least_ns.min(took_ns)) };
+    let own = way.begin.shift - way.cost.at_most(took_ns - work_ns);
     let certain = || dependencies.iter().filter(|dependency| dependency.is_certain);
     let late = || dependencies.iter().filter(|dependency| dependency.may_be_late(way, slack_ns));
     let may_not_have_waited = way.polls || certain().all(|one| one.may_be_early(way, slack_ns));
@@ -147,8 +149,6 @@ pub fn shift_of_end(way: &OwnWay, dependencies: &[WaitCause], slack_ns: ClockSla
         least_ns = least_ns.min(waited.least_ns);
         most_ns = most_ns.max(waited.most_ns);
     }
-    let took_ns = since(way.begin.at_ns, way.end_ns).max(0.0);
-    let work_ns = if way.polls { 0.0 } else { way.work.map_or(0.0, |work| work.least_ns.min(took_ns)) };
     least_ns = least_ns.max(way.begin.shift.least_ns - (took_ns - work_ns));
     for floor in certain().map(|dependency| dependency.floor(way, slack_ns)) {
         least_ns = least_ns.max(floor.least_ns);
