@@ -201,7 +201,8 @@ fn what_queue_pairs_move_between_nodes_is_counted_exactly_and_linked_by_agents()
         let requests = names.into_iter().zip(way.requests.map(|each| each * messages));
         let bytes = [("linked_bytes", way.linked_bytes), ("unlinked_bytes", 0)];
         for (name, count) in requests.chain(bytes.map(|(name, each)| (name, each * messages))) {
-            ensure!(rdma[name] == count, "{}: {name} is not {count}: {rdma}", way.how);
+            let told = || session.events_of("notice");
+            ensure!(rdma[name] == count, "{}: {name} is not {count}: {rdma} {:?}", way.how, told());
         }
         session.findings()?.check_no_warning().with_context(|| way.how)?;
     }
@@ -215,7 +216,8 @@ fn the_pointer_fault_is_found_between_nodes_and_its_right_twin_is_clean() -> Res
     let spec = between_nodes(&cluster, "send")?.args(["--iterations", "800", "--rare", "0.01"]);
     let (session, job) = watch(&cluster, spec.clone())?;
     eprintln!("{}", rdma(&session)?);
-    check_found(&session, &job)?;
+    let told = || format!("{:?}", session.events_of("notice"));
+    check_found(&session, &job).with_context(told)?;
     let (session, _) = watch(&cluster, spec.args(["--no-bug"]))?;
     eprintln!("right twin: {}", rdma(&session)?);
     session.findings()?.check_no_warning()

@@ -57,7 +57,7 @@ fn for_nodes(command: &[String]) -> Vec<String> {
 /// Watches a job on all of its nodes.
 fn attach_over_bus(args: &AttachArgs, nats: NatsSettings) -> Result<Outcome> {
     let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
-    let found = find(&*bus, &user)?;
+    let found = find(&*bus, &user, args.watch.bus_patience)?;
     let jobs = jobs_of(&found.answers);
     let job = job_meant(&args.job, &jobs).map_err(|why| anyhow!(why))?;
     let mut sink = sink(&job.command, &args.output)?;
@@ -126,7 +126,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
     };
     if let Some(nats) = bus::settings(&args.bus, "dmscope run")? {
         let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
-        let found = find(&*bus, &user)?;
+        let found = find(&*bus, &user, args.watch.bus_patience)?;
         found.notices.iter().for_each(|notice| sink.notice(notice));
         let settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
         let nodes =

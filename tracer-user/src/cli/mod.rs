@@ -36,7 +36,7 @@ mod times;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
-use crate::cluster::find::find;
+use crate::cluster::find::{USUAL_PATIENCE, find};
 use crate::cluster::jobs::jobs_of;
 use crate::cluster::node_session;
 use crate::host::capabilities::{Capabilities, give_up_all};
@@ -134,7 +134,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
 fn list_jobs(args: &PsArgs) -> Result<()> {
     if let Some(nats) = bus::settings(&args.bus, "dmscope ps")? {
         let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
-        let found = find(&*bus, &user)?;
+        let found = find(&*bus, &user, USUAL_PATIENCE)?;
         found.notices.iter().for_each(|notice| eprintln!("dmscope: {notice}", notice = visible(notice)));
         let jobs = jobs_of(&found.answers);
         if args.json {

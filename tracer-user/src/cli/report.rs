@@ -79,7 +79,7 @@ fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
 fn of_job_on_nodes(name: &str, args: &ReportArgs) -> Result<(Page, Outcome)> {
     let nats = bus::settings(&args.bus, "dmscope report")?.context("no bus is named")?;
     let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
-    let found = find(&*bus, &user)?;
+    let found = find(&*bus, &user, args.watch.bus_patience)?;
     let jobs = jobs_of(&found.answers);
     let job = job_meant(name, &jobs).map_err(|why| anyhow!(why))?;
     let mut settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;

@@ -11,9 +11,11 @@ use crate::host::unique_word::unique_word;
 
 /// How many agents there are nobody knows: after so long without a further answer there is none.
 const QUIET: Duration = Duration::from_millis(400);
-/// While ranks of a job are missing, those of other nodes may take longer: a node may be busy.
+/// How long nodes may take, where nothing else is said: as `--bus-patience`.
+pub const USUAL_PATIENCE: Duration = Duration::from_secs(30);
+/// While ranks of a job are missing, those of other nodes may take longer, in proportion to the patience: a node may be busy.
 const MISSING: Duration = Duration::from_millis(1500);
-/// Where somebody listens but nobody has answered, the wait is as long as it is at most.
+/// Where somebody listens but nobody has answered, the wait is as long as it is at most, in proportion too.
 const MOST: Duration = Duration::from_secs(10);
 /// Agents that are listened to.
 const MOST_AGENTS: usize = 1 << 14;
@@ -29,26 +31,29 @@ pub struct FoundJobs {
     ranks: BTreeMap<String, (usize, usize)>,
 }
 
-/// Asks as a user.
+/// Asks as a user. With less patience than usual, nodes take as long to answer.
 ///
 /// # Errors
 /// The bus refuses it, or no agent answers.
-pub fn find(bus: &dyn Bus, user: &str) -> Result<FoundJobs> {
+pub fn find(bus: &dyn Bus, user: &str, patience: Duration) -> Result<FoundJobs> {
+    let in_proportion = |usual: Duration, part| usual.max(patience / part);
+    let [quiet, missing, most] =
+        [(QUIET, 75), (MISSING, 20), (MOST, 3)].map(|(time, part)| in_proportion(time, part));
     let subjects = UserSubjects::of(user);
     let reply = subjects.inbox(&unique_word().context("the kernel has no random bits")?);
     let inbox = bus.subscribe(&reply)?;
     bus.publish(&subjects.find(), Some(&reply), protocol::bytes(&FindJobs { protocol: PROTOCOL }))?;
     let mut found = FoundJobs::default();
     let begun = Instant::now();
-    let mut until = begun + MOST;
-    while let Some(left) = until.min(begun + MOST).checked_duration_since(Instant::now())
+    let mut until = begun + most;
+    while let Some(left) = until.min(begun + most).checked_duration_since(Instant::now())
         && let Some(message) = inbox.next(left)?
         && !message.is_unheard
     {
         if found.answers.len() < MOST_AGENTS {
             found.take(&message.payload);
         }
-        until = Instant::now() + if found.lacks_ranks() { MISSING } else { QUIET };
+        until = Instant::now() + if found.lacks_ranks() { missing } else { quiet };
     }
     if found.answers.is_empty() && found.notices.is_empty() {
         bail!("{}", nobody(bus, user));
@@ -146,7 +151,7 @@ mod tests {
         let answers = [answer("b", PROTOCOL), answer("a", PROTOCOL), answer("c", 99), answer("a", PROTOCOL)];
         let mut answers: Vec<Vec<u8>> = answers.iter().map(protocol::bytes).collect();
         answers.push(b"{]".to_vec());
-        let found = find(&*answering(answers), "alice").expect("answers");
+        let found = find(&*answering(answers), "alice", USUAL_PATIENCE).expect("answers");
         let hosts: Vec<&str> = found.answers.iter().map(|answer| answer.node.host.as_str()).collect();
         assert_eq!(hosts, ["a", "a", "b"]);
         let told = |text: &str| found.notices.iter().filter(|notice| notice.contains(text)).count();
@@ -190,7 +195,7 @@ mod tests {
                 std::thread::sleep(QUIET * 2);
             }
         });
-        assert_eq!(find(&*bus, "alice").expect("answers").answers.len(), 2);
+        assert_eq!(find(&*bus, "alice", USUAL_PATIENCE).expect("answers").answers.len(), 2);
     }
 
     #[test]
@@ -204,13 +209,14 @@ mod tests {
             let answer = protocol::bytes(&answer("a", PROTOCOL));
             of_agent.publish(message.reply.as_deref().expect("a reply"), None, answer).expect("a bus");
         });
-        assert_eq!(find(&*bus, "alice").expect("an answer").answers.len(), 1);
+        assert_eq!(find(&*bus, "alice", USUAL_PATIENCE).expect("an answer").answers.len(), 1);
     }
 
     #[test]
     fn where_nobody_listens_it_is_said_at_once_what_to_do() {
         let begun = Instant::now();
-        let error = find(&LocalBus::default(), "alice").expect_err("nobody is there").to_string();
+        let error =
+            find(&LocalBus::default(), "alice", USUAL_PATIENCE).expect_err("nobody is there").to_string();
         assert!(error.contains("dmscope agent") && begun.elapsed() < MISSING, "{error}");
     }
 }
