@@ -48,15 +48,15 @@ impl TimedJob {
         Ok(Self { spec })
     }
 
-    /// Once without, once with; `folder`: for the tape.
+    /// Once without, once with; `folder`: for the tape. None: no times are given, since watching took longer than the job.
     ///
     /// # Errors
-    /// The job or dmscope failed; the tape gives no times.
-    pub fn pair(&self, folder: &Path) -> Result<Vec<TimedRank>> {
+    /// The job or dmscope failed; the tape gives no times for another reason.
+    pub fn pair(&self, folder: &Path) -> Result<Option<Vec<TimedRank>>> {
         let words = self.spec.words();
         let plain = run(Command::new(&words[0]).args(&words[1..]))?;
         let watched = self.record(folder)?;
-        let calls = corrected(&folder.join("timed.dmt"))?;
+        let Some(calls) = corrected(&folder.join("timed.dmt"))? else { return Ok(None) };
         let mut ranks = Vec::new();
         for (rank, plain_ns) in elapsed(&plain)? {
             let (measured_ns, corrected_ns) =
@@ -65,7 +65,7 @@ impl TimedJob {
             ranks.push(TimedRank { plain_ns, watched_ns, measured_ns, corrected_ns });
         }
         ensure!(!ranks.is_empty(), "the job says no times: {plain}");
-        Ok(ranks)
+        Ok(Some(ranks))
     }
 
     /// Watched, to `timed.dmt`; what it printed.
@@ -99,10 +99,13 @@ fn elapsed(text: &str) -> Result<BTreeMap<u64, f64>> {
         .collect()
 }
 
-/// Calls of each rank, as `dmscope times --calls` has them.
-fn corrected(tape: &Path) -> Result<BTreeMap<u64, Vec<Value>>> {
+/// Calls of each rank, as `dmscope times --calls` has them. None: watching took longer than the job.
+fn corrected(tape: &Path) -> Result<Option<BTreeMap<u64, Vec<Value>>>> {
     let output = Command::new(binary()?).args(["times", "--calls"]).arg(tape).output()?;
     let text = String::from_utf8(output.stdout)?;
+    if !output.status.success() && text.lines().next_back().is_some_and(|last| last.contains("\"dilated\"")) {
+        return Ok(None);
+    }
     ensure!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stderr));
     let mut calls: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
     for line in text.lines() {
@@ -111,7 +114,7 @@ fn corrected(tape: &Path) -> Result<BTreeMap<u64, Vec<Value>>> {
             calls.entry(rank).or_default().push(line);
         }
     }
-    Ok(calls)
+    Ok(Some(calls))
 }
 
 fn between_barriers(calls: &[Value]) -> Result<(f64, [f64; 3])> {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use live::timed::{TimedJob, TimedRank};
 use live::{Dmscope, JobSpec, MpiImplementation, binary};
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()>
             let job = TimedJob::new(library, pattern, 2, 400, 20_000)?;
             let mut pairs = Vec::new();
             for _ in 0..PAIRS {
-                pairs.push(job.pair(folder.path())?[0]);
+                pairs.push(job.pair(folder.path())?.context("watching took longer than the job")?[0]);
             }
             for pair in &pairs {
                 // The tape has the times that the program has.

@@ -10,12 +10,12 @@ use analyzer::symbols::SymbolTable;
 use analyzer::wire::RawRecord;
 use anyhow::{Result, bail};
 
-use super::args::AnalyzeArgs;
 use super::attach::{is_one_of, plain};
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::create;
 use super::reference;
 use super::replay::Consumer;
+use super::tape_args::AnalyzeArgs;
 use crate::session::{Outcome, Sink};
 
 /// Looks at tapes again.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use analyzer::render::Style;
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::args::{AnalysisArgs, AttachArgs, Feature, OutputArgs, RunArgs, WatchArgs};
+use super::args::{AttachArgs, RunArgs};
 use super::bus::{self, UserBus};
 use super::output::create;
 use super::reference;
+use super::session_args::{AnalysisArgs, Feature, OutputArgs, WatchArgs};
 use super::signals::stop_on_signals;
 use crate::cluster::bus::{Bus, NatsSettings};
 use crate::cluster::coordinator::{self, CoordinatorSettings, RunOnNodes};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
-use super::args::BusArgs;
+use super::session_args::BusArgs;
 use crate::cluster::bus::{Bus, Credentials, NatsBus, NatsSettings};
 use crate::host::capabilities::with_own_file_rights;
 

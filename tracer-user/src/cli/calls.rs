@@ -11,9 +11,9 @@ use analyzer::wire::RawRecord;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::args::CallsArgs;
 use super::place_names::PlaceLookup;
 use super::replay::{Consumer, names, replay};
+use super::tape_args::CallsArgs;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;

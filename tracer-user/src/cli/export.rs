@@ -16,7 +16,6 @@ use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, bail};
 
-use super::args::{ExportArgs, ExportFormat};
 use super::movement_texts::MovementTexts;
 use super::nodes::{TapeSummary, jobs_of, names_of, ranks_of, replay_job_watched};
 use super::output::create;
@@ -24,6 +23,7 @@ use super::place_names::PlaceLookup;
 use super::progress::ReadingBar;
 use super::rank_list::RankList;
 use super::replay::Consumer;
+use super::tape_args::{ExportArgs, ExportFormat};
 use crate::host::output_folder::OutputFolder;
 use crate::sink::export::otf2::{ArchiveExport, find_library};
 use crate::sink::export::parquet::TablesExport;

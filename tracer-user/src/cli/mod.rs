@@ -14,6 +14,7 @@ mod explore_job;
 mod export;
 mod movement_texts;
 mod nodes;
+mod option_values;
 mod output;
 mod page_file;
 mod place_names;
@@ -29,8 +30,10 @@ mod replay;
 pub mod replay_args;
 mod replay_job;
 mod report;
+mod session_args;
 mod signals;
 mod table;
+mod tape_args;
 mod times;
 
 use anyhow::{Context, Result};
@@ -44,9 +47,10 @@ use crate::host::support::unseen_jobs;
 use crate::session::wrapped::share_ranks;
 use crate::{host, kernel, stacks};
 use analyzer::visible::visible;
-use args::{Cli, Command, PsArgs, Subject};
+use args::{Cli, Command, PsArgs};
 use bus::UserBus;
 use output::{print, print_json};
+use tape_args::Subject;
 
 /// Runs a command; gives its exit status.
 ///

@@ -14,7 +14,6 @@ use analyzer::visible::visible;
 use analyzer::wire::{FileId, RawRecord};
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::args::{OutputArgs, ReportArgs, Subject};
 use super::attach::{coordinator_settings, plain, settings, sink};
 use super::bus::{self, UserBus};
 use super::corrected_page::correct_page;
@@ -23,6 +22,8 @@ use super::output::print;
 use super::page_file::PageFile;
 use super::reference;
 use super::replay::Consumer;
+use super::session_args::OutputArgs;
+use super::tape_args::{ReportArgs, Subject};
 use crate::cluster::coordinator;
 use crate::cluster::find::find;
 use crate::cluster::jobs::{job_meant, jobs_of};

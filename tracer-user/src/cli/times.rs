@@ -12,13 +12,13 @@ use analyzer::wire::RawRecord;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::args::TimesArgs;
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::{print, print_json};
 use super::place_names::PlaceLookup;
 use super::recorded_tape::read_job;
 use super::replay::Consumer;
 use super::table::columns;
+use super::tape_args::TimesArgs;
 use crate::session::Outcome;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
