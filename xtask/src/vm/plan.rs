@@ -23,7 +23,7 @@ const CORE: [&str; 5] = [
 const REFUSED: &str = "6.1";
 
 /// Everything is slower by a factor of ten to twenty there.
-const TEST_LIMIT_S: u64 = 900;
+const TEST_LIMIT_S: u64 = 1800;
 const COMMAND_LIMIT_S: u64 = 120;
 
 /// The steps for a kernel. `wanted`: names of live tests, optionally with names of tests of it (`verbs::two`), `core`, or `--`
