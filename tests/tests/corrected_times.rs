@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use live::timed::{TimedJob, TimedRank};
 use live::{Dmscope, JobSpec, MpiImplementation, binary};
 use serde_json::Value;
@@ -37,8 +37,21 @@ fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()>
             let folder = TempDir::new()?;
             let job = TimedJob::new(library, pattern, 2, 400, 20_000)?;
             let mut pairs = Vec::new();
-            for _ in 0..PAIRS {
-                pairs.push(job.pair(folder.path())?.context("watching took longer than the job")?[0]);
+            let mut refused = 0;
+            while pairs.len() < PAIRS {
+                match job.pair(folder.path())? {
+                    Some(ranks) => pairs.push(ranks[0]),
+                    // A rank that was held up for longer than the job takes.
+                    None => refused += 1,
+                }
+                if refused == PAIRS {
+                    break;
+                }
+            }
+            if refused == PAIRS {
+                eprintln!("{library:?} {pattern}: refused, watching takes longer than the job");
+                ensure!(all, "{library:?} {pattern}: no times");
+                continue;
             }
             for pair in &pairs {
                 // The tape has the times that the program has.
