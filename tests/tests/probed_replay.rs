@@ -5,16 +5,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::OpenMpi;
 use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, wait_for_bytes};
-use live::{MpiImplementation, binary};
+use live::{MpiImplementation, binary, number_from_environment};
 
 const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];
 
 /// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
 fn times() -> Result<(usize, usize)> {
-    let records = match std::env::var("DMSCOPE_TEST_REPLAYS") {
-        Ok(text) => text.parse().context("DMSCOPE_TEST_REPLAYS is a number")?,
-        Err(_) => 1,
-    };
+    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 1)?;
     Ok((records, (records / 4).max(1)))
 }
 

@@ -21,12 +21,11 @@ fn rdma(session: &FinishedSession) -> Result<&Value> {
     rdma_with_losses(session, 0)
 }
 
-/// `most`: so many records of movements, and of state, may be lost.
-fn rdma_with_losses(session: &FinishedSession, most: u64) -> Result<&Value> {
+/// `movements`: so many may be lost.
+fn rdma_with_losses(session: &FinishedSession, movements: u64) -> Result<&Value> {
     let statistics = &session.report()?["statistics"];
-    for (loss, most) in
-        [("lost_movements", most), ("lost_state", most), ("bad_records", 0), ("unplanned_records", 0)]
-    {
+    let none = ["lost_state", "bad_records", "unplanned_records"].map(|loss| (loss, 0));
+    for (loss, most) in [("lost_movements", movements)].into_iter().chain(none) {
         let lost = statistics[loss].as_u64().context("no number of losses")?;
         ensure!(lost <= most, "{loss}: {lost}: {:?}", session.events_of("notice"));
     }
@@ -88,10 +87,6 @@ const DATAGRAMS: u64 = 64;
 const DATAGRAM_BYTES: u64 = 4096;
 const DATAGRAM_HEADER_BYTES: u64 = 40;
 
-/// Of a job that dmscope starts in an emulated machine one record or two were lost in some runs; which ones is not
-/// known. It is told.
-const MOST_LOST: u64 = 2;
-
 /// All bytes are linked but those of datagrams. The last of these may be received by nobody.
 fn check_linked(rdma: &Value, least_bytes: u64) -> Result<()> {
     eprintln!("{rdma}");
@@ -115,12 +110,10 @@ fn what_ucx_sends_over_reliable_connections_is_linked_in_a_job_that_dmscope_star
         let what = || format!("{library:?}");
         let spec = over_verbs(library, "figure2")?.args(["--iterations", "1000"]);
         let session = Dmscope::run(&spec).finish().with_context(what)?;
-        check_linked(rdma_with_losses(&session, MOST_LOST)?, 1000 * SENT_IN_AN_ITERATION)
-            .with_context(what)?;
+        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
         check_found(&session, session.job()?).with_context(what)?;
         let session = Dmscope::run(&spec.args(["--no-bug"])).finish().with_context(what)?;
-        check_linked(rdma_with_losses(&session, MOST_LOST)?, 1000 * SENT_IN_AN_ITERATION)
-            .with_context(what)?;
+        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())
@@ -139,8 +132,8 @@ fn what_ucx_sends_between_nodes_is_linked_in_a_job_that_dmscope_starts() -> Resu
             .args(Cluster::patience())
             .finish()
             .with_context(what)?;
-        check_linked(rdma_with_losses(&session, MOST_LOST)?, 300 * SENT_IN_AN_ITERATION)
-            .with_context(what)?;
+        // Two were lost in one run, perhaps of a rank that was started before its agent had seen the daemon that does.
+        check_linked(rdma_with_losses(&session, 2)?, 300 * SENT_IN_AN_ITERATION).with_context(what)?;
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())

@@ -7,14 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
 use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, wait_for_bytes};
-use live::{MpiImplementation, binary, packaged};
+use live::{MpiImplementation, binary, number_from_environment, packaged};
 
 /// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
 fn times() -> Result<(usize, usize)> {
-    let records = match std::env::var("DMSCOPE_TEST_REPLAYS") {
-        Ok(text) => text.parse().context("DMSCOPE_TEST_REPLAYS is a number")?,
-        Err(_) => 2,
-    };
+    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 2)?;
     Ok((records, (records / 4).max(1)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use live::{Dmscope, RunningJob, RunningSession};
 use tempfile::TempDir;
 
@@ -45,6 +45,10 @@ impl AttachedDmscope {
         })
     }
 
+    fn is_fast(&self) -> bool {
+        self.options.iter().any(|option| option == "fast")
+    }
+
     fn tape(&self) -> PathBuf {
         self.directory.path().join("tape.dmt")
     }
@@ -53,14 +57,16 @@ impl AttachedDmscope {
 impl Onlooker for AttachedDmscope {
     /// Fast probes are not put into processes that are stopped.
     fn comes_while_ranks_are_stopped(&self) -> bool {
-        !self.options.iter().any(|option| option == "fast")
+        !self.is_fast()
     }
 
     fn begin(&mut self, job: &RunningJob) -> Result<()> {
         let attach =
             Dmscope::attach(job.launcher_pid()).args(self.options.iter().cloned()).record(&self.tape());
         let mut watching = attach.spawn()?;
-        watching.wait_until_attached()?;
+        let attached = watching.wait_until_attached()?;
+        // Where they are not possible, kernel probes are used: that would be another measurement.
+        ensure!(!self.is_fast() || attached["fast"].as_u64() > Some(0), "no fast probes: {attached}");
         self.running = Some(watching);
         Ok(())
     }

@@ -58,7 +58,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub only_job: OnlyJob,
     /// How long a node that is not heard of may still come back, before it is given up; the session ends after half as long
-    /// again if there is no other
+    /// again if there is no other. With more than usual, nodes that are slow are waited for longer too
     #[arg(
         long,
         value_name = "TIME",

@@ -46,7 +46,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     section.note(
         "Wall time with dmscope / without, everything on (`--budget none`) or under a budget, with probes of the kernel or fast probes, always recording; rounds in turn, more of jobs that compute; dmscope is attached before the \
          time begins. OwnJob jobs wait for it and take their own time; hpcc and LAMMPS are stopped when their ranks have \
-         loaded MPI, until dmscope is attached, and their time from start to end without that is taken. By the time in the kernel: how much \
+         loaded MPI, until dmscope is attached, and their time from start to end without that is taken; fast probes are not put into stopped ranks, and come just after. By the time in the kernel: how much \
          longer the ranks took if all that they did there more is dmscope's (hits of probes are, scheduling may be), and what \
          they did outside of it stayed the same; it hardly depends on how fast the machine is at the moment.",
     );

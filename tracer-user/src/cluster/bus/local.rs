@@ -39,8 +39,9 @@ impl Bus for LocalBus {
         let message = BusMessage { subject: subject.to_owned(), reply, payload, is_unheard: false };
         let mut subscriptions = self.subscriptions();
         subscriptions.retain(|(form, inbox)| !matches(form, subject) || inbox.put(message.clone()));
-        let is_heard = subscriptions.iter().any(|(form, _)| matches(form, subject));
-        if let Some(reply) = message.reply.filter(|_| !is_heard) {
+        if let Some(reply) = message.reply
+            && !subscriptions.iter().any(|(form, _)| matches(form, subject))
+        {
             let unheard = BusMessage { subject: reply, is_unheard: true, ..BusMessage::default() };
             subscriptions
                 .retain(|(form, inbox)| !matches(form, &unheard.subject) || inbox.put(unheard.clone()));

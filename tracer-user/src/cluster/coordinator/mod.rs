@@ -3,6 +3,7 @@
 mod names;
 pub mod node_clock;
 pub mod node_link;
+pub mod node_patience;
 mod recruiter;
 pub mod rounds;
 
@@ -14,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use analyzer::input::{End, Input};
 use analyzer::options::Options;
-use analyzer::tape::{LiveJoin, MAX_NODES, Patience};
+use analyzer::tape::{LiveJoin, MAX_NODES};
 use anyhow::{Context, Result, bail};
 
 use names::{AgentNames, NodeNames};
 use node_clock::OwnClocks;
-use node_link::{FromNode, NodeLink, NodePatience, PartState};
+use node_link::{FromNode, NodeLink, PartState};
+use node_patience::NodePatience;
 use recruiter::{Recruited, Recruiter};
 use rounds::Rounds;
 
@@ -176,17 +178,6 @@ struct Coordinator<'s> {
     clocks: OwnClocks,
 }
 
-/// For how long inputs of nodes are waited for: as usual, or longer where nodes are given more time.
-fn patience_of_inputs(nodes: NodePatience) -> Patience {
-    let usual = Patience::default();
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    Patience {
-        at_first_ns: usual.at_first_ns.max(ns(nodes.lost_after / 15)),
-        silence_ns: usual.silence_ns.max(ns(nodes.speaks_within())),
-        inputs_ns: usual.inputs_ns.max(ns(nodes.lost_after)),
-    }
-}
-
 impl<'s> Coordinator<'s> {
     fn new(settings: CoordinatorSettings, sink: &'s mut dyn Sink) -> Result<Self> {
         let CoordinatorSettings { bus, user, wishes, analysis, duration, tape, page_calls, stop } = settings;
@@ -215,7 +206,7 @@ impl<'s> Coordinator<'s> {
             patience,
             words: HashMap::new(),
             agents,
-            join: LiveJoin::new(patience_of_inputs(patience)),
+            join: LiveJoin::new(patience.of_inputs()),
             recorder: Recorder::new(analysis, outlets, page_calls),
             sink,
             deadline: duration.map(|duration| now + duration),

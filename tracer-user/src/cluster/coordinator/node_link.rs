@@ -1,45 +1,17 @@
 //! One node, as its coordinator sees it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use analyzer::input::Input;
 use analyzer::tape::{Feed, Item, Reader, TapeError};
 
 use super::node_clock::{AnsweredPing, NodeClock};
+use super::node_patience::NodePatience;
 use crate::cluster::bus::BusMessage;
 use crate::cluster::envelope::{Assembly, ContentKind};
 use crate::cluster::protocol::{self, NodeIdentity, UpMessage};
 use crate::host::clock::monotonic_ns;
 use crate::session::{AttachSummary, SessionStatus};
-
-/// The least of [`NodePatience::silent_after`]: with less patience than usual, nodes take as long to speak.
-const LEAST_SILENCE: Duration = Duration::from_secs(3);
-
-/// The least of [`NodePatience::speaks_within`].
-const LEAST_TO_SPEAK: Duration = Duration::from_secs(5);
-
-/// For how long a node is waited for.
-#[derive(Clone, Copy, Debug)]
-pub struct NodePatience {
-    /// One that was not heard of for so long has no session any more: those end by themselves before, when they hear nothing
-    /// either.
-    pub lost_after: Duration,
-    /// One whose part has failed is not waited for any longer than this, if it is the last one.
-    pub given_up_after: Duration,
-}
-
-impl NodePatience {
-    /// A node that was not heard of for so long is silent: it is said.
-    fn silent_after(self) -> Duration {
-        LEAST_SILENCE.max(self.lost_after / 10)
-    }
-
-    /// A node that was not heard of for so long does not keep others waiting for what it tells them, nor the session from its
-    /// end.
-    pub fn speaks_within(self) -> Duration {
-        LEAST_TO_SPEAK.max(self.lost_after / 6)
-    }
-}
 
 /// Where a node's part of the session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,6 +215,8 @@ impl NodeLink {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -257,15 +231,5 @@ mod tests {
         assert!(link.becomes_lost(at(31)) && !link.is_open());
         assert!(!link.becomes_lost(at(32)), "once");
         assert!(link.may_come_back(at(40)) && !link.may_come_back(at(50)));
-    }
-
-    #[test]
-    fn nodes_that_are_given_more_time_may_be_silent_for_longer_and_with_less_for_as_long_as_usual() {
-        let of = |seconds: u64| {
-            let lost_after = Duration::from_secs(seconds);
-            let patience = NodePatience { lost_after, given_up_after: lost_after / 2 };
-            [patience.silent_after(), patience.speaks_within()].map(|time| time.as_secs())
-        };
-        assert_eq!([of(6), of(30), of(300)], [[3, 5], [3, 5], [30, 50]]);
     }
 }
