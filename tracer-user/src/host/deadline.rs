@@ -1,26 +1,52 @@
 //! Reads that a process can keep from ever ending: its memory may be a mapping of a file system that it serves itself.
 
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
-/// How long to wait for what takes microseconds.
+use rustix::thread::{Pid, gettid};
+
+/// How long to wait for what takes microseconds …
 const PATIENCE: Duration = Duration::from_secs(2);
+/// … and for one that could go on, and has no processor.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a read gives, in a thread of its own; `None`: it has not ended in time, and the thread stays behind.
 pub fn in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (begun, beginning) = channel();
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("dms-read".into());
     // Nobody may listen any more.
-    thread.spawn(move || sender.send(read()).is_ok()).ok()?;
-    receiver.recv_timeout(PATIENCE).ok()
+    let work = move || begun.send(gettid()).is_ok() && sender.send(read()).is_ok();
+    thread.spawn(work).ok()?;
+    let deadline = Instant::now() + MOST_PATIENCE;
+    let tid = beginning.recv_timeout(MOST_PATIENCE).ok()?;
+    loop {
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(read) => return Some(read),
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && can_run(tid) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Whether a thread of ours waits for nothing but a processor.
+fn can_run(tid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn one_that_could_go_on_is_waited_for() {
+        let end = Instant::now() + PATIENCE + PATIENCE / 4;
+        let spin = move || while Instant::now() < end {};
+        assert_eq!(in_time(spin), Some(()));
+    }
 
     #[test]
     fn a_read_that_never_ends_is_given_up() {

@@ -117,10 +117,9 @@ pub fn gather_processes(
         let is_new = |file: &MappedFile| !known.contains(&file.id) && !unopened.contains(&file.id);
         for file in code_files(&mappings).into_iter().filter(is_new) {
             let pids = users.entry(file.id).or_default();
-            pids.push(*pid);
-            if pids.len() == 1 {
-                let is_program = program.to_string_lossy().trim_end_matches(" (deleted)") == file.path;
-                read_file(*pid, &file, is_program, &mut gathered);
+            let is_program = program.to_string_lossy().trim_end_matches(" (deleted)") == file.path;
+            if !pids.is_empty() || read_file(*pid, &file, is_program, &mut gathered) {
+                pids.push(*pid);
             }
         }
         if gathered.bound_copy.is_none() {
@@ -183,12 +182,15 @@ pub fn read_maps(pid: u32) -> Result<Vec<Mapping>, JobError> {
     mappings::read(pid).map_err(|e| read_error(pid, &e))
 }
 
-fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathered) {
+/// Whether the process still maps it: one that could not be opened since it is not mapped any more is nobody's loss.
+fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathered) -> bool {
     let opened = match open_mapped(pid, file) {
         Ok(opened) => opened,
         Err(error) => {
-            gathered.unreadable.push((file.path.clone(), error.to_string()));
-            return;
+            let mappings = read_maps(pid).unwrap_or_default();
+            let is_mapped = code_files(&mappings).iter().any(|mapped| mapped.id == file.id);
+            gathered.unreadable.extend(is_mapped.then(|| (file.path.clone(), error.to_string())));
+            return is_mapped;
         }
     };
     if opened.replaced {
@@ -201,6 +203,7 @@ fn read_file(pid: u32, file: &MappedFile, is_program: bool, gathered: &mut Gathe
     gathered.files.push(FoundFile { id: file.id, path, is_program, file: Arc::clone(&opened) });
     let strangers = StrangerCount::default();
     gathered.attach.insert(file.id, AttachPoint { file: opened, pids: Vec::new(), strangers });
+    true
 }
 
 /// Files that any process runs code from.
@@ -274,4 +277,21 @@ fn place_of(mappings: &[Mapping], address: u64) -> Option<BoundCopy> {
     let mapping =
         mappings.iter().find(|m| m.exec && (m.start..m.end).contains(&address) && m.file.inode != 0)?;
     Some(BoundCopy { file: mapping.file, offset_bytes: address - mapping.start + mapping.offset_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_mapped_any_more_is_no_file_that_cannot_be_read() {
+        let pid = std::process::id();
+        let mapped = code_files(&read_maps(pid).expect("our own")).remove(0);
+        let mut gathered = Gathered::default();
+        assert!(read_file(pid, &mapped, false, &mut gathered));
+        let nobodys = FileId { dev: u32::MAX, inode: 1 };
+        let gone = MappedFile { id: nobodys, path: "/nowhere".to_owned(), start: 1, end: 2, ..mapped };
+        assert!(!read_file(pid, &gone, false, &mut gathered));
+        assert_eq!((gathered.files.len(), gathered.unreadable.len()), (1, 0));
+    }
 }
