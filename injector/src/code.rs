@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{PAGE_BYTES, data};
-use crate::templates::{data_at, note_template, record_template};
+use crate::templates::{data_at, note_template, record_template, whole_template};
 
 /// What a hook does with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,12 +12,26 @@ pub enum HookKind {
     /// Records it: its first three arguments, where it returns to, and the noted call that it is made in.
     Record,
     /// Notes it: calls that are recorded within it say so.
-    Note {
-        /// The kernel puts an address of its own in the place of its return address.
-        return_is_hooked: bool,
-        /// It does not count if it is made within a call that is noted.
-        may_be_nested: bool,
+    Note(NotedCall),
+    /// Notes it, and records it whole: with its first six arguments and so many of those on the stack
+    /// ([`MOST_STACK_ARGUMENTS`](crate::MOST_STACK_ARGUMENTS)).
+    Whole {
+        /// How it is noted.
+        noted: NotedCall,
+        /// Arguments on the stack.
+        stack_arguments: u8,
     },
+}
+
+/// A call that others are made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedCall {
+    /// What others who read the note call it.
+    pub name: u32,
+    /// The kernel puts an address of its own in the place of its return address.
+    pub return_is_hooked: bool,
+    /// It does not count if it is made within a call that is noted.
+    pub may_be_nested: bool,
 }
 
 /// A slot that is to lead to code of ours.
@@ -64,7 +78,8 @@ fn table_bytes(hooks: usize) -> u64 {
 fn template(kind: HookKind) -> &'static [u8] {
     match kind {
         HookKind::Record => record_template(),
-        HookKind::Note { .. } => note_template(),
+        HookKind::Note(_) => note_template(),
+        HookKind::Whole { .. } => whole_template(),
     }
 }
 
@@ -110,19 +125,23 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
 
 fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    let (return_is_hooked, may_be_nested) = match hook.kind {
-        HookKind::Record => (false, false),
-        HookKind::Note { return_is_hooked, may_be_nested } => (return_is_hooked, may_be_nested),
+    let (noted, stack_arguments) = match hook.kind {
+        HookKind::Record => (None, 0),
+        HookKind::Note(noted) => (Some(noted), 0),
+        HookKind::Whole { noted, stack_arguments } => (Some(noted), stack_arguments),
     };
+    let is = |what: fn(NotedCall) -> bool| u64::from(noted.is_some_and(what));
     put(data::TARGET, hook.target);
     put(data::GUARD, facts.guard);
     put(data::SHARED, facts.shared);
     put(data::THREAD_ID, facts.thread_id_offset);
-    put(data::HOOK, u64::from(hook.number) | u64::from(return_is_hooked) << 32);
+    put(data::HOOK, u64::from(hook.number) | is(|noted| noted.return_is_hooked) << 32);
     put(data::MASK, facts.ring_records - 1);
     put(data::LIMIT, facts.ring_records - crate::layout::MARGIN_RECORDS);
     put(data::PROCESS, u64::from(facts.process));
     put(data::STACK_LOW, facts.main_stack.0);
     put(data::STACK_HIGH, facts.main_stack.1);
-    put(data::MAY_BE_NESTED, u64::from(may_be_nested));
+    put(data::MAY_BE_NESTED, is(|noted| noted.may_be_nested));
+    put(data::CALL_NAME, noted.map_or(0, |noted| u64::from(noted.name)));
+    put(data::STACK_ARGUMENTS, u64::from(stack_arguments));
 }

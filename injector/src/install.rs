@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::InjectError;
 use crate::code::{CodeFacts, SlotHook, build, code_bytes, entries};
-use crate::layout::{PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
+use crate::layout::{HEADERS_AT, PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
 use crate::memory::WritableMemory;
 use crate::shared::SharedRings;
@@ -37,6 +37,8 @@ pub struct Installation {
     pid: pid_t,
     /// Slots, each with what it was and what it is now.
     slots: Vec<(u64, u64, u64)>,
+    /// Address of the shared memory in the process.
+    shared: u64,
     /// The shared memory, to give back what lies in it.
     file: File,
 }
@@ -84,7 +86,7 @@ fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Resul
     write(mapped.code, &build(&request.hooks, mapped.code, &facts))?;
     write(mapped.guard, &1_u64.to_le_bytes())?;
     let entries = entries(&request.hooks, mapped.code);
-    let mut installation = Installation { pid, slots: Vec::new(), file };
+    let mut installation = Installation { pid, slots: Vec::new(), shared: mapped.shared, file };
     for (hook, entry) in request.hooks.iter().zip(entries) {
         if let Err(error) = write(hook.slot, &entry.to_le_bytes()) {
             installation.restore(&process.memory);
@@ -163,6 +165,11 @@ impl Installation {
     /// The memory that the process shares: see [`SharedRings::open`].
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Where the process keeps its notes of calls: as many of them as there are rings ([`MAX_RINGS`](crate::MAX_RINGS)).
+    pub fn notes_at(&self) -> u64 {
+        self.shared.saturating_add(HEADERS_AT as u64)
     }
 
     /// The slots, each with what it is as long as nobody changes it.

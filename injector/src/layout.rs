@@ -49,6 +49,10 @@ pub(crate) mod header {
     pub const TAIL: usize = 64;
     /// Address of the ring in the process.
     pub const DATA: usize = 72;
+    /// Noted calls so far, half a word …
+    pub const CALLS: usize = 80;
+    /// … and what the last one is called outside of here, half a word.
+    pub const CALL_NAME: usize = 84;
 }
 
 /// A record in a ring.
@@ -64,7 +68,30 @@ pub(crate) mod record {
     pub const CALL_HOOK: usize = 56;
     /// Its number in the ring, from 1, written last: then the record is complete.
     pub const SERIAL: usize = 60;
+
+    /// Of a whole call, where the noted call's return address is otherwise.
+    pub const FOURTH: usize = CALL_RETURN;
+    /// Of a whole call, in the place of the noted call: another piece follows …
+    pub const WHOLE: u32 = 1 << 31;
+    /// … and it is made in a noted call.
+    pub const NESTED: u32 = 1;
 }
+
+/// The second piece of a whole call. It has a serial as the first one has.
+pub(crate) mod rest {
+    pub const FIFTH: usize = 0;
+    pub const SIXTH: usize = 8;
+    /// Arguments on the stack.
+    pub const STACK: usize = 16;
+    /// Noted calls of the thread so far.
+    pub const CALLS: usize = 48;
+    /// What is no number of a hook: this is no record.
+    pub const HOOK: usize = super::record::HOOK;
+    pub const NO_HOOK: u32 = u32::MAX;
+}
+
+/// So many arguments on the stack are recorded at most.
+pub const MOST_STACK_ARGUMENTS: usize = 4;
 
 /// What stands behind the code of each hook.
 pub(crate) mod data {
@@ -89,8 +116,12 @@ pub(crate) mod data {
     pub const STACK_HIGH: usize = 72;
     /// Not 0: the call does not count if it is made within a noted one.
     pub const MAY_BE_NESTED: usize = 80;
+    /// What a noted call is called outside of here.
+    pub const CALL_NAME: usize = 88;
+    /// So many arguments on the stack are recorded.
+    pub const STACK_ARGUMENTS: usize = 96;
     /// A multiple of 16.
-    pub const BYTES: usize = 96;
+    pub const BYTES: usize = 112;
 }
 
 pub(crate) const HEADERS_AT: usize = PAGE_BYTES as usize;

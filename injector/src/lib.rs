@@ -24,14 +24,14 @@ mod shared;
 mod stop;
 mod templates;
 
-pub use code::{HookKind, SlotHook};
+pub use code::{HookKind, NotedCall, SlotHook};
 pub use counter::{CounterClock, CounterPair, counter, counter_is_invariant};
 pub use forbidden::{Forbidden, ProcessStatus, forbidden, parse_status};
 pub use install::{HookRequest, Installation, TakeOut, install};
-pub use layout::{MAX_RINGS, RING_RECORD_BYTES};
+pub use layout::{MAX_RINGS, MOST_STACK_ARGUMENTS, RING_RECORD_BYTES};
 pub use memory::WritableMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
-pub use rings::{RecordedCall, RingState, read_ring};
+pub use rings::{RecordedCall, RingState, WholeCall, read_ring};
 pub use shared::{Drained, SharedRings, Switch};
 
 /// Why nothing could be put into a process.

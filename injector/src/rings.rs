@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::layout::{RING_RECORD_BYTES, record};
+use crate::layout::{MOST_STACK_ARGUMENTS, RING_RECORD_BYTES, record, rest};
 
 /// A call, as it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,21 @@ pub struct RecordedCall {
     pub thread: u32,
     /// The hook that recorded it.
     pub hook: u32,
+    /// What else is known of a call that is recorded whole; then nothing of a call that it was made in.
+    pub whole: Option<WholeCall>,
+}
+
+/// What is known of a call that is recorded whole, besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeCall {
+    /// The fourth to sixth argument.
+    pub arguments: [u64; 3],
+    /// Arguments on the stack: as many as its hook says.
+    pub stack: [u64; MOST_STACK_ARGUMENTS],
+    /// Noted calls of the thread so far, this one among them.
+    pub calls: u32,
+    /// It was made in a noted call, and is not noted itself.
+    pub is_nested: bool,
 }
 
 /// What we remember of a ring between two looks.
@@ -61,12 +76,14 @@ pub fn read_ring(
         return 0;
     }
     let mut taken = 0;
-    for _ in 0..begun.min(most as u64) {
-        match record_at(words, state.tail) {
+    while state.tail != head && taken < most {
+        match record_at(words, state.tail, head) {
             Some(record) => {
+                state.tail = state.tail.wrapping_add(1 + u64::from(record.whole.is_some()));
                 take(record);
                 taken += 1;
                 state.waits = 0;
+                continue;
             }
             None if !is_followed(words, state.tail, head) => break,
             None if state.waits < MOST_WAITS => {
@@ -83,23 +100,31 @@ pub fn read_ring(
     taken
 }
 
-/// Whether the next record is complete, though this one is not.
+/// Whether something behind it is complete, though this record, of one piece or two, is not.
 fn is_followed(words: &[AtomicU64], tail: u64, head: u64) -> bool {
-    let next = tail.wrapping_add(1);
-    next != head && record_at(words, next).is_some()
+    let begun = head.wrapping_sub(tail);
+    (1..begun.min(3)).any(|ahead| piece_at(words, tail.wrapping_add(ahead)).is_some())
 }
 
-/// The record of a number, if it is complete.
-fn record_at(words: &[AtomicU64], number: u64) -> Option<RecordedCall> {
+/// What is in the ring under a number, if it is complete, with its last word.
+fn piece_at(words: &[AtomicU64], number: u64) -> Option<(&[AtomicU64], u64)> {
     let records = words.len() / WORDS;
     let at = (number as usize & (records - 1)) * WORDS;
-    let slot = words.get(at..at + WORDS)?;
-    let word = |at: usize| slot[at / 8].load(Ordering::Relaxed);
-    let last = slot[record::SERIAL / 8].load(Ordering::Acquire);
-    if (last >> 32) as u32 != number.wrapping_add(1) as u32 {
-        return None;
-    }
+    let piece = words.get(at..at + WORDS)?;
+    let last = piece[record::SERIAL / 8].load(Ordering::Acquire);
+    ((last >> 32) as u32 == number.wrapping_add(1) as u32).then_some((piece, last))
+}
+
+/// The record of a number, if all of it is complete.
+fn record_at(words: &[AtomicU64], number: u64, head: u64) -> Option<RecordedCall> {
+    let (piece, last) = piece_at(words, number)?;
+    let word = |at: usize| piece[at / 8].load(Ordering::Relaxed);
     let thread_and_hook = word(record::THREAD);
+    if last as u32 & record::WHOLE != 0 {
+        let next = number.wrapping_add(1);
+        let (second, _) = piece_at(words, next).filter(|_| next != head)?;
+        return Some(whole_call(piece, second, last as u32));
+    }
     Some(RecordedCall {
         counter: word(record::COUNTER),
         arguments: [record::FIRST, record::SECOND, record::THIRD].map(word),
@@ -108,9 +133,32 @@ fn record_at(words: &[AtomicU64], number: u64) -> Option<RecordedCall> {
         call_hook: last as u32,
         thread: thread_and_hook as u32,
         hook: (thread_and_hook >> 32) as u32,
+        whole: None,
     })
 }
 
+fn whole_call(first: &[AtomicU64], second: &[AtomicU64], flags: u32) -> RecordedCall {
+    let of_first = |at: usize| first[at / 8].load(Ordering::Relaxed);
+    let of_second = |at: usize| second[at / 8].load(Ordering::Relaxed);
+    let thread_and_hook = of_first(record::THREAD);
+    RecordedCall {
+        counter: of_first(record::COUNTER),
+        arguments: [record::FIRST, record::SECOND, record::THIRD].map(of_first),
+        return_address: of_first(record::RETURN),
+        call_return: 0,
+        call_hook: 0,
+        thread: thread_and_hook as u32,
+        hook: (thread_and_hook >> 32) as u32,
+        whole: Some(WholeCall {
+            arguments: [of_first(record::FOURTH), of_second(rest::FIFTH), of_second(rest::SIXTH)],
+            stack: std::array::from_fn(|at| of_second(rest::STACK + 8 * at)),
+            calls: of_second(rest::CALLS) as u32,
+            is_nested: flags & record::NESTED != 0,
+        }),
+    }
+}
+
+const _: () = assert!(rest::STACK + 8 * MOST_STACK_ARGUMENTS <= rest::CALLS && rest::CALLS + 4 == rest::HOOK);
 // Halves are read with the words that they are in.
 const _: () = assert!(record::HOOK == record::THREAD + 4 && record::SERIAL == record::CALL_HOOK + 4);
 const _: () = assert!(
@@ -166,6 +214,34 @@ mod tests {
         (0..MOST_WAITS).for_each(|_| assert_eq!(read(&words, 3, &mut state), [0; 0]));
         assert_eq!(read(&words, 3, &mut state), [102]);
         assert_eq!((state.tail, state.given_up), (3, 1));
+    }
+
+    /// The first piece of a whole call.
+    fn write_first(words: &[AtomicU64], number: u64) {
+        let at = (number as usize % RECORDS) * WORDS;
+        words[at].store(100 + number, Ordering::Relaxed);
+        let last = (number + 1) << 32 | u64::from(record::WHOLE | record::NESTED);
+        words[at + record::SERIAL / 8].store(last, Ordering::Release);
+    }
+
+    #[test]
+    fn a_whole_call_is_read_when_both_pieces_are_there_and_given_up_if_later_ones_are_complete_for_long() {
+        let (words, mut state) = (ring(), RingState { tail: 7, ..RingState::default() });
+        write_first(&words, 7);
+        assert_eq!(read(&words, 8, &mut state), [0; 0], "the other piece is not even begun");
+        (0..3 * MOST_WAITS).for_each(|_| assert_eq!(read(&words, 9, &mut state), [0; 0]));
+        write(&words, 8, true);
+        let mut found = Vec::new();
+        read_ring(&words, 9, &mut state, usize::MAX, |call| found.push(call));
+        assert_eq!((found.len(), found[0].counter, state.tail), (1, 107, 9));
+        let whole = found[0].whole.expect("a whole call");
+        assert_eq!((whole.arguments[1], whole.is_nested), (108, true));
+        write_first(&words, 9);
+        write(&words, 11, true);
+        (0..MOST_WAITS).for_each(|_| assert_eq!(read(&words, 12, &mut state), [0; 0]));
+        assert_eq!(read(&words, 12, &mut state), [0; 0], "nor is what should have followed");
+        (0..MOST_WAITS).for_each(|_| _ = read(&words, 12, &mut state));
+        assert_eq!((state.tail, state.given_up), (12, 2));
     }
 
     #[test]

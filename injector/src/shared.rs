@@ -10,6 +10,9 @@ use crate::InjectError;
 use crate::layout::{HEADERS_AT, MAX_RINGS, RINGS_AT, control, header, shared_bytes};
 use crate::rings::{RecordedCall, RingState, read_ring};
 
+/// A thread hears after so many records that there is room again.
+const PIECE_RECORDS: usize = 1024;
+
 /// The mapping itself.
 #[derive(Debug)]
 struct SharedMapping {
@@ -45,8 +48,8 @@ pub struct SharedRings {
 pub struct Drained {
     /// Records that were taken.
     pub records: usize,
-    /// The fullest ring had so many.
-    pub fullest: usize,
+    /// So much of the fullest ring was in use, in records of one piece.
+    pub fullest: u64,
 }
 
 impl SharedMapping {
@@ -157,29 +160,42 @@ impl SharedRings {
         self.lost.saturating_add(given_up)
     }
 
-    /// Reads what is in all rings, at most so much of each.
-    pub fn drain(&mut self, most: usize, mut take: impl FnMut(RecordedCall)) -> Drained {
-        let mut drained = Drained::default();
+    /// Reads what is in all rings; `None`: nothing. `seen`: called before any is taken; all that are taken were begun earlier.
+    pub fn drain<S>(
+        &mut self,
+        seen: impl FnOnce() -> S,
+        mut take: impl FnMut(&mut S, RecordedCall),
+    ) -> Option<(Drained, S)> {
         let mapping = &self.switch.mapping;
-        for ring in 0..MAX_RINGS {
-            if mapping.header(ring, header::OWNER).load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut state = self.states[ring];
-            let head = mapping.header(ring, header::HEAD).load(Ordering::Acquire);
-            let words = mapping.words(RINGS_AT + ring * self.ring_bytes, self.ring_bytes / 8);
-            let found = read_ring(words, head, &mut state, most, &mut take);
-            mapping.header(ring, header::TAIL).store(state.tail, Ordering::Release);
-            self.states[ring] = state;
-            drained.records += found;
-            drained.fullest = drained.fullest.max(found);
+        let is_used = |ring: usize| mapping.header(ring, header::OWNER).load(Ordering::Relaxed) != 0;
+        let begun = |ring: usize| mapping.header(ring, header::HEAD).load(Ordering::Acquire);
+        let begun: [Option<u64>; MAX_RINGS] = std::array::from_fn(|ring| is_used(ring).then(|| begun(ring)));
+        let has_more =
+            |(ring, head): (usize, &Option<u64>)| head.is_some_and(|head| head != self.states[ring].tail);
+        if !begun.iter().enumerate().any(has_more) {
+            return None;
         }
-        drained
+        let (mut drained, mut seen) = (Drained::default(), seen());
+        for (ring, head) in begun.into_iter().enumerate().filter_map(|(ring, head)| Some((ring, head?))) {
+            let state = &mut self.states[ring];
+            let words = mapping.words(RINGS_AT + ring * self.ring_bytes, self.ring_bytes / 8);
+            drained.fullest = drained.fullest.max(head.wrapping_sub(state.tail));
+            // In pieces: the thread has room again while the rest is read.
+            loop {
+                let found = read_ring(words, head, state, PIECE_RECORDS, |call| take(&mut seen, call));
+                mapping.header(ring, header::TAIL).store(state.tail, Ordering::Release);
+                drained.records += found;
+                if found < PIECE_RECORDS {
+                    break;
+                }
+            }
+        }
+        Some((drained, seen))
     }
 
     /// A ring has room for so many records.
-    pub fn ring_records(&self) -> usize {
-        self.ring_bytes / crate::RING_RECORD_BYTES
+    pub fn ring_records(&self) -> u64 {
+        (self.ring_bytes / crate::RING_RECORD_BYTES) as u64
     }
 }
 

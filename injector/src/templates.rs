@@ -7,7 +7,7 @@
 
 use std::arch::global_asm;
 
-use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record};
+use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record, rest};
 
 /// Finds the header of the thread's ring: r9. Before: r10 the thread pointer, r11 the control page. Keeps rax; changes r8.
 /// Goes on at `found`; at `none` if all rings belong to others.
@@ -144,6 +144,34 @@ macro_rules! is_in_call {
     };
 }
 
+/// Notes the thread's call. Before: r9 the header; `at`: where its return address lies, from the stack pointer. Changes rax.
+macro_rules! note_call {
+    ($name:literal, $at:literal) => {
+        concat!(
+            // Nobody is in a call that is half noted.
+            "mov qword ptr [r9 + {CALL_SP}], 0\n",
+            "mov rax, qword ptr [rsp + ",
+            $at,
+            "]\n",
+            "mov qword ptr [r9 + {CALL_RETURN}], rax\n",
+            "mov rax, qword ptr [rip + .Ldms_",
+            $name,
+            "_data + {HOOK}]\n",
+            "mov qword ptr [r9 + {CALL_HOOK}], rax\n",
+            "mov eax, dword ptr [rip + .Ldms_",
+            $name,
+            "_data + {DATA_CALL_NAME}]\n",
+            "mov dword ptr [r9 + {CALL_NAME}], eax\n",
+            "lea rax, [rsp + ",
+            $at,
+            "]\n",
+            "mov qword ptr [r9 + {CALL_SP}], rax\n",
+            // Last: whoever sees another number than before sees all of the note.
+            "inc dword ptr [r9 + {CALLS}]\n",
+        )
+    };
+}
+
 // A call that is recorded: three arguments, the return address, and the noted call that it is made in.
 global_asm!(
     ".pushsection .rodata.dms_templates, \"a\"",
@@ -273,14 +301,7 @@ global_asm!(
     "lea rax, [rsp + 16]",
     is_in_call!("note"),
     ".Ldms_note_outside:",
-    // Nobody is in a call that is half noted.
-    "mov qword ptr [r9 + {CALL_SP}], 0",
-    "mov rax, qword ptr [rsp + 16]",
-    "mov qword ptr [r9 + {CALL_RETURN}], rax",
-    "mov rax, qword ptr [rip + .Ldms_note_data + {HOOK}]",
-    "mov qword ptr [r9 + {CALL_HOOK}], rax",
-    "lea rax, [rsp + 16]",
-    "mov qword ptr [r9 + {CALL_SP}], rax",
+    note_call!("note", "16"),
     ".Ldms_note_inside:",
     ".Ldms_note_none:",
     "pop r9",
@@ -310,6 +331,175 @@ global_asm!(
     MAIN_LOW = const data::STACK_LOW,
     MAIN_HIGH = const data::STACK_HIGH,
     MAY_BE_NESTED = const data::MAY_BE_NESTED,
+    CALLS = const header::CALLS,
+    CALL_NAME = const header::CALL_NAME,
+    DATA_CALL_NAME = const data::CALL_NAME,
+    DATA_BYTES = const data::BYTES,
+);
+
+// A call that is noted and recorded with all its arguments, in two pieces.
+global_asm!(
+    ".pushsection .rodata.dms_templates, \"a\"",
+    ".balign 16",
+    ".globl dms_whole_begin, dms_whole_end",
+    ".hidden dms_whole_begin, dms_whole_end",
+    "dms_whole_begin:",
+    "endbr64",
+    "mov r10, qword ptr [rip + .Ldms_whole_data + {GUARD}]",
+    "cmp dword ptr [r10], 0",
+    "je .Ldms_whole_out",
+    "push r8",
+    "push r9",
+    "mov r8, rdx",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "mov rdx, r8",
+    "push rax",
+    "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]",
+    "mov r10, qword ptr fs:[0]",
+    find_ring!("whole"),
+    // From here on r8d says whether it is made in a noted call.
+    "xor r8d, r8d",
+    "cmp dword ptr [rip + .Ldms_whole_data + {MAY_BE_NESTED}], 0",
+    "je .Ldms_whole_outside",
+    "lea rax, [rsp + 24]",
+    is_in_call!("whole"),
+    ".Ldms_whole_inside:",
+    "mov r8d, {NESTED}",
+    "jmp .Ldms_whole_noted",
+    ".Ldms_whole_outside:",
+    note_call!("whole", "24"),
+    ".Ldms_whole_noted:",
+    "mov rax, qword ptr [rsp]",
+    "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]",
+    "cmp rax, qword ptr [r11 + {DEADLINE}]",
+    "jae .Ldms_whole_restore",
+    "mov r10, qword ptr [r9 + {HEAD}]",
+    "sub r10, qword ptr [r9 + {TAIL}]",
+    "cmp r10, qword ptr [rip + .Ldms_whole_data + {LIMIT}]",
+    "jae .Ldms_whole_full",
+    // As above, two at once.
+    "mov r10d, 2",
+    "xadd qword ptr [r9 + {HEAD}], r10",
+    "mov r11, r10",
+    "and r11, qword ptr [rip + .Ldms_whole_data + {MASK}]",
+    "shl r11, 6",
+    "add r11, qword ptr [r9 + {DATA}]",
+    "mov qword ptr [r11 + {R_COUNTER}], rax",
+    "mov qword ptr [r11 + {R_FIRST}], rdi",
+    "mov qword ptr [r11 + {R_SECOND}], rsi",
+    "mov qword ptr [r11 + {R_THIRD}], rdx",
+    "mov qword ptr [r11 + {R_FOURTH}], rcx",
+    "mov rax, qword ptr [rsp + 24]",
+    "mov qword ptr [r11 + {R_RETURN}], rax",
+    "mov rax, qword ptr [rip + .Ldms_whole_data + {THREAD_ID}]",
+    "mov eax, dword ptr fs:[rax]",
+    "mov dword ptr [r11 + {R_THREAD}], eax",
+    "mov eax, dword ptr [rip + .Ldms_whole_data + {HOOK}]",
+    "mov dword ptr [r11 + {R_HOOK}], eax",
+    "or r8d, {WHOLE}",
+    "mov dword ptr [r11 + {R_CALL_HOOK}], r8d",
+    // The second piece: rax.
+    "lea rax, [r10 + 1]",
+    "and rax, qword ptr [rip + .Ldms_whole_data + {MASK}]",
+    "shl rax, 6",
+    "add rax, qword ptr [r9 + {DATA}]",
+    "mov r8, qword ptr [rsp + 16]",
+    "mov qword ptr [rax + {R_FIFTH}], r8",
+    "mov r8, qword ptr [rsp + 8]",
+    "mov qword ptr [rax + {R_SIXTH}], r8",
+    "mov r8d, dword ptr [r9 + {CALLS}]",
+    "mov dword ptr [rax + {R_CALLS}], r8d",
+    "mov dword ptr [rax + {R_REST_HOOK}], {NO_HOOK}",
+    // Nothing above them is read: there may be nothing.
+    "cmp dword ptr [rip + .Ldms_whole_data + {STACK_ARGUMENTS}], 0",
+    "je .Ldms_whole_commit",
+    "mov r8, qword ptr [rsp + 32]",
+    "mov qword ptr [rax + {R_STACK}], r8",
+    "cmp dword ptr [rip + .Ldms_whole_data + {STACK_ARGUMENTS}], 2",
+    "jb .Ldms_whole_commit",
+    "mov r8, qword ptr [rsp + 40]",
+    "mov qword ptr [rax + {R_STACK} + 8], r8",
+    "je .Ldms_whole_commit",
+    "mov r8, qword ptr [rsp + 48]",
+    "mov qword ptr [rax + {R_STACK} + 16], r8",
+    "cmp dword ptr [rip + .Ldms_whole_data + {STACK_ARGUMENTS}], 4",
+    "jb .Ldms_whole_commit",
+    "mov r8, qword ptr [rsp + 56]",
+    "mov qword ptr [rax + {R_STACK} + 24], r8",
+    ".Ldms_whole_commit:",
+    "inc r10d",
+    "mov dword ptr [r11 + {R_SERIAL}], r10d",
+    "inc r10d",
+    "mov dword ptr [rax + {R_SERIAL}], r10d",
+    ".Ldms_whole_restore:",
+    "pop rax",
+    "pop r9",
+    "pop r8",
+    ".Ldms_whole_out:",
+    "jmp qword ptr [rip + .Ldms_whole_data + {TARGET}]",
+    ".Ldms_whole_full:",
+    "inc qword ptr [r9 + {LOST}]",
+    "jmp .Ldms_whole_restore",
+    ".Ldms_whole_none:",
+    "cmp rax, qword ptr [r11 + {DEADLINE}]",
+    "jae .Ldms_whole_restore",
+    "lock inc qword ptr [r11 + {CONTROL_LOST}]",
+    "jmp .Ldms_whole_restore",
+    ".balign 16",
+    ".Ldms_whole_data:",
+    ".zero {DATA_BYTES}",
+    "dms_whole_end:",
+    ".popsection",
+    OWNER = const header::OWNER,
+    MAX_RINGS = const MAX_RINGS,
+    STACK_BELOW = const STACK_BELOW_POINTER_BYTES,
+    HEAD = const header::HEAD,
+    LOST = const header::LOST,
+    CALL_SP = const header::CALL_SP,
+    CALL_RETURN = const header::CALL_RETURN,
+    CALL_HOOK = const header::CALL_HOOK,
+    CALLS = const header::CALLS,
+    CALL_NAME = const header::CALL_NAME,
+    STACK_LOW = const header::STACK_LOW,
+    STACK_HIGH = const header::STACK_HIGH,
+    TAIL = const header::TAIL,
+    DATA = const header::DATA,
+    DEADLINE = const control::DEADLINE,
+    CONTROL_LOST = const control::LOST,
+    TRAMPOLINE = const control::TRAMPOLINE,
+    R_COUNTER = const record::COUNTER,
+    R_FIRST = const record::FIRST,
+    R_SECOND = const record::SECOND,
+    R_THIRD = const record::THIRD,
+    R_FOURTH = const record::FOURTH,
+    R_RETURN = const record::RETURN,
+    R_THREAD = const record::THREAD,
+    R_HOOK = const record::HOOK,
+    R_CALL_HOOK = const record::CALL_HOOK,
+    R_SERIAL = const record::SERIAL,
+    R_FIFTH = const rest::FIFTH,
+    R_SIXTH = const rest::SIXTH,
+    R_STACK = const rest::STACK,
+    R_CALLS = const rest::CALLS,
+    R_REST_HOOK = const rest::HOOK,
+    WHOLE = const record::WHOLE,
+    NESTED = const record::NESTED,
+    NO_HOOK = const rest::NO_HOOK,
+    TARGET = const data::TARGET,
+    GUARD = const data::GUARD,
+    SHARED = const data::SHARED,
+    THREAD_ID = const data::THREAD_ID,
+    HOOK = const data::HOOK,
+    MASK = const data::MASK,
+    LIMIT = const data::LIMIT,
+    PROCESS = const data::PROCESS,
+    MAIN_LOW = const data::STACK_LOW,
+    MAIN_HIGH = const data::STACK_HIGH,
+    MAY_BE_NESTED = const data::MAY_BE_NESTED,
+    DATA_CALL_NAME = const data::CALL_NAME,
+    STACK_ARGUMENTS = const data::STACK_ARGUMENTS,
     DATA_BYTES = const data::BYTES,
 );
 
@@ -318,6 +508,8 @@ unsafe extern "C" {
     safe static dms_record_end: u8;
     safe static dms_note_begin: u8;
     safe static dms_note_end: u8;
+    safe static dms_whole_begin: u8;
+    safe static dms_whole_end: u8;
 }
 
 fn between(begin: &'static u8, end: &'static u8) -> &'static [u8] {
@@ -334,6 +526,11 @@ pub(crate) fn record_template() -> &'static [u8] {
 /// Code of calls that are noted.
 pub(crate) fn note_template() -> &'static [u8] {
     between(&dms_note_begin, &dms_note_end)
+}
+
+/// Code of calls that are recorded whole.
+pub(crate) fn whole_template() -> &'static [u8] {
+    between(&dms_whole_begin, &dms_whole_end)
 }
 
 /// Where the data begins in a template.

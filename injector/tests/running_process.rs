@@ -5,11 +5,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, RecordedCall, SharedRings, SlotHook, counter,
-    find_previous, install,
+    CounterClock, HookKind, HookRequest, Installation, NotedCall, RecordedCall, SharedRings, SlotHook,
+    counter, find_previous, install,
 };
 
-/// A program that calls through three slots: `copy` in two threads, `outer` calls `copy` within, and it forks on demand.
+/// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
+/// forks on demand.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,8 +22,12 @@ const PROGRAM: &str = r#"
 
 typedef void *copier(void *, const void *, size_t);
 static copier *volatile copy_slot = memcpy;
+static char from_all[8], to_all[8];
 static void outer(int);
 static void (*volatile outer_slot)(int) = outer;
+typedef long taker(long, long, long, long, long, long, long, long, long, long);
+static long all(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { copy_slot(to_all, from_all, 5); return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j; }
+static taker *volatile all_slot = all;
 static char from[256], to[256];
 
 static void __attribute__((noinline)) outer(int n) { for (int i = 0; i < n; i++) { copy_slot(to, from, 8); __asm__ volatile("" ::: "memory"); } }
@@ -31,13 +36,14 @@ static void *thread(void *count) { for (long i = 0; i < (long)count; i++) copy_s
 int main(void)
 {
 	char line[64];
-	printf("%p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot);
+	printf("%p %p %p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot, (void *)&all_slot, (void *)all_slot);
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		long n = atol(line + 1);
 		pthread_t other;
 		int status = 0;
 		if (line[0] == 'c') for (long i = 0; i < n; i++) copy_slot(to, from, i & 127);
+		if (line[0] == 'a') for (long i = 0; i < n; i++) if (all_slot(i, 1, 2, 3, 4, 5, 6, 7, 8, 9) != i + 330) return 3;
 		if (line[0] == 'o') { outer_slot(n); copy_slot(to, from, 99); }
 		if (line[0] == 't') { pthread_create(&other, NULL, thread, (void *)n); thread((void *)n); pthread_join(other, NULL); }
 		if (line[0] == 'f') { if (!fork()) { outer_slot(n); thread((void *)n); _exit(7); } wait(&status); }
@@ -53,6 +59,7 @@ struct Program {
     lines: BufReader<std::process::ChildStdout>,
     copy: (u64, u64),
     outer: (u64, u64),
+    all: (u64, u64),
     _folder: tempfile::TempDir,
 }
 
@@ -72,8 +79,9 @@ impl Program {
             .split_whitespace()
             .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
             .collect();
-        let [copy_at, copy, outer_at, outer] = numbers[..] else { panic!("{line}") };
-        Self { child, lines, copy: (copy_at, copy), outer: (outer_at, outer), _folder: folder }
+        let [copy_at, copy, outer_at, outer, all_at, all] = numbers[..] else { panic!("{line}") };
+        let (copy, outer, all) = ((copy_at, copy), (outer_at, outer), (all_at, all));
+        Self { child, lines, copy, outer, all, _folder: folder }
     }
 
     fn pid(&self) -> u32 {
@@ -88,7 +96,8 @@ impl Program {
     }
 
     fn request(&self) -> HookRequest {
-        let note = HookKind::Note { return_is_hooked: false, may_be_nested: false };
+        let noted = NotedCall { name: 7, return_is_hooked: false, may_be_nested: false };
+        let note = HookKind::Note(noted);
         let hook =
             |number, kind, (slot, original)| SlotHook { number, kind, slot, original, target: original };
         let hooks = vec![hook(1, HookKind::Record, self.copy), hook(2, note, self.outer)];
@@ -111,10 +120,19 @@ fn put_in(program: &Program) -> (Installation, SharedRings) {
     (installation, shared)
 }
 
+/// The same, with calls of `all` recorded whole.
+fn put_in_whole(program: &Program, may_be_nested: bool, stack_arguments: u8) -> SharedRings {
+    let mut request = program.request();
+    let noted = NotedCall { name: 9, return_is_hooked: false, may_be_nested };
+    let (slot, original) = program.all;
+    let kind = HookKind::Whole { noted, stack_arguments };
+    request.hooks.push(SlotHook { number: 3, kind, slot, original, target: original });
+    let installation = install(&request).expect("ours to change");
+    SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so")
+}
+
 fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
-    let mut records = Vec::new();
-    shared.drain(usize::MAX, |record| records.push(record));
-    records
+    shared.drain(Vec::new, Vec::push).map(|(_, records)| records).unwrap_or_default()
 }
 
 fn record_for_long(shared: &SharedRings) {
@@ -151,6 +169,33 @@ fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_arou
     assert_eq!((taken.restored, taken.changed), (2, 0));
     program.ask("o10");
     assert_eq!(drain(&mut shared), []);
+}
+
+#[test]
+fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
+    for stack_arguments in 0..=4 {
+        let mut program = Program::start();
+        let mut shared = put_in_whole(&program, true, stack_arguments);
+        program.ask("a5");
+        record_for_long(&shared);
+        assert_eq!(program.ask("a1000"), "done 0\n", "what it returns is right");
+        let records = drain(&mut shared);
+        assert_eq!((records.len(), shared.lost()), (2000, 0));
+        for (n, pair) in records.chunks(2).enumerate() {
+            let whole = pair[0].whole.expect("a whole call");
+            assert_eq!(
+                (pair[0].hook, pair[0].thread, pair[0].arguments),
+                (3, program.pid(), [n as u64, 1, 2])
+            );
+            assert_eq!((whole.arguments, whole.is_nested, whole.calls), ([3, 4, 5], false, n as u32 + 6));
+            let stack = usize::from(stack_arguments);
+            assert_eq!(
+                (&whole.stack[..stack], &whole.stack[stack..]),
+                (&[6, 7, 8, 9][..stack], &[0; 4][stack..])
+            );
+            assert_eq!((pair[1].call_hook, pair[1].call_return), (3, pair[0].return_address));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dmscope::host::parsing::InProcess;
 use dmscope::host::{gather, job_of};
-use dmscope::plan::PlanOptions;
+use dmscope::plan::{EarlierPlans, PlanOptions};
 
 fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
@@ -19,7 +19,9 @@ fn main() -> anyhow::Result<()> {
         let found = begin.elapsed();
         let gathered = gather(&job, &mut InProcess)?;
         let read = begin.elapsed();
-        let made = gathered.plan(&PlanOptions::default(), 1, &mut InProcess).map_err(anyhow::Error::msg)?;
+        let made = gathered
+            .plan(&PlanOptions::default(), &EarlierPlans::default(), &mut InProcess)
+            .map_err(anyhow::Error::msg)?;
         probes = made.plan.probes.len();
         let planned = begin.elapsed();
         for (best, time) in best.iter_mut().zip([found, read - found, planned - read]) {

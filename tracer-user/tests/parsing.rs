@@ -24,7 +24,7 @@ fn own_program() -> FoundFile {
 }
 
 fn request() -> PlanRequest {
-    PlanRequest { first_id: 1, ..PlanRequest::default() }
+    PlanRequest::default()
 }
 
 /// The only process that this test has started.

@@ -9,7 +9,7 @@ use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use dmscope::host::launched::{LibraryPaths, gather_program};
 use dmscope::host::parsing::InProcess;
 use dmscope::host::{JobError, NodeJob, find_jobs, gather, job_of};
-use dmscope::plan::PlanOptions;
+use dmscope::plan::{EarlierPlans, PlanOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -108,7 +108,11 @@ fn end(pid: u32, signal: Signal) {
 }
 
 fn planned(job: &NodeJob) -> Plan {
-    gather(job, &mut InProcess).unwrap().plan(&PlanOptions::default(), 1, &mut InProcess).unwrap().plan
+    gather(job, &mut InProcess)
+        .unwrap()
+        .plan(&PlanOptions::default(), &EarlierPlans::default(), &mut InProcess)
+        .unwrap()
+        .plan
 }
 
 fn of_file<'p>(plan: &'p Plan, name: &str) -> Vec<&'p Probe> {
@@ -203,7 +207,8 @@ fn a_program_that_does_not_run_yet_has_the_plan_of_the_running_one() {
     let live = planned(&running.job());
     let gathered =
         gather_program(&running.program, &LibraryPaths::of_this_machine(), &mut InProcess).unwrap();
-    let before = gathered.plan(&PlanOptions::default(), 1, &mut InProcess).unwrap().plan;
+    let before =
+        gathered.plan(&PlanOptions::default(), &EarlierPlans::default(), &mut InProcess).unwrap().plan;
     // Which plugin answers a polling call is known only when the job runs.
     let polls = |p: &&Probe| matches!(p.class, ProbeClass::PollSuccess | ProbeClass::PollReturn);
     let places = |plan: &Plan| -> Vec<_> {

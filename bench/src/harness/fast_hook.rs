@@ -44,7 +44,7 @@ impl FastHook {
         let (counted, stopped) = (Arc::clone(&taken), Arc::clone(&stop));
         let reader = std::thread::spawn(move || {
             while !stopped.load(Ordering::Acquire) {
-                let found = shared.drain(usize::MAX, |_| {}).records as u64;
+                let found = shared.drain(|| (), |(), _| {}).map_or(0, |(drained, ())| drained.records as u64);
                 counted.fetch_add(found, Ordering::AcqRel);
                 std::thread::sleep(Duration::from_millis(1));
             }

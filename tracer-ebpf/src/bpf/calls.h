@@ -33,7 +33,8 @@ static __always_inline __u64 made_at(struct pt_regs *ctx, __u64 return_slot, __u
 
 /*
  * Without a hooked return, what a call stored is read at the thread's next call. By then a handle
- * may have been overwritten, mostly because what it stood for is over.
+ * may have been overwritten, mostly because what it stood for is over. Threads that note their calls
+ * may make many before the next hit: then nothing is read.
  */
 static __always_inline void put_made(struct target *t, struct thread *th)
 {
@@ -53,7 +54,7 @@ static __always_inline void expect_made(struct pt_regs *ctx, struct thread *th, 
 {
 	__u32 argument = cookie_argument(cookie);
 
-	if (!argument)
+	if (!argument || th->target.notes_at)
 		return;
 	th->made_at = made_at(ctx, return_slot, argument & MADE_PARAMETER);
 	th->made_probe = cookie_probe(cookie);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only
  *
- * What all programs share: who is watched, where records go, what is lost, and which
- * MPI call a thread is in.
+ * What all programs share: who is watched, where records go, and what is lost.
  */
 #ifndef DMSCOPE_COMMON_H
 #define DMSCOPE_COMMON_H
@@ -33,6 +32,7 @@ struct target {
 	__u64 fault_at;	/* where it last got a signal that ends programs */
 	__u32 fault_signal;
 	__u32 unused;
+	__u64 notes_at;	/* where its threads note their MPI calls, if they do: see context.h */
 };
 
 /* One cache line a slot, so that processes do not share any. */
@@ -164,6 +164,9 @@ struct thread {
 	__u64 call_return;
 	__u32 call_probe;
 	__u32 call_serial;
+	__u64 note_at;		/* where it notes its MPI calls; 0: not known */
+	__u32 noted_calls;	/* so many when the note was read last */
+	__u32 is_noted;		/* its call was noted, and no probe of the call itself has been hit since */
 	__u64 alloc_size_bytes;	/* of the allocation it is in */
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
@@ -372,82 +375,6 @@ static __always_inline void fill_header(struct dms_header *h, __u16 kind, __u16 
 	h->kind = kind;
 	h->flags = flags;
 	h->probe = probe;
-}
-
-/* Whether the return address of the thread's call is still where it was pushed. */
-static __always_inline bool is_call_there(struct thread *th)
-{
-	__u64 word = read_word(th->call_sp);
-
-	if (!th->call_hooked || word == th->call_return)
-		return word == th->call_return;
-	if (!th->trampoline)
-		th->trampoline = word;
-	return word == th->trampoline;
-}
-
-/*
- * The MPI call that the thread is in, known from its entry alone: as long as the call has
- * not returned, its return address is still where it was pushed, and the stack is deeper.
- */
-static __always_inline bool in_call(struct thread *th, __u64 sp)
-{
-	return th && th->call_probe && sp < th->call_sp && is_call_there(th);
-}
-
-static __always_inline void fill_context(struct dms_context *c, struct thread *th, __u64 sp)
-{
-	if (in_call(th, sp)) {
-		c->call_return = th->call_return;
-		c->call_probe = th->call_probe;
-		c->call_serial = th->call_serial;
-	} else {
-		c->call_return = 0;
-		c->call_probe = 0;
-		c->call_serial = 0;
-	}
-}
-
-static __always_inline bool is_own(struct target *t, __u64 address)
-{
-	__u32 i;
-
-	if (t->owns == OWNS_ALL)
-		return true;
-	for (i = 0; i < MAX_OWN; i++) {
-		if (i >= t->owns)
-			break;
-		if (address >= t->own[i].start && address < t->own[i].end)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Whether a call is made by the library inside another one. The word of a call that returned may be left over in
- * a deeper frame of the program that has not written there yet; but such a frame's calls return to the program.
- */
-static __always_inline bool is_nested(struct target *t, struct thread *th, __u64 return_slot, __u64 return_address)
-{
-	return in_call(th, return_slot) && (th->call_hooked || !is_own(t, return_address));
-}
-
-/* Notes the entry into an MPI call; false if the thread is in one already. */
-static __always_inline bool enter_call(struct target *t, struct thread *th, __u64 return_slot, __u64 return_address,
-				       __u32 probe)
-{
-	if (is_nested(t, th, return_slot, return_address))
-		return false;
-	/* One that the thread's call jumped to at its end, so that it returns for it. */
-	if (th->call_probe && th->call_hooked && return_slot == th->call_sp && return_address != th->call_return &&
-	    is_call_there(th))
-		return false;
-	th->call_hooked = 0;
-	th->call_sp = return_slot;
-	th->call_return = return_address;
-	th->call_probe = probe;
-	th->call_serial++;
-	return true;
 }
 
 #endif

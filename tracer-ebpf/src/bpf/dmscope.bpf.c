@@ -20,6 +20,7 @@
 
 #include "wire.h"
 #include "common.h"
+#include "context.h"
 #include "copies.h"
 
 /* Linux 7.0 gave it an argument; libbpf takes the one whose type the kernel has. */

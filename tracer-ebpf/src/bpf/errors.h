@@ -20,8 +20,10 @@ enum {
 /* The call that the thread is in, or that jumped here at its end. */
 static __always_inline __u64 failing_call(struct thread *th, __u64 sp)
 {
-	bool there = th && th->call_probe && sp <= th->call_sp && is_call_there(th);
+	bool there;
 
+	see_noted_call(th);
+	there = th && th->call_probe && sp <= th->call_sp && is_call_there(th);
 	return there ? th->call_return : 0;
 }
 

@@ -121,6 +121,10 @@ struct tcp_sock {
 	__u32 write_seq;	/* written by the program */
 };
 
+struct thread_struct {
+	unsigned long fsbase;	/* the thread pointer */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -136,6 +140,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct sched_info sched_info;
 	unsigned long nvcsw;	/* how often it went to sleep */
+	struct thread_struct thread;
 };
 
 struct kernel_siginfo {

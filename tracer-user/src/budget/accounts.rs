@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::plan::{Plan, ProbeClass};
+use analyzer::plan::{Plan, ProbeClass, ProbePlace};
 use analyzer::wire::{RawRecord, kind};
 
 use super::{HitCosts, ProbeUse, held_up_ns, is_of_heap};
@@ -23,6 +23,8 @@ struct Hits {
     recent: u64,
     /// In the whole session.
     all: u64,
+    /// It is seen without the kernel.
+    is_fast: bool,
     /// What one costs.
     cost_ns: f64,
 }
@@ -86,7 +88,8 @@ impl HitAccounts {
             if probe.id as usize >= self.hits.len() {
                 self.hits.resize(probe.id as usize + 1, Hits::default());
             }
-            self.hits[probe.id as usize].cost_ns = self.costs.of_probe(probe);
+            let hits = &mut self.hits[probe.id as usize];
+            (hits.cost_ns, hits.is_fast) = (self.costs.of_probe(probe), probe.place == ProbePlace::Slot);
         }
     }
 
@@ -102,7 +105,11 @@ impl HitAccounts {
                 hits.recent += is_hit;
                 hits.all += is_hit;
                 self.window.hits += is_hit;
-                cost_ns += self.costs.of_record(hits.cost_ns, record.kind());
+                cost_ns += match (hits.is_fast, kind::is_hit(record.kind())) {
+                    // What belongs to a hit is a part of it.
+                    (true, false) => 0.0,
+                    _ => self.costs.of_record(hits.cost_ns, record.kind()),
+                };
             }
         }
         *self.recorded_ns.entry(slot).or_default() += cost_ns;

@@ -79,8 +79,14 @@ impl HitCosts {
     /// Of one hit of this probe that leaves a record.
     pub fn of_probe(&self, probe: &Probe) -> f64 {
         /// Of a copy that is recorded without the kernel, with the cache lines of its record: it is much the same everywhere.
-        const FAST_NS: f64 = 15.0;
-        if probe.place == ProbePlace::Slot { FAST_NS } else { self.of(probe.class) }
+        const FAST_COPY_NS: f64 = 15.0;
+        /// Of an MPI call, with all its arguments.
+        const FAST_CALL_NS: f64 = 25.0;
+        match (probe.place, probe.class) {
+            (ProbePlace::Slot, ProbeClass::Call) => FAST_CALL_NS,
+            (ProbePlace::Slot, _) => FAST_COPY_NS,
+            _ => self.of(probe.class),
+        }
     }
 
     /// Of one hit of a probe of a class that leaves a record.

@@ -14,8 +14,8 @@ use crate::host::gather::{AttachPoint, gather_processes};
 use crate::host::parsing::ParsingChild;
 use crate::host::support::{Requirement, requirements, support_facts};
 use crate::kernel::{FilterCheck, KernelError, LoadSettings, Scope, Target, Tracer};
-use crate::plan::PlanOptions;
 use crate::plan::code::Instructions;
+use crate::plan::{EarlierPlans, PlanOptions};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, Serialize)]
@@ -117,7 +117,7 @@ fn probes(tracer: &mut Tracer) -> Check {
         Err(error) => return check(WHAT, false, true, error.to_string()),
     };
     let options = PlanOptions { copies: false, ..PlanOptions::default() };
-    let planned = match gathered.plan(&options, 1, &mut parser) {
+    let planned = match gathered.plan(&options, &EarlierPlans::default(), &mut parser) {
         Ok(planned) => planned,
         Err(why) => return check(WHAT, false, true, why),
     };

@@ -22,7 +22,7 @@ use crate::plan::attach::{
     AttachDecision, AttachMode, FileUse, JobSize, MOST_LINKS, OnlyJob, StrangerCount, attach_modes,
 };
 use crate::plan::engines::{choose_engines, mark_slots};
-use crate::plan::{FileSlots, PlanOptions};
+use crate::plan::{EarlierPlans, FileSlots, PlanOptions};
 use crate::session::{self, Outlets, Settings};
 use crate::sink::HitSink;
 
@@ -36,7 +36,8 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
         PlanOptions { libraries: args.library.clone(), engine: args.probes, ..PlanOptions::default() };
     let mut parser = ParsingChild::default();
     let gathered = host::gather(&job, &mut parser)?;
-    let planned = gathered.plan(&options, 1, &mut parser).map_err(anyhow::Error::msg)?;
+    let planned =
+        gathered.plan(&options, &EarlierPlans::default(), &mut parser).map_err(anyhow::Error::msg)?;
     let mut plan = planned.plan;
     let refusal = choose_engine(&mut plan, &planned.slots, &job);
     let attach = attachments(&plan, &gathered.attach, job.size());

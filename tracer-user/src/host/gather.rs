@@ -18,7 +18,7 @@ use super::unseen_work::unseen_work;
 use super::verbs::{find_tables, is_provider};
 use super::verbs_devices::{DeviceTables, device_tables};
 use crate::plan::attach::StrangerCount;
-use crate::plan::{BoundCopy, PlanOptions, VerbsTable};
+use crate::plan::{BoundCopy, EarlierPlans, PlanOptions, VerbsTable};
 
 /// Facts of a job, and what it takes to attach to its files.
 #[derive(Clone, Debug, Default)]
@@ -51,12 +51,12 @@ impl Gathered {
     pub fn plan(
         &self,
         options: &PlanOptions,
-        first_id: u32,
+        earlier: &EarlierPlans,
         parser: &mut dyn FileParser,
     ) -> Result<PlannedCode, String> {
         let (bound_copy, unreadable) = (self.bound_copy, self.unreadable.clone());
-        let (options, verbs) = (options.clone(), self.verbs.clone());
-        parser.plan(&self.files, PlanRequest { options, first_id, bound_copy, verbs, unreadable })
+        let (options, earlier, verbs) = (options.clone(), earlier.clone(), self.verbs.clone());
+        parser.plan(&self.files, PlanRequest { options, earlier, bound_copy, verbs, unreadable })
     }
 }
 

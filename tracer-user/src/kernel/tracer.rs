@@ -257,11 +257,30 @@ impl Tracer {
     /// # Errors
     /// The kernel's refusal.
     pub fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {
+        self.change_target(pid, |target| {
+            target.owns = own_code.len().min(MAX_OWN_RANGES) as u32;
+            for (range, &(start, end)) in target.own.iter_mut().zip(own_code) {
+                *range = types::code_range { start, end };
+            }
+        })
+    }
+
+    /// Says where the threads of a watched process note their MPI calls, in its own space. One that is not watched (any more)
+    /// stays so.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn tell_notes(&mut self, pid: u32, notes_at: u64) -> Result<(), KernelError> {
+        self.change_target(pid, |target| target.notes_at = notes_at)
+    }
+
+    fn change_target(
+        &mut self,
+        pid: u32,
+        change: impl FnOnce(&mut types::target),
+    ) -> Result<(), KernelError> {
         let Some(mut target) = self.target(pid) else { return Ok(()) };
-        target.owns = own_code.len().min(MAX_OWN_RANGES) as u32;
-        for (range, &(start, end)) in target.own.iter_mut().zip(own_code) {
-            *range = types::code_range { start, end };
-        }
+        change(&mut target);
         match self.put_target(pid, &target, MapFlags::EXIST) {
             // It has ended in between.
             Err(KernelError::Refused { source, .. }) if source.kind() == libbpf_rs::ErrorKind::NotFound => {
@@ -333,6 +352,7 @@ fn target_bytes(target: &types::target) -> Vec<u8> {
     bytes.extend(target.fault_at.to_ne_bytes());
     bytes.extend(target.fault_signal.to_ne_bytes());
     bytes.extend(target.unused.to_ne_bytes());
+    bytes.extend(target.notes_at.to_ne_bytes());
     bytes
 }
 
@@ -351,6 +371,7 @@ fn target_from(bytes: &[u8]) -> Option<types::target> {
     let behind = 16 + 16 * MAX_OWN_RANGES;
     target.fault_at = word(behind);
     target.fault_signal = half(behind + 8);
+    target.notes_at = word(behind + 16);
     Some(target)
 }
 
@@ -362,12 +383,13 @@ mod tests {
     fn a_target_is_read_back_as_it_was_written() {
         let mut target = types::target { start_ticks: 1, slot: 2, owns: 3, ..types::target::default() };
         target.own[7] = types::code_range { start: 4, end: 5 };
-        (target.fault_at, target.fault_signal) = (6, 7);
+        (target.fault_at, target.fault_signal, target.notes_at) = (6, 7, 8);
         let bytes = target_bytes(&target);
         assert_eq!(bytes.len(), size_of::<types::target>());
         let again = target_from(&bytes).expect("as long as it must be");
         assert_eq!(target_bytes(&again), bytes);
         assert_eq!((again.start_ticks, again.own[7].end, again.fault_signal), (1, 5, 7));
+        assert_eq!(again.notes_at, 8);
         assert!(target_from(&bytes[1..]).is_none());
     }
 }

@@ -6,6 +6,7 @@ use analyzer::calls::{self, CallRow, Form};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
+use super::engine::Engine;
 use super::facts::PlanOptions;
 use super::part::{File, PlanPart};
 use super::results::Returns;
@@ -48,7 +49,7 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
         match class_of(name) {
             CallClass::Polling if options.returns != Returns::All || calls::row(name).is_none() => {}
             class if !class.is_default() && !options.local_calls => local += 1,
-            _ => match probe(file, name, vaddr, options.returns) {
+            _ => match probe(file, name, vaddr, options) {
                 Ok(probe) => part.probes.push(probe),
                 Err(left_out) => part.left_out.push(left_out),
             },
@@ -64,11 +65,16 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
     part
 }
 
-fn probe(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Result<Probe, LeftOut> {
-    match returns {
+fn probe(file: &File<'_>, name: &str, vaddr: u64, options: &PlanOptions) -> Result<Probe, LeftOut> {
+    // Where calls are recorded without the kernel, nobody reads at the next call which request this one has made.
+    let is_read_late = |row: &CallRow| row.is_collective() && row.made().is_some();
+    let is_fast = options.engine == Engine::Fast;
+    match options.returns {
         // They are rare, and much depends on them: what is called after the end is an error, and which communicator a
         // collective call is on is known from the calls that made it.
-        Returns::None if calls::row(name).is_some_and(CallRow::always_returns) => {
+        Returns::None
+            if calls::row(name).is_some_and(|row| row.always_returns() || is_fast && is_read_late(row)) =>
+        {
             with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok)
         }
         Returns::All => with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok),
@@ -101,6 +107,9 @@ fn mpi_kind(elf: &ElfFacts<'_>) -> Option<MpiKind> {
     }
 }
 
+/// Where the kernel part is told how many arguments on the stack are recorded (`STACK_SHIFT` in `calls.h`).
+const STACK_SHIFT: u32 = 6;
+
 /// The probe at the entry of one call.
 fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
     let none = |error: NoPlace| file.left_out(Some(vaddr), name, error.to_string());
@@ -111,7 +120,7 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
     probe.stack_bytes = found.stack_bytes;
     let row = calls::row(name);
     probe.argument = row.and_then(|row| made(row, mpi_kind(&file.elf)?, lost)).unwrap_or(0);
-    probe.argument |= row.map_or(0, stack_arguments);
+    probe.argument |= (row.map_or(0, stack_arguments) as u64) << STACK_SHIFT;
     probe.reason = "first instruction that the kernel emulates, arguments intact".into();
     if lost > 0 {
         probe.reason = format!(
@@ -131,13 +140,11 @@ fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<u64> {
     Some((at as u64 + 1) | half)
 }
 
-/// How many arguments on the stack are recorded, as the kernel part is told: those of collective calls, whose communicator
-/// is mostly there.
-fn stack_arguments(row: &CallRow) -> u64 {
-    const SHIFT: u32 = 6;
+/// How many arguments on the stack are recorded: those of collective calls, whose communicator is mostly there.
+pub(super) fn stack_arguments(row: &CallRow) -> usize {
     const MOST: usize = 5;
     let wanted = if row.is_collective() { row.arguments_used().saturating_sub(REGISTERS) } else { 0 };
-    if wanted > MOST { 0 } else { (wanted as u64) << SHIFT }
+    if wanted > MOST { 0 } else { wanted }
 }
 
 /// A cheap place with as many of the six argument registers intact as possible, and how many
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn of_collective_calls_arguments_on_the_stack_are_recorded() {
-        let of = |name| calls::row(name).map(|row| stack_arguments(row) >> 6);
+        let of = |name| calls::row(name).map(stack_arguments);
         assert_eq!(of("MPI_Reduce"), Some(1));
         assert_eq!(of("MPI_Allgather"), Some(1));
         assert_eq!(of("MPI_Gatherv"), Some(3));

@@ -1,4 +1,4 @@
-//! Who records which copies: the kernel, by a trap, or code that their slots lead to. Pure, from what slots hold.
+//! Who records which copies and MPI calls: the kernel, by a trap, or code that their slots lead to. Pure, from what slots hold.
 //!
 //! A slot may be used if it is known in every process of the job where calls through it go on. One that was never called
 //! through still leads to the linker, which would write over it; then where it will lead is told by the same symbol's slots
@@ -61,21 +61,31 @@ pub struct UsedSlot {
 /// Who records what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineChoice {
-    /// Probes that are not needed: the slots of these copies are used.
+    /// Probes that are not needed: the slots of these copies and calls are used.
     pub fast: BTreeSet<u32>,
     /// Slots that are used, by process.
     pub slots: BTreeMap<u32, Vec<UsedSlot>>,
-    /// Why probes of copies that go through slots are needed all the same.
+    /// Why probes of copies and calls that go through slots are needed all the same.
     pub kernel: BTreeMap<u32, &'static str>,
 }
 
 const UNKNOWN: &str = "what its slot holds cannot be told in every process";
 const UNBOUND: &str = "nobody in the job has called it yet, so that where its slot will lead is not known";
+const ADDRESS: &str = "a file of the job may call it through a pointer";
+const INTERPRETED: &str = "an interpreter may call it through no slot";
 
 /// Chooses for a job; the processes are all of it that is here.
 pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> EngineChoice {
     let bindings = Bindings::of(files, processes);
     let mut choice = EngineChoice::default();
+    let calls = recorded_calls(files, processes, &bindings);
+    for (probe, refused) in &calls {
+        match refused {
+            Some(why) => _ = choice.kernel.insert(*probe, why),
+            None => _ = choice.fast.insert(*probe),
+        }
+    }
+    let is_fast = |probe: &u32| calls.get(probe) == Some(&None);
     for file in files {
         let refused = refused_symbols(file, processes, &bindings);
         for site in &file.sites {
@@ -87,10 +97,50 @@ pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> Engine
         for process in processes.iter().filter(|process| process.first_bytes.contains_key(&file.file)) {
             let used = file.slots.iter().filter(|slot| !refused.contains_key(slot.symbol.as_str()));
             let used = used.filter_map(|slot| use_of(file, slot, process, &bindings).ok());
+            let used = used.map(|used| used.recorded_if(is_fast));
             choice.slots.entry(process.pid).or_default().extend(used);
         }
     }
     choice
+}
+
+/// MPI calls that can be recorded without the kernel, each with why it is not; all slots of a call are used so, or none.
+fn recorded_calls(
+    files: &[FileSlots],
+    processes: &[ProcessSlots],
+    bindings: &Bindings<'_>,
+) -> BTreeMap<u32, Option<&'static str>> {
+    let maps = |process: &ProcessSlots, file: &FileSlots| process.first_bytes.contains_key(&file.file);
+    let interpreters: Vec<&FileSlots> = files.iter().filter(|file| file.is_interpreter).collect();
+    let mut calls = BTreeMap::new();
+    let mut through_pointers = BTreeSet::new();
+    for (file, slot) in files.iter().flat_map(|file| file.slots.iter().map(move |slot| (file, slot))) {
+        let SlotPurpose::Call { probe, recorded, .. } = slot.purpose else { continue };
+        for process in processes.iter().filter(|process| maps(process, file)) {
+            if recorded.is_none() {
+                through_pointers.insert(probe);
+                continue;
+            }
+            let is_interpreted = interpreters.iter().any(|interpreter| maps(process, interpreter));
+            let refused = if is_interpreted { Some(INTERPRETED) } else { None };
+            let refused = refused.or(use_of(file, slot, process, bindings).err());
+            let known = calls.entry(probe).or_insert(None);
+            *known = known.or(refused);
+        }
+    }
+    let of_pointers = calls.iter_mut().filter(|(probe, _)| through_pointers.contains(*probe));
+    of_pointers.for_each(|(_, refused)| *refused = refused.or(Some(ADDRESS)));
+    calls
+}
+
+impl UsedSlot {
+    /// A call is recorded if its probe is not needed, and else noted alone.
+    fn recorded_if(mut self, is_fast: impl Fn(&u32) -> bool) -> Self {
+        if let SlotPurpose::Call { probe, recorded, .. } = &mut self.purpose {
+            *recorded = recorded.filter(|_| is_fast(probe));
+        }
+        self
+    }
 }
 
 /// Says in a plan who records what.
@@ -193,7 +243,8 @@ mod tests {
     /// A file with one copy through one slot.
     fn file(file: FileId, probe: u32) -> FileSlots {
         let sites = vec![SlotSite { probe, return_position: 5, symbol: "memcpy".into() }];
-        FileSlots { file, slots: vec![slot(0x100, "memcpy", SlotPurpose::Copies)], sites }
+        let slots = vec![slot(0x100, "memcpy", SlotPurpose::Copies)];
+        FileSlots { file, slots, sites, is_interpreter: false }
     }
 
     /// Files are at round addresses, another base for each process.
@@ -275,12 +326,62 @@ mod tests {
 
     #[test]
     fn a_call_whose_slot_is_not_known_is_not_noted_and_copies_are_recorded_all_the_same() {
-        let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false };
-        let mut of_program = file(PROGRAM, 5);
-        of_program.slots.push(slot(0x200, "MPI_Send", call));
-        let choice = choose_engines(&[of_program], &[process(1, &[(PROGRAM, bound(1, 0x50))])]);
+        let choice = choose_engines(&[program_with_call(None)], &[process(1, &[(PROGRAM, bound(1, 0x50))])]);
         assert_eq!(choice.fast, BTreeSet::from([5]));
         assert_eq!(choice.slots[&1].len(), 1);
+    }
+
+    /// A program with a copy, and a call of MPI_Send, probe 9, whose slot leads into the MPI library.
+    fn program_with_call(recorded: Option<u8>) -> FileSlots {
+        let mut program = file(PROGRAM, 5);
+        let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false, recorded };
+        program.slots.push(slot(0x200, "MPI_Send", call));
+        program
+    }
+
+    fn with_call(mut process: ProcessSlots, value: SlotValue) -> ProcessSlots {
+        process.values.insert((PROGRAM, 0x200), value);
+        process
+    }
+
+    fn recorded(choice: &EngineChoice, pid: u32) -> Vec<Option<u8>> {
+        let calls = choice.slots[&pid].iter().filter_map(|used| match used.purpose {
+            SlotPurpose::Call { recorded, .. } => Some(recorded),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    #[test]
+    fn a_call_is_recorded_without_the_kernel_if_all_its_slots_in_the_job_are_known() {
+        let ready = |pid| with_call(process(pid, &[(PROGRAM, bound(pid, 0x50))]), bound(pid, 0x90));
+        let files = [program_with_call(Some(2))];
+        let choice = choose_engines(&files, &[ready(1), ready(2)]);
+        assert_eq!((choice.fast.clone(), recorded(&choice, 2)), (BTreeSet::from([5, 9]), vec![Some(2)]));
+        let unbound = with_call(process(2, &[(PROGRAM, bound(2, 0x50))]), SlotValue::Unknown);
+        let choice = choose_engines(&files, &[ready(1), unbound]);
+        assert_eq!(
+            (choice.fast.clone(), choice.kernel.clone()),
+            (BTreeSet::from([5]), BTreeMap::from([(9, UNKNOWN)]))
+        );
+        assert_eq!(recorded(&choice, 1), [None], "it is noted all the same, for copies that are made in it");
+    }
+
+    #[test]
+    fn a_call_that_may_come_through_a_pointer_stays_with_the_kernel() {
+        let ready = |pid| with_call(process(pid, &[(PROGRAM, bound(pid, 0x50))]), bound(pid, 0x90));
+        let choice = choose_engines(&[program_with_call(None)], &[ready(1)]);
+        assert!(choice.kernel.is_empty(), "it is none that could be recorded otherwise");
+        let mut library = program_with_call(None);
+        library.file = MPI;
+        let mut both = ready(1);
+        both.values.extend([((MPI, 0x100), bound(1, 0x50)), ((MPI, 0x200), bound(1, 0x90))]);
+        let choice = choose_engines(&[program_with_call(Some(0)), library], &[both]);
+        assert_eq!(choice.kernel, BTreeMap::from([(9, ADDRESS)]));
+        assert_eq!(recorded(&choice, 1), [None, None]);
+        let interpreter = FileSlots { file: LIBC, is_interpreter: true, ..FileSlots::default() };
+        let choice = choose_engines(&[interpreter, program_with_call(Some(0))], &[ready(1)]);
+        assert_eq!(choice.kernel, BTreeMap::from([(9, INTERPRETED)]));
     }
 
     #[test]

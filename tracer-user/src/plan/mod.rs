@@ -8,6 +8,7 @@ pub mod attach;
 mod calls;
 pub mod code;
 mod copies;
+mod earlier;
 mod engine;
 pub mod engines;
 mod errors;
@@ -29,6 +30,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf;
 pub use calls::mpi_entry_points;
+pub use earlier::EarlierPlans;
 pub use engine::Engine;
 pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsFunction, VerbsTable};
 use part::{File, PlanPart};
@@ -51,7 +53,7 @@ pub enum PlanError {
 /// # Errors
 /// A pattern of the user's that cannot be read.
 pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<Plan, PlanError> {
-    plan_with_slots(facts, options, first_id).map(|(plan, _)| plan)
+    plan_with_slots(facts, options, &EarlierPlans::up_to(first_id)).map(|(plan, _)| plan)
 }
 
 /// The same, with the slots through which calls can be recorded without the kernel, if they are wanted.
@@ -61,7 +63,7 @@ pub fn plan(facts: &PlanFacts, options: &PlanOptions, first_id: u32) -> Result<P
 pub fn plan_with_slots(
     facts: &PlanFacts,
     options: &PlanOptions,
-    first_id: u32,
+    earlier: &EarlierPlans,
 ) -> Result<(Plan, Vec<FileSlots>), PlanError> {
     let named = globs(&options.libraries)?;
     let parsed = in_parallel(&facts.files, |image| elf::parse(&image.contents));
@@ -112,9 +114,9 @@ pub fn plan_with_slots(
     if options.allocations {
         total.append(allocations::plan(&files));
     }
-    let plan = numbered(total, &files, first_id);
+    let plan = numbered(total, &files, earlier.next_id());
     let wants_slots = options.engine == Engine::Fast && options.copies;
-    let slots = if wants_slots { slots::find(&files, &scans, &plan) } else { Vec::new() };
+    let slots = if wants_slots { slots::find(&files, &scans, &plan, &earlier.calls) } else { Vec::new() };
     Ok((plan, slots))
 }
 

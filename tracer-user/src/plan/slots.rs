@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use analyzer::calls;
 use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
 use serde::{Deserialize, Serialize};
 
+use super::calls::stack_arguments;
 use super::part::File;
+use super::role::FileRole;
 use crate::elf::{CopyScan, CopySite, SlotKind, copy_function, instruction_len};
 
 /// Slots of one file. Positions are counted from where the file's first byte would be if all of it were mapped as its code is.
@@ -21,6 +24,8 @@ pub struct FileSlots {
     pub slots: Vec<TableSlot>,
     /// Copies through them.
     pub sites: Vec<SlotSite>,
+    /// It is a program that runs programs: these may call MPI by addresses that are in no slot.
+    pub is_interpreter: bool,
 }
 
 /// One slot.
@@ -58,6 +63,8 @@ pub enum SlotPurpose {
         return_is_hooked: bool,
         /// The file is a messaging library, which may make it within another one.
         may_be_nested: bool,
+        /// It can be recorded there as well, with so many of its arguments that are on the stack.
+        recorded: Option<u8>,
     },
     /// It only shows which function the C library has chosen.
     Tells,
@@ -74,13 +81,50 @@ pub struct SlotSite {
     pub symbol: String,
 }
 
-/// Finds the slots of all files of a plan. None where MPI is linked into the program: its calls go through no slot, so that
-/// copies would not know which of them they are made in.
-pub(super) fn find(files: &[File<'_>], scans: &[Option<CopyScan>], plan: &Plan) -> Vec<FileSlots> {
+/// MPI calls for which there are probes, by function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedCalls(BTreeMap<String, PlannedCall>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PlannedCall {
+    probe: u32,
+    return_is_hooked: bool,
+    recorded: Option<u8>,
+}
+
+impl PlannedCalls {
+    /// Adds those of a plan.
+    pub fn add(&mut self, plan: &Plan) {
+        let is_call = |probe: &&Probe| {
+            matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults | ProbeClass::PollReturn)
+        };
+        for probe in plan.probes.iter().filter(is_call) {
+            let return_is_hooked = probe.class != ProbeClass::Call;
+            let recorded = if return_is_hooked { None } else { recorded_on_stack(&probe.function) };
+            let call = PlannedCall { probe: probe.id, return_is_hooked, recorded };
+            self.0.insert(probe.function.clone(), call);
+        }
+    }
+}
+
+/// How many arguments on the stack are recorded of a call, if it can be recorded without the kernel.
+fn recorded_on_stack(function: &str) -> Option<u8> {
+    let wanted = calls::row(function).map_or(0, stack_arguments);
+    u8::try_from(wanted).ok().filter(|wanted| usize::from(*wanted) <= injector::MOST_STACK_ARGUMENTS)
+}
+
+/// Finds the slots of all files of a plan; `earlier`: calls of earlier plans. None where MPI is linked into the program: its calls go
+/// through no slot, so that copies would not know which of them they are made in.
+pub(super) fn find(
+    files: &[File<'_>],
+    scans: &[Option<CopyScan>],
+    plan: &Plan,
+    earlier: &PlannedCalls,
+) -> Vec<FileSlots> {
     if files.iter().any(|file| file.role.is_mpi() && file.image.is_program) {
         return Vec::new();
     }
-    let probes = PlannedProbes::of(plan);
+    let probes = PlannedProbes::of(plan, earlier);
     let mut found = Vec::new();
     for (file, scan) in files.iter().zip(scans) {
         let Some(first) = first_position(file) else { continue };
@@ -89,9 +133,10 @@ pub(super) fn find(files: &[File<'_>], scans: &[Option<CopyScan>], plan: &Plan) 
             None => FileSlots::default(),
         };
         slots.file = file.image.id;
+        slots.is_interpreter = file.role == FileRole::Interpreter;
         slots.slots.extend(telling(file, first, files));
         slots.slots.sort_by_key(|slot| slot.position);
-        if !slots.slots.is_empty() {
+        if !slots.slots.is_empty() || slots.is_interpreter {
             found.push(slots);
         }
     }
@@ -105,24 +150,20 @@ fn first_position(file: &File<'_>) -> Option<u64> {
 }
 
 /// Probes that slots stand for.
-struct PlannedProbes<'p> {
-    /// By the function: those that say when a thread enters an MPI call.
-    calls: BTreeMap<&'p str, &'p Probe>,
+struct PlannedProbes {
+    /// Those that say when a thread enters an MPI call.
+    calls: PlannedCalls,
     /// By the place of the call.
     copies: BTreeMap<(FileId, u64), u32>,
 }
 
-impl<'p> PlannedProbes<'p> {
-    fn of(plan: &'p Plan) -> Self {
-        let is_call = |probe: &&Probe| {
-            matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults | ProbeClass::PollReturn)
-        };
-        let calls = plan.probes.iter().filter(is_call);
+impl PlannedProbes {
+    fn of(plan: &Plan, earlier: &PlannedCalls) -> Self {
+        let mut calls = earlier.clone();
+        calls.add(plan);
         let copies = plan.probes.iter().filter(|probe| probe.class == ProbeClass::Copy);
-        Self {
-            calls: calls.map(|probe| (probe.function.as_str(), probe)).collect(),
-            copies: copies.map(|probe| ((probe.file, probe.site_offset_bytes), probe.id)).collect(),
-        }
+        let copies = copies.map(|probe| ((probe.file, probe.site_offset_bytes), probe.id)).collect();
+        Self { calls, copies }
     }
 }
 
@@ -130,26 +171,26 @@ fn of_watched(
     file: &File<'_>,
     first: u64,
     scan: &CopyScan,
-    probes: &PlannedProbes<'_>,
+    probes: &PlannedProbes,
     files: &[File<'_>],
 ) -> FileSlots {
     let symbols = symbols_through_call_slots(file);
     let sites: Vec<SlotSite> =
         scan.sites.iter().filter_map(|site| slot_site(file, first, site, probes, &symbols)).collect();
     let used: BTreeSet<&str> = sites.iter().map(|site| site.symbol.as_str()).collect();
-    let purpose = |symbol: &str| match used.contains(symbol) {
+    let purpose = |vaddr: &u64, symbol: &str| match used.contains(symbol) {
         true => Some(SlotPurpose::Copies),
         false if file.role.is_mpi() => None,
-        false => noted_call(file, symbol, probes),
+        false => noted_call(file, *vaddr, symbol, probes),
     };
     let slot = |(vaddr, symbol): (&u64, &&str)| {
-        let (position, purpose) = (vaddr.wrapping_sub(first), purpose(symbol)?);
+        let (position, purpose) = (vaddr.wrapping_sub(first), purpose(vaddr, symbol)?);
         let definition = definition(symbol, files);
         let is_aligned = vaddr.is_multiple_of(8);
         is_aligned.then(|| TableSlot { position, symbol: (*symbol).to_owned(), purpose, definition })
     };
     let slots = file.elf.slots.iter().filter_map(slot).collect();
-    FileSlots { file: file.image.id, slots, sites }
+    FileSlots { file: file.image.id, slots, sites, is_interpreter: false }
 }
 
 /// Functions of other files whose slots are all for calls: nobody reads an address there.
@@ -168,7 +209,7 @@ fn slot_site(
     file: &File<'_>,
     first: u64,
     site: &CopySite,
-    probes: &PlannedProbes<'_>,
+    probes: &PlannedProbes,
     symbols: &BTreeSet<&str>,
 ) -> Option<SlotSite> {
     let symbol = site.stub_of.filter(|symbol| symbols.contains(symbol))?;
@@ -179,14 +220,16 @@ fn slot_site(
     Some(SlotSite { probe, return_position, symbol: symbol.to_owned() })
 }
 
-/// The MPI call that a symbol is, under either of its names.
-fn noted_call(file: &File<'_>, symbol: &str, probes: &PlannedProbes<'_>) -> Option<SlotPurpose> {
+/// The MPI call that a symbol is, under either of its names. One whose address the file may read as well is not recorded there:
+/// it may be called through a pointer.
+fn noted_call(file: &File<'_>, vaddr: u64, symbol: &str, probes: &PlannedProbes) -> Option<SlotPurpose> {
     // Its last arguments lie where the code would change registers.
     const VARIADIC: &str = "MPI_Pcontrol";
     let name = symbol.strip_prefix('P').filter(|rest| rest.starts_with("MPI_")).unwrap_or(symbol);
-    let probe = probes.calls.get(name).filter(|probe| probe.function != VARIADIC)?;
-    let return_is_hooked = probe.class != ProbeClass::Call;
-    Some(SlotPurpose::Call { probe: probe.id, return_is_hooked, may_be_nested: !file.role.is_own() })
+    let call = probes.calls.0.get(name).filter(|_| name != VARIADIC)?;
+    let PlannedCall { probe, return_is_hooked, recorded } = *call;
+    let recorded = recorded.filter(|_| file.elf.slot_kinds.get(&vaddr) == Some(&SlotKind::Call));
+    Some(SlotPurpose::Call { probe, return_is_hooked, may_be_nested: !file.role.is_own(), recorded })
 }
 
 /// Slots in which the C library keeps what it has chosen, of functions that no other file has.

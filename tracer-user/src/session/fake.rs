@@ -205,6 +205,8 @@ impl Kernel for FakeKernel {
         SlotsInUse::default()
     }
 
+    fn add_slots(&mut self, _files: Vec<FileSlots>) {}
+
     fn use_slots_late(&mut self, _pid: u32) -> Result<bool, String> {
         Ok(false)
     }

@@ -29,6 +29,7 @@ use super::watch::Watched;
 use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
 use crate::kernel::ProcessKey;
+use crate::plan::FileSlots;
 use crate::plan::attach::{JobSize, OnlyJob};
 use crate::plan::engines::mark_slots;
 
@@ -179,7 +180,7 @@ impl<'s> Session<'s> {
     }
 
     /// Has ranks that came later, or have loaded something, record by themselves as the others do. Until then, some of what
-    /// they copied was not seen.
+    /// they copied and called was not seen.
     fn use_slots_late(&mut self) {
         let mut missed = Vec::new();
         for pid in std::mem::take(&mut self.unslotted) {
@@ -192,13 +193,24 @@ impl<'s> Session<'s> {
                     // What is being loaded is not bound yet.
                     self.unslotted.insert(pid);
                     if !std::mem::replace(&mut self.told_unslotted, true) {
-                        let what = "some of what it copies is not seen, which it began or loaded after fast probes were put in";
+                        let what = "some of what it copies and calls is not seen, which it began or loaded after fast probes were put in";
                         self.sink.notice(&format!("process {pid}: {what}: {why}"));
                     }
                 }
             }
         }
         self.unplanned(&missed);
+    }
+
+    /// MPI calls may leave files by slots that were loaded later: then those of processes that map them go unseen until these are used
+    /// as well.
+    pub(super) fn add_slots(&mut self, planned: &mut Planned) {
+        let slots = std::mem::take(&mut planned.slots);
+        let maps = |slots: &FileSlots| planned.attach.get(&slots.file);
+        self.unslotted.extend(slots.iter().filter_map(maps).flat_map(|point| &point.pids));
+        if !slots.is_empty() {
+            self.kernel.add_slots(slots);
+        }
     }
 
     /// Attaches what was planned, and says what could not be.
@@ -613,7 +625,8 @@ impl<'s> Session<'s> {
         for trouble in ready.troubles {
             self.sink.notice(&trouble);
         }
-        for planned in ready.planned {
+        for mut planned in ready.planned {
+            self.add_slots(&mut planned);
             let blind: Vec<u32> = planned.blind.iter().copied().collect();
             self.apply(planned);
             self.unplanned(&blind);

@@ -75,6 +75,14 @@ impl LiveKernel {
         self.tracer.filter_sees_all_threads().unwrap_or(false)
     }
 
+    /// Kernel probes find there in which call a thread is that no kernel probe has seen.
+    fn tell_notes(&mut self, pid: u32) -> Result<(), KernelError> {
+        match self.fast.notes_at(pid) {
+            Some(notes_at) => self.tracer.tell_notes(pid, notes_at),
+            None => Ok(()),
+        }
+    }
+
     /// Reads what threads are doing, as long as the tracer is there.
     ///
     /// # Errors
@@ -103,11 +111,15 @@ impl Kernel for LiveKernel {
         self.fast.put_in(files, pids)
     }
 
+    fn add_slots(&mut self, files: Vec<FileSlots>) {
+        self.fast.add_files(files);
+    }
+
     fn use_slots_late(&mut self, pid: u32) -> Result<bool, String> {
-        let ring = self.fast.put_in_late(pid)?;
-        let is_new = ring.is_some();
-        ring.into_iter().for_each(|ring| self.collector.add_fast(ring));
-        Ok(is_new)
+        let Some(ring) = self.fast.put_in_late(pid)? else { return Ok(false) };
+        self.collector.add_fast(ring);
+        self.tell_notes(pid).map_err(|error| error.to_string())?;
+        Ok(true)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
@@ -156,7 +168,7 @@ impl Kernel for LiveKernel {
         if let Some(ring) = self.fast.begin(process.pid, slot) {
             self.collector.add_fast(ring);
         }
-        Ok(())
+        self.tell_notes(process.pid)
     }
 
     fn tell_own_code(&mut self, pid: u32, own_code: &[(u64, u64)]) -> Result<(), KernelError> {

@@ -133,11 +133,12 @@ fn attach_with(
     session.expect(job.size());
     session.reach(&pids);
     // What was mapped in between nobody else would tell of.
-    let since = planner.processes(&pids)?;
+    let mut since = planner.processes(&pids)?;
     let blind: Vec<u32> = planned.blind.iter().chain(&since.blind).copied().collect();
     session.use_slots(&mut planned, &pids);
     session.apply(planned);
     if !since.is_empty() {
+        session.add_slots(&mut since);
         session.apply(since);
     }
     session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());

@@ -21,7 +21,7 @@ use crate::host::gather::{AttachPoint, Gathered, gather_processes, mapped_files}
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::host::parsing::{ParsingChild, PlannedCode};
 use crate::plan::code::{Instructions, is_unchanged};
-use crate::plan::{FileSlots, PlanOptions};
+use crate::plan::{EarlierPlans, FileSlots, PlanOptions};
 
 /// A plan, and what it takes to apply it.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ pub(super) trait PlanSource: Send {
 pub(super) struct Planner {
     parser: ParsingChild,
     options: PlanOptions,
-    next_id: u32,
+    earlier: EarlierPlans,
     known: BTreeMap<FileId, KnownFile>,
     told: ToldOnce,
     /// Processes that map an RDMA provider, and had opened no device of it when they were looked at.
@@ -156,7 +156,7 @@ impl Planner {
         Self {
             parser: ParsingChild::default(),
             options,
-            next_id: 1,
+            earlier: EarlierPlans::default(),
             known: BTreeMap::new(),
             told: ToldOnce::default(),
             opening: BTreeSet::new(),
@@ -184,7 +184,7 @@ impl Planner {
     }
 
     fn plan(&mut self, gathered: Gathered) -> Result<Planned> {
-        let planned = gathered.plan(&self.options, self.next_id, &mut self.parser);
+        let planned = gathered.plan(&self.options, &self.earlier, &mut self.parser);
         let code = planned.as_ref().map(|planned| planned.code.iter().cloned().collect());
         let code: BTreeMap<FileId, Instructions> = code.unwrap_or_default();
         // Also if there is no plan: what is in the way would be so again.
@@ -194,7 +194,7 @@ impl Planner {
         }
         let planned = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?;
         let PlannedCode { plan, slots, .. } = planned;
-        self.next_id += plan.probes.len() as u32;
+        self.earlier.add(&plan);
         let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
         warnings.extend(self.told.reasons(&gathered.unseen));
         let blind = self.told.processes(&gathered.blind);

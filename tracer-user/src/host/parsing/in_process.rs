@@ -59,9 +59,9 @@ pub(super) fn summary(contents: &Contents) -> Result<FileSummary, String> {
 
 /// The plan of what was read.
 pub(super) fn planned(files: Vec<FileImage>, request: PlanRequest) -> Result<PlannedCode, String> {
-    let PlanRequest { options, first_id, bound_copy, verbs, unreadable } = request;
+    let PlanRequest { options, earlier, bound_copy, verbs, unreadable } = request;
     let facts = PlanFacts { files, bound_copy, verbs, unreadable };
-    let planned = plan_with_slots(&facts, &options, first_id);
+    let planned = plan_with_slots(&facts, &options, &earlier);
     let (plan, slots) = planned.map_err(|error| error.to_string())?;
     let code = probed_instructions(&plan.probes, &facts.files).into_iter().collect();
     Ok(PlannedCode { plan, code, slots })

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::OpenedFile;
 use crate::plan::code::Instructions;
-use crate::plan::{BoundCopy, FileSlots, PlanOptions, VerbsTable};
+use crate::plan::{BoundCopy, EarlierPlans, FileSlots, PlanOptions, VerbsTable};
 
 pub use child::serve;
 pub use client::ParsingChild;
@@ -58,8 +58,8 @@ pub struct FileSummary {
 pub struct PlanRequest {
     /// What the user chooses.
     pub options: PlanOptions,
-    /// Number of the first probe.
-    pub first_id: u32,
+    /// Plans that were made before.
+    pub earlier: EarlierPlans,
     /// What memcpy is bound to, if a running process shows it.
     pub bound_copy: Option<BoundCopy>,
     /// Functions of RDMA providers among the files.

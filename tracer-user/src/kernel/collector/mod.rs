@@ -34,6 +34,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// While records come, but few.
 const CALM_PAUSE: Duration = Duration::from_millis(8);
 const IDLE_PAUSE: Duration = Duration::from_millis(20);
+/// The longest where threads record without the kernel: they fill a ring in some ten milliseconds.
+const FAST_PAUSE: Duration = Duration::from_millis(4);
 /// So many empty batches are passed on after one that was not, so that its records can be put in order; then only some are.
 const TOLD_EMPTY_DRAINS: u32 = 4;
 const EMPTY_DRAIN_PERIOD: Duration = Duration::from_millis(50);
@@ -241,6 +243,7 @@ impl Worker {
                 _ if fills => BUSY_PAUSE,
                 _ => (pause * 2).min(CALM_PAUSE),
             };
+            pause = pause.min(if self.fast.is_empty() { IDLE_PAUSE } else { FAST_PAUSE });
             // It is served early, and takes at most half of a processor.
             std::thread::sleep(pause.max(began.elapsed()));
         }

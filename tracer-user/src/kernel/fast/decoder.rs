@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use analyzer::wire::{RawRecord, kind};
-use injector::{CounterClock, RecordedCall};
+use analyzer::wire::{Body, Header, RawRecord, Record, STACK_ARGUMENTS, kind};
+use injector::{CounterClock, RecordedCall, WholeCall};
 use rustc_hash::FxHashMap;
 
 /// What the hooks of a session mean, by number.
@@ -15,8 +15,8 @@ pub(super) struct HookMeanings(pub Vec<HookMeaning>);
 pub(super) enum HookMeaning {
     /// Copies of a file: probes by where they return to, counted as positions of slots are.
     Copies(Arc<FxHashMap<u64, u32>>),
-    /// An MPI call, with its probe.
-    Call(u32),
+    /// An MPI call, with its probe, and how many of its arguments on the stack are recorded, if it is.
+    Call { probe: u32, stack_arguments: u8 },
 }
 
 /// Decodes the records of one process.
@@ -29,10 +29,32 @@ pub(super) struct CallDecoder {
 }
 
 impl CallDecoder {
-    /// The record of a call; `None`: it is of no copy that is watched here, as those that the kernel sees.
-    pub fn decode(&self, call: &RecordedCall, clock: &CounterClock) -> Option<RawRecord> {
-        let number = call.hook.checked_sub(1)? as usize;
-        let Some(HookMeaning::Copies(sites)) = self.meanings.0.get(number) else { return None };
+    /// The records of a call; none, if it is no copy that is watched here, as those that the kernel sees.
+    pub fn decode(&self, call: &RecordedCall, clock: &CounterClock, records: &mut Vec<RawRecord>) {
+        let Some(number) = call.hook.checked_sub(1).map(|number| number as usize) else { return };
+        match (self.meanings.0.get(number), &call.whole) {
+            (Some(HookMeaning::Copies(sites)), None) => {
+                records.extend(self.copy(call, clock, number, sites));
+            }
+            (Some(HookMeaning::Call { probe, stack_arguments }), Some(whole)) => {
+                let time_ns = clock.time_ns(call.counter);
+                let header = Header { time_ns, pid: self.pid, tid: call.thread, probe: *probe };
+                records.push(self.call(call, whole, header));
+                if *stack_arguments > 0 && !whole.is_nested {
+                    records.push(self.stack(whole, *stack_arguments, header));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn copy(
+        &self,
+        call: &RecordedCall,
+        clock: &CounterClock,
+        number: usize,
+        sites: &FxHashMap<u64, u32>,
+    ) -> Option<RawRecord> {
         let position = call.return_address.wrapping_sub(*self.first_bytes.get(number)?);
         let probe = *sites.get(&position)?;
         let [to, from, bytes] = call.arguments;
@@ -49,11 +71,32 @@ impl CallDecoder {
         ])
     }
 
+    fn call(&self, call: &RecordedCall, whole: &WholeCall, header: Header) -> RawRecord {
+        let ([first, second, third], [fourth, fifth, sixth]) = (call.arguments, whole.arguments);
+        let args = [first, second, third, fourth, fifth, sixth];
+        let body = Body::Call { return_address: call.return_address, args, nested: whole.is_nested };
+        Record { header, body }.encode()
+    }
+
+    /// Its arguments on the stack.
+    fn stack(&self, whole: &WholeCall, count: u8, header: Header) -> RawRecord {
+        let [first, second, third, fourth] = whole.stack;
+        let body = Body::Values {
+            serial: whole.calls,
+            argument: STACK_ARGUMENTS,
+            total_bytes: 8 * u32::from(count),
+            position_bytes: 0,
+            at_return: false,
+            words: [first, second, third, fourth, 0],
+        };
+        Record { header, body }.encode()
+    }
+
     /// The MPI call that it was made in.
     fn context(&self, call: &RecordedCall) -> (u64, u32) {
         let number = call.call_hook.checked_sub(1).map(|number| number as usize);
         match number.and_then(|number| self.meanings.0.get(number)) {
-            Some(HookMeaning::Call(probe)) => (call.call_return, *probe),
+            Some(HookMeaning::Call { probe, .. }) => (call.call_return, *probe),
             _ => (0, 0),
         }
     }
@@ -65,14 +108,16 @@ fn join(low: u32, high: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::wire::{Body, Record};
     use injector::CounterPair;
 
     use super::*;
 
     fn decoder() -> CallDecoder {
         let sites = Arc::new(FxHashMap::from_iter([(0x105, 7)]));
-        let meanings = Arc::new(HookMeanings(vec![HookMeaning::Copies(sites), HookMeaning::Call(9)]));
+        let meanings = Arc::new(HookMeanings(vec![
+            HookMeaning::Copies(sites),
+            HookMeaning::Call { probe: 9, stack_arguments: 2 },
+        ]));
         CallDecoder { pid: 4711, meanings, first_bytes: vec![0x40_0000, 0x50_0000] }
     }
 
@@ -90,13 +135,20 @@ mod tests {
             call_hook: 2,
             thread: 4712,
             hook: 1,
+            whole: None,
         }
+    }
+
+    fn decode(call: &RecordedCall) -> Vec<RawRecord> {
+        let mut records = Vec::new();
+        decoder().decode(call, &clock(), &mut records);
+        records
     }
 
     #[test]
     fn a_call_becomes_the_record_that_the_kernel_part_would_have_written() {
-        let raw = decoder().decode(&call(), &clock()).expect("a copy that is watched");
-        let record = Record::decode(&raw).expect("a record");
+        let raw = decode(&call());
+        let record = Record::decode(&raw[0]).expect("a record");
         let header = record.header;
         assert_eq!((header.time_ns, header.pid, header.tid, header.probe), (20, 4711, 4712, 7));
         let Body::Copy { dst, src, len_bytes, context } = record.body else { panic!("{record:?}") };
@@ -106,15 +158,34 @@ mod tests {
 
     #[test]
     fn a_copy_in_no_call_has_no_context_and_what_nobody_watches_is_no_record() {
-        let decode = |call: RecordedCall| decoder().decode(&call, &clock());
-        let raw = decode(RecordedCall { call_hook: 0, ..call() }).expect("a copy");
-        let Ok(Record { body: Body::Copy { context, .. }, .. }) = Record::decode(&raw) else {
+        let raw = decode(&RecordedCall { call_hook: 0, ..call() });
+        let Ok(Record { body: Body::Copy { context, .. }, .. }) = Record::decode(&raw[0]) else {
             panic!("{raw:?}")
         };
         assert_eq!((context.return_address, context.probe), (0, 0));
-        assert_eq!(decode(RecordedCall { return_address: 0x40_0106, ..call() }), None);
+        assert_eq!(decode(&RecordedCall { return_address: 0x40_0106, ..call() }), []);
         for hook in [0, 2, 3, u32::MAX] {
-            assert_eq!(decode(RecordedCall { hook, ..call() }), None);
+            assert_eq!(decode(&RecordedCall { hook, ..call() }), []);
         }
+        assert_eq!(decode(&RecordedCall { whole: Some(WholeCall::default()), ..call() }), []);
+    }
+
+    #[test]
+    fn a_whole_call_becomes_a_call_with_six_arguments_and_what_lies_on_the_stack() {
+        let whole = WholeCall { arguments: [4, 5, 6], stack: [7, 8, 0, 0], calls: 44, is_nested: false };
+        let raw = decode(&RecordedCall { hook: 2, whole: Some(whole), ..call() });
+        let records: Vec<Record> = raw.iter().map(|raw| Record::decode(raw).expect("a record")).collect();
+        let [call_record, values] = &records[..] else { panic!("{records:?}") };
+        let args = [1, 2, 3, 4, 5, 6];
+        assert_eq!(call_record.body, Body::Call { return_address: 0x40_0105, args, nested: false });
+        let Body::Values { serial, argument, total_bytes, words, .. } = values.body else {
+            panic!("{values:?}")
+        };
+        assert_eq!((serial, argument, total_bytes, &words[..3]), (44, STACK_ARGUMENTS, 16, &[7, 8, 0][..]));
+        assert!(records.iter().all(|record| (record.header.probe, record.header.time_ns) == (9, 20)));
+        let nested = WholeCall { is_nested: true, ..whole };
+        let raw = decode(&RecordedCall { hook: 2, whole: Some(nested), ..call() });
+        let body = Record::decode(&raw[0]).expect("a record").body;
+        assert!(matches!(body, Body::Call { nested: true, .. }) && raw.len() == 1);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{HookKind, HookRequest, SharedRings, SlotHook, Switch};
+use injector::{HookKind, HookRequest, NotedCall, SharedRings, SlotHook, Switch};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
@@ -15,7 +15,7 @@ use super::reader::FastRing;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::FileSlots;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
-use crate::plan::slots::SlotPurpose;
+use crate::plan::slots::{SlotPurpose, TableSlot};
 
 /// What became of the wish for probes without the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,13 +49,16 @@ struct FastProcess {
     /// Until somebody reads it.
     ring: Option<(SharedRings, CallDecoder)>,
     switch: Switch,
+    /// Where it notes calls, in its own space.
+    notes_at: u64,
     is_closed: Arc<AtomicBool>,
 }
 
 impl FastEngine {
-    /// `ring_bytes`: of each thread.
+    /// `ring_bytes`: of the kernel's rings. Those of threads are twice as large: an MPI call takes two pieces, and they come
+    /// faster.
     pub fn new(ring_bytes: u32, place: HolderPlace) -> Self {
-        Self { ring_bytes: ring_bytes as usize, place, ..Self::default() }
+        Self { ring_bytes: 2 * ring_bytes as usize, place, ..Self::default() }
     }
 
     /// Puts code into the processes of a job, all or none; nothing is recorded yet.
@@ -66,7 +69,7 @@ impl FastEngine {
         }
         let EngineChoice { fast, mut slots, kernel } = choose_engines(&files, &processes);
         if fast.is_empty() {
-            return refused("no copy of this job goes through a slot that can be used");
+            return refused("no copy or MPI call of this job goes through a slot that can be used");
         }
         self.hooks = HookTable::of(&files);
         self.files = files;
@@ -89,31 +92,52 @@ impl FastEngine {
             Some(holder) => holder,
             none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
         };
-        let shared = holder.put_in(HookRequest { pid, hooks, ring_bytes: self.ring_bytes })?;
+        let (shared, notes_at) = holder.put_in(HookRequest { pid, hooks, ring_bytes: self.ring_bytes })?;
         let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
         let first_bytes = self.hooks.files.iter().map(first_byte).collect();
         let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
         let switch = shared.switch().clone();
         let ring = Some((shared, decoder));
-        let put_in = FastProcess { ring, switch, is_closed: Arc::default() };
+        let put_in = FastProcess { ring, switch, notes_at, is_closed: Arc::default() };
         self.processes.insert(pid, put_in);
         self.known.insert(pid, process);
         Ok(())
     }
 
-    /// Whether a process maps a file whose copies are recorded so, elsewhere than when code was put into it: then some of what
-    /// it copies is not seen.
+    /// Files that were loaded later: calls that leave them are recorded as those of others. Their copies have probes already.
+    pub fn add_files(&mut self, files: Vec<FileSlots>) {
+        let calls = files.into_iter().map(|mut file| {
+            file.sites.clear();
+            file.slots.retain(|slot| matches!(slot.purpose, SlotPurpose::Call { .. }));
+            file
+        });
+        self.files.extend(calls.filter(|file| !file.slots.is_empty()));
+        self.hooks = HookTable::of(&self.files);
+    }
+
+    /// Whether a process maps a file of which something is recorded so, elsewhere than when code was put into it: then some of what
+    /// it does is not seen.
     fn has_new_files(&self, process: &ProcessSlots) -> bool {
         let known = self.known.get(&process.pid);
-        let copies = self.files.iter().filter(|file| self.has_fast_sites(file));
-        copies.map(|file| file.file).any(|file| {
+        let recorded = self.files.iter().filter(|file| self.is_recorded(file));
+        recorded.map(|file| file.file).any(|file| {
             let before = known.and_then(|known| known.first_bytes.get(&file));
             process.first_bytes.get(&file).is_some_and(|now| Some(now) != before)
         })
     }
 
-    fn has_fast_sites(&self, file: &FileSlots) -> bool {
-        file.sites.iter().any(|site| self.probes.contains(&site.probe))
+    /// Whether copies or calls that leave a file are recorded there.
+    fn is_recorded(&self, file: &FileSlots) -> bool {
+        let is_fast_call = |slot: &TableSlot| match slot.purpose {
+            SlotPurpose::Call { probe, .. } => self.probes.contains(&probe),
+            SlotPurpose::Copies | SlotPurpose::Tells => false,
+        };
+        file.sites.iter().any(|site| self.probes.contains(&site.probe)) || file.slots.iter().any(is_fast_call)
+    }
+
+    /// Where a process notes its calls, in its own space.
+    pub fn notes_at(&self, pid: u32) -> Option<u64> {
+        self.processes.get(&pid).map(|process| process.notes_at)
     }
 
     /// Puts code into a process that came later, or has loaded more; the ring that is to be read then. `None`: there is nothing to
@@ -224,7 +248,9 @@ impl HookTable {
             for slot in &file.slots {
                 let (call, meaning) = match slot.purpose {
                     SlotPurpose::Copies => (None, HookMeaning::Copies(Arc::clone(&sites))),
-                    SlotPurpose::Call { probe, .. } => (Some(probe), HookMeaning::Call(probe)),
+                    SlotPurpose::Call { probe, recorded, .. } => {
+                        (Some(probe), HookMeaning::Call { probe, stack_arguments: recorded.unwrap_or(0) })
+                    }
                     SlotPurpose::Tells => continue,
                 };
                 if table.numbers.contains_key(&(file.file, call)) {
@@ -242,8 +268,10 @@ impl HookTable {
     fn hook(&self, used: &UsedSlot) -> Option<SlotHook> {
         let (call, kind) = match used.purpose {
             SlotPurpose::Copies => (None, HookKind::Record),
-            SlotPurpose::Call { probe, return_is_hooked, may_be_nested } => {
-                (Some(probe), HookKind::Note { return_is_hooked, may_be_nested })
+            SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded } => {
+                let noted = NotedCall { name: probe, return_is_hooked, may_be_nested };
+                let whole = |stack_arguments| HookKind::Whole { noted, stack_arguments };
+                (Some(probe), recorded.map_or(HookKind::Note(noted), whole))
             }
             SlotPurpose::Tells => return None,
         };

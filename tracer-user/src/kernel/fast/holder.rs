@@ -31,9 +31,9 @@ enum SlotWish {
     TakeOut,
 }
 
-/// Whether code is in a process now, or why not.
+/// Whether code is in a process now, and where this notes calls; or why not.
 #[derive(Debug, Serialize, Deserialize)]
-struct PutIn(Result<(), String>);
+struct PutIn(Result<u64, String>);
 
 /// How many processes could not be stopped: their slots are as they were.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,17 +70,18 @@ impl SlotHolder {
         }
     }
 
-    /// Puts code into a process.
+    /// Puts code into a process; what that shares with us, and where in its own memory it notes calls.
     ///
     /// # Errors
     /// Why not, for people.
-    pub fn put_in(&mut self, request: HookRequest) -> Result<SharedRings, String> {
+    pub fn put_in(&mut self, request: HookRequest) -> Result<(SharedRings, u64), String> {
         let gone = |error: io::Error| format!("the process that puts them in: {error}");
         let ring_bytes = request.ring_bytes;
         send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
-        receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
+        let notes_at = receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
         let file = receive_file(&self.socket).map_err(gone)?;
-        SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string())
+        let shared = SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string())?;
+        Ok((shared, notes_at))
     }
 
     /// Takes everything out; of how many processes it could not.
@@ -126,8 +127,9 @@ fn serve_on(mut session: UnixStream) -> io::Result<()> {
         match receive(&mut session) {
             Ok(SlotWish::PutIn(request)) => match install(&request) {
                 Ok(installation) => {
+                    let notes_at = installation.notes_at();
                     held.0.push(installation);
-                    send(&mut session, &PutIn(Ok(())))?;
+                    send(&mut session, &PutIn(Ok(notes_at)))?;
                     if let Some(installation) = held.0.last() {
                         send_file(&session, installation.file())?;
                     }

@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CounterClock, CounterPair, RecordedCall, SharedRings, counter};
+use injector::{CounterClock, CounterPair, SharedRings, counter};
 
 use super::decoder::CallDecoder;
 
-/// Records taken from one ring at a time.
-const MAX_TAKEN: usize = 1 << 17;
 /// A ring that is found filled up to no more than this part can wait longer for the next time.
-const FEW: usize = 64;
+const FEW: u64 = 64;
 /// A process stops recording when nobody has looked for so long: we may be dead.
 const TRUST: Duration = Duration::from_secs(2);
 const RENEWAL: Duration = Duration::from_millis(50);
@@ -36,7 +34,6 @@ pub(in crate::kernel) struct FastReaders {
     renewed: Option<Instant>,
     /// Lost before a ring was closed, by slot.
     lost_before: BTreeMap<u32, u64>,
-    buffer: Vec<RecordedCall>,
 }
 
 struct OpenRing {
@@ -49,19 +46,18 @@ struct OpenRing {
 
 impl FastReaders {
     pub fn new() -> Self {
-        Self {
-            rings: Vec::new(),
-            clock: None,
-            renewed: None,
-            lost_before: BTreeMap::new(),
-            buffer: Vec::new(),
-        }
+        Self { rings: Vec::new(), clock: None, renewed: None, lost_before: BTreeMap::new() }
     }
 
     pub fn add(&mut self, ring: FastRing) {
         self.clock.get_or_insert_with(CounterClock::begin);
         self.rings.push(OpenRing { ring, until: 0, gaps: 0 });
         self.renewed = None;
+    }
+
+    /// Nobody records without the kernel.
+    pub fn is_empty(&self) -> bool {
+        self.rings.is_empty()
     }
 
     /// Tells all processes that somebody reads. One that had stopped meanwhile has lost something.
@@ -93,17 +89,15 @@ impl FastReaders {
         let closed: Vec<bool> =
             self.rings.iter().map(|open| open.ring.is_closed.load(Ordering::Acquire)).collect();
         for OpenRing { ring, .. } in &mut self.rings {
-            self.buffer.clear();
-            let buffer = &mut self.buffer;
-            let drained = ring.shared.drain(MAX_TAKEN, |record| buffer.push(record));
+            let decoder = &ring.decoder;
+            let begin = || {
+                clock.advance(CounterPair::read());
+                (*clock, spare())
+            };
+            let drained =
+                ring.shared.drain(begin, |(clock, decoded), call| decoder.decode(&call, clock, decoded));
+            let Some((drained, (_, decoded))) = drained else { continue };
             fills |= drained.fullest > ring.shared.ring_records() / FEW;
-            if buffer.is_empty() {
-                continue;
-            }
-            // Later than all of them.
-            clock.advance(CounterPair::read());
-            let mut decoded = spare();
-            decoded.extend(buffer.iter().filter_map(|call| ring.decoder.decode(call, clock)));
             if !decoded.is_empty() {
                 records.push((ring.slot, decoded));
             }
