@@ -20,7 +20,18 @@ pub enum HookKind {
         noted: NotedCall,
         /// Arguments on the stack.
         stack_arguments: u8,
+        /// It stores a handle, which is recorded with the thread's next whole call.
+        made: Option<MadeHandle>,
     },
+}
+
+/// A handle that a call stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeHandle {
+    /// The argument that points to where, from 0.
+    pub argument: u8,
+    /// It is half a word.
+    pub is_half: bool,
 }
 
 /// A call that others are made in.
@@ -58,6 +69,7 @@ pub(crate) struct CodeFacts {
     pub thread_id_offset: u64,
     pub process: u32,
     pub main_stack: (u64, u64),
+    pub program: (u64, u64),
     pub ring_records: u64,
 }
 
@@ -125,10 +137,10 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
 
 fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    let (noted, stack_arguments) = match hook.kind {
-        HookKind::Record => (None, 0),
-        HookKind::Note(noted) => (Some(noted), 0),
-        HookKind::Whole { noted, stack_arguments } => (Some(noted), stack_arguments),
+    let (noted, stack_arguments, made) = match hook.kind {
+        HookKind::Record => (None, 0, None),
+        HookKind::Note(noted) => (Some(noted), 0, None),
+        HookKind::Whole { noted, stack_arguments, made } => (Some(noted), stack_arguments, made),
     };
     let is = |what: fn(NotedCall) -> bool| u64::from(noted.is_some_and(what));
     put(data::TARGET, hook.target);
@@ -144,4 +156,10 @@ fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     put(data::MAY_BE_NESTED, is(|noted| noted.may_be_nested));
     put(data::CALL_NAME, noted.map_or(0, |noted| u64::from(noted.name)));
     put(data::STACK_ARGUMENTS, u64::from(stack_arguments));
+    if let (Some(noted), Some(made)) = (noted, made) {
+        put(data::MADE_ARGUMENT, u64::from(made.argument) + 1);
+        put(data::MADE_BY, u64::from(noted.name) | if made.is_half { 4 } else { 8 } << 32);
+    }
+    put(data::PROGRAM_LOW, facts.program.0);
+    put(data::PROGRAM_HIGH, facts.program.1);
 }

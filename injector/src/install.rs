@@ -78,6 +78,7 @@ fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Resul
         thread_id_offset: THREAD_ID_OFFSET,
         process: request.pid,
         main_stack: main_stack(&areas),
+        program: program_data(pid, &areas),
         ring_records: (ring_bytes / RING_RECORD_BYTES) as u64,
     };
     let write = |at, bytes: &[u8]| {
@@ -110,6 +111,17 @@ fn check_thread_ids(process: &StoppedProcess) -> Result<(), InjectError> {
 fn main_stack(areas: &[Area]) -> (u64, u64) {
     let stack = areas.iter().find(|area| area.name == "[stack]");
     stack.map_or((0, 0), |stack| (stack.end.saturating_sub(MAIN_STACK_BYTES), stack.end))
+}
+
+/// Writable memory of the program's file, up to where other memory begins: nobody takes it away while the program runs.
+fn program_data(pid: pid_t, areas: &[Area]) -> (u64, u64) {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = program.to_string_lossy();
+    let is_data = |area: &&Area| area.is_writable && area.name == program;
+    let Some(data) = areas.iter().find(is_data) else { return (0, 0) };
+    // What is zero at the beginning follows, without a file.
+    let is_rest = |area: &&Area| area.start == data.end && area.is_writable && area.name.is_empty();
+    (data.start, areas.iter().find(is_rest).map_or(data.end, |rest| rest.end))
 }
 
 /// Addresses in the process.

@@ -53,6 +53,10 @@ pub(crate) mod header {
     pub const CALLS: usize = 80;
     /// … and what the last one is called outside of here, half a word.
     pub const CALL_NAME: usize = 84;
+    /// Where the last whole call stores a handle that is to be read at the next one; 0: nowhere.
+    pub const MADE_AT: usize = 88;
+    /// What that call is called, and in the upper half how many bytes the handle has.
+    pub const MADE_BY: usize = 96;
 }
 
 /// A record in a ring.
@@ -83,15 +87,19 @@ pub(crate) mod rest {
     pub const SIXTH: usize = 8;
     /// Arguments on the stack.
     pub const STACK: usize = 16;
+    /// The handle that the whole call before has stored.
+    pub const MADE: usize = 40;
     /// Noted calls of the thread so far.
     pub const CALLS: usize = 48;
     /// What is no number of a hook: this is no record.
     pub const HOOK: usize = super::record::HOOK;
     pub const NO_HOOK: u32 = u32::MAX;
+    /// What the call is called that has stored the handle; 0: there is none.
+    pub const MADE_BY: usize = 56;
 }
 
 /// So many arguments on the stack are recorded at most.
-pub const MOST_STACK_ARGUMENTS: usize = 4;
+pub const MOST_STACK_ARGUMENTS: usize = 3;
 
 /// What stands behind the code of each hook.
 pub(crate) mod data {
@@ -120,8 +128,15 @@ pub(crate) mod data {
     pub const CALL_NAME: usize = 88;
     /// So many arguments on the stack are recorded.
     pub const STACK_ARGUMENTS: usize = 96;
+    /// Which argument points to where the call stores a handle, from 1; 0: none does.
+    pub const MADE_ARGUMENT: usize = 104;
+    /// The call's name, and in the upper half how many bytes the handle has.
+    pub const MADE_BY: usize = 112;
+    /// Between these is memory of the program that stays as long as it runs.
+    pub const PROGRAM_LOW: usize = 120;
+    pub const PROGRAM_HIGH: usize = 128;
     /// A multiple of 16.
-    pub const BYTES: usize = 112;
+    pub const BYTES: usize = 144;
 }
 
 pub(crate) const HEADERS_AT: usize = PAGE_BYTES as usize;

@@ -128,6 +128,7 @@ mod tests {
             thread_id_offset: 3,
             process: 4,
             main_stack: (5, 6),
+            program: (0, 0),
             ring_records: 64,
         };
         let base = 0x10_0000;

@@ -36,6 +36,8 @@ pub struct WholeCall {
     pub calls: u32,
     /// It was made in a noted call, and is not noted itself.
     pub is_nested: bool,
+    /// What the thread's whole call before has stored, as it was when this one began: the name of that call, and the handle.
+    pub made: Option<(u32, u64)>,
 }
 
 /// What we remember of a ring between two looks.
@@ -154,11 +156,12 @@ fn whole_call(first: &[AtomicU64], second: &[AtomicU64], flags: u32) -> Recorded
             stack: std::array::from_fn(|at| of_second(rest::STACK + 8 * at)),
             calls: of_second(rest::CALLS) as u32,
             is_nested: flags & record::NESTED != 0,
+            made: Some((of_second(rest::MADE_BY) as u32, of_second(rest::MADE))).filter(|(by, _)| *by != 0),
         }),
     }
 }
 
-const _: () = assert!(rest::STACK + 8 * MOST_STACK_ARGUMENTS <= rest::CALLS && rest::CALLS + 4 == rest::HOOK);
+const _: () = assert!(rest::STACK + 8 * MOST_STACK_ARGUMENTS <= rest::MADE && rest::CALLS + 4 == rest::HOOK);
 // Halves are read with the words that they are in.
 const _: () = assert!(record::HOOK == record::THREAD + 4 && record::SERIAL == record::CALL_HOOK + 4);
 const _: () = assert!(

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, NotedCall, RecordedCall, SharedRings, SlotHook,
+    CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall, SharedRings, SlotHook,
     counter, find_previous, install,
 };
 
@@ -17,6 +17,7 @@ const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,10 @@ static void (*volatile outer_slot)(int) = outer;
 typedef long taker(long, long, long, long, long, long, long, long, long, long);
 static long all(long a, long b, long c, long d, long e, long f, long g, long h, long i, long j) { copy_slot(to_all, from_all, 5); return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j; }
 static taker *volatile all_slot = all;
+typedef void maker(long, long **);
+static void make(long n, long **where) { *where = (long *)(0x700000000 + n); }
+static maker *volatile make_slot = make;
+static long *fixed;
 static char from[256], to[256];
 
 static void __attribute__((noinline)) outer(int n) { for (int i = 0; i < n; i++) { copy_slot(to, from, 8); __asm__ volatile("" ::: "memory"); } }
@@ -37,6 +42,7 @@ int main(void)
 {
 	char line[64];
 	printf("%p %p %p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot, (void *)&all_slot, (void *)all_slot);
+	printf("%p %p\n", (void *)&make_slot, (void *)make_slot);
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		long n = atol(line + 1);
@@ -44,6 +50,15 @@ int main(void)
 		int status = 0;
 		if (line[0] == 'c') for (long i = 0; i < n; i++) copy_slot(to, from, i & 127);
 		if (line[0] == 'a') for (long i = 0; i < n; i++) if (all_slot(i, 1, 2, 3, 4, 5, 6, 7, 8, 9) != i + 330) return 3;
+		if (line[0] == 'm') for (long i = 0; i < n; i++) {
+			long *here, **there;
+			make_slot(4 * i, &here);
+			there = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			make_slot(4 * i + 1, &fixed);
+			make_slot(4 * i + 2, &there[777]);
+			make_slot(4 * i + 3, &there[778]);
+			munmap(there, 1 << 20);
+		}
 		if (line[0] == 'o') { outer_slot(n); copy_slot(to, from, 99); }
 		if (line[0] == 't') { pthread_create(&other, NULL, thread, (void *)n); thread((void *)n); pthread_join(other, NULL); }
 		if (line[0] == 'f') { if (!fork()) { outer_slot(n); thread((void *)n); _exit(7); } wait(&status); }
@@ -60,6 +75,7 @@ struct Program {
     copy: (u64, u64),
     outer: (u64, u64),
     all: (u64, u64),
+    make: (u64, u64),
     _folder: tempfile::TempDir,
 }
 
@@ -75,13 +91,14 @@ impl Program {
         let mut lines = BufReader::new(child.stdout.take().expect("it was piped"));
         let mut line = String::new();
         lines.read_line(&mut line).expect("it says where its slots are");
+        lines.read_line(&mut line).expect("and its last one");
         let numbers: Vec<u64> = line
             .split_whitespace()
             .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
             .collect();
-        let [copy_at, copy, outer_at, outer, all_at, all] = numbers[..] else { panic!("{line}") };
+        let [copy_at, copy, outer_at, outer, all_at, all, make_at, make] = numbers[..] else { panic!("{line}") };
         let (copy, outer, all) = ((copy_at, copy), (outer_at, outer), (all_at, all));
-        Self { child, lines, copy, outer, all, _folder: folder }
+        Self { child, lines, copy, outer, all, make: (make_at, make), _folder: folder }
     }
 
     fn pid(&self) -> u32 {
@@ -125,7 +142,7 @@ fn put_in_whole(program: &Program, may_be_nested: bool, stack_arguments: u8) -> 
     let mut request = program.request();
     let noted = NotedCall { name: 9, return_is_hooked: false, may_be_nested };
     let (slot, original) = program.all;
-    let kind = HookKind::Whole { noted, stack_arguments };
+    let kind = HookKind::Whole { noted, stack_arguments, made: None };
     request.hooks.push(SlotHook { number: 3, kind, slot, original, target: original });
     let installation = install(&request).expect("ours to change");
     SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so")
@@ -173,7 +190,7 @@ fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_arou
 
 #[test]
 fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
-    for stack_arguments in 0..=4 {
+    for stack_arguments in 0..=3 {
         let mut program = Program::start();
         let mut shared = put_in_whole(&program, true, stack_arguments);
         program.ask("a5");
@@ -191,10 +208,43 @@ fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
             let stack = usize::from(stack_arguments);
             assert_eq!(
                 (&whole.stack[..stack], &whole.stack[stack..]),
-                (&[6, 7, 8, 9][..stack], &[0; 4][stack..])
+                (&[6, 7, 8][..stack], &[0; 3][stack..])
             );
             assert_eq!((pair[1].call_hook, pair[1].call_return), (3, pair[0].return_address));
         }
+    }
+}
+
+#[test]
+fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
+    for is_half in [false, true] {
+        let mut program = Program::start();
+        let mut request = program.request();
+        let noted = NotedCall { name: 11, return_is_hooked: false, may_be_nested: false };
+        let (slot, original) = program.make;
+        let made = Some(MadeHandle { argument: 1, is_half });
+        let kind = HookKind::Whole { noted, stack_arguments: 0, made };
+        request.hooks.push(SlotHook { number: 3, kind, slot, original, target: original });
+        let installation = install(&request).expect("ours to change");
+        let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
+        record_for_long(&shared);
+        program.ask("m500");
+        let wholes: Vec<_> = drain(&mut shared).iter().filter_map(|call| call.whole).collect();
+        assert_eq!((wholes.len(), wholes[0].made), (2000, None));
+        for (n, whole) in (0..).zip(&wholes[1..]) {
+            // Memory that was given back to the system is not there any more.
+            let handle = if is_half { n } else { 0x7_0000_0000 + n };
+            let expected = if n % 4 == 3 { None } else { Some((11, handle)) };
+            assert_eq!(whole.made, expected, "call {n}");
+        }
+        shared.switch().turn_off();
+        program.ask("m10");
+        record_for_long(&shared);
+        shared.switch().turn_on();
+        record_for_long(&shared);
+        program.ask("m1");
+        let first = drain(&mut shared)[0].whole.expect("a whole call");
+        assert_eq!(first.made, None, "nobody has looked meanwhile");
     }
 }
 

@@ -22,9 +22,12 @@ pub struct Dmscope {
 }
 
 impl Dmscope {
-    /// `dmscope attach`, without a budget: tests are about everything that happens.
+    /// `dmscope attach`, without a budget: tests are about everything that happens. `DMSCOPE_TEST_PROBES=fast` has any test use
+    /// fast probes.
     pub fn attach(pid: u32) -> Self {
-        Self::command("attach", [pid.to_string()]).json().args(["--budget", "none"])
+        let engine = std::env::var("DMSCOPE_TEST_PROBES").map(|engine| ["--probes".to_owned(), engine]);
+        let session = Self::command("attach", [pid.to_string()]).json().args(["--budget", "none"]);
+        session.args(engine.into_iter().flatten())
     }
 
     /// `dmscope run`, with the job's command; in a folder that is made for the job.

@@ -34,7 +34,7 @@ static __always_inline __u64 made_at(struct pt_regs *ctx, __u64 return_slot, __u
 /*
  * Without a hooked return, what a call stored is read at the thread's next call. By then a handle
  * may have been overwritten, mostly because what it stood for is over. Threads that note their calls
- * may make many before the next hit: then nothing is read.
+ * may make many before the next hit: then nothing is read here.
  */
 static __always_inline void put_made(struct target *t, struct thread *th)
 {

@@ -6,7 +6,6 @@ use analyzer::calls::{self, CallRow, Form};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
 
-use super::engine::Engine;
 use super::facts::PlanOptions;
 use super::part::{File, PlanPart};
 use super::results::Returns;
@@ -49,7 +48,7 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
         match class_of(name) {
             CallClass::Polling if options.returns != Returns::All || calls::row(name).is_none() => {}
             class if !class.is_default() && !options.local_calls => local += 1,
-            _ => match probe(file, name, vaddr, options) {
+            _ => match probe(file, name, vaddr, options.returns) {
                 Ok(probe) => part.probes.push(probe),
                 Err(left_out) => part.left_out.push(left_out),
             },
@@ -65,16 +64,11 @@ pub(super) fn plan(file: &File<'_>, options: &PlanOptions) -> PlanPart {
     part
 }
 
-fn probe(file: &File<'_>, name: &str, vaddr: u64, options: &PlanOptions) -> Result<Probe, LeftOut> {
-    // Where calls are recorded without the kernel, nobody reads at the next call which request this one has made.
-    let is_read_late = |row: &CallRow| row.is_collective() && row.made().is_some();
-    let is_fast = options.engine == Engine::Fast;
-    match options.returns {
+fn probe(file: &File<'_>, name: &str, vaddr: u64, returns: Returns) -> Result<Probe, LeftOut> {
+    match returns {
         // They are rare, and much depends on them: what is called after the end is an error, and which communicator a
         // collective call is on is known from the calls that made it.
-        Returns::None
-            if calls::row(name).is_some_and(|row| row.always_returns() || is_fast && is_read_late(row)) =>
-        {
+        Returns::None if calls::row(name).is_some_and(CallRow::always_returns) => {
             with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok)
         }
         Returns::All => with_results(file, name, vaddr).map_or_else(|| at_entry(file, name, vaddr), Ok),
@@ -107,8 +101,32 @@ fn mpi_kind(elf: &ElfFacts<'_>) -> Option<MpiKind> {
     }
 }
 
-/// Where the kernel part is told how many arguments on the stack are recorded (`STACK_SHIFT` in `calls.h`).
-const STACK_SHIFT: u32 = 6;
+/// What the kernel part is told to record of a call, besides its arguments in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WantedOfCall {
+    /// The argument that points to where a handle is stored, and whether that is half a word.
+    pub made: Option<(usize, bool)>,
+    /// So many arguments on the stack.
+    pub stack_arguments: usize,
+}
+
+impl WantedOfCall {
+    /// As `MADE_*` and `STACK_SHIFT` in `calls.h` have it.
+    const MADE: u64 = 31;
+    const HALF: u64 = 32;
+    const STACK_SHIFT: u32 = 6;
+
+    fn told(self) -> u64 {
+        let made = self.made.map_or(0, |(at, is_half)| (at as u64 + 1) | if is_half { Self::HALF } else { 0 });
+        made | (self.stack_arguments as u64) << Self::STACK_SHIFT
+    }
+
+    /// The same, backwards.
+    pub fn of(told: u64) -> Self {
+        let made = (told & Self::MADE).checked_sub(1).map(|at| (at as usize, told & Self::HALF != 0));
+        Self { made, stack_arguments: (told >> Self::STACK_SHIFT) as usize }
+    }
+}
 
 /// The probe at the entry of one call.
 fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
@@ -119,8 +137,8 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
         .ok_or_else(|| none(NoPlace::NoCode))?;
     probe.stack_bytes = found.stack_bytes;
     let row = calls::row(name);
-    probe.argument = row.and_then(|row| made(row, mpi_kind(&file.elf)?, lost)).unwrap_or(0);
-    probe.argument |= (row.map_or(0, stack_arguments) as u64) << STACK_SHIFT;
+    let made = row.and_then(|row| made(row, mpi_kind(&file.elf)?, lost));
+    probe.argument = WantedOfCall { made, stack_arguments: row.map_or(0, stack_arguments) }.told();
     probe.reason = "first instruction that the kernel emulates, arguments intact".into();
     if lost > 0 {
         probe.reason = format!(
@@ -131,17 +149,15 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
     Ok(probe)
 }
 
-/// Where a call stores a handle, as the kernel part is told (`MADE_*` in `calls.h`). `lost`: registers of
-/// arguments, from the last on, that do not hold them.
-fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<u64> {
-    const HALF: u64 = 32;
+/// Where a call stores a handle, and whether that is half a word. `lost`: registers of arguments, from the last on, that do not
+/// hold them.
+fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<(usize, bool)> {
     let at = row.made().filter(|at| !(REGISTERS - lost..REGISTERS).contains(at))?;
-    let half = if kind == MpiKind::Mpich { HALF } else { 0 };
-    Some((at as u64 + 1) | half)
+    Some((at, kind == MpiKind::Mpich))
 }
 
 /// How many arguments on the stack are recorded: those of collective calls, whose communicator is mostly there.
-pub(super) fn stack_arguments(row: &CallRow) -> usize {
+fn stack_arguments(row: &CallRow) -> usize {
     const MOST: usize = 5;
     let wanted = if row.is_collective() { row.arguments_used().saturating_sub(REGISTERS) } else { 0 };
     if wanted > MOST { 0 } else { wanted }
@@ -172,6 +188,16 @@ mod tests {
         assert_eq!(standard_name("PMPIX_Query_cuda_support"), None);
         assert_eq!(standard_name("PMPIX_Comm_agree"), None);
         assert_eq!(standard_name("MPI_Send"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_part_is_told_is_understood_backwards() {
+        for made in [None, Some((0, false)), Some((6, true)), Some((12, false))] {
+            for stack_arguments in [0, 3, 5] {
+                let wanted = WantedOfCall { made, stack_arguments };
+                assert_eq!(WantedOfCall::of(wanted.told()), wanted);
+            }
+        }
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl<'f> Bindings<'f> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slots::SlotSite;
+    use super::super::slots::{RecordedCall, SlotSite};
     use super::*;
 
     const LIBC: FileId = FileId { dev: 1, inode: 1 };
@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// A program with a copy, and a call of MPI_Send, probe 9, whose slot leads into the MPI library.
-    fn program_with_call(recorded: Option<u8>) -> FileSlots {
+    fn program_with_call(recorded: Option<RecordedCall>) -> FileSlots {
         let mut program = file(PROGRAM, 5);
         let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false, recorded };
         program.slots.push(slot(0x200, "MPI_Send", call));
@@ -344,7 +344,9 @@ mod tests {
         process
     }
 
-    fn recorded(choice: &EngineChoice, pid: u32) -> Vec<Option<u8>> {
+    const RECORDED: RecordedCall = RecordedCall { stack_arguments: 2, made: None };
+
+    fn recorded(choice: &EngineChoice, pid: u32) -> Vec<Option<RecordedCall>> {
         let calls = choice.slots[&pid].iter().filter_map(|used| match used.purpose {
             SlotPurpose::Call { recorded, .. } => Some(recorded),
             _ => None,
@@ -355,9 +357,9 @@ mod tests {
     #[test]
     fn a_call_is_recorded_without_the_kernel_if_all_its_slots_in_the_job_are_known() {
         let ready = |pid| with_call(process(pid, &[(PROGRAM, bound(pid, 0x50))]), bound(pid, 0x90));
-        let files = [program_with_call(Some(2))];
+        let files = [program_with_call(Some(RECORDED))];
         let choice = choose_engines(&files, &[ready(1), ready(2)]);
-        assert_eq!((choice.fast.clone(), recorded(&choice, 2)), (BTreeSet::from([5, 9]), vec![Some(2)]));
+        assert_eq!((choice.fast.clone(), recorded(&choice, 2)), (BTreeSet::from([5, 9]), vec![Some(RECORDED)]));
         let unbound = with_call(process(2, &[(PROGRAM, bound(2, 0x50))]), SlotValue::Unknown);
         let choice = choose_engines(&files, &[ready(1), unbound]);
         assert_eq!(
@@ -376,11 +378,11 @@ mod tests {
         library.file = MPI;
         let mut both = ready(1);
         both.values.extend([((MPI, 0x100), bound(1, 0x50)), ((MPI, 0x200), bound(1, 0x90))]);
-        let choice = choose_engines(&[program_with_call(Some(0)), library], &[both]);
+        let choice = choose_engines(&[program_with_call(Some(RECORDED)), library], &[both]);
         assert_eq!(choice.kernel, BTreeMap::from([(9, ADDRESS)]));
         assert_eq!(recorded(&choice, 1), [None, None]);
         let interpreter = FileSlots { file: LIBC, is_interpreter: true, ..FileSlots::default() };
-        let choice = choose_engines(&[interpreter, program_with_call(Some(0))], &[ready(1)]);
+        let choice = choose_engines(&[interpreter, program_with_call(Some(RECORDED))], &[ready(1)]);
         assert_eq!(choice.kernel, BTreeMap::from([(9, INTERPRETED)]));
     }
 

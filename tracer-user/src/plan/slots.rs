@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use analyzer::calls;
 use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
+use injector::{MOST_STACK_ARGUMENTS, MadeHandle};
 use serde::{Deserialize, Serialize};
 
-use super::calls::stack_arguments;
+use super::calls::WantedOfCall;
 use super::part::File;
 use super::role::FileRole;
 use crate::elf::{CopyScan, CopySite, SlotKind, copy_function, instruction_len};
@@ -63,11 +63,20 @@ pub enum SlotPurpose {
         return_is_hooked: bool,
         /// The file is a messaging library, which may make it within another one.
         may_be_nested: bool,
-        /// It can be recorded there as well, with so many of its arguments that are on the stack.
-        recorded: Option<u8>,
+        /// It can be recorded there as well.
+        recorded: Option<RecordedCall>,
     },
     /// It only shows which function the C library has chosen.
     Tells,
+}
+
+/// What is recorded of a call, besides its arguments in registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedCall {
+    /// So many of its arguments that are on the stack.
+    pub stack_arguments: u8,
+    /// The handle that it stores.
+    pub made: Option<MadeHandle>,
 }
 
 /// A copy through a slot.
@@ -89,7 +98,7 @@ pub struct PlannedCalls(BTreeMap<String, PlannedCall>);
 struct PlannedCall {
     probe: u32,
     return_is_hooked: bool,
-    recorded: Option<u8>,
+    recorded: Option<RecordedCall>,
 }
 
 impl PlannedCalls {
@@ -100,17 +109,20 @@ impl PlannedCalls {
         };
         for probe in plan.probes.iter().filter(is_call) {
             let return_is_hooked = probe.class != ProbeClass::Call;
-            let recorded = if return_is_hooked { None } else { recorded_on_stack(&probe.function) };
+            let recorded = if return_is_hooked { None } else { recorded_of(probe) };
             let call = PlannedCall { probe: probe.id, return_is_hooked, recorded };
             self.0.insert(probe.function.clone(), call);
         }
     }
 }
 
-/// How many arguments on the stack are recorded of a call, if it can be recorded without the kernel.
-fn recorded_on_stack(function: &str) -> Option<u8> {
-    let wanted = calls::row(function).map_or(0, stack_arguments);
-    u8::try_from(wanted).ok().filter(|wanted| usize::from(*wanted) <= injector::MOST_STACK_ARGUMENTS)
+/// What is recorded of a call, if it can be recorded without the kernel: as much as the kernel part is told to.
+fn recorded_of(probe: &Probe) -> Option<RecordedCall> {
+    let WantedOfCall { stack_arguments, made } = WantedOfCall::of(probe.argument);
+    let stack_arguments = u8::try_from(stack_arguments).ok()?;
+    let is_possible = usize::from(stack_arguments) <= MOST_STACK_ARGUMENTS;
+    let made = made.map(|(argument, is_half)| MadeHandle { argument: argument as u8, is_half });
+    is_possible.then_some(RecordedCall { stack_arguments, made })
 }
 
 /// Finds the slots of all files of a plan; `earlier`: calls of earlier plans. None where MPI is linked into the program: its calls go

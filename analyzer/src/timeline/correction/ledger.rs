@@ -64,6 +64,8 @@ struct PlannedProbe {
 
 /// A call that is recorded without the kernel: some nanoseconds, more where its record's cache lines come from far.
 const FAST_CALL: Bounds = Bounds { least_ns: 8.0, likely_ns: 20.0, most_ns: 120.0 };
+/// What the call before has stored is read: some nanoseconds, or a system call if it may lie in memory that is gone.
+const FAST_MADE: Bounds = Bounds { least_ns: 0.0, likely_ns: 5.0, most_ns: 1000.0 };
 /// A copy.
 const FAST_COPY: Bounds = Bounds { least_ns: 5.0, likely_ns: 10.0, most_ns: 60.0 };
 
@@ -222,6 +224,7 @@ impl HitLedger {
             Body::Cross { .. } | Body::Stream { .. } | Body::Map { .. } | Body::Unmap { .. } => {
                 whole(thread, HitKind::CallValues, prices.system_call())
             }
+            Body::Made { .. } if probe.is_fast => whole(thread, HitKind::CallValues, FAST_MADE),
             Body::Made { .. } => whole(thread, HitKind::CallValues, prices.value),
             Body::HeldUp { waited_ns, own_ns, moved, slept } => {
                 let held_up = held_up(waited_ns as f64, own_ns as f64, moved, slept);

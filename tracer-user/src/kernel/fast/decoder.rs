@@ -39,6 +39,10 @@ impl CallDecoder {
             (Some(HookMeaning::Call { probe, stack_arguments }), Some(whole)) => {
                 let time_ns = clock.time_ns(call.counter);
                 let header = Header { time_ns, pid: self.pid, tid: call.thread, probe: *probe };
+                records.extend(whole.made.map(|(probe, handle)| {
+                    let body = Body::Made { handle };
+                    Record { header: Header { probe, ..header }, body }.encode()
+                }));
                 records.push(self.call(call, whole, header));
                 if *stack_arguments > 0 && !whole.is_nested {
                     records.push(self.stack(whole, *stack_arguments, header));
@@ -80,14 +84,14 @@ impl CallDecoder {
 
     /// Its arguments on the stack.
     fn stack(&self, whole: &WholeCall, count: u8, header: Header) -> RawRecord {
-        let [first, second, third, fourth] = whole.stack;
+        let [first, second, third] = whole.stack;
         let body = Body::Values {
             serial: whole.calls,
             argument: STACK_ARGUMENTS,
             total_bytes: 8 * u32::from(count),
             position_bytes: 0,
             at_return: false,
-            words: [first, second, third, fourth, 0],
+            words: [first, second, third, 0, 0],
         };
         Record { header, body }.encode()
     }
@@ -172,18 +176,21 @@ mod tests {
 
     #[test]
     fn a_whole_call_becomes_a_call_with_six_arguments_and_what_lies_on_the_stack() {
-        let whole = WholeCall { arguments: [4, 5, 6], stack: [7, 8, 0, 0], calls: 44, is_nested: false };
+        let whole =
+            WholeCall { arguments: [4, 5, 6], stack: [7, 8, 0], calls: 44, is_nested: false, made: Some((3, 77)) };
         let raw = decode(&RecordedCall { hook: 2, whole: Some(whole), ..call() });
         let records: Vec<Record> = raw.iter().map(|raw| Record::decode(raw).expect("a record")).collect();
-        let [call_record, values] = &records[..] else { panic!("{records:?}") };
+        let [made, call_record, values] = &records[..] else { panic!("{records:?}") };
         let args = [1, 2, 3, 4, 5, 6];
         assert_eq!(call_record.body, Body::Call { return_address: 0x40_0105, args, nested: false });
         let Body::Values { serial, argument, total_bytes, words, .. } = values.body else {
             panic!("{values:?}")
         };
         assert_eq!((serial, argument, total_bytes, &words[..3]), (44, STACK_ARGUMENTS, 16, &[7, 8, 0][..]));
-        assert!(records.iter().all(|record| (record.header.probe, record.header.time_ns) == (9, 20)));
-        let nested = WholeCall { is_nested: true, ..whole };
+        let headers: Vec<(u32, u64)> =
+            records.iter().map(|record| (record.header.probe, record.header.time_ns)).collect();
+        assert_eq!((headers, made.body), (vec![(3, 20), (9, 20), (9, 20)], Body::Made { handle: 77 }));
+        let nested = WholeCall { is_nested: true, made: None, ..whole };
         let raw = decode(&RecordedCall { hook: 2, whole: Some(nested), ..call() });
         let body = Record::decode(&raw[0]).expect("a record").body;
         assert!(matches!(body, Body::Call { nested: true, .. }) && raw.len() == 1);

@@ -15,7 +15,7 @@ use super::reader::FastRing;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::FileSlots;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
-use crate::plan::slots::{SlotPurpose, TableSlot};
+use crate::plan::slots::{RecordedCall, SlotPurpose, TableSlot};
 
 /// What became of the wish for probes without the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -249,7 +249,7 @@ impl HookTable {
                 let (call, meaning) = match slot.purpose {
                     SlotPurpose::Copies => (None, HookMeaning::Copies(Arc::clone(&sites))),
                     SlotPurpose::Call { probe, recorded, .. } => {
-                        (Some(probe), HookMeaning::Call { probe, stack_arguments: recorded.unwrap_or(0) })
+                        (Some(probe), HookMeaning::Call { probe, stack_arguments: recorded.unwrap_or_default().stack_arguments })
                     }
                     SlotPurpose::Tells => continue,
                 };
@@ -270,7 +270,7 @@ impl HookTable {
             SlotPurpose::Copies => (None, HookKind::Record),
             SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded } => {
                 let noted = NotedCall { name: probe, return_is_hooked, may_be_nested };
-                let whole = |stack_arguments| HookKind::Whole { noted, stack_arguments };
+                let whole = |RecordedCall { stack_arguments, made }| HookKind::Whole { noted, stack_arguments, made };
                 (Some(probe), recorded.map_or(HookKind::Note(noted), whole))
             }
             SlotPurpose::Tells => return None,
