@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall, SharedRings, SlotHook,
-    counter, find_previous, install,
+    CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall, SharedRings,
+    SlotHook, counter, find_previous, install,
 };
 
 /// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
@@ -96,7 +96,9 @@ impl Program {
             .split_whitespace()
             .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
             .collect();
-        let [copy_at, copy, outer_at, outer, all_at, all, make_at, make] = numbers[..] else { panic!("{line}") };
+        let [copy_at, copy, outer_at, outer, all_at, all, make_at, make] = numbers[..] else {
+            panic!("{line}")
+        };
         let (copy, outer, all) = ((copy_at, copy), (outer_at, outer), (all_at, all));
         Self { child, lines, copy, outer, all, make: (make_at, make), _folder: folder }
     }

@@ -1,6 +1,7 @@
 //! Probes without the kernel: the same counts and findings, jobs that end right whatever happens, and kernel probes where they are
 //! not possible.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -94,18 +95,48 @@ fn movements_by_call(session: &FinishedSession) -> Result<Vec<(String, u64)>> {
     Ok(rows)
 }
 
+fn watch_by_kernel(spec: JobSpec) -> Result<FinishedSession> {
+    let job = spec.held().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+    dmscope.wait_until_attached()?;
+    job.go()?;
+    job.finish(TIMEOUT)?.check_verdict()?;
+    dmscope.finish()
+}
+
+/// How often each MPI call was made, but for those that wait for something by asking.
+fn calls_made(session: &FinishedSession) -> Result<BTreeMap<String, u64>> {
+    let rows = statistics(session)?["calls"].as_array().context("no calls")?;
+    let row = |call: &Value| Some((call["function"].as_str()?.to_owned(), call["calls"].as_u64()?));
+    let mut calls: BTreeMap<_, _> = rows.iter().filter_map(row).collect();
+    calls.retain(|name, _| !name.is_empty() && !name.contains("est") && !name.contains("probe"));
+    Ok(calls)
+}
+
+/// Blocking, nonblocking and collective calls, those with arguments on the stack, datatypes, windows, large messages.
+const OF_ALL_KINDS: [&str; 5] = ["figure2", "halo2d", "alltoall", "onesided", "large"];
+
+#[test]
+fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
+    for (library, name) in MpiImplementation::ALL.into_iter().flat_map(|l| OF_ALL_KINDS.map(|name| (l, name)))
+    {
+        let what = || format!("{name}, {library:?}");
+        let spec = JobSpec::own(library, name)?.args(["--iterations", "200"]);
+        let (fast, _) = watch(spec.clone(), &[]).with_context(what)?;
+        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec).with_context(what)?)?);
+        ensure!(fast == kernel && !fast.is_empty(), "{}: {fast:?} instead of {kernel:?}", what());
+        eprintln!("{}: {fast:?}", what());
+    }
+    Ok(())
+}
+
 #[test]
 fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
     for library in MpiImplementation::ALL {
         let own = JobSpec::own(library, "figure2")?.args(["--iterations", "3000", "--no-bug"]);
         let (fast, _) = watch(own.clone(), &[])?;
-        let job = own.held().spawn()?;
-        job.wait_until_ready(TIMEOUT)?;
-        let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
-        dmscope.wait_until_attached()?;
-        job.go()?;
-        job.finish(TIMEOUT)?.check_verdict()?;
-        let kernel = dmscope.finish()?;
+        let kernel = watch_by_kernel(own)?;
         let (fast, kernel) = (movements_by_call(&fast)?, movements_by_call(&kernel)?);
         eprintln!("{library:?}: {fast:?}");
         let names = |rows: &[(String, u64)]| rows.iter().map(|row| row.0.clone()).collect::<Vec<_>>();
@@ -113,7 +144,7 @@ fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
         for ((name, fast), (_, kernel)) in fast.iter().zip(&kernel) {
             // How a message goes depends on who comes first.
             ensure!(
-                fast.abs_diff(*kernel) <= kernel / 10 + 50,
+                fast.abs_diff(*kernel) <= kernel / 4 + 50,
                 "{library:?}, {name}: {fast} instead of {kernel}"
             );
         }

@@ -16,6 +16,8 @@ use super::probed_process::PROGRAM;
 /// The function that jumps through the slot.
 pub const THROUGH: &str = "through";
 const SLOT: &str = "through_slot";
+/// All that is recorded between two looks of the reader finds room.
+const RING_BYTES: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Dropping it takes the probe out.
@@ -28,15 +30,15 @@ pub struct FastHook {
 }
 
 impl FastHook {
-    /// Puts it into a process, and reads what it records. Nothing is recorded yet.
+    /// Puts it into a process, and reads what it records. Nothing is recorded yet. `kind`: what it does with calls.
     ///
     /// # Errors
     /// The process does not allow it.
-    pub fn put_into(pid: u32) -> Result<Self> {
+    pub fn put_into(pid: u32, kind: HookKind) -> Result<Self> {
         let slot = slot_address(pid)?;
         let original = WritableMemory::open(pid.cast_signed())?.word(slot)?;
-        let hook = SlotHook { number: 1, kind: HookKind::Record, slot, original, target: original };
-        let request = HookRequest { pid, hooks: vec![hook], ring_bytes: 4 << 20 };
+        let hook = SlotHook { number: 1, kind, slot, original, target: original };
+        let request = HookRequest { pid, hooks: vec![hook], ring_bytes: RING_BYTES };
         let installation = install(&request)?;
         let mut shared = SharedRings::open(installation.file(), request.ring_bytes)?;
         let switch = shared.switch().clone();

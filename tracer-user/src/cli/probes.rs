@@ -180,6 +180,7 @@ fn row(probe: &Probe, hits: &BTreeMap<u32, u64>) -> Vec<String> {
     let distance = probe.offset_bytes as i64 - probe.site_offset_bytes as i64;
     let place = match distance {
         0 => name_of_place(probe.place).to_owned(),
+        _ if probe.place == ProbePlace::Slot => name_of_place(probe.place).to_owned(),
         _ => format!("{} at {distance:+}", name_of_place(probe.place)),
     };
     row.extend([
@@ -296,6 +297,7 @@ fn cost_ns(probe: &Probe) -> u32 {
         | ProbePlace::Jump
         | ProbePlace::ConditionalJump => 600,
         ProbePlace::SingleStep => 10_500,
+        ProbePlace::Slot if probe.class == ProbeClass::Call => 25,
         ProbePlace::Slot => 15,
     };
     let returns = matches!(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use analyzer::calls::{self, CallRow, Form};
 use analyzer::input::MpiKind;
 use analyzer::plan::{LeftOut, Probe, ProbeClass, Results};
+use serde::{Deserialize, Serialize};
 
 use super::facts::PlanOptions;
 use super::part::{File, PlanPart};
@@ -102,12 +103,12 @@ fn mpi_kind(elf: &ElfFacts<'_>) -> Option<MpiKind> {
 }
 
 /// What the kernel part is told to record of a call, besides its arguments in registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WantedOfCall {
-    /// The argument that points to where a handle is stored, and whether that is half a word.
-    pub made: Option<(usize, bool)>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedOfCall {
+    /// The argument (from 0) that points to where a handle is stored, and whether that is half a word.
+    pub made: Option<(u8, bool)>,
     /// So many arguments on the stack.
-    pub stack_arguments: usize,
+    pub stack_arguments: u8,
 }
 
 impl WantedOfCall {
@@ -117,14 +118,15 @@ impl WantedOfCall {
     const STACK_SHIFT: u32 = 6;
 
     fn told(self) -> u64 {
-        let made = self.made.map_or(0, |(at, is_half)| (at as u64 + 1) | if is_half { Self::HALF } else { 0 });
-        made | (self.stack_arguments as u64) << Self::STACK_SHIFT
+        let made =
+            self.made.map_or(0, |(at, is_half)| (u64::from(at) + 1) | if is_half { Self::HALF } else { 0 });
+        made | u64::from(self.stack_arguments) << Self::STACK_SHIFT
     }
 
     /// The same, backwards.
     pub fn of(told: u64) -> Self {
-        let made = (told & Self::MADE).checked_sub(1).map(|at| (at as usize, told & Self::HALF != 0));
-        Self { made, stack_arguments: (told >> Self::STACK_SHIFT) as usize }
+        let made = (told & Self::MADE).checked_sub(1).map(|at| (at as u8, told & Self::HALF != 0));
+        Self { made, stack_arguments: (told >> Self::STACK_SHIFT) as u8 }
     }
 }
 
@@ -151,16 +153,16 @@ fn at_entry(file: &File<'_>, name: &str, vaddr: u64) -> Result<Probe, LeftOut> {
 
 /// Where a call stores a handle, and whether that is half a word. `lost`: registers of arguments, from the last on, that do not
 /// hold them.
-fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<(usize, bool)> {
+fn made(row: &CallRow, kind: MpiKind, lost: usize) -> Option<(u8, bool)> {
     let at = row.made().filter(|at| !(REGISTERS - lost..REGISTERS).contains(at))?;
-    Some((at, kind == MpiKind::Mpich))
+    Some((u8::try_from(at).ok()?, kind == MpiKind::Mpich))
 }
 
 /// How many arguments on the stack are recorded: those of collective calls, whose communicator is mostly there.
-fn stack_arguments(row: &CallRow) -> usize {
+fn stack_arguments(row: &CallRow) -> u8 {
     const MOST: usize = 5;
     let wanted = if row.is_collective() { row.arguments_used().saturating_sub(REGISTERS) } else { 0 };
-    if wanted > MOST { 0 } else { wanted }
+    if wanted > MOST { 0 } else { wanted as u8 }
 }
 
 /// A cheap place with as many of the six argument registers intact as possible, and how many

@@ -1,4 +1,4 @@
-//! The two ways to record copies.
+//! The two ways to record copies and MPI calls.
 
 use serde::{Deserialize, Serialize};
 

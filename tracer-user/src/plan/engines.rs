@@ -229,7 +229,8 @@ impl<'f> Bindings<'f> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slots::{RecordedCall, SlotSite};
+    use super::super::calls::WantedOfCall;
+    use super::super::slots::SlotSite;
     use super::*;
 
     const LIBC: FileId = FileId { dev: 1, inode: 1 };
@@ -332,7 +333,7 @@ mod tests {
     }
 
     /// A program with a copy, and a call of MPI_Send, probe 9, whose slot leads into the MPI library.
-    fn program_with_call(recorded: Option<RecordedCall>) -> FileSlots {
+    fn program_with_call(recorded: Option<WantedOfCall>) -> FileSlots {
         let mut program = file(PROGRAM, 5);
         let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false, recorded };
         program.slots.push(slot(0x200, "MPI_Send", call));
@@ -344,9 +345,9 @@ mod tests {
         process
     }
 
-    const RECORDED: RecordedCall = RecordedCall { stack_arguments: 2, made: None };
+    const RECORDED: WantedOfCall = WantedOfCall { stack_arguments: 2, made: None };
 
-    fn recorded(choice: &EngineChoice, pid: u32) -> Vec<Option<RecordedCall>> {
+    fn recorded(choice: &EngineChoice, pid: u32) -> Vec<Option<WantedOfCall>> {
         let calls = choice.slots[&pid].iter().filter_map(|used| match used.purpose {
             SlotPurpose::Call { recorded, .. } => Some(recorded),
             _ => None,
@@ -359,7 +360,10 @@ mod tests {
         let ready = |pid| with_call(process(pid, &[(PROGRAM, bound(pid, 0x50))]), bound(pid, 0x90));
         let files = [program_with_call(Some(RECORDED))];
         let choice = choose_engines(&files, &[ready(1), ready(2)]);
-        assert_eq!((choice.fast.clone(), recorded(&choice, 2)), (BTreeSet::from([5, 9]), vec![Some(RECORDED)]));
+        assert_eq!(
+            (choice.fast.clone(), recorded(&choice, 2)),
+            (BTreeSet::from([5, 9]), vec![Some(RECORDED)])
+        );
         let unbound = with_call(process(2, &[(PROGRAM, bound(2, 0x50))]), SlotValue::Unknown);
         let choice = choose_engines(&files, &[ready(1), unbound]);
         assert_eq!(

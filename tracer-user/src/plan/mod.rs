@@ -29,7 +29,7 @@ use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::elf;
-pub use calls::mpi_entry_points;
+pub use calls::{WantedOfCall, mpi_entry_points};
 pub use earlier::EarlierPlans;
 pub use engine::Engine;
 pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsFunction, VerbsTable};

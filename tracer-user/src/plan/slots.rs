@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
-use injector::{MOST_STACK_ARGUMENTS, MadeHandle};
+use injector::MOST_STACK_ARGUMENTS;
 use serde::{Deserialize, Serialize};
 
 use super::calls::WantedOfCall;
@@ -64,19 +64,10 @@ pub enum SlotPurpose {
         /// The file is a messaging library, which may make it within another one.
         may_be_nested: bool,
         /// It can be recorded there as well.
-        recorded: Option<RecordedCall>,
+        recorded: Option<WantedOfCall>,
     },
     /// It only shows which function the C library has chosen.
     Tells,
-}
-
-/// What is recorded of a call, besides its arguments in registers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedCall {
-    /// So many of its arguments that are on the stack.
-    pub stack_arguments: u8,
-    /// The handle that it stores.
-    pub made: Option<MadeHandle>,
 }
 
 /// A copy through a slot.
@@ -98,7 +89,7 @@ pub struct PlannedCalls(BTreeMap<String, PlannedCall>);
 struct PlannedCall {
     probe: u32,
     return_is_hooked: bool,
-    recorded: Option<RecordedCall>,
+    recorded: Option<WantedOfCall>,
 }
 
 impl PlannedCalls {
@@ -116,13 +107,11 @@ impl PlannedCalls {
     }
 }
 
-/// What is recorded of a call, if it can be recorded without the kernel: as much as the kernel part is told to.
-fn recorded_of(probe: &Probe) -> Option<RecordedCall> {
-    let WantedOfCall { stack_arguments, made } = WantedOfCall::of(probe.argument);
-    let stack_arguments = u8::try_from(stack_arguments).ok()?;
-    let is_possible = usize::from(stack_arguments) <= MOST_STACK_ARGUMENTS;
-    let made = made.map(|(argument, is_half)| MadeHandle { argument: argument as u8, is_half });
-    is_possible.then_some(RecordedCall { stack_arguments, made })
+/// What is recorded of a call besides its arguments in registers, if it can be recorded without the kernel: as much as the kernel
+/// part is told to.
+fn recorded_of(probe: &Probe) -> Option<WantedOfCall> {
+    let wanted = WantedOfCall::of(probe.argument);
+    (usize::from(wanted.stack_arguments) <= MOST_STACK_ARGUMENTS).then_some(wanted)
 }
 
 /// Finds the slots of all files of a plan; `earlier`: calls of earlier plans. None where MPI is linked into the program: its calls go

@@ -176,8 +176,13 @@ mod tests {
 
     #[test]
     fn a_whole_call_becomes_a_call_with_six_arguments_and_what_lies_on_the_stack() {
-        let whole =
-            WholeCall { arguments: [4, 5, 6], stack: [7, 8, 0], calls: 44, is_nested: false, made: Some((3, 77)) };
+        let whole = WholeCall {
+            arguments: [4, 5, 6],
+            stack: [7, 8, 0],
+            calls: 44,
+            is_nested: false,
+            made: Some((3, 77)),
+        };
         let raw = decode(&RecordedCall { hook: 2, whole: Some(whole), ..call() });
         let records: Vec<Record> = raw.iter().map(|raw| Record::decode(raw).expect("a record")).collect();
         let [made, call_record, values] = &records[..] else { panic!("{records:?}") };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{HookKind, HookRequest, NotedCall, SharedRings, SlotHook, Switch};
+use injector::{HookKind, HookRequest, MadeHandle, NotedCall, SharedRings, SlotHook, Switch};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
@@ -13,9 +13,9 @@ use super::facts::{FastFacts, look_at_slots, process_slots};
 use super::holder::SlotHolder;
 use super::reader::FastRing;
 use crate::kernel::holder::HolderPlace;
-use crate::plan::FileSlots;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
-use crate::plan::slots::{RecordedCall, SlotPurpose, TableSlot};
+use crate::plan::slots::{SlotPurpose, TableSlot};
+use crate::plan::{FileSlots, WantedOfCall};
 
 /// What became of the wish for probes without the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -248,9 +248,13 @@ impl HookTable {
             for slot in &file.slots {
                 let (call, meaning) = match slot.purpose {
                     SlotPurpose::Copies => (None, HookMeaning::Copies(Arc::clone(&sites))),
-                    SlotPurpose::Call { probe, recorded, .. } => {
-                        (Some(probe), HookMeaning::Call { probe, stack_arguments: recorded.unwrap_or_default().stack_arguments })
-                    }
+                    SlotPurpose::Call { probe, recorded, .. } => (
+                        Some(probe),
+                        HookMeaning::Call {
+                            probe,
+                            stack_arguments: recorded.map_or(0, |wanted| wanted.stack_arguments),
+                        },
+                    ),
                     SlotPurpose::Tells => continue,
                 };
                 if table.numbers.contains_key(&(file.file, call)) {
@@ -270,7 +274,10 @@ impl HookTable {
             SlotPurpose::Copies => (None, HookKind::Record),
             SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded } => {
                 let noted = NotedCall { name: probe, return_is_hooked, may_be_nested };
-                let whole = |RecordedCall { stack_arguments, made }| HookKind::Whole { noted, stack_arguments, made };
+                let whole = |WantedOfCall { stack_arguments, made }| {
+                    let made = made.map(|(argument, is_half)| MadeHandle { argument, is_half });
+                    HookKind::Whole { noted, stack_arguments, made }
+                };
                 (Some(probe), recorded.map_or(HookKind::Note(noted), whole))
             }
             SlotPurpose::Tells => return None,
