@@ -131,6 +131,29 @@ fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
     Ok(())
 }
 
+/// Half of the messages are sent by a library that is loaded in the middle of the run.
+#[test]
+fn mpi_calls_of_a_library_that_is_loaded_later_are_seen_within_a_second_and_what_was_missed_is_a_loss()
+-> Result<()> {
+    const ITERATIONS: u64 = 3000;
+    for library in MpiImplementation::ALL {
+        let spec = JobSpec::own(library, "dlopener")?;
+        let iterations = ITERATIONS.to_string();
+        let spec = spec.args(["--iterations", iterations.as_str(), "--pause-us", "1000"]);
+        let (session, job) = watch(spec, &[])?;
+        let sent = calls_made(&session)?.get("MPI_Send").copied().context("no MPI_Send")?;
+        let (all, missed) = (2 * ITERATIONS, 2 * 1000);
+        eprintln!("{library:?}: {sent} of {all}");
+        ensure!(sent > all - missed && sent <= all + 2, "{library:?}: {sent} of {all} calls");
+        ensure!(
+            statistics(&session)?["lost_movements"].as_u64() > Some(0),
+            "nothing is said of what was missed"
+        );
+        drop(job);
+    }
+    Ok(())
+}
+
 #[test]
 fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
     for library in MpiImplementation::ALL {
