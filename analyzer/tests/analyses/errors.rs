@@ -1,7 +1,6 @@
 //! Calls that fail are told of: as a fault if their rank ends in them, as a notice if the program goes on.
 
-mod common;
-
+use crate::common::{PROGRAM, PROGRAM_AT, Trace};
 use analyzer::finding::{CallError, Evidence, Fault, Finding, Hang, Report, Severity};
 use analyzer::input::{Coverage, Input, MpiKind};
 use analyzer::options::Options;
@@ -10,7 +9,6 @@ use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::process::Who;
 use analyzer::tape::{Item, Reader, Writer};
 use analyzer::wire::Body;
-use common::{PROGRAM, PROGRAM_AT, Trace};
 
 const WORLD: u64 = 0x4400_0000;
 const SIGKILL: u32 = 9;

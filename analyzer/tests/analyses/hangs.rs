@@ -1,7 +1,6 @@
 //! Ranks that do not go on are found, with the ones at fault; those that only take long are not.
 
-mod common;
-
+use crate::common::{Trace, facts, pid};
 use analyzer::finding::{Alert, Evidence, Fault, Finding, Hang, Report, Severity, StuckState, Verdict};
 use analyzer::input::{
     CallInProgress, CodePlace, CommunicatorFacts, Coverage, Input, MpiFacts, MpiKind, PendingRequest,
@@ -12,7 +11,6 @@ use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::tape::{Item, Reader, Writer};
 use analyzer::wire::{Body, FileId};
-use common::{Trace, facts, pid};
 
 const S: u64 = 1_000_000_000;
 const WORLD: u64 = 0x4400_0000;

@@ -1,7 +1,8 @@
 //! What is open when ranks end with MPI, and when nothing is said of it. The library is MPICH.
 
-mod common;
-
+use crate::common;
+use crate::common::PROGRAM_AT;
+use crate::common::calls::{ANY_SOURCE, Job, POINTER};
 use analyzer::finding::{Evidence, Leak, Report, Severity};
 use analyzer::input::Input;
 use analyzer::messages::LeakKind;
@@ -10,8 +11,6 @@ use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::process::Who;
 use analyzer::wire::Body;
-use common::PROGRAM_AT;
-use common::calls::{ANY_SOURCE, Job, POINTER};
 
 /// What is said when all have ended with MPI.
 fn left_of(mut job: Job) -> Vec<Leak> {

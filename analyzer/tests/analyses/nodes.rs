@@ -1,7 +1,7 @@
 //! A job on several nodes: what is found is the same as if it had run on one.
 
-mod common;
-
+use crate::common::nodes::{RANKS, WALL_CLOCK_S, at_that_time, joined, part, ring, shifted};
+use crate::common::{Trace, pid};
 use analyzer::finding::{Finding, Report, Severity};
 use analyzer::input::{ClockReading, Input, Start, Threads};
 use analyzer::options::Options;
@@ -11,8 +11,6 @@ use analyzer::render::{self, Style};
 use analyzer::statistics::TcpStatistics;
 use analyzer::tape::{node_of, pid_on_node};
 use analyzer::wire::{Body, CallContext};
-use common::nodes::{RANKS, WALL_CLOCK_S, at_that_time, joined, part, ring, shifted};
-use common::{Trace, pid};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;

@@ -1,17 +1,15 @@
 //! What was not watched, to keep a budget, never makes something look violated.
 
-mod common;
-
 use std::collections::BTreeSet;
 
+use crate::common::random::{options, step, trace};
+use crate::common::{Trace, segment_at};
 use analyzer::finding::{Evidence, Report, Severity, Verdict};
 use analyzer::input::{Coverage, Input};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::wire::{Body, Record};
-use common::random::{options, step, trace};
-use common::{Trace, segment_at};
 use proptest::prelude::*;
 
 fn run(inputs: &[Input], options: &Options) -> Report {

@@ -1,14 +1,13 @@
 //! What was lost never makes something look broken.
 
-mod common;
-
+use crate::common;
+use crate::common::naive;
+use crate::common::random::{options, step, trace};
 use analyzer::finding::{ComparedBy, Evidence, Finding, OpView, Report, Severity, Verdict};
 use analyzer::input::{Input, Loss};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, Record};
-use common::naive;
-use common::random::{options, step, trace};
 use proptest::prelude::*;
 
 fn run(inputs: &[Input], options: &Options) -> Report {

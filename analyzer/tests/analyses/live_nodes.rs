@@ -1,11 +1,9 @@
 //! Sessions of several nodes that are under way are joined as they come.
 
-mod common;
-
+use crate::common::nodes::{RANKS, joined, part, ring, shifted};
+use crate::common::{Trace, pid};
 use analyzer::input::{End, Input, Loss, Start};
 use analyzer::tape::{LiveJoin, MAX_NODES, Patience, node_of, pid_on_node};
-use common::nodes::{RANKS, joined, part, ring, shifted};
-use common::{Trace, pid};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;

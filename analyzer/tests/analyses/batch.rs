@@ -1,16 +1,14 @@
 //! The on-line pipeline says what the batch definition says.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::naive::{self, Outcome, Outlier, Violation, batch, group_text};
+use crate::common::random::{options, step, trace};
 use analyzer::finding::{BufferKind, BufferView, ComparedBy, Evidence, OpView, Place, Report};
 use analyzer::input::Input;
 use analyzer::names::{BufferName, Kind, OpName, SiteName};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
-use common::naive::{self, Outcome, Outlier, Violation, batch, group_text};
-use common::random::{options, step, trace};
 use proptest::prelude::*;
 
 fn outcome(inputs: &[Input], options: &Options) -> Outcome {

@@ -1,14 +1,13 @@
 //! Jobs with a bug, and jobs without one.
 
-mod common;
-
+use crate::common;
+use crate::common::{Trace, segment_at};
 use analyzer::finding::{ComparedBy, Evidence, Finding, Report, Severity, Verdict};
 use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::process::Who;
 use analyzer::render::{self, Style};
-use common::{Trace, segment_at};
 
 fn run(inputs: &[Input]) -> Report {
     run_with(inputs, Options::default())

@@ -1,8 +1,6 @@
 //! A job whose nodes are analyzed by agents, each its own, and whose counts come together: what is found is the same as if one
 //! place had read all records.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use analyzer::finding::{Report, Severity};
@@ -10,11 +8,12 @@ use analyzer::input::{Input, ProcessFacts};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 
-use common::agents::{Transport, run_agents};
-use common::nodes::{joined, part, shifted};
-use common::random::{Step, options, planned_trace, step};
-use common::random_calls::{CallStep, call_step, calling_job};
-use common::random_streams::{StreamStep, stream_step, streaming_job};
+use crate::common;
+use crate::common::agents::{Transport, run_agents};
+use crate::common::nodes::{joined, part, shifted};
+use crate::common::random::{Step, options, planned_trace, step};
+use crate::common::random_calls::{CallStep, call_step, calling_job};
+use crate::common::random_streams::{StreamStep, stream_step, streaming_job};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,9 +1,10 @@
 //! RDMA writes, reads and atomic operations between nodes that have agents: chains are those of one place.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 
+use crate::common::Trace;
+use crate::common::agents::{Transport, run_agents};
+use crate::common::nodes::{joined, part, shifted};
 use analyzer::finding::{Evidence, Report, Severity};
 use analyzer::input::Input;
 use analyzer::names::Kind;
@@ -11,9 +12,6 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::wire::Body;
-use common::Trace;
-use common::agents::{Transport, run_agents};
-use common::nodes::{joined, part, shifted};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;

@@ -1,15 +1,13 @@
 //! Who is in communicators that are made of grids, of those that share memory, and of two groups. The library is MPICH.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 use analyzer::input::Input;
 use analyzer::messages::{MessageEvent, MessageId};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
-use common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 
 const NO_INFO: u64 = 0x1c00_0000;
 const SHARED: u64 = 1;

@@ -1,7 +1,6 @@
 //! Chains that go through TCP connections.
 
-mod common;
-
+use crate::common::Trace;
 use analyzer::finding::{Evidence, Finding, Report, Severity};
 use analyzer::input::Input;
 use analyzer::names::Kind;
@@ -9,7 +8,6 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::wire::Body;
-use common::Trace;
 use proptest::prelude::*;
 
 const STREAM: u64 = 77;

@@ -1,15 +1,13 @@
 //! What messages tell of the movement of data, and the movement of data of messages. The library is MPICH.
 
-mod common;
-
+use crate::common::calls::{ANY_SOURCE, CHAR, Job, TAG, WORLD};
+use crate::common::segment_at;
 use analyzer::finding::Report;
 use analyzer::messages::MessageEvent;
 use analyzer::names::Kind;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::{Body, CallContext};
-use common::calls::{ANY_SOURCE, CHAR, Job, TAG, WORLD};
-use common::segment_at;
 
 const BYTES: u64 = 64;
 

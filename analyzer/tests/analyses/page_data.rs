@@ -1,7 +1,7 @@
 //! What a page is made from: events, where ranks ended up, and what is said of it.
 
-mod common;
-
+use crate::common;
+use crate::common::{PROGRAM, PROGRAM_AT, Trace, pid};
 use analyzer::input::{
     CallInProgress, CodePlace, Coverage, Frame, Input, MpiFacts, MpiKind, Symbol, ThreadFacts, ThreadState,
     Threads,
@@ -13,7 +13,6 @@ use analyzer::plan::{MpiObjects, Plan, PlannedFile, ProbeClass};
 use analyzer::symbols::SymbolTable;
 use analyzer::timeline::DEFAULT_CALLS;
 use analyzer::wire::{Body, NO_ARGUMENT};
-use common::{PROGRAM, PROGRAM_AT, Trace, pid};
 use serde_json::json;
 
 const S: u64 = 1_000_000_000;

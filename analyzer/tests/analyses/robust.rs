@@ -1,15 +1,13 @@
 //! Any input is taken; the same inputs give the same words.
 
-mod common;
-
+use crate::common::random::{options, step, trace};
+use crate::common::{HEAP_AT, PROGRAM_AT, segment_at};
 use analyzer::finding::Alert;
 use analyzer::input::{End, Input, Loss, Mapping, ProcessFacts};
 use analyzer::pipeline::Pipeline;
 use analyzer::render::{self, Style};
 use analyzer::symbols::SymbolTable;
 use analyzer::wire::{FileId, RawRecord};
-use common::random::{options, step, trace};
-use common::{HEAP_AT, PROGRAM_AT, segment_at};
 use proptest::prelude::*;
 
 fn number() -> impl Strategy<Value = u64> {

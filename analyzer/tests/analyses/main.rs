@@ -1,0 +1,25 @@
+//! What is found in jobs that tests make up, through what the crate shows to others. One program: each would be built with
+//! all that it uses.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod batch;
+mod communicators;
+mod errors;
+mod hangs;
+mod hostile;
+mod json_names;
+mod leaks;
+mod live_nodes;
+mod losses;
+mod message_data;
+mod nodes;
+mod one_sided;
+mod page_data;
+mod robust;
+mod scenarios;
+mod shedding;
+mod split;
+mod stranger_cost;
+mod tcp;
