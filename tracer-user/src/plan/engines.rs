@@ -96,6 +96,7 @@ pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> Engine
         }
         for process in processes.iter().filter(|process| process.first_bytes.contains_key(&file.file)) {
             let used = file.slots.iter().filter(|slot| !refused.contains_key(slot.symbol.as_str()));
+            let used = used.filter(|slot| !leads_elsewhere(file, slot, process, &bindings));
             let used = used.filter_map(|slot| use_of(file, slot, process, &bindings).ok());
             let used = used.map(|used| used.recorded_if(is_fast));
             choice.slots.entry(process.pid).or_default().extend(used);
@@ -117,6 +118,9 @@ fn recorded_calls(
     for (file, slot) in files.iter().flat_map(|file| file.slots.iter().map(move |slot| (file, slot))) {
         let SlotPurpose::Call { probe, recorded, .. } = slot.purpose else { continue };
         for process in processes.iter().filter(|process| maps(process, file)) {
+            if leads_elsewhere(file, slot, process, bindings) {
+                continue;
+            }
             if recorded.is_none() {
                 through_pointers.insert(probe);
                 continue;
@@ -173,6 +177,23 @@ fn refused_symbols<'f>(
     refused
 }
 
+/// Whether a slot of an MPI call's name is known to lead to another function, as those of tools that wrap MPI: what these call in
+/// turn is what counts.
+fn leads_elsewhere(
+    file: &FileSlots,
+    slot: &TableSlot,
+    process: &ProcessSlots,
+    bindings: &Bindings<'_>,
+) -> bool {
+    let SlotPurpose::Call { file: called, .. } = slot.purpose else { return false };
+    let place = match process.values.get(&(file.file, slot.position)) {
+        Some(SlotValue::Bound { place, .. }) => *place,
+        Some(SlotValue::Unbound { .. }) => bindings.place(slot),
+        None | Some(SlotValue::Unknown) => None,
+    };
+    place.is_some_and(|place| place.file != called)
+}
+
 fn use_of(
     file: &FileSlots,
     slot: &TableSlot,
@@ -220,9 +241,14 @@ impl<'f> Bindings<'f> {
         Self(bindings)
     }
 
+    /// Where a slot will lead.
+    fn place(&self, slot: &TableSlot) -> Option<FilePlace> {
+        self.0.get(slot.symbol.as_str()).copied().unwrap_or(slot.definition)
+    }
+
     /// Where a slot will lead in a process.
     fn target(&self, slot: &TableSlot, process: &ProcessSlots) -> Option<u64> {
-        let place = self.0.get(slot.symbol.as_str()).copied().unwrap_or(slot.definition)?;
+        let place = self.place(slot)?;
         Some(process.first_bytes.get(&place.file)?.wrapping_add(place.position))
     }
 }
@@ -335,7 +361,13 @@ mod tests {
     /// A program with a copy, and a call of MPI_Send, probe 9, whose slot leads into the MPI library.
     fn program_with_call(recorded: Option<WantedOfCall>) -> FileSlots {
         let mut program = file(PROGRAM, 5);
-        let call = SlotPurpose::Call { probe: 9, return_is_hooked: false, may_be_nested: false, recorded };
+        let call = SlotPurpose::Call {
+            probe: 9,
+            file: LIBC,
+            return_is_hooked: false,
+            may_be_nested: false,
+            recorded,
+        };
         program.slots.push(slot(0x200, "MPI_Send", call));
         program
     }
@@ -371,6 +403,27 @@ mod tests {
             (BTreeSet::from([5]), BTreeMap::from([(9, UNKNOWN)]))
         );
         assert_eq!(recorded(&choice, 1), [None], "it is noted all the same, for copies that are made in it");
+    }
+
+    /// The program's slot leads to the tool, and the tool's to the MPI library, here LIBC.
+    #[test]
+    fn of_a_tool_that_wraps_mpi_the_calls_that_it_makes_count_and_not_those_of_the_program() {
+        let mut tool = program_with_call(Some(RECORDED));
+        tool.file = MPI;
+        let in_tool = SlotValue::Bound {
+            value: 0x33,
+            target: 0x33,
+            place: Some(FilePlace { file: MPI, position: 0x33 }),
+        };
+        let mut job = with_call(process(1, &[(PROGRAM, bound(1, 0x50)), (MPI, bound(1, 0x50))]), in_tool);
+        job.values.insert((MPI, 0x200), bound(1, 0x90));
+        let choice = choose_engines(&[program_with_call(Some(RECORDED)), tool], &[job]);
+        assert!(choice.fast.contains(&9));
+        let calls: Vec<FileId> = choice.slots[&1]
+            .iter()
+            .filter_map(|used| matches!(used.purpose, SlotPurpose::Call { .. }).then_some(used.file))
+            .collect();
+        assert_eq!(calls, [MPI]);
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub enum SlotPurpose {
     Call {
         /// That probe.
         probe: u32,
+        /// The file that it is in. A slot of the name may lead to a tool instead, which calls that one in turn.
+        file: FileId,
         /// It hooks the return of the call.
         return_is_hooked: bool,
         /// The file is a messaging library, which may make it within another one.
@@ -88,6 +90,7 @@ pub struct PlannedCalls(BTreeMap<String, PlannedCall>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PlannedCall {
     probe: u32,
+    file: FileId,
     return_is_hooked: bool,
     recorded: Option<WantedOfCall>,
 }
@@ -101,7 +104,7 @@ impl PlannedCalls {
         for probe in plan.probes.iter().filter(is_call) {
             let return_is_hooked = probe.class != ProbeClass::Call;
             let recorded = if return_is_hooked { None } else { recorded_of(probe) };
-            let call = PlannedCall { probe: probe.id, return_is_hooked, recorded };
+            let call = PlannedCall { probe: probe.id, file: probe.file, return_is_hooked, recorded };
             self.0.insert(probe.function.clone(), call);
         }
     }
@@ -228,9 +231,10 @@ fn noted_call(file: &File<'_>, vaddr: u64, symbol: &str, probes: &PlannedProbes)
     const VARIADIC: &str = "MPI_Pcontrol";
     let name = symbol.strip_prefix('P').filter(|rest| rest.starts_with("MPI_")).unwrap_or(symbol);
     let call = probes.calls.0.get(name).filter(|_| name != VARIADIC)?;
-    let PlannedCall { probe, return_is_hooked, recorded } = *call;
+    let PlannedCall { probe, file: called, return_is_hooked, recorded } = *call;
     let recorded = recorded.filter(|_| file.elf.slot_kinds.get(&vaddr) == Some(&SlotKind::Call));
-    Some(SlotPurpose::Call { probe, return_is_hooked, may_be_nested: !file.role.is_own(), recorded })
+    let may_be_nested = !file.role.is_own();
+    Some(SlotPurpose::Call { probe, file: called, return_is_hooked, may_be_nested, recorded })
 }
 
 /// Slots in which the C library keeps what it has chosen, of functions that no other file has.
