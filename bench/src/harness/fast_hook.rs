@@ -17,7 +17,7 @@ use super::probed_process::PROGRAM;
 pub const THROUGH: &str = "through";
 const SLOT: &str = "through_slot";
 /// All that is recorded between two looks of the reader finds room.
-const RING_BYTES: usize = 16 << 20;
+const RING_BYTES: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Dropping it takes the probe out.

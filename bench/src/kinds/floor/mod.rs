@@ -20,9 +20,9 @@ const HITS: u64 = 20_000;
 /// Single-stepped ones take twenty times as long.
 const STEPPED_HITS: u64 = 2_000;
 /// Those of a fast probe are few nanoseconds each, and fit into its ring.
-const FAST_HITS: u64 = 50_000;
-/// So often all of that is run before it is measured.
-const FAST_ROUNDS: u64 = 2;
+const FAST_HITS: u64 = 25_000;
+/// So often all of that is run before it is measured: then the ring was once round.
+const FAST_ROUNDS: u64 = 4;
 /// What one of them may take.
 const FAST_COPY_GOAL_NS: f64 = 15.0;
 const FAST_CALL_GOAL_NS: f64 = 25.0;
