@@ -22,7 +22,18 @@ pub enum HookKind {
         stack_arguments: u8,
         /// It stores a handle, which is recorded with the thread's next whole call.
         made: Option<MadeHandle>,
+        /// It completes what such handles stand for.
+        completes: Option<CompletedHandles>,
     },
+}
+
+/// Where a call is told the handles of what it completes: that memory is there, so that what was stored in it can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CompletedHandles {
+    /// Its first argument points to one.
+    One,
+    /// Its second argument points to as many as the first one says.
+    Several,
 }
 
 /// A handle that a call stores.
@@ -137,10 +148,9 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
 
 fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    let (noted, stack_arguments, made) = match hook.kind {
-        HookKind::Record => (None, 0, None),
-        HookKind::Note(noted) => (Some(noted), 0, None),
-        HookKind::Whole { noted, stack_arguments, made } => (Some(noted), stack_arguments, made),
+    let noted = match hook.kind {
+        HookKind::Record => None,
+        HookKind::Note(noted) | HookKind::Whole { noted, .. } => Some(noted),
     };
     let is = |what: fn(NotedCall) -> bool| u64::from(noted.is_some_and(what));
     put(data::TARGET, hook.target);
@@ -155,10 +165,18 @@ fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     put(data::STACK_HIGH, facts.main_stack.1);
     put(data::MAY_BE_NESTED, is(|noted| noted.may_be_nested));
     put(data::CALL_NAME, noted.map_or(0, |noted| u64::from(noted.name)));
-    put(data::STACK_ARGUMENTS, u64::from(stack_arguments));
-    if let (Some(noted), Some(made)) = (noted, made) {
-        put(data::MADE_ARGUMENT, u64::from(made.argument) + 1);
-        put(data::MADE_BY, u64::from(noted.name) | if made.is_half { 4 } else { 8 } << 32);
+    if let HookKind::Whole { noted, stack_arguments, made, completes } = hook.kind {
+        put(data::STACK_ARGUMENTS, u64::from(stack_arguments));
+        if let Some(made) = made {
+            put(data::MADE_ARGUMENT, u64::from(made.argument) + 1);
+            put(data::MADE_BY, u64::from(noted.name) | if made.is_half { 4 } else { 8 } << 32);
+        }
+        let requests = match completes {
+            None => 0,
+            Some(CompletedHandles::One) => 1,
+            Some(CompletedHandles::Several) => 2,
+        };
+        put(data::REQUESTS, requests);
     }
     put(data::PROGRAM_LOW, facts.program.0);
     put(data::PROGRAM_HIGH, facts.program.1);

@@ -135,6 +135,8 @@ pub(crate) mod data {
     /// Between these is memory of the program that stays as long as it runs.
     pub const PROGRAM_LOW: usize = 120;
     pub const PROGRAM_HIGH: usize = 128;
+    /// Which argument points to what the call completes: 1, or 2, if the first is a count above zero; 0: none does.
+    pub const REQUESTS: usize = 136;
     /// A multiple of 16.
     pub const BYTES: usize = 144;
 }

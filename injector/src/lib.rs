@@ -24,7 +24,7 @@ mod shared;
 mod stop;
 mod templates;
 
-pub use code::{HookKind, MadeHandle, NotedCall, SlotHook};
+pub use code::{CompletedHandles, HookKind, MadeHandle, NotedCall, SlotHook};
 pub use counter::{CounterClock, CounterPair, counter, counter_is_invariant};
 pub use forbidden::{Forbidden, ProcessStatus, forbidden, parse_status};
 pub use install::{HookRequest, Installation, TakeOut, install};

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall, SharedRings,
-    SlotHook, counter, find_previous, install,
+    CompletedHandles, CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall,
+    SharedRings, SlotHook, counter, find_previous, install,
 };
 
 /// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
@@ -33,6 +33,8 @@ typedef void maker(long, long **);
 static void make(long n, long **where) { *where = (long *)(0x700000000 + n); }
 static maker *volatile make_slot = make;
 static long *fixed;
+static void finish(long count, long **where) { where[count] = NULL; }
+static void (*volatile finish_slot)(long, long **) = finish;
 static char from[256], to[256];
 
 static void __attribute__((noinline)) outer(int n) { for (int i = 0; i < n; i++) { copy_slot(to, from, 8); __asm__ volatile("" ::: "memory"); } }
@@ -42,7 +44,7 @@ int main(void)
 {
 	char line[64];
 	printf("%p %p %p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot, (void *)&all_slot, (void *)all_slot);
-	printf("%p %p\n", (void *)&make_slot, (void *)make_slot);
+	printf("%p %p %p %p\n", (void *)&make_slot, (void *)make_slot, (void *)&finish_slot, (void *)finish_slot);
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		long n = atol(line + 1);
@@ -58,6 +60,11 @@ int main(void)
 			make_slot(4 * i + 2, &there[777]);
 			make_slot(4 * i + 3, &there[778]);
 			munmap(there, 1 << 20);
+		}
+		if (line[0] == 'w') {
+			long **there = calloc(1024, sizeof *there);
+			for (long i = 0; i < n; i++) { make_slot(i, &there[9]); finish_slot(i & 1, there); }
+			free(there);
 		}
 		if (line[0] == 'o') { outer_slot(n); copy_slot(to, from, 99); }
 		if (line[0] == 't') { pthread_create(&other, NULL, thread, (void *)n); thread((void *)n); pthread_join(other, NULL); }
@@ -76,6 +83,7 @@ struct Program {
     outer: (u64, u64),
     all: (u64, u64),
     make: (u64, u64),
+    finish: (u64, u64),
     _folder: tempfile::TempDir,
 }
 
@@ -96,11 +104,9 @@ impl Program {
             .split_whitespace()
             .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
             .collect();
-        let [copy_at, copy, outer_at, outer, all_at, all, make_at, make] = numbers[..] else {
-            panic!("{line}")
-        };
-        let (copy, outer, all) = ((copy_at, copy), (outer_at, outer), (all_at, all));
-        Self { child, lines, copy, outer, all, make: (make_at, make), _folder: folder }
+        let slots: Vec<(u64, u64)> = numbers.as_chunks::<2>().0.iter().map(|[at, to]| (*at, *to)).collect();
+        let [copy, outer, all, make, finish] = slots[..] else { panic!("{line}") };
+        Self { child, lines, copy, outer, all, make, finish, _folder: folder }
     }
 
     fn pid(&self) -> u32 {
@@ -139,15 +145,27 @@ fn put_in(program: &Program) -> (Installation, SharedRings) {
     (installation, shared)
 }
 
-/// The same, with calls of `all` recorded whole.
-fn put_in_whole(program: &Program, may_be_nested: bool, stack_arguments: u8) -> SharedRings {
+/// The same, with calls through other slots recorded whole.
+fn put_in_whole(program: &Program, slots: &[((u64, u64), WholeHook)]) -> SharedRings {
     let mut request = program.request();
-    let noted = NotedCall { name: 9, return_is_hooked: false, may_be_nested };
-    let (slot, original) = program.all;
-    let kind = HookKind::Whole { noted, stack_arguments, made: None };
-    request.hooks.push(SlotHook { number: 3, kind, slot, original, target: original });
+    for (number, ((slot, original), WholeHook { may_be_nested, stack_arguments, made, completes })) in
+        (3..).zip(slots.iter().copied())
+    {
+        let noted = NotedCall { name: 10 * number, return_is_hooked: false, may_be_nested };
+        let kind = HookKind::Whole { noted, stack_arguments, made, completes };
+        request.hooks.retain(|hook| hook.slot != slot);
+        request.hooks.push(SlotHook { number, kind, slot, original, target: original });
+    }
     let installation = install(&request).expect("ours to change");
     SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so")
+}
+
+#[derive(Clone, Copy, Default)]
+struct WholeHook {
+    may_be_nested: bool,
+    stack_arguments: u8,
+    made: Option<MadeHandle>,
+    completes: Option<CompletedHandles>,
 }
 
 fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
@@ -194,7 +212,8 @@ fn every_call_is_recorded_once_with_its_arguments_thread_and_the_noted_call_arou
 fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
     for stack_arguments in 0..=3 {
         let mut program = Program::start();
-        let mut shared = put_in_whole(&program, true, stack_arguments);
+        let hook = WholeHook { may_be_nested: true, stack_arguments, ..WholeHook::default() };
+        let mut shared = put_in_whole(&program, &[(program.all, hook)]);
         program.ask("a5");
         record_for_long(&shared);
         assert_eq!(program.ask("a1000"), "done 0\n", "what it returns is right");
@@ -221,14 +240,9 @@ fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
 fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
     for is_half in [false, true] {
         let mut program = Program::start();
-        let mut request = program.request();
-        let noted = NotedCall { name: 11, return_is_hooked: false, may_be_nested: false };
-        let (slot, original) = program.make;
         let made = Some(MadeHandle { argument: 1, is_half });
-        let kind = HookKind::Whole { noted, stack_arguments: 0, made };
-        request.hooks.push(SlotHook { number: 3, kind, slot, original, target: original });
-        let installation = install(&request).expect("ours to change");
-        let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
+        let mut shared =
+            put_in_whole(&program, &[(program.make, WholeHook { made, ..WholeHook::default() })]);
         record_for_long(&shared);
         program.ask("m500");
         let wholes: Vec<_> = drain(&mut shared).iter().filter_map(|call| call.whole).collect();
@@ -236,7 +250,7 @@ fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
         for (n, whole) in (0..).zip(&wholes[1..]) {
             // Memory that was given back to the system is not there any more.
             let handle = if is_half { n } else { 0x7_0000_0000 + n };
-            let expected = if n % 4 == 3 { None } else { Some((11, handle)) };
+            let expected = if n % 4 == 3 { None } else { Some((30, handle)) };
             assert_eq!(whole.made, expected, "call {n}");
         }
         shared.switch().turn_off();
@@ -248,6 +262,41 @@ fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
         let first = drain(&mut shared)[0].whole.expect("a whole call");
         assert_eq!(first.made, None, "nobody has looked meanwhile");
     }
+}
+
+#[test]
+fn what_a_call_has_stored_is_read_before_the_call_that_completes_it() {
+    for completes in [None, Some(CompletedHandles::Several)] {
+        let mut program = Program::start();
+        let made = Some(MadeHandle { argument: 1, is_half: false });
+        let hooks = [
+            (program.make, WholeHook { made, ..WholeHook::default() }),
+            (program.finish, WholeHook { completes, ..WholeHook::default() }),
+        ];
+        let mut shared = put_in_whole(&program, &hooks);
+        record_for_long(&shared);
+        program.ask("w500");
+        let wholes: Vec<_> = drain(&mut shared).iter().filter_map(|call| call.whole).collect();
+        assert_eq!(wholes.len(), 1000);
+        for (n, pair) in (0..).zip(wholes.as_chunks::<2>().0) {
+            // The first one completes none, so that its second argument need not be memory.
+            assert_eq!((pair[0].made, pair[1].made), (None, Some((30, 0x7_0000_0000 + n))), "call {n}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_call_that_is_made_in_a_noted_one_says_so_and_is_not_noted() {
+    let mut program = Program::start();
+    let hook = WholeHook { may_be_nested: true, ..WholeHook::default() };
+    let mut shared = put_in_whole(&program, &[(program.copy, hook)]);
+    record_for_long(&shared);
+    program.ask("o5");
+    let wholes: Vec<_> = drain(&mut shared).iter().filter_map(|call| call.whole).collect();
+    let nested: Vec<bool> = wholes.iter().map(|whole| whole.is_nested).collect();
+    assert_eq!(nested, [true, true, true, true, true, false], "the last one is made after the call");
+    // The call around them is the first that was noted.
+    assert_eq!(wholes.iter().map(|whole| whole.calls).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 2]);
 }
 
 #[test]

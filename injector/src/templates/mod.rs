@@ -74,6 +74,7 @@ global_asm!(
     MADE_BY = const header::MADE_BY,
     MADE_ARGUMENT = const data::MADE_ARGUMENT,
     DATA_MADE_BY = const data::MADE_BY,
+    REQUESTS = const data::REQUESTS,
     PROGRAM_LOW = const data::PROGRAM_LOW,
     PROGRAM_HIGH = const data::PROGRAM_HIGH,
     READ_MEMORY = const libc::SYS_process_vm_readv,

@@ -8,7 +8,6 @@
 /* As layout.rs of the injector has them: headers of rings. */
 #define NOTES 64
 #define NOTE_BYTES 128
-/* A thread that has none looks up to so many places. */
 #define NOTE_MIX 0x9E3779B97F4A7C15ULL
 
 struct note {

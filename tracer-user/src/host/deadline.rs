@@ -3,6 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use procfs::process::Process;
 use rustix::thread::{Pid, gettid};
 
 /// How long to wait for what takes microseconds …
@@ -31,8 +32,8 @@ pub fn in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> 
 
 /// Whether a thread of ours waits for nothing but a processor.
 fn can_run(tid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+    let stat = Process::myself().and_then(|own| own.task_from_tid(tid.as_raw_pid())?.stat());
+    stat.is_ok_and(|stat| stat.state == 'R')
 }
 
 #[cfg(test)]

@@ -367,6 +367,7 @@ mod tests {
             return_is_hooked: false,
             may_be_nested: false,
             recorded,
+            completes: None,
         };
         program.slots.push(slot(0x200, "MPI_Send", call));
         program

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use analyzer::calls::{self, Arg};
 use analyzer::plan::{Plan, Probe, ProbeClass};
 use analyzer::wire::FileId;
-use injector::MOST_STACK_ARGUMENTS;
+use injector::{CompletedHandles, MOST_STACK_ARGUMENTS};
 use serde::{Deserialize, Serialize};
 
 use super::calls::WantedOfCall;
@@ -67,6 +68,8 @@ pub enum SlotPurpose {
         may_be_nested: bool,
         /// It can be recorded there as well.
         recorded: Option<WantedOfCall>,
+        /// It is told which requests it completes.
+        completes: Option<CompletedHandles>,
     },
     /// It only shows which function the C library has chosen.
     Tells,
@@ -93,6 +96,7 @@ struct PlannedCall {
     file: FileId,
     return_is_hooked: bool,
     recorded: Option<WantedOfCall>,
+    completes: Option<CompletedHandles>,
 }
 
 impl PlannedCalls {
@@ -104,7 +108,9 @@ impl PlannedCalls {
         for probe in plan.probes.iter().filter(is_call) {
             let return_is_hooked = probe.class != ProbeClass::Call;
             let recorded = if return_is_hooked { None } else { recorded_of(probe) };
-            let call = PlannedCall { probe: probe.id, file: probe.file, return_is_hooked, recorded };
+            let completes = completed_by(&probe.function);
+            let call =
+                PlannedCall { probe: probe.id, file: probe.file, return_is_hooked, recorded, completes };
             self.0.insert(probe.function.clone(), call);
         }
     }
@@ -115,6 +121,15 @@ impl PlannedCalls {
 fn recorded_of(probe: &Probe) -> Option<WantedOfCall> {
     let wanted = WantedOfCall::of(probe.argument);
     (usize::from(wanted.stack_arguments) <= MOST_STACK_ARGUMENTS).then_some(wanted)
+}
+
+/// How a call is told what it completes or starts.
+fn completed_by(function: &str) -> Option<CompletedHandles> {
+    match calls::row(function)?.args[..] {
+        [Arg::Request, ..] => Some(CompletedHandles::One),
+        [Arg::Count, Arg::Requests, ..] => Some(CompletedHandles::Several),
+        _ => None,
+    }
 }
 
 /// Finds the slots of all files of a plan; `earlier`: calls of earlier plans. None where MPI is linked into the program: its calls go
@@ -231,10 +246,10 @@ fn noted_call(file: &File<'_>, vaddr: u64, symbol: &str, probes: &PlannedProbes)
     const VARIADIC: &str = "MPI_Pcontrol";
     let name = symbol.strip_prefix('P').filter(|rest| rest.starts_with("MPI_")).unwrap_or(symbol);
     let call = probes.calls.0.get(name).filter(|_| name != VARIADIC)?;
-    let PlannedCall { probe, file: called, return_is_hooked, recorded } = *call;
+    let PlannedCall { probe, file: called, return_is_hooked, recorded, completes } = *call;
     let recorded = recorded.filter(|_| file.elf.slot_kinds.get(&vaddr) == Some(&SlotKind::Call));
     let may_be_nested = !file.role.is_own();
-    Some(SlotPurpose::Call { probe, file: called, return_is_hooked, may_be_nested, recorded })
+    Some(SlotPurpose::Call { probe, file: called, return_is_hooked, may_be_nested, recorded, completes })
 }
 
 /// Slots in which the C library keeps what it has chosen, of functions that no other file has.

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use super::controller::BudgetController;
 use super::host::Host;
 use super::kernel::{Kernel, ThreadReader, TracingFailed};
+use super::late_slots::LateSlots;
 use super::losses::LossTracker;
 use super::names::SharedNames;
 use super::order::Order;
@@ -29,7 +30,6 @@ use super::watch::Watched;
 use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
 use crate::kernel::ProcessKey;
-use crate::plan::FileSlots;
 use crate::plan::attach::{JobSize, OnlyJob};
 use crate::plan::engines::mark_slots;
 
@@ -119,9 +119,7 @@ pub(super) struct Session<'s> {
     last_tick_ns: u64,
     clocks_due_ns: u64,
     told_unreached: bool,
-    /// Ranks that have begun or have loaded something: what they copy through slots may go unseen.
-    unslotted: BTreeSet<u32>,
-    told_unslotted: bool,
+    late_slots: LateSlots,
     sink: &'s mut dyn Sink,
 }
 
@@ -155,8 +153,7 @@ impl<'s> Session<'s> {
             last_tick_ns: now_ns,
             clocks_due_ns: now_ns,
             told_unreached: false,
-            unslotted: BTreeSet::new(),
-            told_unslotted: false,
+            late_slots: LateSlots::default(),
             sink,
         })
     }
@@ -179,38 +176,16 @@ impl<'s> Session<'s> {
         mark_slots(&mut planned.plan, &used.probes, &used.kernel);
     }
 
-    /// Has ranks that came later, or have loaded something, record by themselves as the others do. Until then, some of what
-    /// they copied and called was not seen.
-    fn use_slots_late(&mut self) {
-        let mut missed = Vec::new();
-        for pid in std::mem::take(&mut self.unslotted) {
-            match self.kernel.use_slots_late(pid) {
-                Ok(false) => {}
-                Ok(true) => missed.push(pid),
-                Err(_) if !self.watched.is_still_there(pid, self.host.as_ref()) => {}
-                Err(why) => {
-                    missed.push(pid);
-                    // What is being loaded is not bound yet.
-                    self.unslotted.insert(pid);
-                    if !std::mem::replace(&mut self.told_unslotted, true) {
-                        let what = "some of what it copies and calls is not seen, which it began or loaded after fast probes were put in";
-                        self.sink.notice(&format!("process {pid}: {what}: {why}"));
-                    }
-                }
-            }
-        }
-        self.unplanned(&missed);
+    /// The same for what was planned later.
+    pub(super) fn add_slots(&mut self, planned: &mut Planned) {
+        self.late_slots.add_files(planned, self.kernel.as_mut());
     }
 
-    /// MPI calls may leave files by slots that were loaded later: then those of processes that map them go unseen until these are used
-    /// as well.
-    pub(super) fn add_slots(&mut self, planned: &mut Planned) {
-        let slots = std::mem::take(&mut planned.slots);
-        let maps = |slots: &FileSlots| planned.attach.get(&slots.file);
-        self.unslotted.extend(slots.iter().filter_map(maps).flat_map(|point| &point.pids));
-        if !slots.is_empty() {
-            self.kernel.add_slots(slots);
-        }
+    fn use_slots_late(&mut self) {
+        let Self { late_slots, kernel, watched, host, sink, .. } = self;
+        let is_there = |pid| watched.is_still_there(pid, host.as_ref());
+        let missed = late_slots.use_them(kernel.as_mut(), &is_there, *sink);
+        self.unplanned(&missed);
     }
 
     /// Attaches what was planned, and says what could not be.
@@ -265,7 +240,7 @@ impl<'s> Session<'s> {
         let pids: Vec<u32> = ranks.iter().map(|rank| rank.pid).collect();
         self.reach(&pids);
         self.watched.give_slots(&pids, self.kernel.as_mut(), self.sink);
-        self.unslotted.extend(&pids);
+        self.late_slots.look_at(&pids);
         for rank in ranks {
             let started = Some(rank.start_ticks);
             self.watched.open(rank.pid, started, self.kernel.as_mut(), self.host.as_ref(), self.sink);
@@ -565,7 +540,7 @@ impl<'s> Session<'s> {
         }
         loaded.retain(|pid| self.watched.is_rank(*pid));
         if !loaded.is_empty() {
-            self.unslotted.extend(&loaded);
+            self.late_slots.look_at(&loaded);
             self.renew_own_code();
         }
         loaded.into_iter().collect()

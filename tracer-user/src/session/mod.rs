@@ -15,6 +15,7 @@ mod fake;
 mod follow;
 mod host;
 mod kernel;
+mod late_slots;
 mod launch;
 mod live;
 mod losses;

@@ -111,7 +111,7 @@ impl FloorBench {
         let passes = passes(THROUGH, FAST_HITS);
         process.run(&passes)?;
         let noted = NotedCall { name: 1, return_is_hooked: false, may_be_nested: false };
-        let whole = HookKind::Whole { noted, stack_arguments: 1, made: None };
+        let whole = HookKind::Whole { noted, stack_arguments: 1, made: None, completes: None };
         let kinds = [
             ("a copy", HookKind::Record, FAST_COPY_GOAL_NS),
             ("an MPI call with seven arguments", whole, FAST_CALL_GOAL_NS),

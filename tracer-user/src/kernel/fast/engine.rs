@@ -272,11 +272,11 @@ impl HookTable {
     fn hook(&self, used: &UsedSlot) -> Option<SlotHook> {
         let (call, kind) = match used.purpose {
             SlotPurpose::Copies => (None, HookKind::Record),
-            SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded, .. } => {
+            SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded, completes, .. } => {
                 let noted = NotedCall { name: probe, return_is_hooked, may_be_nested };
                 let whole = |WantedOfCall { stack_arguments, made }| {
                     let made = made.map(|(argument, is_half)| MadeHandle { argument, is_half });
-                    HookKind::Whole { noted, stack_arguments, made }
+                    HookKind::Whole { noted, stack_arguments, made, completes }
                 };
                 (Some(probe), recorded.map_or(HookKind::Note(noted), whole))
             }
