@@ -103,10 +103,10 @@ fn what_ucx_sends_over_reliable_connections_is_linked_in_a_job_that_dmscope_star
         let what = || format!("{library:?}");
         let spec = over_verbs(library, "figure2")?.args(["--iterations", "1000"]);
         let session = Dmscope::run(&spec).finish().with_context(what)?;
-        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
+        rdma(&session).and_then(|rdma| check_linked(rdma, 1000 * SENT_IN_AN_ITERATION)).with_context(what)?;
         check_found(&session, session.job()?).with_context(what)?;
         let session = Dmscope::run(&spec.args(["--no-bug"])).finish().with_context(what)?;
-        check_linked(rdma(&session)?, 1000 * SENT_IN_AN_ITERATION).with_context(what)?;
+        rdma(&session).and_then(|rdma| check_linked(rdma, 1000 * SENT_IN_AN_ITERATION)).with_context(what)?;
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())
@@ -125,7 +125,7 @@ fn what_ucx_sends_between_nodes_is_linked_in_a_job_that_dmscope_starts() -> Resu
             .args(Cluster::patience())
             .finish()
             .with_context(what)?;
-        check_linked(rdma(&session)?, 300 * SENT_IN_AN_ITERATION).with_context(what)?;
+        rdma(&session).and_then(|rdma| check_linked(rdma, 300 * SENT_IN_AN_ITERATION)).with_context(what)?;
         session.findings()?.check_no_warning().with_context(what)?;
     }
     Ok(())

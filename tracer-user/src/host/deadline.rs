@@ -3,7 +3,8 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use procfs::process::Process;
+use procfs::ProcResult;
+use procfs::process::{Process, Stat};
 use rustix::thread::{Pid, gettid};
 
 /// How long to wait for what takes microseconds …
@@ -30,9 +31,12 @@ pub fn in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> 
     }
 }
 
-/// Whether a thread of ours waits for nothing but a processor.
 fn can_run(tid: Pid) -> bool {
-    let stat = Process::myself().and_then(|own| own.task_from_tid(tid.as_raw_pid())?.stat());
+    lacks_a_processor(Process::myself().and_then(|own| own.task_from_tid(tid.as_raw_pid())?.stat()))
+}
+
+/// Whether a process or thread waits for nothing but a processor, or has one.
+pub(super) fn lacks_a_processor(stat: ProcResult<Stat>) -> bool {
     stat.is_ok_and(|stat| stat.state == 'R')
 }
 

@@ -11,7 +11,7 @@ use super::error::{JobError, read_error};
 use super::files::{OpenedFile, open_mapped};
 use super::jobs::NodeJob;
 use super::mappings::{self, MappedFile, code_files};
-use super::memory_child::read_memory;
+use super::memory_child::{is_given_up, read_memory};
 use super::parsing::{FileParser, FoundFile, PlanRequest, PlannedCode};
 use super::processes::{all_pids, has_ended, start_ticks};
 use super::unseen_work::unseen_work;
@@ -142,6 +142,10 @@ pub fn gather_processes(
     Ok(gathered)
 }
 
+/// Of a process that is not read any more.
+const UNREAD: &str =
+    "the memory of a rank cannot be read in time: what it sends and receives by RDMA is not seen";
+
 /// Finds the tables of the providers that a process maps; gives back those in which none leads yet. Once one has been found,
 /// others are there for nothing: UCX maps all that are installed.
 fn look_for_tables(
@@ -156,8 +160,14 @@ fn look_for_tables(
         known.contains(id) || gathered.verbs.iter().any(|table| table.file == *id)
     };
     if !providers.is_empty() && !providers.iter().any(|id| is_found(gathered, id)) {
-        gathered.verbs.extend(completed(find_tables(pid, mappings, &providers)));
-        if !providers.iter().any(|id| is_found(gathered, id)) {
+        let found = find_tables(pid, mappings, &providers);
+        let completed = if found.is_empty() { found } else { completed(found, &mut gathered.notes) };
+        gathered.verbs.extend(completed);
+        let is_unknown = !providers.iter().any(|id| is_found(gathered, id));
+        if is_unknown && start_ticks(pid).is_ok_and(|started| is_given_up(pid, started)) {
+            gathered.unseen.insert(UNREAD);
+            gathered.blind.insert(pid);
+        } else if is_unknown {
             gathered.opening.insert(pid);
         }
     }
@@ -165,8 +175,11 @@ fn look_for_tables(
 }
 
 /// Functions of objects that a process has not made yet are known from this machine's own, if it runs the same provider.
-fn completed(mut found: Vec<VerbsTable>) -> Vec<VerbsTable> {
-    let known = if found.is_empty() { DeviceTables::default() } else { device_tables() };
+fn completed(mut found: Vec<VerbsTable>, notes: &mut Vec<String>) -> Vec<VerbsTable> {
+    let known = device_tables().unwrap_or_else(|why| {
+        notes.push(why);
+        DeviceTables::default()
+    });
     for table in &mut found {
         let same = known.tables.iter().filter(|(_, known)| known.file == table.file);
         table.functions.extend(same.flat_map(|(_, known)| &known.functions));

@@ -14,7 +14,7 @@ use super::gather::{AttachPoint, Gathered, count_strangers};
 use super::jobs::is_launcher;
 use super::parsing::{FileParser, FoundFile};
 use super::sudo::user_of_jobs;
-use super::verbs_devices::device_tables;
+use super::verbs_devices::{DeviceTables, device_tables};
 use crate::plan::attach::StrangerCount;
 use crate::plan::tables::PLUGIN_FOLDERS;
 use crate::plan::{VerbsTable, file_name, is_communication_library};
@@ -136,7 +136,10 @@ pub fn gather_program(
     let mut known = BTreeSet::new();
     let mut pending: VecDeque<PathBuf> = VecDeque::new();
     read(program, true, &mut known, &mut gathered)?;
-    let devices = device_tables();
+    let devices = device_tables().unwrap_or_else(|why| {
+        gathered.notes.push(why);
+        DeviceTables::default()
+    });
     pending.extend(devices.library);
     pending.extend(devices.tables.iter().map(|(provider, _)| provider.clone()));
     let mut next = 0;

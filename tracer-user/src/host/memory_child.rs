@@ -20,6 +20,8 @@ use super::sandbox::{SandboxedProcess, receive, send, send_bytes};
 const COMMAND: &str = "read-memory";
 /// How long to wait for what takes microseconds.
 const MOST_PATIENCE: Duration = Duration::from_secs(2);
+/// A child that could go on, and has no processor, is waited for so long.
+const MOST_WAIT: Duration = Duration::from_secs(10);
 /// After many reads that never ended; a child that is there must get a processor.
 const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -39,6 +41,11 @@ static READER: LazyLock<Mutex<MemoryReader>> = LazyLock::new(Mutex::default);
 pub fn read_memory(pid: u32, start_ticks: u64, start: u64, end: u64) -> Option<Vec<u8>> {
     // One that panicked has asked for nothing.
     READER.lock().unwrap_or_else(PoisonError::into_inner).read(start_ticks, &Question { pid, start, end })
+}
+
+/// Whether reads of such a process are not tried any more, since one has not ended.
+pub fn is_given_up(pid: u32, start_ticks: u64) -> bool {
+    READER.lock().unwrap_or_else(PoisonError::into_inner).given_up.contains(&(pid, start_ticks))
 }
 
 /// Processes that have kept us waiting, kept apart at most; then all are asked once more.
@@ -67,7 +74,7 @@ impl MemoryReader {
         if self.given_up.contains(&process) {
             return None;
         }
-        let read = self.child.talk(self.patience, |child| {
+        let read = self.child.talk_longer(self.patience, MOST_WAIT, |child| {
             child.send(question)?;
             let is_read: bool = child.receive()?;
             is_read.then(|| child.receive_bytes()).transpose()

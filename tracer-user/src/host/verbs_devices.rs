@@ -23,8 +23,9 @@ use crate::plan::{VerbsTable, file_name};
 
 /// The word that makes this program the child.
 const COMMAND: &str = "open-devices";
-/// A device that does not answer keeps the session waiting for so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A device that does not answer keeps the session waiting for so long; libraries may have to be read from afar before one is
+/// asked.
+const PATIENCE: Duration = Duration::from_secs(30);
 const LIBRARY: &CStr = c"libibverbs.so.1";
 /// Devices that are opened.
 const MOST_DEVICES: usize = 256;
@@ -39,16 +40,19 @@ pub struct DeviceTables {
 }
 
 /// Asks a child. Nothing, if there are no devices, or none can be opened: then processes tell that have.
-pub(super) fn device_tables() -> DeviceTables {
+///
+/// # Errors
+/// The child has not answered: why.
+pub(super) fn device_tables() -> Result<DeviceTables, String> {
     if !has_devices() {
-        return DeviceTables::default();
+        return Ok(DeviceTables::default());
     }
     let mut child = SandboxedProcess::of_this_program(COMMAND);
     let answer = child.talk(PATIENCE, |child| {
         child.send(&())?;
         child.receive()
     });
-    answer.unwrap_or_default()
+    answer.map_err(|why| format!("what RDMA devices have to show is not known in advance ({why}): what a rank does before its own devices are looked at is not seen"))
 }
 
 /// Opens the devices and says what it has found.

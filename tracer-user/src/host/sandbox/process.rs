@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use procfs::process::Process;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::super::deadline::lacks_a_processor;
 use super::socket;
 
 /// How long to wait for the end of a child that was ended.
@@ -46,7 +48,7 @@ impl SandboxedProcess {
         Ok(())
     }
 
-    /// Talks with it, until it has been silent for so long; if it dies or is late, the next one is asked next time.
+    /// Talks with it, for so long at most; if it dies or is late, the next one is asked next time.
     ///
     /// # Errors
     /// It cannot be started, has died, is late or talks nonsense: why there is no answer.
@@ -55,17 +57,37 @@ impl SandboxedProcess {
         limit: Duration,
         conversation: impl FnOnce(&mut Conversation<'_>) -> io::Result<A>,
     ) -> Result<A, String> {
+        self.talk_longer(limit, limit, conversation)
+    }
+
+    /// The same with one that may merely lack a processor: then it is waited for up to `most`.
+    ///
+    /// # Errors
+    /// See [`SandboxedProcess::talk`].
+    pub fn talk_longer<A>(
+        &mut self,
+        limit: Duration,
+        most: Duration,
+        conversation: impl FnOnce(&mut Conversation<'_>) -> io::Result<A>,
+    ) -> Result<A, String> {
         self.start().map_err(|e| format!("the process that reads files cannot be started: {e}"))?;
         let Some(running) = &mut self.running else {
             return Err("the process that reads files is gone".into());
         };
-        let mut with = Conversation { socket: &running.socket, deadline: Instant::now() + limit };
+        let begun = Instant::now();
+        let mut with = Conversation {
+            socket: &running.socket,
+            child: running.child.id(),
+            deadline: begun + limit,
+            last_deadline: begun + most,
+        };
         conversation(&mut with).map_err(|error| {
             let is_late = Instant::now() >= with.deadline;
             let ended = self.running.take().map(Running::end);
             match ended {
                 _ if is_late => {
-                    format!("reading it took more than {} s: it was given up", limit.as_secs_f32())
+                    let waited = begun.elapsed().as_secs_f32();
+                    format!("reading it took more than {waited:.1} s: it was given up")
                 }
                 Some(Ok(Some(how))) => format!("the process that read it {how}"),
                 Some(Ok(None)) => format!("the process that read it was given up: {error}"),
@@ -78,8 +100,14 @@ impl SandboxedProcess {
 /// A socket that is used until a deadline, and no longer.
 pub struct Conversation<'s> {
     socket: &'s UnixStream,
+    child: u32,
     deadline: Instant,
+    /// One that could go on is waited for until then.
+    last_deadline: Instant,
 }
+
+/// How long one that could go on is waited for before it is looked at again.
+const MORE: Duration = Duration::from_millis(100);
 
 impl Conversation<'_> {
     /// Sends a message.
@@ -126,18 +154,33 @@ impl Conversation<'_> {
     /// Time that this side has taken is not its fault.
     pub fn forgive(&mut self, took: Duration) {
         self.deadline += took;
+        self.last_deadline += took;
     }
 
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+    fn lacks_a_processor(&self) -> bool {
+        let child = i32::try_from(self.child).ok().and_then(|pid| Process::new(pid).ok());
+        child.is_some_and(|child| lacks_a_processor(child.stat()))
+    }
+
+    fn left(&mut self) -> io::Result<Duration> {
+        let now = Instant::now();
+        if now >= self.deadline && now < self.last_deadline && self.lacks_a_processor() {
+            self.deadline = self.last_deadline.min(now + MORE);
+        }
+        let left = self.deadline.saturating_duration_since(now);
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
 }
 
 impl Read for Conversation<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        (&mut &*self.socket).read(buffer)
+        loop {
+            self.socket.set_read_timeout(Some(self.left()?))?;
+            match (&mut &*self.socket).read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
     }
 }
 
@@ -219,5 +262,28 @@ impl Drop for Running {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a program that never answers is waited for, at least 0.1 s and at most 0.6 s.
+    fn waited_for(program: &str, argument: &'static str) -> Duration {
+        let mut silent = SandboxedProcess::of(program.into(), argument);
+        let begun = Instant::now();
+        let [limit, most] = [100, 600].map(Duration::from_millis);
+        let answer = silent.talk_longer(limit, most, |child| child.receive::<()>());
+        assert!(answer.unwrap_err().contains("given up"));
+        begun.elapsed()
+    }
+
+    #[test]
+    fn a_child_that_could_go_on_is_waited_for_longer_than_one_that_sleeps() {
+        let asleep = waited_for("/usr/bin/sleep", "100");
+        assert!((100..500).contains(&asleep.as_millis()), "{asleep:?}");
+        let busy = waited_for("/usr/bin/yes", "on");
+        assert!(busy.as_millis() >= 600, "{busy:?}");
     }
 }
