@@ -193,6 +193,17 @@ fn a_fault_inside_the_program_itself_is_found() -> Result<()> {
     Ok(())
 }
 
+/// Of a library that is linked in, a program has what it calls: this one begins by `MPI_Init_thread` alone.
+#[test]
+fn a_fault_is_found_in_a_program_that_mpi_is_linked_into() -> Result<()> {
+    let name = "figure2_with_mpi";
+    let (session, job) = watch(&faulty(MpiImplementation::Mpich, name)?, WatchedUntil::Warning, &[])?;
+    check_found(name, "MPICH", &session, &job)?;
+    let calls = session.report()?["statistics"]["calls"].to_string();
+    ensure!(calls.contains("MPI_Send") || calls.contains("MPI_Isend"), "no MPI call was seen: {calls}");
+    Ok(())
+}
+
 #[test]
 fn a_fault_in_a_stripped_library_is_found_at_the_same_offset() -> Result<()> {
     for library in MpiImplementation::ALL {

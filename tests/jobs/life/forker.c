@@ -1,8 +1,10 @@
-// Goes on sending while every rank makes children now and then: some only fork and copy, some start another program.
+// Goes on sending while every rank makes children now and then: some only fork and copy, some start another program. With
+// `--vfork-ms` the last rank begins with a child of vfork, which it waits for as nothing can interrupt.
 // `forker --child` is that program; it knows nothing of MPI.
 #include "job.h"
 
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MESSAGE_BYTES = 1024, COPIES_PER_CHILD = 100 };
@@ -33,19 +35,35 @@ static uint64_t run_child(bool executes, char *program)
     return pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
 }
 
+static void wait_for_child_of_vfork(uint64_t time_ms)
+{
+    const struct timespec time = {.tv_sec = time_ms / 1000, .tv_nsec = time_ms % 1000 * 1000000};
+    const pid_t pid = vfork();
+    if (pid == 0) {
+        nanosleep(&time, NULL);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--child") == 0)
         return child();
-    uint64_t every = 100;
-    const struct job_option own[] = {{"--every", OPTION_U64, &every, "iterations from child to child"}};
+    uint64_t every = 100, vfork_ms = 0;
+    const struct job_option own[] = {
+        {"--every", OPTION_U64, &every, "iterations from child to child"},
+        {"--vfork-ms", OPTION_U64, &vfork_ms, "time of a child of vfork"},
+    };
     struct job job = {.iterations = 10000};
-    job_start(&job, "forker", MPI_THREAD_SINGLE, argc, argv, own, 1);
+    job_start(&job, "forker", MPI_THREAD_SINGLE, argc, argv, own, 2);
     const int right = (job.rank + 1) % job.ranks;
     const int left = (job.rank + job.ranks - 1) % job.ranks;
     unsigned char *out = must_allocate(MESSAGE_BYTES);
     unsigned char *in = must_allocate(MESSAGE_BYTES);
     uint64_t errors = 0, children = 0;
+    if (vfork_ms > 0 && job.rank == job.ranks - 1)
+        wait_for_child_of_vfork(vfork_ms);
     while (job_next_iteration(&job)) {
         if (every > 0 && job.finished_iterations % every == 0)
             errors += run_child(children++ % 2 == 1, argv[0]);

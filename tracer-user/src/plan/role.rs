@@ -111,9 +111,10 @@ pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) ->
     if calls_mpi(elf) { FileRole::CallsMpi } else { FileRole::Other }
 }
 
-/// It has MPI's entry points under their second name, which tools that only wrap MPI have not.
-fn defines_mpi(elf: &ElfFacts<'_>) -> bool {
-    ["PMPI_Init", "PMPI_Send"].iter().all(|name| elf.function(name).is_some())
+/// It has one of MPI's beginnings under its second name, which tools that only wrap MPI have not. A program that MPI is linked
+/// into has of MPI's functions what it calls.
+pub(crate) fn defines_mpi(elf: &ElfFacts<'_>) -> bool {
+    ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"].iter().any(|name| elf.function(name).is_some())
 }
 
 fn calls_mpi(elf: &ElfFacts<'_>) -> bool {

@@ -4,7 +4,7 @@ use super::{FileParser, FileSummary, FoundFile, PlaceNames, PlanRequest, Planned
 use crate::elf::{self, Contents};
 use crate::host::files::OpenedFile;
 use crate::plan::code::probed_instructions;
-use crate::plan::{FileImage, PlanFacts, plan_with_slots};
+use crate::plan::{FileImage, PlanFacts, defines_mpi, plan_with_slots};
 
 /// Reads files where it is asked.
 #[derive(Debug, Default)]
@@ -47,13 +47,12 @@ pub(super) fn summary(contents: &Contents) -> Result<FileSummary, String> {
         None => Vec::new(),
     };
     copy_slots.sort_unstable();
-    let has_mpi = ["PMPI_Init", "MPI_Init"].iter().any(|name| facts.function(name).is_some());
     Ok(FileSummary {
+        has_mpi: defines_mpi(&facts),
         build_id: facts.build_id,
         needed: facts.needed.iter().map(|name| (*name).to_owned()).collect(),
         run_path: facts.run_path.map(str::to_owned),
         copy_slots,
-        has_mpi,
     })
 }
 
