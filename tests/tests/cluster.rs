@@ -105,6 +105,27 @@ fn pointer_faults_are_found_across_nodes_with_their_chains_and_again_in_the_tape
 }
 
 #[test]
+fn a_pointer_fault_is_found_across_nodes_without_the_kernel() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    for library in MpiImplementation::ALL {
+        let job = on(&cluster, library, "figure2", 2)?.held().endless().spawn()?;
+        job.wait_until_ready(TIMEOUT)?;
+        let session = cluster.attach(&cluster.job(2)?).args(["--probes", "fast"]).spawn()?;
+        let attached = session.wait_for_event("attached")?;
+        ensure!(attached["fast"].as_u64() > Some(0), "all by the kernel: {attached}");
+        job.go()?;
+        let finding = session.wait_for_alert(|finding| finding["severity"] == "warning")?;
+        check_pointer_fault(&finding).with_context(|| format!("{library:?}"))?;
+        job.stop()?;
+        wait_for_verdict(&job)?;
+        session.interrupt();
+        let tcp = session.finish()?.report()?["statistics"]["tcp"].clone();
+        ensure!(tcp["unseen_bytes"] == 0 && tcp["missed_bytes"] == 0, "{library:?}: {tcp}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_pointer_fault_is_found_among_the_ranks_of_four_nodes() -> Result<()> {
     let cluster = Cluster::start(4)?;
     for (name, library) in with_libraries(&["figure2"]) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use live::counted::{check_exact, statistics};
 use live::{
-    Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession, debugger,
+    Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation, RunningJob, RunningSession, build,
     number_from_environment,
 };
 use rustix::process::Signal;
@@ -146,6 +146,20 @@ fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn calls_alone_are_counted_as_by_the_kernel() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let spec = JobSpec::own(library, "halo2d")?.args(["--iterations", "200"]);
+        let (fast, _) = watch(spec.clone(), &["--calls-only"])?;
+        // No copies, which are thousands. What ranks and launcher tell each other at the end goes over TCP.
+        let movements = statistics(&fast)?["movements"].as_u64();
+        ensure!(movements < Some(100), "{library:?}: {movements:?} movements");
+        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec)?)?);
+        ensure!(fast == kernel && !fast.is_empty(), "{library:?}: {fast:?} instead of {kernel:?}");
+    }
+    Ok(())
+}
+
 /// Half of the messages are sent by a library that is loaded in the middle of the run.
 #[test]
 fn mpi_calls_of_a_library_that_is_loaded_later_are_seen_within_a_second_and_what_was_missed_is_a_loss()
@@ -262,20 +276,18 @@ fn ranks_that_fork_and_their_children_run_on_under_fast_probes() -> Result<()> {
 }
 
 #[test]
-fn a_process_that_a_debugger_has_is_left_alone_and_kernel_probes_do_it() -> Result<()> {
-    let job = busy(MpiImplementation::OpenMpi)?;
-    let traced = job.rank_pids()?[1];
-    let holder = std::thread::spawn(move || debugger::hold(traced, Duration::from_secs(3)));
-    std::thread::sleep(Duration::from_millis(200));
-    let mut dmscope = attach(&job, &["--duration", "5s"])?;
-    let attached = dmscope.wait_until_attached()?;
-    ensure!(fast_probes(&attached) == 0, "{attached}");
-    holder.join().map_err(|_| anyhow::anyhow!("the debugger failed"))??;
-    let session = dmscope.finish()?;
-    let notices: Vec<&str> =
-        session.events_of("notice").iter().filter_map(|notice| notice["message"].as_str()).collect();
-    let told = notices.iter().filter(|notice| notice.contains("traced by process")).count();
-    ensure!(told == 1, "{notices:?}");
-    ensure!(records(&session)? > 100, "nothing was seen");
-    stop_and_check(job)
+fn a_call_that_a_profiler_takes_in_between_is_counted_once_as_by_the_kernel() -> Result<()> {
+    for (library, name) in
+        MpiImplementation::ALL.into_iter().flat_map(|l| ["halo2d", "alltoall"].map(|n| (l, n)))
+    {
+        let what = || format!("{name}, {library:?}");
+        let tool = build::jobs_for(library)?.join("libpmpi_tool.so");
+        let spec = JobSpec::own(library, name)?.args(["--iterations", "200"]);
+        let spec = spec.through(["env".to_owned(), format!("LD_PRELOAD={}", tool.display())]);
+        let (fast, _) = watch(spec.clone(), &[]).with_context(what)?;
+        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec).with_context(what)?)?);
+        ensure!(fast == kernel && !fast.is_empty(), "{}: {fast:?} instead of {kernel:?}", what());
+        eprintln!("{}: {fast:?}", what());
+    }
+    Ok(())
 }

@@ -144,6 +144,12 @@ impl JobSpec {
         self
     }
 
+    /// Has all of it, the launcher too, run by another command.
+    pub fn within<S: Into<String>>(mut self, prefix: impl IntoIterator<Item = S>) -> Self {
+        self.prefix = prefix.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Has another user run it: a copy of the program in the job's folder, which has this mode.
     pub fn owned_by(mut self, uid: u32, folder_mode: u32) -> Self {
         self.owner = Some(Owner { uid, folder_mode });
@@ -201,9 +207,8 @@ impl JobSpec {
     }
 
     /// Has all of it, the launcher too, run on one node.
-    pub fn on_node(mut self, nodes: &Nodes, node: usize) -> Self {
-        self.prefix = nodes.on(node).into();
-        self
+    pub fn on_node(self, nodes: &Nodes, node: usize) -> Self {
+        self.within(nodes.on(node))
     }
 
     /// Writes the job's files.

@@ -75,7 +75,7 @@ impl Cluster {
 
     /// `dmscope attach` over all nodes, as root, without a budget.
     pub fn attach(&self, job: &str) -> Dmscope {
-        self.command("root", "attach", &[job]).json().args(["--budget", "none"]).args(Self::patience())
+        Dmscope::attach_to(job).args(self.bus.options("root")).args(Self::patience())
     }
 
     /// How long a session waits for nodes: on a slow machine longer than it would by itself.

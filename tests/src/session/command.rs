@@ -22,11 +22,16 @@ pub struct Dmscope {
 }
 
 impl Dmscope {
+    /// `dmscope attach` to a process.
+    pub fn attach(pid: u32) -> Self {
+        Self::attach_to(&pid.to_string())
+    }
+
     /// `dmscope attach`, without a budget: tests are about everything that happens. `DMSCOPE_TEST_PROBES=fast` has any test use
     /// fast probes.
-    pub fn attach(pid: u32) -> Self {
+    pub fn attach_to(job: &str) -> Self {
         let engine = std::env::var("DMSCOPE_TEST_PROBES").map(|engine| ["--probes".to_owned(), engine]);
-        let session = Self::command("attach", [pid.to_string()]).json().args(["--budget", "none"]);
+        let session = Self::command("attach", [job]).json().args(["--budget", "none"]);
         session.args(engine.into_iter().flatten())
     }
 

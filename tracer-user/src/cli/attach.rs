@@ -79,6 +79,8 @@ pub(super) fn coordinator_settings(
         budget: watch.budget.0.map(|budget| budget.share),
         returns: watch.returns,
         libraries: watch.library.clone(),
+        calls_only: watch.calls_only,
+        engine: watch.probes,
         only_job: watch.only_job,
         ring_bytes: watch.ring_size,
         alloc_min_bytes: watch.alloc_size,

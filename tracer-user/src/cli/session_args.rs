@@ -77,10 +77,10 @@ pub struct WatchArgs {
     pub returns: Returns,
     /// Watch MPI calls only, not copies of memory and heap blocks: costs less, and finds hangs, mismatches and failed calls, but nothing
     /// about data
-    #[arg(long, conflicts_with = "bus")]
+    #[arg(long)]
     pub calls_only: bool,
     /// Who records copies: traps of the kernel, or code that is put into the job's processes, which costs it a hundredth
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t, conflicts_with = "bus")]
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
     pub probes: Engine,
     /// Ring buffer size per process; larger ring buffers lose fewer records when the job is bursty
     #[arg(long, value_name = "BYTES", default_value = "4M", value_parser = parse_ring_size)]

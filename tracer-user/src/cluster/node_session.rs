@@ -218,6 +218,9 @@ fn settings(
         plan: PlanOptions {
             libraries: wishes.libraries.clone(),
             returns: wishes.returns,
+            copies: !wishes.calls_only,
+            allocations: !wishes.calls_only,
+            engine: wishes.engine,
             ..PlanOptions::default()
         },
         analysis: Options { context_window, max_age_ops, pack_uniqueness_max, ..Options::default() },

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::bus::token;
 use crate::host::NodeJob;
-use crate::plan::Returns;
 use crate::plan::attach::OnlyJob;
+use crate::plan::{Engine, Returns};
 use crate::session::{AttachSummary, SessionStatus};
 
 /// Changes when one side would not understand the other any more.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Most bytes of a request or an answer.
 pub const MOST_REQUEST_BYTES: usize = 4 << 20;
@@ -171,6 +171,10 @@ pub struct SessionWishes {
     pub returns: Returns,
     /// Libraries whose copies are watched as well.
     pub libraries: Vec<String>,
+    /// Neither copies nor heap blocks are watched.
+    pub calls_only: bool,
+    /// Who records copies and calls.
+    pub engine: Engine,
     /// Whether other processes are kept free of probes.
     pub only_job: OnlyJob,
     /// Size of a ring.

@@ -18,7 +18,7 @@ mod tracer;
 mod types;
 
 pub use collector::{Collector, DrainBatch, ReaderFailed};
-pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, hold_slots, look_at_slots};
+pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, hold_slots, look_at_slots, not_possible};
 pub use filter::FilterCheck;
 pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};

@@ -28,7 +28,7 @@ use analyzer::plan::{LeftOut, Plan, PlannedFile};
 use analyzer::wire::FileId;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::elf;
+use crate::elf::{self, CopyScan};
 pub use calls::{WantedOfCall, mpi_entry_points};
 pub use earlier::EarlierPlans;
 pub use engine::Engine;
@@ -36,7 +36,7 @@ pub use facts::{BoundCopy, FileImage, PlanFacts, PlanOptions, VerbsFunction, Ver
 use part::{File, PlanPart};
 pub use results::Returns;
 pub use role::FileRole;
-pub(crate) use role::{compiled, file_name, is_communication_library};
+pub(crate) use role::{compiled, defines_mpi, file_name, is_communication_library};
 pub use slots::FileSlots;
 
 /// Why there is no plan.
@@ -98,7 +98,9 @@ pub fn plan_with_slots(
     }
     let packs = packs::plan(&files);
     let scan = |file: &File<'_>| {
-        (options.copies && file.role.copies_are_watched()).then(|| elf::scan_copies(&file.elf))
+        // Slots of calls are looked for in the same files.
+        let scan = || if options.copies { elf::scan_copies(&file.elf) } else { CopyScan::default() };
+        file.role.copies_are_watched().then(scan)
     };
     // One large library takes longest to scan: the polling calls are analysed beside it.
     let (polls, scans) = std::thread::scope(|scope| {
@@ -115,7 +117,7 @@ pub fn plan_with_slots(
         total.append(allocations::plan(&files));
     }
     let plan = numbered(total, &files, earlier.next_id());
-    let wants_slots = options.engine == Engine::Fast && options.copies;
+    let wants_slots = options.engine == Engine::Fast;
     let slots = if wants_slots { slots::find(&files, &scans, &plan, &earlier.calls) } else { Vec::new() };
     Ok((plan, slots))
 }

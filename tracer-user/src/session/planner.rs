@@ -20,8 +20,9 @@ use crate::host::files::OpenedFile;
 use crate::host::gather::{AttachPoint, Gathered, gather_processes, mapped_files};
 use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::host::parsing::{ParsingChild, PlannedCode};
+use crate::kernel::not_possible;
 use crate::plan::code::{Instructions, is_unchanged};
-use crate::plan::{EarlierPlans, FileSlots, PlanOptions};
+use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions};
 
 /// A plan, and what it takes to apply it.
 #[derive(Debug, Default)]
@@ -116,6 +117,8 @@ struct ToldOnce {
     reasons: BTreeSet<&'static str>,
     /// Processes that map one of them, or of which something is not seen for such a reason.
     processes: BTreeSet<u32>,
+    /// Whether there are slots for fast probes.
+    slots: bool,
 }
 
 impl ToldOnce {
@@ -141,6 +144,13 @@ impl ToldOnce {
             self.processes.clear();
         }
         new
+    }
+
+    /// A sentence about the first plan, if it has no slots though they were wished for.
+    fn no_slots(&mut self, options: &PlanOptions, has_slots: bool) -> Option<String> {
+        let is_first = !std::mem::replace(&mut self.slots, true);
+        let why = "MPI is linked into the program, or nothing calls it through a slot";
+        (is_first && options.engine == Engine::Fast && !has_slots).then(|| not_possible(why))
     }
 
     /// Those that are new.
@@ -197,6 +207,7 @@ impl Planner {
         self.earlier.add(&plan);
         let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
         warnings.extend(self.told.reasons(&gathered.unseen));
+        warnings.extend(self.told.no_slots(&self.options, !slots.is_empty()));
         let blind = self.told.processes(&gathered.blind);
         let Gathered { attach, notes, .. } = gathered;
         Ok(Planned { plan, attach, code, slots, notes, warnings, blind, ..Planned::default() })

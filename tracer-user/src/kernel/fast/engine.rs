@@ -225,8 +225,12 @@ impl FastProcess {
 }
 
 fn refused(why: &str) -> SlotsInUse {
-    let note = format!("fast probes are not possible, and kernel probes are used instead: {why}");
-    SlotsInUse { notes: vec![note], ..SlotsInUse::default() }
+    SlotsInUse { notes: vec![not_possible(why)], ..SlotsInUse::default() }
+}
+
+/// A sentence for people.
+pub fn not_possible(why: &str) -> String {
+    format!("fast probes are not possible, and kernel probes are used instead: {why}")
 }
 
 /// All hooks that a session may have, numbered from 1 in the order of this table.
