@@ -42,7 +42,12 @@ static __always_inline bool is_return(struct pt_regs *ctx)
 #include "heap.h"
 #include "memory.h"
 #include "streams.h"
-#include "verbs.h"
+#include "verbs/layout.h"
+#include "verbs/queues.h"
+#include "verbs/work.h"
+#include "verbs/building.h"
+#include "verbs/posting.h"
+#include "verbs/polling.h"
 #include "life.h"
 #include "threads.h"
 
