@@ -10,7 +10,7 @@ use super::role::file_name;
 use crate::elf::{emulated, instruction_len};
 
 /// How a function is probed: its class, its name for people, and what the kernel part is told of it (`POST_*`, `BUILD_*` and
-/// `POLL_*` in `verbs/polling.h`).
+/// `POLL_*` in its files about verbs).
 fn probed(function: VerbsFunction) -> (ProbeClass, &'static str, u64) {
     use ProbeClass::{VerbsBuild, VerbsPoll, VerbsPost};
     match function {
