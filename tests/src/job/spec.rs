@@ -306,7 +306,10 @@ impl JobSpec {
             command.args(["-bind-to", "core"]); // two that wait busily on one core are a thousand times slower
         }
         match self.transport {
-            Transport::SharedMemory => {}
+            Transport::SharedMemory => {
+                // Where there are RDMA devices, UCX would connect over them.
+                command.args(["-genv", "UCX_TLS", "^ib"]);
+            }
             Transport::SharedMemoryWithoutSingleCopy => {
                 command.args(["-genv", "UCX_TLS", "posix"]);
             }

@@ -2,7 +2,7 @@
  *
  * What the BPF programs write into the rings. Every record is a whole number of
  * 64-bit words with no implicit padding (ring memory is not zeroed). The Rust side
- * of this file is analyzer/src/tape/wire.rs; a test compares sizes and offsets of both.
+ * of this file is analyzer/src/tape/wire/; a test compares sizes and offsets of both.
  */
 #ifndef DMSCOPE_WIRE_H
 #define DMSCOPE_WIRE_H
@@ -27,7 +27,7 @@ enum dms_kind {
 	DMS_WORK = 17,	/* a work request, seen when it was posted, one record a segment */
 	DMS_COMPLETION = 18,	/* a work completion, seen when it was polled */
 	DMS_QUEUE = 19,	/* a queue pair is about to be set up, connected or reset */
-	/* 20 and 21 are not written here: see analyzer/src/tape/wire.rs */
+	/* 20 and 21 are not written here: see analyzer/src/tape/wire/record.rs */
 	DMS_HELD_UP = 22,	/* dmscope ran where the thread waited for its processor, told at the thread's next hit */
 };
 
