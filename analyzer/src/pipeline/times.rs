@@ -6,6 +6,7 @@ use crate::options::Options;
 use crate::tape::input::Input;
 use crate::tape::wire::RawRecord;
 use crate::timeline::correction::orders::ReceiveOrder;
+use crate::timeline::correction::phases::{PhaseMark, PhaseTimes};
 use crate::timeline::correction::solver::SolvedCall;
 use crate::timeline::correction::{CorrectedTimes, CorrectionPass, Survey};
 
@@ -70,6 +71,16 @@ impl TimesPipeline {
     /// Receives that could have got another message; when all was pushed.
     pub fn take_orders(&mut self) -> Vec<ReceiveOrder> {
         self.pass.take_orders()
+    }
+
+    /// Adds up times by phase as well, for [`TimesPipeline::take_phases`].
+    pub fn divide(&mut self, mark: PhaseMark) {
+        self.pass.divide(mark);
+    }
+
+    /// Times by phase; when all was pushed.
+    pub fn take_phases(&mut self) -> Vec<PhaseTimes> {
+        self.pass.take_phases()
     }
 
     /// All was pushed.

@@ -4,6 +4,7 @@ mod clocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod pages;
+mod phases;
 mod simulator;
 mod tapes;
 

@@ -17,6 +17,7 @@ mod nodes;
 mod option_values;
 mod output;
 mod page_file;
+mod phases;
 mod place_names;
 pub mod probes;
 mod progress;
@@ -34,6 +35,7 @@ mod session_args;
 mod signals;
 mod table;
 mod tape_args;
+mod time_cells;
 mod times;
 
 use anyhow::{Context, Result};

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use analyzer::timeline::correction::phases::PhaseMark;
 use clap::{Args, ValueEnum};
 
 use super::option_values::parse_share;
+use super::phases::parse_phase_mark;
 use super::rank_list::{RankList, parse_ranks};
 use super::session_args::{AnalysisArgs, BusArgs, OutputArgs, WatchArgs};
 
@@ -48,6 +50,17 @@ pub struct TimesArgs {
     /// Print each call with its corrected times, as JSON, one object a line
     #[arg(long, conflicts_with = "races")]
     pub calls: bool,
+    /// Add times by phase: a phase begins with each collective call of all ranks, or with each call of FUNCTION (as in
+    /// --phases=MPI_Barrier), and those that begin at the same line are one
+    #[arg(
+        long,
+        value_name = "FUNCTION",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = parse_phase_mark,
+        conflicts_with_all = ["races", "calls"]
+    )]
+    pub phases: Option<Option<PhaseMark>>,
     /// Instead of times, list receives from whoever comes first that would have got another message, or may have
     #[arg(long)]
     pub races: bool,

@@ -5,7 +5,8 @@ use analyzer::messages::CallId;
 use analyzer::pipeline::TimesPipeline;
 use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
-use analyzer::timeline::correction::summary::{ComparedTime, FunctionTimes, RankTimes};
+use analyzer::timeline::correction::phases::PhaseMark;
+use analyzer::timeline::correction::summary::{FunctionTimes, RankTimes};
 use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, Refusal};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
@@ -14,11 +15,13 @@ use serde::Serialize;
 
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
 use super::output::{print, print_json};
+use super::phases::{self, NamedPhase};
 use super::place_names::PlaceLookup;
 use super::recorded_tape::read_job;
 use super::replay::Consumer;
 use super::table::columns;
 use super::tape_args::TimesArgs;
+use super::time_cells::{milliseconds, time_cells};
 use crate::session::Outcome;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
@@ -40,6 +43,9 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     let mut second = Pass::new(TimesPipeline::correct(survey, args.calls, args.races));
     second.lists_calls = args.calls;
     second.names = PlaceLookup::new(names_of(tapes)?);
+    if let Some(mark) = &args.phases {
+        second.pipeline.divide(mark.clone().unwrap_or(PhaseMark::Collectives));
+    }
     replay_job(tapes, &mut second)?;
     second.pipeline.finish();
     second.list_calls()?;
@@ -47,10 +53,15 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     if args.races {
         return races(tapes, &mut second, &times, args.json);
     }
+    let phases = second.named_phases();
     if args.json || args.calls {
-        print_json(&serde_json::json!({ "schema": SCHEMA, "damaged_parts": second.damage, "times": times }))?;
+        let mut all = serde_json::json!({ "schema": SCHEMA, "damaged_parts": second.damage, "times": times });
+        if args.phases.is_some() {
+            all["phases"] = phases::json(&phases);
+        }
+        print_json(&all)?;
     } else {
-        print(&text(tapes, &times, second.damage))?;
+        print(&text(tapes, &times, &phases, second.damage))?;
     }
     Ok(if times.refused.is_some() { Outcome::Inconclusive } else { Outcome::Nothing })
 }
@@ -182,6 +193,12 @@ impl Pass {
         Self { pipeline, names: PlaceLookup::default(), damage: 0, tells_damage: false, lists_calls: false }
     }
 
+    fn named_phases(&mut self) -> Vec<NamedPhase> {
+        let phases = self.pipeline.take_phases();
+        let pipeline = self.pipeline.pipeline();
+        phases.into_iter().map(|times| NamedPhase::of(times, pipeline, &mut self.names)).collect()
+    }
+
     fn list_calls(&mut self) -> Result<()> {
         if !self.lists_calls {
             return Ok(());
@@ -236,7 +253,7 @@ pub(super) fn sentences(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u
     sentences
 }
 
-fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
+fn text(tapes: &[TapeSummary], times: &CorrectedTimes, phases: &[NamedPhase], damage: u64) -> String {
     let mut text = String::new();
     if let Some(refusal) = times.refused {
         text.push_str(&refused(tapes, refusal));
@@ -270,6 +287,10 @@ fn text(tapes: &[TapeSummary], times: &CorrectedTimes, damage: u64) -> String {
         &times.functions.iter().map(function_row).collect::<Vec<_>>(),
     ));
     text.push('\n');
+    if !phases.is_empty() {
+        text.push_str(&phases::text(phases));
+        text.push('\n');
+    }
     let hits = times.hits.iter().map(|(kind, sum)| {
         let name = serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned));
         let mut row = vec![name.unwrap_or_default().replace('_', " "), sum.hits.to_string()];
@@ -328,15 +349,6 @@ fn function_row(function: &FunctionTimes) -> Vec<String> {
     row.extend(time_cells(&function.time));
     row.push(milliseconds(function.cost.likely_ns));
     row
-}
-
-fn time_cells(time: &ComparedTime) -> [String; 4] {
-    let corrected = time.corrected;
-    [time.measured_ns as f64, corrected.likely_ns, corrected.least_ns, corrected.most_ns].map(milliseconds)
-}
-
-fn milliseconds(ns: f64) -> String {
-    format!("{:.3}", ns / 1e6)
 }
 
 fn duration(ns: f64) -> String {

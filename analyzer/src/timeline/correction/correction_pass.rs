@@ -6,6 +6,7 @@ use super::call_step::TimedCall;
 use super::gather::{GatheredEvent, Gatherer};
 use super::ledger::{HitLedger, HitSum};
 use super::orders::{OrderAnalysis, ReceiveOrder};
+use super::phases::{PhaseAnalysis, PhaseMark, PhaseTimes};
 use super::solver::{SolvedCall, SolvedMoment, Solver};
 use super::summary::{ComparedTime, FunctionTimes, RankTimes, TimesSummary};
 use super::transfers::Transfers;
@@ -113,6 +114,7 @@ pub struct CorrectionPass {
     keeps_calls: bool,
     calls: Vec<SolvedCall>,
     orders: Option<OrderAnalysis>,
+    phases: Option<PhaseAnalysis>,
 }
 
 impl CorrectionPass {
@@ -141,6 +143,7 @@ impl CorrectionPass {
             keeps_calls: false,
             calls: Vec::new(),
             orders: None,
+            phases: None,
         }
     }
 
@@ -155,9 +158,19 @@ impl CorrectionPass {
         self.orders = Some(OrderAnalysis::new(self.survey.transfers.clone(), self.survey.slack_ns));
     }
 
+    /// Adds up times by phase as well, for [`CorrectionPass::take_phases`].
+    pub fn divide(&mut self, mark: PhaseMark) {
+        self.phases = Some(PhaseAnalysis::new(mark, self.survey.ranks));
+    }
+
     /// Whether somebody asks where calls were made.
     pub fn wants_places(&self) -> bool {
-        self.orders.is_some()
+        self.orders.is_some() || self.phases.is_some()
+    }
+
+    /// Times by phase; when all was told.
+    pub fn take_phases(&mut self) -> Vec<PhaseTimes> {
+        self.phases.as_mut().map(PhaseAnalysis::finish).unwrap_or_default()
     }
 
     /// Receives that could have got another message; when all was told.
@@ -212,6 +225,9 @@ impl CorrectionPass {
             }
             if let SolvedMoment::Ends(call) = moment {
                 self.summary.add(&call);
+                if let Some(phases) = &mut self.phases {
+                    phases.add(&call);
+                }
                 if self.keeps_calls {
                     self.calls.push(*call);
                 }

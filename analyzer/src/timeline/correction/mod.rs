@@ -10,6 +10,7 @@ mod gather;
 mod kept_map;
 pub mod ledger;
 pub mod orders;
+pub mod phases;
 pub mod prices;
 pub mod solver;
 pub mod summary;

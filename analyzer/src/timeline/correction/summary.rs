@@ -18,7 +18,8 @@ pub struct ComparedTime {
 }
 
 impl ComparedTime {
-    fn add(&mut self, from: Moment, to: Moment) {
+    /// Adds what is between two moments of a thread.
+    pub(super) fn add(&mut self, from: Moment, to: Moment) {
         let measured_ns = to.at_ns.saturating_sub(from.at_ns);
         self.measured_ns += measured_ns;
         self.corrected += Bounds::duration(measured_ns as f64, from.shift, to.shift);
