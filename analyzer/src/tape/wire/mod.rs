@@ -9,19 +9,15 @@ mod encode;
 pub mod kind;
 mod record;
 
-pub use record::{Body, CallContext, FileId, Header, QueueChange, Record, WorkSegment};
+pub use record::{
+    Body, CallContext, FileId, Header, NO_ARGUMENT, PIECE_WORDS, QueueChange, Record, STACK_ARGUMENTS,
+    WorkSegment,
+};
 
 /// Most words that a record of this version has.
 pub const MAX_WORDS: usize = 10;
 /// Words of the header that every record starts with.
 pub const HEADER_WORDS: usize = 3;
-
-/// Words of one piece of what an argument points to.
-pub const PIECE_WORDS: usize = 5;
-/// Stands for the arguments on the stack, as if this one pointed to them.
-pub const STACK_ARGUMENTS: u32 = 6;
-/// No argument.
-pub const NO_ARGUMENT: u32 = 0xff;
 
 /// A record as the kernel wrote it.
 #[derive(Clone, Copy, PartialEq, Eq)]

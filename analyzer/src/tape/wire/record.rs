@@ -1,8 +1,11 @@
 //! What a record says.
 
-use super::PIECE_WORDS;
-#[cfg(doc)]
-use super::{NO_ARGUMENT, STACK_ARGUMENTS};
+/// Words of one piece of what an argument points to.
+pub const PIECE_WORDS: usize = 5;
+/// Stands for the arguments on the stack, as if this one pointed to them.
+pub const STACK_ARGUMENTS: u32 = 6;
+/// No argument.
+pub const NO_ARGUMENT: u32 = 0xff;
 
 /// What every record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
