@@ -92,7 +92,7 @@ pub struct ProcessView {
 }
 
 /// All processes that there are now.
-pub(super) fn all_pids() -> Vec<u32> {
+pub fn all_pids() -> Vec<u32> {
     let processes = procfs::process::all_processes().into_iter().flatten().flatten();
     processes.filter_map(|process| u32::try_from(process.pid).ok()).collect()
 }

@@ -13,9 +13,10 @@ use anyhow::{Context, Result, bail};
 use replay::shared_page::{PageState, PageText, SharedPage};
 use tempfile::NamedTempFile;
 
-use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::job::{JobStart, WrappedJob};
 use super::pages::Pages;
 use super::replaying::ReplaySettings;
+use super::shared_folder::SharedFolder;
 use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
 use crate::host::sudo::Account;
 

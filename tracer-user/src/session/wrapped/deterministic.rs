@@ -11,10 +11,11 @@ use anyhow::{Result, bail};
 use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_of;
-use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::job::{JobStart, WrappedJob};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recording::ask_for;
+use super::shared_folder::SharedFolder;
 use super::stuck::{Progress, RankView};
 use super::wrapper_file::{WrapperKind, wrapper_for};
 use crate::host::sudo::Account;

@@ -1,8 +1,5 @@
 //! The job itself: started with the wrapper, ended if it must be.
 
-use std::fs::{DirBuilder, remove_dir_all, write};
-use std::hash::{BuildHasher, RandomState};
-use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -17,47 +14,6 @@ use crate::session::launch::launch;
 
 /// How long a job may take to end by itself once it was told to.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A folder that is shared with ranks; gone with the value.
-pub(super) struct SharedFolder(PathBuf);
-
-impl SharedFolder {
-    /// In memory, if the machine has a folder for that: what ranks leave there is lost with the machine alone.
-    pub(super) fn create(account: Option<&Account>) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = RandomState::new().hash_one(std::process::id());
-        let path = base.join(format!("dmscope-{}-{number:016x}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
-        let folder = Self(path);
-        if let Some(account) = account {
-            chown(&folder.0, Some(account.uid), Some(account.gid))
-                .context("cannot give a folder to the user")?;
-        }
-        Ok(folder)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Puts a file there, for the user whose job it is.
-    pub(super) fn put(&self, name: &str, bytes: &[u8], account: Option<&Account>) -> Result<()> {
-        let path = self.0.join(name);
-        write(&path, bytes).with_context(|| path.display().to_string())?;
-        if let Some(account) = account {
-            chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for SharedFolder {
-    fn drop(&mut self) {
-        // What is left there is small, and says whose it is.
-        let _ = remove_dir_all(&self.0);
-    }
-}
 
 /// How a job is started.
 #[derive(Clone, Copy)]

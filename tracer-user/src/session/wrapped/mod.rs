@@ -17,6 +17,7 @@ mod probed_rank;
 mod recorded_job;
 mod recording;
 mod replaying;
+mod shared_folder;
 mod stuck;
 mod swap;
 mod tape_of_ranks;

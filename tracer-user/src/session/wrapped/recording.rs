@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use replay::total_order::SharedOrder;
 
 use super::content_rings::ContentRings;
-use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::job::{JobStart, WrappedJob};
 use super::nodes::RemoteNodes;
+use super::shared_folder::SharedFolder;
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
 use super::wrapper_file::{WrapperKind, contents_wrapper, library_of, wrapper_of};
 use crate::host::sudo::Account;

@@ -14,12 +14,13 @@ use replay::RankCut;
 use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_of;
-use super::job::{JobStart, SharedFolder, WrappedJob};
+use super::job::{JobStart, WrappedJob};
 use super::nodes::{RemoteNodes, RemoteRank};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
 use super::recording::{ask_for, ask_for_order};
+use super::shared_folder::SharedFolder;
 use super::stuck::{Progress, RankView};
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
 use super::wrapper_file::{WrapperKind, library_of, wrapper_of};

@@ -17,7 +17,7 @@ use nix::net::if_::InterfaceFlags;
 use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PAGE_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::job::SharedFolder;
+use super::super::shared_folder::SharedFolder;
 use super::super::wrapper_file::WrapperKind;
 use super::forwarding::forward_environment;
 use super::frames::{
