@@ -14,9 +14,9 @@ use crate::session::binary;
 ///
 /// # Errors
 /// It cannot be started.
-pub fn try_export(tapes: &[PathBuf], format: &str, output: &Path) -> Result<Output> {
+pub fn try_export(tapes: &[PathBuf], format: &str, output: &Path, options: &[&str]) -> Result<Output> {
     let mut command = Command::new(binary()?);
-    command.args(["export", "--to", format, "--output"]).arg(output).args(tapes);
+    command.args(["export", "--to", format, "--output"]).arg(output).args(options).args(tapes);
     command.output().context("cannot start dmscope")
 }
 
@@ -25,8 +25,16 @@ pub fn try_export(tapes: &[PathBuf], format: &str, output: &Path) -> Result<Outp
 /// # Errors
 /// It failed.
 pub fn export(tapes: &[PathBuf], format: &str, folder: &Path) -> Result<PathBuf> {
-    let output = folder.join(format!("exported.{format}"));
-    let exported = try_export(tapes, format, &output)?;
+    export_with(tapes, format, folder, &[])
+}
+
+/// The same with more options.
+///
+/// # Errors
+/// It failed.
+pub fn export_with(tapes: &[PathBuf], format: &str, folder: &Path, options: &[&str]) -> Result<PathBuf> {
+    let output = folder.join(format!("exported{}.{format}", options.concat()));
+    let exported = try_export(tapes, format, &output, options)?;
     ensure!(exported.status.success(), "{}", String::from_utf8_lossy(&exported.stderr));
     Ok(output)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use dmscope::sink::export::perfetto::{INSTANT, PerfettoTrace, SLICE_BEGIN, SLICE_END, TrackEvent};
-use live::exported::{archive_events, export, perfetto, query, try_export};
+use live::exported::{archive_events, export, export_with, perfetto, query, try_export};
 use live::{Dmscope, JobSpec, MpiImplementation, SmallDisk, binary};
 use prost::Message;
 use serde_json::{Value, json};
@@ -113,8 +113,64 @@ fn what_is_exported_is_what_is_on_the_tape_as_the_tools_read_it() -> Result<()> 
         check_tables(&recorded).with_context(|| format!("{library:?}: parquet"))?;
         check_archive(&recorded).with_context(|| format!("{library:?}: otf2"))?;
         check_cut(&recorded).with_context(|| format!("{library:?}: cut"))?;
+        check_corrected(&recorded).with_context(|| format!("{library:?}: corrected"))?;
     }
     Ok(())
+}
+
+/// Random programs do little but send: watching may take them more than their own time.
+const CORRECTED: [&str; 2] = ["--corrected", "--most-cost=10000%"];
+
+/// Corrected times are those that `dmscope times` says, in each format as many as measured ones.
+fn check_corrected(recorded: &Recorded) -> Result<()> {
+    let said = times_of_calls(&recorded.tapes[0])?;
+    let folder = recorded.folder.path();
+    let tables = export_with(&recorded.tapes, "parquet", folder, &CORRECTED)?;
+    let columns = "SELECT rank, call, begin_ns, end_ns, begin_error_ns, end_error_ns, thread FROM {calls}";
+    let messages = "SELECT count(*), count(*) FILTER (received_ns < sent_ns) FROM {messages}";
+    let answers = query(&tables, &[columns, "SELECT count(*) FROM {movements}", messages])?;
+    let rows = answers[0].as_array().context("no calls")?;
+    ensure!(rows.len() == said.len() && answers[1] == json!([[0]]), "{} of {}", rows.len(), said.len());
+    ensure!(answers[2] == json!([[recorded.messages, 0]]), "messages {}", answers[2]);
+    let mut begins = None;
+    for row in rows {
+        let number = |at: usize| row[at].as_f64();
+        let call = [0, 6, 1].map(|at| row[at].as_u64());
+        let [begin_ns, end_ns] = said.get(&call).with_context(|| format!("{row} is not said"))?;
+        let session_ns = *begins.get_or_insert(begin_ns - number(2).context("no time")?);
+        // Nothing of a thread is written before what it did before, which times within bounds may be.
+        let is_near = |written: f64, said: f64| (written + session_ns - said).abs() < 1000.0;
+        ensure!(number(2).is_some_and(|written| is_near(written, *begin_ns)), "{row}: {begin_ns}");
+        if let Some(end_ns) = end_ns.is_finite().then_some(*end_ns) {
+            ensure!(number(3).is_some_and(|written| is_near(written, end_ns)), "{row}: {end_ns}");
+        }
+        ensure!(number(4) >= Some(0.0) && number(5) >= Some(0.0), "{row} has no bounds");
+    }
+    let trace = perfetto(&export_with(&recorded.tapes, "perfetto", folder, &CORRECTED)?)?;
+    let count = |what: &str| trace["events"][what].as_u64().unwrap_or(0);
+    let calls = count("TYPE_SLICE_BEGIN MPI") + count("TYPE_INSTANT MPI");
+    ensure!(calls == recorded.all_calls(), "{calls} calls, not {}: {trace}", recorded.all_calls());
+    let archive = export_with(&recorded.tapes, "otf2", folder, &CORRECTED)?;
+    let (events, complaints) = archive_events(&archive)?;
+    ensure!(complaints.is_empty() && !events.is_empty(), "{complaints:?}");
+    Ok(())
+}
+
+/// When calls would have begun and ended (infinite: it was not seen), by rank, thread and number, as `dmscope times --calls` has
+/// it.
+fn times_of_calls(tape: &Path) -> Result<BTreeMap<[Option<u64>; 3], [f64; 2]>> {
+    let output = Command::new(binary()?).args(["times", "--calls", CORRECTED[1]]).arg(tape).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut calls = BTreeMap::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let line: Value = serde_json::from_str(line)?;
+        let time = |at: &str, shift: &str| Some(line[at].as_f64()? + line[shift]["likely_ns"].as_f64()?);
+        // The last line has all else.
+        let Some(begin_ns) = time("begin_ns", "begin_shift") else { continue };
+        let call = ["rank", "tid", "number"].map(|name| line[name].as_u64());
+        calls.insert(call, [begin_ns, time("end_ns", "end_shift").unwrap_or(f64::INFINITY)]);
+    }
+    Ok(calls)
 }
 
 fn check_timeline(recorded: &Recorded) -> Result<()> {
@@ -206,7 +262,7 @@ fn check_cut(recorded: &Recorded) -> Result<()> {
     std::fs::write(&cut, &bytes[..bytes.len() * 3 / 4])?;
     for format in FORMATS {
         let output = recorded.folder.path().join(format!("cut.{format}"));
-        let exported = try_export(std::slice::from_ref(&cut), format, &output)?;
+        let exported = try_export(std::slice::from_ref(&cut), format, &output, &[])?;
         let said = String::from_utf8_lossy(&exported.stderr);
         ensure!(exported.status.success() && said.contains("cut inside a frame"), "{format}: {said}");
         ensure!(output.exists(), "{format}: nothing was written");
@@ -227,7 +283,7 @@ fn what_cannot_be_written_is_an_error_that_says_why() -> Result<()> {
     let disk = SmallDisk::mount(16)?;
     for format in FORMATS {
         let refusal = |output: &Path, why: &str| -> Result<()> {
-            let exported = try_export(&recorded.tapes, format, output)?;
+            let exported = try_export(&recorded.tapes, format, output, &[])?;
             let said = String::from_utf8_lossy(&exported.stderr);
             ensure!(exported.status.code() == Some(2), "{format}: {:?}: {said}", exported.status);
             ensure!(said.to_lowercase().contains(why), "{format}: {said}");
@@ -239,7 +295,7 @@ fn what_cannot_be_written_is_an_error_that_says_why() -> Result<()> {
         refusal(Path::new("/nonexistent/x"), "no such file or directory")?;
         let other = recorded.folder.path().join("not-a-tape");
         std::fs::write(&other, "x")?;
-        let exported = try_export(&[other], format, &recorded.folder.path().join("nothing"))?;
+        let exported = try_export(&[other], format, &recorded.folder.path().join("nothing"), &[])?;
         ensure!(exported.status.code() == Some(2), "{format}: a file that is no tape");
         ensure!(!recorded.folder.path().join("nothing").exists(), "{format}: something was made for it");
     }
@@ -247,7 +303,7 @@ fn what_cannot_be_written_is_an_error_that_says_why() -> Result<()> {
         let full = recorded.folder.path().join(format!("mine.{format}"));
         std::fs::create_dir(&full)?;
         std::fs::write(full.join("mine"), "mine")?;
-        let exported = try_export(&recorded.tapes, format, &full)?;
+        let exported = try_export(&recorded.tapes, format, &full, &[])?;
         let said = String::from_utf8_lossy(&exported.stderr);
         ensure!(exported.status.code() == Some(2) && said.contains("not empty"), "{format}: {said}");
         ensure!(std::fs::read_dir(&full)?.count() == 1, "{format}: something was put there");

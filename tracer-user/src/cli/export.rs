@@ -11,7 +11,7 @@ use analyzer::finding::Alert;
 use analyzer::input::{Input, Loss, Start};
 use analyzer::messages::{Call, CallCommunicator, CallId, MessageEvent};
 use analyzer::options::Options;
-use analyzer::pipeline::{DataMovement, Pipeline};
+use analyzer::pipeline::{DataMovement, Pipeline, TimesPipeline};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, bail};
@@ -24,26 +24,44 @@ use super::progress::ReadingBar;
 use super::rank_list::RankList;
 use super::replay::Consumer;
 use super::tape_args::{ExportArgs, ExportFormat};
+use super::times::correction;
 use crate::host::output_folder::OutputFolder;
+use crate::session::Outcome;
 use crate::sink::export::otf2::{ArchiveExport, find_library};
 use crate::sink::export::parquet::TablesExport;
 use crate::sink::export::perfetto::TimelineExport;
 use crate::sink::export::{
-    CallAssembly, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedSession, Exporter,
+    CallAssembly, CorrectedExport, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedSession,
+    Exporter,
 };
 
 /// Writes a file or a folder.
 ///
 /// # Errors
 /// A file is no tape, or cannot be read; what is written has no room.
-pub(super) fn export(args: &ExportArgs) -> Result<()> {
+pub(super) fn export(args: &ExportArgs) -> Result<Outcome> {
     let jobs = jobs_of(&args.tapes)?;
     let [tapes] = jobs.as_slice() else {
         bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
     };
+    let times = match args.corrected {
+        true => match correction(tapes, args.most_cost)? {
+            Ok(times) => Some(times),
+            Err(why) => {
+                eprint!("{why}");
+                return Ok(Outcome::Inconclusive);
+            }
+        },
+        false => None,
+    };
     let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
     let (places, rank_of) = (PlaceLookup::new(names_of(tapes)?), ranks_of(tapes)?);
-    let mut exporting = Exporting::new(exporter(args.to, &output)?, places, rank_of, args);
+    let mut exporter = exporter(args.to, &output)?;
+    if times.is_some() {
+        exporter = Box::new(CorrectedExport::new(exporter));
+    }
+    let mut exporting = Exporting::new(exporter, places, rank_of, args);
+    exporting.times = times;
     let cannot_write = || format!("cannot write {}", output.display());
     let progress = ReadingBar::of_files(tapes.iter().map(|tape| tape.path.as_path()));
     replay_job_watched(tapes, &mut exporting, &progress).map_err(|error| {
@@ -55,7 +73,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<()> {
     drop(progress);
     let counts = exporting.finish().with_context(cannot_write)?;
     say(counts, args, &output, tapes, exporting.start.sums);
-    Ok(())
+    Ok(Outcome::Nothing)
 }
 
 /// Something could not be written: which error it is tells whose file it was about.
@@ -136,6 +154,8 @@ struct Exporting<'a> {
     now_ns: u64,
     /// Room for movements.
     moved: Vec<DataMovement>,
+    /// Works out times without watching, beside.
+    times: Option<TimesPipeline>,
 }
 
 impl<'a> Exporting<'a> {
@@ -164,6 +184,7 @@ impl<'a> Exporting<'a> {
             paused_ns: None,
             now_ns: 0,
             moved: Vec::new(),
+            times: None,
         }
     }
 
@@ -188,6 +209,13 @@ impl<'a> Exporting<'a> {
         }
         self.moved.extend(self.pipeline.take_movements());
         self.movements()
+    }
+
+    /// Tells of calls whose times without watching are known by now.
+    fn tell_solved(&mut self) -> Result<()> {
+        let Some(times) = &mut self.times else { return Ok(()) };
+        let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
+        times.take_calls().iter().try_for_each(|call| self.exporter.solved(&session, call))
     }
 
     fn learn(&mut self, event: &MessageEvent) {
@@ -228,6 +256,7 @@ impl<'a> Exporting<'a> {
             row: call.row,
             begin_ns: call.begin_ns,
             end_ns,
+            error_ns: None,
             arguments: &self.pipeline.messages().shown_arguments(call),
             place: place.as_deref(),
             communicator,
@@ -328,6 +357,10 @@ impl<'a> Exporting<'a> {
 
     /// All inputs were taken.
     fn finish(&mut self) -> Result<ExportCounts> {
+        if let Some(times) = &mut self.times {
+            times.finish();
+        }
+        self.tell_solved()?;
         self.assembly.end();
         self.messages()?;
         let mut report = self.pipeline.report();
@@ -348,12 +381,20 @@ impl Consumer for Exporting<'_> {
         self.note(input).map_err(Unwritten)?;
         self.pipeline.push(input);
         self.alerts();
-        Ok(self.tell().map_err(Unwritten)?)
+        self.tell().map_err(Unwritten)?;
+        if let Some(times) = &mut self.times {
+            times.push(input);
+        }
+        Ok(self.tell_solved().map_err(Unwritten)?)
     }
 
     fn push_record(&mut self, record: &RawRecord) -> Result<()> {
         self.pipeline.push_record(record);
-        Ok(self.tell().map_err(Unwritten)?)
+        self.tell().map_err(Unwritten)?;
+        if let Some(times) = &mut self.times {
+            times.push_record(record);
+        }
+        Ok(self.tell_solved().map_err(Unwritten)?)
     }
 
     fn damage(&mut self, message: &str) {

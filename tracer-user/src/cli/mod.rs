@@ -83,7 +83,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
         Command::Analyze(args) => Ok(analyze::analyze(args)?.status()),
         Command::Calls(args) => calls::calls(args).map(|()| 0),
         Command::Times(args) => Ok(times::times(args)?.status()),
-        Command::Export(args) => export::export(args).map(|()| 0),
+        Command::Export(args) => Ok(export::export(args)?.status()),
         Command::Report(args) => Ok(report::report(args)?.status()),
         Command::Agent(args) => agent::run(args).map(|()| 0),
         Command::NodeSession => {

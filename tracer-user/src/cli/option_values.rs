@@ -14,14 +14,26 @@ pub struct BudgetArg(pub Option<Budget>);
 
 /// `10%` or `0.1`.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    match ratio(text) {
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("write a share as 10% or 0.1".into()),
+    }
+}
+
+/// The same, which may be more than all.
+pub(super) fn parse_ratio(text: &str) -> Result<f64, String> {
+    match ratio(text) {
+        Some(ratio) if ratio >= 0.0 && ratio.is_finite() => Ok(ratio),
+        _ => Err("write a ratio as 150% or 1.5".into()),
+    }
+}
+
+fn ratio(text: &str) -> Option<f64> {
     let (number, unit) = match text.trim().strip_suffix('%') {
         Some(percent) => (percent, 100.0),
         None => (text.trim(), 1.0),
     };
-    match number.parse::<f64>() {
-        Ok(value) if (0.0..=unit).contains(&value) => Ok(value / unit),
-        _ => Err("write a share as 10% or 0.1".into()),
-    }
+    Some(number.parse::<f64>().ok()? / unit)
 }
 
 /// A share, or `none`.
@@ -74,6 +86,8 @@ mod tests {
         assert!(parse_ring_size("64G").is_err());
         assert_eq!(parse_share("5%"), Ok(0.05));
         assert!(parse_share("1.5").is_err());
+        assert_eq!((parse_ratio("250%"), parse_ratio("1.5")), (Ok(2.5), Ok(1.5)));
+        assert!(["-1", "inf", "x"].iter().all(|text| parse_ratio(text).is_err()));
         assert_eq!(parse_patience("6s"), Ok(LEAST_PATIENCE));
         assert!(parse_patience("5s").is_err_and(|why| why.contains("6 s at least")));
     }

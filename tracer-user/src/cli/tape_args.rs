@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use analyzer::timeline::correction::phases::PhaseMark;
 use clap::{Args, ValueEnum};
 
-use super::option_values::parse_share;
+use super::option_values::parse_ratio;
 use super::phases::parse_phase_mark;
 use super::rank_list::{RankList, parse_ranks};
 use super::session_args::{AnalysisArgs, BusArgs, OutputArgs, WatchArgs};
@@ -45,7 +45,7 @@ pub struct TimesArgs {
     #[arg(value_name = "TAPE", required = true)]
     pub tapes: Vec<PathBuf>,
     /// Gives no times where watching cost a rank more than this part of its own time
-    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = parse_share)]
+    #[arg(long, value_name = "RATIO", default_value = "100%", value_parser = parse_ratio)]
     pub most_cost: f64,
     /// Print each call with its corrected times, as JSON, one object a line
     #[arg(long, conflicts_with = "races")]
@@ -98,12 +98,19 @@ pub struct ExportArgs {
     /// Leave out movements of data, which are most of a tape
     #[arg(long)]
     pub no_movements: bool,
+    /// Give times as they would have been without watching, each with how far it may be off, and no movements of data; needs
+    /// --returns all when the tape is recorded
+    #[arg(long)]
+    pub corrected: bool,
+    /// Gives no corrected times where watching cost a rank more than this part of its own time
+    #[arg(long, value_name = "RATIO", default_value = "100%", value_parser = parse_ratio, requires = "corrected")]
+    pub most_cost: f64,
 }
 
 impl ExportArgs {
     /// Whether movements of data are written; archives of OTF2 have no place for them.
     pub fn wants_movements(&self) -> bool {
-        !self.no_movements && self.to != ExportFormat::Otf2
+        !self.no_movements && !self.corrected && self.to != ExportFormat::Otf2
     }
 }
 

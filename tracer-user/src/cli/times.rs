@@ -66,6 +66,24 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     Ok(if times.refused.is_some() { Outcome::Inconclusive } else { Outcome::Nothing })
 }
 
+/// What works out times without watching while the tapes are read once more, with its calls; or why there are none.
+/// `most_cost`: where watching cost a rank a larger part of its own time.
+///
+/// # Errors
+/// A tape cannot be read.
+pub(super) fn correction(tapes: &[TapeSummary], most_cost: f64) -> Result<Result<TimesPipeline, String>> {
+    let mut first = Pass::new(TimesPipeline::survey());
+    replay_job(tapes, &mut first)?;
+    let survey = first.pipeline.into_survey();
+    let mut second = Pass::new(TimesPipeline::correct(survey.clone(), false, false));
+    replay_job(tapes, &mut second)?;
+    second.pipeline.finish();
+    Ok(match second.pipeline.result(most_cost).refused {
+        Some(refusal) => Err(refused(tapes, refusal)),
+        None => Ok(TimesPipeline::correct(survey, true, false)),
+    })
+}
+
 /// Lists receives from whoever comes first that could have got another message.
 fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: bool) -> Result<Outcome> {
     if let Some(refusal) = times.refused {

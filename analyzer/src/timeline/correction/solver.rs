@@ -449,6 +449,8 @@ impl Solver {
         (thread.last, thread.begun, thread.gives_up) = (Some(end), None, false);
         self.waiting -= 1;
         let received = found.messages.clone();
+        // Without watching it would have asked less often, so that this time it begins earlier.
+        let begin = if step.kind == CallKind::Polls { begin.not_after(end) } else { begin };
         let call = SolvedCall { step, begin, end, before, is_open: found.is_open, received };
         self.solved.push(SolvedMoment::Ends(Box::new(call)));
     }

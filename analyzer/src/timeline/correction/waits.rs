@@ -21,6 +21,20 @@ pub struct Moment {
     pub shift: Bounds,
 }
 
+impl Moment {
+    /// As early as another one in all bounds, if it is later.
+    pub(super) fn not_after(self, end: Self) -> Self {
+        let took_ns = end.at_ns.saturating_sub(self.at_ns) as f64;
+        let latest = end.shift + Bounds::exactly(took_ns);
+        let shift = Bounds {
+            least_ns: self.shift.least_ns.min(latest.least_ns),
+            likely_ns: self.shift.likely_ns.min(latest.likely_ns),
+            most_ns: self.shift.most_ns.min(latest.most_ns),
+        };
+        Self { shift, ..self }
+    }
+}
+
 /// The way of the thread itself through a call.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnWay {
@@ -213,6 +227,16 @@ mod tests {
     fn from(from: Moment, cost_ns: f64) -> WaitCause {
         let transfer = TransferTimes { least_ns: 50.0, typical_ns: 100.0, most_ns: 200.0 };
         WaitCause { from, cost: Bounds::exactly(cost_ns), is_certain: true, transfer: Some(transfer) }
+    }
+
+    #[test]
+    fn a_call_that_would_have_ended_before_it_begins_begins_earlier() {
+        let begin = moment(1000, -10.0);
+        assert_eq!(begin.not_after(moment(1020, -25.0)), begin, "it begins before it ends");
+        assert_eq!(begin.not_after(moment(1020, -300.0)), moment(1000, -280.0));
+        let wide = Moment { at_ns: 1020, shift: Bounds::of(-300.0, -25.0, 5.0) };
+        let begun = begin.not_after(wide);
+        assert_eq!(begun.shift, Bounds::of(-280.0, -10.0, -10.0), "each bound by itself");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use analyzer::calls::CallRow;
 use analyzer::finding::Finding;
 use analyzer::input::{ClockReading, Start};
 use analyzer::messages::{CallCommunicator, CallId, MessageFacts, MessageId, ShownArgument};
+use analyzer::timeline::correction::solver::SolvedCall;
 use anyhow::Result;
 
 /// The session on the tapes.
@@ -49,6 +50,8 @@ pub struct ExportedCall<'a> {
     pub begin_ns: u64,
     /// The same, if it was seen to return.
     pub end_ns: Option<u64>,
+    /// How far both may be off, if they are not measured.
+    pub error_ns: Option<[u64; 2]>,
     /// Names and values of its arguments.
     pub arguments: &'a [(&'static str, ShownArgument)],
     /// Where it was made.
@@ -218,6 +221,14 @@ pub trait Exporter {
     /// # Errors
     /// See [`Exporter::session`].
     fn call(&mut self, session: &ExportedSession<'_>, call: &ExportedCall<'_>) -> Result<()>;
+
+    /// It is known when a call would have been without watching. Whoever writes measured times has no use for it.
+    ///
+    /// # Errors
+    /// See [`Exporter::session`].
+    fn solved(&mut self, _: &ExportedSession<'_>, _: &SolvedCall) -> Result<()> {
+        Ok(())
+    }
 
     /// All is known of a message that ever will be.
     ///

@@ -1,6 +1,7 @@
 //! Tapes for other tools: what is known of a job, one thing after the other, and whoever writes it down.
 
 mod assembly;
+mod corrected;
 mod exported;
 pub mod otf2;
 pub mod parquet;
@@ -8,6 +9,7 @@ pub mod perfetto;
 mod recent;
 
 pub use assembly::CallAssembly;
+pub use corrected::CorrectedExport;
 pub use exported::{
     CallParts, CompletedMessage, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage,
     ExportedMovement, ExportedSession, Exporter, Reception,

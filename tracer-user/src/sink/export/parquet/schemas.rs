@@ -10,6 +10,8 @@ pub(super) const CALLS: &str = "message calls {
     required binary function (string);
     required int64 begin_ns;
     optional int64 end_ns;
+    optional int64 begin_error_ns;
+    optional int64 end_error_ns;
     optional int32 communicator;
     optional int32 dest;
     optional int32 source;

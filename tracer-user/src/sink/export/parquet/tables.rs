@@ -105,6 +105,8 @@ impl Exporter for TablesExport {
             CellValue::Text(Some(&call.row.name)),
             begin_ns,
             end_ns,
+            CellValue::Int64(call.error_ns.map(|[begin_ns, _]| begin_ns as i64)),
+            CellValue::Int64(call.error_ns.map(|[_, end_ns]| end_ns as i64)),
             CellValue::Int32(call.communicator.map(|communicator| communicator.number as i32)),
             CellValue::Int32(call.number("dest")),
             CellValue::Int32(call.number("source")),

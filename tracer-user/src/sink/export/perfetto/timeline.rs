@@ -127,6 +127,10 @@ impl<W: Write> TimelineExport<W> {
         if let Some(place) = call.place {
             annotations.push(self.text("at", place));
         }
+        if let Some([begin_ns, end_ns]) = call.error_ns {
+            let error_ns = i64::try_from(begin_ns.max(end_ns)).unwrap_or(i64::MAX);
+            annotations.push(self.number("may be off by ns", error_ns));
+        }
         annotations
     }
 
@@ -415,6 +419,7 @@ mod tests {
             row: row("MPI_Send").expect("a call"),
             begin_ns: 100,
             end_ns,
+            error_ns: None,
             arguments: &[("tag", ShownArgument::Number(5))],
             place: Some("main (a.c:7)"),
             communicator: None,
