@@ -52,7 +52,12 @@ pub(super) fn device_tables() -> Result<DeviceTables, String> {
         child.send(&())?;
         child.receive()
     });
-    answer.map_err(|why| format!("what RDMA devices have to show is not known in advance ({why}): what a rank does before its own devices are looked at is not seen"))
+    answer.map_err(|why| {
+        format!(
+            "the functions of RDMA devices are not known in advance ({why}): what a rank sends and receives before its own devices are \
+             looked at is not seen"
+        )
+    })
 }
 
 /// Opens the devices and says what it has found.

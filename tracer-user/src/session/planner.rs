@@ -117,8 +117,8 @@ struct ToldOnce {
     reasons: BTreeSet<&'static str>,
     /// Processes that map one of them, or of which something is not seen for such a reason.
     processes: BTreeSet<u32>,
-    /// Whether there are slots for fast probes.
-    slots: bool,
+    /// There was a plan before.
+    has_planned: bool,
 }
 
 impl ToldOnce {
@@ -148,7 +148,7 @@ impl ToldOnce {
 
     /// A sentence about the first plan, if it has no slots though they were wished for.
     fn no_slots(&mut self, options: &PlanOptions, has_slots: bool) -> Option<String> {
-        let is_first = !std::mem::replace(&mut self.slots, true);
+        let is_first = !std::mem::replace(&mut self.has_planned, true);
         let why = "MPI is linked into the program, or nothing calls it through a slot";
         (is_first && options.engine == Engine::Fast && !has_slots).then(|| not_possible(why))
     }
