@@ -184,7 +184,8 @@ fn users_see_and_watch_their_own_jobs_alone() -> Result<()> {
         "protocol": PROTOCOL, "session": "0".repeat(32), "number": 0,
         "job": { "running": { "pid": ranks["job"]["pid"], "rank_pid": rank["pid"], "rank_start_ticks": rank["start_ticks"] } },
         "wishes": {
-            "budget": null, "returns": "None", "libraries": [], "only_job": "Auto", "ring_bytes": 4096,
+            "budget": null, "returns": "None", "libraries": [], "calls_only": false, "engine": "Kernel",
+            "only_job": "Auto", "ring_bytes": 4096,
             "alloc_min_bytes": 4096, "whole": false, "patience_ms": 30_000,
             "counting": { "context_window": 3, "max_age_ops": 1000, "pack_uniqueness_max": 4 },
         },
