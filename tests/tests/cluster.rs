@@ -126,6 +126,27 @@ fn a_pointer_fault_is_found_across_nodes_without_the_kernel() -> Result<()> {
 }
 
 #[test]
+fn calls_alone_are_watched_on_all_nodes() -> Result<()> {
+    let cluster = Cluster::start(2)?;
+    let job = on(&cluster, MpiImplementation::OpenMpi, "ring", 2)?.endless().spawn()?;
+    job.wait_until_ready(TIMEOUT)?;
+    let name = cluster.job(2)?;
+    let watch = |options: &[&str]| -> Result<(u64, FinishedSession)> {
+        let session = cluster.attach(&name).args(options.iter().copied()).spawn()?;
+        let probes = session.wait_for_event("attached")?["probes"].as_u64().context("no probes")?;
+        session.wait_for(|event| event["event"] == "status" && event["records"].as_u64() > Some(1000))?;
+        session.interrupt();
+        Ok((probes, session.finish()?))
+    };
+    let ((calls, session), (all, _)) = (watch(&["--calls-only"])?, watch(&[])?);
+    ensure!(calls > 0 && 3 * calls < 2 * all, "{calls} probes of {all}");
+    let seen = session.report()?["statistics"]["calls"].to_string();
+    ensure!(seen.contains("MPI_Isend") && seen.contains("MPI_Waitall"), "{seen}");
+    job.stop()?;
+    wait_for_verdict(&job)
+}
+
+#[test]
 fn a_pointer_fault_is_found_among_the_ranks_of_four_nodes() -> Result<()> {
     let cluster = Cluster::start(4)?;
     for (name, library) in with_libraries(&["figure2"]) {
