@@ -327,8 +327,7 @@ mod tests {
         let mut export = CorrectedExport::new(Box::new(Notebook(Rc::clone(&notebook))));
         tell(&mut export, &session).unwrap();
         export.finish(&session).unwrap();
-        let written = notebook.borrow().clone();
-        written
+        notebook.take()
     }
 
     fn call(parts: &CallParts, id: CallId) -> ExportedCall<'_> {
