@@ -25,7 +25,7 @@ fn run(bytes: &[u8]) {
     let files: Vec<FileImage> =
         [&files[..cut], &files[cut..]].into_iter().enumerate().filter_map(image).collect();
     let bound_copy = Some(BoundCopy { file: id(0), offset_bytes: u64::from(head.next()) << 4 });
-    let facts = PlanFacts { files, bound_copy, unreadable: Vec::new() };
+    let facts = PlanFacts { files, bound_copy, verbs: Vec::new(), unreadable: Vec::new() };
     let options = PlanOptions {
         libraries: vec!["*x*".to_owned()],
         local_calls: head.next() & 1 == 0,
