@@ -308,7 +308,7 @@ impl JobSpec {
         match self.transport {
             Transport::SharedMemory => {
                 // Where there are RDMA devices, UCX would connect over them.
-                command.args(["-genv", "UCX_TLS", "^ib"]);
+                command.args(["-genv", "UCX_TLS", "self,sm,tcp"]);
             }
             Transport::SharedMemoryWithoutSingleCopy => {
                 command.args(["-genv", "UCX_TLS", "posix"]);
