@@ -30,7 +30,8 @@ impl SharedFolder {
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let own = rustix::process::geteuid().as_raw();
-        remove_orphans(&base, &[Some(own), account.map(|account| account.uid)], LEAST_AGE);
+        let users: Vec<u32> = [own].into_iter().chain(account.map(|account| account.uid)).collect();
+        remove_orphans(&base, &users, LEAST_AGE);
         let number = RandomState::new().hash_one(std::process::id());
         let path = base.join(format!("{PREFIX}{}-{number:016x}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
@@ -65,8 +66,11 @@ impl Drop for SharedFolder {
     }
 }
 
-/// The folder, locked; none: somebody else has locked it.
-fn locked(path: &Path) -> std::io::Result<Option<File>> {
+/// The folder, locked: nobody takes it for one whose maker is gone. None: somebody else has locked it.
+///
+/// # Errors
+/// It cannot be opened.
+pub(super) fn locked(path: &Path) -> std::io::Result<Option<File>> {
     let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
     let folder = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
@@ -78,14 +82,14 @@ fn locked(path: &Path) -> std::io::Result<Option<File>> {
 
 /// Removes folders of these users whose makers are gone, unless a process still has something of them mapped: ranks may go on
 /// without their dmscope. One that cannot be removed stays.
-fn remove_orphans(base: &Path, users: &[Option<u32>], least_age: Duration) {
+fn remove_orphans(base: &Path, users: &[u32], least_age: Duration) {
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Ok(stat) = path.symlink_metadata() else { return false };
         let age = stat.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         name.starts_with(PREFIX)
             && stat.is_dir()
-            && users.contains(&Some(stat.uid()))
+            && users.contains(&stat.uid())
             && age.is_some_and(|age| age >= least_age)
     };
     let entries = read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -122,10 +126,10 @@ mod tests {
         let link = base.path().join("dmscope-4-0");
         std::os::unix::fs::symlink(&other, &link).unwrap();
         let _lock = locked(&locked_one).unwrap().unwrap();
-        let own = Some(rustix::process::geteuid().as_raw());
+        let own = rustix::process::geteuid().as_raw();
         remove_orphans(base.path(), &[own], LEAST_AGE);
         assert!(orphan.exists(), "it may not be locked yet");
-        remove_orphans(base.path(), &[None], Duration::ZERO);
+        remove_orphans(base.path(), &[own + 1], Duration::ZERO);
         assert!(orphan.exists(), "it is somebody else's");
         remove_orphans(base.path(), &[own], Duration::ZERO);
         assert!(!orphan.exists());
@@ -149,7 +153,7 @@ mod tests {
             )
         };
         assert!(mapping.is_ok());
-        remove_orphans(base.path(), &[Some(rustix::process::geteuid().as_raw())], Duration::ZERO);
+        remove_orphans(base.path(), &[rustix::process::geteuid().as_raw()], Duration::ZERO);
         assert!(used.exists());
     }
 }

@@ -20,6 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::super::pages::{Pages, RankFile};
 use super::super::places_of_calls::place_text;
+use super::super::shared_folder::locked;
 use super::super::stuck::is_running;
 use super::frames::{
     FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS, RemoteProcess, ToHead, ToNode,
@@ -95,6 +96,8 @@ fn serve_here(folder: &Path) -> Result<()> {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let hello = Hello { word, node, format: FORMAT_BYTES.to_vec() };
     send(&mut &stream, &ToHead { says: Some(NodeSays::Hello(hello)) }).context("cannot speak to the head")?;
+    // Else another session of this user may take it for one that a killed session has left.
+    let _lock = locked(folder).context("the shared folder")?;
     take_files(&stream, folder)?;
     write(folder.join(READY), "").context("the shared folder")?;
     let ended = NodeShare::new(folder, stream)?.run();
