@@ -40,11 +40,7 @@ impl Bounds {
     /// No more than there was.
     #[must_use]
     pub fn at_most(self, ns: f64) -> Self {
-        Self {
-            least_ns: self.least_ns.min(ns),
-            likely_ns: self.likely_ns.min(ns),
-            most_ns: self.most_ns.min(ns),
-        }
+        self.min(Self::exactly(ns))
     }
 
     /// Whichever of both is later, bound by bound.
@@ -54,6 +50,16 @@ impl Bounds {
             least_ns: self.least_ns.max(other.least_ns),
             likely_ns: self.likely_ns.max(other.likely_ns),
             most_ns: self.most_ns.max(other.most_ns),
+        }
+    }
+
+    /// Whichever of both is earlier, bound by bound.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            least_ns: self.least_ns.min(other.least_ns),
+            likely_ns: self.likely_ns.min(other.likely_ns),
+            most_ns: self.most_ns.min(other.most_ns),
         }
     }
 

@@ -119,10 +119,8 @@ impl PhaseAnalysis {
             let over = std::mem::replace(current, next);
             sum_up(&mut self.sums, rank, &over);
         }
-        if let Some(current) = self.under_way.get_mut(&rank) {
-            current.cost += step.costs.inside();
-            current.last = *end;
-        }
+        current.cost += step.costs.inside();
+        current.last = *end;
     }
 
     /// All phases, what takes its rank longest first; when all calls were added.

@@ -25,12 +25,7 @@ impl Moment {
     /// As early as another one in all bounds, if it is later.
     pub(super) fn not_after(self, end: Self) -> Self {
         let took_ns = end.at_ns.saturating_sub(self.at_ns) as f64;
-        let latest = end.shift + Bounds::exactly(took_ns);
-        let shift = Bounds {
-            least_ns: self.shift.least_ns.min(latest.least_ns),
-            likely_ns: self.shift.likely_ns.min(latest.likely_ns),
-            most_ns: self.shift.most_ns.min(latest.most_ns),
-        };
+        let shift = self.shift.min(end.shift + Bounds::exactly(took_ns));
         Self { shift, ..self }
     }
 }

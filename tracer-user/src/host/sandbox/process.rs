@@ -269,12 +269,13 @@ impl Drop for Running {
 mod tests {
     use super::*;
 
-    /// How long a program that never answers is waited for, at least 0.1 s and at most 0.6 s.
+    const MOST: Duration = Duration::from_secs(2);
+
+    /// How long a program that never answers is waited for, at least 0.1 s.
     fn waited_for(program: &str, argument: &'static str) -> Duration {
         let mut silent = SandboxedProcess::of(program.into(), argument);
         let begun = Instant::now();
-        let [limit, most] = [100, 600].map(Duration::from_millis);
-        let answer = silent.talk_longer(limit, most, |child| child.receive::<()>());
+        let answer = silent.talk_longer(Duration::from_millis(100), MOST, |child| child.receive::<()>());
         assert!(answer.unwrap_err().contains("given up"));
         begun.elapsed()
     }
@@ -282,8 +283,8 @@ mod tests {
     #[test]
     fn a_child_that_could_go_on_is_waited_for_longer_than_one_that_sleeps() {
         let asleep = waited_for("/usr/bin/sleep", "100");
-        assert!((100..500).contains(&asleep.as_millis()), "{asleep:?}");
+        assert!(asleep < MOST, "{asleep:?}");
         let busy = waited_for("/usr/bin/yes", "on");
-        assert!(busy.as_millis() >= 600, "{busy:?}");
+        assert!(busy >= MOST, "{busy:?}");
     }
 }
