@@ -131,6 +131,15 @@ fn check_slots(spec: &JobSpec) -> Result<()> {
     job.finish(TIMEOUT)?.check_verdict()
 }
 
+/// A job is watched by both engines, and the same calls are counted. `options`: of the session with fast probes.
+fn check_counted_alike(spec: JobSpec, options: &[&str]) -> Result<FinishedSession> {
+    let (session, _) = watch(spec.clone(), options)?;
+    let (fast, kernel) = (calls_made(&session)?, calls_made(&watch_by_kernel(spec)?)?);
+    ensure!(fast == kernel && !fast.is_empty(), "{fast:?} instead of {kernel:?}");
+    eprintln!("{fast:?}");
+    Ok(session)
+}
+
 #[test]
 fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
     for (library, name) in MpiImplementation::ALL.into_iter().flat_map(|l| OF_ALL_KINDS.map(|name| (l, name)))
@@ -138,10 +147,7 @@ fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
         let what = || format!("{name}, {library:?}");
         let spec = JobSpec::own(library, name)?.args(["--iterations", "200"]);
         check_slots(&spec).with_context(what)?;
-        let (fast, _) = watch(spec.clone(), &[]).with_context(what)?;
-        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec).with_context(what)?)?);
-        ensure!(fast == kernel && !fast.is_empty(), "{}: {fast:?} instead of {kernel:?}", what());
-        eprintln!("{}: {fast:?}", what());
+        check_counted_alike(spec, &[]).with_context(what)?;
     }
     Ok(())
 }
@@ -150,12 +156,10 @@ fn mpi_calls_are_counted_as_by_the_kernel() -> Result<()> {
 fn calls_alone_are_counted_as_by_the_kernel() -> Result<()> {
     for library in MpiImplementation::ALL {
         let spec = JobSpec::own(library, "halo2d")?.args(["--iterations", "200"]);
-        let (fast, _) = watch(spec.clone(), &["--calls-only"])?;
+        let fast = check_counted_alike(spec, &["--calls-only"]).with_context(|| format!("{library:?}"))?;
         // No copies, which are thousands. What ranks and launcher tell each other at the end goes over TCP.
         let movements = statistics(&fast)?["movements"].as_u64();
         ensure!(movements < Some(100), "{library:?}: {movements:?} movements");
-        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec)?)?);
-        ensure!(fast == kernel && !fast.is_empty(), "{library:?}: {fast:?} instead of {kernel:?}");
     }
     Ok(())
 }
@@ -284,10 +288,7 @@ fn a_call_that_a_profiler_takes_in_between_is_counted_once_as_by_the_kernel() ->
         let tool = build::jobs_for(library)?.join("libpmpi_tool.so");
         let spec = JobSpec::own(library, name)?.args(["--iterations", "200"]);
         let spec = spec.through(["env".to_owned(), format!("LD_PRELOAD={}", tool.display())]);
-        let (fast, _) = watch(spec.clone(), &[]).with_context(what)?;
-        let (fast, kernel) = (calls_made(&fast)?, calls_made(&watch_by_kernel(spec).with_context(what)?)?);
-        ensure!(fast == kernel && !fast.is_empty(), "{}: {fast:?} instead of {kernel:?}", what());
-        eprintln!("{}: {fast:?}", what());
+        check_counted_alike(spec, &[]).with_context(what)?;
     }
     Ok(())
 }

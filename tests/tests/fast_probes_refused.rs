@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use live::processes::signal;
 use live::{Dmscope, JobSpec, MpiImplementation, RunningJob, build, debugger};
-use rustix::process::{Resource, Rlimit, Signal, kill_process, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -24,10 +25,6 @@ fn start(spec: JobSpec) -> Result<RunningJob> {
     let job = spec.spawn()?;
     job.wait_until_ready(TIMEOUT)?;
     Ok(job)
-}
-
-fn process(pid: u32) -> Result<rustix::process::Pid> {
-    i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("a process id")
 }
 
 /// Waits until `/proc/PID/status` is so.
@@ -84,9 +81,13 @@ fn a_process_in_a_pid_namespace_has_kernel_probes() -> Result<()> {
 #[test]
 fn a_process_that_is_stopped_has_kernel_probes() -> Result<()> {
     let job = start(endless()?)?;
-    let rank = process(job.rank_pids()?[0])?;
-    kill_process(rank, Signal::STOP)?;
-    check_refused(job, "it is stopped", || Ok(kill_process(rank, Signal::CONT)?))
+    let rank = job.rank_pids()?[0];
+    signal(rank, Signal::STOP);
+    wait_for_status(rank, |status| status.contains("(stopped)"))?;
+    check_refused(job, "it is stopped", || {
+        signal(rank, Signal::CONT);
+        Ok(())
+    })
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_process_that_waits_for_a_child_of_vfork_has_kernel_probes() -> Result<()> {
 #[test]
 fn a_process_that_has_no_room_for_code_has_kernel_probes() -> Result<()> {
     let job = start(endless()?)?;
-    let rank = process(job.rank_pids()?[0])?;
+    let rank = Pid::from_raw(job.rank_pids()?[0].cast_signed()).context("a rank without a process")?;
     let limit = |bytes| prlimit(Some(rank), Resource::As, Rlimit { current: bytes, maximum: None });
     limit(Some(1 << 20))?;
     check_refused(job, "Cannot allocate memory", || limit(None).map(|_| ()).map_err(Into::into))

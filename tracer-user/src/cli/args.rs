@@ -295,7 +295,7 @@ pub struct ProbesArgs {
     /// Watch the job for this long first, to count the hits of each probe (10s, 500ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub hits: Option<Duration>,
-    /// Say who would record which copy if they were recorded so
+    /// Say who would record which copy and call if they were recorded so
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
     pub probes: Engine,
     /// List every place that is not probed, not only a summary

@@ -22,7 +22,8 @@ use crate::plan::attach::{
     AttachDecision, AttachMode, FileUse, JobSize, MOST_LINKS, OnlyJob, StrangerCount, attach_modes,
 };
 use crate::plan::engines::{choose_engines, mark_slots};
-use crate::plan::{EarlierPlans, FileSlots, PlanOptions};
+use crate::plan::slots::NO_SLOTS;
+use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions};
 use crate::session::{self, Outlets, Settings};
 use crate::sink::HitSink;
 
@@ -39,7 +40,10 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     let planned =
         gathered.plan(&options, &EarlierPlans::default(), &mut parser).map_err(anyhow::Error::msg)?;
     let mut plan = planned.plan;
-    let refusal = choose_engine(&mut plan, &planned.slots, &job);
+    let refusal = match args.probes {
+        Engine::Kernel => None,
+        Engine::Fast => choose_engine(&mut plan, &planned.slots, &job),
+    };
     let attach = attachments(&plan, &gathered.attach, job.size());
     let hits = match args.hits {
         Some(duration) => count_hits(&job, options, duration)?,
@@ -58,10 +62,10 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Says in the plan who would record what, if slots were looked for; or why only the kernel can.
+/// Says in the plan who would record what; or why only the kernel can.
 fn choose_engine(plan: &mut Plan, slots: &[FileSlots], job: &NodeJob) -> Option<String> {
     if slots.is_empty() {
-        return None;
+        return Some(NO_SLOTS.to_owned());
     }
     let pids: Vec<u32> = job.ranks.iter().map(|rank| rank.pid).collect();
     let found = look_at_slots(slots, &pids);

@@ -79,7 +79,8 @@ pub struct WatchArgs {
     /// about data
     #[arg(long)]
     pub calls_only: bool,
-    /// Who records copies: traps of the kernel, or code that is put into the job's processes, which costs it a hundredth
+    /// Who records copies and MPI calls: traps of the kernel, or code that is put into the job's processes, which costs it some 20 ns
+    /// in place of 0.6 µs
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t)]
     pub probes: Engine,
     /// Ring buffer size per process; larger ring buffers lose fewer records when the job is bursty

@@ -132,6 +132,9 @@ fn completed_by(function: &str) -> Option<CompletedHandles> {
     }
 }
 
+/// Why there may be no slots at all.
+pub const NO_SLOTS: &str = "MPI is linked into the program, or nothing calls it through a slot";
+
 /// Finds the slots of all files of a plan; `earlier`: calls of earlier plans. None where MPI is linked into the program: its calls go
 /// through no slot, so that copies would not know which of them they are made in.
 pub(super) fn find(

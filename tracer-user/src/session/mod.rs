@@ -166,7 +166,7 @@ pub fn run(
          own, and be watched in part; start the job without dmscope and attach to it, or leave out the option"
     );
     let settings_before = OwnSettings::change()?;
-    let mut planner = Planner::new(of_a_start(&settings.plan, sink));
+    let mut planner = Planner::new(of_a_start(&settings.plan));
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (parts, limits) = prepare(settings, &cpus::of_process(std::process::id()), sink)?;
     let mut session = Session::new(parts)?;
@@ -179,14 +179,8 @@ pub fn run(
     session.follow(&limits, Box::new(planner), Launcher::Child(child))
 }
 
-/// What is planned for a job that is not running yet.
-fn of_a_start(plan: &PlanOptions, sink: &mut dyn Sink) -> PlanOptions {
-    if plan.engine == Engine::Fast {
-        sink.notice(
-            "a job that is started here has kernel probes, which see its first instruction; fast probes are for jobs that run \
-             (dmscope attach)",
-        );
-    }
+/// What is planned for a job that is not running yet: kernel probes see its first instruction.
+fn of_a_start(plan: &PlanOptions) -> PlanOptions {
     PlanOptions { engine: Engine::Kernel, ..plan.clone() }
 }
 
@@ -212,7 +206,7 @@ pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> 
     const PERIOD: Duration = Duration::from_millis(5);
     let begin_ns = clock::monotonic_ns();
     OwnSettings::change()?;
-    let mut planner = Planner::new(of_a_start(&settings.plan, sink));
+    let mut planner = Planner::new(of_a_start(&settings.plan));
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let stop = Arc::clone(&settings.stop);
     let planned = with_files_of(job.uid, || planner.command(job.command));

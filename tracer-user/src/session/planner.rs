@@ -22,6 +22,7 @@ use crate::host::launched::{LibraryPaths, gather_program, program_of};
 use crate::host::parsing::{ParsingChild, PlannedCode};
 use crate::kernel::not_possible;
 use crate::plan::code::{Instructions, is_unchanged};
+use crate::plan::slots::NO_SLOTS;
 use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions};
 
 /// A plan, and what it takes to apply it.
@@ -149,8 +150,7 @@ impl ToldOnce {
     /// A sentence about the first plan, if it has no slots though they were wished for.
     fn no_slots(&mut self, options: &PlanOptions, has_slots: bool) -> Option<String> {
         let is_first = !std::mem::replace(&mut self.has_planned, true);
-        let why = "MPI is linked into the program, or nothing calls it through a slot";
-        (is_first && options.engine == Engine::Fast && !has_slots).then(|| not_possible(why))
+        (is_first && options.engine == Engine::Fast && !has_slots).then(|| not_possible(NO_SLOTS))
     }
 
     /// Those that are new.
