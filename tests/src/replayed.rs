@@ -229,9 +229,12 @@ impl ReplayCase {
         let Output { status, stdout, stderr } = match receiver.recv_timeout(LIMIT) {
             Ok(output) => output?,
             Err(_) => {
-                kill_job(pid);
-                signal(pid, Signal::KILL);
-                bail!("it took more than {LIMIT:?}: {:?}", receiver.recv());
+                // All that dmscope has started: whoever lives on holds its outputs open.
+                let started = descendants(pid);
+                let left: Vec<_> = started.iter().map(|pid| state_line(*pid)).collect();
+                started.iter().chain([&pid]).for_each(|pid| signal(*pid, Signal::KILL));
+                let said = receiver.recv_timeout(Duration::from_secs(10));
+                bail!("it took more than {LIMIT:?}: {said:?}\nRunning then:\n{}", left.join("\n"));
             }
         };
         let log = |rank: usize| fs::read(logs.join(format!("rank{rank}.log"))).unwrap_or_default();
@@ -270,6 +273,14 @@ impl ReplayRun {
         }
         Ok(())
     }
+}
+
+/// What a process is and what it does, for whoever asks why it did not end.
+fn state_line(pid: u32) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let (status, wchan) = (read("status"), read("wchan"));
+    let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default();
+    format!("{pid} {} {state} {wchan}", read("cmdline").replace('\0', " "))
 }
 
 /// Kills all ranks that dmscope has started. Their launcher cleans up behind them, and ends.
