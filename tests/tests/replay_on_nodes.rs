@@ -3,26 +3,36 @@
 //! Nothing is shared between nodes but files of programs: each has shared memory of its own, and what starts ranks there passes
 //! on no environment, as ssh.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use live::replayed::{ReplayCase, kill_job, wait_for_bytes};
-use live::{MpiImplementation, processes};
+use live::{MpiImplementation, number_from_environment, processes};
 use rustix::process::Signal;
 
 const NODES: &[&str] = &["--nodes"];
 
-/// MPICH over UCX may wait in MPI_Finalize for ever if there are more ranks, unwatched too.
-fn on_two_nodes(library: MpiImplementation, arguments: &[&str]) -> Result<ReplayCase> {
+/// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
+fn times() -> Result<(usize, usize)> {
+    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 1)?;
+    Ok((records, (records / 4).max(1)))
+}
+
+fn on_two_nodes(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<ReplayCase> {
+    // MPICH over UCX may wait in MPI_Finalize for ever if there are more ranks, unwatched too.
     let ranks = match library {
         MpiImplementation::OpenMpi => 4,
         MpiImplementation::Mpich => 2,
     };
-    ReplayCase::own(library, "anyorder", arguments)?.ranks(ranks).on_nodes(2)
+    ReplayCase::own(library, program, arguments)?.ranks(ranks).on_nodes(2)
+}
+
+fn any_order(library: MpiImplementation, arguments: &[&str]) -> Result<ReplayCase> {
+    on_two_nodes(library, "anyorder", arguments)
 }
 
 #[test]
 fn ranks_on_other_nodes_answer_as_they_did_there_and_on_one_node() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let mut case = on_two_nodes(library, &["all", "--log", "LOG", "--rounds", "5"])?;
+        let mut case = any_order(library, &["all", "--log", "LOG", "--rounds", "5"])?;
         let recorded = case.run("record", NODES, "x", None)?;
         recorded.check(0, &[" ranks, "])?;
         ensure!(!recorded.said.contains("cannot be replayed"), "{}", recorded.said);
@@ -37,10 +47,39 @@ fn ranks_on_other_nodes_answer_as_they_did_there_and_on_one_node() -> Result<()>
     Ok(())
 }
 
+/// What they send to whom is another thing in each program: trees, all to all, an election, random calls, Fortran.
+#[test]
+fn programs_over_nodes_get_the_same_messages() -> Result<()> {
+    let (records, replays) = times()?;
+    for library in MpiImplementation::ALL {
+        for (program, arguments) in [
+            ("published", &["tree", "--log", "LOG", "--rounds", "3", "--messages", "10"][..]),
+            ("published", &["graph", "--log", "LOG", "--rounds", "3", "--messages", "10"]),
+            ("published", &["bully", "--log", "LOG", "--rounds", "3", "--messages", "1"]),
+            ("random", &["--threads", "0", "--seed", "2", "--programs", "5", "--log", "LOG"]),
+            ("fortran_f08", &["LOG"]),
+        ] {
+            let case = on_two_nodes(library, program, arguments)?;
+            for _ in 0..records {
+                let recorded = case.run("record", NODES, "x", None)?;
+                recorded.check(0, &[" ranks, "])?;
+                for _ in 0..replays {
+                    let replayed = case.run("replay", NODES, "x", None)?;
+                    replayed.check(0, &["replayed to the end of the record"])?;
+                    replayed
+                        .check_same(&recorded)
+                        .with_context(|| format!("{library:?}: {program} {arguments:?}"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_hang_over_nodes_is_recorded_up_to_there_and_its_replay_names_node_and_line() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let case = on_two_nodes(library, &["hang", "--log", "LOG", "--rounds", "500"])?;
+        let case = any_order(library, &["hang", "--log", "LOG", "--rounds", "500"])?;
         let recorded = case.record_with(NODES, "x", |dmscope, log| {
             // It is flushed when rank 0 hangs.
             wait_for_bytes(log, 1)?;
@@ -66,7 +105,7 @@ fn a_hang_over_nodes_is_recorded_up_to_there_and_its_replay_names_node_and_line(
 #[test]
 fn a_divergence_on_another_node_says_the_line_and_ends_the_job() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let mut case = on_two_nodes(library, &["source", "--log", "LOG", "--rounds", "20"])?;
+        let mut case = any_order(library, &["source", "--log", "LOG", "--rounds", "20"])?;
         case.run("record", NODES, "x", None)?.check(0, &[" ranks, "])?;
         case.other(library, "anyorder", &["waitany", "--log", "LOG", "--rounds", "20"]);
         case.run("replay", NODES, "x", None)?
@@ -80,7 +119,7 @@ fn a_divergence_on_another_node_says_the_line_and_ends_the_job() -> Result<()> {
 #[test]
 fn a_node_whose_share_is_killed_is_told_and_its_ranks_go_on() -> Result<()> {
     let library = MpiImplementation::OpenMpi;
-    let case = on_two_nodes(library, &["source", "--log", "LOG", "--rounds", "3000"])?;
+    let case = any_order(library, &["source", "--log", "LOG", "--rounds", "3000"])?;
     let recorded = case.record_with(NODES, "x", |_, log| {
         wait_for_bytes(log, 10_000)?;
         let shares = processes::with_variable("DMSCOPE_NODE_STAYS");

@@ -35,7 +35,7 @@ use crate::timeline::TimelineAnalysis;
 
 pub use crate::job::LastCall;
 
-/// How far records are followed. Anything but [`Depth::Findings`] is for measuring what each part costs.
+/// How far records are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
     /// Decoded; addresses resolved to places and names.
@@ -103,7 +103,15 @@ impl Pipeline {
         pipeline
     }
 
-    /// The same, and notes every movement of data, for [`Pipeline::take_movements`].
+    /// The same and no more: movements are linked only as far as they tell whose messages were received from anybody.
+    pub fn with_events_alone(options: Options) -> Self {
+        let mut pipeline = Self { told: Some(Vec::new()), ..Self::with_depth(options, Depth::Link) };
+        pipeline.job.may_follow_messages = true;
+        pipeline.job.tell_messages();
+        pipeline
+    }
+
+    /// Notes what calls do to each other, and every movement of data, for [`Pipeline::take_movements`].
     pub fn with_movements(options: Options) -> Self {
         let mut pipeline = Self { told_movements: Some(Vec::new()), ..Self::with_events(options) };
         pipeline.chains.chains.notes_links = true;

@@ -36,7 +36,7 @@ impl TimesPipeline {
     }
 
     fn with(pass: CorrectionPass) -> Self {
-        Self { pipeline: Pipeline::with_events(Options::default()), pass }
+        Self { pipeline: Pipeline::with_events_alone(Options::default()), pass }
     }
 
     /// Takes the next input.

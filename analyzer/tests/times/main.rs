@@ -30,15 +30,15 @@ fn solved(job: &SimulatedJob, times: &[[u64; 2]], costs: bool) -> Vec<SolvedCall
 
 /// The same by clocks that may be apart by so much.
 fn solved_within(job: &SimulatedJob, times: &[[u64; 2]], costs: bool, slack_ns: f64) -> Vec<SolvedCall> {
-    let learnt = pass(job, times, costs, slack_ns, Transfers::default()).learnt;
+    let learnt = pass(job, times, costs, slack_ns, &Transfers::default()).learnt;
     let ends = |moment| match moment {
         SolvedMoment::Ends(call) => Some(*call),
         SolvedMoment::Begins(_) => None,
     };
-    pass(job, times, costs, slack_ns, learnt).take().into_iter().filter_map(ends).collect()
+    pass(job, times, costs, slack_ns, &learnt).take().into_iter().filter_map(ends).collect()
 }
 
-fn pass(job: &SimulatedJob, times: &[[u64; 2]], costs: bool, slack_ns: f64, transfers: Transfers) -> Solver {
+fn pass(job: &SimulatedJob, times: &[[u64; 2]], costs: bool, slack_ns: f64, transfers: &Transfers) -> Solver {
     let mut solver = Solver::new(transfers, slack_ns);
     for (step, matched) in job.steps(times, costs) {
         for (send, receive) in matched {
@@ -52,7 +52,7 @@ fn pass(job: &SimulatedJob, times: &[[u64; 2]], costs: bool, slack_ns: f64, tran
 
 /// What calls of a function do at least without anybody waiting, as it is learnt from all of them.
 fn least_work_ns(job: &SimulatedJob, function: &'static str) -> f64 {
-    let learnt = pass(job, &job.run(true), true, 0.0, Transfers::default()).learnt;
+    let learnt = pass(job, &job.run(true), true, 0.0, &Transfers::default()).learnt;
     learnt.times(TransferKind::Local(function)).map_or(0.0, |work| work.least_ns)
 }
 

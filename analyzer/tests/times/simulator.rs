@@ -302,6 +302,7 @@ impl SimulatedJob {
             Action::Send { message, .. } | Action::Isend { message } => Some(self.messages[message].bytes),
             _ => None,
         };
+        let posts = !matches!(call.action, Action::Wait { .. } | Action::Collective { .. });
         TimedCall {
             id: ids[at],
             pid: 100 + call.rank as u32,
@@ -312,7 +313,8 @@ impl SimulatedJob {
             end_ns: Some(times[1]),
             costs: CallCosts { between, entry, exit, ..CallCosts::default() },
             sent_bytes,
-            posts: !matches!(call.action, Action::Wait { .. } | Action::Collective { .. }),
+            posts,
+            posted: u32::from(posts),
             is_from_anybody: false,
             place: None,
             envelope: None,

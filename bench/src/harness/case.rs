@@ -1,6 +1,5 @@
 //! One case in a process of its own: its peak of memory is nobody else's.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -32,8 +31,8 @@ pub enum MeasuredCase {
     Read(PathBuf, ReadDepth),
     /// Makes the inputs, and gives their records to the sequencer, a ring for each rank.
     Sequence(CaseJob),
-    /// Writes a tape for another tool, which is named, to a path.
-    Export(PathBuf, String, PathBuf),
+    /// A command of dmscope, by its words.
+    Dmscope(Vec<String>),
 }
 
 /// A job that is made up, by what differs between cases.
@@ -110,7 +109,9 @@ impl MeasuredCase {
         if !output.status.success() {
             bail!("the case {case} ended with {}", output.status);
         }
-        serde_json::from_slice(&output.stdout).with_context(|| format!("output of the case {case}"))
+        // A command may have said something before.
+        let last = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        serde_json::from_slice(last).with_context(|| format!("output of the case {case}"))
     }
 
     fn run(&self) -> Result<(u64, u64)> {
@@ -121,7 +122,7 @@ impl MeasuredCase {
             Self::Write(job, path) => write(*job, path),
             Self::Sequence(job) => Ok((sequence(*job), 0)),
             Self::Read(path, until) => read(path, *until),
-            Self::Export(path, format, output) => export(path, format, output),
+            Self::Dmscope(words) => dmscope(words),
         }
     }
 }
@@ -176,16 +177,8 @@ fn sequence(job: CaseJob) -> u64 {
 }
 
 /// As the program does it, in this process.
-fn export(tape: &Path, format: &str, output: &Path) -> Result<(u64, u64)> {
-    let words: [&OsStr; 7] = [
-        "dmscope".as_ref(),
-        "export".as_ref(),
-        "--to".as_ref(),
-        format.as_ref(),
-        "--output".as_ref(),
-        output.as_ref(),
-        tape.as_ref(),
-    ];
+fn dmscope(words: &[String]) -> Result<(u64, u64)> {
+    let words = ["dmscope"].into_iter().chain(words.iter().map(String::as_str));
     dmscope::cli::main(&Cli::try_parse_from(words)?)?;
     Ok((0, 0))
 }

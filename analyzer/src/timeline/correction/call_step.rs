@@ -106,6 +106,8 @@ pub struct TimedCall {
     pub sent_bytes: Option<u64>,
     /// It posts messages: others may wait for its beginning.
     pub posts: bool,
+    /// How many, as far as that was told.
+    pub posted: u32,
     /// It posts a receive from whoever comes first.
     pub is_from_anybody: bool,
     /// Where it was made, if anybody asks.

@@ -129,12 +129,10 @@ impl CorrectionPass {
     }
 
     fn with(survey: Survey, is_survey: bool) -> Self {
-        let mut ledger = HitLedger::new(&survey.costs, &survey.unrecorded);
-        ledger.share_cpus(survey.sharing());
         Self {
-            ledger,
+            ledger: HitLedger::new(&survey.costs, &survey.unrecorded, survey.sharing()),
             gatherer: Gatherer::default(),
-            solver: Solver::new(survey.transfers.clone(), survey.slack_ns),
+            solver: Solver::new(&survey.transfers, survey.slack_ns),
             summary: TimesSummary::default(),
             survey,
             is_survey,
@@ -155,7 +153,7 @@ impl CorrectionPass {
     /// Looks at receives from whoever comes first as well, for [`CorrectionPass::take_orders`].
     pub fn follow_orders(&mut self) {
         self.solver.tell_begins();
-        self.orders = Some(OrderAnalysis::new(self.survey.transfers.clone(), self.survey.slack_ns));
+        self.orders = Some(OrderAnalysis::new(&self.survey.transfers, self.survey.slack_ns));
     }
 
     /// Adds up times by phase as well, for [`CorrectionPass::take_phases`].

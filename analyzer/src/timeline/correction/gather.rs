@@ -14,6 +14,7 @@ const MOST_UNDER_WAY: usize = 1 << 18;
 /// What was told of a call that is not over.
 #[derive(Debug, Default)]
 struct CallUnderWay {
+    posted: u32,
     completed: Vec<MessageId>,
     left: Vec<CollectiveId>,
     entered: Vec<EnteredCollective>,
@@ -64,7 +65,7 @@ impl Gatherer {
                 self.begun.insert(by, collective);
                 self.under_way(by)?.entered.push(EnteredCollective { collective, members, root });
             }
-            MessageEvent::Posted { .. } => {}
+            MessageEvent::Posted { message, .. } => self.under_way(message.call)?.posted += 1,
             MessageEvent::Call { id, call, end_ns, .. } => {
                 let step = self.step(messages, ledger, id, &call, end_ns);
                 return Some(GatheredEvent::Call(Box::new(step)));
@@ -86,7 +87,8 @@ impl Gatherer {
         call: &Call,
         end_ns: Option<u64>,
     ) -> TimedCall {
-        let CallUnderWay { completed, left, entered } = self.under_way.remove(&id).unwrap_or_default();
+        let CallUnderWay { posted, completed, left, entered } =
+            self.under_way.remove(&id).unwrap_or_default();
         let mut costs = ledger.take((call.pid, call.tid), call.begin_ns);
         if call.pid == call.tid {
             let thread = CallId { number: 0, ..id };
@@ -108,6 +110,7 @@ impl Gatherer {
             costs,
             sent_bytes: messages.sent_bytes(call),
             posts: posts(row.does),
+            posted,
             is_from_anybody: messages.is_from_anybody(call),
             place: None,
             envelope: envelope(messages, call),

@@ -25,6 +25,9 @@ impl<K: Copy + Eq + Hash, V> KeptMap<K, V> {
             self.order.push_back(key);
         }
         // What was taken out is still in the order.
+        while self.order.front().is_some_and(|first| !self.values.contains_key(first)) {
+            self.order.pop_front();
+        }
         while self.values.len() > self.most || self.order.len() > 2 * self.most {
             let Some(first) = self.order.pop_front() else { return };
             self.values.remove(&first);
@@ -61,5 +64,15 @@ mod tests {
             kept.remove(key);
         });
         assert!(kept.order.len() <= 4);
+    }
+
+    #[test]
+    fn what_was_taken_out_in_order_takes_no_room() {
+        let mut kept = KeptMap::new(1000);
+        for key in 0..100 {
+            kept.insert(key, key);
+            assert_eq!(kept.remove(key), Some(key));
+        }
+        assert_eq!(kept.order.len(), 1);
     }
 }

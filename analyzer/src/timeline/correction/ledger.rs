@@ -124,8 +124,9 @@ impl HitSum {
 }
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HitLedger {
+    /// By node; there is one at least.
     prices: Vec<Prices>,
     sharing: f64,
     probes: Vec<PlannedProbe>,
@@ -139,9 +140,18 @@ pub struct HitLedger {
 }
 
 impl HitLedger {
-    /// `costs`: of all nodes and moments; `unrecorded`: of the whole session.
-    pub fn new(costs: &[ProbeCosts], unrecorded: &[UnrecordedHits]) -> Self {
-        let mut ledger = Self::default();
+    /// `costs`: of all nodes and moments; `unrecorded`: of the whole session; `sharing`: so many ranks share a CPU, and a hit of
+    /// one may hold up all of them.
+    pub fn new(costs: &[ProbeCosts], unrecorded: &[UnrecordedHits], sharing: f64) -> Self {
+        let mut ledger = Self {
+            prices: Vec::new(),
+            sharing,
+            probes: Vec::new(),
+            threads: FxHashMap::default(),
+            unrecorded: FxHashMap::default(),
+            sums: BTreeMap::new(),
+            held_up: HitSum::default(),
+        };
         ledger.price(costs);
         for hits in unrecorded {
             ledger.unrecorded.entry(hits.pid).or_default().push(*hits);
@@ -153,23 +163,20 @@ impl HitLedger {
     /// These are the prices from here on.
     pub fn price(&mut self, costs: &[ProbeCosts]) {
         let nodes = costs.iter().map(|costs| costs.node as usize + 1).max().unwrap_or(1);
-        let of_node = |node: usize| Prices::of(costs.iter().filter(|costs| costs.node as usize == node));
+        let of_node = |node: usize| {
+            let prices = Prices::of(costs.iter().filter(|costs| costs.node as usize == node));
+            if self.sharing > 1.0 { prices.shared(self.sharing) } else { prices }
+        };
         self.prices = (0..nodes.min(MAX_NODES)).map(of_node).collect();
     }
 
-    /// So many ranks share a CPU: a hit of one may hold up all of them.
-    pub fn share_cpus(&mut self, ranks: f64) {
-        self.sharing = ranks;
-    }
-
     /// What hits cost where a process runs.
-    pub fn prices(&self, pid: u32) -> Prices {
-        let prices = self.prices.get(node_of(pid)).or(self.prices.first()).copied().unwrap_or_default();
-        if self.sharing > 1.0 { prices.shared(self.sharing) } else { prices }
+    pub fn prices(&self, pid: u32) -> &Prices {
+        of_node(&self.prices, pid)
     }
 
     fn count_unrecorded(&mut self, hits: &UnrecordedHits) {
-        let prices = self.prices(hits.pid);
+        let prices = of_node(&self.prices, hits.pid);
         let kinds = [
             (HitKind::Declined, hits.declined, prices.declined),
             (HitKind::Refused, hits.refused, prices.refused),
@@ -193,12 +200,12 @@ impl HitLedger {
     /// Counts the hit that a record tells of.
     pub fn record(&mut self, raw: &RawRecord) {
         let Ok(Record { header, body }) = Record::decode(raw) else { return };
-        let prices = self.prices(header.pid);
+        let prices = of_node(&self.prices, header.pid);
         let probe = self.probes.get(header.probe as usize).copied().unwrap_or_default();
         let thread = self.threads.entry((header.pid, header.tid)).or_default();
         let (kind, cost) = match body {
             Body::Call { nested: false, .. } if probe.call != CallProbe::No => {
-                (HitKind::CallResults, begin(thread, header.time_ns, probe, &prices))
+                (HitKind::CallResults, begin(thread, header.time_ns, probe, prices))
             }
             // Of the same hit.
             Body::Values { .. } if probe.is_fast => return,
@@ -293,6 +300,10 @@ fn planned(probe: &Probe) -> PlannedProbe {
 }
 
 /// A hit that is over when the thread goes on.
+fn of_node(prices: &[Prices], pid: u32) -> &Prices {
+    prices.get(node_of(pid)).unwrap_or(&prices[0])
+}
+
 fn whole(thread: &mut ThreadLedger, kind: HitKind, cost: Bounds) -> (HitKind, Bounds) {
     thread.add(cost);
     (kind, cost)

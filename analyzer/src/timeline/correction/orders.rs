@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::kept_map::KeptMap;
 use super::solver::{BegunCall, ReceivedMessage, SolvedCall, SolvedMoment};
-use super::transfers::{TransferKind, Transfers};
+use super::transfers::{KnownTransfers, TransferKind, Transfers};
 use super::waits::{ClockSlackNs, Moment};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::mpi::handles::ANY_TAG;
@@ -122,7 +122,7 @@ struct SentMessage {
 /// See the [module](self).
 #[derive(Debug)]
 pub struct OrderAnalysis {
-    transfers: Transfers,
+    transfers: KnownTransfers,
     slack_ns: ClockSlackNs,
     posted: KeptMap<CallId, PostedReceive>,
     sent: KeptMap<CallId, SentMessage>,
@@ -135,9 +135,9 @@ pub struct OrderAnalysis {
 
 impl OrderAnalysis {
     /// With what the first pass has learnt of transfers.
-    pub fn new(transfers: Transfers, slack_ns: ClockSlackNs) -> Self {
+    pub fn new(transfers: &Transfers, slack_ns: ClockSlackNs) -> Self {
         Self {
-            transfers,
+            transfers: transfers.known(),
             slack_ns,
             posted: KeptMap::new(MOST_CLOCKS),
             sent: KeptMap::new(MOST_CLOCKS),

@@ -12,7 +12,7 @@ use super::bounds::Bounds;
 use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
 use super::kept_map::KeptMap;
 use super::ledger::CallCosts;
-use super::transfers::{TransferKind, TransferTimes, Transfers, size_class};
+use super::transfers::{KnownTransfers, TransferKind, TransferTimes, Transfers, size_class};
 use super::waits::{ClockSlackNs, Moment, OwnWay, WaitCause, held_up_on_the_way, shift_of_end};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::tape::input::CodePlace;
@@ -89,6 +89,8 @@ struct PostedCall {
     costs: CallCosts,
     class: u8,
     end_ns: Option<u64>,
+    /// How often it is still asked for: by both sides of each message that it posts. 0: it is not known.
+    asked: u32,
 }
 
 /// A member of a collective call.
@@ -153,7 +155,7 @@ pub struct Solver {
     waiting: usize,
     slack_ns: ClockSlackNs,
     /// Known before.
-    transfers: Transfers,
+    transfers: KnownTransfers,
     /// Learnt now.
     pub learnt: Transfers,
     /// Worked out, and not asked for yet.
@@ -164,7 +166,7 @@ pub struct Solver {
 
 impl Solver {
     /// `transfers`: what an earlier pass has learnt; `slack_ns`: how far clocks of ranks may be apart.
-    pub fn new(transfers: Transfers, slack_ns: ClockSlackNs) -> Self {
+    pub fn new(transfers: &Transfers, slack_ns: ClockSlackNs) -> Self {
         Self {
             threads: Vec::new(),
             numbers: FxHashMap::default(),
@@ -175,7 +177,7 @@ impl Solver {
             ready: Vec::new(),
             waiting: 0,
             slack_ns,
-            transfers,
+            transfers: transfers.known(),
             learnt: Transfers::default(),
             solved: Vec::new(),
             tells_begins: false,
@@ -216,7 +218,9 @@ impl Solver {
         if step.posts {
             let class = size_class(step.sent_bytes);
             let (begin_ns, costs) = (step.begin_ns, step.costs);
-            self.posted.insert(step.id, PostedCall { begin_ns, begin: None, costs, class, end_ns: None });
+            let asked = step.posted.saturating_mul(2);
+            let posted = PostedCall { begin_ns, begin: None, costs, class, end_ns: None, asked };
+            self.posted.insert(step.id, posted);
             self.wake(AwaitedFact::Told(step.id));
         }
         for entered in &step.entered {
@@ -511,12 +515,25 @@ impl Solver {
         }
     }
 
+    /// One side of a message that a call has posted is worked out: with the last one, nobody asks for that call any more.
+    fn asked_for(&mut self, call: CallId) {
+        if let Some(posted) = self.posted.get_mut(call).filter(|posted| posted.asked > 0) {
+            posted.asked -= 1;
+            if posted.asked == 0 {
+                self.posted.remove(call);
+            }
+        }
+    }
+
     fn forget(&mut self, step: &TimedCall) {
         if let Some(posted) = self.posted.get_mut(step.id) {
             posted.end_ns = step.end_ns;
         }
         for message in &step.completed {
-            self.matches.remove(*message);
+            self.asked_for(message.call);
+            if let Some((other, _)) = self.matches.remove(*message) {
+                self.asked_for(other.call);
+            }
         }
         let own = step.entered.iter().map(|entered| entered.collective).filter(|_| step.ends_what_it_enters);
         for collective in step.left.iter().copied().chain(own) {

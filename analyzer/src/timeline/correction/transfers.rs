@@ -1,7 +1,9 @@
 //! How long messages and collective calls take, from the tape itself: where one side certainly waited, the time from the last
 //! that it waited for to its end is all transfer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
 
 /// Samples from which something is said at all.
 const ENOUGH: u64 = 5;
@@ -78,7 +80,7 @@ pub fn size_class(bytes: Option<u64>) -> u8 {
 /// What was learnt of a tape.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
-    histograms: HashMap<TransferKind, DurationHistogram>,
+    histograms: FxHashMap<TransferKind, DurationHistogram>,
     /// Sends of these lengths were seen to end before their receives began.
     eager: BTreeSet<u8>,
 }
@@ -89,11 +91,6 @@ impl Transfers {
         self.histograms.entry(kind).or_default().add(ns);
     }
 
-    /// A send of this length does not wait for its receive.
-    pub fn is_eager(&self, class: u8) -> bool {
-        self.eager.contains(&class)
-    }
-
     /// One was seen that did not.
     pub fn see_eager(&mut self, class: u8) {
         self.eager.insert(class);
@@ -102,6 +99,31 @@ impl Transfers {
     /// What is known of its kind.
     pub fn times(&self, kind: TransferKind) -> Option<TransferTimes> {
         self.histograms.get(&kind)?.times()
+    }
+
+    /// All that can be said now.
+    pub fn known(&self) -> KnownTransfers {
+        let times = self.histograms.iter().filter_map(|(kind, all)| Some((*kind, all.times()?)));
+        KnownTransfers { times: times.collect(), eager: self.eager.clone() }
+    }
+}
+
+/// What was learnt, for whoever asks for each call.
+#[derive(Clone, Debug, Default)]
+pub struct KnownTransfers {
+    times: FxHashMap<TransferKind, TransferTimes>,
+    eager: BTreeSet<u8>,
+}
+
+impl KnownTransfers {
+    /// A send of this length does not wait for its receive.
+    pub fn is_eager(&self, class: u8) -> bool {
+        self.eager.contains(&class)
+    }
+
+    /// What is known of its kind.
+    pub fn times(&self, kind: TransferKind) -> Option<TransferTimes> {
+        self.times.get(&kind).copied()
     }
 }
 

@@ -295,6 +295,7 @@ mod tests {
             costs: CallCosts::default(),
             sent_bytes: None,
             posts: false,
+            posted: 0,
             is_from_anybody: false,
             place: None,
             envelope: None,
