@@ -122,7 +122,7 @@ impl Job {
         } else if plan.probes.iter().any(records_results) {
             self.follows_messages = true;
             self.messages.follow_partly(false);
-            self.messages.follow_data();
+            self.follow_data();
         } else if !self.follows_messages
             && self.may_follow_collectives_alone
             && plan.probes.iter().any(watches_collectives)

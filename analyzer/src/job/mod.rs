@@ -108,6 +108,8 @@ pub(crate) struct Job {
     pub follows_messages: bool,
     /// Otherwise they are not, whatever is recorded: for measuring what it costs.
     pub may_follow_messages: bool,
+    /// Otherwise nobody asks what messages do with memory.
+    pub may_follow_data: bool,
     /// Otherwise collective calls are followed only where results of calls are recorded.
     pub may_follow_collectives_alone: bool,
     libraries: Libraries,
@@ -146,6 +148,7 @@ impl Job {
             messages: Messages::default(),
             follows_messages: false,
             may_follow_messages: true,
+            may_follow_data: true,
             may_follow_collectives_alone: true,
             libraries: Libraries::default(),
             calls_seen: CallsSeen::default(),
@@ -165,8 +168,14 @@ impl Job {
     /// Tells of every call and message as [`Event::Message`], whether or not results of calls are recorded.
     pub fn tell_messages(&mut self) {
         self.messages.tell_events();
-        self.messages.follow_data();
+        self.follow_data();
         self.follows_messages = true;
+    }
+
+    fn follow_data(&mut self) {
+        if self.may_follow_data {
+            self.messages.follow_data();
+        }
     }
 
     /// The first time told, CLOCK_MONOTONIC.

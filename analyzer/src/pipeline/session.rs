@@ -38,6 +38,8 @@ pub use crate::job::LastCall;
 /// How far records are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
+    /// Calls and messages; of what moves data only how much there is.
+    Calls,
     /// Decoded; addresses resolved to places and names.
     Resolve,
     /// Operations linked to chains.
@@ -103,10 +105,12 @@ impl Pipeline {
         pipeline
     }
 
-    /// The same and no more: movements are linked only as far as they tell whose messages were received from anybody.
-    pub fn with_events_alone(options: Options) -> Self {
-        let mut pipeline = Self { told: Some(Vec::new()), ..Self::with_depth(options, Depth::Link) };
+    /// The same and no more. `links`: movements are linked as far as they tell whose messages were received from anybody.
+    pub fn with_events_alone(options: Options, links: bool) -> Self {
+        let depth = if links { Depth::Link } else { Depth::Calls };
+        let mut pipeline = Self { told: Some(Vec::new()), ..Self::with_depth(options, depth) };
         pipeline.job.may_follow_messages = true;
+        pipeline.job.may_follow_data = links;
         pipeline.job.tell_messages();
         pipeline
     }
@@ -187,6 +191,9 @@ impl Pipeline {
     fn movement(&mut self, record: &Record) {
         self.chains.clock(record.header.time_ns);
         let (process, slot) = self.job.count(record);
+        if self.depth == Depth::Calls {
+            return;
+        }
         let (Body::Copy { context, .. } | Body::Pack { context, .. } | Body::Cross { context, .. }) =
             record.body
         else {
@@ -328,6 +335,9 @@ impl Pipeline {
 
     #[inline(always)]
     fn tell_call(&mut self, began: &CallBegan) {
+        if self.depth == Depth::Calls {
+            return;
+        }
         self.errors.begin_call(&self.job, began);
         self.hang.begin_call(&self.job, began);
         if let Some(timeline) = &mut self.timeline {
@@ -336,6 +346,9 @@ impl Pipeline {
     }
 
     fn tell(&mut self, event: &Event) {
+        if self.depth == Depth::Calls {
+            return;
+        }
         self.chains.on(&self.job, event);
         self.errors.on(&self.job, event);
         self.hang.on(&self.job, event);

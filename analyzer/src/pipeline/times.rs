@@ -19,12 +19,13 @@ pub struct TimesPipeline {
 impl TimesPipeline {
     /// The first pass.
     pub fn survey() -> Self {
-        Self::with(CorrectionPass::survey())
+        Self::with(CorrectionPass::survey(), true)
     }
 
     /// The second pass, with what the first has learnt. `keeps_calls`: for [`TimesPipeline::take_calls`]; `follows_orders`: for
     /// [`TimesPipeline::take_orders`].
     pub fn correct(survey: Survey, keeps_calls: bool, follows_orders: bool) -> Self {
+        let links = survey.links;
         let mut pass = CorrectionPass::correct(survey);
         if follows_orders {
             pass.follow_orders();
@@ -32,11 +33,11 @@ impl TimesPipeline {
         if keeps_calls {
             pass.keep_calls();
         }
-        Self::with(pass)
+        Self::with(pass, links)
     }
 
-    fn with(pass: CorrectionPass) -> Self {
-        Self { pipeline: Pipeline::with_events_alone(Options::default()), pass }
+    fn with(pass: CorrectionPass, links: bool) -> Self {
+        Self { pipeline: Pipeline::with_events_alone(Options::default(), links), pass }
     }
 
     /// Takes the next input.
@@ -91,7 +92,8 @@ impl TimesPipeline {
     /// Ends the first pass.
     pub fn into_survey(mut self) -> Survey {
         self.pass.finish();
-        self.pass.into_survey(self.pipeline.start())
+        let links = self.pipeline.messages().asks_for_senders();
+        self.pass.into_survey(self.pipeline.start(), links)
     }
 
     /// What the second pass has found; `most_share`: where watching cost a rank a larger part of its time, it is refused.

@@ -81,6 +81,11 @@ impl Messages {
         self.follower.follows_data = true;
     }
 
+    /// Whether only movements can tell whose messages were received from anybody, of some of them.
+    pub(crate) fn asks_for_senders(&self) -> bool {
+        self.follower.asks_for_senders
+    }
+
     /// What messages have done with memory by the last input, the oldest first. Of inputs that had to wait nothing is
     /// told: memory is not what it was.
     pub(crate) fn next_data(&mut self) -> Option<Data> {

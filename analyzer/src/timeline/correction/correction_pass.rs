@@ -28,6 +28,8 @@ pub struct Survey {
     transfers: Transfers,
     ranks: usize,
     slack_ns: ClockSlackNs,
+    /// Only movements of data tell who sent some of the messages.
+    pub(crate) links: bool,
 }
 
 impl Survey {
@@ -239,10 +241,10 @@ impl CorrectionPass {
         self.sum_up();
     }
 
-    /// What was learnt; `start`: how the session began.
-    pub fn into_survey(self, start: &Start) -> Survey {
+    /// What was learnt; `start`: how the session began; `links`: movements of data tell who sent some of the messages.
+    pub fn into_survey(self, start: &Start, links: bool) -> Survey {
         let ranks = self.summary.ranks().len();
-        Survey { transfers: self.solver.learnt, ranks, slack_ns: slack_ns(start), ..self.survey }
+        Survey { transfers: self.solver.learnt, ranks, slack_ns: slack_ns(start), links, ..self.survey }
     }
 
     /// What there is to say. `most_share`: refused where watching cost more, as a part of a rank's corrected time.

@@ -141,6 +141,7 @@ impl Follower {
                 && let Some(content) = op.content =>
             {
                 let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
+                self.asks_for_senders = true;
                 return self.data.push_back(Data::FromAnybody(asked));
             }
             _ => {}

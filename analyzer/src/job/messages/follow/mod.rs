@@ -92,6 +92,8 @@ pub(super) struct Follower {
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
     pub follows_data: bool,
+    /// Of some message received from anybody nobody was told whose it was.
+    pub asks_for_senders: bool,
     /// Messages whose content is known that were sent.
     sent: u64,
     /// Their numbers, by the receives that have got them.
