@@ -1,14 +1,14 @@
 //! One session, from the first plan to the report: takes what the kernel part saw, and passes it on in order.
 
-use std::collections::BTreeSet;
+mod lives;
+mod opening;
+
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use analyzer::input::{End, Input, Loss, ProbeCosts, ProcessFacts, Start, UnrecordedHits};
-use analyzer::queue_state;
-use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
+use analyzer::input::{End, Input, Loss, ProbeCosts, Start, UnrecordedHits};
 use anyhow::{Context, Result};
 
 use super::controller::BudgetController;
@@ -19,7 +19,7 @@ use super::losses::LossTracker;
 use super::names::SharedNames;
 use super::order::Order;
 use super::outcome::Outcome;
-use super::planner::{PlanSource, Planned, PlannerThread};
+use super::planner::{PlanSource, PlannerThread};
 use super::probes::ProbeSet;
 use super::recorder::Recorder;
 use super::sampler::Sampler;
@@ -27,11 +27,8 @@ use super::sink::{SessionStatus, Sink};
 use super::strangers::StrangerAccount;
 use super::unrecorded::UnrecordedTracker;
 use super::watch::Watched;
-use crate::host::{JobError, NodeJob};
 use crate::kernel::DrainBatch;
-use crate::kernel::ProcessKey;
-use crate::plan::attach::{JobSize, OnlyJob};
-use crate::plan::engines::mark_slots;
+use crate::plan::attach::OnlyJob;
 
 /// Time between two ticks: how soon an alert can follow its cause.
 const TICK_NS: u64 = 50_000_000;
@@ -166,136 +163,6 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Has the job's processes record by themselves what goes through slots, if that was planned.
-    pub(super) fn use_slots(&mut self, planned: &mut Planned, pids: &[u32]) {
-        if planned.slots.is_empty() {
-            return;
-        }
-        let used = self.kernel.use_slots(std::mem::take(&mut planned.slots), pids);
-        used.notes.iter().for_each(|note| self.sink.notice(note));
-        mark_slots(&mut planned.plan, &used.probes, &used.kernel);
-    }
-
-    /// The same for what was planned later.
-    pub(super) fn add_slots(&mut self, planned: &mut Planned) {
-        self.late_slots.add_files(planned, self.kernel.as_mut());
-    }
-
-    fn use_slots_late(&mut self) {
-        let Self { late_slots, kernel, watched, host, sink, .. } = self;
-        let is_there = |pid| watched.is_still_there(pid, host.as_ref());
-        let missed = late_slots.use_them(kernel.as_mut(), &is_there, *sink);
-        self.unplanned(&missed);
-    }
-
-    /// Attaches what was planned, and says what could not be.
-    pub(super) fn apply(&mut self, planned: Planned) {
-        planned.warnings.iter().for_each(|warning| self.sink.notice(warning));
-        if let Some(budget) = &mut self.budget {
-            budget.know(&planned.plan);
-        }
-        self.strangers.know(&planned);
-        let has_verbs = planned.plan.probes.iter().any(|probe| probe.class.is_of_verbs());
-        let reached = &mut self.watched.reached;
-        self.probes.apply(planned, reached, self.kernel.as_mut(), &mut self.recorder);
-        if has_verbs {
-            self.order.begin_queue_pairs(self.host.now_ns(), self.host.rdma_addresses());
-        }
-    }
-
-    /// Says that the probes are attached; `begin_ns`: when it was asked for.
-    pub(super) fn attached(&mut self, begin_ns: u64) {
-        // Before, the job itself was not watched.
-        self.strangers.begin(self.kernel.as_ref(), self.host.as_ref());
-        let took = Duration::from_nanos(self.host.now_ns().saturating_sub(begin_ns));
-        self.sink.attached(&self.probes.summary(took));
-    }
-
-    /// So many ranks are here or about to come.
-    pub(super) fn expect(&mut self, job: JobSize) {
-        self.watched.reached.expect(job);
-    }
-
-    /// These are of the job: where probes are kept out of other processes, they are in these. One for which there are too
-    /// many already is a gap.
-    pub(super) fn reach(&mut self, pids: &[u32]) {
-        let mut is_reached =
-            |pid: u32| self.watched.reached.add(pid, self.kernel.as_mut(), self.host.as_ref());
-        let unreached: Vec<u32> = pids.iter().copied().filter(|pid| !is_reached(*pid)).collect();
-        if unreached.is_empty() {
-            return;
-        }
-        if !std::mem::replace(&mut self.told_unreached, true) {
-            self.sink.notice(
-                "the job has more processes now than may have probes of their own, and some of it is not watched in \
-                 the others; --only-job never watches all of them, and lets processes outside the job run into probes",
-            );
-        }
-        self.unplanned(&unreached);
-    }
-
-    /// Watches ranks: all at once, when all probes are attached. Else a copy would be seen whose reader's probe
-    /// is not there yet, and look like data that nobody reads.
-    pub(super) fn open_ranks(&mut self, ranks: &[ProcessKey]) {
-        let pids: Vec<u32> = ranks.iter().map(|rank| rank.pid).collect();
-        self.reach(&pids);
-        self.watched.give_slots(&pids, self.kernel.as_mut(), self.sink);
-        self.late_slots.look_at(&pids);
-        for rank in ranks {
-            let started = Some(rank.start_ticks);
-            self.watched.open(rank.pid, started, self.kernel.as_mut(), self.host.as_ref(), self.sink);
-        }
-        // Facts last: a mapping made while they are read is seen as a record.
-        for pid in pids {
-            if let Some(facts) = self.facts_of(pid, true) {
-                self.watched.tell_own_code(pid, &facts.mappings, self.kernel.as_mut(), &self.probes);
-                self.order.fact(facts.time_ns, Input::Process(Box::new(facts)));
-            }
-            // Like any that is attached to: nothing is known of what it did before.
-            self.watched.reached.missed_beginning(pid);
-        }
-    }
-
-    /// A job may still be starting: its launcher and that one's helpers are watched, for the ranks that
-    /// they will start, and those that came since the job was looked at are opened.
-    pub(super) fn open_starters(&mut self, job: &NodeJob) {
-        for pid in self.host.starters(job) {
-            self.watch_follower(pid);
-            self.learn(pid, false);
-            if self.watched.may_become_rank(pid) {
-                self.reach(&[pid]);
-                self.watched.reached.missed_beginning(pid);
-            }
-        }
-        let mut late = self.host.late_ranks(job);
-        late.retain(|rank| !self.watched.is_rank(rank.pid));
-        self.open_ranks(&late);
-    }
-
-    /// Daemons that are about to start ranks; those that run already began unseen.
-    pub(super) fn follow_daemons(&mut self, daemons: &[u32]) -> Launcher {
-        let launcher = daemons.iter().map(|pid| (*pid, self.host.start_ticks(*pid).ok())).collect();
-        for &pid in daemons {
-            self.watch_follower(pid);
-            self.learn(pid, false);
-        }
-        for pid in self.host.descendants(daemons) {
-            self.watch_follower(pid);
-            self.learn(pid, false);
-            if self.watched.may_become_rank(pid) {
-                self.promote(pid);
-                self.unplanned(&[pid]);
-            }
-        }
-        Launcher::Daemons(launcher)
-    }
-
-    /// The launcher: its children are what is of interest.
-    pub(super) fn watch_follower(&mut self, pid: u32) {
-        self.watched.give_slots(&[pid], self.kernel.as_mut(), self.sink);
-        self.watched.open(pid, None, self.kernel.as_mut(), self.host.as_ref(), self.sink);
-    }
-
     /// Goes on to the end of the job, or to a limit.
     ///
     /// # Errors
@@ -426,54 +293,6 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn learn(&mut self, pid: u32, is_rank: bool) {
-        if let Some(facts) = self.facts_of(pid, is_rank) {
-            self.order.fact(facts.time_ns, Input::Process(Box::new(facts)));
-        }
-    }
-
-    /// None: a process that is gone already has nothing more to say, and of one that cannot be read nothing is known.
-    fn facts_of(&mut self, pid: u32, is_rank: bool) -> Option<ProcessFacts> {
-        let time_ns = self.host.now_ns();
-        let mut facts = match self.host.process_facts(pid, time_ns) {
-            Ok(facts) => facts,
-            Err(error) if error.has_ended() => return None,
-            Err(error) => {
-                self.unreadable(pid, time_ns, &error);
-                return None;
-            }
-        };
-        if !self.watched.is_still_there(pid, self.host.as_ref()) {
-            return None;
-        }
-        self.watched.note(&facts, is_rank);
-        if !is_rank && self.watched.has_inherited_rank(pid) {
-            // A script, say, that inherited a rank's environment.
-            facts.rank = None;
-        }
-        Some(facts)
-    }
-
-    /// A process that lives, but what it is and maps is not known: a gap.
-    fn unreadable(&mut self, pid: u32, time_ns: u64, error: &JobError) {
-        self.sink.notice(&format!("{error}: what it maps is not known"));
-        let loss = Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 0, state: 1 };
-        self.order.fact(time_ns, Input::Loss(loss));
-    }
-
-    /// What carries a rank's environment is a rank if it runs MPI.
-    fn promote(&mut self, pid: u32) {
-        if !self.host.runs_mpi(pid) {
-            return;
-        }
-        self.reach(&[pid]);
-        self.watch_follower(pid);
-        self.learn(pid, true);
-        if self.watched.reached.missed_beginning(pid) {
-            self.unplanned(&[pid]);
-        }
-    }
-
     /// Takes what was found in the rings; gives the ranks that have loaded something.
     fn batch(&mut self, batch: DrainBatch) -> Vec<u32> {
         self.status.unreadable += batch.unreadable;
@@ -524,64 +343,6 @@ impl<'s> Session<'s> {
         self.recorder.tell_alerts(self.sink);
     }
 
-    /// Processes that began or ended, and code that was loaded, need an answer at once; so
-    /// they are looked at as they come.
-    fn lives(&mut self, batch: &DrainBatch) -> Vec<u32> {
-        let mut loaded = BTreeSet::new();
-        for (slot, records) in &batch.records {
-            for record in records {
-                self.life(*slot, record, &mut loaded);
-            }
-        }
-        for pid in &loaded {
-            if self.watched.may_become_rank(*pid) {
-                self.promote(*pid);
-            }
-        }
-        loaded.retain(|pid| self.watched.is_rank(*pid));
-        if !loaded.is_empty() {
-            self.late_slots.look_at(&loaded);
-            self.renew_own_code();
-        }
-        loaded.into_iter().collect()
-    }
-
-    fn life(&mut self, slot: u32, raw: &RawRecord, loaded: &mut BTreeSet<u32>) {
-        let Ok(Record { header, body }) = Record::decode(raw) else { return };
-        match body {
-            Body::Map { file, exec, shared, has_file: true, .. } => {
-                if shared {
-                    self.names.learn(header.pid, file, self.host.as_ref(), &mut self.recorder);
-                }
-                if exec {
-                    loaded.insert(header.pid);
-                }
-            }
-            Body::Fork { child } => {
-                self.watched.inherit(header.pid, child, self.kernel.as_mut(), self.host.as_ref());
-            }
-            Body::Exec => {
-                self.watched.began_anew(header.pid);
-                self.watched.reached.began_anew(header.pid, header.time_ns);
-                self.learn(header.pid, false);
-                loaded.insert(header.pid);
-            }
-            Body::Queue(queue) if queue.state == queue_state::IN_USE => {
-                self.find_other_end(slot, header, &queue);
-            }
-            Body::Exit { .. } => self.watched.forget(header.pid, self.kernel.as_mut()),
-            _ => {}
-        }
-    }
-
-    /// A queue pair that was connected before we watched.
-    fn find_other_end(&mut self, slot: u32, header: Header, in_use: &QueueChange) {
-        let Some(found) = self.host.found_connected(header.pid, in_use) else { return };
-        // Not before the answer: what is told of it until then comes first.
-        let header = Header { time_ns: self.host.now_ns(), ..header };
-        self.order.record(slot, Record { header, body: Body::Queue(found) }.encode());
-    }
-
     fn keep_budget(&mut self, batch: Option<&DrainBatch>) {
         let Some(budget) = &mut self.budget else { return };
         for (slot, records) in batch.iter().flat_map(|batch| &batch.records) {
@@ -595,29 +356,6 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn attach_more(&mut self, planner: &mut PlannerThread) {
-        let ready = planner.ready();
-        for trouble in ready.troubles {
-            self.sink.notice(&trouble);
-        }
-        for mut planned in ready.planned {
-            self.add_slots(&mut planned);
-            let blind: Vec<u32> = planned.blind.iter().copied().collect();
-            self.apply(planned);
-            self.unplanned(&blind);
-            self.renew_own_code();
-        }
-    }
-
-    /// Some of what these processes have loaded gets no probes, or got them late: what it moves is missing.
-    pub(super) fn unplanned(&mut self, pids: &[u32]) {
-        let now_ns = self.host.now_ns();
-        for &pid in pids {
-            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 0 };
-            self.order.fact(now_ns, Input::Loss(loss));
-        }
-    }
-
     /// What is in the rings, and what comes, is missing of everybody.
     fn nothing_comes(&mut self, failed: TracingFailed) {
         self.sink.notice(&failed.to_string());
@@ -626,10 +364,6 @@ impl<'s> Session<'s> {
             let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 1 };
             self.order.fact(now_ns, Input::Loss(loss));
         }
-    }
-
-    fn renew_own_code(&mut self) {
-        self.watched.renew_own_code(self.kernel.as_mut(), self.host.as_ref(), &self.probes);
     }
 
     fn show_status(&mut self) {
