@@ -1,0 +1,101 @@
+//! Calls that are wrong though the job goes on: collective calls that differ, what is left over, errors that nobody heeds.
+
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+use super::hang::{CallError, Hang, StuckCall};
+use crate::job::messages::LeakKind;
+use crate::job::process::Who;
+
+/// Ranks made different collective calls on a communicator, whether or not the library survived it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveMismatch {
+    /// The communicator.
+    pub comm: String,
+    /// Which of the collective calls on it differs, from 1: the first.
+    pub position: u64,
+    /// As many ranks made another call: who is wrong cannot be told, and the rank with the lowest number is not named.
+    pub is_tie: bool,
+    /// When it was seen, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// What each rank called there; of more than 64 ranks, of some, those at fault first: all are in `groups`.
+    pub ranks: Vec<MismatchedRank>,
+    /// Of more ranks: all of them, with those that made the same call at the same place; at fault first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<MismatchedGroup>,
+    /// The job hangs in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hang: Option<Hang>,
+    /// The first rank that died did so in it: the library reported an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death: Option<Hang>,
+}
+
+/// Ranks that made the same collective call at the same place, where ranks differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MismatchedGroup {
+    /// The ranks.
+    #[serde(with = "crate::findings::runs")]
+    pub ranks: Vec<Who>,
+    /// They are not with the most.
+    pub at_fault: bool,
+    /// Ranks whose calls match have the same.
+    pub group: u64,
+    /// Their call, with the arguments that must be the same everywhere.
+    pub call: StuckCall,
+}
+
+/// A rank's collective call at the position where ranks differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MismatchedRank {
+    /// The rank.
+    pub who: Who,
+    /// It is not with the most.
+    pub at_fault: bool,
+    /// Ranks whose calls match have the same.
+    pub group: u64,
+    /// Its call, with the arguments that must be the same everywhere.
+    pub call: StuckCall,
+}
+
+/// What one call of the program left open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leak {
+    /// Messages or requests.
+    pub what: LeakKind,
+    /// The call that sent or began it.
+    pub function: String,
+    /// Where it was called.
+    pub place: Place,
+    /// How many, of all ranks.
+    pub count: u64,
+    /// Who left how many.
+    pub ranks: Vec<LeakingRank>,
+}
+
+/// What one rank left open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeakingRank {
+    /// The rank.
+    pub who: Who,
+    /// How many.
+    pub count: u64,
+    /// Arguments of the call that were the same for all of them: name and value.
+    pub arguments: Vec<(String, String)>,
+    /// Ranks that they were sent to, if they were sent.
+    #[serde(with = "crate::findings::runs")]
+    pub peers: Vec<Who>,
+}
+
+/// A call that failed, and a program that went on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorReturned {
+    /// The call, with the arguments of the first time.
+    pub call: StuckCall,
+    /// What was wrong with it.
+    pub error: CallError,
+    /// How often it failed so.
+    pub count: u64,
+    /// When it did for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+}
