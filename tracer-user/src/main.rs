@@ -1,5 +1,6 @@
 //! The command `dmscope`.
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use analyzer::visible::visible;
@@ -18,9 +19,18 @@ fn main() -> ExitCode {
     match cli::main(&cli::args::Cli::parse()) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            // A reader that has gone away (| head) is no error worth words.
-            eprintln!("dmscope: {}", visible(&format!("{error:#}")));
+            if is_broken_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            // Nobody may read that either.
+            let _ = writeln!(std::io::stderr(), "dmscope: {}", visible(&format!("{error:#}")));
             ExitCode::from(TROUBLE)
         }
     }
+}
+
+/// A reader that has gone away (`| head`) has read what it wanted.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let is_one = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_one))
 }

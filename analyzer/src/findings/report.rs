@@ -27,6 +27,14 @@ pub struct Report {
     pub statistics: Statistics,
 }
 
+impl Report {
+    /// Whether any process was seen that is a rank.
+    pub fn saw_ranks(&self) -> bool {
+        let Statistics { processes, processes_left_out, .. } = &self.statistics;
+        *processes_left_out > 0 || processes.iter().any(|process| process.rank.is_some())
+    }
+}
+
 /// Thresholds that depend on the run, as they were used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {

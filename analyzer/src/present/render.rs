@@ -72,13 +72,24 @@ pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> S
         out.push('\n');
     }
     if shown.is_empty() {
-        out.push_str("Nothing odd was found.\n");
+        out.push_str(nothing_found(report));
     }
     if !folded.is_empty() {
         let _ = writeln!(out, "{}", folded_text(folded.len()));
     }
     out.push_str(&basis(&report.thresholds, &report.statistics));
     out
+}
+
+/// The headline where no finding is shown.
+fn nothing_found(report: &Report) -> &'static str {
+    if !report.saw_ranks() {
+        "No MPI rank was seen: nothing can be said of the job.\n"
+    } else if report.thresholds.uncounted > 0 {
+        "Inconclusive: records are missing. Nothing odd was found in what there is.\n"
+    } else {
+        "Nothing odd was found.\n"
+    }
 }
 
 /// What is said of findings that are not shown.
@@ -94,23 +105,31 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
     if t.warm {
         let _ = writeln!(
             out,
-            "Chains: {} reach a uniqueness of {}; {} groups are frequent{}.",
+            "Chains: {} reach a uniqueness of {}; {} frequent{}.",
             t.chains,
             t.uniqueness,
-            t.frequent_groups,
+            if t.frequent_groups == 1 {
+                "1 group is".to_owned()
+            } else {
+                format!("{} groups are", t.frequent_groups)
+            },
             if t.referenced { " in the reference" } else { "" },
         );
     } else {
         let _ = writeln!(
             out,
-            "Chains: only {} are long enough to be compared: too few to call any odd.",
-            t.chains
+            "Chains: {} long enough to be compared: too few to call any odd.",
+            match t.chains {
+                0 => "none is".to_owned(),
+                1 => "only 1 is".to_owned(),
+                many => format!("only {many} are"),
+            }
         );
     }
     if t.compared_ranks.len() < 6 {
         let _ = writeln!(
             out,
-            "Ranks: {} had enough chains; with fewer than six, none can stand out by the published rule.",
+            "Ranks: {} had enough chains to be compared; with fewer than six none can stand out (docs/chains.md says why).",
             t.compared_ranks.len()
         );
     } else {
@@ -125,8 +144,8 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
         let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
         let _ = writeln!(
             out,
-            "Budget: movements were watched {share:.1}% of the time ({} pauses){}; what is said holds for that.",
-            s.pauses,
+            "Budget: MPI calls and data movements were watched {share:.1}% of the time ({}){}; what is said holds for that.",
+            counted(s.pauses as usize, "pause"),
             if s.probes_off.is_empty() {
                 String::new()
             } else {

@@ -1,6 +1,7 @@
 //! `dmscope analyze`: the live pipeline over recorded tapes.
 
 use std::io::{IsTerminal, stdout};
+use std::path::Path;
 
 use analyzer::finding::Report;
 use analyzer::input::Input;
@@ -8,11 +9,11 @@ use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::symbols::SymbolTable;
 use analyzer::wire::RawRecord;
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use super::attach::{is_one_of, plain};
-use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
-use super::output::create;
+use super::attach::{plain, written_or_not};
+use super::nodes::{TapeSummary, check_tapes, jobs_of, names_of, replay_job};
+use super::output::{create, keep_apart};
 use super::reference;
 use super::replay::Consumer;
 use super::tape_args::AnalyzeArgs;
@@ -26,14 +27,15 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
     let mut options = args.analysis.options();
     options.reference = reference::read(&args.analysis.reference)?;
     let mut outcome = Outcome::Nothing;
+    let read = [&args.tapes[..], &args.analysis.reference].concat();
+    let written: Vec<&Path> = args.output.output.iter().map(AsRef::as_ref).collect();
+    keep_apart(&read, &written)?;
+    check_tapes(&args.tapes)?;
+    let jobs = jobs_of(&args.tapes)?;
     let mut sink = match &args.output.output {
-        Some(path) if is_one_of(path, &args.tapes) => {
-            bail!("{} is a tape that is to be read; write to another file", path.display())
-        }
         Some(path) => plain(create(path)?, false, &args.output),
         None => plain(stdout(), stdout().is_terminal(), &args.output),
     };
-    let jobs = jobs_of(&args.tapes)?;
     for tapes in &jobs {
         if let [tape] = tapes.as_slice()
             && jobs.len() > 1
@@ -46,6 +48,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<Outcome> {
         }
         outcome = outcome.and(one(tapes, options.clone(), !args.output.json, sink.as_mut())?);
     }
+    written_or_not(sink.as_mut())?;
     Ok(outcome)
 }
 

@@ -1,15 +1,16 @@
 //! `dmscope attach` and `dmscope run`.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use analyzer::render::Style;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
 use super::args::{AttachArgs, RunArgs};
 use super::bus::{self, UserBus};
-use super::output::create;
+use super::job_command::{check_command, quoted};
+use super::output::{create, keep_apart};
 use super::reference;
 use super::session_args::{AnalysisArgs, Feature, OutputArgs, WatchArgs};
 use super::signals::stop_on_signals;
@@ -31,6 +32,7 @@ use crate::sink::{JsonSink, LiveSink, TextSink};
 /// # Errors
 /// See [`session::attach`].
 pub fn attach(args: &AttachArgs) -> Result<Outcome> {
+    keep_files_apart(&args.watch, &args.analysis, &args.output)?;
     if let Some(nats) = bus::settings(&args.bus, "dmscope attach")? {
         return attach_over_bus(args, nats);
     }
@@ -42,7 +44,17 @@ pub fn attach(args: &AttachArgs) -> Result<Outcome> {
     let job = host::job_of(pid)?;
     let settings = settings(&args.watch, &args.analysis)?;
     let mut sink = with_own_file_rights(|| sink(&job.command, &args.output))?;
-    session::attach(&job, settings, sink.as_mut())
+    let outcome = session::attach(&job, settings, sink.as_mut())?;
+    written_or_not(sink.as_mut())?;
+    Ok(outcome)
+}
+
+/// Fails if something that was said could not be written.
+pub(super) fn written_or_not(sink: &mut dyn Sink) -> Result<()> {
+    match sink.trouble() {
+        Some(error) => Err(error).context("what was found could not be written"),
+        None => Ok(()),
+    }
 }
 
 /// A command whose files are found from any folder.
@@ -64,7 +76,9 @@ fn attach_over_bus(args: &AttachArgs, nats: NatsSettings) -> Result<Outcome> {
     let mut sink = sink(&job.command, &args.output)?;
     found.notices.iter().for_each(|notice| sink.notice(notice));
     let settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
-    coordinator::attach(job, settings, sink.as_mut())
+    let outcome = coordinator::attach(job, settings, sink.as_mut())?;
+    written_or_not(sink.as_mut())?;
+    Ok(outcome)
 }
 
 /// What a session over several nodes is asked for.
@@ -120,6 +134,9 @@ pub(super) fn sink(job: &str, output: &OutputArgs) -> Result<Box<dyn Sink>> {
 /// # Errors
 /// See [`session::run`].
 pub fn run(args: &RunArgs) -> Result<Outcome> {
+    keep_files_apart(&args.watch, &args.analysis, &args.output)?;
+    // Before a file is made for it.
+    check_command(&args.job)?;
     let user = SudoUser::of_this_process().filter(|_| !args.as_root);
     let account = user.map(SudoUser::account);
     let mut sink: Box<dyn Sink> = match &args.output.output {
@@ -148,11 +165,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
         settings.budget = None;
     }
     let outcome = session::run(&args.job, account.as_ref(), settings, sink.as_mut())?;
+    written_or_not(sink.as_mut())?;
     if let Some(tape) = args.watch.record.as_ref().filter(|_| args.replayable) {
         sink.notice(&format!(
             "the same messages again: dmscope replay {} -- {}",
-            tape.display(),
-            args.job.join(" ")
+            quoted([&*tape.to_string_lossy()]),
+            quoted(args.job.iter().map(String::as_str))
         ));
     }
     Ok(outcome)
@@ -175,9 +193,6 @@ pub(super) fn settings(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Set
 fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
     let mut options = analysis.options();
     options.reference = reference::read(&analysis.reference)?;
-    if let Some(path) = watch.record.as_ref().filter(|path| is_one_of(path, &analysis.reference)) {
-        bail!("{} is a reference and would be recorded over; record to another file", path.display());
-    }
     let tape = match &watch.record {
         Some(path) => {
             Some(Tape::create(path.clone()).with_context(|| format!("cannot record to {}", path.display()))?)
@@ -214,8 +229,8 @@ fn settings_of(watch: &WatchArgs, analysis: &AnalysisArgs) -> Result<Settings> {
     })
 }
 
-/// By whatever names.
-pub(super) fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
-    let real = path.canonicalize();
-    real.is_ok_and(|real| files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == real)))
+fn keep_files_apart(watch: &WatchArgs, analysis: &AnalysisArgs, output: &OutputArgs) -> Result<()> {
+    let written: Vec<&Path> =
+        [&watch.record, &output.output].into_iter().flatten().map(AsRef::as_ref).collect();
+    keep_apart(&analysis.reference, &written)
 }

@@ -3,6 +3,7 @@
 use analyzer::visible::visible;
 use anyhow::Result;
 
+use super::job_command::check_command;
 use super::record_job::{exit_status, wrapper_kind};
 use super::replay_args::{DeterministicArgs, Reductions};
 use super::signals::stop_on_signals;
@@ -14,6 +15,7 @@ use crate::session::wrapped::{DeterministicEnd, DeterministicSettings, determini
 /// # Errors
 /// See [`crate::session::wrapped::deterministic`].
 pub(super) fn deterministic_job(args: &DeterministicArgs) -> Result<u8> {
+    check_command(&args.job)?;
     let settings = DeterministicSettings {
         account: SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account),
         named: args.mpi.map(wrapper_kind),

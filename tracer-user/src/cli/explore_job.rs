@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use analyzer::visible::visible;
 use anyhow::Result;
 
+use super::job_command::{check_command, quoted};
 use super::record_job::wrapper_kind;
 use super::recorded_tape::read_job;
 use super::replay_args::ExploreArgs;
@@ -18,6 +19,7 @@ use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySett
 /// The tape cannot be read, or not be replayed with this command; runs cannot be kept.
 pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
+    check_command(&args.job)?;
     let job = read_job(&args.tape, &mut say)?;
     let folder = args.keep.clone().unwrap_or_else(|| beside(&args.tape));
     let settings = ExploreSettings {
@@ -41,13 +43,13 @@ pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
         most: args.most,
         ignores_output: args.ignore_output,
     };
-    let command = args.job.join(" ");
+    let command = quoted(args.job.iter().map(String::as_str));
     // Damage of tapes that were cut with their runs is no news.
     let read = |tape: &Path| read_job(tape, &mut |_| {});
     let mut tell = |run: &ExploredRun| {
         say(&words(run));
         let tape = folder.join(format!("{}.dmt", run.run));
-        say(&format!("    dmscope replay {} -- {command}", tape.display()));
+        say(&format!("    dmscope replay {} -- {command}", quoted([&*tape.to_string_lossy()])));
     };
     let explored = explore(&args.job, &job, &settings, &read, &mut tell)?;
     explored.unknown.iter().for_each(|why| say(&format!("races are not known: {why}")));

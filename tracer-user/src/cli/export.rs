@@ -17,8 +17,8 @@ use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, bail};
 
 use super::movement_texts::MovementTexts;
-use super::nodes::{TapeSummary, jobs_of, names_of, ranks_of, replay_job_watched};
-use super::output::create;
+use super::nodes::{TapeSummary, check_tapes, jobs_of, names_of, ranks_of, replay_job_watched};
+use super::output::{create, keep_apart};
 use super::place_names::PlaceLookup;
 use super::progress::ReadingBar;
 use super::rank_list::RankList;
@@ -40,6 +40,9 @@ use crate::sink::export::{
 /// # Errors
 /// A file is no tape, or cannot be read; what is written has no room.
 pub(super) fn export(args: &ExportArgs) -> Result<Outcome> {
+    let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
+    keep_apart(&args.tapes, &[&output])?;
+    check_tapes(&args.tapes)?;
     let jobs = jobs_of(&args.tapes)?;
     let [tapes] = jobs.as_slice() else {
         bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
@@ -54,7 +57,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<Outcome> {
         },
         false => None,
     };
-    let output = args.output.clone().unwrap_or_else(|| default_output(&args.tapes[0], args.to));
     let (places, rank_of) = (PlaceLookup::new(names_of(tapes)?), ranks_of(tapes)?);
     let mut exporter = exporter(args.to, &output)?;
     if times.is_some() {

@@ -12,6 +12,7 @@ pub mod doctor;
 mod duration;
 mod explore_job;
 mod export;
+mod job_command;
 mod movement_texts;
 mod nodes;
 mod option_values;

@@ -11,7 +11,7 @@ use analyzer::tape::{self, Item, Join, Reader};
 use anyhow::{Context, Result, bail};
 
 use super::progress::ReadingBar;
-use super::replay::{CUT, Consumer, open, replay_watched};
+use super::replay::{CUT, Consumer, for_replays, open, replay_watched};
 
 /// What says which job a tape is of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,6 +61,22 @@ fn summary(path: &Path) -> Result<TapeSummary> {
     };
     tape::facts(open(path)?, take).with_context(|| path.display().to_string())?;
     Ok(summary)
+}
+
+/// Fails unless these are tapes of sessions: before anything is written because of them.
+///
+/// # Errors
+/// A file is no tape, cannot be read, or is one that nobody but a replay finds anything on.
+pub(super) fn check_tapes(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        let mut is_for_replays = false;
+        let take = |fact: Input| is_for_replays |= matches!(fact, Input::ReplayableRank(_));
+        tape::facts(open(path)?, take).with_context(|| path.display().to_string())?;
+        if is_for_replays {
+            bail!(for_replays(&path.display().to_string()));
+        }
+    }
+    Ok(())
 }
 
 /// The jobs that tapes are of, each with its tapes in the order in which they are given.

@@ -7,6 +7,7 @@ use analyzer::visible::visible;
 use anyhow::Result;
 use replay::shared_page::UNCOVERED;
 
+use super::job_command::check_command;
 use super::replay_args::{MpiFamily, RecordArgs};
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
@@ -17,6 +18,7 @@ use crate::session::wrapped::{JobRecorded, RecordSettings, WrapperKind, record};
 /// # Errors
 /// See [`crate::session::wrapped::record`].
 pub(super) fn record_job(args: &RecordArgs) -> Result<u8> {
+    check_command(&args.job)?;
     let account = SudoUser::of_this_process().filter(|_| !args.as_root).map(SudoUser::account);
     let settings = RecordSettings {
         account,

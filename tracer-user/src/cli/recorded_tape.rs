@@ -34,7 +34,13 @@ impl Gathering {
 
     fn finish(mut self) -> Result<(RecordedJob, Vec<String>)> {
         if self.job.is_empty() && self.probed.is_of_session() {
-            let tape = self.probed.replayable(self.pipeline.messages()).map_err(|why| anyhow!(why))?;
+            let of_what_is_there = |why| match self.damage.as_slice() {
+                [] => anyhow!("{why}"),
+                damage => {
+                    anyhow!("a replay needs all of a tape; record the job again: {}", damage.join("; "))
+                }
+            };
+            let tape = self.probed.replayable(self.pipeline.messages()).map_err(of_what_is_there)?;
             self.job.take_probed(&tape);
         }
         Ok((self.job, self.damage))

@@ -80,6 +80,14 @@ pub(super) fn open(path: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
+/// That nothing is on a tape of this name for whoever does not replay it.
+pub(super) fn for_replays(name: &str) -> String {
+    format!(
+        "{name}: recorded for replays, with nothing else on it: `dmscope replay` runs the job again, `dmscope races` says where it \
+         could have gone another way; `dmscope run --record` records what this command reads"
+    )
+}
+
 /// The loop. `name`: of the tape, for messages.
 fn drive<R: Read>(
     mut reader: Reader<R>,
@@ -101,11 +109,7 @@ fn drive<R: Read>(
                 }
                 ended |= matches!(*input, Input::End(_));
                 if matches!(*input, Input::ReplayableRank(_)) && !consumer.is_for_replays() {
-                    bail!(
-                        "{}: recorded for replays, with nothing else on it: `dmscope replay` runs the job again, `dmscope races` says where \
-                         it could have gone another way; `dmscope run --record` records what this command reads",
-                        name()
-                    );
+                    bail!(for_replays(&name()));
                 }
                 consumer.push(&input)?;
             }

@@ -1,9 +1,13 @@
 //! `dmscope replay`.
 
+use std::path::Path;
+
 use analyzer::visible::visible;
 use anyhow::{Result, bail};
 use replay::RankCut;
 
+use super::job_command::check_command;
+use super::output::keep_apart;
 use super::record_job::{lines, wrapper_kind};
 use super::recorded_tape::{no_messages, read_job, read_ranks};
 use super::replay_args::ReplayArgs;
@@ -18,6 +22,9 @@ use crate::session::wrapped::{
 /// # Errors
 /// The tape cannot be read, or not be replayed with this command.
 pub(super) fn replay_job(args: &ReplayArgs) -> Result<u8> {
+    let written: Vec<&Path> = args.record.iter().map(AsRef::as_ref).collect();
+    keep_apart(std::slice::from_ref(&args.tape), &written)?;
+    check_command(&args.job)?;
     if let Some(ranks) = &args.rank {
         return replay_ranks_alone(args, &ranks.0);
     }

@@ -9,7 +9,7 @@ pub enum Outcome {
     Nothing,
     /// At least one warning.
     Findings,
-    /// No warning, but records were lost that might have shown one, or ranks hang and why is not known.
+    /// No warning, but records were lost that might have shown one, or ranks hang and why is not known, or no rank was seen.
     Inconclusive,
 }
 
@@ -21,7 +21,11 @@ impl Outcome {
         let hangs = report.findings.iter().any(|f| f.verdict == Verdict::Inconclusive && f.hang().is_some());
         if warnings().any(|f| f.verdict == Verdict::Violated) {
             Self::Findings
-        } else if warnings().next().is_some() || report.thresholds.uncounted > 0 || hangs {
+        } else if warnings().next().is_some()
+            || report.thresholds.uncounted > 0
+            || hangs
+            || !report.saw_ranks()
+        {
             Self::Inconclusive
         } else {
             Self::Nothing

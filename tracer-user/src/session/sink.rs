@@ -91,4 +91,8 @@ pub trait Sink {
     fn page(&mut self, _page: Page) {}
     /// The last word.
     fn report(&mut self, report: &Report);
+    /// Why something that was said could not be written, if it was not; a reader that has gone away has read what it wanted.
+    fn trouble(&mut self) -> Option<std::io::Error> {
+        None
+    }
 }

@@ -6,6 +6,7 @@ use analyzer::finding::{Alert, REPORT_SCHEMA, Report};
 use analyzer::visible::visible_json;
 use serde_json::{Value, json};
 
+use super::text::note_trouble;
 use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// Of more ranks a status has the first and the last of each run.
@@ -15,12 +16,13 @@ const MOST_RANKS_LISTED: usize = 64;
 pub struct JsonSink<W: Write> {
     out: W,
     quiet: bool,
+    trouble: Option<std::io::Error>,
 }
 
 impl<W: Write> JsonSink<W> {
     /// `quiet`: findings and the report alone.
     pub fn new(out: W, quiet: bool) -> Self {
-        Self { out, quiet }
+        Self { out, quiet, trouble: None }
     }
 
     fn line(&mut self, event: &str, mut value: Value) {
@@ -29,10 +31,9 @@ impl<W: Write> JsonSink<W> {
             fields.entry("schema").or_insert(REPORT_SCHEMA.into());
         }
         // In one piece: standard error and files have no buffer of their own, and the job writes there too.
-        let _ = self
-            .out
-            .write_all(format!("{}\n", visible_json(&value.to_string())).as_bytes())
-            .and_then(|()| self.out.flush());
+        let line = format!("{}\n", visible_json(&value.to_string()));
+        let written = self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush());
+        note_trouble(&mut self.trouble, written);
     }
 
     fn chatter(&mut self, event: &str, value: Value) {
@@ -43,6 +44,10 @@ impl<W: Write> JsonSink<W> {
 }
 
 impl<W: Write> Sink for JsonSink<W> {
+    fn trouble(&mut self) -> Option<std::io::Error> {
+        self.trouble.take()
+    }
+
     fn placed(&mut self, spare_cpus: &[u32]) {
         self.chatter("placed", json!({ "spare_cpus": spare_cpus }));
     }

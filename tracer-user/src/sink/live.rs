@@ -162,6 +162,10 @@ fn ranks(ranks: &[u32]) -> String {
 }
 
 impl Sink for LiveSink {
+    fn trouble(&mut self) -> Option<std::io::Error> {
+        self.text.trouble()
+    }
+
     fn placed(&mut self, _spare_cpus: &[u32]) {}
 
     fn attached(&mut self, summary: &AttachSummary) {

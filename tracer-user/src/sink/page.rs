@@ -93,6 +93,10 @@ impl Sink for PageSink {
     fn report(&mut self, report: &Report) {
         self.inner.report(report);
     }
+
+    fn trouble(&mut self) -> Option<std::io::Error> {
+        self.inner.trouble()
+    }
 }
 
 #[cfg(test)]

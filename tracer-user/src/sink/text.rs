@@ -19,12 +19,22 @@ pub struct TextSink<W: Write> {
     told_pauses: bool,
     /// Findings that were told in full as they were made.
     told: HashSet<String>,
+    trouble: Option<std::io::Error>,
 }
 
 impl<W: Write> TextSink<W> {
     /// `quiet`: findings and the report alone; `statistics`: counts with the report.
     pub fn new(out: W, style: Style, quiet: bool, statistics: bool) -> Self {
-        Self { out, style, quiet, statistics, lost: 0, told_pauses: false, told: HashSet::new() }
+        Self {
+            out,
+            style,
+            quiet,
+            statistics,
+            lost: 0,
+            told_pauses: false,
+            told: HashSet::new(),
+            trouble: None,
+        }
     }
 
     /// The report need not repeat this one.
@@ -34,7 +44,8 @@ impl<W: Write> TextSink<W> {
 
     /// Writes text as it is.
     pub fn print(&mut self, text: &str) {
-        let _ = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        note_trouble(&mut self.trouble, written);
     }
 
     fn chatter(&mut self, text: &str) {
@@ -42,6 +53,12 @@ impl<W: Write> TextSink<W> {
             self.print(&format!("{text}\n"));
         }
     }
+}
+
+/// Keeps the first reason why something could not be written, but for a reader that has gone away.
+pub(super) fn note_trouble(trouble: &mut Option<std::io::Error>, written: std::io::Result<()>) {
+    let error = written.err().filter(|error| error.kind() != std::io::ErrorKind::BrokenPipe);
+    *trouble = trouble.take().or(error);
 }
 
 impl<W: Write> Sink for TextSink<W> {
@@ -85,7 +102,7 @@ impl<W: Write> Sink for TextSink<W> {
         if let Some(budget) = status.budget.as_ref().filter(|b| b.paused && !self.told_pauses) {
             self.told_pauses = true;
             self.chatter(&format!(
-                "Note: full coverage would exceed the budget of {}% of the job's time: data movement is sampled in bursts. \
+                "Note: full coverage would exceed the budget of {}% of the job's time: MPI calls and data movements are sampled in bursts. \
                  --budget sets another limit.",
                 budget.share * 100.0
             ));
@@ -124,5 +141,9 @@ impl<W: Write> Sink for TextSink<W> {
             text.push_str(&render::statistics(&report.statistics, self.style));
         }
         self.print(&text);
+    }
+
+    fn trouble(&mut self) -> Option<std::io::Error> {
+        self.trouble.take()
     }
 }

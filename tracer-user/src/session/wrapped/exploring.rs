@@ -146,7 +146,8 @@ impl Exploring<'_> {
             ReplayEnd::Ended(status) => self.status = Some(status),
             ReplayEnd::Hangs => {}
             ReplayEnd::Stopped => return Ok(false),
-            ReplayEnd::Diverged | ReplayEnd::Impossible | ReplayEnd::TooLong => {
+            ReplayEnd::TooLong => bail!("a replay of the record as it is takes longer than --limit"),
+            ReplayEnd::Diverged | ReplayEnd::Impossible => {
                 bail!("the record cannot be replayed as it is: {}", said.join("; "))
             }
         }

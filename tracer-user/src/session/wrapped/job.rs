@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use crate::host::jobs::descendants;
 use crate::host::own_settings::OwnSettings;
 use crate::host::sudo::Account;
 use crate::session::launch::launch;
@@ -79,7 +80,10 @@ impl WrappedJob {
         let deadline = Instant::now() + PATIENCE;
         while self.status()?.is_none() {
             if Instant::now() > deadline {
-                let pids = ranks.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+                // They say themselves which processes they are: only what the launcher has started is meant.
+                let started = descendants(&[self.child.id()]);
+                let pids = ranks.iter().filter(|pid| started.contains(pid));
+                let pids = pids.filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
                 // They may be gone.
                 pids.for_each(|pid| {
                     let _ = kill_process(pid, Signal::KILL);

@@ -367,16 +367,20 @@ impl Replaying<'_> {
                 "no rank was replayed: the command has ended ({status}) without an MPI_Init that the wrapper saw"
             );
         }
-        let mut is_short = false;
+        let mut short = 0;
         for (rank, page) in pages {
             if !self.is_at_end(*rank, page) {
-                is_short = true;
-                let at = self.where_it_is(page);
-                (self.say)(&format!("rank {rank} has ended in or after its {at}; its record goes on"));
+                short += 1;
+                let at = match page.calls.load(Ordering::Relaxed) {
+                    0 => "before its first call".to_owned(),
+                    _ => format!("in or after its {}", self.where_it_is(page)),
+                };
+                (self.say)(&format!("rank {rank} has ended {at}; its record goes on"));
             }
         }
-        // A crash ends others where they are.
-        Ok(if is_short && status.success() { ReplayEnd::Diverged } else { ReplayEnd::Ended(status) })
+        // A crash ends others where they are; who crashed is where the record of that rank ends.
+        let did_what_it_did = short == 0 || !status.success() && short < pages.len();
+        Ok(if did_what_it_did { ReplayEnd::Ended(status) } else { ReplayEnd::Diverged })
     }
 }
 

@@ -1,0 +1,64 @@
+//! The command that starts a job: whether it is there, and how a shell takes it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use analyzer::visible::visible;
+use anyhow::{Result, bail};
+
+/// Fails if there is no such program: before anything is made or written for it.
+pub(super) fn check_command(command: &[String]) -> Result<()> {
+    let Some(program) = command.first() else { bail!("no command is given") };
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return match Path::new(program) {
+            path if is_program(path) => Ok(()),
+            path if path.exists() => bail!("cannot run {program}: it is no program, or may not be run"),
+            _ => bail!("cannot run {program}: there is no such file"),
+        };
+    }
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    if !folders.iter().any(|folder| is_program(&folder.join(program))) {
+        bail!("cannot run {program}: no folder of PATH has a program of that name");
+    }
+    Ok(())
+}
+
+/// Words as a shell takes them.
+pub(super) fn quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    let is_plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c))
+    };
+    let quote = |word: &str| match is_plain(word) {
+        true => word.to_owned(),
+        false => format!("'{}'", visible(word).replace('\'', "'\\''")),
+    };
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(program: &str) -> String {
+        check_command(&[program.to_owned()]).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_program_is_there_or_it_is_said_why_not() {
+        assert_eq!((refused("sh"), refused("/bin/sh")), (String::new(), String::new()));
+        assert!(refused("./nosuch").contains("no such file"));
+        assert!(refused("no-such-program").contains("PATH"));
+        assert!(refused("/etc/passwd").contains("may not be run"));
+        assert!(check_command(&[]).is_err());
+    }
+
+    #[test]
+    fn a_shell_gets_the_words_that_there_were() {
+        assert_eq!(quoted(["mpirun", "-n", "2", "./app"]), "mpirun -n 2 ./app");
+        assert_eq!(quoted(["a b", "", "it's", "$HOME"]), r"'a b' '' 'it'\''s' '$HOME'");
+    }
+}
