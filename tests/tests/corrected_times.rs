@@ -109,5 +109,9 @@ fn a_tape_without_ends_of_calls_gives_no_times_and_says_why() -> Result<()> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.code() == Some(3), "{text}");
     ensure!(text.contains("--returns all"), "{text}");
+    let output =
+        Command::new(binary()?).args(["report", "--corrected", "-o", "/dev/null"]).arg(&tape).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(said.contains("--returns all"), "{said}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The rank that this process is, from MPI_Init to MPI_Finalize.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -113,9 +113,9 @@ impl RankForOthers {
     }
 }
 
-/// One line, to standard error.
+/// One line, to standard error; at once, since other ranks write there as well.
 pub(crate) fn say(words: &str) {
-    eprintln!("dmscope: {words}");
+    let _ = std::io::stderr().write_all(format!("dmscope: {words}\n").as_bytes());
 }
 
 /// Begins, if dmscope wishes it.
@@ -233,11 +233,14 @@ fn logical_rank(wish: &Wish, who: &Introduction, file: RankMapping) -> Result<Ra
 /// Why this is not the job that was recorded.
 fn other_job(job: &files::OriginalJob, who: &Introduction) -> Option<String> {
     let kind = |library: &str| library.starts_with("Open MPI");
+    // MPICH has a tab in its name.
+    let words = |library: &str| library.split_whitespace().collect::<Vec<_>>().join(" ");
     if job.size != who.size {
         return Some(format!("the job was recorded with {} ranks and has {}", job.size, who.size));
     }
-    (kind(&job.library) != kind(&who.library))
-        .then(|| format!("the job was recorded with {} and runs with {}", job.library, who.library))
+    (kind(&job.library) != kind(&who.library)).then(|| {
+        format!("the job was recorded with {} and runs with {}", words(&job.library), words(&who.library))
+    })
 }
 
 /// Says on a page who it is.

@@ -176,7 +176,7 @@ fn unknown(hang: &Hang) -> String {
 
 fn crash(hang: &Hang, named: &str, others: &[&StuckRank]) -> String {
     let first = hang.ranks.iter().find(|rank| rank.at_fault);
-    let how = first.and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
+    let how = how_ended(first.and_then(|rank| rank.status), hang.who_at_fault().len());
     // Nobody else is told of that ended with status 0 and is at fault.
     let without = if first.and_then(|rank| rank.status) == Some(0) { ", without MPI_Finalize" } else { "" };
     let place = first.and_then(|rank| rank.stack.first());
@@ -208,12 +208,31 @@ fn failed(hang: &Hang) -> String {
         Fault::MismatchedCollective => format!("; the data came from {}", who_text(&senders)),
         _ => format!("; {} sent it", who_text(&senders)),
     };
-    let how = failed.first().and_then(|rank| rank.status).map_or_else(|| "died".to_owned(), status_text);
-    let it = if failed.len() == 1 { "it" } else { "they" };
     let whos: Vec<Who> = others.iter().filter(|rank| !rank.at_fault).map(|rank| rank.who).collect();
     let after =
         if whos.is_empty() { String::new() } else { format!("; {} ended after that", who_text(&whos)) };
-    format!("{}: {}{from}; {it} {how}{after}.", title(hang), calls.join("; "))
+    format!("{}: {}{from}; {}{after}.", title(hang), calls.join("; "), ends(&failed))
+}
+
+/// How ranks ended that the sentence is about: all alike, or those together that did.
+fn ends(ranks: &[&StuckRank]) -> String {
+    let mut alike: Vec<(Option<u32>, Vec<Who>)> = Vec::new();
+    for rank in ranks {
+        match alike.iter_mut().find(|(status, _)| *status == rank.status) {
+            Some((_, who)) => who.push(rank.who),
+            None => alike.push((rank.status, vec![rank.who])),
+        }
+    }
+    let are_all_alike = alike.len() == 1;
+    let told = alike.iter().map(|(status, who)| {
+        let named = match who.len() {
+            1 if are_all_alike => "it".to_owned(),
+            _ if are_all_alike => "they".to_owned(),
+            _ => who_text(who),
+        };
+        format!("{named} {}", how_ended(*status, who.len()))
+    });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// Ranks that died in a call which the sentence is about already.
@@ -221,8 +240,7 @@ pub(crate) fn died_in(death: &Hang) -> String {
     let failed = death.ranks.iter().filter(|rank| rank.at_fault && rank.error.is_some());
     let told = failed.take(MOST_TOLD).map(|rank| {
         let error = rank.error.as_ref().map_or_else(String::new, error_text);
-        let how = rank.status.map_or_else(|| "died".to_owned(), status_text);
-        format!("{} {how} in it, {error}", who_text(&[rank.who]))
+        format!("{} {} in it, {error}", who_text(&[rank.who]), how_ended(rank.status, 1))
     });
     told.collect::<Vec<_>>().join("; ")
 }
@@ -249,6 +267,15 @@ pub(crate) fn say_returned(returned: &ErrorReturned, who: &[Who]) -> (String, Ve
     );
     let next = "If this error is not expected there, look at the arguments of the call; else there is nothing to do.";
     (summary, vec![next.to_owned()])
+}
+
+/// How so many ranks ended, all with this status.
+fn how_ended(status: Option<u32>, ranks: usize) -> String {
+    let how = status.map_or_else(|| "died".to_owned(), status_text);
+    match how.strip_prefix("was ") {
+        Some(rest) if ranks > 1 => format!("were {rest}"),
+        _ => how,
+    }
 }
 
 /// From a status of wait(2).
@@ -365,7 +392,8 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
         ],
         Fault::InvalidCall => vec![format!("Look at where {named} has the arguments of this call from.")],
         Fault::Crash if at_fault().any(|call| calls::lifecycle(&call.function) == Lifecycle::Abort) => {
-            vec![format!("{} gave up there: what it met is in the conditions before that call.", capitalized(named))]
+            let it = if hang.who_at_fault().len() == 1 { "it" } else { "they" };
+            vec![format!("{} gave up there: the condition before that call says what {it} met.", capitalized(named))]
         }
         Fault::Crash => vec![format!("Look at the core dump or the last output of {named}; what follows is a consequence.")],
         Fault::Outside => vec![format!("Look at what {named} waits for there: a file, a lock, another program.")],
@@ -503,7 +531,7 @@ pub(crate) fn state_text(rank: &StuckRank) -> String {
         StuckState::Stopped => format!("stopped at {}", own_place(rank)),
         StuckState::Ended => "ended".to_owned(),
         StuckState::Died => {
-            let how = rank.status.map_or_else(|| "died".to_owned(), status_text);
+            let how = how_ended(rank.status, 1);
             match &rank.error {
                 Some(error) => format!("{how} in {}, {}", doing(rank), error_text(error)),
                 None => how,

@@ -27,7 +27,7 @@ pub enum TapeError {
     )]
     NoFrame,
     /// The file cannot be read.
-    #[error("cannot read the tape: {0}")]
+    #[error("cannot read the tape")]
     Io(#[from] std::io::Error),
 }
 

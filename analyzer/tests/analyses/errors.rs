@@ -336,6 +336,26 @@ fn who_gives_up_is_named_with_its_call_although_others_are_ended_first() {
     let said = &report.findings[0].summary;
     assert!(said.contains("rank 2 in MPI_Abort") && said.contains("error code 4"), "{said}");
     assert_eq!(told(&aborted(0)), [(Fault::Crash, Severity::Notice, ranks(&[2]))]);
+    let next = &report.findings[0].next_steps;
+    assert_eq!(next[..], ["Rank 2 gave up there: the condition before that call says what it met."]);
+}
+
+#[test]
+fn of_ranks_that_fail_together_it_is_told_how_each_ended() {
+    let aborted = |statuses: [u32; 2]| {
+        let mut job = Job::new(2);
+        (0..2).for_each(|rank| _ = job.call(rank, "MPI_Abort", [WORLD, 2, 0, 0, 0, 0], 4));
+        (0..).zip(statuses).for_each(|(rank, status)| job.exit(rank, status));
+        let report = job.report();
+        assert_eq!(told(&report), [(Fault::Crash, Severity::Warning, ranks(&[0, 1]))]);
+        let next = &report.findings[0].next_steps;
+        assert_eq!(next[..], ["Ranks 0-1 gave up there: the condition before that call says what they met."]);
+        report.findings[0].summary.clone()
+    };
+    let each = aborted([SIGTERM, 2 << 8]);
+    assert!(each.ends_with("; rank 0 was killed by SIGTERM, rank 1 ended with status 2."), "{each}");
+    let alike = aborted([SIGKILL, SIGKILL]);
+    assert!(alike.ends_with("; they were killed by SIGKILL."), "{alike}");
 }
 
 #[test]

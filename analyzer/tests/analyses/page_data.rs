@@ -280,6 +280,30 @@ fn where_nothing_is_found_it_is_shown_where_ranks_were() {
 }
 
 #[test]
+fn a_page_about_a_job_that_was_watched_in_part_says_how_much_of_the_time() {
+    let mut t = Trace::new(2, false);
+    t.now_ns += S;
+    for (paused, then_ns) in [(true, 3 * S), (false, 0)] {
+        t.inputs.push(Input::Coverage(Box::new(Coverage { time_ns: t.now_ns, paused, off: Vec::new() })));
+        t.now_ns += then_ns;
+    }
+    t.tick();
+    let verdict = page_of(&t.end(), DEFAULT_CALLS).verdict;
+    assert_eq!((verdict.tone, verdict.title.as_str()), (Tone::Suspicion, "No fault found"));
+    assert!(verdict.text.starts_with("Ranks 0-1 were watched for 4.0 s: "), "{}", verdict.text);
+    assert!(verdict.text.contains("25.0% of that time was watched"), "{}", verdict.text);
+}
+
+#[test]
+fn a_page_without_ranks_says_how_long_nobody_was_seen() {
+    let mut t = Trace::new(0, false);
+    t.now_ns += S;
+    t.tick();
+    let verdict = page_of(&t.end(), DEFAULT_CALLS).verdict;
+    assert!(verdict.text.starts_with("No rank was seen in 1.0 s of watching: "), "{}", verdict.text);
+}
+
+#[test]
 fn a_rank_that_went_on_after_it_was_looked_at_is_not_shown_where_it_was() {
     let mut t = Trace::new(1, false);
     look(&mut t, &[Some(receive(0))]);

@@ -5,11 +5,16 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use super::duration::parse_duration;
-use super::option_values::parse_share;
+use super::option_values::{parse_pid, parse_share};
 use super::replay_args::{DeterministicArgs, ExploreArgs, RacesArgs, RecordArgs, ReplayArgs};
 use super::session_args::{AnalysisArgs, BusArgs, OutputArgs, WatchArgs};
 use super::tape_args::{AnalyzeArgs, CallsArgs, ExportArgs, ReportArgs, TimesArgs};
 use crate::plan::Engine;
+
+/// Of commands that analyse.
+const EXIT_STATUS: &str = "Exit status: 0 nothing found, or notices only; 1 at least one warning; 2 usage or environment; \
+                           3 warnings that are inconclusive or sampled only, lost records that may hide one, or a hang of unknown \
+                           cause.";
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.
@@ -17,9 +22,11 @@ use crate::plan::Engine;
 #[command(
     name = "dmscope",
     version,
-    after_help = "Start here:\n  dmscope doctor            does this machine allow it?\n  dmscope ps                \
+    after_help = format!(
+        "Start here:\n  dmscope doctor            does this machine allow it?\n  dmscope ps                \
                   which MPI jobs run here?\n  dmscope attach PID        watch one of them\n\n\
-                  Exit status: 0 nothing found, 1 findings, 2 usage or environment, 3 inconclusive (records were lost) or sampled."
+                  {EXIT_STATUS}"
+    )
 )]
 pub struct Cli {
     /// What to do.
@@ -40,22 +47,23 @@ pub enum Command {
     Ps(PsArgs),
     /// Watch a running job, without restarting or changing it
     #[command(
-        after_help = "Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
+        after_help = format!("Examples:\n  dmscope attach 4711                      the job that process 4711 belongs to\n  \
         dmscope attach 4711 --record bad.dmt     and keep a tape for later\n  \
         dmscope attach 4711 --library 'libfoo*'  watch the copies in libfoo as well\n  \
         dmscope attach 4711 --budget 1%          at most 1% of the job's time, for production\n  \
         dmscope attach 4711 --json | jq .        for programs\n  \
         dmscope attach 1234.0 --bus nats://service:4222   a job on several nodes, as `dmscope ps --bus` calls it\n\n\
         Ctrl-c detaches and reports; the job goes on. Ctrl-c again, a second later or\n\
-        more, ends dmscope at once, without a report."
+        more, ends dmscope at once, without a report.\n{EXIT_STATUS}")
     )]
     Attach(AttachArgs),
     /// Start a job and watch it from its first instruction
-    #[command(after_help = "Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
+    #[command(after_help = format!("Examples:\n  dmscope run -- mpirun -n 4 ./app input.txt\n  \
         dmscope run --record app.dmt -- mpirun -n 4 ./app\n  \
         dmscope run --bus nats://service:4222 -- mpirun --hostfile nodes ./app\n\n\
         The job's output stays on standard output; dmscope writes to standard error, or to --output.\n\
-        Under sudo the job is started as the user who called sudo; --as-root starts it as root.")]
+        Under sudo the job is started as the user who called sudo; --as-root starts it as root.\n{EXIT_STATUS} The job's own is \
+        not passed on."))]
     Run(RunArgs),
     /// Start a job and record what is needed to replay it: whose message each receive got, how each test went
     #[command(after_help = "Examples:\n  dmscope record app.dmt -- mpirun -n 4 ./app input.txt\n  \
@@ -109,8 +117,9 @@ pub enum Command {
     Deterministic(DeterministicArgs),
     /// Look at recorded tapes again: the same analysis, any thresholds
     #[command(
-        after_help = "Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
-        dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5"
+        after_help = format!("Examples:\n  dmscope analyze bad.dmt\n  dmscope analyze bad.dmt --reference good.dmt\n  \
+        dmscope analyze bad.dmt --uniqueness 3 --frequency 5% --abnormality 0.5\n\n\
+        {EXIT_STATUS} Of several tapes: what needs attention most.")
     )]
     Analyze(AnalyzeArgs),
     /// List the MPI calls of a tape, with the send that each receive matched
@@ -140,7 +149,8 @@ pub enum Command {
         Perfetto: each thread of each rank is a track, each call a slice with its arguments and its place in the program, each message an \
         arrow from the send to the call that completed the receive, each movement of data a mark, each step of a chain an arrow. The page \
         at ui.perfetto.dev reads the file in the browser and sends it nowhere. Ends of calls and messages are on tapes that were recorded \
-        with --returns all; other calls are marks without a duration. docs/export.md has the tables' columns and queries to begin with."
+        with --returns all; other calls are marks without a duration. docs/export.md has the tables' columns and queries to begin with.\n\n\
+        Exit status: 0; 2 usage or environment; 3 no corrected times can be given (--corrected), and why."
     )]
     Export(ExportArgs),
     /// Write a page about a job: the verdict, who waits for whom, and the last events of each rank
@@ -171,7 +181,7 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page (read it with: dmscope man | man -l -)
+    /// Print the manual page, with the options of all commands (read it with: dmscope man | man -l -)
     Man,
     /// Read files for a session, without rights
     #[command(hide = true)]
@@ -289,8 +299,8 @@ pub struct RunArgs {
 /// `dmscope probes`
 #[derive(Debug, Args)]
 pub struct ProbesArgs {
-    /// The job: the process id of its launcher or of any of its ranks
-    #[arg(value_name = "JOB|PID")]
+    /// The job: the process id of its launcher (as `dmscope ps` shows it) or of any of its ranks
+    #[arg(value_name = "PID", value_parser = parse_pid)]
     pub pid: u32,
     /// Watch the job for this long first, to count the hits of each probe (10s, 500ms)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -322,6 +332,21 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn probes_are_of_a_process() {
+        let pid = |word: &str| match Cli::try_parse_from(["dmscope", "probes", word]).map(|cli| cli.command) {
+            Ok(Command::Probes(args)) => Ok(args.pid),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(pid("4711"), Ok(4711));
+        let said = pid("abc").expect_err("it is no number");
+        assert!(
+            said.contains("<PID>") && said.contains("abc is no process id: `dmscope ps` lists"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! `dmscope calls`: which MPI calls there were, and which send each receive matched.
 
+use std::collections::BTreeSet;
 use std::io::{BufWriter, Write, stdout};
 
 use analyzer::input::{CodePlace, Input};
 use analyzer::messages::{Call, CallId, LeakKind, MessageEvent, MessageId, Unfinished};
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
+use analyzer::process::Who;
+use analyzer::text::who_text;
 use analyzer::visible::{visible, visible_json};
 use analyzer::wire::RawRecord;
 use anyhow::Result;
@@ -31,6 +34,8 @@ pub fn calls(args: &CallsArgs) -> Result<()> {
             names: PlaceLookup::new(names(&args.tape)?),
             begin_ns: 0,
             ranks: &args.ranks,
+            others: BTreeSet::new(),
+            has_wanted: false,
         },
     };
     listing.begin()?;
@@ -93,6 +98,9 @@ struct Printer<'a, W: Write> {
     names: PlaceLookup,
     begin_ns: u64,
     ranks: &'a Option<super::rank_list::RankList>,
+    /// Ranks that call and are not wanted.
+    others: BTreeSet<u32>,
+    has_wanted: bool,
 }
 
 /// A call, for programs.
@@ -124,7 +132,11 @@ impl<W: Write> Printer<'_, W> {
 
     fn event(&mut self, pipeline: &Pipeline, event: &MessageEvent) -> Result<()> {
         match event {
-            MessageEvent::Call { id, call, end_ns, communicator, .. } if self.wants(id.rank) => {
+            MessageEvent::Call { id, .. } if !self.wants(id.rank) => {
+                self.others.insert(id.rank);
+            }
+            MessageEvent::Call { id, call, end_ns, communicator, .. } => {
+                self.has_wanted = true;
                 let members = communicator.as_ref().map(|communicator| communicator.peers());
                 self.call(pipeline, *id, call, *end_ns, members)?;
             }
@@ -236,6 +248,11 @@ impl<W: Write> Printer<'_, W> {
 
     fn end(&mut self, pipeline: &Pipeline) -> Result<()> {
         let messages = pipeline.messages();
+        for (id, call) in messages.open_calls() {
+            if self.wants(id.rank) {
+                self.call(pipeline, id, call, None, None)?;
+            }
+        }
         for left in messages.leaks() {
             self.leaks(pipeline, &left)?;
         }
@@ -261,6 +278,10 @@ impl<W: Write> Printer<'_, W> {
             )?;
         }
         self.out.flush()?;
+        if !self.has_wanted && !self.others.is_empty() {
+            let others: Vec<Who> = self.others.iter().copied().map(Who::Rank).collect();
+            eprintln!("dmscope: none of these ranks has made a call; {} have", who_text(&others));
+        }
         Ok(())
     }
 }
@@ -277,6 +298,8 @@ mod tests {
             names: PlaceLookup::default(),
             begin_ns: 0,
             ranks: &None,
+            others: BTreeSet::new(),
+            has_wanted: false,
         };
         let mut listing = Listing { pipeline: Pipeline::with_events(Options::default()), printer };
         replay_inputs(cut, &mut listing);

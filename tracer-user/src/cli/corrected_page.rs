@@ -13,11 +13,11 @@ use super::times::sentences;
 /// A page has no times without watching where that took a rank more than this part of its own time.
 const MOST_COST: f64 = 1.0;
 
-/// Puts times without watching on a page, or says why there are none.
+/// Puts times without watching on a page, or says there why there are none, which it gives back.
 ///
 /// # Errors
 /// A tape cannot be read.
-pub(super) fn correct_page(page: &mut Page, tapes: &[TapeSummary]) -> Result<()> {
+pub(super) fn correct_page(page: &mut Page, tapes: &[TapeSummary]) -> Result<Option<String>> {
     let mut first = PageTimes { pipeline: TimesPipeline::survey(), correction: None, damage: 0 };
     replay_job(tapes, &mut first)?;
     let pipeline = TimesPipeline::correct(first.pipeline.into_survey(), true, true);
@@ -26,11 +26,13 @@ pub(super) fn correct_page(page: &mut Page, tapes: &[TapeSummary]) -> Result<()>
     second.pipeline.finish();
     second.take_calls();
     let times = second.pipeline.result(MOST_COST);
-    page.basis.extend(sentences(tapes, &times, second.damage));
-    let Some(mut correction) = second.correction.filter(|_| times.refused.is_none()) else { return Ok(()) };
+    let told = sentences(tapes, &times, second.damage);
+    let refusal = times.refused.and_then(|_| told.first().cloned());
+    page.basis.extend(told);
+    let Some(mut correction) = second.correction.filter(|_| refusal.is_none()) else { return Ok(refusal) };
     second.pipeline.take_orders().iter().for_each(|order| correction.order(order));
     correction.write(page);
-    Ok(())
+    Ok(None)
 }
 
 /// One pass over the tapes.

@@ -181,7 +181,7 @@ fn fast_probes() -> Check {
             WHAT,
             true,
             false,
-            "possible here; not for processes that are traced, stopped or under a seccomp filter (dmscope probes JOB --probes \
+            "possible here; not for processes that are traced, stopped or under a seccomp filter (dmscope probes PID --probes \
              fast says it)",
         ),
         false => check(

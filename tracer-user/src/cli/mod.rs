@@ -13,6 +13,7 @@ mod duration;
 mod explore_job;
 mod export;
 mod job_command;
+mod manual;
 mod movement_texts;
 mod nodes;
 mod option_values;
@@ -130,9 +131,7 @@ pub fn main(cli: &Cli) -> Result<u8> {
             Ok(0)
         }
         Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            print(&String::from_utf8_lossy(&page))?;
+            print(&manual::page()?)?;
             Ok(0)
         }
     }

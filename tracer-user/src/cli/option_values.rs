@@ -12,6 +12,11 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetArg(pub Option<Budget>);
 
+/// A process id.
+pub(super) fn parse_pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text} is no process id: `dmscope ps` lists jobs with their processes"))
+}
+
 /// `10%` or `0.1`.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     match ratio(text) {

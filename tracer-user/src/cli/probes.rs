@@ -23,7 +23,7 @@ use crate::plan::attach::{
 };
 use crate::plan::engines::{choose_engines, mark_slots};
 use crate::plan::slots::NO_SLOTS;
-use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions};
+use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions, unmatched_libraries};
 use crate::session::{self, Outlets, Settings};
 use crate::sink::HitSink;
 
@@ -58,6 +58,10 @@ pub fn command(args: &ProbesArgs) -> anyhow::Result<String> {
     }
     if let Some(why) = refusal {
         text.push_str(&format!("Fast probes are not possible: {}.\n", visible(&why)));
+    }
+    let paths: Vec<&str> = gathered.files.iter().map(|file| file.path.as_str()).collect();
+    if let Some(note) = unmatched_libraries(&args.library, &paths) {
+        text.push_str(&format!("Note: {}.\n", visible(&note)));
     }
     Ok(text)
 }

@@ -1,6 +1,7 @@
 //! `dmscope races`.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use analyzer::visible::visible;
 use anyhow::{Result, bail};
@@ -8,7 +9,7 @@ use replay::messages::CallSite;
 use replay::races::{Alternative, DiagramCall, Race, RaceDiagram, RaceKind, Races};
 use serde_json::{Value, json};
 
-use super::output::{print, print_json};
+use super::output::{keep_apart, print, print_json};
 use super::page_file::PageFile;
 use super::recorded_tape::{no_messages, read_job};
 use super::replay_args::RacesArgs;
@@ -24,6 +25,8 @@ const SCHEMA: u32 = 1;
 /// # Errors
 /// The tape cannot be read, or has no messages.
 pub(super) fn races_job(args: &RacesArgs) -> Result<u8> {
+    let written: Vec<&Path> = args.page.iter().map(AsRef::as_ref).collect();
+    keep_apart(std::slice::from_ref(&args.tape), &written)?;
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
     let job = read_job(&args.tape, &mut say)?;
     if !job.has_messages() {

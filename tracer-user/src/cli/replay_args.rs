@@ -46,7 +46,7 @@ pub struct RecordArgs {
     #[arg(long)]
     pub as_root: bool,
     /// Say nothing if all went well
-    #[arg(long)]
+    #[arg(long, short)]
     pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -97,7 +97,7 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub as_root: bool,
     /// Say nothing if all went well
-    #[arg(long)]
+    #[arg(long, short)]
     pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -152,7 +152,7 @@ pub struct ExploreArgs {
     #[arg(long)]
     pub as_root: bool,
     /// Say only what fails
-    #[arg(long)]
+    #[arg(long, short)]
     pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -181,7 +181,7 @@ pub struct DeterministicArgs {
     #[arg(long)]
     pub as_root: bool,
     /// Say nothing if all went well
-    #[arg(long)]
+    #[arg(long, short)]
     pub quiet: bool,
     /// The command that starts the job
     #[arg(last = true, required = true, value_name = "COMMAND")]

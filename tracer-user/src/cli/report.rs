@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{IsTerminal, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use analyzer::input::Input;
@@ -18,7 +18,7 @@ use super::attach::{coordinator_settings, plain, settings, sink};
 use super::bus::{self, UserBus};
 use super::corrected_page::correct_page;
 use super::nodes::{jobs_of as tapes_by_job, names_of, replay_job};
-use super::output::print;
+use super::output::{keep_apart, print};
 use super::page_file::PageFile;
 use super::reference;
 use super::replay::Consumer;
@@ -31,17 +31,18 @@ use crate::host;
 use crate::host::symbols::Symbols;
 use crate::page;
 use crate::session::{self, Outcome, Sink};
-use crate::sink::PageSink;
+use crate::sink::{HitSink, PageSink};
 
 /// Writes a page.
 ///
 /// # Errors
 /// The tape or the job cannot be read, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<Outcome> {
+    let subject = args.subject().map_err(|why| anyhow!(why))?;
+    keep_files_apart(&subject, args)?;
     // Before a job is watched for hours.
     let mut html = PageFile::find(&args.output)?;
     let mut json = args.json.as_deref().map(PageFile::find).transpose()?;
-    let subject = args.subject().map_err(|why| anyhow!(why))?;
     if args.corrected && !matches!(subject, Subject::Tapes(_)) {
         bail!("--corrected needs a tape: record the job with --returns all, and make a page of that");
     }
@@ -54,24 +55,39 @@ pub fn report(args: &ReportArgs) -> Result<Outcome> {
     if let Some(json) = &mut json {
         json.write(&format!("{}\n", serde_json::to_string(&page)?))?;
     }
-    print(&format!(
-        "{}: {}\nThe page is {}\n",
-        visible(&page.verdict.title),
-        visible(&page.verdict.text),
-        visible(&args.output.to_string_lossy())
-    ))?;
+    if !args.quiet {
+        print(&format!("{}: {}\n", visible(&page.verdict.title), visible(&page.verdict.text)))?;
+    }
+    print(&format!("The page is {}\n", visible(&args.output.to_string_lossy())))?;
     Ok(outcome)
+}
+
+fn keep_files_apart(subject: &Subject, args: &ReportArgs) -> Result<()> {
+    let tapes: &[PathBuf] = if let Subject::Tapes(tapes) = subject { tapes } else { &[] };
+    let read = [tapes, &args.analysis.reference].concat();
+    let others = [&args.json, &args.watch.record];
+    let written: Vec<&Path> =
+        std::iter::once(&args.output).chain(others.into_iter().flatten()).map(AsRef::as_ref).collect();
+    keep_apart(&read, &written)
 }
 
 fn printed(args: &ReportArgs) -> OutputArgs {
     OutputArgs { json: false, quiet: args.quiet, statistics: false, all: args.all, output: None }
 }
 
+/// What a session says while it watches: nothing, if only the page is of interest.
+fn inner_sink(job: &str, args: &ReportArgs) -> Result<Box<dyn Sink>> {
+    match args.quiet {
+        true => Ok(Box::new(HitSink::default())),
+        false => sink(job, &printed(args)),
+    }
+}
+
 fn of_job(pid: u32, args: &ReportArgs) -> Result<(Page, Outcome)> {
     let job = host::job_of(pid)?;
     let mut settings = settings(&args.watch, &args.analysis)?;
     settings.page_calls = Some(args.calls);
-    let inner = sink(&job.command, &printed(args))?;
+    let inner = inner_sink(&job.command, args)?;
     let mut sink = PageSink::new(inner, Arc::clone(&settings.stop));
     let outcome = session::attach(&job, settings, &mut sink)?;
     Ok((sink.into_page().context("the session gave no page")?, outcome))
@@ -86,7 +102,7 @@ fn of_job_on_nodes(name: &str, args: &ReportArgs) -> Result<(Page, Outcome)> {
     let mut settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
     settings.page_calls = Some(args.calls);
     settings.wishes.whole = true;
-    let inner = sink(&job.command, &printed(args))?;
+    let inner = inner_sink(&job.command, args)?;
     let mut sink = PageSink::new(inner, Arc::clone(&settings.stop));
     found.notices.iter().for_each(|notice| sink.notice(notice));
     let outcome = coordinator::attach(job, settings, &mut sink)?;
@@ -151,8 +167,10 @@ fn of_tapes(paths: &[PathBuf], args: &ReportArgs) -> Result<(Page, Outcome)> {
     }
     let outcome = Outcome::of_report(&report);
     let mut page = maker.pipeline.page_with(report, &names).context("no timeline was kept")?;
-    if args.corrected {
-        correct_page(&mut page, tapes)?;
+    if args.corrected
+        && let Some(refusal) = correct_page(&mut page, tapes)?
+    {
+        eprintln!("dmscope: {}", visible(&refusal));
     }
     Ok((page, outcome))
 }
@@ -175,7 +193,6 @@ fn name_the_rest(names: &mut SymbolTable, maker: &PageMaker<'_>, of_findings: Ve
 mod tests {
     use super::super::replay::testing::replay_inputs;
     use super::*;
-    use crate::sink::HitSink;
 
     fn page(cut: bool) -> Page {
         let mut sink = HitSink::default();

@@ -12,9 +12,11 @@ pub(super) fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let numeric: Vec<bool> = (0..header.len())
-        .map(|n| !rows.is_empty() && rows.iter().all(|r| r.get(n).is_some_and(|c| is_number(c))))
-        .collect();
+    let is_numeric = |n: usize| {
+        let cells = || rows.iter().filter_map(|row| row.get(n)).filter(|cell| !cell.is_empty());
+        cells().next().is_some() && cells().all(|cell| is_number(cell))
+    };
+    let numeric: Vec<bool> = (0..header.len()).map(is_numeric).collect();
     let mut text = String::new();
     let header: Vec<String> = header.iter().map(|h| (*h).to_owned()).collect();
     for row in std::iter::once(&header).chain(&rows) {
@@ -43,6 +45,12 @@ mod tests {
     fn numbers_stand_to_the_right_and_lines_have_no_trailing_space() {
         let rows = [vec!["7".into(), "a".into()], vec!["123".into(), "bcd".into()]];
         assert_eq!(columns(&["PID", "X"], &rows), "PID  X\n  7  a\n123  bcd\n");
+    }
+
+    #[test]
+    fn numbers_stand_to_the_right_also_where_one_is_missing() {
+        let rows = [vec!["7".into(), "a".into()], vec![String::new(), "b".into()]];
+        assert_eq!(columns(&["PID", "X"], &rows), "PID  X\n  7  a\n     b\n");
     }
 
     #[test]

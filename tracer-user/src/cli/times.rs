@@ -87,7 +87,10 @@ pub(super) fn correction(tapes: &[TapeSummary], most_cost: f64) -> Result<Result
 /// Lists receives from whoever comes first that could have got another message.
 fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: bool) -> Result<Outcome> {
     if let Some(refusal) = times.refused {
-        print(&refused(tapes, refusal))?;
+        match json {
+            true => print_json(&serde_json::json!({ "schema": SCHEMA, "refused": refusal }))?,
+            false => print(&refused(tapes, refusal))?,
+        }
         return Ok(Outcome::Inconclusive);
     }
     let orders = pass.pipeline.take_orders();
@@ -97,6 +100,13 @@ fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: b
         order.place.map_or_else(String::new, |place| format!(" at {}", names.call_text(pipeline, place)))
     };
     if json {
+        print_json(&serde_json::json!({
+            "schema": SCHEMA,
+            "receives": orders.len(),
+            "kept": count_of(&orders, OrderVerdict::Kept),
+            "changed": count_of(&orders, OrderVerdict::Changed),
+            "undecided": count_of(&orders, OrderVerdict::Undecided),
+        }))?;
         for order in &orders {
             let line = serde_json::json!({ "order": order, "verdict": order.verdict(), "at": place(order) });
             print_json(&line)?;
@@ -135,7 +145,7 @@ fn races_text(
     way: &str,
     notes: &[String],
 ) -> String {
-    let count = |verdict| orders.iter().filter(|order| order.verdict() == verdict).count();
+    let count = |verdict| count_of(orders, verdict);
     let mut text = String::new();
     for order in orders.iter().filter(|order| order.verdict() != OrderVerdict::Kept) {
         let call = order.receive.call;
@@ -173,6 +183,10 @@ fn races_text(
     }
     notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
     text
+}
+
+fn count_of(orders: &[ReceiveOrder], verdict: OrderVerdict) -> usize {
+    orders.iter().filter(|order| order.verdict() == verdict).count()
 }
 
 fn said(verdict: OrderVerdict) -> &'static str {
@@ -343,8 +357,9 @@ fn refused(tapes: &[TapeSummary], refusal: Refusal) -> String {
              with --returns all: dmscope run --budget none --returns all --record app.dmt -- mpirun …\n"
         ),
         Refusal::Dilated { rank, share } => format!(
-            "{tape}: watching cost rank {rank} {:.0}% of its own time. What is left when so much is taken away says nothing. Watch \
-             less (fewer ranks, no --library, a budget), or accept more with --most-cost.\n",
+            "{tape}: watching cost rank {rank} {:.0}% of its own time. What is left when so much is taken away says nothing. Record \
+             again so that watching costs less: without --library, with a larger --alloc-size, with fast probes (attach --probes \
+             fast), and with a spare core for dmscope. Or accept more with --most-cost.\n",
             100.0 * share
         ),
     }
@@ -362,8 +377,11 @@ fn rank_row(rank: &RankTimes) -> Vec<String> {
 }
 
 fn function_row(function: &FunctionTimes) -> Vec<String> {
-    let name = function.function.unwrap_or("outside of MPI").to_owned();
-    let mut row = vec![name, function.calls.to_string()];
+    let mut row = match function.function {
+        Some(name) => vec![name.to_owned(), function.calls.to_string()],
+        // That is no call.
+        None => vec!["outside of MPI".to_owned(), String::new()],
+    };
     row.extend(time_cells(&function.time));
     row.push(milliseconds(function.cost.likely_ns));
     row
@@ -399,7 +417,8 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
         notes.push("Parts of the tape are missing: what was in them is in no number.".to_owned());
     }
     if limits.lost_records > 0 {
-        notes.push(format!("{} records were lost: what happened there is not known.", limits.lost_records));
+        notes
+            .push(format!("{} lost: what happened there is not known.", were(limits.lost_records, "record")));
     }
     if limits.paused {
         notes.push(
@@ -414,12 +433,12 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
     }
     if limits.open_calls > 0 {
         notes.push(format!(
-            "{} calls waited for something that is not recorded (windows, probes, gaps): for anybody, in the bounds.",
-            limits.open_calls
+            "{} waited for something that is not recorded (windows, probes, gaps): for anybody, in the bounds.",
+            counted(limits.open_calls, "call")
         ));
     }
     if limits.calls_without_end > 0 {
-        notes.push(format!("{} calls were not seen to return.", limits.calls_without_end));
+        notes.push(format!("{} not seen to return.", were(limits.calls_without_end, "call")));
     }
     if !limits.ranks_with_threads.is_empty() {
         notes.push(format!(
@@ -443,4 +462,48 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
 
 fn list(ranks: &[u32]) -> String {
     ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// `1 call`, `12 calls`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `1 call was`, `12 calls were`.
+fn were(count: u64, what: &str) -> String {
+    format!("{} {}", counted(count, what), if count == 1 { "was" } else { "were" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_tell_one_and_many_as_people_do() {
+        let told = |count| {
+            let limits = CorrectionLimits {
+                own_time: OwnTime::Apart,
+                lost_records: count,
+                open_calls: count,
+                calls_without_end: count,
+                ..CorrectionLimits::default()
+            };
+            notes(&limits, 0).join(" ")
+        };
+        let one = told(1);
+        for begin in ["1 record was lost:", "1 call waited for", "1 call was not seen"] {
+            assert!(one.contains(begin), "{one}");
+        }
+        let many = told(2);
+        for begin in ["2 records were lost:", "2 calls waited for", "2 calls were not seen"] {
+            assert!(many.contains(begin), "{many}");
+        }
+    }
+
+    #[test]
+    fn what_is_outside_of_mpi_has_no_calls() {
+        let of = |function, calls| FunctionTimes { function, calls, ..FunctionTimes::default() };
+        assert_eq!(function_row(&of(None, 0))[..2], ["outside of MPI", ""]);
+        assert_eq!(function_row(&of(Some("MPI_Recv"), 3))[..2], ["MPI_Recv", "3"]);
+    }
 }

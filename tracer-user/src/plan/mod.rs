@@ -155,6 +155,21 @@ fn globs(patterns: &[String]) -> Result<GlobSet, PlanError> {
     set.build().map_err(|e| PlanError::BadPattern(e.to_string()))
 }
 
+/// A sentence about patterns of the user's that no file of a job matches, if there are any. `paths`: of its files.
+pub fn unmatched_libraries(patterns: &[String], paths: &[&str]) -> Option<String> {
+    let is_unmatched = |pattern: &&str| {
+        // What is no pattern is refused elsewhere.
+        let matcher = Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
+        let matches = |path: &&str| {
+            matcher.as_ref().is_none_or(|matcher| matcher.is_match(file_name(path)) || matcher.is_match(path))
+        };
+        !paths.iter().any(matches)
+    };
+    let unmatched: Vec<&str> = patterns.iter().map(String::as_str).filter(is_unmatched).collect();
+    let is_any = !unmatched.is_empty();
+    is_any.then(|| format!("no library of the job matches {} so far (--library)", unmatched.join(", ")))
+}
+
 /// The same work for each item, on as many threads as there are processors (at most eight).
 fn in_parallel<'t, T: Sync, R: Send>(items: &'t [T], work: impl Fn(&'t T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8).min(items.len());
@@ -183,4 +198,24 @@ fn in_parallel<'t, T: Sync, R: Send>(items: &'t [T], work: impl Fn(&'t T) -> R +
 /// What a thread made; its panic becomes the caller's.
 fn joined<R>(thread: std::thread::ScopedJoinHandle<'_, R>) -> R {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_no_file_of_the_job_matches_are_named() {
+        let said = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+            unmatched_libraries(&patterns, &["/usr/lib/libfoo.so.1", "/opt/bar/libbar.so (deleted)"])
+        };
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&["libfoo*", "/opt/bar/*", "libbar.so"]), None);
+        let unmatched = said(&["nosuch*", "libfoo*", "other"]);
+        assert_eq!(
+            unmatched.as_deref(),
+            Some("no library of the job matches nosuch*, other so far (--library)")
+        );
+    }
 }

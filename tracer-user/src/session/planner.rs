@@ -23,7 +23,7 @@ use crate::host::parsing::{ParsingChild, PlannedCode};
 use crate::kernel::not_possible;
 use crate::plan::code::{Instructions, is_unchanged};
 use crate::plan::slots::NO_SLOTS;
-use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions};
+use crate::plan::{EarlierPlans, Engine, FileSlots, PlanOptions, unmatched_libraries};
 
 /// A plan, and what it takes to apply it.
 #[derive(Debug, Default)]
@@ -207,6 +207,10 @@ impl Planner {
         self.earlier.add(&plan);
         let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
         warnings.extend(self.told.reasons(&gathered.unseen));
+        if !self.told.has_planned {
+            let paths: Vec<&str> = gathered.files.iter().map(|file| file.path.as_str()).collect();
+            warnings.extend(unmatched_libraries(&self.options.libraries, &paths));
+        }
         warnings.extend(self.told.no_slots(&self.options, !slots.is_empty()));
         let blind = self.told.processes(&gathered.blind);
         let Gathered { attach, notes, .. } = gathered;

@@ -13,6 +13,7 @@ use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 use super::call_names::{call_name, call_text, difference};
 use super::ring::map;
 use crate::mapped_file::RankMapping;
+use crate::rank::say;
 
 /// What dmscope has put down: lines of a word and a value.
 pub(super) struct AloneWish {
@@ -178,7 +179,7 @@ impl AloneRank {
         page.set_text(PageText::Message, why);
         page.set_state(state);
         if is_traced() {
-            eprintln!("dmscope: stopped at {why}");
+            say(&format!("stopped at {why}"));
             // SAFETY: the debugger takes it.
             unsafe { libc::raise(libc::SIGTRAP) };
         } else if self.holds {

@@ -319,6 +319,11 @@ impl<T: Default> Assembler<T> {
         open.map(|(_, thread)| (&thread.call, &thread.kept))
     }
 
+    /// The calls that threads are not known to have left.
+    pub fn all_open(&self) -> impl Iterator<Item = &Call> {
+        self.threads.values().filter(|thread| thread.is_open).map(|thread| &thread.call)
+    }
+
     /// Follows a thread from now on; `process`: see [`Call`]. Says no if there are too many.
     pub fn admit(&mut self, pid: u32, tid: u32, row: &'static CallRow, process: usize) -> bool {
         if self.threads.len() >= MOST_THREADS {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::assemble::{Assembler, Call};
 use super::data::{Asked, Data};
 use super::follow::{Begun, CollectiveCall, Follower, KnownRequest};
-use super::ids::{CommId, WORLD};
+use super::ids::{CallId, CollectiveId, CommId, WORLD};
 use super::leaks::Unfinished;
 use super::message_event::{MessageEvent, ShownArgument};
 use super::results::{CallResult, result_of};
@@ -213,6 +213,25 @@ impl Messages {
     /// Ranks of which not everything was seen: nothing is said of what they received.
     pub fn lost(&self) -> impl Iterator<Item = u32> {
         self.follower.lost.iter().copied()
+    }
+
+    /// Calls of ranks that are not known to have returned, the last of their threads; in order of time.
+    pub fn open_calls(&self) -> Vec<(CallId, &Call)> {
+        let ranked = |call: &Call| {
+            let rank = self.follower.processes.find(call.pid)?.rank?;
+            Some(CallId { rank, tid: call.tid, number: call.number })
+        };
+        let open = self.assembler.all_open();
+        let mut calls: Vec<(CallId, &Call)> = open.filter_map(|call| Some((ranked(call)?, call))).collect();
+        calls.sort_by_key(|(id, call)| (call.begin_ns, *id));
+        calls
+    }
+
+    /// Whether something was missed of a rank that has a part in a collective call.
+    pub(crate) fn has_lost_member(&self, collective: CollectiveId) -> bool {
+        let lost = &self.follower.lost;
+        let members = || self.members_of(CommId(collective.comm)).unwrap_or_default();
+        !lost.is_empty() && members().iter().any(|rank| lost.contains(rank))
     }
 
     /// What is open at the end of ranks that have come to MPI_Finalize and of which nothing was missed: messages that both

@@ -57,10 +57,12 @@ fn without_finding(report: &Report) -> PageVerdict {
         0 => s.processes.iter().map(|process| process.mpi_calls).sum(),
         _ => s.calls.iter().map(|call| call.calls).sum(),
     };
+    let lasted = duration_text(s.duration_ns);
     let watched = if ranks.is_empty() {
-        "No rank was seen".to_owned()
+        format!("No rank was seen in {lasted} of watching")
     } else {
-        format!("{} were watched", capitalized(&who_text_and(&ranks, s.processes_left_out)))
+        let were = if ranks.len() == 1 && s.processes_left_out == 0 { "was" } else { "were" };
+        format!("{} {were} watched for {lasted}", capitalized(&who_text_and(&ranks, s.processes_left_out)))
     };
     let odd = match report.findings.len() {
         0 => String::new(),
@@ -69,20 +71,33 @@ fn without_finding(report: &Report) -> PageVerdict {
             counted(n, "odd thing")
         ),
     };
-    let (tone, lost) = if report.thresholds.uncounted > 0 {
-        (Tone::Suspicion, " Records were lost, so something may have been missed.")
-    } else {
-        (Tone::Fine, "")
+    let lost = match report.thresholds.uncounted {
+        0 => "",
+        _ => " Records were lost, so something may have been missed.",
     };
+    let sampled = sampled_text(report);
     PageVerdict {
-        tone,
+        tone: if lost.is_empty() && sampled.is_empty() { Tone::Fine } else { Tone::Suspicion },
         title: "No fault found".to_owned(),
         text: format!(
-            "{watched} for {}: {calls} MPI calls and {} movements of data.{lost}{odd}",
-            duration_text(s.duration_ns),
+            "{watched}: {calls} MPI calls and {} movements of data.{sampled}{lost}{odd}",
             s.movements
         ),
         at_fault: Vec::new(),
         affected: Vec::new(),
     }
+}
+
+/// How much of the time was watched, if a budget did not allow all of it.
+fn sampled_text(report: &Report) -> String {
+    if !report.thresholds.sampled {
+        return String::new();
+    }
+    let s = &report.statistics;
+    let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
+    let part = match s.pauses {
+        0 => "some probes were out".to_owned(),
+        _ => format!("{share:.1}% of that time was watched"),
+    };
+    format!(" To keep the budget, {part}, so something may have been missed.")
 }

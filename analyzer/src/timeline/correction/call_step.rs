@@ -112,10 +112,14 @@ pub struct TimedCall {
     pub is_from_anybody: bool,
     /// Where it was made, if anybody asks.
     pub place: Option<CodePlace>,
-    /// Tag and communicator of what it posts.
-    pub envelope: Option<PostedEnvelope>,
+    /// Tag and communicator of what it sends.
+    pub sends: Option<PostedEnvelope>,
+    /// The same of what it receives.
+    pub receives: Option<PostedEnvelope>,
     /// Messages whose buffers it gives back.
     pub completed: Vec<MessageId>,
+    /// What it waits for and is not told of yet will never be told: a rank has a part in it of which something was lost.
+    pub waits_in_vain: bool,
     /// Collective calls that it ends.
     pub left: Vec<CollectiveId>,
     /// Those that it enters.

@@ -257,7 +257,8 @@ impl CorrectionPass {
             own_time: own_time(&self.survey.costs),
             assumed_prices: self.ledger.prices(0).are_assumed,
             open_calls: self.summary.open_calls,
-            calls_without_end: self.summary.without_end,
+            // Those that ranks were in when the tape ended are among them.
+            calls_without_end: self.summary.without_end + messages.open_calls().len() as u64,
             not_followed,
             lost_records: self.lost_records,
             paused: self.paused,

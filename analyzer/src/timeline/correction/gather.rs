@@ -6,7 +6,7 @@ use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvel
 use super::kept_map::KeptMap;
 use super::ledger::HitLedger;
 use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
-use crate::mpi::calls::{Does, Form};
+use crate::mpi::calls::{Does, Envelope, Form};
 
 /// Calls of which something is told before they are over.
 const MOST_UNDER_WAY: usize = 1 << 18;
@@ -14,6 +14,7 @@ const MOST_UNDER_WAY: usize = 1 << 18;
 /// What was told of a call that is not over.
 #[derive(Debug, Default)]
 struct CallUnderWay {
+    waits_in_vain: bool,
     posted: u32,
     completed: Vec<MessageId>,
     left: Vec<CollectiveId>,
@@ -56,14 +57,26 @@ impl Gatherer {
     ) -> Option<GatheredEvent> {
         match event {
             MessageEvent::Matched { send, receive } => return Some(GatheredEvent::Matched(send, receive)),
-            MessageEvent::Completed { message, by, .. } => self.under_way(by)?.completed.push(message),
+            // Nobody is waited for.
+            MessageEvent::Completed { cancelled: true, .. } => {}
+            MessageEvent::Completed { message, by, facts, .. } => {
+                // Nothing is said of what a lost rank received.
+                let receiver = if facts.sends { facts.peer_rank } else { Some(by.rank) };
+                let is_lost = receiver.is_some_and(|rank| messages.lost().any(|lost| lost == rank));
+                let call = self.under_way(by)?;
+                call.waits_in_vain |= is_lost;
+                call.completed.push(message);
+            }
             MessageEvent::CollectiveCompleted { call, by } => {
                 let begun = self.begun.remove(call)?;
                 self.under_way(by)?.left.push(begun);
             }
             MessageEvent::Entered { collective, by, members, root } => {
                 self.begun.insert(by, collective);
-                self.under_way(by)?.entered.push(EnteredCollective { collective, members, root });
+                let is_lost = messages.has_lost_member(collective);
+                let call = self.under_way(by)?;
+                call.waits_in_vain |= is_lost;
+                call.entered.push(EnteredCollective { collective, members, root });
             }
             MessageEvent::Posted { message, .. } => self.under_way(message.call)?.posted += 1,
             MessageEvent::Call { id, call, end_ns, .. } => {
@@ -87,7 +100,7 @@ impl Gatherer {
         call: &Call,
         end_ns: Option<u64>,
     ) -> TimedCall {
-        let CallUnderWay { posted, completed, left, entered } =
+        let CallUnderWay { waits_in_vain, posted, completed, left, entered } =
             self.under_way.remove(&id).unwrap_or_default();
         let mut costs = ledger.take((call.pid, call.tid), call.begin_ns);
         if call.pid == call.tid {
@@ -113,7 +126,9 @@ impl Gatherer {
             posted,
             is_from_anybody: messages.is_from_anybody(call),
             place: None,
-            envelope: envelope(messages, call),
+            sends: envelope(messages, call, row.sends()),
+            receives: envelope(messages, call, row.receives()),
+            waits_in_vain,
             completed,
             left,
             entered,
@@ -134,9 +149,8 @@ fn posts(does: Does) -> bool {
     )
 }
 
-/// Of a call that sends and receives, what it receives.
-fn envelope(messages: &Messages, call: &Call) -> Option<PostedEnvelope> {
-    let envelope = call.row.receives().or_else(|| call.row.sends())?;
+fn envelope(messages: &Messages, call: &Call, named: Option<Envelope>) -> Option<PostedEnvelope> {
+    let envelope = named?;
     let (comm, _) = messages.communicator_of(call.pid, call.word(envelope.comm)?)?;
     Some(PostedEnvelope { comm: comm.0, tag: call.integer(envelope.tag)? })
 }

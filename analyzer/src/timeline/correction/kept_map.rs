@@ -28,7 +28,10 @@ impl<K: Copy + Eq + Hash, V> KeptMap<K, V> {
         while self.order.front().is_some_and(|first| !self.values.contains_key(first)) {
             self.order.pop_front();
         }
-        while self.values.len() > self.most || self.order.len() > 2 * self.most {
+        if self.order.len() > 2 * self.most {
+            self.order.retain(|key| self.values.contains_key(key));
+        }
+        while self.values.len() > self.most {
             let Some(first) = self.order.pop_front() else { return };
             self.values.remove(&first);
         }

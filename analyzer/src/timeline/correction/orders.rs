@@ -11,6 +11,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::call_step::PostedEnvelope;
 use super::kept_map::KeptMap;
 use super::solver::{BegunCall, ReceivedMessage, SolvedCall, SolvedMoment};
 use super::transfers::{KnownTransfers, TransferKind, Transfers};
@@ -106,15 +107,14 @@ struct PostedReceive {
     place: Option<CodePlace>,
     comm: u32,
     tag: i32,
-    is_from_anybody: bool,
     function: &'static str,
 }
 
 /// A sent message.
 #[derive(Clone, Debug)]
 struct SentMessage {
-    comm: u32,
-    tag: i32,
+    /// Not known of what a persistent request sends.
+    envelope: Option<PostedEnvelope>,
     /// What the sender had heard of.
     clock: VectorClock,
 }
@@ -163,12 +163,16 @@ impl OrderAnalysis {
 
     /// Receives with what is certain of them; nothing more will come.
     pub fn finish(&mut self) -> Vec<ReceiveOrder> {
-        let open = self.open.drain().flat_map(|(_, open)| open).map(|open| open.order);
-        self.decided.extend(open);
+        let open: Vec<OpenReceive> = self.open.drain().flat_map(|(_, open)| open).collect();
+        open.into_iter().for_each(|open| self.decide(open.order));
         let mut all = std::mem::take(&mut self.decided);
-        all.retain(|order| !order.rivals.is_empty());
         all.sort_by_key(|order| order.receive);
         all
+    }
+
+    /// No message comes any more that it could have got: one that has no rival is of no interest.
+    fn decide(&mut self, order: ReceiveOrder) {
+        self.decided.extend((!order.rivals.is_empty()).then_some(order));
     }
 
     fn clock(&mut self, rank: u32) -> &mut Vec<u32> {
@@ -193,13 +197,14 @@ impl OrderAnalysis {
                 None => self.entered.insert(entered.collective, clock.clone()),
             }
         }
-        let Some(envelope) = call.envelope else { return };
-        let (comm, tag) = (envelope.comm, envelope.tag);
-        self.sent.insert(call.id, SentMessage { comm, tag, clock: clock.into() });
+        if call.posts {
+            self.sent.insert(call.id, SentMessage { envelope: call.sends, clock: clock.into() });
+        }
+        let Some(PostedEnvelope { comm, tag }) = call.receives.filter(|_| call.is_from_anybody) else {
+            return;
+        };
         let (begin, place) = (call.begin, call.place);
-        let is_from_anybody = call.is_from_anybody;
-        self.posted
-            .insert(call.id, PostedReceive { begin, place, comm, tag, is_from_anybody, function: call.name });
+        self.posted.insert(call.id, PostedReceive { begin, place, comm, tag, function: call.name });
     }
 
     /// Whoever leaves may have heard of all who have entered: what may depend on something is no rival of it.
@@ -230,10 +235,7 @@ impl OrderAnalysis {
         self.add_rival(rank, message, &sent, arrival);
         self.hear(rank, &sent.clock);
         let completed_at = self.clock(rank)[rank as usize];
-        let Some(posted) = self.posted.get(message.receive.call).copied() else { return };
-        if !posted.is_from_anybody {
-            return;
-        }
+        let Some(posted) = self.posted.remove(message.receive.call) else { return };
         let order = ReceiveOrder {
             receive: message.receive,
             function: posted.function,
@@ -247,7 +249,7 @@ impl OrderAnalysis {
         if open.len() > MOST_OPEN
             && let Some(first) = open.pop_front()
         {
-            self.decided.push(first.order);
+            self.decide(first.order);
         }
     }
 
@@ -263,7 +265,9 @@ impl OrderAnalysis {
         let slack_ns = self.slack_ns;
         let heard = sent.clock.get(rank as usize).copied().unwrap_or(0);
         for open in self.open.entry(rank).or_default() {
-            let fits = open.comm == sent.comm && (open.tag == ANY_TAG || open.tag == sent.tag);
+            let fits = sent.envelope.is_some_and(|PostedEnvelope { comm, tag }| {
+                open.comm == comm && (open.tag == ANY_TAG || open.tag == tag)
+            });
             let order = &mut open.order;
             // The messages of one sender come in order: its first one is the rival.
             let is_first = order.got != from && order.rivals.iter().all(|rival| rival.rank != from);

@@ -5,6 +5,7 @@
 //! been sent. So it does not matter in which order calls are told, and only what is under way is kept.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
@@ -50,8 +51,12 @@ pub struct BegunCall {
     pub begin: Moment,
     /// Where it was made.
     pub place: Option<CodePlace>,
-    /// Of what it posts, if it posts anything.
-    pub envelope: Option<PostedEnvelope>,
+    /// It posts messages.
+    pub posts: bool,
+    /// Of what it sends, if that is known.
+    pub sends: Option<PostedEnvelope>,
+    /// Of what it receives, if that is known.
+    pub receives: Option<PostedEnvelope>,
     /// It receives from whoever comes first.
     pub is_from_anybody: bool,
     /// Collective calls that it enters.
@@ -136,6 +141,8 @@ struct SolvedThread {
     last: Option<Moment>,
     /// Beginning of the first that waits, if that is worked out.
     begun: Option<Moment>,
+    /// What that waits for: the thread is told when it is known.
+    waits_for: Option<AwaitedFact>,
     /// What is not known will not be.
     gives_up: bool,
 }
@@ -208,7 +215,10 @@ impl Solver {
         self.tell(&step);
         self.threads[number].steps.push_back(step);
         self.waiting += 1;
-        self.ready.push(number);
+        // One whose first call waits is told when that can go on.
+        if self.threads[number].waits_for.is_none() {
+            self.ready.push(number);
+        }
         self.go_on();
         while self.waiting > MOST_WAITING && self.give_up_one() {}
     }
@@ -254,14 +264,31 @@ impl Solver {
         };
         let Some((_, number)) = self.threads.iter().enumerate().filter_map(head).min() else { return false };
         self.threads[number].gives_up = true;
+        self.stop_waiting(number);
         self.ready.push(number);
         self.go_on();
         true
     }
 
     fn wake(&mut self, awaited: AwaitedFact) {
-        if let Some(threads) = self.awaited.remove(&awaited) {
-            self.ready.extend(threads);
+        for number in self.awaited.remove(&awaited).unwrap_or_default() {
+            self.threads[number].waits_for = None;
+            self.ready.push(number);
+        }
+    }
+
+    fn wait(&mut self, number: usize, awaited: AwaitedFact) {
+        self.threads[number].waits_for = Some(awaited);
+        self.awaited.entry(awaited).or_default().push(number);
+    }
+
+    fn stop_waiting(&mut self, number: usize) {
+        let Some(awaited) = self.threads[number].waits_for.take() else { return };
+        if let Entry::Occupied(mut threads) = self.awaited.entry(awaited) {
+            threads.get_mut().retain(|thread| *thread != number);
+            if threads.get().is_empty() {
+                threads.remove();
+            }
         }
     }
 
@@ -278,9 +305,9 @@ impl Solver {
             Some(begin) => begin,
             None => self.begin(number, &step),
         };
-        match self.dependencies(&step, self.threads[number].gives_up) {
+        match self.dependencies(&step, self.threads[number].gives_up || step.waits_in_vain) {
             Err(awaited) => {
-                self.awaited.entry(awaited).or_default().push(number);
+                self.wait(number, awaited);
                 self.threads[number].steps.push_front(step);
                 false
             }
@@ -552,7 +579,9 @@ fn begun(step: &TimedCall, begin: Moment) -> BegunCall {
         name: step.name,
         begin,
         place: step.place,
-        envelope: step.envelope.filter(|_| step.posts),
+        sends: step.sends.filter(|_| step.posts),
+        receives: step.receives.filter(|_| step.posts),
+        posts: step.posts,
         is_from_anybody: step.is_from_anybody,
         entered: step.entered.clone(),
     }
@@ -597,5 +626,73 @@ impl FoundDependencies {
 
     fn with_kinds(&self) -> impl Iterator<Item = (&WaitCause, &TransferKind)> {
         self.dependencies.iter().zip(&self.kinds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A send of rank 0, or a receive of rank 1.
+    fn call(rank: u32, number: u32) -> TimedCall {
+        let id = CallId { rank, tid: 100 + rank, number };
+        let begin_ns = 1000 * u64::from(number) + u64::from(rank);
+        TimedCall {
+            id,
+            pid: id.tid,
+            name: if rank == 0 { "MPI_Send" } else { "MPI_Recv" },
+            kind: CallKind::Waits,
+            shape: CollectiveShape::Some,
+            begin_ns,
+            end_ns: Some(begin_ns + 100),
+            costs: CallCosts::default(),
+            sent_bytes: (rank == 0).then_some(8),
+            posts: true,
+            posted: 1,
+            is_from_anybody: false,
+            place: None,
+            sends: None,
+            receives: None,
+            completed: vec![MessageId { call: id, part: 0 }],
+            left: Vec::new(),
+            waits_in_vain: false,
+            entered: Vec::new(),
+            ends_what_it_enters: true,
+        }
+    }
+
+    fn registrations(solver: &Solver) -> usize {
+        solver.awaited.values().map(Vec::len).sum()
+    }
+
+    fn ended(solver: &mut Solver) -> usize {
+        solver.take().iter().filter(|moment| matches!(moment, SolvedMoment::Ends(_))).count()
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_registered_once_however_far_it_is_ahead() {
+        const CALLS: u32 = 1000;
+        let mut solver = Solver::new(&Transfers::default(), 0.0);
+        (1..=CALLS).for_each(|number| solver.call(call(0, number)));
+        assert_eq!((registrations(&solver), ended(&mut solver)), (1, 0));
+        for number in 1..=CALLS {
+            let [send, receive] = [0, 1].map(|rank| MessageId { call: call(rank, number).id, part: 0 });
+            solver.matched(send, receive);
+            solver.call(call(1, number));
+            assert!(registrations(&solver) <= 1);
+        }
+        assert_eq!(ended(&mut solver), 2 * CALLS as usize);
+    }
+
+    #[test]
+    fn a_call_that_waits_in_vain_goes_on_at_once_and_nobody_waits_any_more_for_what_was_given_up() {
+        let mut solver = Solver::new(&Transfers::default(), 0.0);
+        solver.call(TimedCall { waits_in_vain: true, ..call(0, 1) });
+        let moments = solver.take();
+        assert!(matches!(&moments[..], [SolvedMoment::Ends(end)] if end.is_open), "{moments:?}");
+        solver.call(call(0, 2));
+        assert_eq!((registrations(&solver), ended(&mut solver)), (1, 0));
+        solver.finish();
+        assert_eq!((registrations(&solver), ended(&mut solver)), (0, 1));
     }
 }

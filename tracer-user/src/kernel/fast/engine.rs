@@ -163,7 +163,11 @@ impl FastEngine {
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
         let before = self.processes.remove(&pid);
-        self.put_into(process, &used)?;
+        if let Err(why) = self.put_into(process, &used) {
+            // What is in it stays, and is switched and taken out as ever.
+            self.processes.extend(before.map(|before| (pid, before)));
+            return Err(why);
+        }
         if let Some(before) = before {
             before.close();
         }

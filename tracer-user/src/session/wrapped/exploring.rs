@@ -1,7 +1,8 @@
 //! Replays a job with one race after another turned round, and keeps what fails.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -116,7 +117,8 @@ pub fn explore(
     read: ReadTape<'_>,
     found: &mut dyn FnMut(&ExploredRun),
 ) -> Result<Explored> {
-    fs::create_dir_all(&settings.folder).with_context(|| settings.folder.display().to_string())?;
+    let folder = || settings.folder.display().to_string();
+    DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder).with_context(folder)?;
     claim(settings)?;
     let mut exploring = Exploring {
         command,
@@ -152,8 +154,7 @@ impl Exploring<'_> {
             }
         }
         self.output = lines(&replayed.output);
-        fs::write(self.settings.folder.join("0.out"), &replayed.output)
-            .context("cannot keep the job's output")?;
+        put(&self.settings.folder.join("0.out"), &replayed.output).context("cannot keep the job's output")?;
         for run in 0..self.explored.runs.len() {
             let signature = self.explored.runs[run].signature;
             self.frontier.was_tried(signature);
@@ -202,7 +203,7 @@ impl Exploring<'_> {
     /// Tapes of runs that did not fail were needed as long as their races were to be turned round.
     fn complete(&self) -> Result<()> {
         let path = self.settings.folder.join(COMPLETE);
-        fs::write(&path, "").with_context(|| path.display().to_string())?;
+        put(&path, b"").with_context(|| path.display().to_string())?;
         for run in self.explored.runs.iter().filter(|run| !run.verdict.is_failure()) {
             // It may be gone.
             let _ = fs::remove_file(self.tape(run.run));
@@ -226,8 +227,8 @@ impl Exploring<'_> {
         if verdict.is_failure() {
             let out = self.settings.folder.join(format!("{number}.out"));
             let errors = self.settings.folder.join(format!("{number}.err"));
-            fs::write(out, &replayed.output).context("cannot keep the job's output")?;
-            fs::write(errors, &replayed.errors).context("cannot keep the job's output")?;
+            put(&out, &replayed.output).context("cannot keep the job's output")?;
+            put(&errors, &replayed.errors).context("cannot keep the job's output")?;
         }
         let of = turn.run;
         let depth = 1 + self.explored.runs.iter().find(|run| run.run == of).map_or(0, |run| run.depth);
@@ -283,8 +284,14 @@ fn claim(settings: &ExploreSettings) -> Result<()> {
             settings.folder.display()
         ),
         Ok(_) => Ok(()),
-        Err(_) => fs::write(&path, own).with_context(|| path.display().to_string()),
+        Err(_) => put(&path, own.as_bytes()).with_context(|| path.display().to_string()),
     }
+}
+
+/// A file for its owner's eyes only, as tapes are.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)
 }
 
 /// What was said. After a colon comes what belongs to it.
@@ -316,6 +323,7 @@ fn note(folder: &Path, run: &ExploredRun) -> Result<()> {
     let mut file = OpenOptions::new()
         .append(true)
         .create(true)
+        .mode(0o600)
         .open(&path)
         .with_context(|| path.display().to_string())?;
     let line = serde_json::to_string(run).context("a run as JSON")?;

@@ -10,11 +10,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::host::jobs::descendants;
 use crate::host::own_settings::OwnSettings;
+use crate::host::processes::has_ended;
 use crate::host::sudo::Account;
 use crate::session::launch::launch;
 
 /// How long a job may take to end by itself once it was told to.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a launcher may take to end by itself once a rank has ended.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a job is started.
 #[derive(Clone, Copy)]
@@ -76,6 +79,7 @@ impl WrappedJob {
 
     /// Ends it: its launcher ends the ranks. `ranks`: for one that does not.
     pub(super) fn end(&mut self, ranks: &[u32]) -> Result<()> {
+        self.let_abort(ranks)?;
         self.signal(Signal::TERM);
         let deadline = Instant::now() + PATIENCE;
         while self.status()?.is_none() {
@@ -90,6 +94,16 @@ impl WrappedJob {
                 });
                 self.signal(Signal::KILL);
             }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// A launcher that is about to end the job, because a rank has ended, may crash of a signal in the middle of that.
+    fn let_abort(&mut self, ranks: &[u32]) -> Result<()> {
+        let is_over = |pid: &u32| has_ended(*pid, None).unwrap_or(false);
+        let deadline = Instant::now() + ABORT_PATIENCE;
+        while self.status()?.is_none() && Instant::now() < deadline && ranks.iter().any(is_over) {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())

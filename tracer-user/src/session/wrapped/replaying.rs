@@ -177,7 +177,15 @@ struct Replaying<'a> {
 
 impl Replaying<'_> {
     fn run(mut self, folder: &SharedFolder) -> Result<Replayed> {
-        let end = self.watch(folder)?;
+        let end = match self.watch(folder) {
+            Ok(end) => end,
+            Err(error) => {
+                // Ranks that nobody watches would wait for ever.
+                self.child.end(&[])?;
+                self.nodes.iter().for_each(RemoteNodes::kill_ranks);
+                return Err(error);
+            }
+        };
         let mut replayed = Replayed {
             end,
             recorded: None,

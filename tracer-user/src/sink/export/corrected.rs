@@ -77,8 +77,10 @@ pub struct CorrectedExport {
     last_ns: HashMap<(u32, u32), u64>,
     /// When calls began and ended.
     times: Recent<CallId, (u64, u64)>,
-    /// By the calls that said that they are over.
+    /// By the calls whose times they wait for.
     messages: HashMap<CallId, Vec<ExportedMessage>>,
+    /// By rank and thread: the last call whose times are known.
+    solved: HashMap<(u32, u32), u32>,
     /// By process, and of all: what times are shifted by now.
     shifts: HashMap<u32, Bounds>,
     shift: Bounds,
@@ -93,6 +95,7 @@ impl CorrectedExport {
             last_ns: HashMap::new(),
             times: Recent::new(MOST_REMEMBERED),
             messages: HashMap::new(),
+            solved: HashMap::new(),
             shifts: HashMap::new(),
             shift: Bounds::default(),
         }
@@ -112,10 +115,18 @@ impl CorrectedExport {
         let errors_ns = [begin, end.unwrap_or(begin)].map(|moment| error_ns(moment.shift));
         self.inner.call(session, &call.at(begin_ns, end_ns, errors_ns))?;
         *self.times.entry(call.id, Default::default).0 = (begin_ns, end_ns.unwrap_or(begin_ns));
-        for message in self.messages.remove(&call.id).unwrap_or_default() {
-            self.tell_message(session, message)?;
-        }
-        Ok(())
+        self.go_on_with(session, call.id)
+    }
+
+    /// The times of a call are known, or never will be.
+    fn go_on_with(&mut self, session: &ExportedSession<'_>, call: CallId) -> Result<()> {
+        let messages = self.messages.remove(&call).unwrap_or_default();
+        messages.iter().try_for_each(|message| self.message(session, message))
+    }
+
+    /// Whether the times of a call will come. Of each thread they come in order.
+    fn is_to_come(&self, call: CallId) -> bool {
+        self.solved.get(&(call.rank, call.tid)).is_none_or(|last| *last < call.number)
     }
 
     /// A message whose receive is over at a time that is known.
@@ -160,21 +171,25 @@ impl Exporter for CorrectedExport {
 
     fn solved(&mut self, session: &ExportedSession<'_>, solved: &SolvedCall) -> Result<()> {
         let SolvedCall { step, begin, end, .. } = solved;
+        self.solved.insert((step.id.rank, step.id.tid), step.id.number);
         self.shift = end.shift;
         self.shifts.insert(step.pid, end.shift);
-        let Some(thread) = self.waiting.get_mut(&(step.id.rank, step.id.tid)) else { return Ok(()) };
-        // Calls of ranks that nobody wants are solved as well.
-        let Some(call) = thread.pop_front_if(|call| call.id == step.id) else { return Ok(()) };
-        self.tell(session, &call, *begin, step.end_ns.map(|_| *end))
+        let thread = self.waiting.get_mut(&(step.id.rank, step.id.tid));
+        match thread.and_then(|thread| thread.pop_front_if(|call| call.id == step.id)) {
+            Some(call) => self.tell(session, &call, *begin, step.end_ns.map(|_| *end)),
+            // Calls of ranks that nobody wants are solved as well.
+            None => self.go_on_with(session, step.id),
+        }
     }
 
     fn message(&mut self, session: &ExportedSession<'_>, message: &ExportedMessage) -> Result<()> {
-        match message.received {
-            Some(received) if self.times.get_mut(received.by).is_none() => {
-                self.messages.entry(received.by).or_default().push(*message);
+        let calls = [message.received.map(|received| received.by), Some(message.send.call)];
+        match calls.into_iter().flatten().find(|call| self.is_to_come(*call)) {
+            Some(call) => {
+                self.messages.entry(call).or_default().push(*message);
                 Ok(())
             }
-            _ => self.tell_message(session, *message),
+            None => self.tell_message(session, *message),
         }
     }
 
@@ -298,7 +313,9 @@ mod tests {
             posted: 0,
             is_from_anybody: false,
             place: None,
-            envelope: None,
+            sends: None,
+            receives: None,
+            waits_in_vain: false,
             completed: Vec::new(),
             left: Vec::new(),
             entered: Vec::new(),

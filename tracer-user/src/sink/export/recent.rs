@@ -23,14 +23,26 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
     pub(super) fn entry(&mut self, name: K, make: impl FnOnce() -> V) -> (&mut V, Option<(K, V)>) {
         let mut given_up = None;
         if !self.entries.contains_key(&name) {
-            if self.names.len() >= self.most
-                && let Some(oldest) = self.names.pop_front()
-            {
-                given_up = self.entries.remove(&oldest).map(|value| (oldest, value));
+            if self.entries.len() >= self.most {
+                let oldest = self.pop_oldest();
+                given_up = oldest.and_then(|name| Some((name, self.entries.remove(&name)?)));
+            }
+            if self.names.len() >= 2 * self.most {
+                self.names.retain(|name| self.entries.contains_key(name));
             }
             self.names.push_back(name);
         }
         (self.entries.entry(name).or_insert_with(make), given_up)
+    }
+
+    /// The oldest that is still there; its name and those of what was taken out before it are forgotten.
+    fn pop_oldest(&mut self) -> Option<K> {
+        while let Some(name) = self.names.pop_front() {
+            if self.entries.contains_key(&name) {
+                return Some(name);
+            }
+        }
+        None
     }
 
     pub(super) fn get_mut(&mut self, name: K) -> Option<&mut V> {
@@ -66,5 +78,17 @@ mod tests {
         assert_eq!(given_up, [(1, 1)]);
         assert_eq!([1, 2, 2].map(|name| recent.remove(name)), [None, Some(2), None]);
         assert_eq!(recent.drain().collect::<Vec<_>>(), [(3, 3)]);
+    }
+
+    #[test]
+    fn what_was_taken_out_leaves_its_place_to_others() {
+        let mut recent = Recent::new(2);
+        assert_eq!(recent.entry(0, || 0).1, None);
+        for name in 1..100 {
+            assert_eq!(recent.entry(name, || name).1, None, "{name}");
+            assert_eq!(recent.remove(name), Some(name));
+        }
+        assert!(recent.names.len() <= 5);
+        assert_eq!(recent.drain().collect::<Vec<_>>(), [(0, 0)]);
     }
 }
