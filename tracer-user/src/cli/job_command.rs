@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use analyzer::visible::visible;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// Fails if there is no such program: before anything is made or written for it.
 pub(super) fn check_command(command: &[String]) -> Result<()> {
@@ -13,10 +13,10 @@ pub(super) fn check_command(command: &[String]) -> Result<()> {
         path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if program.contains('/') {
-        return match Path::new(program) {
-            path if is_program(path) => Ok(()),
-            path if path.exists() => bail!("cannot run {program}: it is no program, or may not be run"),
-            _ => bail!("cannot run {program}: there is no such file"),
+        return match Path::new(program).metadata() {
+            Ok(_) if is_program(Path::new(program)) => Ok(()),
+            Ok(_) => bail!("cannot run {program}: permission denied, or it is no program"),
+            Err(error) => Err(error).with_context(|| format!("cannot run {program}")),
         };
     }
     let folders: Vec<PathBuf> =
@@ -44,15 +44,16 @@ mod tests {
     use super::*;
 
     fn refused(program: &str) -> String {
-        check_command(&[program.to_owned()]).err().map(|error| error.to_string()).unwrap_or_default()
+        let refused = check_command(&[program.to_owned()]).err();
+        refused.map(|error| format!("{error:#}")).unwrap_or_default()
     }
 
     #[test]
     fn a_program_is_there_or_it_is_said_why_not() {
         assert_eq!((refused("sh"), refused("/bin/sh")), (String::new(), String::new()));
-        assert!(refused("./nosuch").contains("no such file"));
+        assert!(refused("./nosuch").contains("No such file"));
         assert!(refused("no-such-program").contains("PATH"));
-        assert!(refused("/etc/passwd").contains("may not be run"));
+        assert!(refused("/etc/passwd").contains("permission denied"));
         assert!(check_command(&[]).is_err());
     }
 
