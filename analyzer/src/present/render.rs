@@ -83,10 +83,10 @@ pub fn report_beyond(report: &Report, told: &HashSet<String>, style: Style) -> S
 
 /// The headline where no finding is shown.
 fn nothing_found(report: &Report) -> &'static str {
-    if !report.saw_ranks() {
-        "No MPI rank was seen: nothing can be said of the job.\n"
-    } else if report.thresholds.uncounted > 0 {
+    if report.thresholds.uncounted > 0 {
         "Inconclusive: records are missing. Nothing odd was found in what there is.\n"
+    } else if !report.saw_ranks() {
+        "No MPI rank was seen: nothing can be said of the job.\n"
     } else {
         "Nothing odd was found.\n"
     }

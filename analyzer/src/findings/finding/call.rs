@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Place;
 use super::hang::{CallError, Hang, StuckCall};
+use super::place::Place;
 use crate::job::messages::LeakKind;
 use crate::job::process::Who;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, is_none_left_out};
+use super::place::{Place, is_none_left_out};
 use crate::job::names::Kind;
 use crate::job::process::Who;
 

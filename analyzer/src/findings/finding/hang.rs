@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::chain::WhoCount;
-use super::{Place, is_none_left_out};
+use super::place::{Place, is_none_left_out};
 use crate::job::process::Who;
 
 /// Most ranks that one is said to wait for.

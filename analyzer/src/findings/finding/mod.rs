@@ -3,12 +3,11 @@
 mod call;
 mod chain;
 mod hang;
+mod place;
 
 use serde::{Deserialize, Serialize};
 
 use crate::job::process::Who;
-use crate::tape::input::Frame;
-use crate::tape::wire::FileId;
 
 pub use call::{CollectiveMismatch, ErrorReturned, Leak, LeakingRank, MismatchedGroup, MismatchedRank};
 pub use chain::{
@@ -17,6 +16,8 @@ pub use chain::{
 };
 pub(crate) use hang::MOST_WAITED_FOR;
 pub use hang::{CallError, CollectiveCounts, Fault, Hang, HangGroup, StuckCall, StuckRank, StuckState};
+pub use place::Place;
+pub(crate) use place::is_none_left_out;
 
 /// Whether a finding would hold without the losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -123,25 +124,6 @@ pub enum Evidence {
 
 /// Most ranks of which counts are listed, or that a group is said to wait for.
 pub(crate) const MOST_COUNTED: usize = 1 << 10;
-
-pub(crate) fn is_none_left_out(count: &u64) -> bool {
-    *count == 0
-}
-
-/// A place in code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Program, library or system call; empty: not known.
-    pub module: String,
-    /// Its file in this run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<FileId>,
-    /// Offset in it.
-    pub offset_bytes: u64,
-    /// Functions there, the innermost first; empty: no symbols (yet).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<Frame>,
-}
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

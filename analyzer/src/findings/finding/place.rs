@@ -1,0 +1,25 @@
+//! What all kinds of findings have: places in code, and counts of what is not listed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tape::input::Frame;
+use crate::tape::wire::FileId;
+
+/// A place in code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Program, library or system call; empty: not known.
+    pub module: String,
+    /// Its file in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileId>,
+    /// Offset in it.
+    pub offset_bytes: u64,
+    /// Functions there, the innermost first; empty: no symbols (yet).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+}
+
+pub(crate) fn is_none_left_out(count: &u64) -> bool {
+    *count == 0
+}
