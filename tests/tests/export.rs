@@ -127,11 +127,13 @@ fn check_corrected(recorded: &Recorded) -> Result<()> {
     let folder = recorded.folder.path();
     let tables = export_with(&recorded.tapes, "parquet", folder, &CORRECTED)?;
     let columns = "SELECT rank, call, begin_ns, end_ns, begin_error_ns, end_error_ns, thread FROM {calls}";
-    let messages = "SELECT count(*), count(*) FILTER (received_ns < sent_ns) FROM {messages}";
+    // Each says when it was sent, also where its send is worked out after the receive.
+    let messages = "SELECT count(*), count(sent_ns), count(*) FILTER (received_ns < sent_ns) FROM {messages}";
     let answers = query(&tables, &[columns, "SELECT count(*) FROM {movements}", messages])?;
     let rows = answers[0].as_array().context("no calls")?;
     ensure!(rows.len() == said.len() && answers[1] == json!([[0]]), "{} of {}", rows.len(), said.len());
-    ensure!(answers[2] == json!([[recorded.messages, 0]]), "messages {}", answers[2]);
+    let all = recorded.messages;
+    ensure!(answers[2] == json!([[all, all, 0]]), "messages {}", answers[2]);
     let mut begins = None;
     for row in rows {
         let number = |at: usize| row[at].as_f64();
