@@ -6,6 +6,7 @@
 pub mod correction;
 mod gaps;
 mod history;
+pub mod kept_map;
 
 use std::collections::VecDeque;
 

@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
-use super::kept_map::KeptMap;
 use super::ledger::HitLedger;
 use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
 use crate::mpi::calls::{Does, Envelope, Form};
+use crate::timeline::kept_map::KeptMap;
 
 /// Calls of which something is told before they are over.
 const MOST_UNDER_WAY: usize = 1 << 18;
@@ -62,7 +62,7 @@ impl Gatherer {
             MessageEvent::Completed { message, by, facts, .. } => {
                 // Nothing is said of what a lost rank received.
                 let receiver = if facts.sends { facts.peer_rank } else { Some(by.rank) };
-                let is_lost = receiver.is_some_and(|rank| messages.lost().any(|lost| lost == rank));
+                let is_lost = receiver.is_some_and(|rank| messages.is_lost(rank));
                 let call = self.under_way(by)?;
                 call.waits_in_vain |= is_lost;
                 call.completed.push(message);

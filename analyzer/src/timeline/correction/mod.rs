@@ -7,7 +7,6 @@ pub mod bounds;
 pub mod call_step;
 mod correction_pass;
 mod gather;
-mod kept_map;
 pub mod ledger;
 pub mod orders;
 pub mod phases;

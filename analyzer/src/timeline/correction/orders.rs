@@ -12,13 +12,13 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::call_step::PostedEnvelope;
-use super::kept_map::KeptMap;
 use super::solver::{BegunCall, ReceivedMessage, SolvedCall, SolvedMoment};
 use super::transfers::{KnownTransfers, TransferKind, Transfers};
 use super::waits::{ClockSlackNs, Moment};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::CodePlace;
+use crate::timeline::kept_map::KeptMap;
 
 /// Receives of a rank that are open to messages that come after theirs.
 const MOST_OPEN: usize = 64;
@@ -349,5 +349,74 @@ mod tests {
         // One that would have been there before the receive, while the other would not.
         let late = arrival(9000.0, 0.0);
         assert_eq!(verdict(receive, late, arrival(9500.0, -8000.0), 0.0), OrderVerdict::Changed);
+    }
+
+    /// What rank `rank` posts in its call `number`, in MPI_COMM_WORLD by these tags.
+    fn begins(rank: u32, number: u32, sends: Option<i32>, receives: Option<i32>) -> SolvedMoment {
+        let posted = |tag: Option<i32>| tag.map(|tag| PostedEnvelope { comm: 0, tag });
+        SolvedMoment::Begins(Box::new(BegunCall {
+            id: call(rank, number),
+            name: "MPI_Sendrecv",
+            begin: moment(number),
+            place: None,
+            posts: true,
+            sends: posted(sends),
+            receives: posted(receives),
+            is_from_anybody: rank == 0,
+            entered: Vec::new(),
+        }))
+    }
+
+    fn call(rank: u32, number: u32) -> CallId {
+        CallId { rank, tid: rank, number }
+    }
+
+    fn moment(number: u32) -> Moment {
+        posted(1000 * u64::from(number), 0.0)
+    }
+
+    /// Rank `receive.0` has got in its call `receive.1` what rank `send.0` sent in its call `send.1`.
+    fn got(orders: &mut OrderAnalysis, receive: (u32, u32), send: (u32, u32)) {
+        let id = |(rank, number)| MessageId { call: call(rank, number), part: 0 };
+        let sent = moment(send.1);
+        let message = ReceivedMessage { receive: id(receive), send: id(send), sent, class: 0 };
+        orders.receive(receive.0, &message);
+    }
+
+    fn rivals(orders: &mut OrderAnalysis) -> Vec<(u32, Vec<u32>)> {
+        let of = |order: ReceiveOrder| {
+            (order.receive.call.number, order.rivals.iter().map(|rival| rival.rank).collect())
+        };
+        orders.finish().into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_could_have_come_is_known_by_the_tag_that_it_was_sent_with() {
+        for (tag, expected) in [(5, vec![(1, vec![2])]), (9, Vec::new())] {
+            let mut orders = OrderAnalysis::new(&Transfers::default(), 0.0);
+            orders.moment(&begins(0, 1, None, Some(tag)));
+            orders.moment(&begins(0, 2, None, Some(ANY_TAG)));
+            orders.moment(&begins(1, 1, Some(tag), None));
+            // It sends with tag 5 and receives with tag 9.
+            orders.moment(&begins(2, 1, Some(5), Some(9)));
+            got(&mut orders, (0, 1), (1, 1));
+            got(&mut orders, (0, 2), (2, 1));
+            assert_eq!(rivals(&mut orders), expected, "tag {tag}");
+        }
+    }
+
+    #[test]
+    fn what_depends_on_a_receive_by_way_of_a_persistent_request_is_no_rival_of_it() {
+        let mut orders = OrderAnalysis::new(&Transfers::default(), 0.0);
+        orders.moment(&begins(0, 1, None, Some(ANY_TAG)));
+        orders.moment(&begins(1, 1, Some(1), None));
+        got(&mut orders, (0, 1), (1, 1));
+        // MPI_Start: with which tag is not known.
+        orders.moment(&begins(0, 2, None, None));
+        got(&mut orders, (2, 1), (0, 2));
+        orders.moment(&begins(2, 2, Some(1), None));
+        orders.moment(&begins(0, 3, None, Some(ANY_TAG)));
+        got(&mut orders, (0, 3), (2, 2));
+        assert_eq!(rivals(&mut orders), []);
     }
 }

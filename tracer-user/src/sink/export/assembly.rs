@@ -5,9 +5,9 @@
 //! that takes: what has waited for too long is given out as far as it is known.
 
 use analyzer::messages::{CallId, MessageFacts, MessageId};
+use analyzer::timeline::kept_map::KeptMap;
 
 use super::exported::{CallParts, CompletedMessage, ExportedMessage, Reception};
-use super::recent::Recent;
 
 /// Calls, sends and receives that wait, each.
 const MOST_WAITING: usize = 1 << 18;
@@ -32,9 +32,9 @@ struct Receiving {
 /// See the [module](self).
 #[derive(Debug)]
 pub struct CallAssembly {
-    calls: Recent<CallId, CallParts>,
-    sends: Recent<MessageId, PostedSend>,
-    receives: Recent<MessageId, Receiving>,
+    calls: KeptMap<CallId, CallParts>,
+    sends: KeptMap<MessageId, PostedSend>,
+    receives: KeptMap<MessageId, Receiving>,
     ready: Vec<ExportedMessage>,
 }
 
@@ -47,9 +47,9 @@ impl Default for CallAssembly {
 impl CallAssembly {
     fn with_most(most: usize) -> Self {
         Self {
-            calls: Recent::new(most),
-            sends: Recent::new(most),
-            receives: Recent::new(most),
+            calls: KeptMap::new(most),
+            sends: KeptMap::new(most),
+            receives: KeptMap::new(most),
             ready: Vec::new(),
         }
     }

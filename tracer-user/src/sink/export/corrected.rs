@@ -9,13 +9,13 @@ use analyzer::messages::{CallCommunicator, CallId, ShownArgument};
 use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::solver::SolvedCall;
 use analyzer::timeline::correction::waits::Moment;
+use analyzer::timeline::kept_map::KeptMap;
 use anyhow::Result;
 
 use super::exported::{
     CallParts, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage, ExportedMovement,
     ExportedSession, Exporter, Reception,
 };
-use super::recent::Recent;
 
 /// Calls whose times are remembered for their messages.
 const MOST_REMEMBERED: usize = 1 << 18;
@@ -76,7 +76,7 @@ pub struct CorrectedExport {
     /// By rank and thread: nothing of it is earlier.
     last_ns: HashMap<(u32, u32), u64>,
     /// When calls began and ended.
-    times: Recent<CallId, (u64, u64)>,
+    times: KeptMap<CallId, (u64, u64)>,
     /// By the calls whose times they wait for.
     messages: HashMap<CallId, Vec<ExportedMessage>>,
     /// By rank and thread: the last call whose times are known.
@@ -93,7 +93,7 @@ impl CorrectedExport {
             inner,
             waiting: HashMap::new(),
             last_ns: HashMap::new(),
-            times: Recent::new(MOST_REMEMBERED),
+            times: KeptMap::new(MOST_REMEMBERED),
             messages: HashMap::new(),
             solved: HashMap::new(),
             shifts: HashMap::new(),

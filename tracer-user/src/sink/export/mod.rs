@@ -6,7 +6,6 @@ mod exported;
 pub mod otf2;
 pub mod parquet;
 pub mod perfetto;
-mod recent;
 
 pub use assembly::CallAssembly;
 pub use corrected::CorrectedExport;

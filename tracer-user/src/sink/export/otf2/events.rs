@@ -8,6 +8,7 @@ use analyzer::calls::{CallRow, Does, Form};
 use analyzer::finding::Severity;
 use analyzer::input::ClockReading;
 use analyzer::messages::{CallId, MessageFacts, MessageId};
+use analyzer::timeline::kept_map::KeptMap;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, Rlimit};
@@ -16,7 +17,6 @@ use super::super::exported::{
     CompletedMessage, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage,
     ExportedMovement, ExportedSession, Exporter,
 };
-use super::super::recent::Recent;
 use super::archive::{Archive, ArchiveError, EventWriter};
 use super::definitions::{DefinedCommunicator, DefinedLocation, DefinedRank, Definitions, PLACE, TraceClock};
 use super::library::{ErrorCode, Functions, Otf2Handle, Otf2Library, UNDEFINED_U32, UNDEFINED_U64};
@@ -66,7 +66,7 @@ pub struct ArchiveExport {
     /// How many threads a rank has.
     threads: FxHashMap<u32, u64>,
     ranks: BTreeMap<u32, DefinedRank>,
-    collectives: Recent<CallId, CollectiveFacts>,
+    collectives: KeptMap<CallId, CollectiveFacts>,
     marks: Vec<FindingMark>,
     clock: TraceClock,
     counts: ExportCounts,
@@ -87,7 +87,7 @@ impl ArchiveExport {
             locations: FxHashMap::default(),
             threads: FxHashMap::default(),
             ranks: BTreeMap::new(),
-            collectives: Recent::new(MOST_COLLECTIVES),
+            collectives: KeptMap::new(MOST_COLLECTIVES),
             marks: Vec::new(),
             clock: TraceClock::default(),
             counts: ExportCounts::default(),

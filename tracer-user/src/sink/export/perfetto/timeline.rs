@@ -8,6 +8,7 @@ use analyzer::finding::{Finding, Severity};
 use analyzer::input::ClockReading;
 use analyzer::messages::ShownArgument;
 use analyzer::process::Who;
+use analyzer::timeline::kept_map::KeptMap;
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,7 +16,6 @@ use super::super::exported::{
     ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage, ExportedMovement,
     ExportedSession, Exporter,
 };
-use super::super::recent::Recent;
 use super::format::{
     Clock, ClockSnapshot, DebugAnnotation, INSTANT, MONOTONIC, NEEDS_STATE, ProcessDescriptor, REALTIME,
     SLICE_BEGIN, SLICE_END, STATE_CLEARED, ThreadDescriptor, TracePacket, TracePacketDefaults, TraceWriter,
@@ -51,7 +51,7 @@ pub struct TimelineExport<W> {
     /// By rank, the tracks of its process and of its threads.
     of_rank: FxHashMap<u32, u64>,
     of_thread: FxHashMap<(u32, u32), u64>,
-    operations: Recent<u64, OperationMark>,
+    operations: KeptMap<u64, OperationMark>,
     arrows: u64,
     has_findings: bool,
     has_coverage: bool,
@@ -68,7 +68,7 @@ impl<W: Write> TimelineExport<W> {
             threads: FxHashSet::default(),
             of_rank: HashMap::default(),
             of_thread: HashMap::default(),
-            operations: Recent::new(MOST_OPERATIONS),
+            operations: KeptMap::new(MOST_OPERATIONS),
             arrows: 0,
             has_findings: false,
             has_coverage: false,

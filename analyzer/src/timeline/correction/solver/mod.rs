@@ -4,86 +4,32 @@
 //! A call is worked out when all is known that it may have waited for: which messages they were, and when those would have
 //! been sent. So it does not matter in which order calls are told, and only what is under way is kept.
 
+mod dependencies;
+mod found;
+mod solved;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
 use super::bounds::Bounds;
-use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
-use super::kept_map::KeptMap;
+use super::call_step::{CallKind, CollectiveShape, TimedCall};
 use super::ledger::CallCosts;
-use super::transfers::{KnownTransfers, TransferKind, TransferTimes, Transfers, size_class};
-use super::waits::{ClockSlackNs, Moment, OwnWay, WaitCause, held_up_on_the_way, shift_of_end};
+use super::transfers::{KnownTransfers, TransferKind, Transfers, size_class};
+use super::waits::{ClockSlackNs, Moment, OwnWay, shift_of_end};
 use crate::job::messages::{CallId, CollectiveId, MessageId};
-use crate::tape::input::CodePlace;
+use crate::timeline::kept_map::KeptMap;
+
+use found::FoundDependencies;
+pub use solved::{BegunCall, ReceivedMessage, SolvedCall, SolvedMoment};
 
 /// Calls that wait at most: beyond that, the oldest goes on as if what it waits for were not known.
 const MOST_WAITING: usize = 1 << 18;
 /// Messages and calls that are remembered for those who wait for them.
 const MOST_KEPT: usize = 1 << 18;
-
-/// A call that was worked out.
-#[derive(Clone, Debug)]
-pub struct SolvedCall {
-    /// The call.
-    pub step: TimedCall,
-    /// When it begins.
-    pub begin: Moment,
-    /// When it ends; the same if it was not seen to return.
-    pub end: Moment,
-    /// When the call before it ended; none: it is the first of its thread.
-    pub before: Option<Moment>,
-    /// What it waited for is not known.
-    pub is_open: bool,
-    /// Messages that it received, as they were sent.
-    pub received: Vec<ReceivedMessage>,
-}
-
-/// A call has begun, and what it posts can be waited for.
-#[derive(Clone, Debug)]
-pub struct BegunCall {
-    /// Which.
-    pub id: CallId,
-    /// Name as in the standard.
-    pub name: &'static str,
-    /// When.
-    pub begin: Moment,
-    /// Where it was made.
-    pub place: Option<CodePlace>,
-    /// It posts messages.
-    pub posts: bool,
-    /// Of what it sends, if that is known.
-    pub sends: Option<PostedEnvelope>,
-    /// Of what it receives, if that is known.
-    pub receives: Option<PostedEnvelope>,
-    /// It receives from whoever comes first.
-    pub is_from_anybody: bool,
-    /// Collective calls that it enters.
-    pub entered: Vec<EnteredCollective>,
-}
-
-/// What was worked out, in an order in which nothing comes before what it depends on.
-#[derive(Clone, Debug)]
-pub enum SolvedMoment {
-    /// When a call begins.
-    Begins(Box<BegunCall>),
-    /// When it ends.
-    Ends(Box<SolvedCall>),
-}
-
-/// A message that a call has received.
-#[derive(Clone, Copy, Debug)]
-pub struct ReceivedMessage {
-    /// The receive.
-    pub receive: MessageId,
-    /// The send.
-    pub send: MessageId,
-    /// When it was sent.
-    pub sent: Moment,
-    /// Length class, and what is known of such transfers.
-    pub class: u8,
-}
 
 /// What is remembered of a call that posts messages.
 #[derive(Clone, Copy, Debug)]
@@ -328,7 +274,7 @@ impl Solver {
         let begin = Moment { at_ns: step.begin_ns, shift: before };
         thread.begun = Some(begin);
         if self.tells_begins {
-            self.solved.push(SolvedMoment::Begins(Box::new(begun(step, begin))));
+            self.solved.push(SolvedMoment::Begins(Box::new(BegunCall::of(step, begin))));
         }
         if let Some(posted) = self.posted.get_mut(step.id) {
             posted.begin = Some(begin);
@@ -342,129 +288,6 @@ impl Solver {
             self.wake(AwaitedFact::Member(entered.collective, rank));
         }
         begin
-    }
-
-    /// All that a call may have waited for.
-    fn dependencies(&self, step: &TimedCall, gives_up: bool) -> Result<FoundDependencies, AwaitedFact> {
-        let mut found = FoundDependencies::default();
-        if step.end_ns.is_none() {
-            return Ok(found);
-        }
-        let share = 1.0 / step.completed.len().max(1) as f64;
-        for message in &step.completed {
-            match self.of_message(step, *message, share, &mut found) {
-                Err(awaited) if !gives_up => return Err(awaited),
-                Err(_) => found.is_open = true,
-                Ok(()) => {}
-            }
-        }
-        let own = step.entered.iter().map(|entered| entered.collective);
-        for collective in step.left.iter().copied().chain(own.filter(|_| step.ends_what_it_enters)) {
-            match self.of_collective(step, collective, &mut found) {
-                Err(awaited) if !gives_up => return Err(awaited),
-                Err(_) => found.is_open = true,
-                Ok(()) => {}
-            }
-        }
-        found.is_open |= step.kind == CallKind::WaitsForUnknown;
-        Ok(found)
-    }
-
-    fn of_message(
-        &self,
-        step: &TimedCall,
-        message: MessageId,
-        share: f64,
-        found: &mut FoundDependencies,
-    ) -> Result<(), AwaitedFact> {
-        let &(other, receives) = self.matches.get(message).ok_or(AwaitedFact::Match(message))?;
-        let posted = self.posted.get(other.call).ok_or(AwaitedFact::Told(other.call))?;
-        let middle = Bounds { least_ns: 0.0, ..step.costs.middle.times(share) };
-        let rest = middle + step.costs.exit;
-        if !receives {
-            return self.of_send(step, message, *posted, other.call, rest, found);
-        }
-        let from = posted.begin.ok_or(AwaitedFact::Begin(other.call))?;
-        let sender = Bounds { least_ns: 0.0, ..posted.costs.middle };
-        let kind = TransferKind::Message(posted.class);
-        let (class, transfer) = (posted.class, self.transfers.times(kind));
-        found.messages.push(ReceivedMessage { receive: message, send: other, sent: from, class });
-        found.sender_ended_ns = found.sender_ended_ns.max(posted.end_ns.unwrap_or(u64::MAX));
-        let cost = posted.costs.entry + sender + rest;
-        let held_up = posted.costs.held_up + step.costs.held_up;
-        let cost = found.hold_up(from, step, held_up, cost, transfer);
-        found.add(WaitCause { from, cost, is_certain: true, transfer }, kind);
-        Ok(())
-    }
-
-    /// A send may have waited for a receive that began after it.
-    fn of_send(
-        &self,
-        step: &TimedCall,
-        message: MessageId,
-        receive: PostedCall,
-        receive_call: CallId,
-        rest: Bounds,
-        found: &mut FoundDependencies,
-    ) -> Result<(), AwaitedFact> {
-        let own = self.posted.get(message.call).ok_or(AwaitedFact::Told(message.call))?;
-        let end_ns = step.end_ns.unwrap_or(step.begin_ns);
-        if receive.begin_ns >= end_ns {
-            found.eager = Some(own.class);
-            return Ok(());
-        }
-        let is_certain = step.kind == CallKind::WaitsForReceive;
-        if receive.begin_ns <= own.begin_ns || (!is_certain && self.transfers.is_eager(own.class)) {
-            return Ok(());
-        }
-        let from = receive.begin.ok_or(AwaitedFact::Begin(receive_call))?;
-        let kind = TransferKind::Release(own.class);
-        let transfer = self.transfers.times(kind);
-        let cost = receive.costs.entry + rest;
-        let held_up = receive.costs.held_up + step.costs.held_up;
-        let cost = found.hold_up(from, step, held_up, cost, transfer);
-        found.add(WaitCause { from, cost, is_certain, transfer }, kind);
-        Ok(())
-    }
-
-    fn of_collective(
-        &self,
-        step: &TimedCall,
-        collective: CollectiveId,
-        found: &mut FoundDependencies,
-    ) -> Result<(), AwaitedFact> {
-        let awaited = AwaitedFact::Members(collective);
-        let gathering = self.gatherings.get(collective).ok_or(awaited)?;
-        if gathering.told.len() < gathering.members as usize {
-            return Err(awaited);
-        }
-        let end_ns = step.end_ns.unwrap_or(step.begin_ns);
-        let is_there = |rank: u32| gathering.entered.iter().any(|member| member.rank == rank);
-        if gathering.entered.len() < gathering.told.len() {
-            let mut earlier = gathering.told.iter().filter(|(_, begin_ns)| *begin_ns < end_ns);
-            if let Some((rank, _)) = earlier.find(|(rank, _)| !is_there(*rank)) {
-                return Err(AwaitedFact::Member(collective, *rank));
-            }
-        }
-        let kind = TransferKind::Collective(gathering.name, size_class(Some(u64::from(gathering.members))));
-        let transfer = self.transfers.times(kind);
-        let shape = gathering.shape.unwrap_or(CollectiveShape::Some);
-        let rank = step.id.rank;
-        let others = gathering.entered.iter().filter(|member| member.rank != rank);
-        for member in others.filter(|member| member.begin.at_ns < end_ns) {
-            let is_certain = match shape {
-                CollectiveShape::AllToAll => true,
-                CollectiveShape::FromRoot => gathering.root == Some(member.rank),
-                CollectiveShape::ToRoot => gathering.root == Some(rank),
-                CollectiveShape::Some => false,
-            };
-            let middle = Bounds { least_ns: 0.0, ..step.costs.middle };
-            let cost = member.entry + middle + step.costs.exit;
-            let held_up = member.held_up + step.costs.held_up;
-            let cost = found.hold_up(member.begin, step, held_up, cost, transfer);
-            found.add(WaitCause { from: member.begin, cost, is_certain, transfer }, kind);
-        }
-        Ok(())
     }
 
     fn end(&mut self, number: usize, step: TimedCall, begin: Moment, found: &FoundDependencies) {
@@ -570,129 +393,5 @@ impl Solver {
                 self.gatherings.remove(collective);
             }
         }
-    }
-}
-
-fn begun(step: &TimedCall, begin: Moment) -> BegunCall {
-    BegunCall {
-        id: step.id,
-        name: step.name,
-        begin,
-        place: step.place,
-        sends: step.sends.filter(|_| step.posts),
-        receives: step.receives.filter(|_| step.posts),
-        posts: step.posts,
-        is_from_anybody: step.is_from_anybody,
-        entered: step.entered.clone(),
-    }
-}
-
-/// What a call may have waited for.
-#[derive(Debug, Default)]
-struct FoundDependencies {
-    dependencies: Vec<WaitCause>,
-    kinds: Vec<TransferKind>,
-    messages: Vec<ReceivedMessage>,
-    /// Some of it is not known.
-    is_open: bool,
-    /// dmscope ran in the place of one of both: how long it took says nothing.
-    is_held_up: bool,
-    /// A send of this class ended before its receive began.
-    eager: Option<u8>,
-    /// When the last of the calls ended that sent what is received.
-    sender_ended_ns: u64,
-}
-
-impl FoundDependencies {
-    /// All that watching cost from there to the end of a call: `cost`, what hits did; `held_up`: what dmscope held up in both.
-    fn hold_up(
-        &mut self,
-        from: Moment,
-        step: &TimedCall,
-        held_up: Bounds,
-        cost: Bounds,
-        transfer: Option<TransferTimes>,
-    ) -> Bounds {
-        self.is_held_up |= held_up.most_ns > 0.0;
-        let end_ns = step.end_ns.unwrap_or(step.begin_ns);
-        let took_ns = end_ns.wrapping_sub(from.at_ns).cast_signed() as f64;
-        cost + held_up_on_the_way(held_up, took_ns, cost, transfer)
-    }
-
-    fn add(&mut self, dependency: WaitCause, kind: TransferKind) {
-        self.dependencies.push(dependency);
-        self.kinds.push(kind);
-    }
-
-    fn with_kinds(&self) -> impl Iterator<Item = (&WaitCause, &TransferKind)> {
-        self.dependencies.iter().zip(&self.kinds)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A send of rank 0, or a receive of rank 1.
-    fn call(rank: u32, number: u32) -> TimedCall {
-        let id = CallId { rank, tid: 100 + rank, number };
-        let begin_ns = 1000 * u64::from(number) + u64::from(rank);
-        TimedCall {
-            id,
-            pid: id.tid,
-            name: if rank == 0 { "MPI_Send" } else { "MPI_Recv" },
-            kind: CallKind::Waits,
-            shape: CollectiveShape::Some,
-            begin_ns,
-            end_ns: Some(begin_ns + 100),
-            costs: CallCosts::default(),
-            sent_bytes: (rank == 0).then_some(8),
-            posts: true,
-            posted: 1,
-            is_from_anybody: false,
-            place: None,
-            sends: None,
-            receives: None,
-            completed: vec![MessageId { call: id, part: 0 }],
-            left: Vec::new(),
-            waits_in_vain: false,
-            entered: Vec::new(),
-            ends_what_it_enters: true,
-        }
-    }
-
-    fn registrations(solver: &Solver) -> usize {
-        solver.awaited.values().map(Vec::len).sum()
-    }
-
-    fn ended(solver: &mut Solver) -> usize {
-        solver.take().iter().filter(|moment| matches!(moment, SolvedMoment::Ends(_))).count()
-    }
-
-    #[test]
-    fn a_thread_that_waits_is_registered_once_however_far_it_is_ahead() {
-        const CALLS: u32 = 1000;
-        let mut solver = Solver::new(&Transfers::default(), 0.0);
-        (1..=CALLS).for_each(|number| solver.call(call(0, number)));
-        assert_eq!((registrations(&solver), ended(&mut solver)), (1, 0));
-        for number in 1..=CALLS {
-            let [send, receive] = [0, 1].map(|rank| MessageId { call: call(rank, number).id, part: 0 });
-            solver.matched(send, receive);
-            solver.call(call(1, number));
-            assert!(registrations(&solver) <= 1);
-        }
-        assert_eq!(ended(&mut solver), 2 * CALLS as usize);
-    }
-
-    #[test]
-    fn a_call_that_waits_in_vain_goes_on_at_once_and_nobody_waits_any_more_for_what_was_given_up() {
-        let mut solver = Solver::new(&Transfers::default(), 0.0);
-        solver.call(TimedCall { waits_in_vain: true, ..call(0, 1) });
-        let moments = solver.take();
-        assert!(matches!(&moments[..], [SolvedMoment::Ends(end)] if end.is_open), "{moments:?}");
-        solver.call(call(0, 2));
-        assert_eq!((registrations(&solver), ended(&mut solver)), (1, 0));
-        solver.finish();
-        assert_eq!((registrations(&solver), ended(&mut solver)), (0, 1));
     }
 }
