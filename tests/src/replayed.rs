@@ -13,6 +13,7 @@ use crate::job::{JobSpec, MpiImplementation};
 use crate::session::binary;
 use crate::system::Nodes;
 use crate::system::deadline;
+use crate::system::number_from_environment;
 use crate::system::processes::{descendants, environment_variable, signal};
 
 /// Nothing that is recorded or replayed here takes as long.
@@ -50,6 +51,12 @@ pub struct ReplayRun {
     pub said: String,
     /// What each rank has logged.
     pub logs: Vec<Vec<u8>>,
+}
+
+/// `$DMSCOPE_TEST_REPLAYS`, or this many: how often each program is recorded; each record is replayed a quarter as often.
+pub fn times(usual: usize) -> Result<(usize, usize)> {
+    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", usual)?;
+    Ok((records, (records / 4).max(1)))
 }
 
 impl ReplayCase {

@@ -4,16 +4,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::OpenMpi;
-use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, wait_for_bytes};
-use live::{MpiImplementation, binary, number_from_environment};
+use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, times, wait_for_bytes};
+use live::{MpiImplementation, binary};
 
 const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];
-
-/// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
-fn times() -> Result<(usize, usize)> {
-    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 1)?;
-    Ok((records, (records / 4).max(1)))
-}
 
 /// Every other replay has one core for all ranks.
 fn cpus(number: usize) -> Option<&'static str> {
@@ -21,7 +15,7 @@ fn cpus(number: usize) -> Option<&'static str> {
 }
 
 fn record_and_replay(case: &ReplayCase) -> Result<()> {
-    let (records, replays) = times()?;
+    let (records, replays) = times(1)?;
     for _ in 0..records {
         let recorded = case.run("run", &BY_PROBES, "x", None)?;
         recorded.check(0, &[])?;

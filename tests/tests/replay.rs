@@ -6,14 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
-use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, wait_for_bytes};
-use live::{MpiImplementation, binary, number_from_environment, packaged};
-
-/// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
-fn times() -> Result<(usize, usize)> {
-    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 2)?;
-    Ok((records, (records / 4).max(1)))
-}
+use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, times, wait_for_bytes};
+use live::{MpiImplementation, binary, packaged};
 
 /// Every other replay has one core for all ranks.
 fn cpus(number: usize) -> Option<&'static str> {
@@ -22,7 +16,7 @@ fn cpus(number: usize) -> Option<&'static str> {
 
 /// Records and replays a case; gives how many records differ from the first one.
 fn record_and_replay(case: &ReplayCase) -> Result<usize> {
-    let (records, replays) = times()?;
+    let (records, replays) = times(2)?;
     let mut first: Option<Vec<Vec<u8>>> = None;
     let mut others = 0;
     for _ in 0..records {

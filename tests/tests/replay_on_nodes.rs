@@ -5,17 +5,11 @@
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
-use live::replayed::{ReplayCase, kill_job, wait_for_bytes};
-use live::{MpiImplementation, number_from_environment, processes};
+use live::replayed::{ReplayCase, kill_job, times, wait_for_bytes};
+use live::{MpiImplementation, processes};
 use rustix::process::Signal;
 
 const NODES: &[&str] = &["--nodes"];
-
-/// `$DMSCOPE_TEST_REPLAYS`: how often each program is recorded; each record is replayed a quarter as often.
-fn times() -> Result<(usize, usize)> {
-    let records = number_from_environment("DMSCOPE_TEST_REPLAYS", 1)?;
-    Ok((records, (records / 4).max(1)))
-}
 
 fn on_two_nodes(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<ReplayCase> {
     // MPICH over UCX may wait in MPI_Finalize for ever if there are more ranks, unwatched too.
@@ -61,7 +55,7 @@ const ELECTION: (&str, &[&str]) =
 
 #[test]
 fn programs_over_nodes_get_the_same_messages() -> Result<()> {
-    let (records, replays) = times()?;
+    let (records, replays) = times(1)?;
     let of_both = PROGRAMS.map(|program| [OpenMpi, Mpich].map(|library| (library, program))).concat();
     for (library, (program, arguments)) in of_both.into_iter().chain([(OpenMpi, ELECTION)]) {
         let case = on_two_nodes(library, program, arguments)?;
