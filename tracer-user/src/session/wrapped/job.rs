@@ -84,12 +84,8 @@ impl WrappedJob {
         let deadline = Instant::now() + PATIENCE;
         while self.status()?.is_none() {
             if Instant::now() > deadline {
-                // They say themselves which processes they are: only what the launcher has started is meant.
-                let started = descendants(&[self.child.id()]);
-                let pids = ranks.iter().filter(|pid| started.contains(pid));
-                let pids = pids.filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
                 // They may be gone.
-                pids.for_each(|pid| {
+                started_among(ranks, &descendants(&[self.child.id()])).for_each(|pid| {
                     let _ = kill_process(pid, Signal::KILL);
                 });
                 self.signal(Signal::KILL);
@@ -114,5 +110,25 @@ impl WrappedJob {
             // Not waited for yet, so it is nobody else.
             let _ = kill_process(pid, signal);
         }
+    }
+}
+
+/// Ranks say themselves which processes they are, and a hostile one says what it likes: only what the launcher has started is meant.
+fn started_among(ranks: &[u32], started: &[u32]) -> impl Iterator<Item = Pid> {
+    let ranks = ranks.iter().filter(|pid| started.contains(pid));
+    ranks.filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_killed_but_ranks_that_the_launcher_has_started() {
+        let said = [0, 1, 4711, 4712, u32::MAX, i32::MAX as u32 + 1];
+        let killed: Vec<i32> =
+            started_among(&said, &[4700, 4711, 4712]).map(|pid| pid.as_raw_nonzero().get()).collect();
+        assert_eq!(killed, [4711, 4712]);
+        assert_eq!(started_among(&[u32::MAX], &[u32::MAX]).count(), 0, "all processes");
     }
 }

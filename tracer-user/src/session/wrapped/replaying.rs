@@ -181,9 +181,8 @@ impl Replaying<'_> {
             Ok(end) => end,
             Err(error) => {
                 // Ranks that nobody watches would wait for ever.
-                self.child.end(&[])?;
-                self.nodes.iter().for_each(RemoteNodes::kill_ranks);
-                return Err(error);
+                let ended = self.end(&[]);
+                return ended.and(Err(error));
             }
         };
         let mut replayed = Replayed {
