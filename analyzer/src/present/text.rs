@@ -148,7 +148,7 @@ pub(crate) fn times(count: u64) -> String {
 }
 
 /// `1 call`, `12 calls`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
+pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -13,8 +13,8 @@ use crate::plan::Engine;
 
 /// Of commands that analyse.
 const EXIT_STATUS: &str = "Exit status: 0 nothing found, or notices only; 1 at least one warning; 2 usage or environment; \
-                           3 warnings that are inconclusive or sampled only, lost records that may hide one, or a hang of unknown \
-                           cause.";
+                           3 warnings that are inconclusive or sampled only, lost records that may hide one, a hang of unknown cause, \
+                           or no rank seen.";
 
 /// Follows the data that moves through a running MPI job, and says which process and which line
 /// of code is not like the others.

@@ -250,6 +250,7 @@ impl<W: Write> Printer<'_, W> {
         let messages = pipeline.messages();
         for (id, call) in messages.open_calls() {
             if self.wants(id.rank) {
+                self.has_wanted = true;
                 self.call(pipeline, id, call, None, None)?;
             }
         }

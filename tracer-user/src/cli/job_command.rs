@@ -1,30 +1,23 @@
 //! The command that starts a job: whether it is there, and how a shell takes it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use analyzer::visible::visible;
 use anyhow::{Context, Result, bail};
 
+use crate::host::launched::{found_program, is_program, search_path};
+
 /// Fails if there is no such program: before anything is made or written for it.
 pub(super) fn check_command(command: &[String]) -> Result<()> {
     let Some(program) = command.first() else { bail!("no command is given") };
-    let is_program = |path: &Path| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return match Path::new(program).metadata() {
-            Ok(_) if is_program(Path::new(program)) => Ok(()),
-            Ok(_) => bail!("cannot run {program}: permission denied, or it is no program"),
-            Err(error) => Err(error).with_context(|| format!("cannot run {program}")),
-        };
+    if found_program(program, &search_path(), is_program).is_some() {
+        return Ok(());
     }
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    if !folders.iter().any(|folder| is_program(&folder.join(program))) {
+    if !program.contains('/') {
         bail!("cannot run {program}: no folder of PATH has a program of that name");
     }
-    Ok(())
+    Path::new(program).metadata().with_context(|| format!("cannot run {program}"))?;
+    bail!("cannot run {program}: permission denied, or it is no program")
 }
 
 /// Words as a shell takes them.

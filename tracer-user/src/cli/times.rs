@@ -3,6 +3,7 @@
 use analyzer::input::{Input, OwnTime};
 use analyzer::messages::CallId;
 use analyzer::pipeline::TimesPipeline;
+use analyzer::text::counted;
 use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
 use analyzer::timeline::correction::phases::PhaseMark;
@@ -358,8 +359,8 @@ fn refused(tapes: &[TapeSummary], refusal: Refusal) -> String {
         ),
         Refusal::Dilated { rank, share } => format!(
             "{tape}: watching cost rank {rank} {:.0}% of its own time. What is left when so much is taken away says nothing. Record \
-             again so that watching costs less: without --library, with a larger --alloc-size, with fast probes (attach --probes \
-             fast), and with a spare core for dmscope. Or accept more with --most-cost.\n",
+             again so that watching costs less: without --library, with a larger --alloc-size, with a spare core for dmscope. Or \
+             accept more with --most-cost.\n",
             100.0 * share
         ),
     }
@@ -434,7 +435,7 @@ fn notes(limits: &CorrectionLimits, damage: u64) -> Vec<String> {
     if limits.open_calls > 0 {
         notes.push(format!(
             "{} waited for something that is not recorded (windows, probes, gaps): for anybody, in the bounds.",
-            counted(limits.open_calls, "call")
+            counted(limits.open_calls as usize, "call")
         ));
     }
     if limits.calls_without_end > 0 {
@@ -464,14 +465,9 @@ fn list(ranks: &[u32]) -> String {
     ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `1 call`, `12 calls`.
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// `1 call was`, `12 calls were`.
 fn were(count: u64, what: &str) -> String {
-    format!("{} {}", counted(count, what), if count == 1 { "was" } else { "were" })
+    format!("{} {}", counted(count as usize, what), if count == 1 { "was" } else { "were" })
 }
 
 #[cfg(test)]

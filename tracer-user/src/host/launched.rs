@@ -98,15 +98,7 @@ fn takes_next_word(word: &str) -> bool {
 /// The program that a command line will run as ranks: behind a launcher's name, wherever that is, the first word that is a
 /// program, and neither a script nor one that only starts another; without a launcher the command itself.
 pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
-    let executable = |word: &String| -> Option<PathBuf> {
-        let is_executable = |path: &PathBuf| {
-            path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0) && is_elf(path)
-        };
-        if word.contains('/') {
-            return Some(PathBuf::from(word)).filter(is_executable);
-        }
-        search.iter().map(|folder| folder.join(word)).find(is_executable)
-    };
+    let executable = |word: &String| found_program(word, search, |path| is_program(path) && is_elf(path));
     match command.iter().position(|word| is_launcher(file_name(word))) {
         None => executable(command.first()?),
         Some(launcher) => {
@@ -116,6 +108,24 @@ pub fn program_of(command: &[String], search: &[PathBuf]) -> Option<PathBuf> {
             words.filter(may_be_it).find_map(executable)
         }
     }
+}
+
+/// The file that a word of a command line is, as a shell finds it.
+pub fn found_program(word: &str, search: &[PathBuf], is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    if word.contains('/') {
+        return Some(PathBuf::from(word)).filter(|path| is_it(path));
+    }
+    search.iter().map(|folder| folder.join(word)).find(|path| is_it(path))
+}
+
+/// Whether a file may be run.
+pub fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Where a shell looks for programs.
+pub fn search_path() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
 fn is_elf(path: &Path) -> bool {

@@ -4,7 +4,6 @@
 //! the session goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::host::JobError;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::files::OpenedFile;
 use crate::host::gather::{AttachPoint, Gathered, gather_processes, mapped_files};
-use crate::host::launched::{LibraryPaths, gather_program, program_of};
+use crate::host::launched::{LibraryPaths, gather_program, program_of, search_path};
 use crate::host::parsing::{ParsingChild, PlannedCode};
 use crate::kernel::not_possible;
 use crate::plan::code::{Instructions, is_unchanged};
@@ -181,9 +180,7 @@ impl Planner {
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
     pub(super) fn command(&mut self, command: &[String]) -> Result<Planned> {
-        let search: Vec<PathBuf> =
-            std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-        let Some(program) = program_of(command, &search) else {
+        let Some(program) = program_of(command, &search_path()) else {
             let note = "the program that the ranks will run cannot be told from the command: its start is not covered".into();
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };

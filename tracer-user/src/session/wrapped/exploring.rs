@@ -13,6 +13,7 @@ use super::frontier::{Frontier, Turn};
 use super::recorded_job::RecordedJob;
 use super::replaying::{ReplayEnd, ReplaySettings, Replayed, replay};
 use super::swap::Swap;
+use crate::host::output_file::OutputFile;
 
 /// How a job is explored.
 #[derive(Clone, Debug)]
@@ -288,10 +289,8 @@ fn claim(settings: &ExploreSettings) -> Result<()> {
     }
 }
 
-/// A file for its owner's eyes only, as tapes are.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(bytes)
+    OutputFile::find(path)?.write_whole(bytes)
 }
 
 /// What was said. After a colon comes what belongs to it.
