@@ -1,11 +1,13 @@
 //! Jobs that are recorded, and replayed under other conditions: pinned to one core, with other delays.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
+use live::processes::{descendants, environment_variable};
 use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, times, wait_for_bytes};
 use live::{MpiImplementation, binary, packaged};
 
@@ -180,6 +182,36 @@ fn a_job_that_was_killed_is_replayed_up_to_there() -> Result<()> {
             ensure!(line.is_none(), "{library:?}: from line {line:?}");
         }
     }
+    Ok(())
+}
+
+/// Ranks share a folder with dmscope, which may be root's; the user of the job can put anything there.
+#[test]
+fn what_a_job_plants_among_its_records_ends_no_record() -> Result<()> {
+    let case = ReplayCase::own(OpenMpi, "anyorder", &["source", "--log", "LOG", "--rounds", "1000000"])?;
+    let victim = case.tape("victim");
+    fs::write(&victim, [7; 8192])?;
+    let options = ["--messages", "--payloads"];
+    let recorded = case.record_with(&options, "x", |dmscope, log| {
+        wait_for_bytes(log, 20_000)?;
+        let wish =
+            descendants(dmscope).into_iter().find_map(|pid| environment_variable(pid, "DMSCOPE_REPLAY"));
+        let wish = wish.context("no rank has the wrapper")?;
+        let folder = Path::new(wish.strip_prefix("record:").context("another wish")?);
+        for name in ["rank-7", "messages-7", "contents-7"] {
+            symlink(&victim, folder.join(name))?;
+        }
+        let fifos = ["rank-8", "messages-8", "contents-8"].map(|name| folder.join(name));
+        ensure!(Command::new("mkfifo").args(fifos).status()?.success(), "mkfifo");
+        let bytes = fs::metadata(log)?.len();
+        wait_for_bytes(log, bytes + 100_000)?;
+        kill_job(dmscope);
+        Ok(())
+    })?;
+    for planted in ["the file of rank 7", "the file of rank 8", "contents-7", "contents-8", "3 ranks, "] {
+        ensure!(recorded.said.contains(planted), "nothing is said of {planted}: {}", recorded.said);
+    }
+    ensure!(fs::read(&victim)? == [7; 8192], "what a link leads to was written to");
     Ok(())
 }
 

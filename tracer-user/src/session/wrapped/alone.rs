@@ -1,8 +1,8 @@
 //! One rank of a recorded job, run alone: what its calls get comes from the tape.
 
-use std::fs;
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use replay::shared_page::{PageState, PageText, SharedPage};
 use tempfile::NamedTempFile;
 
 use super::job::{JobStart, WrappedJob};
-use super::pages::Pages;
+use super::pages::{Pages, refusal_in};
 use super::replaying::ReplaySettings;
 use super::shared_folder::SharedFolder;
 use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
@@ -149,8 +149,8 @@ pub fn run_alone(
     let wrapper = wrapper_for(command, kind)?;
     let account = settings.replay.account.as_ref();
     let folder = SharedFolder::create(account)?;
-    let surroundings = surround(&job, folder.path(), &wrapper, settings)?;
-    give(folder.path(), job.file.get_ref().path(), account)?;
+    let surroundings = surround(&job, &folder, &wrapper, settings)?;
+    give(job.file.get_ref().as_file(), account)?;
     let AloneSurroundings { objects, environment } = &surroundings;
     let child = WrappedJob::start(&JobStart { command, account, objects, environment, output: None })?;
     watch(child, &folder, &facts, settings, say)
@@ -159,31 +159,26 @@ pub fn run_alone(
 /// Puts down what the wrapper looks for.
 fn surround(
     job: &AloneJob,
-    folder: &Path,
+    folder: &SharedFolder,
     wrapper: &Path,
     settings: &AloneSettings,
 ) -> Result<AloneSurroundings> {
-    let clocks = folder.join("clocks");
-    fs::write(&clocks, [&[0; 8][..], &job.answers].concat()).with_context(|| clocks.display().to_string())?;
+    folder.put("clocks", &[&[0; 8][..], &job.answers].concat())?;
     let record = job.file.get_ref().path();
     let mut text = format!("rank {}\nrecord {}\n", job.rank, record.display());
     let switches = [("hold", settings.replay.holds), ("ignore-data", settings.ignores_data)];
     switches.iter().filter(|(_, is_set)| *is_set).for_each(|(name, _)| text += &format!("{name} 1\n"));
-    fs::write(folder.join("alone"), text).context("cannot write for the rank")?;
+    folder.put("alone", text.as_bytes())?;
     let mut environment: Vec<String> = NO_TRANSPORT.iter().map(|setting| (*setting).to_owned()).collect();
-    environment.push(format!("DMSCOPE_REPLAY=clocks:{}", clocks.display()));
-    environment.push(format!("DMSCOPE_CONTENTS=alone:{}", folder.display()));
+    environment.push(format!("DMSCOPE_REPLAY=clocks:{}", folder.path().join("clocks").display()));
+    environment.push(format!("DMSCOPE_CONTENTS=alone:{}", folder.path().display()));
     Ok(AloneSurroundings { objects: vec![contents_wrapper(wrapper)?, wrapper.to_owned()], environment })
 }
 
-/// The user's program reads these.
-fn give(folder: &Path, record: &Path, account: Option<&Account>) -> Result<()> {
+/// The user's program reads it.
+fn give(record: &File, account: Option<&Account>) -> Result<()> {
     let Some(account) = account else { return Ok(()) };
-    let files: [PathBuf; 3] = [folder.join("clocks"), folder.join("alone"), record.to_owned()];
-    for path in files {
-        chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
-    }
-    Ok(())
+    fchown(record, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")
 }
 
 fn watch(
@@ -197,13 +192,13 @@ fn watch(
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = child.status()?;
-        if let Ok(why) = fs::read_to_string(folder.path().join("refused-alone")) {
+        if let Some(why) = refusal_in(&folder.pinned().join("refused-alone")) {
             child.end(&[])?;
             bail!(why);
         }
         // A debugger runs it several times, each with a page of its own.
         let mut pages = Pages::of_ranks();
-        pages.look(folder.path())?;
+        pages.look(&folder.pinned())?;
         let page = pages.iter_mut().next().map(|(_, _, page)| page);
         if let Some(page) = page.as_ref().filter(|_| !std::mem::replace(&mut is_told, true)) {
             tell_differences(page, facts, say);

@@ -1,8 +1,8 @@
 //! Contents of ranks on their way to the tape: each rank has a ring that it shares with dmscope.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, read_dir};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, chown};
+use std::fs::{File, read_dir};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use replay::content_ring::{RING_BYTES, RING_PAGE_BYTES, RingPage};
 use replay::contents::ContentWriter;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::host::sudo::Account;
+use super::shared_folder::{SharedFolder, open_of_rank};
 
 /// What was recorded of a rank's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub struct RankContents {
 
 /// The rings of all ranks.
 pub(super) struct ContentRings {
-    rings: BTreeMap<u32, RankRing>,
+    /// None: one that cannot be opened or read, which was said.
+    rings: BTreeMap<u32, Option<RankRing>>,
     /// Locked as long as somebody takes what ranks write.
     _alive: File,
 }
@@ -42,64 +43,74 @@ struct RankRing {
 
 impl ContentRings {
     /// Puts down what the wrapper looks for.
-    pub(super) fn prepare(folder: &Path, account: Option<&Account>, ranks: &[u32]) -> Result<Self> {
+    pub(super) fn prepare(folder: &SharedFolder, ranks: &[u32]) -> Result<Self> {
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-        let (wished, alive) = (folder.join("contents-ranks"), folder.join("alive"));
-        std::fs::write(&wished, ranks.join(" ")).with_context(|| wished.display().to_string())?;
-        let file = File::create(&alive).with_context(|| alive.display().to_string())?;
-        flock(&file, FlockOperation::LockExclusive).context("cannot lock a file")?;
-        if let Some(account) = account {
-            for path in [&wished, &alive] {
-                chown(path, Some(account.uid), Some(account.gid))
-                    .context("cannot give a file to the user")?;
-            }
-        }
-        Ok(Self { rings: BTreeMap::new(), _alive: file })
+        folder.put("contents-ranks", ranks.join(" ").as_bytes())?;
+        let alive = folder.put("alive", b"")?;
+        flock(&alive, FlockOperation::LockExclusive).context("cannot lock a file")?;
+        Ok(Self { rings: BTreeMap::new(), _alive: alive })
     }
 
-    /// Takes what is new; whether there was much. `is_last`: the job has ended.
-    pub(super) fn take(&mut self, folder: &Path, is_last: bool, give: &mut dyn FnMut(Input)) -> Result<bool> {
-        self.look(folder)?;
+    /// Takes what is new; whether there was much. `is_last`: the job has ended. A rank that has destroyed what it shares is
+    /// left, and told to `fail`: others go on.
+    pub(super) fn take(
+        &mut self,
+        folder: &Path,
+        is_last: bool,
+        give: &mut dyn FnMut(Input),
+        fail: &mut dyn FnMut(String),
+    ) -> bool {
+        if let Err(error) = self.look(folder) {
+            fail(format!("{error:#}"));
+        }
         let mut is_filled = false;
-        for (rank, ring) in &mut self.rings {
-            is_filled |= ring.take(*rank, give)?;
-            if is_last {
-                while ring.take(*rank, give)? {}
-                ring.take_polls(*rank, give);
+        for (rank, place) in &mut self.rings {
+            let Some(ring) = place else { continue };
+            match ring.take_all(*rank, is_last, give) {
+                Ok(was_filled) => is_filled |= was_filled,
+                Err(error) => {
+                    fail(format!("{error:#}; its contents from then on are not recorded"));
+                    *place = None;
+                }
             }
         }
-        Ok(is_filled)
+        is_filled
     }
 
     /// Looks for ranks that have come.
     fn look(&mut self, folder: &Path) -> Result<()> {
+        let mut looked = Ok(());
         for entry in read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {
             let name = entry.file_name();
             let rank = name.to_str().and_then(|name| name.strip_prefix("contents-")?.parse::<u32>().ok());
             let Some(rank) = rank.filter(|rank| !self.rings.contains_key(rank)) else { continue };
-            if let Some(ring) = RankRing::open(&entry.path())? {
-                self.rings.insert(rank, ring);
+            match RankRing::open(&entry.path()) {
+                Ok(None) => {}
+                Ok(ring) => _ = self.rings.insert(rank, ring),
+                Err(error) => {
+                    looked = Err(error);
+                    self.rings.insert(rank, None);
+                }
             }
         }
-        Ok(())
+        looked
     }
 
+    /// What was recorded of the ranks that could be read to their end.
     pub(super) fn finish(self) -> Vec<RankContents> {
-        let contents = |(rank, ring): (u32, RankRing)| RankContents {
-            rank,
-            bytes: ring.taken,
-            is_stopped: ring.page().stopped.load(Ordering::Acquire) != 0,
+        let contents = |(rank, ring): (u32, Option<RankRing>)| {
+            let ring = ring?;
+            let is_stopped = ring.page().stopped.load(Ordering::Acquire) != 0;
+            Some(RankContents { rank, bytes: ring.taken, is_stopped })
         };
-        self.rings.into_iter().map(contents).collect()
+        self.rings.into_iter().filter_map(contents).collect()
     }
 }
 
 impl RankRing {
     /// None: the rank has not begun yet.
     fn open(path: &Path) -> Result<Option<Self>> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
-        let file = file.with_context(|| path.display().to_string())?;
+        let file = open_of_rank(path, true).with_context(|| path.display().to_string())?;
         let len = file.metadata().with_context(|| path.display().to_string())?.len();
         if len < (RING_PAGE_BYTES + RING_BYTES) as u64 {
             return Ok(None);
@@ -113,6 +124,16 @@ impl RankRing {
     fn page(&self) -> &RingPage {
         // SAFETY: a page of its own is mapped, and all fields are atomic integers, of which any bytes are a value.
         unsafe { &*self.page.as_ptr().cast::<RingPage>() }
+    }
+
+    /// Takes what there is, to the end of the ring or, if the job has ended, all; whether there was much.
+    fn take_all(&mut self, rank: u32, is_last: bool, give: &mut dyn FnMut(Input)) -> Result<bool> {
+        let is_filled = self.take(rank, give)?;
+        if is_last {
+            while self.take(rank, give)? {}
+            self.take_polls(rank, give);
+        }
+        Ok(is_filled)
     }
 
     /// Takes what there is up to the end of the ring; whether there was much.

@@ -14,7 +14,6 @@ use super::call_names::call_of;
 use super::job::{JobStart, WrappedJob};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
-use super::recording::ask_for;
 use super::shared_folder::SharedFolder;
 use super::stuck::{Progress, RankView};
 use super::wrapper_file::{WrapperKind, wrapper_for};
@@ -78,7 +77,7 @@ pub fn deterministic(
     let wrapper = wrapper_for(command, *named)?;
     let folder = SharedFolder::create(account)?;
     if *orders_reductions {
-        ask_for(folder.path(), "reductions")?;
+        folder.put("reductions", b"")?;
     }
     let wish = format!("deterministic:{}", folder.path().display());
     let (objects, environment) = ([wrapper], [format!("DMSCOPE_REPLAY={wish}")]);
@@ -91,10 +90,10 @@ pub fn deterministic(
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
-        pages.look(folder.path())?;
+        pages.look(&folder.pinned())?;
         let ranks: Vec<(u32, SharedPage)> = pages.iter_mut().map(|(rank, _, page)| (rank, page)).collect();
         let pids: Vec<u32> = ranks.iter().map(|(_, page)| page.pid.load(Ordering::Relaxed)).collect();
-        if let Some(why) = refused(folder.path(), &ranks, status) {
+        if let Some(why) = refused(&folder.pinned(), &ranks, status) {
             job.end(&pids)?;
             bail!(why);
         }

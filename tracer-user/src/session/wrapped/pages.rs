@@ -2,13 +2,15 @@
 //! bounds.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, read_dir, read_to_string};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{File, read_dir};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use replay::shared_page::{MAX_RECORD_BYTES, PAGE_BYTES, PageText, SharedPage};
+
+use super::shared_folder::{open_of_rank, read_of_rank};
 
 /// More ranks are not on a machine.
 const MAX_RANKS: usize = 1 << 16;
@@ -19,7 +21,8 @@ const MAX_PART_BYTES: usize = 8 << 20;
 pub(super) struct Pages {
     /// What their names begin with.
     prefix: &'static str,
-    files: BTreeMap<u32, RankFile>,
+    /// None: one that cannot be opened or read, which was said.
+    files: BTreeMap<u32, Option<RankFile>>,
 }
 
 /// One of them.
@@ -43,25 +46,35 @@ impl Pages {
     }
 
     /// Looks for ranks that have come.
+    ///
+    /// # Errors
+    /// The folder cannot be read; a rank's file cannot be opened, which is said once.
     pub(super) fn look(&mut self, folder: &Path) -> Result<()> {
+        let mut looked = Ok(());
         for entry in read_dir(folder).with_context(|| folder.display().to_string())? {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name();
             let rank = name.to_str().and_then(|name| name.strip_prefix(self.prefix)?.parse::<u32>().ok());
             let Some(rank) = rank.filter(|rank| !self.files.contains_key(rank)) else { continue };
-            if self.files.len() < MAX_RANKS {
-                let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-                let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(entry.path());
-                let file = file.with_context(|| entry.path().display().to_string())?;
-                self.files.insert(rank, RankFile { file, taken: 0, freed: PAGE_BYTES });
+            if self.files.len() >= MAX_RANKS {
+                continue;
             }
+            let file = open_of_rank(&entry.path(), true).with_context(|| format!("the file of rank {rank}"));
+            let file = file.map(|file| RankFile { file, taken: 0, freed: PAGE_BYTES });
+            self.files.insert(rank, file.map_err(|error| looked = Err(error)).ok());
         }
-        Ok(())
+        looked
+    }
+
+    /// Leaves a rank's file, which cannot be read.
+    pub(super) fn leave(&mut self, rank: u32) {
+        self.files.insert(rank, None);
     }
 
     /// All ranks that have begun, with their pages as they are now.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut RankFile, SharedPage)> {
         self.files.iter_mut().filter_map(|(rank, file)| {
+            let file = file.as_mut()?;
             let page = file.page()?;
             (page.has_begun() && page.rank.load(Ordering::Relaxed) == *rank).then_some((*rank, file, page))
         })
@@ -116,5 +129,12 @@ pub(super) fn refusal(folder: &Path) -> Option<String> {
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("refused-")))?;
-    read_to_string(path).ok().filter(|why| !why.is_empty())
+    refusal_in(&path)
+}
+
+/// The same of one file.
+pub(super) fn refusal_in(path: &Path) -> Option<String> {
+    const MOST_BYTES: u64 = 4096;
+    let why = String::from_utf8_lossy(&read_of_rank(path, MOST_BYTES)).into_owned();
+    Some(why).filter(|why| !why.is_empty())
 }

@@ -1,12 +1,12 @@
 //! Records a job with the wrapper: what its ranks write goes to the tape while they run.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use analyzer::input::Input;
+use anyhow::Result;
 use replay::total_order::SharedOrder;
 
 use super::content_rings::ContentRings;
@@ -51,10 +51,10 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     let mut tape = TapeOfRanks::create(tape, "rank-", command)?;
     let folder = SharedFolder::create(settings.account.as_ref())?;
     if settings.messages {
-        ask_for(folder.path(), "messages")?;
+        folder.put("messages", b"")?;
     }
     if settings.order {
-        ask_for_order(&folder, 0, settings.account.as_ref())?;
+        ask_for_order(&folder, 0)?;
     }
     let wish = format!("record:{}", folder.path().display());
     let account = settings.account.as_ref();
@@ -62,12 +62,12 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     let mut environment = vec![format!("DMSCOPE_REPLAY={wish}")];
     let mut rings = None;
     if let Some(ranks) = &settings.contents_of {
-        rings = Some(ContentRings::prepare(folder.path(), account, ranks)?);
+        rings = Some(ContentRings::prepare(&folder, ranks)?);
         objects.insert(0, contents_wrapper(&wrapper)?);
         environment.push(format!("DMSCOPE_CONTENTS=record:{}", folder.path().display()));
     }
     let mut command = command.to_vec();
-    let nodes = settings.nodes.then(|| RemoteNodes::listen(&folder, account)).transpose()?;
+    let nodes = settings.nodes.then(|| RemoteNodes::listen(&folder)).transpose()?;
     if let Some(nodes) = &nodes {
         command = nodes.prepare(&command, kind, &mut environment);
     }
@@ -80,11 +80,14 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
         if let Some(nodes) = nodes.as_ref().filter(|_| status.is_some()) {
             tape.trouble(nodes.finish());
         }
-        tape.take(folder.path())?;
-        let is_filled = match &mut rings {
-            Some(rings) => rings.take(folder.path(), status.is_some(), &mut |input| tape.push(&input))?,
-            None => false,
-        };
+        tape.take(&folder.pinned());
+        let is_filled = rings.as_mut().is_some_and(|rings| {
+            let mut trouble = Vec::new();
+            let (mut give, mut fail) = (|input: Input| tape.push(&input), |what| trouble.push(what));
+            let is_filled = rings.take(&folder.pinned(), status.is_some(), &mut give, &mut fail);
+            tape.trouble(trouble);
+            is_filled
+        });
         if let Some(status) = status {
             let contents = rings.map(ContentRings::finish);
             return Ok(JobRecorded { contents, ..tape.finish(status) });
@@ -100,12 +103,6 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
 }
 
 /// Gives ranks the order that they share; up to `end` it is one that was recorded, which they keep.
-pub(super) fn ask_for_order(folder: &SharedFolder, end: u64, account: Option<&Account>) -> Result<()> {
-    folder.put("order", &SharedOrder::up_to(end), account)
-}
-
-/// Says to ranks that something is wanted: by a file of that name.
-pub(super) fn ask_for(folder: &Path, name: &str) -> Result<()> {
-    let path = folder.join(name);
-    File::create(&path).map(drop).with_context(|| path.display().to_string())
+pub(super) fn ask_for_order(folder: &SharedFolder, end: u64) -> Result<()> {
+    folder.put("order", &SharedOrder::up_to(end)).map(drop)
 }

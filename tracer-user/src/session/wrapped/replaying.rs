@@ -1,9 +1,7 @@
 //! Replays a job: starts it with the wrapper, and watches that it goes on.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +17,16 @@ use super::nodes::{RemoteNodes, RemoteRank};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
-use super::recording::{ask_for, ask_for_order};
-use super::shared_folder::SharedFolder;
+use super::recording::ask_for_order;
+use super::shared_folder::{SharedFolder, read_of_rank};
 use super::stuck::{Progress, RankView};
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
 use super::wrapper_file::{WrapperKind, library_of, wrapper_of};
 use crate::host::sudo::Account;
 
 const PERIOD: Duration = Duration::from_millis(50);
+/// Of what a job prints.
+const MOST_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// How a job is replayed.
 #[derive(Clone, Debug)]
@@ -114,23 +114,22 @@ pub fn replay(
         settings.record.as_deref().map(|tape| TapeOfRanks::create(tape, "again-", command)).transpose()?;
     let folder = SharedFolder::create(settings.account.as_ref())?;
     if tape.is_some() {
-        ask_for(folder.path(), "again")?;
+        folder.put("again", b"")?;
     }
     if settings.messages {
-        ask_for(folder.path(), "messages")?;
+        folder.put("messages", b"")?;
     }
     if settings.identical || settings.order {
         let end = if settings.identical { job.order_end()? } else { 0 };
-        ask_for_order(&folder, end, settings.account.as_ref())?;
+        ask_for_order(&folder, end)?;
     }
-    put_down(&job, &folder, settings.account.as_ref())?;
+    put_down(&job, &folder)?;
     let hold = if settings.holds { ",hold" } else { "" };
     let wish = format!("replay:{}{hold}", folder.path().display());
     let output = settings.captures.then(|| folder.path().join("output"));
     let mut environment = vec![format!("DMSCOPE_REPLAY={wish}")];
     let mut command = command.to_vec();
-    let nodes =
-        settings.nodes.then(|| RemoteNodes::listen(&folder, settings.account.as_ref())).transpose()?;
+    let nodes = settings.nodes.then(|| RemoteNodes::listen(&folder)).transpose()?;
     if let Some(nodes) = &nodes {
         command = nodes.prepare(&command, kind, &mut environment);
     }
@@ -148,14 +147,14 @@ pub fn replay(
 }
 
 /// Writes what the wrapper reads.
-fn put_down(job: &ReplayableJob, folder: &SharedFolder, account: Option<&Account>) -> Result<()> {
+fn put_down(job: &ReplayableJob, folder: &SharedFolder) -> Result<()> {
     let facts = format!("size {}\nlibrary {}\n", job.size, job.library);
-    folder.put("job", facts.as_bytes(), account)?;
+    folder.put("job", facts.as_bytes())?;
     for rank in &job.ranks {
         let record = [&rank.polls.to_le_bytes()[..], &rank.bytes].concat();
-        folder.put(&format!("record-{}", rank.rank), &record, account)?;
+        folder.put(&format!("record-{}", rank.rank), &record)?;
         if let Some(cut) = &rank.cut {
-            folder.put(&format!("cut-{}", rank.rank), cut.to_text().as_bytes(), account)?;
+            folder.put(&format!("cut-{}", rank.rank), cut.to_text().as_bytes())?;
         }
     }
     Ok(())
@@ -188,11 +187,11 @@ impl Replaying<'_> {
         let mut replayed = Replayed {
             end,
             recorded: None,
-            output: captured(&folder.path().join("output")),
-            errors: captured(&folder.path().join("output.err")),
+            output: read_of_rank(&folder.pinned().join("output"), MOST_OUTPUT_BYTES),
+            errors: read_of_rank(&folder.pinned().join("output.err"), MOST_OUTPUT_BYTES),
         };
         if let Some(mut tape) = self.tape.take() {
-            tape.take(folder.path())?;
+            tape.take(&folder.pinned());
             replayed.recorded = Some(tape.finish(self.child.status()?.unwrap_or_default()));
         }
         Ok(replayed)
@@ -208,13 +207,13 @@ impl Replaying<'_> {
             if let Some(nodes) = self.nodes.as_ref().filter(|_| status.is_some()) {
                 nodes.finish().iter().for_each(|trouble| (self.say)(trouble));
             }
-            self.pages.look(folder.path())?;
+            self.pages.look(&folder.pinned())?;
             if let Some(tape) = &mut self.tape {
-                tape.take(folder.path())?;
+                tape.take(&folder.pinned());
             }
             let pages: Vec<(u32, SharedPage)> =
                 self.pages.iter_mut().map(|(rank, _, page)| (rank, page)).collect();
-            if let Some(why) = refusal(folder.path()) {
+            if let Some(why) = refusal(&folder.pinned()) {
                 self.end(&pages)?;
                 bail!(why);
             }
@@ -389,17 +388,6 @@ impl Replaying<'_> {
         let did_what_it_did = short == 0 || !status.success() && short < pages.len();
         Ok(if did_what_it_did { ReplayEnd::Ended(status) } else { ReplayEnd::Diverged })
     }
-}
-
-/// The beginning of a file, if it is there.
-fn captured(path: &Path) -> Vec<u8> {
-    const MOST_BYTES: u64 = 64 << 20;
-    let mut bytes = Vec::new();
-    if let Ok(file) = fs::File::open(path) {
-        // What could be read is what there is.
-        let _ = file.take(MOST_BYTES).read_to_end(&mut bytes);
-    }
-    bytes
 }
 
 fn diverged(pages: &[(u32, SharedPage)]) -> Option<(u32, &SharedPage)> {

@@ -1,8 +1,10 @@
 //! A folder in memory that ranks and dmscope share. Of one whose dmscope was killed, the next one takes the memory back.
 
-use std::fs::{DirBuilder, File, OpenOptions, read_dir, remove_dir_all, write};
+use std::fs::{DirBuilder, File, OpenOptions, read_dir, remove_dir, remove_dir_all, remove_file};
 use std::hash::{BuildHasher, RandomState};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,10 +20,15 @@ const LEAST_AGE: Duration = Duration::from_secs(60);
 const PREFIX: &str = "dmscope-";
 
 /// See the [module](self). Gone with the value.
+///
+/// It belongs to the user whose job it is, who may rename it, and put links and FIFOs there: what is opened in it as root is
+/// opened below [`SharedFolder::pinned`], and by [`open_of_rank`] or [`SharedFolder::put`], which follow nothing.
 pub(super) struct SharedFolder {
     path: PathBuf,
     /// Locked for as long as this process lives.
-    _lock: File,
+    folder: File,
+    /// Whose it is, if not the caller's.
+    owner: Option<(u32, u32)>,
 }
 
 impl SharedFolder {
@@ -36,34 +43,82 @@ impl SharedFolder {
         let path = base.join(format!("{PREFIX}{}-{number:016x}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         let lock = locked(&path).with_context(|| path.display().to_string())?;
-        let folder = Self { path, _lock: lock.context("another process has locked a new folder")? };
-        if let Some(account) = account {
-            chown(&folder.path, Some(account.uid), Some(account.gid))
-                .context("cannot give a folder to the user")?;
-        }
+        let folder = lock.context("another process has locked a new folder")?;
+        let owner = account.map(|account| (account.uid, account.gid));
+        let folder = Self { path, folder, owner };
+        folder.give(&folder.folder).context("cannot give a folder to the user")?;
         Ok(folder)
     }
 
+    /// As ranks name it.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts a file there, for the user whose job it is.
-    pub(super) fn put(&self, name: &str, bytes: &[u8], account: Option<&Account>) -> Result<()> {
-        let path = self.path.join(name);
-        write(&path, bytes).with_context(|| path.display().to_string())?;
-        if let Some(account) = account {
-            chown(&path, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")?;
-        }
-        Ok(())
+    /// The folder that was made, whatever its name leads to by now; for this process alone.
+    pub(super) fn pinned(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// The same for threads that may outlive this value: the path is good for as long as the file is.
+    pub(super) fn pinned_for_threads(&self) -> io::Result<(PathBuf, File)> {
+        let folder = self.folder.try_clone()?;
+        Ok((PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())), folder))
+    }
+
+    /// Puts a new file there, for the user whose job it is.
+    ///
+    /// # Errors
+    /// There is something of that name already; there is no room.
+    pub(super) fn put(&self, name: &str, bytes: &[u8]) -> Result<File> {
+        let put = || -> io::Result<File> {
+            let mut options = OpenOptions::new();
+            // A new file: no link is followed.
+            let mut file = options.write(true).create_new(true).mode(0o600).open(self.pinned().join(name))?;
+            file.write_all(bytes)?;
+            self.give(&file)?;
+            Ok(file)
+        };
+        put().with_context(|| self.path.join(name).display().to_string())
+    }
+
+    fn give(&self, file: &File) -> io::Result<()> {
+        self.owner.map_or(Ok(()), |(user, group)| fchown(file, Some(user), Some(group)))
     }
 }
 
 impl Drop for SharedFolder {
     fn drop(&mut self) {
         // What is left there is small, and says whose it is.
-        let _ = remove_dir_all(&self.path);
+        for entry in read_dir(self.pinned()).into_iter().flatten().flatten() {
+            let _ = remove_file(entry.path()).or_else(|_| remove_dir_all(entry.path()));
+        }
+        let _ = remove_dir(&self.path);
     }
+}
+
+/// Opens a file that a rank has made: a file, no link to one, and none that has another name elsewhere. Waits for nobody.
+///
+/// # Errors
+/// It cannot be opened, or is something else.
+pub(super) fn open_of_rank(path: &Path, is_written: bool) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).write(is_written).custom_flags(flags).open(path)?;
+    let stat = file.metadata()?;
+    if !stat.is_file() || stat.nlink() > 1 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file that a rank has made"));
+    }
+    Ok(file)
+}
+
+/// The beginning of a file that a rank has made; nothing if it cannot be read.
+pub(super) fn read_of_rank(path: &Path, most_bytes: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = open_of_rank(path, false) {
+        // What could be read is what there is.
+        let _ = file.take(most_bytes).read_to_end(&mut bytes);
+    }
+    bytes
 }
 
 /// The folder, locked: nobody takes it for one whose maker is gone. None: somebody else has locked it.
@@ -114,7 +169,7 @@ mod tests {
     fn folder(base: &Path, name: &str) -> PathBuf {
         let path = base.join(name);
         std::fs::create_dir(&path).unwrap();
-        write(path.join("rank-0"), [1; 4096]).unwrap();
+        std::fs::write(path.join("rank-0"), [1; 4096]).unwrap();
         path
     }
 
@@ -134,6 +189,38 @@ mod tests {
         remove_orphans(base.path(), &[own], Duration::ZERO);
         assert!(!orphan.exists());
         assert!(locked_one.exists() && other.join("rank-0").exists() && link.exists());
+    }
+
+    #[test]
+    fn what_the_user_of_a_job_plants_is_not_followed() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let (victim, fifo) = (elsewhere.path().join("rank-0"), elsewhere.path().join("fifo"));
+        std::fs::write(&victim, "theirs").unwrap();
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+        let folder = SharedFolder::create(None).unwrap();
+        let pinned = folder.pinned();
+        std::os::unix::fs::symlink(&victim, pinned.join("order")).unwrap();
+        assert!(folder.put("order", b"ours").is_err(), "a link is there");
+        std::fs::write(pinned.join("rank-1"), "a rank's").unwrap();
+        assert_eq!(read_of_rank(&pinned.join("rank-1"), 6), b"a rank");
+        std::fs::hard_link(pinned.join("rank-1"), pinned.join("rank-2")).unwrap();
+        for planted in [pinned.join("order"), pinned.join("rank-2"), fifo, elsewhere.path().to_owned()] {
+            assert!(open_of_rank(&planted, false).is_err(), "{}", planted.display());
+            assert_eq!(read_of_rank(&planted, 6), b"");
+        }
+
+        let path = folder.path().to_owned();
+        let moved = path.with_extension("moved");
+        std::fs::rename(&path, &moved).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &path).unwrap();
+        folder.put("job", b"ours").unwrap();
+        assert!(moved.join("job").exists() && !elsewhere.path().join("job").exists());
+        drop(folder);
+        assert_eq!(read_dir(&moved).unwrap().count(), 0);
+        assert_eq!(std::fs::read(&victim).unwrap(), b"theirs");
+        remove_file(&path).unwrap();
+        remove_dir(&moved).unwrap();
     }
 
     #[test]

@@ -96,23 +96,49 @@ impl TapeOfRanks {
         }
     }
 
-    /// What is new in the folder that is shared with ranks.
-    pub(super) fn take(&mut self, folder: &Path) -> Result<()> {
+    /// What is new in the folder that is shared with ranks. A rank that has destroyed what it shares is left: others go on.
+    pub(super) fn take(&mut self, folder: &Path) {
         let mut answers = std::mem::replace(&mut self.answers, Pages::named(""));
-        answers.look(folder)?;
+        self.look(&mut answers, folder);
+        let mut lost = Vec::new();
         for (rank, file, page) in answers.iter_mut() {
-            self.take_answers(rank, file, &page)?;
-        }
-        self.answers = answers;
-        let mut messages = std::mem::replace(&mut self.messages, Pages::named(""));
-        messages.look(folder)?;
-        for (rank, file, page) in messages.iter_mut() {
-            while let Some((offset_bytes, bytes)) = file.take(&page)? {
-                self.push(&Input::Messages(Box::new(RankMessages { rank, offset_bytes, bytes })));
+            if let Err(error) = self.take_answers(rank, file, &page) {
+                lost.push((rank, error));
             }
         }
+        self.leave(&mut answers, lost);
+        self.answers = answers;
+        let mut messages = std::mem::replace(&mut self.messages, Pages::named(""));
+        self.look(&mut messages, folder);
+        let mut lost = Vec::new();
+        for (rank, file, page) in messages.iter_mut() {
+            if let Err(error) = self.take_messages(rank, file, &page) {
+                lost.push((rank, error));
+            }
+        }
+        self.leave(&mut messages, lost);
         self.messages = messages;
         self.flush();
+    }
+
+    /// Looks for ranks that have come.
+    fn look(&mut self, pages: &mut Pages, folder: &Path) {
+        if let Err(error) = pages.look(folder) {
+            self.fail(&format!("{error:#}"));
+        }
+    }
+
+    fn leave(&mut self, pages: &mut Pages, lost: Vec<(u32, anyhow::Error)>) {
+        for (rank, error) in lost {
+            pages.leave(rank);
+            self.fail(&format!("rank {rank}: {error:#}; what it did from then on is not recorded"));
+        }
+    }
+
+    fn take_messages(&mut self, rank: u32, file: &mut RankFile, page: &SharedPage) -> Result<()> {
+        while let Some((offset_bytes, bytes)) = file.take(page)? {
+            self.push(&Input::Messages(Box::new(RankMessages { rank, offset_bytes, bytes })));
+        }
         Ok(())
     }
 

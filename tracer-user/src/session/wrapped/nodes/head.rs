@@ -17,14 +17,13 @@ use nix::net::if_::InterfaceFlags;
 use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PAGE_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::shared_folder::SharedFolder;
+use super::super::shared_folder::{SharedFolder, open_of_rank};
 use super::super::wrapper_file::WrapperKind;
 use super::forwarding::forward_environment;
 use super::frames::{
     FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS, RemoteProcess, ToHead, ToNode, receive,
     receive_known, send, written_by_rank,
 };
-use crate::host::sudo::Account;
 use crate::host::unique_word::unique_word;
 
 /// The first frame of a node is not longer.
@@ -56,6 +55,8 @@ pub(in super::super) struct RemoteNodes {
 
 struct Shared {
     folder: PathBuf,
+    /// What the path of the folder names, for as long as a thread uses it.
+    _pinned: File,
     word: String,
     closes: AtomicBool,
     state: Mutex<State>,
@@ -82,9 +83,9 @@ impl RemoteNodes {
     ///
     /// # Errors
     /// No port can be opened.
-    pub(in super::super) fn listen(folder: &SharedFolder, account: Option<&Account>) -> Result<Self> {
+    pub(in super::super) fn listen(folder: &SharedFolder) -> Result<Self> {
         // For ranks on this node, which is as it should be.
-        folder.put(READY, b"", account)?;
+        folder.put(READY, b"")?;
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind(("0.0.0.0", 0)))
             .context("cannot open a TCP port for other nodes")?;
@@ -95,8 +96,10 @@ impl RemoteNodes {
             addresses.iter().map(|ip| format!(",{}", with_port(*ip, port))).collect();
         let program = std::env::current_exe().context("where is this program?")?;
         let variable = format!("DMSCOPE_NODES={word}{};{}", addresses.concat(), program.display());
+        let (folder, pinned) = folder.pinned_for_threads().context("the shared folder")?;
         let shared = Arc::new(Shared {
-            folder: folder.path().to_owned(),
+            folder,
+            _pinned: pinned,
             word,
             closes: AtomicBool::new(false),
             state: Mutex::default(),
@@ -263,7 +266,7 @@ fn begin(stream: &TcpStream, folder: &Path) -> io::Result<()> {
         if written_by_rank(&name).is_some() || name.starts_with("output") || name == READY {
             continue;
         }
-        let file = File::open(entry.path())?;
+        let file = open_of_rank(&entry.path(), false)?;
         let len = file.metadata()?.len();
         let mut offset_bytes = 0;
         // An empty file is sent too: that it is there says something.
