@@ -208,7 +208,13 @@ fn what_a_job_plants_among_its_records_ends_no_record() -> Result<()> {
         kill_job(dmscope);
         Ok(())
     })?;
-    for planted in ["the file of rank 7", "the file of rank 8", "contents-7", "contents-8", "3 ranks, "] {
+    for planted in [
+        "the file of rank 7",
+        "the file of rank 8",
+        "the contents of rank 7",
+        "the contents of rank 8",
+        "3 ranks, ",
+    ] {
         ensure!(recorded.said.contains(planted), "nothing is said of {planted}: {}", recorded.said);
     }
     ensure!(fs::read(&victim)? == [7; 8192], "what a link leads to was written to");

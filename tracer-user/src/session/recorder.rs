@@ -339,6 +339,7 @@ impl Recorder {
     /// Writes the last of the tape and gives the report; of a part there is none.
     pub fn finish(&mut self, sink: &mut dyn Sink) -> Option<Report> {
         self.take_leave();
+        self.tell_of_strangers(sink);
         let report = self.report();
         self.make_page(report.as_ref(), sink);
         self.flush(sink);
@@ -352,6 +353,20 @@ impl Recorder {
             });
         }
         report
+    }
+
+    /// Processes of jobs that end soon, on machines without a spare CPU, may be gone before they can be looked at.
+    fn tell_of_strangers(&self, sink: &mut dyn Sink) {
+        let Analysis::Whole(pipeline) = &self.analysis else { return };
+        match pipeline.messages().strangers() {
+            0 => {}
+            1 => sink.notice(
+                "one process made MPI calls and was gone before it could be looked at: its rank is unknown, and what it did is incomplete",
+            ),
+            count => sink.notice(&format!(
+                "{count} processes made MPI calls and were gone before they could be looked at: their ranks are unknown, and what they did is incomplete"
+            )),
+        }
     }
 
     fn make_page(&mut self, report: Option<&Report>, sink: &mut dyn Sink) {

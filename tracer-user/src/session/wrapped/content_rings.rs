@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use analyzer::input::Input;
 use analyzer::tape::RankAnswers;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use memmap2::{MmapOptions, MmapRaw};
 use replay::content_ring::{RING_BYTES, RING_PAGE_BYTES, RingPage};
 use replay::contents::ContentWriter;
@@ -79,7 +79,7 @@ impl ContentRings {
 
     /// Looks for ranks that have come.
     fn look(&mut self, folder: &Path) -> Result<()> {
-        let mut looked = Ok(());
+        let mut refused = Vec::new();
         for entry in read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {
             let name = entry.file_name();
             let rank = name.to_str().and_then(|name| name.strip_prefix("contents-")?.parse::<u32>().ok());
@@ -88,12 +88,13 @@ impl ContentRings {
                 Ok(None) => {}
                 Ok(ring) => _ = self.rings.insert(rank, ring),
                 Err(error) => {
-                    looked = Err(error);
+                    refused.push(format!("the contents of rank {rank}: {error:#}"));
                     self.rings.insert(rank, None);
                 }
             }
         }
-        looked
+        ensure!(refused.is_empty(), "{}", refused.join("; "));
+        Ok(())
     }
 
     /// What was recorded of the ranks that could be read to their end.
@@ -110,13 +111,13 @@ impl ContentRings {
 impl RankRing {
     /// None: the rank has not begun yet.
     fn open(path: &Path) -> Result<Option<Self>> {
-        let file = open_of_rank(path, true).with_context(|| path.display().to_string())?;
-        let len = file.metadata().with_context(|| path.display().to_string())?.len();
+        let file = open_of_rank(path, true)?;
+        let len = file.metadata()?.len();
         if len < (RING_PAGE_BYTES + RING_BYTES) as u64 {
             return Ok(None);
         }
         let page = MmapOptions::new().len(RING_PAGE_BYTES).map_raw(&file);
-        let page = page.with_context(|| path.display().to_string())?;
+        let page = page.context("cannot map it")?;
         let ring = Self { file, page, taken: 0 };
         Ok(ring.page().has_begun().then_some(ring))
     }

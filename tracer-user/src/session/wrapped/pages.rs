@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use replay::shared_page::{MAX_RECORD_BYTES, PAGE_BYTES, PageText, SharedPage};
 
 use super::shared_folder::{open_of_rank, read_of_rank};
@@ -50,7 +50,7 @@ impl Pages {
     /// # Errors
     /// The folder cannot be read; a rank's file cannot be opened, which is said once.
     pub(super) fn look(&mut self, folder: &Path) -> Result<()> {
-        let mut looked = Ok(());
+        let mut refused = Vec::new();
         for entry in read_dir(folder).with_context(|| folder.display().to_string())? {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name();
@@ -61,9 +61,10 @@ impl Pages {
             }
             let file = open_of_rank(&entry.path(), true).with_context(|| format!("the file of rank {rank}"));
             let file = file.map(|file| RankFile { file, taken: 0, freed: PAGE_BYTES });
-            self.files.insert(rank, file.map_err(|error| looked = Err(error)).ok());
+            self.files.insert(rank, file.map_err(|error| refused.push(format!("{error:#}"))).ok());
         }
-        looked
+        ensure!(refused.is_empty(), "{}", refused.join("; "));
+        Ok(())
     }
 
     /// Leaves a rank's file, which cannot be read.
