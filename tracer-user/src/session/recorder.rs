@@ -358,14 +358,11 @@ impl Recorder {
     /// Processes of jobs that end soon, on machines without a spare CPU, may be gone before they can be looked at.
     fn tell_of_strangers(&self, sink: &mut dyn Sink) {
         let Analysis::Whole(pipeline) = &self.analysis else { return };
-        match pipeline.messages().strangers() {
-            0 => {}
-            1 => sink.notice(
-                "one process made MPI calls and was gone before it could be looked at: its rank is unknown, and what it did is incomplete",
-            ),
-            count => sink.notice(&format!(
-                "{count} processes made MPI calls and were gone before they could be looked at: their ranks are unknown, and what they did is incomplete"
-            )),
+        let count = pipeline.messages().strangers();
+        if count > 0 {
+            sink.notice(&format!(
+                "of the processes that made MPI calls, {count} had ended before they could be looked at, or could not be: what is known of the job is incomplete"
+            ));
         }
     }
 

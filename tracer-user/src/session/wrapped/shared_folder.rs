@@ -1,17 +1,18 @@
 //! A folder in memory that ranks and dmscope share. Of one whose dmscope was killed, the next one takes the memory back.
 
-use std::fs::{DirBuilder, File, OpenOptions, read_dir, remove_dir, remove_dir_all, remove_file};
+use std::fs::{File, OpenOptions, read_dir, remove_dir, remove_dir_all, remove_file};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::host::gather::read_maps;
+use crate::host::output_folder::OutputFolder;
 use crate::host::processes::all_pids;
 use crate::host::sudo::Account;
 
@@ -25,8 +26,9 @@ const PREFIX: &str = "dmscope-";
 /// opened below [`SharedFolder::pinned`], and by [`open_of_rank`] or [`SharedFolder::put`], which follow nothing.
 pub(super) struct SharedFolder {
     path: PathBuf,
+    folder: Arc<OutputFolder>,
     /// Locked for as long as this process lives.
-    folder: File,
+    lock: File,
     /// Whose it is, if not the caller's.
     owner: Option<(u32, u32)>,
 }
@@ -41,12 +43,12 @@ impl SharedFolder {
         remove_orphans(&base, &users, LEAST_AGE);
         let number = RandomState::new().hash_one(std::process::id());
         let path = base.join(format!("{PREFIX}{}-{number:016x}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
+        let folder = OutputFolder::create(&path).with_context(|| path.display().to_string())?;
         let lock = locked(&path).with_context(|| path.display().to_string())?;
-        let folder = lock.context("another process has locked a new folder")?;
+        let lock = lock.context("another process has locked a new folder")?;
         let owner = account.map(|account| (account.uid, account.gid));
-        let folder = Self { path, folder, owner };
-        folder.give(&folder.folder).context("cannot give a folder to the user")?;
+        let folder = Self { path, folder: Arc::new(folder), lock, owner };
+        folder.give(&folder.lock).context("cannot give a folder to the user")?;
         Ok(folder)
     }
 
@@ -57,13 +59,12 @@ impl SharedFolder {
 
     /// The folder that was made, whatever its name leads to by now; for this process alone.
     pub(super) fn pinned(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+        self.folder.path()
     }
 
-    /// The same for threads that may outlive this value: the path is good for as long as the file is.
-    pub(super) fn pinned_for_threads(&self) -> io::Result<(PathBuf, File)> {
-        let folder = self.folder.try_clone()?;
-        Ok((PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())), folder))
+    /// The same for threads that may outlive this value.
+    pub(super) fn opened(&self) -> Arc<OutputFolder> {
+        Arc::clone(&self.folder)
     }
 
     /// Puts a new file there, for the user whose job it is.
@@ -72,9 +73,7 @@ impl SharedFolder {
     /// There is something of that name already; there is no room.
     pub(super) fn put(&self, name: &str, bytes: &[u8]) -> Result<File> {
         let put = || -> io::Result<File> {
-            let mut options = OpenOptions::new();
-            // A new file: no link is followed.
-            let mut file = options.write(true).create_new(true).mode(0o600).open(self.pinned().join(name))?;
+            let mut file = self.folder.file(name)?;
             file.write_all(bytes)?;
             self.give(&file)?;
             Ok(file)

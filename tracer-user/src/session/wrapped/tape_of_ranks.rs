@@ -77,9 +77,9 @@ impl TapeOfRanks {
         }
     }
 
-    /// What else went wrong.
+    /// What else went wrong: each is said once.
     pub(super) fn trouble(&mut self, what: Vec<String>) {
-        self.trouble.extend(what);
+        what.iter().for_each(|what| self.fail(what));
     }
 
     fn flush(&mut self) {
@@ -88,7 +88,7 @@ impl TapeOfRanks {
         }
     }
 
-    /// The tape cannot be written: said once.
+    /// Something went wrong: said once.
     fn fail(&mut self, error: &impl ToString) {
         let error = error.to_string();
         if !self.trouble.contains(&error) {
@@ -99,40 +99,31 @@ impl TapeOfRanks {
     /// What is new in the folder that is shared with ranks. A rank that has destroyed what it shares is left: others go on.
     pub(super) fn take(&mut self, folder: &Path) {
         let mut answers = std::mem::replace(&mut self.answers, Pages::named(""));
-        self.look(&mut answers, folder);
-        let mut lost = Vec::new();
-        for (rank, file, page) in answers.iter_mut() {
-            if let Err(error) = self.take_answers(rank, file, &page) {
-                lost.push((rank, error));
-            }
-        }
-        self.leave(&mut answers, lost);
+        self.take_from(&mut answers, folder, Self::take_answers);
         self.answers = answers;
         let mut messages = std::mem::replace(&mut self.messages, Pages::named(""));
-        self.look(&mut messages, folder);
-        let mut lost = Vec::new();
-        for (rank, file, page) in messages.iter_mut() {
-            if let Err(error) = self.take_messages(rank, file, &page) {
-                lost.push((rank, error));
-            }
-        }
-        self.leave(&mut messages, lost);
+        self.take_from(&mut messages, folder, Self::take_messages);
         self.messages = messages;
         self.flush();
     }
 
-    /// Looks for ranks that have come.
-    fn look(&mut self, pages: &mut Pages, folder: &Path) {
+    fn take_from(
+        &mut self,
+        pages: &mut Pages,
+        folder: &Path,
+        take: fn(&mut Self, u32, &mut RankFile, &SharedPage) -> Result<()>,
+    ) {
         if let Err(error) = pages.look(folder) {
             self.fail(&format!("{error:#}"));
         }
-    }
-
-    fn leave(&mut self, pages: &mut Pages, lost: Vec<(u32, anyhow::Error)>) {
-        for (rank, error) in lost {
-            pages.leave(rank);
-            self.fail(&format!("rank {rank}: {error:#}; what it did from then on is not recorded"));
+        let mut lost = Vec::new();
+        for (rank, file, page) in pages.iter_mut() {
+            if let Err(error) = take(self, rank, file, &page) {
+                self.fail(&format!("rank {rank}: {error:#}; what it did from then on is not recorded"));
+                lost.push(rank);
+            }
         }
+        lost.into_iter().for_each(|rank| pages.leave(rank));
     }
 
     fn take_messages(&mut self, rank: u32, file: &mut RankFile, page: &SharedPage) -> Result<()> {

@@ -1,11 +1,11 @@
 //! The side that the job was started from: takes what other nodes send into its own folder.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, read_dir};
+use std::fs::{File, read_dir};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -24,6 +24,7 @@ use super::frames::{
     FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS, RemoteProcess, ToHead, ToNode, receive,
     receive_known, send, written_by_rank,
 };
+use crate::host::output_folder::OutputFolder;
 use crate::host::unique_word::unique_word;
 
 /// The first frame of a node is not longer.
@@ -54,9 +55,7 @@ pub(in super::super) struct RemoteNodes {
 }
 
 struct Shared {
-    folder: PathBuf,
-    /// What the path of the folder names, for as long as a thread uses it.
-    _pinned: File,
+    folder: Arc<OutputFolder>,
     word: String,
     closes: AtomicBool,
     state: Mutex<State>,
@@ -96,10 +95,8 @@ impl RemoteNodes {
             addresses.iter().map(|ip| format!(",{}", with_port(*ip, port))).collect();
         let program = std::env::current_exe().context("where is this program?")?;
         let variable = format!("DMSCOPE_NODES={word}{};{}", addresses.concat(), program.display());
-        let (folder, pinned) = folder.pinned_for_threads().context("the shared folder")?;
         let shared = Arc::new(Shared {
-            folder,
-            _pinned: pinned,
+            folder: folder.opened(),
             word,
             closes: AtomicBool::new(false),
             state: Mutex::default(),
@@ -204,7 +201,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn serve(stream: TcpStream, shared: &Shared) {
     let Ok((number, name)) = introduced(&stream, shared) else { return };
     let mut receiver = Receiver { shared, number, name: &name, files: BTreeMap::new() };
-    let ended = begin(&stream, &shared.folder).and_then(|()| receiver.take_all(&stream));
+    let ended = begin(&stream, &shared.folder.path()).and_then(|()| receiver.take_all(&stream));
     let mut state = shared.state();
     state.nodes[number].is_done = true;
     for rank in state
@@ -326,7 +323,7 @@ impl Receiver<'_> {
             return Ok(());
         }
         if !self.files.contains_key(name) {
-            match make(&self.shared.folder.join(name), name) {
+            match make(&self.shared.folder, name) {
                 Ok(file) => _ = self.files.insert(name.clone(), file),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let name = self.name;
@@ -355,8 +352,8 @@ impl Receiver<'_> {
 }
 
 /// Makes a rank's file, which must not be there. It is read by pages.
-fn make(path: &Path, name: &str) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+fn make(folder: &OutputFolder, name: &str) -> io::Result<File> {
+    let file = folder.file(name)?;
     if !name.starts_with(REFUSALS) {
         file.set_len(PAGE_BYTES as u64)?;
     }
