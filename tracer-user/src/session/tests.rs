@@ -374,6 +374,33 @@ fn a_process_that_cannot_be_looked_at_has_not_ended_and_people_hear_of_it() {
 }
 
 #[test]
+fn a_process_that_made_calls_and_ended_before_it_could_be_looked_at_is_told_of() {
+    let (new, t) = (200, BEGIN_NS);
+    let call = Body::Call { return_address: 0x40_0010, args: [0; 6], nested: false };
+    let run = |is_there: bool| {
+        Scene::new(vec![probe(1, ProbeClass::Call), probe(2, ProbeClass::CallResults)])
+            .with(|world| {
+                world.starters = vec![LAUNCHER];
+                world.processes.insert(LAUNCHER, process(LAUNCHER, None));
+                if is_there {
+                    world.processes.insert(new, process(new, Some(2)));
+                }
+            })
+            .records(10 * MS, [record(t + 1, LAUNCHER, 0, Body::Fork { child: new })])
+            .records(10 * MS, [record(t + 11 * MS, new, 0, Body::Exec), map(t + 12 * MS, new)])
+            .records(10 * MS, [record(t + 21 * MS, new, 1, call), exit(t + 22 * MS, new)])
+            .records(S, [])
+            .run()
+    };
+    for (is_there, told) in [(true, false), (false, true)] {
+        let over = run(is_there);
+        over.position(|input| matches!(input, Input::Record(r) if r.pid() == new && r.probe() == 1));
+        let notices = &over.told.notices;
+        assert_eq!(notices.iter().any(|n| n.contains("made MPI calls, 1 had ended")), told, "{notices:?}");
+    }
+}
+
+#[test]
 fn what_a_process_maps_that_cannot_be_read_is_a_gap() {
     let over = Scene::new(copy_probe())
         .records(10 * MS, [])
