@@ -110,7 +110,10 @@ fn right_jobs_over_tcp_are_clean() -> Result<()> {
     for library in MpiImplementation::ALL {
         for name in ["ring", "halo2d", "alltoall", "masterworker", "anysource", "testany"] {
             let what = || format!("{name}, {library:?}");
-            let session = watch(over_tcp(library, name)?.args(["--seconds", "2"])).with_context(what)?;
+            // A job that only polls makes more records than a collector beside it takes: this is not about losses.
+            let steps: &[&str] = if name == "testany" { &["--steps", "4000"] } else { &[] };
+            let spec = over_tcp(library, name)?.args(["--seconds", "2"]).args(steps.iter().copied());
+            let session = watch(spec).with_context(what)?;
             let tcp = session.tcp().with_context(what)?;
             eprintln!("{}: {tcp:?}", what());
             tcp.check_both_ends().with_context(what)?;
