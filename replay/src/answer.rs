@@ -5,7 +5,8 @@
 //! | kind | rest of the number | then |
 //! | --- | --- | --- |
 //! | 0 | how many polls in a row answered no | |
-//! | 1 | nothing: a poll answered yes | check |
+//! | 1 | 0: a poll answered yes | check |
+//! | 1 | 1 + twice a thread's number, + 1 if the thread posts something | what follows is of this thread |
 //! | 2 | source of a message + 1, 0: unknown | check |
 //! | 3 | index of a request + 1, 0: none was active | check |
 //! | 4 | number of indices + 1, 0: none was active | indices, check |
@@ -14,6 +15,11 @@
 //! | 7 | a mark (0, 1), or a clock's number + 2 | of a clock: by how much it went on since it was read last |
 //! | 7 | 18: the call's position in the order of all ranks' calls | how far behind the rank's last one |
 //! | 7 | 19: a mark: recorded by probes, at the very beginning | |
+//! | 7 | 20: another thread, which gets the next number | its name |
+//! | 7 | 21: how often thread 0 has posted something while it was alone, before the first other thread | |
+//!
+//! What comes first is of thread 0, the one that called MPI_Init. Calls that post sends or receives, or take a message, stand there in
+//! their order once there are several threads; of one thread it is clear.
 //!
 //! An arrival is source + 2, or 0: unknown, or 1: cancelled. A check is one byte of a checksum over all calls so far.
 
@@ -89,6 +95,16 @@ pub(crate) enum RecordEntry {
     },
     /// The position of the call that ends in the order of all ranks' calls: how far behind the rank's last one.
     Position(u64),
+    /// What follows is of this thread.
+    Thread {
+        index: u32,
+        /// It posts something, or takes a message.
+        has_turn: bool,
+    },
+    /// There is another thread, of this name.
+    NewThread(u64),
+    /// Before the first other thread, thread 0 had so many turns.
+    FirstTurns(u64),
 }
 
 /// Clocks that are recorded have numbers below this.
@@ -99,6 +115,9 @@ const FIRST_CLOCK: u64 = 2;
 const POSITION: u64 = FIRST_CLOCK + CLOCKS as u64;
 /// That of the mark which came after them.
 const BY_PROBES: u64 = POSITION + 1;
+/// Those of several threads.
+const NEW_THREAD: u64 = BY_PROBES + 1;
+const FIRST_TURNS: u64 = NEW_THREAD + 1;
 
 const KIND_BITS: u32 = 3;
 
@@ -160,6 +179,17 @@ impl RecordEntry {
                 head(out, 7, POSITION);
                 put(out, *behind);
             }
+            Self::Thread { index, has_turn } => {
+                head(out, 1, 1 + (u64::from(*index) << 1 | u64::from(*has_turn)));
+            }
+            Self::NewThread(name) => {
+                head(out, 7, NEW_THREAD);
+                put(out, *name);
+            }
+            Self::FirstTurns(turns) => {
+                head(out, 7, FIRST_TURNS);
+                put(out, *turns);
+            }
         }
     }
 
@@ -174,6 +204,10 @@ impl RecordEntry {
         let answer = match first & ((1 << KIND_BITS) - 1) {
             0 => return Some(Self::Polls(value)),
             1 if value == 0 => Answer::Yes,
+            1 => {
+                let index = u32::try_from((value - 1) >> 1).ok()?;
+                return Some(Self::Thread { index, has_turn: (value - 1) & 1 == 1 });
+            }
             2 => Answer::From(optional(value)?),
             3 => Answer::Index(optional(value)?),
             4 => Answer::Indices(match value.checked_sub(1) {
@@ -199,6 +233,8 @@ impl RecordEntry {
                     1 => Mark::Threads,
                     BY_PROBES => Mark::ByProbes,
                     POSITION => return Some(Self::Position(take(bytes)?)),
+                    NEW_THREAD => return Some(Self::NewThread(take(bytes)?)),
+                    FIRST_TURNS => return Some(Self::FirstTurns(take(bytes)?)),
                     clock => {
                         let clock =
                             u8::try_from(clock - FIRST_CLOCK).ok().filter(|c| usize::from(*c) < CLOCKS)?;
@@ -243,6 +279,10 @@ mod tests {
             (0..CLOCKS as u8, any::<i64>())
                 .prop_map(|(clock, went_on)| RecordEntry::Clock { clock, went_on }),
             any::<u64>().prop_map(RecordEntry::Position),
+            (any::<u32>(), any::<bool>())
+                .prop_map(|(index, has_turn)| RecordEntry::Thread { index, has_turn }),
+            any::<u64>().prop_map(RecordEntry::NewThread),
+            any::<u64>().prop_map(RecordEntry::FirstTurns),
         ];
         proptest::collection::vec(entry, 0..40)
     }
@@ -276,6 +316,7 @@ mod tests {
             RecordEntry::Answer(Answer::From(Some(14)), check),
             RecordEntry::Answer(Answer::Index(Some(14)), check),
             RecordEntry::ReceiveEnd { longer: 0, arrival: ReceiveEnd::From(2045) },
+            RecordEntry::Thread { index: 1000, has_turn: true },
         ] {
             let mut bytes = Vec::new();
             entry.write(&mut bytes);

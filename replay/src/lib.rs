@@ -35,5 +35,5 @@ pub use call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
 pub use clock_track::ClockTrack;
 pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};
-pub use playback::{Due, Playback};
+pub use playback::{Due, Playback, TurnDue};
 pub use recording::Recording;

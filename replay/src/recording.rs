@@ -7,11 +7,17 @@ use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::open_receives::OpenReceives;
 
 /// Of one rank. What it writes is appended to the bytes that it is given.
-#[derive(Debug, Default)]
+///
+/// A rank has one thread unless others are added. Who acts is said before it does ([`Recording::speak`]).
+#[derive(Debug)]
 pub struct Recording {
-    check: CallCheck,
-    /// Polls in a row that answered no, not yet written.
-    polls: u64,
+    threads: Vec<ThreadRecording>,
+    /// The thread that acts.
+    speaker: usize,
+    /// The thread whose entries come last in what was written.
+    written: usize,
+    /// Turns of thread 0, while it is alone.
+    first_turns: u64,
     open: OpenReceives,
     /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
     requests: HashMap<u64, Option<u64>>,
@@ -22,6 +28,33 @@ pub struct Recording {
     is_by_probes: bool,
 }
 
+/// Of one thread.
+#[derive(Debug, Default)]
+struct ThreadRecording {
+    check: CallCheck,
+    /// Polls in a row that answered no, not yet written.
+    polls: u64,
+}
+
+/// Of several threads, more polls in a row are not kept back: those that are not written when a rank is killed are lost.
+const MOST_KEPT_POLLS: u64 = 4096;
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self {
+            threads: vec![ThreadRecording::default()],
+            speaker: 0,
+            written: 0,
+            first_turns: 0,
+            open: OpenReceives::default(),
+            requests: HashMap::new(),
+            clocks: [0; CLOCKS],
+            position: 0,
+            is_by_probes: false,
+        }
+    }
+}
+
 impl Recording {
     /// Of what probes saw: with the mark that says so.
     pub fn by_probes(out: &mut Vec<u8>) -> Self {
@@ -29,41 +62,118 @@ impl Recording {
         Self { is_by_probes: true, ..Self::default() }
     }
 
+    fn speaks(&mut self) -> &mut ThreadRecording {
+        &mut self.threads[self.speaker]
+    }
+
+    fn has_several(&self) -> bool {
+        self.threads.len() > 1
+    }
+
+    /// There is another thread, whose name is the same in every run. Its number: they count from 0, the only one until then.
+    pub fn add_thread(&mut self, name: u64, out: &mut Vec<u8>) -> usize {
+        if !self.has_several() {
+            self.write_polls(out);
+            RecordEntry::FirstTurns(self.first_turns).write(out);
+        }
+        RecordEntry::NewThread(name).write(out);
+        self.threads.push(ThreadRecording::default());
+        self.threads.len() - 1
+    }
+
+    /// From here on, this thread acts: one that was added, or 0.
+    #[inline]
+    pub fn speak(&mut self, thread: usize) {
+        debug_assert!(thread < self.threads.len(), "thread {thread} was not added");
+        self.speaker = thread;
+    }
+
+    /// The thread posts sends or receives, or takes a message: the order of these is a part of the record.
+    pub fn turn(&mut self, out: &mut Vec<u8>) {
+        if !self.has_several() {
+            self.first_turns += 1;
+            return;
+        }
+        self.written = self.speaker;
+        RecordEntry::Thread { index: self.speaker as u32, has_turn: true }.write(out);
+    }
+
+    /// Writes an entry of the thread that acts.
+    fn write(&mut self, entry: &RecordEntry, out: &mut Vec<u8>) {
+        self.write_polls(out);
+        self.write_speaker(out);
+        entry.write(out);
+    }
+
+    fn write_speaker(&mut self, out: &mut Vec<u8>) {
+        if self.written != self.speaker {
+            self.written = self.speaker;
+            RecordEntry::Thread { index: self.speaker as u32, has_turn: false }.write(out);
+        }
+    }
+
     /// The next call: a number for what it is, and arguments that are the same in every run. Probes do not tell of polls that
     /// answer no: see [`Recording::refused`].
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
         if !self.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
-            self.check.call(call, arguments);
+            self.speaks().check.call(call, arguments);
         }
     }
 
     /// Polls answered no of which nothing else is known.
     pub fn refused(&mut self, polls: u64) {
-        self.polls = self.polls.saturating_add(polls);
+        let speaks = self.speaks();
+        speaks.polls = speaks.polls.saturating_add(polls);
     }
 
-    /// Polls that answered no since the last answer: not yet in the bytes.
+    /// Polls of the only thread that answered no since its last answer: not yet in the bytes.
     pub fn polls(&self) -> u64 {
-        self.polls
+        if self.has_several() { 0 } else { self.threads[0].polls }
     }
 
     /// What the call answered.
     pub fn answer(&mut self, answer: Answer, out: &mut Vec<u8>) {
         if answer == Answer::No {
-            self.polls += 1;
+            let speaks = self.speaks();
+            speaks.polls += 1;
+            if speaks.polls == MOST_KEPT_POLLS && self.has_several() {
+                self.write_polls(out);
+            }
             return;
         }
-        self.write_polls(out);
-        RecordEntry::Answer(answer, self.check.byte()).write(out);
+        let check = self.speaks().check.byte();
+        self.write(&RecordEntry::Answer(answer, check), out);
     }
 
     /// A receive from anybody has been posted; `request` names it until it is complete.
     pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
-        // One that had the name was completed without our being told.
-        self.arrived(request, ReceiveEnd::Unknown, out);
+        if !self.has_several() {
+            // One that had the name was completed without our being told. With several threads we are about to be.
+            self.arrived(request, ReceiveEnd::Unknown, out);
+        }
         let number = self.open.post();
         self.requests.insert(request, Some(number));
+    }
+
+    /// The number of a receive from anybody of which it is not known whose message it got: its request may mean another one once it is
+    /// complete, if another thread posts.
+    pub fn number(&self, request: u64) -> Option<u64> {
+        self.requests.get(&request).copied().flatten()
+    }
+
+    /// A receive that had this number, and this request, is complete.
+    pub fn arrived_by_number(&mut self, number: u64, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
+        if self.number(request) == Some(number) {
+            self.requests.remove(&request);
+        }
+        self.close(number, arrival, out);
+    }
+
+    fn close(&mut self, number: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
+        if let Some(longer) = self.open.close(number) {
+            self.write(&RecordEntry::ReceiveEnd { longer, arrival }, out);
+        }
     }
 
     /// Whether a request is a receive from anybody.
@@ -89,9 +199,8 @@ impl Recording {
     /// It has become known whose message a posted receive got; its request goes on.
     pub fn decided(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         let number = self.requests.get_mut(&request).and_then(Option::take);
-        if let Some(longer) = number.and_then(|number| self.open.close(number)) {
-            self.write_polls(out);
-            RecordEntry::ReceiveEnd { longer, arrival }.write(out);
+        if let Some(number) = number {
+            self.close(number, arrival, out);
         }
     }
 
@@ -107,26 +216,31 @@ impl Recording {
     pub fn clock(&mut self, clock: u8, shows: i64, out: &mut Vec<u8>) {
         let Some(last) = self.clocks.get_mut(usize::from(clock)) else { return };
         let went_on = shows.wrapping_sub(std::mem::replace(last, shows));
-        self.write_polls(out);
-        RecordEntry::Clock { clock, went_on }.write(out);
+        self.write(&RecordEntry::Clock { clock, went_on }, out);
     }
 
     /// The call ends at this position in the order of all ranks' calls: behind all that were given before.
     pub fn position(&mut self, position: u64, out: &mut Vec<u8>) {
         let behind = position.wrapping_sub(std::mem::replace(&mut self.position, position));
-        self.write_polls(out);
-        RecordEntry::Position(behind).write(out);
+        self.write(&RecordEntry::Position(behind), out);
     }
 
     /// Something else that a reader must know.
     pub fn mark(&mut self, mark: Mark, out: &mut Vec<u8>) {
-        self.write_polls(out);
+        let speaker = self.speaker;
+        for thread in 0..self.threads.len() {
+            self.speaker = thread;
+            self.write_polls(out);
+        }
+        self.speaker = speaker;
         RecordEntry::Mark(mark).write(out);
     }
 
     fn write_polls(&mut self, out: &mut Vec<u8>) {
-        if self.polls > 0 {
-            RecordEntry::Polls(std::mem::take(&mut self.polls)).write(out);
+        let polls = std::mem::take(&mut self.speaks().polls);
+        if polls > 0 {
+            self.write_speaker(out);
+            RecordEntry::Polls(polls).write(out);
         }
     }
 }

@@ -1,12 +1,18 @@
 //! Says what is due when a rank runs again.
 
+mod row;
+mod turns;
+
 use std::collections::HashMap;
 
-use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
-use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
+use crate::answer::{Answer, BadRecord, Mark, ReceiveEnd, RecordEntry};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
+
+use row::{RecordMarks, ThreadRow};
+pub use turns::TurnDue;
+use turns::TurnOrder;
 
 /// What a call must answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,44 +24,31 @@ pub enum Due {
 }
 
 /// The record of one rank, and how far it has been played.
+///
+/// A rank has one thread, unless its record has others or others act. Who acts is said before it does ([`Playback::speak`]).
 #[derive(Debug)]
 pub struct Playback {
-    bytes: Vec<u8>,
-    /// Bytes played.
-    at: usize,
-    /// Polls that are still to answer no.
-    polls: u64,
-    /// Polls behind all bytes that answered no.
-    last_polls: u64,
+    /// One for each thread: first those of the record.
+    rows: Vec<ThreadRow>,
+    /// Names of the threads but the first.
+    names: Vec<u64>,
+    /// How many of them the record has.
+    recorded: usize,
+    /// The thread that acts.
+    speaker: usize,
+    turns: TurnOrder,
     /// Whose message receives get, by number.
     arrivals: HashMap<u64, ReceiveEnd>,
     /// Receives posted so far.
     posted: u64,
-    check: CallCheck,
-    /// What it was before the last call.
-    check_before: CallCheck,
     marks: RecordMarks,
     answers: u64,
-    played: u64,
-    /// What clocks showed last.
-    clocks: [Option<i64>; CLOCKS],
-    /// Calls begun.
-    calls: u64,
-    /// Where the record is left.
-    cut: Option<RankCut>,
-    /// The last position.
-    position: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct RecordMarks {
-    is_whole: bool,
-    has_threads: bool,
-    is_by_probes: bool,
 }
 
 /// More receives are never open at once: what a record claims is not believed.
 const MOST_OPEN: usize = 1 << 24;
+/// A rank has no more threads.
+const MOST_THREADS: usize = 1 << 16;
 
 impl Playback {
     /// Reads a record; `polls`: how many answered no after its last entry.
@@ -67,11 +60,17 @@ impl Playback {
         let mut arrivals = HashMap::new();
         let mut marks = RecordMarks::default();
         let mut answers = polls;
+        let mut names = Vec::new();
+        let mut turns = TurnOrder::default();
+        // Entries of each thread, and whose the next one is. Of one thread, they are all that is there.
+        let mut entries: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut thread = 0;
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             if marks.is_whole {
                 return Err(BadRecord);
             }
+            let before = rest;
             let is_first = rest.len() == bytes.len();
             match RecordEntry::take(&mut rest)? {
                 RecordEntry::ReceiveEnd { longer, arrival } => {
@@ -85,49 +84,80 @@ impl Playback {
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
                 RecordEntry::Answer(..) => answers = answers.saturating_add(1),
                 RecordEntry::Clock { .. } | RecordEntry::Position(_) => {}
+                RecordEntry::FirstTurns(count) if names.is_empty() => turns.take_many(0, count),
+                RecordEntry::FirstTurns(_) => return Err(BadRecord),
+                RecordEntry::NewThread(name) => {
+                    if names.contains(&name) || names.len() >= MOST_THREADS {
+                        return Err(BadRecord);
+                    }
+                    names.push(name);
+                    entries.push(Vec::new());
+                }
+                RecordEntry::Thread { index, has_turn } => {
+                    thread = usize::try_from(index)
+                        .ok()
+                        .filter(|index| *index < entries.len())
+                        .ok_or(BadRecord)?;
+                    if has_turn {
+                        turns.take_many(thread, 1);
+                    }
+                }
             }
+            entries[thread].extend_from_slice(&before[..before.len() - rest.len()]);
         }
-        let check = CallCheck::default();
-        Ok(Self {
-            bytes,
-            at: 0,
-            polls: 0,
-            last_polls: polls,
-            arrivals,
-            posted: 0,
-            check,
-            check_before: check,
-            marks,
-            answers,
-            played: 0,
-            clocks: [None; CLOCKS],
-            calls: 0,
-            cut: None,
-            position: 0,
-        })
+        let mut rows: Vec<ThreadRow> =
+            entries.into_iter().map(|bytes| ThreadRow::new(bytes, marks)).collect();
+        if let Some(last) = rows.get_mut(thread) {
+            last.set_last_polls(polls);
+        }
+        let recorded = names.len();
+        Ok(Self { rows, names, recorded, speaker: 0, turns, arrivals, posted: 0, marks, answers })
     }
 
     /// The same, left where a cut says.
     #[must_use]
-    pub fn cut(self, cut: RankCut) -> Self {
-        Self { cut: Some(cut), ..self }
+    pub fn cut(mut self, cut: RankCut) -> Self {
+        self.rows[0].cut = Some(cut);
+        self
     }
 
-    /// Whether the call that has begun last, or the next one, is played no more.
-    fn is_left(&self) -> bool {
-        let calls = self.cut.as_ref().and_then(|cut| cut.calls);
-        calls.is_some_and(|calls| self.calls > calls)
-    }
-
-    /// The answer in place of the recorded one.
-    fn detour(&self, asked: AskedFor) -> Option<Answer> {
-        let detour = self.cut.as_ref()?.detour.filter(|detour| detour.call == self.calls)?;
-        Some(match asked {
-            AskedFor::Source | AskedFor::PollSource => Answer::From(Some(detour.value)),
-            AskedFor::Index | AskedFor::PollIndex => Answer::Index(Some(detour.value)),
-            AskedFor::Indices | AskedFor::PollIndices => Answer::Indices(Some(vec![detour.value])),
-            AskedFor::Poll => return None,
+    /// The number of the thread with this name. Thread 0 has none.
+    pub fn thread(&mut self, name: u64) -> usize {
+        let found = self.names.iter().position(|known| *known == name);
+        1 + found.unwrap_or_else(|| {
+            self.names.push(name);
+            self.rows.push(ThreadRow::new(Vec::new(), self.marks));
+            self.names.len() - 1
         })
+    }
+
+    /// From here on, this thread acts: 0, or a number from [`Playback::thread`].
+    #[inline]
+    pub fn speak(&mut self, thread: usize) {
+        debug_assert!(thread < self.rows.len(), "there is no thread {thread}");
+        self.speaker = thread;
+    }
+
+    fn speaks(&mut self) -> &mut ThreadRow {
+        &mut self.rows[self.speaker]
+    }
+
+    /// Whether the thread may post a send or receive now, or take a message, as [`Recording::turn`](crate::Recording::turn) has it.
+    pub fn turn(&self) -> TurnDue {
+        if self.rows[0].is_left() {
+            return TurnDue::Free;
+        }
+        // Who was not heard of comes after all that was recorded.
+        let is_stranger = self.speaker > self.recorded;
+        if is_stranger && !self.rows.iter().all(ThreadRow::is_over) {
+            return TurnDue::Later;
+        }
+        self.turns.due(self.speaker)
+    }
+
+    /// The thread has had its turn.
+    pub fn turn_taken(&mut self) {
+        self.turns.next();
     }
 
     /// Whether the record goes to the rank's end.
@@ -152,17 +182,13 @@ impl Playback {
 
     /// Those given so far.
     pub fn played(&self) -> u64 {
-        self.played
+        self.rows.iter().map(ThreadRow::played).sum()
     }
 
     /// The next call, as in [`Recording::call`](crate::Recording::call).
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
-        self.calls += 1;
-        self.check_before = self.check;
-        if !self.marks.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
-            self.check.call(call, arguments);
-        }
+        self.speaks().call(call, arguments);
     }
 
     /// What the call must answer; `requests`: how many it is about, if it asks for indices.
@@ -170,39 +196,7 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
-        if let Some(answer) = self.detour(asked) {
-            if let Answer::Index(Some(index)) = answer
-                && index >= requests
-            {
-                return Err(Divergence::NoSuchRequest { index, requests });
-            }
-            return Ok(Due::Answer(answer));
-        }
-        if self.is_left() {
-            return Ok(Due::Anything);
-        }
-        if self.polls == 0 {
-            match self.next() {
-                Some(RecordEntry::Answer(answer, check)) => {
-                    return self.answer(asked, answer, check, requests);
-                }
-                Some(RecordEntry::Polls(polls)) => self.polls = polls,
-                Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
-                _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
-                _ if self.last_polls == 0 => return Ok(Due::Anything),
-                _ => self.polls = std::mem::take(&mut self.last_polls),
-            }
-        }
-        if !asked.is_poll() {
-            return Err(Divergence::AnotherCall { asked, recorded: Answer::No });
-        }
-        self.polls -= 1;
-        self.played += 1;
-        if self.marks.is_by_probes {
-            // Which poll it was, the record does not know.
-            self.check = self.check_before;
-        }
-        Ok(Due::Answer(Answer::No))
+        self.speaks().due(asked, requests)
     }
 
     /// The program reads a clock: what it shows. None: the record has ended.
@@ -210,24 +204,7 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
-        if self.is_left() || self.marks.is_by_probes {
-            return Ok(None);
-        }
-        if self.polls > 0 {
-            return Err(Divergence::ClockRead { recorded: Answer::No });
-        }
-        match self.next() {
-            Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => {
-                let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
-                *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
-                Ok(*shows)
-            }
-            Some(RecordEntry::Clock { .. }) => Err(Divergence::AnotherClock),
-            Some(RecordEntry::Answer(recorded, _)) => Err(Divergence::ClockRead { recorded }),
-            Some(_) => Err(Divergence::ClockRead { recorded: Answer::No }),
-            None if self.last_polls > 0 => Err(Divergence::ClockRead { recorded: Answer::No }),
-            None => Ok(None),
-        }
+        self.speaks().clock(clock)
     }
 
     /// The call ends: its position in the order of all ranks' calls. None: the record has none from here on.
@@ -235,90 +212,29 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn position(&mut self) -> Result<Option<u64>, Divergence> {
-        if self.is_left() {
-            return Ok(None);
-        }
-        if self.polls > 0 {
-            return Err(Divergence::OtherCalls);
-        }
-        while let Some(mut rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
-            // It was read before.
-            let Ok(entry) = RecordEntry::take(&mut rest) else { break };
-            if is_played(&entry) {
-                return Err(Divergence::OtherCalls);
-            }
-            self.at = self.bytes.len() - rest.len();
-            if let RecordEntry::Position(behind) = entry {
-                self.position = self.position.wrapping_add(behind);
-                return Ok(Some(self.position));
-            }
-        }
-        Ok(None)
+        self.speaks().position()
     }
 
     /// What a clock showed last, if it was read.
     pub fn showed(&self, clock: u8) -> Option<i64> {
-        self.clocks.get(usize::from(clock)).copied().flatten()
-    }
-
-    /// The next entry that is an answer, or what a clock showed.
-    fn next(&mut self) -> Option<RecordEntry> {
-        loop {
-            let mut rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
-            // It was read before.
-            let entry = RecordEntry::take(&mut rest).ok()?;
-            self.at = self.bytes.len() - rest.len();
-            if is_played(&entry) {
-                return Some(entry);
-            }
-        }
-    }
-
-    fn answer(
-        &mut self,
-        asked: AskedFor,
-        answer: Answer,
-        check: u8,
-        requests: u32,
-    ) -> Result<Due, Divergence> {
-        if !asked.fits(&answer) {
-            return Err(Divergence::AnotherCall { asked, recorded: answer });
-        }
-        if check != self.check.byte() {
-            return Err(Divergence::OtherCalls);
-        }
-        let indices = match &answer {
-            Answer::Index(Some(index)) => std::slice::from_ref(index),
-            Answer::Indices(Some(indices)) => &indices[..],
-            _ => &[],
-        };
-        if let Some(&index) = indices.iter().find(|index| **index >= requests) {
-            return Err(Divergence::NoSuchRequest { index, requests });
-        }
-        self.played += 1;
-        Ok(Due::Answer(answer))
+        self.rows[self.speaker].showed(clock)
     }
 
     /// A receive from anybody is about to be posted: whose message it gets. None: the record does not say.
     pub fn posted(&mut self) -> Option<ReceiveEnd> {
         let number = self.posted;
         self.posted += 1;
-        let cut = self.cut.as_ref();
+        let cut = self.rows[0].cut.as_ref();
         match cut.and_then(|cut| cut.posts.get(&number)) {
             Some(source) => source.map(ReceiveEnd::From),
-            None if self.is_left() => None,
+            None if self.rows[0].is_left() => None,
             None => self.arrivals.get(&number).copied(),
         }
     }
 
     /// Whether all was played.
     pub fn is_over(&self) -> bool {
-        let mut rest = &self.bytes[self.at..];
-        let mut is_answer = self.polls > 0 || self.last_polls > 0;
-        while !is_answer && !rest.is_empty() {
-            is_answer = RecordEntry::take(&mut rest).is_ok_and(|entry| is_played(&entry));
-        }
-        !is_answer
+        self.turns.is_over() && self.rows.iter().all(ThreadRow::is_over)
     }
 
     /// The rank ends.
@@ -326,13 +242,9 @@ impl Playback {
     /// # Errors
     /// It goes on in the record.
     pub fn end(&self) -> Result<(), Divergence> {
-        if self.is_over() || self.is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
+        self.rows.iter().try_for_each(ThreadRow::end)?;
+        if self.turns.is_over() || self.rows[0].is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
     }
-}
-
-/// Whether calls get something of it in its turn.
-fn is_played(entry: &RecordEntry) -> bool {
-    matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..) | RecordEntry::Clock { .. })
 }
 
 #[cfg(test)]
@@ -340,6 +252,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::answer::CLOCKS;
+    use crate::call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
     use crate::recording::Recording;
 
     /// What a made-up program does.

@@ -1,0 +1,245 @@
+//! What the calls of one thread must answer.
+
+use crate::answer::{Answer, CLOCKS, RecordEntry};
+use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
+use crate::cut::RankCut;
+use crate::divergence::{AskedFor, Divergence};
+
+use super::Due;
+
+/// What the record of a rank says about itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecordMarks {
+    /// It goes to the rank's end.
+    pub is_whole: bool,
+    /// It stops where calls began to come from several threads.
+    pub has_threads: bool,
+    /// Probes made it.
+    pub is_by_probes: bool,
+}
+
+/// Entries of one thread, and how far they have been played.
+#[derive(Debug, Default)]
+pub(super) struct ThreadRow {
+    bytes: Vec<u8>,
+    /// Bytes played.
+    at: usize,
+    /// Polls that are still to answer no.
+    polls: u64,
+    /// Polls behind all bytes that answered no.
+    last_polls: u64,
+    check: CallCheck,
+    /// What it was before the last call.
+    check_before: CallCheck,
+    marks: RecordMarks,
+    played: u64,
+    /// What clocks showed last.
+    clocks: [Option<i64>; CLOCKS],
+    /// Calls begun.
+    calls: u64,
+    /// The last position.
+    position: u64,
+    /// Where the record is left.
+    pub cut: Option<RankCut>,
+}
+
+impl ThreadRow {
+    /// Of entries that have been read once.
+    pub(super) fn new(bytes: Vec<u8>, marks: RecordMarks) -> Self {
+        Self { bytes, marks, ..Self::default() }
+    }
+
+    /// So many polls answered no after its last entry.
+    pub(super) fn set_last_polls(&mut self, polls: u64) {
+        self.last_polls = polls;
+    }
+
+    /// Whether the call that has begun last, or the next one, is played no more.
+    pub(super) fn is_left(&self) -> bool {
+        let calls = self.cut.as_ref().and_then(|cut| cut.calls);
+        calls.is_some_and(|calls| self.calls > calls)
+    }
+
+    /// The answer in place of the recorded one.
+    fn detour(&self, asked: AskedFor) -> Option<Answer> {
+        let detour = self.cut.as_ref()?.detour.filter(|detour| detour.call == self.calls)?;
+        Some(match asked {
+            AskedFor::Source | AskedFor::PollSource => Answer::From(Some(detour.value)),
+            AskedFor::Index | AskedFor::PollIndex => Answer::Index(Some(detour.value)),
+            AskedFor::Indices | AskedFor::PollIndices => Answer::Indices(Some(vec![detour.value])),
+            AskedFor::Poll => return None,
+        })
+    }
+
+    /// Answers given so far.
+    pub(super) fn played(&self) -> u64 {
+        self.played
+    }
+
+    /// The next call, as in [`Recording::call`](crate::Recording::call).
+    #[inline]
+    pub(super) fn call(&mut self, call: u32, arguments: [i32; 3]) {
+        self.calls += 1;
+        self.check_before = self.check;
+        if !self.marks.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
+            self.check.call(call, arguments);
+        }
+    }
+
+    /// What the call must answer; `requests`: how many it is about, if it asks for indices.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub(super) fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
+        if let Some(answer) = self.detour(asked) {
+            if let Answer::Index(Some(index)) = answer
+                && index >= requests
+            {
+                return Err(Divergence::NoSuchRequest { index, requests });
+            }
+            return Ok(Due::Answer(answer));
+        }
+        if self.is_left() {
+            return Ok(Due::Anything);
+        }
+        if self.polls == 0 {
+            match self.next() {
+                Some(RecordEntry::Answer(answer, check)) => {
+                    return self.answer(asked, answer, check, requests);
+                }
+                Some(RecordEntry::Polls(polls)) => self.polls = polls,
+                Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
+                _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
+                _ if self.last_polls == 0 => return Ok(Due::Anything),
+                _ => self.polls = std::mem::take(&mut self.last_polls),
+            }
+        }
+        if !asked.is_poll() {
+            return Err(Divergence::AnotherCall { asked, recorded: Answer::No });
+        }
+        self.polls -= 1;
+        self.played += 1;
+        if self.marks.is_by_probes {
+            // Which poll it was, the record does not know.
+            self.check = self.check_before;
+        }
+        Ok(Due::Answer(Answer::No))
+    }
+
+    /// The program reads a clock: what it shows. None: the record has ended.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub(super) fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
+        if self.is_left() || self.marks.is_by_probes {
+            return Ok(None);
+        }
+        if self.polls > 0 {
+            return Err(Divergence::ClockRead { recorded: Answer::No });
+        }
+        match self.next() {
+            Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => {
+                let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
+                *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
+                Ok(*shows)
+            }
+            Some(RecordEntry::Clock { .. }) => Err(Divergence::AnotherClock),
+            Some(RecordEntry::Answer(recorded, _)) => Err(Divergence::ClockRead { recorded }),
+            Some(_) => Err(Divergence::ClockRead { recorded: Answer::No }),
+            None if self.last_polls > 0 => Err(Divergence::ClockRead { recorded: Answer::No }),
+            None => Ok(None),
+        }
+    }
+
+    /// The call ends: its position in the order of all ranks' calls. None: the record has none from here on.
+    ///
+    /// # Errors
+    /// The program does something else than it did.
+    pub(super) fn position(&mut self) -> Result<Option<u64>, Divergence> {
+        if self.is_left() {
+            return Ok(None);
+        }
+        if self.polls > 0 {
+            return Err(Divergence::OtherCalls);
+        }
+        while let Some(mut rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
+            // It was read before.
+            let Ok(entry) = RecordEntry::take(&mut rest) else { break };
+            if is_played(&entry) {
+                return Err(Divergence::OtherCalls);
+            }
+            self.at = self.bytes.len() - rest.len();
+            if let RecordEntry::Position(behind) = entry {
+                self.position = self.position.wrapping_add(behind);
+                return Ok(Some(self.position));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a clock showed last, if it was read.
+    pub(super) fn showed(&self, clock: u8) -> Option<i64> {
+        self.clocks.get(usize::from(clock)).copied().flatten()
+    }
+
+    /// The next entry that is an answer, or what a clock showed.
+    fn next(&mut self) -> Option<RecordEntry> {
+        loop {
+            let mut rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
+            // It was read before.
+            let entry = RecordEntry::take(&mut rest).ok()?;
+            self.at = self.bytes.len() - rest.len();
+            if is_played(&entry) {
+                return Some(entry);
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        asked: AskedFor,
+        answer: Answer,
+        check: u8,
+        requests: u32,
+    ) -> Result<Due, Divergence> {
+        if !asked.fits(&answer) {
+            return Err(Divergence::AnotherCall { asked, recorded: answer });
+        }
+        if check != self.check.byte() {
+            return Err(Divergence::OtherCalls);
+        }
+        let indices = match &answer {
+            Answer::Index(Some(index)) => std::slice::from_ref(index),
+            Answer::Indices(Some(indices)) => &indices[..],
+            _ => &[],
+        };
+        if let Some(&index) = indices.iter().find(|index| **index >= requests) {
+            return Err(Divergence::NoSuchRequest { index, requests });
+        }
+        self.played += 1;
+        Ok(Due::Answer(answer))
+    }
+
+    /// Whether all was played.
+    pub(super) fn is_over(&self) -> bool {
+        let mut rest = self.bytes.get(self.at..).unwrap_or_default();
+        let mut is_answer = self.polls > 0 || self.last_polls > 0;
+        while !is_answer && !rest.is_empty() {
+            is_answer = RecordEntry::take(&mut rest).is_ok_and(|entry| is_played(&entry));
+        }
+        !is_answer
+    }
+
+    /// Whether the thread may end here.
+    ///
+    /// # Errors
+    /// It goes on in the record.
+    pub(super) fn end(&self) -> Result<(), Divergence> {
+        if self.is_over() || self.is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
+    }
+}
+
+/// Whether calls get something of it in its turn.
+fn is_played(entry: &RecordEntry) -> bool {
+    matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..) | RecordEntry::Clock { .. })
+}
