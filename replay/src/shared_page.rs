@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub const PAGE_BYTES: usize = 4096;
 /// Most bytes of a record: what is mapped of the file.
 pub const MAX_RECORD_BYTES: usize = 1 << 30;
+/// Threads that the page has room for.
+pub const PAGE_THREADS: usize = 64;
 /// Most bytes of a text.
 pub const MAX_TEXT_BYTES: usize = 512;
 
 /// The format of the page, which wrappers carry: those of other versions of dmscope are refused.
-pub const FORMAT_BYTES: [u8; 8] = *b"dmspage\x04";
+pub const FORMAT_BYTES: [u8; 8] = *b"dmspage\x05";
 const FORMAT: u64 = u64::from_le_bytes(FORMAT_BYTES);
 
 /// Where a rank is.
@@ -87,15 +89,17 @@ pub struct SharedPage {
     pub other_data: AtomicU64,
     /// Not zero: the rank sees that nobody can go on (deterministic runs).
     pub deadlocked: AtomicU32,
-    /// Zero: there are no gaps between fields.
-    _reserved: AtomicU32,
+    /// How many threads have made calls, where they may do so at the same time; 0: they may not.
+    pub threads: AtomicU32,
     /// The position among the calls of all ranks that the end of its call waits for, from 1; 0: it does not.
     pub position: AtomicU64,
+    /// The kernel's numbers of such threads that are in a call, of as many as there is room for; 0: none.
+    pub thread_ids: [AtomicU32; PAGE_THREADS],
     texts: [[AtomicU32; MAX_TEXT_BYTES / 4]; 4],
 }
 
 /// Bytes of all fields before the texts: there are no gaps between them.
-const FIELDS_BYTES: usize = 144;
+const FIELDS_BYTES: usize = 144 + 4 * PAGE_THREADS;
 const _: () = assert!(size_of::<SharedPage>() == FIELDS_BYTES + 4 * MAX_TEXT_BYTES);
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);
 

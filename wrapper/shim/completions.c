@@ -18,6 +18,9 @@ static int source_in(const MPI_Status *status)
 void look_at_undecided(void)
 {
     uint64_t requests[UNDECIDED];
+    // Another thread may be waiting for them.
+    if (dms_threads)
+        return;
     int count = dms_has_posted() ? dms_undecided(requests, UNDECIDED) : 0;
     for (int i = 0; i < count; i++) {
         MPI_Status status;
@@ -34,8 +37,10 @@ void look_at_undecided(void)
 
 struct seen {
     uint64_t few_bits[FEW];
+    int64_t few_numbers[FEW];
     MPI_Status few_statuses[FEW];
     uint64_t *bits;        // NULL: nothing is to be recorded of them
+    int64_t *numbers;      // of receives from anybody, if other threads may post what gets the same handles. NULL: they are asked for
     MPI_Status *statuses;  // what MPI is given
     MPI_Status *own;       // to be freed
 };
@@ -44,6 +49,7 @@ struct seen {
 static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_Status *statuses, int is_ignored)
 {
     seen->bits = NULL;
+    seen->numbers = NULL;
     seen->own = NULL;
     seen->statuses = statuses;
     if (!dms_messages && !dms_has_posted())
@@ -60,12 +66,18 @@ static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_
     }
     for (int i = 0; seen->bits && i < count; i++)
         seen->bits[i] = bits_of(requests[i]);
+    if (seen->bits && dms_threads)
+        seen->numbers = count <= FEW ? seen->few_numbers : malloc((size_t)count * sizeof *seen->numbers);
+    for (int i = 0; seen->numbers && i < count; i++)
+        seen->numbers[i] = dms_number(seen->bits[i]);
 }
 
 static void looked(struct seen *seen)
 {
     if (seen->bits && seen->bits != seen->few_bits)
         free(seen->bits);
+    if (seen->numbers && seen->numbers != seen->few_numbers)
+        free(seen->numbers);
     if (seen->own && seen->own != seen->few_statuses)
         free(seen->own);
 }
@@ -73,15 +85,19 @@ static void looked(struct seen *seen)
 // The request at an index is complete, with this status.
 static void complete(const struct seen *seen, int index, int result, const MPI_Status *status)
 {
-    const int is_posted = seen->bits && dms_is_posted(seen->bits[index]);
-    if (!seen->bits || (!is_posted && !dms_messages))
+    if (!seen->bits)
+        return;
+    const int64_t number = seen->numbers ? seen->numbers[index] : dms_number(seen->bits[index]);
+    // Its handle may already be that of another one.
+    const int is_posted = number >= 0 || (number == DECIDED && !dms_threads);
+    if (!is_posted && !dms_messages)
         return;
     int failed = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result;
     if (failed == MPI_ERR_PENDING)
         return;
     int source = failed == MPI_SUCCESS ? source_in(status) : NONE;
     if (is_posted)
-        dms_arrived(seen->bits[index], source);
+        dms_arrived(seen->bits[index], number, source);
     if (dms_messages)
         dms_message_done(seen->bits[index], source, status->MPI_TAG);
 }
@@ -104,10 +120,9 @@ static int finish(MPI_Request *request, MPI_Status *status)
         MPI_Request other = request_of(stand_in);
         return PMPI_Wait(&other, status);
     }
-    int result = PMPI_Wait(request, status);
     // The name goes to another request.
     dms_set_due(bits, NONE);
-    return result;
+    return PMPI_Wait(request, status);
 }
 
 static int finish_all(int count, MPI_Request *requests, MPI_Status *statuses)

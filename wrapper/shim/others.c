@@ -3,13 +3,20 @@
 
 #include "logical.h"
 
-#define SEND(name, mode)                                                                                               \
+// `post`: the same without waiting.
+#define SEND(name, post, mode)                                                                                               \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)                    \
     {                                                                                                                  \
         ENTER(name, dest, tag, count);                                                                                 \
         if (treatment == LOGICAL)                                                                                      \
             LEAVE(logical_send(mode, buf, count, type, dest, tag, comm));                                              \
         message_sends(treatment, comm, dest, tag, mode == SYNCHRONOUS);                                                \
+        if (in_turn(treatment)) {                                                                                      \
+            MPI_Request request;                                                                                       \
+            int result;                                                                                                \
+            POST_IN_TURN(treatment, result, PMPI_##post(buf, count, type, dest, tag, comm, &request));                 \
+            LEAVE(result == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : result);                            \
+        }                                                                                                              \
         LEAVE(PMPI_##name(buf, count, type, dest, tag, comm));                                                         \
     }
 #define POST(name, mode)                                                                                               \
@@ -22,7 +29,8 @@
         const int is_message = wants_messages(treatment) && dest >= 0;                                                 \
         if (is_message)                                                                                                \
             dms_message_send(bits_of_comm(comm), dest, tag, mode == SYNCHRONOUS, 1);                                        \
-        int result = PMPI_##name(buf, count, type, dest, tag, comm, request);                                          \
+        int result;                                                                                                    \
+        POST_IN_TURN(treatment, result, PMPI_##name(buf, count, type, dest, tag, comm, request));                      \
         if (is_message && result == MPI_SUCCESS)                                                                       \
             dms_message_sent(bits_of(*request));                                                                       \
         LEAVE(result);                                                                                                 \
@@ -39,10 +47,10 @@
             dms_message_prepare_send(bits_of_comm(comm), dest, tag, mode == SYNCHRONOUS, bits_of(*request));                \
         LEAVE(result);                                                                                                 \
     }
-SEND(Send, STANDARD)
-SEND(Ssend, SYNCHRONOUS)
-SEND(Bsend, BUFFERED)
-SEND(Rsend, READY)
+SEND(Send, Isend, STANDARD)
+SEND(Ssend, Issend, SYNCHRONOUS)
+SEND(Bsend, Ibsend, BUFFERED)
+SEND(Rsend, Irsend, READY)
 POST(Isend, STANDARD)
 POST(Issend, SYNCHRONOUS)
 POST(Ibsend, BUFFERED)
@@ -54,11 +62,18 @@ PREPARE(Rsend_init, READY)
 
 #if MPI_VERSION >= 4
 // A record does without them; in a deterministic run each message is announced.
-#define LARGE_SEND(name, mode)                                                                                         \
+#define LARGE_SEND(name, post, mode)                                                                                         \
     int MPI_##name##_c(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)          \
     {                                                                                                                  \
-        if (!dms_is_in_logical_run())                                                                                  \
-            return PMPI_##name##_c(buf, count, type, dest, tag, comm);                                                 \
+        if (!dms_is_in_logical_run()) {                                                                                \
+            MPI_Request request;                                                                                       \
+            if (!dms_threads || !dms_is_outside())                                                                     \
+                return PMPI_##name##_c(buf, count, type, dest, tag, comm);                                             \
+            begin_post();                                                                                              \
+            int result = PMPI_##post##_c(buf, count, type, dest, tag, comm, &request);                                 \
+            end_post(1);                                                                                               \
+            return result == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : result;                            \
+        }                                                                                                              \
         ENTER(name, dest, tag, count);                                                                                 \
         LEAVE(logical_send(mode, buf, count, type, dest, tag, comm));                                                  \
     }
@@ -66,8 +81,12 @@ PREPARE(Rsend_init, READY)
     int MPI_##name##_c(const void *buf, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,          \
                        MPI_Request *request)                                                                           \
     {                                                                                                                  \
-        if (!dms_is_in_logical_run())                                                                                  \
-            return PMPI_##name##_c(buf, count, type, dest, tag, comm, request);                                        \
+        if (!dms_is_in_logical_run()) {                                                                                \
+            const int treatment = dms_threads && dms_is_outside() ? RECORD : PASS;                                     \
+            int result;                                                                                                \
+            POST_IN_TURN(treatment, result, PMPI_##name##_c(buf, count, type, dest, tag, comm, request));              \
+            return result;                                                                                             \
+        }                                                                                                              \
         ENTER(name, dest, tag, count);                                                                                 \
         LEAVE(logical_isend(mode, buf, count, type, dest, tag, comm, request));                                        \
     }
@@ -81,10 +100,10 @@ PREPARE(Rsend_init, READY)
         return result;                                                                                                 \
     }
 
-LARGE_SEND(Send, STANDARD)
-LARGE_SEND(Ssend, SYNCHRONOUS)
-LARGE_SEND(Bsend, BUFFERED)
-LARGE_SEND(Rsend, READY)
+LARGE_SEND(Send, Isend, STANDARD)
+LARGE_SEND(Ssend, Issend, SYNCHRONOUS)
+LARGE_SEND(Bsend, Ibsend, BUFFERED)
+LARGE_SEND(Rsend, Irsend, READY)
 LARGE_POST(Isend, STANDARD)
 LARGE_POST(Issend, SYNCHRONOUS)
 LARGE_POST(Ibsend, BUFFERED)

@@ -1,4 +1,5 @@
 // Calls that receive, probe, or post receives.
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "logical.h"
@@ -49,7 +50,9 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
         if (treatment == LOGICAL)                                                                                      \
             LEAVE(logical_recv(buf, count, type, source, tag, comm, status));                                          \
         STATUS_FOR(status);                                                                                            \
-        int result = PMPI_Recv##suffix(buf, count, type, source_due(treatment, source), tag, comm, seen);              \
+        const int from = source_due(treatment, source);                                                                \
+        int result = in_turn(treatment) ? recv_in_turn##suffix(buf, count, type, from, tag, comm, seen)                \
+                                        : PMPI_Recv##suffix(buf, count, type, from, tag, comm, seen);                  \
         record_message(treatment, source, tag, comm, 0, result, seen);                                                 \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
@@ -63,8 +66,12 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
                                    recvtag, comm, status));                                                            \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
-        int result = PMPI_Sendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,  \
-                                           source_due(treatment, source), recvtag, comm, seen);                        \
+        const int from = source_due(treatment, source);                                                                \
+        int result = in_turn(treatment)                                                                                \
+                         ? sendrecv_in_turn##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,   \
+                                                    recvtype, from, recvtag, comm, seen)                               \
+                         : PMPI_Sendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,      \
+                                                 recvtype, from, recvtag, comm, seen);                                 \
         record_message(treatment, source, recvtag, comm, 0, result, seen);                                             \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
@@ -76,8 +83,11 @@ static void record_message(int treatment, int source, int tag, MPI_Comm comm, in
             LEAVE(logical_sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status));           \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         STATUS_FOR(status);                                                                                            \
-        int result = PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source_due(treatment, source),     \
-                                                   recvtag, comm, seen);                                               \
+        const int from = source_due(treatment, source);                                                                \
+        int result =                                                                                                   \
+            in_turn(treatment)                                                                                         \
+                ? sendrecv_replace_in_turn##suffix(buf, count, type, dest, sendtag, from, recvtag, comm, seen)         \
+                : PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, from, recvtag, comm, seen);           \
         record_message(treatment, source, recvtag, comm, 0, result, seen);                                             \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
@@ -103,7 +113,8 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
     if (treatment == LOGICAL)
         LEAVE(logical_probe(0, source, tag, comm, NULL, NULL, status));
     STATUS_FOR(status);
-    int result = PMPI_Probe(source_due(treatment, source), tag, comm, seen);
+    const int from = source_due(treatment, source);
+    int result = in_turn(treatment) ? probe_in_turn(from, tag, comm, NULL, seen) : PMPI_Probe(from, tag, comm, seen);
     record_message(treatment, source, tag, comm, 1, result, seen);
     LEAVE(result);
 }
@@ -114,7 +125,9 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     if (treatment == LOGICAL)
         LEAVE(logical_probe(0, source, tag, comm, NULL, message, status));
     STATUS_FOR(status);
-    int result = PMPI_Mprobe(source_due(treatment, source), tag, comm, message, seen);
+    const int from = source_due(treatment, source);
+    int result = in_turn(treatment) ? probe_in_turn(from, tag, comm, message, seen)
+                                    : PMPI_Mprobe(from, tag, comm, message, seen);
     // It takes the message: nobody else can get it.
     record_message(treatment, source, tag, comm, 0, result, seen);
     LEAVE(result);
@@ -142,7 +155,21 @@ static int poll_due(int source, int *from)
 {
     int value, due = dms_due(source == MPI_ANY_SOURCE ? POLL_SOURCE : POLL, 0, &value);
     *from = source == MPI_ANY_SOURCE && value >= 0 ? value : source;
-    return due;
+    // What others have recorded is before it.
+    return due == DUE_ANYTHING && dms_threads && dms_has_turns_left() ? DUE_NO : due;
+}
+
+// A poll for messages that the record does not decide; `message`: of a matched one, or NULL.
+static int poll(int treatment, int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    const int is_in_turn = in_turn(treatment);
+    if (is_in_turn)
+        begin_post();
+    int result = message ? PMPI_Improbe(source, tag, comm, flag, message, status)
+                         : PMPI_Iprobe(source, tag, comm, flag, status);
+    if (is_in_turn)
+        end_post(*flag);
+    return result;
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
@@ -154,10 +181,12 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
         *flag = due == DUE_YES;
-        int result = *flag ? PMPI_Probe(from, tag, comm, seen) : MPI_SUCCESS;
+        int result = MPI_SUCCESS;
+        if (*flag)
+            result = dms_threads ? probe_in_turn(from, tag, comm, NULL, seen) : PMPI_Probe(from, tag, comm, seen);
         return end_poll(treatment, source, tag, comm, 1, *flag, result, seen);
     }
-    int result = PMPI_Iprobe(source, tag, comm, flag, seen);
+    int result = poll(treatment, source, tag, comm, flag, NULL, seen);
     return end_poll(treatment, source, tag, comm, 1, *flag, result, seen);
 }
 
@@ -170,10 +199,13 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     int from = source, due = treatment == REPLAY ? poll_due(source, &from) : DUE_ANYTHING;
     if (due != DUE_ANYTHING) {
         *flag = due == DUE_YES;
-        int result = *flag ? PMPI_Mprobe(from, tag, comm, message, seen) : MPI_SUCCESS;
+        int result = MPI_SUCCESS;
+        if (*flag)
+            result = dms_threads ? probe_in_turn(from, tag, comm, message, seen)
+                                 : PMPI_Mprobe(from, tag, comm, message, seen);
         return end_poll(treatment, source, tag, comm, 0, *flag, result, seen);
     }
-    int result = PMPI_Improbe(source, tag, comm, flag, message, seen);
+    int result = poll(treatment, source, tag, comm, flag, message, seen);
     return end_poll(treatment, source, tag, comm, 0, *flag, result, seen);
 }
 
@@ -221,6 +253,15 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
                            bits_of(*request));
 }
 
+// What is known of a receive is known before another thread posts.
+#define BEGIN_POST                                                                                                     \
+    const int is_in_turn = in_turn(treatment);                                                                         \
+    if (is_in_turn)                                                                                                    \
+        begin_post()
+#define END_POST                                                                                                       \
+    if (is_in_turn)                                                                                                    \
+        end_post(1)
+
 #define IRECV(suffix, COUNT)                                                                                           \
     int MPI_Irecv##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,               \
                           MPI_Request *request)                                                                        \
@@ -228,9 +269,11 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
         ENTER(Irecv, source, tag, count);                                                                              \
         if (treatment == LOGICAL)                                                                                      \
             LEAVE(logical_irecv(buf, count, type, source, tag, comm, request));                                        \
+        BEGIN_POST;                                                                                                    \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Irecv##suffix(buf, count, type, at.source, tag, at.comm, request);                           \
         posted(treatment, source, tag, comm, &at, result, request);                                                    \
+        END_POST;                                                                                                      \
         LEAVE(result);                                                                                                 \
     }
 
@@ -247,10 +290,12 @@ IRECV(_c, MPI_Count)
         ENTER(Isendrecv, source, recvtag, dest);                                                                       \
         dms_refuse(LARGE_SENDRECV);                                                                                    \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
+        BEGIN_POST;                                                                                                    \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv##suffix(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, \
                                             at.source, recvtag, comm, request);                                        \
         posted(treatment, source, recvtag, comm, &at, result, request);                                                \
+        END_POST;                                                                                                      \
         LEAVE(result);                                                                                                 \
     }                                                                                                                  \
     int MPI_Isendrecv_replace##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source,    \
@@ -259,10 +304,12 @@ IRECV(_c, MPI_Count)
         ENTER(Isendrecv_replace, source, recvtag, dest);                                                               \
         dms_refuse(LARGE_SENDRECV);                                                                                    \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
+        BEGIN_POST;                                                                                                    \
         struct posting at = posting_of(treatment, source, comm);                                                       \
         int result = PMPI_Isendrecv_replace##suffix(buf, count, type, dest, sendtag, at.source, recvtag, comm,         \
                                                     request);                                                          \
         posted(treatment, source, recvtag, comm, &at, result, request);                                                \
+        END_POST;                                                                                                      \
         LEAVE(result);                                                                                                 \
     }
 
@@ -283,24 +330,37 @@ struct prepared {
 
 static struct prepared *table;
 static unsigned table_size;
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct prepared prepared_at(int place)
+{
+    pthread_mutex_lock(&table_lock);
+    struct prepared receive = table[place];
+    pthread_mutex_unlock(&table_lock);
+    return receive;
+}
 
 static void prepare(MPI_Request request, struct prepared receive)
 {
+    receive.is_used = PMPI_Type_dup(receive.type, &receive.type) == MPI_SUCCESS;
+    pthread_mutex_lock(&table_lock);
     unsigned place = 0;
     while (place < table_size && table[place].is_used)
         place++;
     if (place == table_size) {
         unsigned larger = table_size ? 2 * table_size : 16;
         struct prepared *grown = realloc(table, larger * sizeof *table);
-        if (!grown)
+        if (!grown) {
+            pthread_mutex_unlock(&table_lock);
             return;
+        }
         for (unsigned i = table_size; i < larger; i++)
             grown[i].is_used = 0;
         table = grown;
         table_size = larger;
     }
-    receive.is_used = PMPI_Type_dup(receive.type, &receive.type) == MPI_SUCCESS;
     table[place] = receive;
+    pthread_mutex_unlock(&table_lock);
     if (receive.is_used)
         dms_prepare(bits_of(request), place);
 }
@@ -342,11 +402,12 @@ static int start(int treatment, MPI_Request *request)
         dms_message_start(bits_of(*request));
     if (place == NONE)
         return PMPI_Start(request);
-    struct posting at = posting_of(treatment, MPI_ANY_SOURCE, table[place].comm);
+    const struct prepared receive = prepared_at(place);
+    struct posting at = posting_of(treatment, MPI_ANY_SOURCE, receive.comm);
     if (treatment == REPLAY) {
         if (at.due != NONE) {
             MPI_Request stand_in;
-            int result = post_prepared(&table[place], &at, &stand_in);
+            int result = post_prepared(&receive, &at, &stand_in);
             if (result == MPI_SUCCESS) {
                 dms_set_stand_in(bits_of(*request), bits_of(stand_in));
                 dms_set_due(bits_of(*request), at.due);
@@ -367,7 +428,11 @@ int MPI_Start(MPI_Request *request)
     ENTER(Start, 0, 0, 0);
     if (treatment == LOGICAL)
         LEAVE(logical_startall(1, request));
-    LEAVE(treatment == PASS ? PMPI_Start(request) : start(treatment, request));
+    if (treatment == PASS)
+        return PMPI_Start(request);
+    int result;
+    POST_IN_TURN(treatment, result, start(treatment, request));
+    LEAVE(result);
 }
 
 int MPI_Startall(int count, MPI_Request requests[])
@@ -378,11 +443,11 @@ int MPI_Startall(int count, MPI_Request requests[])
     int has_prepared = wants_messages(treatment);
     for (int i = 0; treatment != PASS && i < count && !has_prepared; i++)
         has_prepared = dms_prepared(bits_of(requests[i])) != NONE;
-    if (!has_prepared)
-        LEAVE(PMPI_Startall(count, requests));
-    int result = MPI_SUCCESS;
-    for (int i = 0; i < count && result == MPI_SUCCESS; i++)
+    BEGIN_POST;
+    int result = has_prepared ? MPI_SUCCESS : PMPI_Startall(count, requests);
+    for (int i = 0; has_prepared && i < count && result == MPI_SUCCESS; i++)
         result = start(treatment, &requests[i]);
+    END_POST;
     LEAVE(result);
 }
 
@@ -395,7 +460,7 @@ int MPI_Request_free(MPI_Request *request)
         uint64_t bits = bits_of(*request), stand_in;
         int place = dms_prepared(bits);
         look_at_undecided();
-        dms_arrived(bits, NONE);
+        dms_arrived(bits, dms_number(bits), NONE);
         if (dms_messages)
             dms_message_forget(bits);
         if (dms_stand_in(bits, 1, &stand_in)) {
@@ -403,9 +468,11 @@ int MPI_Request_free(MPI_Request *request)
             PMPI_Request_free(&other);
         }
         if (place != NONE) {
+            dms_forget(bits);
+            pthread_mutex_lock(&table_lock);
             PMPI_Type_free(&table[place].type);
             table[place].is_used = 0;
-            dms_forget(bits);
+            pthread_mutex_unlock(&table_lock);
         }
     }
     LEAVE(PMPI_Request_free(request));

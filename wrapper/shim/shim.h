@@ -65,10 +65,13 @@ void dms_from(int source);
 void dms_index(int index);
 void dms_indices(int count, const int *indices);
 void dms_posted(uint64_t request);
-void dms_arrived(uint64_t request, int source);
+void dms_arrived(uint64_t request, int64_t number, int source);
 void dms_decided(uint64_t request, int source);
 int dms_has_posted(void);
 int dms_is_posted(uint64_t request);
+// Of a number: it is no open receive from anybody; it is one whose message is known.
+enum { NOT_POSTED = -1, DECIDED = -2 };
+int64_t dms_number(uint64_t request);
 int dms_undecided(uint64_t *requests, int most);
 
 void dms_prepare(uint64_t request, unsigned place);
@@ -79,6 +82,15 @@ int dms_has_stand_ins(void);
 int dms_stand_in(uint64_t request, int take, uint64_t *stand_in);
 void dms_set_due(uint64_t request, int source);
 int dms_due_of(uint64_t request);
+
+// Not zero: threads may make calls at the same time. They post sends and receives one after the other.
+extern int dms_threads;
+uint64_t dms_thread_name(uintptr_t caller);
+void dms_thread_begins(uint64_t name);
+int dms_begin_post(void);
+void dms_end_post(int has_posted);
+int dms_has_turns_left(void);
+int dms_is_outside(void);
 
 // Envelopes of messages, if they are wanted (`message_abi.rs`).
 extern int dms_messages;
@@ -181,6 +193,42 @@ void message_comm(int treatment, int result, MPI_Comm comm);
 
 // In an identical replay: the call that ends waits for those that ended before it.
 void wait_for_turn(void);
+
+// Between these a thread posts sends or receives, or takes a message, which is what their order is about.
+void begin_post(void);
+void end_post(int has_posted);
+// A probe that waits; `message`: of a matched one, or NULL.
+int probe_in_turn(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status);
+// Calls that wait, where threads make calls at the same time.
+#define WAITING_IN_TURN(suffix, COUNT)                                                                                 \
+    int recv_in_turn##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,            \
+                             MPI_Status *status);                                                                      \
+    int sendrecv_in_turn##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,   \
+                                 void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,       \
+                                 MPI_Comm comm, MPI_Status *status);                                                   \
+    int sendrecv_replace_in_turn##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source, \
+                                         int recvtag, MPI_Comm comm, MPI_Status *status);
+WAITING_IN_TURN(, int)
+#if MPI_VERSION >= 4
+WAITING_IN_TURN(_c, MPI_Count)
+#endif
+
+// Whether a call posts in its turn.
+static inline int in_turn(int treatment)
+{
+    return __builtin_expect(dms_threads, 0) && (treatment == RECORD || treatment == REPLAY);
+}
+
+// A call that posts and does not wait.
+#define POST_IN_TURN(treatment, result, call)                                                                          \
+    do {                                                                                                               \
+        const int is_in_turn = in_turn(treatment);                                                                     \
+        if (is_in_turn)                                                                                                \
+            begin_post();                                                                                              \
+        result = call;                                                                                                 \
+        if (is_in_turn)                                                                                                \
+            end_post(1);                                                                                               \
+    } while (0)
 
 // Finds the MPI library, wherever it is loaded. Ends a process whose library is not the one that this was compiled for: its
 // handles would be cut.

@@ -9,7 +9,7 @@ use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
 use crate::mode::wish;
 use crate::rank::{self, Introduction, RankWork, ThisRank};
-use crate::{clocks, early_clocks, node};
+use crate::{clocks, early_clocks, node, thread, threads};
 
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
@@ -88,6 +88,7 @@ extern "C" fn dms_process_begins() {
             let _ = node::join(&wish.folder);
         }
         early_clocks::process_begins();
+        threads::process_begins();
     });
 }
 
@@ -147,14 +148,15 @@ fn due(rank: &mut ThisRank, asked: u8, requests: c_int) -> (c_int, c_int) {
         Answer::No => (DUE_NO, NONE),
         Answer::Yes => (DUE_YES, NONE),
         Answer::From(source) => {
-            player.page().due_source.store(number(source), Ordering::Relaxed);
+            rank.wait_for(number(source));
             (DUE_YES, number(source))
         }
         Answer::Index(index) => (DUE_YES, number(index)),
         Answer::Indices(None) => (DUE_YES, NONE),
         Answer::Indices(Some(indices)) => {
-            player.indices = indices;
-            (DUE_YES, player.indices.len() as c_int)
+            let count = indices.len() as c_int;
+            rank.thread().indices = indices;
+            (DUE_YES, count)
         }
     }
 }
@@ -162,12 +164,9 @@ fn due(rank: &mut ThisRank, asked: u8, requests: c_int) -> (c_int, c_int) {
 /// The index at a place of the answer that was due last.
 #[unsafe(no_mangle)]
 extern "C" fn dms_due_index(at: c_int) -> c_int {
-    with(NONE, |rank| match &rank.work {
-        RankWork::Replay(player) => {
-            let index = usize::try_from(at).ok().and_then(|at| player.indices.get(at));
-            index.map_or(NONE, |index| *index as c_int)
-        }
-        RankWork::Record(_) | RankWork::Logical(_) => NONE,
+    with(NONE, |rank| {
+        let index = usize::try_from(at).ok().and_then(|at| rank.thread().indices.get(at));
+        index.map_or(NONE, |index| *index as c_int)
     })
 }
 
@@ -187,7 +186,7 @@ extern "C" fn dms_post_due() -> c_int {
 /// Says which source the call waits for.
 #[unsafe(no_mangle)]
 extern "C" fn dms_waits_for(source: c_int) {
-    with((), |rank| rank.page().due_source.store(source, Ordering::Relaxed));
+    with((), |rank| rank.wait_for(source));
 }
 
 /// The program does something that the record does not have.
@@ -249,9 +248,13 @@ extern "C" fn dms_posted(request: u64) {
     recorder(|recorder| recorder.posted(request));
 }
 
+/// A request is complete, which was looked at before.
 #[unsafe(no_mangle)]
-extern "C" fn dms_arrived(request: u64, source: c_int) {
-    recorder(|recorder| recorder.arrived(request, arrival(source)));
+extern "C" fn dms_arrived(request: u64, number: i64, source: c_int) {
+    recorder(|recorder| match u64::try_from(number) {
+        Ok(number) => recorder.arrived_by_number(number, request, arrival(source)),
+        Err(_) => recorder.arrived(request, arrival(source)),
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -263,6 +266,19 @@ extern "C" fn dms_decided(request: u64, source: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_has_posted() -> c_int {
     with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.has_posted()).into())
+}
+
+/// The number of an open receive from anybody, by which it is known when it is complete.
+#[unsafe(no_mangle)]
+extern "C" fn dms_number(request: u64) -> i64 {
+    const NOT_POSTED: i64 = -1;
+    const DECIDED: i64 = -2;
+    with(NOT_POSTED, |rank| match rank.recorder() {
+        Some(recorder) if recorder.is_posted(request) => {
+            recorder.number(request).and_then(|number| i64::try_from(number).ok()).unwrap_or(DECIDED)
+        }
+        _ => NOT_POSTED,
+    })
 }
 
 /// Whether a request is one.
@@ -353,6 +369,42 @@ extern "C" fn dms_set_due(request: u64, source: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dms_due_of(request: u64) -> c_int {
     with(NONE, |rank| rank.due.get(&request).copied().unwrap_or(NONE))
+}
+
+/// A thread is about to be created by the code at an address: the name that it gets. 0: none, it is not the program's.
+#[unsafe(no_mangle)]
+extern "C" fn dms_thread_name(caller: usize) -> u64 {
+    catch_unwind(|| threads::name_new(caller)).unwrap_or(0)
+}
+
+/// A thread begins that has this name.
+#[unsafe(no_mangle)]
+extern "C" fn dms_thread_begins(name: u64) {
+    thread::begins(name);
+}
+
+/// The thread is about to post a send or receive, or to take a message. 0: it may not yet.
+#[unsafe(no_mangle)]
+extern "C" fn dms_begin_post() -> c_int {
+    with(1, |rank| rank.begin_post().into())
+}
+
+/// It has done so, or there was nothing to take.
+#[unsafe(no_mangle)]
+extern "C" fn dms_end_post(has_posted: c_int) {
+    with((), |rank| rank.end_post(has_posted != 0));
+}
+
+/// Whether threads of the rank have recorded posts before them.
+#[unsafe(no_mangle)]
+extern "C" fn dms_has_turns_left() -> c_int {
+    with(0, |rank| rank.has_turns_left().into())
+}
+
+/// Whether the thread is outside of calls that are looked at, of a rank that is recorded or replayed.
+#[unsafe(no_mangle)]
+extern "C" fn dms_is_outside() -> c_int {
+    with(0, |rank| c_int::from(!rank.is_in_call() && !rank.is_over()))
 }
 
 /// Something is used that the record does not cover.

@@ -67,6 +67,11 @@ pub(crate) fn init(begins: bool) {
     IS_IN_INIT.store(begins, Ordering::Release);
 }
 
+/// Whether MPI_Init runs.
+pub(crate) fn is_in_init() -> bool {
+    IS_IN_INIT.load(Ordering::Acquire)
+}
+
 /// From now on this thread's readings are asked for.
 fn ask_this_thread() {
     static CHILDREN: Once = Once::new();
@@ -116,7 +121,7 @@ pub(crate) fn are_asked_for() -> bool {
 
 /// A clock is read before MPI_Init; what it is to show.
 pub(crate) fn read(clock: u8, real: i64) -> i64 {
-    if IS_IN_INIT.load(Ordering::Acquire) {
+    if is_in_init() {
         return real;
     }
     let Ok(mut early) = EARLY.try_lock() else { return real };

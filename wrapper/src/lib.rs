@@ -25,5 +25,7 @@ mod played_clocks;
 mod player;
 mod rank;
 mod rank_order;
+mod rank_thread;
 mod recorder;
 mod thread;
+mod threads;

@@ -1,4 +1,5 @@
-//! A value that belongs to one thread: it is got at without a lock, which every call would feel.
+//! A value that belongs to one thread: it is got at without a lock, which every call would feel. Where several threads make calls it is
+//! shared between them, behind a lock.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -8,43 +9,86 @@ use crate::thread::ThisThread;
 
 /// The value, once it has been given.
 pub(crate) struct OwnedByThread<T> {
-    /// Number of the thread. 0: nothing was given yet.
+    /// Number of the thread that gave it. 0: nothing was given yet.
     owner: AtomicU64,
-    /// The owner is at it, or has not yet put it there: a signal handler of that thread does not get at it as well, and nobody
-    /// does after a panic.
-    is_taken: AtomicBool,
+    /// Other threads get at it too.
+    is_shared: AtomicBool,
+    /// Number of the thread that is at it, or [`NOBODY`]: a signal handler of that thread does not get at it as well. After a panic, or
+    /// before it is there, [`CLOSED`].
+    holder: AtomicU64,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: only the thread that gave the value gets at it, and only once at a time; it may be dropped by another one.
+const NOBODY: u64 = 0;
+/// No thread has this number.
+const CLOSED: u64 = u64::MAX;
+
+// SAFETY: either only the thread that gave the value gets at it, and only once at a time, or all do, one at a time; it may be dropped by
+// another one.
 unsafe impl<T: Send> Sync for OwnedByThread<T> {}
 
 impl<T> OwnedByThread<T> {
     pub(crate) const fn new() -> Self {
-        Self { owner: AtomicU64::new(0), is_taken: AtomicBool::new(true), value: UnsafeCell::new(None) }
+        Self {
+            owner: AtomicU64::new(0),
+            is_shared: AtomicBool::new(false),
+            holder: AtomicU64::new(CLOSED),
+            value: UnsafeCell::new(None),
+        }
     }
 
-    /// Gives the value, which belongs to this thread from now on; a second one is not taken.
-    pub(crate) fn give(&self, value: T) {
+    /// Gives the value, which belongs to this thread from now on, or to all; a second one is not taken.
+    pub(crate) fn give(&self, value: T, is_shared: bool) {
         let own = ThisThread::now().number();
         if self.owner.compare_exchange(0, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: this thread alone became the owner, and as long as it is taken the owner does not get at it.
+        // SAFETY: this thread alone became the owner, and as long as it is closed nobody gets at it.
         unsafe { *self.value.get() = Some(value) };
-        self.is_taken.store(false, Ordering::Release);
+        self.is_shared.store(is_shared, Ordering::Release);
+        self.holder.store(NOBODY, Ordering::Release);
     }
 
-    /// The value, if it belongs to this thread, which is not at it already.
+    /// From now on other threads get at it too. To be called by its owner, before there are such threads.
+    pub(crate) fn share(&self) {
+        if self.is_owner() {
+            self.is_shared.store(true, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// The value, if it belongs to this thread, which is not at it already. One that is shared is waited for.
     #[inline]
     pub(crate) fn get(&self) -> Option<Owned<'_, T>> {
-        if !self.is_owner() || self.is_taken.load(Ordering::Relaxed) {
-            return None;
+        let own = ThisThread::now().number();
+        if self.is_shared() {
+            self.lock(own)?;
+        } else {
+            if self.owner.load(Ordering::Relaxed) != own || self.holder.load(Ordering::Relaxed) != NOBODY {
+                return None;
+            }
+            self.holder.store(own, Ordering::Relaxed);
         }
-        self.is_taken.store(true, Ordering::Relaxed);
-        // SAFETY: the owner alone comes here, and `is_taken` keeps it from coming twice.
+        // SAFETY: the holder alone comes here, and as long as it is the holder not twice.
         let value = unsafe { &mut *self.value.get() };
-        value.as_mut().map(|value| Owned { value, is_taken: &self.is_taken })
+        value.as_mut().map(|value| Owned { value, holder: &self.holder })
+    }
+
+    fn lock(&self, own: u64) -> Option<()> {
+        for tries in 0_u32.. {
+            match self.holder.compare_exchange_weak(NOBODY, own, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(()),
+                Err(holder) if holder == own || holder == CLOSED => return None,
+                // Who holds it does so for less than a microsecond, unless it is not running.
+                Err(_) if tries < 100 => std::hint::spin_loop(),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        None
     }
 
     fn is_owner(&self) -> bool {
@@ -60,7 +104,7 @@ impl<T> OwnedByThread<T> {
 /// The value, while its thread is at it.
 pub(crate) struct Owned<'a, T> {
     value: &'a mut T,
-    is_taken: &'a AtomicBool,
+    holder: &'a AtomicU64,
 }
 
 impl<T> Deref for Owned<'_, T> {
@@ -80,9 +124,8 @@ impl<T> DerefMut for Owned<'_, T> {
 impl<T> Drop for Owned<'_, T> {
     fn drop(&mut self) {
         // After a panic the wrapper stands aside: what it was at may be half done.
-        if !std::thread::panicking() {
-            self.is_taken.store(false, Ordering::Relaxed);
-        }
+        let next = if std::thread::panicking() { CLOSED } else { NOBODY };
+        self.holder.store(next, Ordering::Release);
     }
 }
 
@@ -94,8 +137,8 @@ mod tests {
     fn only_the_thread_that_gave_it_gets_the_value_and_once_at_a_time() {
         let owned = OwnedByThread::new();
         assert!(owned.get().is_none() && !owned.is_anothers());
-        owned.give(1);
-        owned.give(2);
+        owned.give(1, false);
+        owned.give(2, false);
         {
             let mut value = owned.get().expect("it was given here");
             assert!(owned.get().is_none(), "it is taken");
@@ -108,9 +151,30 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_share_it_get_it_one_at_a_time() {
+        let owned = OwnedByThread::new();
+        owned.give((0_u64, 0_u64), false);
+        owned.share();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let mut value = owned.get().expect("it is waited for");
+                        assert!(owned.get().is_none(), "this thread is at it");
+                        assert_eq!(value.0, value.1);
+                        value.0 += 1;
+                        value.1 += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(owned.get().map(|value| value.0), Some(40_000));
+    }
+
+    #[test]
     fn after_a_panic_nobody_gets_it() {
         let owned = OwnedByThread::new();
-        owned.give(1);
+        owned.give(1, false);
         let panics = std::panic::AssertUnwindSafe(|| {
             let _value = owned.get();
             panic!("on purpose");

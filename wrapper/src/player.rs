@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use replay::shared_page::SharedPage;
-use replay::{AskedFor, Divergence, Due, ReceiveEnd};
+use replay::{AskedFor, Divergence, Due, ReceiveEnd, TurnDue};
 
 use crate::mapped_file::RankMapping;
 use crate::played_clocks::PlayedClocks;
@@ -11,14 +11,12 @@ use crate::played_clocks::PlayedClocks;
 pub(crate) struct Player {
     file: RankMapping,
     played: Box<PlayedClocks>,
-    /// Of the answer that was due last.
-    pub indices: Vec<u32>,
     pub holds: bool,
 }
 
 impl Player {
     pub(crate) fn new(file: RankMapping, played: Box<PlayedClocks>, holds: bool) -> Self {
-        Self { file, played, indices: Vec::new(), holds }
+        Self { file, played, holds }
     }
 
     /// What clocks have shown before MPI_Init.
@@ -38,7 +36,10 @@ impl Player {
         let due = self.played.playback.due(asked, requests)?;
         let page = self.page();
         page.answers.store(self.played.playback.played(), Ordering::Relaxed);
-        if due == Due::Anything && page.ended_at_call.load(Ordering::Relaxed) == 0 {
+        if due == Due::Anything
+            && page.ended_at_call.load(Ordering::Relaxed) == 0
+            && self.played.playback.has_ended()
+        {
             page.ended_at_call.store(page.calls.load(Ordering::Relaxed), Ordering::Release);
         }
         Ok(due)
@@ -51,6 +52,26 @@ impl Player {
 
     pub(crate) fn position(&mut self) -> Result<Option<u64>, Divergence> {
         self.played.playback.position()
+    }
+
+    /// The number of a thread in the record.
+    pub(crate) fn thread(&mut self, name: u64) -> usize {
+        self.played.playback.thread(name)
+    }
+
+    /// This thread acts from here on.
+    #[inline]
+    pub(crate) fn speak(&mut self, thread: usize) {
+        self.played.playback.speak(thread);
+    }
+
+    /// Whether it may post.
+    pub(crate) fn turn(&self) -> TurnDue {
+        self.played.playback.turn()
+    }
+
+    pub(crate) fn turn_taken(&mut self) {
+        self.played.playback.turn_taken();
     }
 
     pub(crate) fn posted(&mut self) -> Option<ReceiveEnd> {

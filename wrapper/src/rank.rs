@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use replay::Answer;
 use replay::logical::MAX_RANKS;
+use replay::TurnDue;
 use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
 
 use crate::early_clocks;
@@ -20,7 +21,9 @@ use crate::owned::{Owned, OwnedByThread};
 use crate::place::place_of;
 use crate::player::Player;
 use crate::rank_order::RankOrder;
+use crate::rank_thread::{RankThread, end_call, show_call};
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
+use crate::thread;
 
 /// What is done with its calls.
 pub(crate) enum RankWork {
@@ -36,8 +39,14 @@ pub(crate) struct ThisRank {
     again: Option<Box<AnswerRecorder>>,
     /// Writes down messages, if they are wanted.
     pub messages: Option<Box<MessageRecorder>>,
-    /// Where the stack was when the call began that the rank is in: calls that the library makes itself are deeper.
-    in_call: Option<usize>,
+    /// Those that have made calls; one for all unless these may call at the same time.
+    threads: Vec<RankThread>,
+    /// The one that acts.
+    speaker: usize,
+    /// Threads may make calls at the same time.
+    is_multiple: bool,
+    /// One of them posts a send or receive, and what it was told before.
+    posting: Option<TurnDue>,
     /// Persistent receives from anybody, with their places in the shim's table.
     pub prepared: HashMap<u64, u32>,
     /// Requests that stand for persistent receives while these are active.
@@ -46,8 +55,6 @@ pub(crate) struct ThisRank {
     pub due: HashMap<u64, i32>,
     /// The order of all ranks' calls, if it is wanted.
     order: Option<RankOrder>,
-    /// The call that the rank is in has answered no.
-    has_answered_no: bool,
 }
 
 /// For dmscope, which does not preload a wrapper of another version.
@@ -55,12 +62,22 @@ pub(crate) struct ThisRank {
 #[allow(non_upper_case_globals, reason = "a name as those of the shim")]
 static dmscope_format: [u8; 8] = FORMAT_BYTES;
 
-/// The one rank of this process: of the thread that called MPI_Init.
+/// Not zero: threads may make calls at the same time, which post one after the other.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
+static dms_threads: AtomicI32 = AtomicI32::new(0);
+
+/// The one rank of this process: of the thread that called MPI_Init, or of all.
 static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();
 /// For other threads.
 static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
-/// Another thread has made a call.
+/// A thread has made a call that may not, or whose name is not known.
 static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
+/// The program has created threads.
+static HAS_THREADS: AtomicBool = AtomicBool::new(false);
+/// Levels of [`SharedPage::thread_level`].
+const SERIALIZED: u32 = 2;
+const MULTIPLE: u32 = 3;
 
 /// What other threads must know of the rank.
 struct RankForOthers {
@@ -83,16 +100,42 @@ pub(crate) struct Introduction {
     pub null_request: u64,
 }
 
-/// The rank, if there is one, for its thread.
+/// The rank, if there is one, for its thread, or any thread that may call.
 #[inline]
 pub(crate) fn rank() -> Option<Owned<'static, ThisRank>> {
-    RANK.get()
+    let mut rank = RANK.get()?;
+    if rank.is_multiple && !rank.speak() {
+        return None;
+    }
+    Some(rank)
+}
+
+/// Whether this thread is in a call.
+pub(crate) fn is_in_call() -> bool {
+    let place = thread::place();
+    RANK.get().is_some_and(|rank| {
+        place.and_then(|place| rank.threads.get(place)).is_some_and(|thread| thread.in_call.is_some())
+    })
+}
+
+/// The program is about to create a thread.
+pub(crate) fn thread_is_created() {
+    // The first one is created by the only thread that there is.
+    if !HAS_THREADS.swap(true, Ordering::AcqRel)
+        && let Some(mut rank) = RANK.get()
+        && rank.may_have_threads()
+    {
+        rank.expect_threads();
+        RANK.share();
+    }
 }
 
 /// A call of a thread that the rank does not belong to, if there is one, is neither recorded nor replayed, which is told.
 #[cold]
 pub(crate) fn pass_others() -> Treatment {
-    if RANK.is_anothers() && !HAS_OTHERS.swap(true, Ordering::AcqRel) {
+    // Others get at a rank that is shared, except in the midst of a call or after a panic.
+    let gets_at_it = RANK.is_shared() && (dms_threads.load(Ordering::Relaxed) == 0 || thread::name() != 0);
+    if RANK.is_anothers() && !gets_at_it && !HAS_OTHERS.swap(true, Ordering::AcqRel) {
         FOR_OTHERS.get().inspect(|rank| rank.tell_of_thread());
     }
     Treatment::Pass
@@ -124,13 +167,15 @@ pub(crate) fn begin(introduction: &Introduction) {
     let rank = introduction.rank;
     match work(&wish, introduction) {
         Ok(RankParts { work, again, messages, order }) => {
-            let rank = ThisRank {
+            let mut rank = ThisRank {
                 work,
                 again,
                 messages,
                 order,
-                has_answered_no: false,
-                in_call: None,
+                threads: vec![RankThread::new(0)],
+                speaker: 0,
+                is_multiple: false,
+                posting: None,
                 prepared: HashMap::new(),
                 stands_in: HashMap::new(),
                 due: HashMap::new(),
@@ -140,7 +185,12 @@ pub(crate) fn begin(introduction: &Introduction) {
                 RankWork::Replay(player) => Some(player.holds),
             };
             let _ = FOR_OTHERS.set(RankForOthers { page: rank.page(), replay_holds });
-            RANK.give(rank);
+            thread::set_place(0);
+            let has_threads = HAS_THREADS.load(Ordering::Acquire) && rank.may_have_threads();
+            if has_threads {
+                rank.expect_threads();
+            }
+            RANK.give(rank, has_threads);
             if wish.action != WishedAction::Deterministic {
                 early_clocks::rank_begins();
             }
@@ -305,6 +355,11 @@ impl ThisRank {
         }
     }
 
+    /// Whether its record has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(&self.work, RankWork::Record(recorder) if recorder.is_stopped())
+    }
+
     /// Records no more from here on.
     pub(crate) fn stop_recording(&mut self, why: &str) {
         if let Some(recorder) = self.recorder() {
@@ -312,9 +367,110 @@ impl ThisRank {
         }
     }
 
+    /// Whether other threads may make calls, one at a time or several.
+    fn may_have_threads(&self) -> bool {
+        let is_logical = matches!(self.work, RankWork::Logical(_));
+        match self.page().thread_level.load(Ordering::Relaxed) {
+            SERIALIZED => !is_logical,
+            MULTIPLE => !is_logical && self.messages.is_none() && self.order.is_none(),
+            _ => false,
+        }
+    }
+
+    /// They will be there.
+    fn expect_threads(&mut self) {
+        if self.page().thread_level.load(Ordering::Relaxed) == MULTIPLE {
+            self.is_multiple = true;
+            self.page().threads.store(1, Ordering::Relaxed);
+            dms_threads.store(1, Ordering::Release);
+        }
+    }
+
+    /// The thread that runs acts from here on. One that has no name may not.
+    fn speak(&mut self) -> bool {
+        let place = match thread::place() {
+            Some(place) => place,
+            None => match thread::name() {
+                0 => return false,
+                name => self.add_thread(name),
+            },
+        };
+        self.speaker = place;
+        let row = self.threads[place].row;
+        if let RankWork::Replay(player) = &mut self.work {
+            player.speak(row);
+        }
+        if let Some(recorder) = self.recorder() {
+            recorder.speak(place);
+        }
+        true
+    }
+
+    fn add_thread(&mut self, name: u64) -> usize {
+        let row = match &mut self.work {
+            RankWork::Replay(player) => player.thread(name),
+            _ => 0,
+        };
+        let place = self.threads.len();
+        self.threads.push(RankThread::new(row));
+        if let Some(recorder) = self.recorder() {
+            let number = recorder.add_thread(name);
+            debug_assert_eq!(number, place, "threads are added to both in the same order");
+        }
+        thread::set_place(place);
+        self.page().threads.store(place as u32 + 1, Ordering::Relaxed);
+        place
+    }
+
+    /// The thread that acts.
+    #[inline]
+    pub(crate) fn thread(&mut self) -> &mut RankThread {
+        &mut self.threads[self.speaker]
+    }
+
+    /// The thread is about to post a send or receive, or to take a message: says whether it may. One that may not asks again.
+    pub(crate) fn begin_post(&mut self) -> bool {
+        let due = match &self.work {
+            RankWork::Replay(player) => player.turn(),
+            RankWork::Record(_) | RankWork::Logical(_) => TurnDue::Free,
+        };
+        let may = self.posting.is_none() && due != TurnDue::Later;
+        if may {
+            self.posting = Some(due);
+        }
+        may
+    }
+
+    /// It has done so, or found that there was nothing to do.
+    pub(crate) fn end_post(&mut self, has_posted: bool) {
+        let due = self.posting.take();
+        if !has_posted {
+            return;
+        }
+        if let RankWork::Replay(player) = &mut self.work
+            && due == Some(TurnDue::Now)
+        {
+            player.turn_taken();
+        }
+        if let Some(recorder) = self.recorder() {
+            recorder.turn();
+        }
+    }
+
+    /// Whether threads have posts before them that were recorded.
+    pub(crate) fn has_turns_left(&self) -> bool {
+        matches!(&self.work, RankWork::Replay(player) if player.turn() != TurnDue::Free)
+    }
+
+    /// It waits for a message from this source.
+    pub(crate) fn wait_for(&mut self, source: i32) {
+        let page = self.page();
+        self.thread().wait_for(page, source);
+    }
+
     /// Whether a call is being made: what is called now, the library calls.
     pub(crate) fn is_in_call(&self) -> bool {
-        self.in_call.is_some()
+        self.threads[self.speaker].in_call.is_some()
     }
 
     /// A call begins.
@@ -325,21 +481,19 @@ impl ThisRank {
         return_address: u64,
         stack: usize,
     ) -> Treatment {
+        let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple);
+        let thread = self.thread();
         // One that was left by a jump is farther down than whoever calls now.
-        if self.in_call.is_some_and(|outer| stack < outer) {
+        if thread.in_call.is_some_and(|outer| stack < outer) {
             return Treatment::Pass;
         }
-        self.in_call = Some(stack);
-        self.has_answered_no = false;
-        let page = self.page();
+        thread.in_call = Some(stack);
+        thread.has_answered_no = false;
         count_one(&page.calls);
-        page.call.store(call, Ordering::Relaxed);
-        for (place, argument) in page.arguments.iter().zip(arguments) {
-            place.store(argument, Ordering::Relaxed);
+        if is_multiple {
+            thread.begin_call(page, place, call, arguments, return_address);
         }
-        page.due_source.store(-1, Ordering::Relaxed);
-        page.return_address.store(return_address, Ordering::Relaxed);
-        page.set_state(PageState::InCall);
+        show_call(page, call, arguments, return_address);
         if let Some(messages) = &mut self.messages {
             messages.journal.call();
         }
@@ -372,7 +526,7 @@ impl ThisRank {
     /// The program reads a clock that really shows `real`: what it is to show.
     pub(crate) fn clock(&mut self, clock: u8, real: i64, stack: usize) -> i64 {
         // Within a call it is the library that asks.
-        if self.in_call.is_some_and(|outer| stack < outer) {
+        if self.thread().in_call.is_some_and(|outer| stack < outer) {
             return real;
         }
         let shows = match &mut self.work {
@@ -393,7 +547,7 @@ impl ThisRank {
     /// A poll answers no.
     #[inline]
     pub(crate) fn answer_no(&mut self) {
-        self.has_answered_no = true;
+        self.thread().has_answered_no = true;
         if let Some(recorder) = self.recorder() {
             recorder.answer(Answer::No);
         }
@@ -403,7 +557,7 @@ impl ThisRank {
     #[inline]
     pub(crate) fn leave(&mut self) -> bool {
         // Polls that answer no are counted, and have no position.
-        if self.order.is_some() && !self.has_answered_no && !self.take_position() {
+        if self.order.is_some() && !self.thread().has_answered_no && !self.take_position() {
             return false;
         }
         self.go_out();
@@ -436,16 +590,23 @@ impl ThisRank {
 
     /// It is in its call no more.
     fn go_out(&mut self) {
-        self.in_call = None;
+        self.thread().in_call = None;
         if let RankWork::Logical(rank) = &self.work {
             rank.publish();
         }
-        self.page().set_state(PageState::Outside);
+        if self.is_multiple {
+            end_call(&self.threads, self.speaker, self.page());
+        } else {
+            self.page().set_state(PageState::Outside);
+        }
     }
 
     /// The program does something else than it did: stops here. In a debugger the rank can be looked at.
     pub(crate) fn diverge(&mut self, why: &str) {
         if let RankWork::Replay(player) = &self.work {
+            if self.is_multiple {
+                self.threads[self.speaker].show(self.page());
+            }
             diverge(self.page(), player.holds, why);
         }
     }

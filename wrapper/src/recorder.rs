@@ -47,7 +47,7 @@ impl AnswerRecorder {
         self.recording.answer(answer, &mut self.out);
         let page = self.file.page();
         count_one(&page.answers);
-        if is_no {
+        if is_no && self.out.is_empty() {
             page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
         } else {
             self.write();
@@ -68,6 +68,35 @@ impl AnswerRecorder {
             self.recording.position(position, &mut self.out);
             self.write();
         }
+    }
+
+    /// There is another thread: its number.
+    pub(crate) fn add_thread(&mut self, name: u64) -> usize {
+        let number = self.recording.add_thread(name, &mut self.out);
+        self.write_unless_over();
+        number
+    }
+
+    /// This thread acts from here on.
+    #[inline]
+    pub(crate) fn speak(&mut self, thread: usize) {
+        self.recording.speak(thread);
+    }
+
+    /// The thread has posted a send or receive, or taken a message.
+    pub(crate) fn turn(&mut self) {
+        self.recording.turn(&mut self.out);
+        self.write_unless_over();
+    }
+
+    pub(crate) fn number(&self, request: u64) -> Option<u64> {
+        self.recording.number(request)
+    }
+
+    pub(crate) fn arrived_by_number(&mut self, number: u64, request: u64, arrival: ReceiveEnd) {
+        self.recording.arrived_by_number(number, request, arrival, &mut self.out);
+        count_one(&self.page().answers);
+        self.write();
     }
 
     pub(crate) fn posted(&mut self, request: u64) {
@@ -112,6 +141,14 @@ impl AnswerRecorder {
         self.recording.mark(Mark::Threads, &mut self.out);
         self.write();
         self.stop(THREADS_STOP);
+    }
+
+    fn write_unless_over(&mut self) {
+        if self.is_stopped || self.has_ended {
+            self.out.clear();
+        } else {
+            self.write();
+        }
     }
 
     /// Puts what was recorded into the file.

@@ -24,6 +24,7 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
             "logical",
             "reductions",
             "clocks",
+            "threads",
             "fortran",
             "fortran_others",
             "fortran08",

@@ -237,6 +237,11 @@ impl Playback {
         self.turns.is_over() && self.rows.iter().all(ThreadRow::is_over)
     }
 
+    /// Whether all was played, or is left for another way.
+    pub fn has_ended(&self) -> bool {
+        self.rows[0].is_left() || self.is_over()
+    }
+
     /// The rank ends.
     ///
     /// # Errors

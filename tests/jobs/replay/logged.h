@@ -17,7 +17,7 @@ static FILE *log_file;
 static uint64_t result = 1;
 static struct dice chance;
 
-static void note(const char *what, int a, int b, int c, int d)
+static inline void note(const char *what, int a, int b, int c, int d)
 {
     fprintf(log_file, "%s %d %d %d %d\n", what, a, b, c, d);
     const int numbers[] = {a, b, c, d};
@@ -25,7 +25,7 @@ static void note(const char *what, int a, int b, int c, int d)
         result = (result ^ (uint32_t)numbers[i]) * 0x100000001b3ULL;
 }
 
-static void pause_a_little(void)
+static inline void pause_a_little(void)
 {
     if (delay_us > 0 && roll(&chance, 3) == 0)
         usleep(roll(&chance, (uint32_t)delay_us));

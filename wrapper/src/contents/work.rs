@@ -35,7 +35,7 @@ pub(super) fn begin(who: &Introduction) -> Option<()> {
         (_, Some(folder)) => play(&folder, who),
         _ => return None,
     };
-    WORK.give(work);
+    WORK.give(work, false);
     Some(())
 }
 

@@ -1,0 +1,147 @@
+// Threads: those that the program creates get names, and where several make calls they post sends and receives one after the other.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "shim.h"
+
+// ---- Names ---------------------------------------------------------------------------------------------------------
+
+struct beginning {
+    void *(*routine)(void *);
+    void *argument;
+    uint64_t name;
+};
+
+static void *begin_thread(void *given)
+{
+    struct beginning beginning = *(struct beginning *)given;
+    free(given);
+    dms_thread_begins(beginning.name);
+    return beginning.routine(beginning.argument);
+}
+
+typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*routine)(void *),
+                   void *restrict argument)
+{
+    static create *found;
+    create *real = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (!real) {
+        real = (create *)dlsym(RTLD_NEXT, "pthread_create");
+        __atomic_store_n(&found, real, __ATOMIC_RELAXED);
+    }
+    if (!real)
+        return EAGAIN;
+    const uint64_t name = dms_thread_name((uintptr_t)__builtin_return_address(0));
+    struct beginning *beginning = name ? malloc(sizeof *beginning) : NULL;
+    if (!beginning)
+        return real(thread, attributes, routine, argument);
+    *beginning = (struct beginning){routine, argument, name};
+    const int result = real(thread, attributes, begin_thread, beginning);
+    if (result != 0)
+        free(beginning);
+    return result;
+}
+
+// ---- Posting -------------------------------------------------------------------------------------------------------
+
+void begin_post(void)
+{
+    // In a replay others may have to post before, and may need what this rank has started.
+    for (unsigned tries = 0; !dms_begin_post(); tries++) {
+        const struct timespec while_others_compute = {0, 50 * 1000};
+        if (tries < 100)
+            sched_yield();
+        else
+            progress();
+        if (tries > 1000)
+            nanosleep(&while_others_compute, NULL);
+    }
+}
+
+void end_post(int has_posted)
+{
+    dms_end_post(has_posted);
+}
+
+int probe_in_turn(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    for (;;) {
+        int flag = 0;
+        begin_post();
+        int result = message ? PMPI_Improbe(source, tag, comm, &flag, message, status)
+                             : PMPI_Iprobe(source, tag, comm, &flag, status);
+        end_post(flag);
+        if (flag || result != MPI_SUCCESS)
+            return result;
+        sched_yield();
+    }
+}
+
+// Whichever fails first.
+static int wait_for_both(int result, MPI_Request *sends, MPI_Request *receives, MPI_Status *status)
+{
+    // Both go on while one is waited for.
+    const int received = *receives == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Wait(receives, status);
+    const int sent = *sends == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Wait(sends, MPI_STATUS_IGNORE);
+    return result != MPI_SUCCESS ? result : received != MPI_SUCCESS ? received : sent;
+}
+
+// Posted at once, and then waited for: a call that waits would keep others from posting.
+#define WAITING(suffix, COUNT)                                                                                         \
+    int recv_in_turn##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,            \
+                             MPI_Status *status)                                                                       \
+    {                                                                                                                  \
+        MPI_Request request;                                                                                           \
+        begin_post();                                                                                                  \
+        int result = PMPI_Irecv##suffix(buf, count, type, source, tag, comm, &request);                                \
+        end_post(1);                                                                                                   \
+        return result == MPI_SUCCESS ? PMPI_Wait(&request, status) : result;                                           \
+    }                                                                                                                  \
+    int sendrecv_in_turn##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,   \
+                                 void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,       \
+                                 MPI_Comm comm, MPI_Status *status)                                                    \
+    {                                                                                                                  \
+        MPI_Request send = MPI_REQUEST_NULL, receive = MPI_REQUEST_NULL;                                               \
+        begin_post();                                                                                                  \
+        int result = PMPI_Irecv##suffix(recvbuf, recvcount, recvtype, source, recvtag, comm, &receive);                \
+        if (result == MPI_SUCCESS)                                                                                     \
+            result = PMPI_Isend##suffix(sendbuf, sendcount, sendtype, dest, sendtag, comm, &send);                     \
+        end_post(1);                                                                                                   \
+        if (result != MPI_SUCCESS && receive != MPI_REQUEST_NULL)                                                      \
+            PMPI_Cancel(&receive);                                                                                     \
+        return wait_for_both(result, &send, &receive, status);                                                         \
+    }                                                                                                                  \
+    int sendrecv_replace_in_turn##suffix(void *buf, COUNT count, MPI_Datatype type, int dest, int sendtag, int source, \
+                                         int recvtag, MPI_Comm comm, MPI_Status *status)                               \
+    {                                                                                                                  \
+        MPI_Request send = MPI_REQUEST_NULL, receive = MPI_REQUEST_NULL;                                               \
+        COUNT room = 0, packed = 0;                                                                                    \
+        int result = PMPI_Pack_size##suffix(count, type, comm, &room);                                                 \
+        char *copy = result == MPI_SUCCESS ? malloc((size_t)room + 1) : NULL;                                          \
+        if (!copy)                                                                                                     \
+            return PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source, recvtag, comm, status);      \
+        result = PMPI_Pack##suffix(buf, count, type, copy, room, &packed, comm);                                       \
+        begin_post();                                                                                                  \
+        if (result == MPI_SUCCESS)                                                                                     \
+            result = PMPI_Irecv##suffix(buf, count, type, source, recvtag, comm, &receive);                            \
+        if (result == MPI_SUCCESS)                                                                                     \
+            result = PMPI_Isend##suffix(copy, packed, MPI_PACKED, dest, sendtag, comm, &send);                         \
+        end_post(1);                                                                                                   \
+        if (result != MPI_SUCCESS && receive != MPI_REQUEST_NULL)                                                      \
+            PMPI_Cancel(&receive);                                                                                     \
+        result = wait_for_both(result, &send, &receive, status);                                                       \
+        free(copy);                                                                                                    \
+        return result;                                                                                                 \
+    }
+
+WAITING(, int)
+#if MPI_VERSION >= 4
+WAITING(_c, MPI_Count)
+#endif
