@@ -148,25 +148,25 @@ impl Recording {
 
     /// A receive from anybody has been posted; `request` names it until it is complete.
     pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
-        if !self.has_several() {
-            // One that had the name was completed without our being told. With several threads we are about to be.
-            self.arrived(request, ReceiveEnd::Unknown, out);
-        }
+        // One that had the name was completed without our being told.
+        self.arrived(request, ReceiveEnd::Unknown, out);
         let number = self.open.post();
         self.requests.insert(request, Some(number));
     }
 
-    /// The number of a receive from anybody of which it is not known whose message it got: its request may mean another one once it is
-    /// complete, if another thread posts.
-    pub fn number(&self, request: u64) -> Option<u64> {
-        self.requests.get(&request).copied().flatten()
+    /// A call begins that may complete this request: if it is a receive from anybody, the call has it from here on, with its number while it
+    /// is not known whose message it got. Another thread may get the same request for something else as soon as it is complete.
+    pub fn claim(&mut self, request: u64) -> Option<Option<u64>> {
+        self.requests.remove(&request)
     }
 
-    /// A receive that had this number, and this request, is complete.
-    pub fn arrived_by_number(&mut self, number: u64, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
-        if self.number(request) == Some(number) {
-            self.requests.remove(&request);
-        }
+    /// The call has not completed it.
+    pub fn give_back(&mut self, request: u64, number: Option<u64>) {
+        self.requests.insert(request, number);
+    }
+
+    /// It has: whose message it got.
+    pub fn claimed_arrived(&mut self, number: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         self.close(number, arrival, out);
     }
 

@@ -87,8 +87,8 @@ fn recorded(programs: &[Vec<Step>], schedule: &[usize]) -> (Vec<u8>, Vec<(usize,
                 recording.call(2, [0; 3]);
                 recording.turn(&mut out);
                 recording.posted(requests, &mut out);
-                let number = recording.number(requests).expect("it is open");
-                recording.arrived_by_number(number, requests, ReceiveEnd::From(*from), &mut out);
+                let number = recording.claim(requests).flatten().expect("it is open");
+                recording.claimed_arrived(number, ReceiveEnd::From(*from), &mut out);
                 requests += 1;
                 turns.push((thread, *from));
             }
@@ -186,6 +186,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_request_that_another_thread_gets_too_early_is_not_taken_for_the_receive_that_had_it() {
+    let (mut recording, mut out) = (Recording::default(), Vec::new());
+    let other = recording.add_thread(7, &mut out);
+    recording.posted(1, &mut out);
+    recording.posted(2, &mut out);
+    let first = recording.claim(1).flatten().expect("it is open");
+    let second = recording.claim(2).flatten().expect("it is open");
+    // The first is complete, and its request that of another receive, before that is told.
+    recording.speak(other);
+    recording.posted(1, &mut out);
+    recording.speak(0);
+    recording.claimed_arrived(first, ReceiveEnd::From(10), &mut out);
+    recording.give_back(2, Some(second));
+    recording.arrived(1, ReceiveEnd::From(30), &mut out);
+    recording.arrived(2, ReceiveEnd::From(20), &mut out);
+    let mut playback = Playback::new(out, 0).expect("a record");
+    let got: Vec<_> = (0..3).map(|_| playback.posted()).collect();
+    assert_eq!(got, [10, 20, 30].map(|source| Some(ReceiveEnd::From(source))));
 }
 
 #[test]

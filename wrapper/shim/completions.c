@@ -40,7 +40,8 @@ struct seen {
     int64_t few_numbers[FEW];
     MPI_Status few_statuses[FEW];
     uint64_t *bits;        // NULL: nothing is to be recorded of them
-    int64_t *numbers;      // of receives from anybody, if other threads may post what gets the same handles. NULL: they are asked for
+    int64_t *numbers;      // of receives from anybody, where other threads may get their handles; NULL: they are known by these
+    int count;
     MPI_Status *statuses;  // what MPI is given
     MPI_Status *own;       // to be freed
 };
@@ -51,6 +52,7 @@ static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_
     seen->bits = NULL;
     seen->numbers = NULL;
     seen->own = NULL;
+    seen->count = count;
     seen->statuses = statuses;
     if (!dms_messages && !dms_has_posted())
         return;
@@ -69,11 +71,13 @@ static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_
     if (seen->bits && dms_threads)
         seen->numbers = count <= FEW ? seen->few_numbers : malloc((size_t)count * sizeof *seen->numbers);
     for (int i = 0; seen->numbers && i < count; i++)
-        seen->numbers[i] = dms_number(seen->bits[i]);
+        seen->numbers[i] = dms_claim(seen->bits[i]);
 }
 
 static void looked(struct seen *seen)
 {
+    for (int i = 0; seen->numbers && i < seen->count; i++)
+        dms_give_back(seen->bits[i], seen->numbers[i]);
     if (seen->bits && seen->bits != seen->few_bits)
         free(seen->bits);
     if (seen->numbers && seen->numbers != seen->few_numbers)
@@ -83,21 +87,23 @@ static void looked(struct seen *seen)
 }
 
 // The request at an index is complete, with this status.
-static void complete(const struct seen *seen, int index, int result, const MPI_Status *status)
+static void complete(struct seen *seen, int index, int result, const MPI_Status *status)
 {
     if (!seen->bits)
         return;
-    const int64_t number = seen->numbers ? seen->numbers[index] : dms_number(seen->bits[index]);
-    // Its handle may already be that of another one.
-    const int is_posted = number >= 0 || (number == DECIDED && !dms_threads);
+    const int is_posted = seen->numbers ? seen->numbers[index] != NOT_POSTED : dms_is_posted(seen->bits[index]);
     if (!is_posted && !dms_messages)
         return;
     int failed = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result;
     if (failed == MPI_ERR_PENDING)
         return;
     int source = failed == MPI_SUCCESS ? source_in(status) : NONE;
-    if (is_posted)
-        dms_arrived(seen->bits[index], number, source);
+    if (is_posted && seen->numbers) {
+        dms_claimed_arrived(seen->numbers[index], source);
+        seen->numbers[index] = NOT_POSTED;
+    } else if (is_posted) {
+        dms_arrived(seen->bits[index], source);
+    }
     if (dms_messages)
         dms_message_done(seen->bits[index], source, status->MPI_TAG);
 }

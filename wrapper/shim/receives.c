@@ -460,7 +460,7 @@ int MPI_Request_free(MPI_Request *request)
         uint64_t bits = bits_of(*request), stand_in;
         int place = dms_prepared(bits);
         look_at_undecided();
-        dms_arrived(bits, dms_number(bits), NONE);
+        dms_arrived(bits, NONE);
         if (dms_messages)
             dms_message_forget(bits);
         if (dms_stand_in(bits, 1, &stand_in)) {

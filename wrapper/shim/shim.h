@@ -65,13 +65,15 @@ void dms_from(int source);
 void dms_index(int index);
 void dms_indices(int count, const int *indices);
 void dms_posted(uint64_t request);
-void dms_arrived(uint64_t request, int64_t number, int source);
+void dms_arrived(uint64_t request, int source);
 void dms_decided(uint64_t request, int source);
 int dms_has_posted(void);
 int dms_is_posted(uint64_t request);
-// Of a number: it is no open receive from anybody; it is one whose message is known.
-enum { NOT_POSTED = -1, DECIDED = -2 };
-int64_t dms_number(uint64_t request);
+// Where other threads may get the same handle: the call that may complete a request has it for itself.
+enum { NOT_POSTED = -1 };
+int64_t dms_claim(uint64_t request);
+void dms_give_back(uint64_t request, int64_t number);
+void dms_claimed_arrived(int64_t number, int source);
 int dms_undecided(uint64_t *requests, int most);
 
 void dms_prepare(uint64_t request, unsigned place);

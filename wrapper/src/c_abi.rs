@@ -248,13 +248,9 @@ extern "C" fn dms_posted(request: u64) {
     recorder(|recorder| recorder.posted(request));
 }
 
-/// A request is complete, which was looked at before.
 #[unsafe(no_mangle)]
-extern "C" fn dms_arrived(request: u64, number: i64, source: c_int) {
-    recorder(|recorder| match u64::try_from(number) {
-        Ok(number) => recorder.arrived_by_number(number, request, arrival(source)),
-        Err(_) => recorder.arrived(request, arrival(source)),
-    });
+extern "C" fn dms_arrived(request: u64, source: c_int) {
+    recorder(|recorder| recorder.arrived(request, arrival(source)));
 }
 
 #[unsafe(no_mangle)]
@@ -268,17 +264,31 @@ extern "C" fn dms_has_posted() -> c_int {
     with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.has_posted()).into())
 }
 
-/// The number of an open receive from anybody, by which it is known when it is complete.
+/// Of a claimed request: it is no receive from anybody, or one whose message is known.
+const NOT_POSTED: i64 = -1;
+const DECIDED: i64 = -2;
+
+/// A call may complete a request, which belongs to it from now on: the number of the receive from anybody that it is.
 #[unsafe(no_mangle)]
-extern "C" fn dms_number(request: u64) -> i64 {
-    const NOT_POSTED: i64 = -1;
-    const DECIDED: i64 = -2;
-    with(NOT_POSTED, |rank| match rank.recorder() {
-        Some(recorder) if recorder.is_posted(request) => {
-            recorder.number(request).and_then(|number| i64::try_from(number).ok()).unwrap_or(DECIDED)
-        }
-        _ => NOT_POSTED,
-    })
+extern "C" fn dms_claim(request: u64) -> i64 {
+    let claimed = with(None, |rank| rank.recorder().and_then(|recorder| recorder.claim(request)));
+    claimed.map_or(NOT_POSTED, |number| number.map_or(DECIDED, |number| number as i64))
+}
+
+/// The call has not completed it.
+#[unsafe(no_mangle)]
+extern "C" fn dms_give_back(request: u64, number: i64) {
+    if number != NOT_POSTED {
+        recorder(|recorder| recorder.give_back(request, u64::try_from(number).ok()));
+    }
+}
+
+/// The call has completed it, and its message came from this source.
+#[unsafe(no_mangle)]
+extern "C" fn dms_claimed_arrived(number: i64, source: c_int) {
+    if let Ok(number) = u64::try_from(number) {
+        recorder(|recorder| recorder.claimed_arrived(number, arrival(source)));
+    }
 }
 
 /// Whether a request is one.

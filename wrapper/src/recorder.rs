@@ -89,12 +89,16 @@ impl AnswerRecorder {
         self.write_unless_over();
     }
 
-    pub(crate) fn number(&self, request: u64) -> Option<u64> {
-        self.recording.number(request)
+    pub(crate) fn claim(&mut self, request: u64) -> Option<Option<u64>> {
+        self.recording.claim(request)
     }
 
-    pub(crate) fn arrived_by_number(&mut self, number: u64, request: u64, arrival: ReceiveEnd) {
-        self.recording.arrived_by_number(number, request, arrival, &mut self.out);
+    pub(crate) fn give_back(&mut self, request: u64, number: Option<u64>) {
+        self.recording.give_back(request, number);
+    }
+
+    pub(crate) fn claimed_arrived(&mut self, number: u64, arrival: ReceiveEnd) {
+        self.recording.claimed_arrived(number, arrival, &mut self.out);
         count_one(&self.page().answers);
         self.write();
     }
