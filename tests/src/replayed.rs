@@ -53,6 +53,11 @@ pub struct ReplayRun {
     pub logs: Vec<Vec<u8>>,
 }
 
+/// Every other replay has one core for all ranks.
+pub fn every_other_cpu(number: usize) -> Option<&'static str> {
+    number.is_multiple_of(2).then_some("0")
+}
+
 /// `$DMSCOPE_TEST_REPLAYS`, or this many: how often each program is recorded; each record is replayed a quarter as often.
 pub fn times(usual: usize) -> Result<(usize, usize)> {
     let records = number_from_environment("DMSCOPE_TEST_REPLAYS", usual)?;
@@ -93,6 +98,28 @@ impl ReplayCase {
     /// Another program or other arguments for the same tapes.
     pub fn other(&mut self, library: MpiImplementation, program: &str, arguments: &[&str]) {
         self.program = own(library, program, arguments);
+    }
+
+    /// Records it several times, and replays each record under other conditions: every other time, all ranks have one core. Gives how many
+    /// records differ from the first one.
+    ///
+    /// # Errors
+    /// A replay differs from its record.
+    pub fn record_and_replay(&self) -> Result<usize> {
+        let (records, replays) = times(2)?;
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        let mut others = 0;
+        for _ in 0..records {
+            let recorded = self.run("record", &[], "x", None)?;
+            recorded.check(0, &["ranks, "])?;
+            for number in 0..replays {
+                let replayed = self.run("replay", &[], "x", every_other_cpu(number))?;
+                replayed.check(0, &["replayed to the end of the record"])?;
+                replayed.check_same(&recorded)?;
+            }
+            others += usize::from(first.get_or_insert_with(|| recorded.logs.clone()) != &recorded.logs);
+        }
+        Ok(others)
     }
 
     /// Where a tape is.

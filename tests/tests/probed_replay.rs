@@ -4,15 +4,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::OpenMpi;
-use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, times, wait_for_bytes};
+use live::replayed::{ReplayCase, ReplayRun, every_other_cpu, first_difference, kill_job, times, wait_for_bytes};
 use live::{MpiImplementation, binary};
 
 const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];
-
-/// Every other replay has one core for all ranks.
-fn cpus(number: usize) -> Option<&'static str> {
-    number.is_multiple_of(2).then_some("0")
-}
 
 fn record_and_replay(case: &ReplayCase) -> Result<()> {
     let (records, replays) = times(1)?;
@@ -20,7 +15,7 @@ fn record_and_replay(case: &ReplayCase) -> Result<()> {
         let recorded = case.run("run", &BY_PROBES, "x", None)?;
         recorded.check(0, &[])?;
         for number in 0..replays {
-            let replayed = case.run("replay", &[], "x", cpus(number))?;
+            let replayed = case.run("replay", &[], "x", every_other_cpu(number))?;
             replayed.check(0, &["recorded by probes", "replayed to the end of the record"])?;
             ensure!(!replayed.said.contains("it is not known whose"), "{}", replayed.said);
             replayed.check_same(&recorded)?;
@@ -95,7 +90,7 @@ fn a_crash_that_probes_saw_happens_in_every_replay() -> Result<()> {
         let death = last_words(&recorded).to_owned();
         ensure!(!death.is_empty(), "{library:?}: it did not crash: {}", recorded.said);
         for number in 0..2 {
-            let replayed = case.run("replay", &[], "x", cpus(number))?;
+            let replayed = case.run("replay", &[], "x", every_other_cpu(number))?;
             ensure!(last_words(&replayed) == death, "{library:?}: {}{}", replayed.output, replayed.said);
             ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: rank 0 dies of something else");
         }

@@ -8,37 +8,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::{Mpich, OpenMpi};
 use live::processes::{descendants, environment_variable};
-use live::replayed::{ReplayCase, ReplayRun, first_difference, kill_job, times, wait_for_bytes};
+use live::replayed::{ReplayCase, ReplayRun, every_other_cpu, first_difference, kill_job, wait_for_bytes};
 use live::{MpiImplementation, binary, packaged};
-
-/// Every other replay has one core for all ranks.
-fn cpus(number: usize) -> Option<&'static str> {
-    number.is_multiple_of(2).then_some("0")
-}
-
-/// Records and replays a case; gives how many records differ from the first one.
-fn record_and_replay(case: &ReplayCase) -> Result<usize> {
-    let (records, replays) = times(2)?;
-    let mut first: Option<Vec<Vec<u8>>> = None;
-    let mut others = 0;
-    for _ in 0..records {
-        let recorded = case.run("record", &[], "x", None)?;
-        recorded.check(0, &["ranks, "])?;
-        for number in 0..replays {
-            let replayed = case.run("replay", &[], "x", cpus(number))?;
-            replayed.check(0, &["replayed to the end of the record"])?;
-            replayed.check_same(&recorded)?;
-        }
-        others += usize::from(first.get_or_insert_with(|| recorded.logs.clone()) != &recorded.logs);
-    }
-    Ok(others)
-}
 
 #[test]
 fn every_call_that_is_not_deterministic_answers_as_it_did() -> Result<()> {
     for library in MpiImplementation::ALL {
         let case = ReplayCase::own(library, "anyorder", &["all", "--log", "LOG", "--rounds", "5"])?;
-        let others = record_and_replay(&case)?;
+        let others = case.record_and_replay()?;
         ensure!(others > 0, "{library:?}: all runs are alike, so that nothing was tested");
     }
     Ok(())
@@ -49,7 +26,7 @@ fn programs_in_fortran_get_the_same_messages() -> Result<()> {
     for library in MpiImplementation::ALL {
         for program in ["fortran_mpifh", "fortran_mpi", "fortran_f08"] {
             let case = ReplayCase::own(library, program, &["LOG"])?;
-            record_and_replay(&case).with_context(|| format!("{library:?}, {program}"))?;
+            case.record_and_replay().with_context(|| format!("{library:?}, {program}"))?;
         }
     }
     Ok(())
@@ -70,7 +47,7 @@ fn the_published_benchmarks_get_the_same_messages() -> Result<()> {
             for &ranks in sizes {
                 let arguments = [program, "--log", "LOG", "--rounds", "3", "--messages", messages];
                 let case = ReplayCase::own(library, "published", &arguments)?.ranks(ranks);
-                record_and_replay(&case)
+                case.record_and_replay()
                     .with_context(|| format!("{library:?}, {ranks} ranks: {arguments:?}"))?;
             }
         }
@@ -110,10 +87,9 @@ fn programs_that_nobody_here_wrote_print_the_same_times() -> Result<()> {
 fn random_programs_get_the_same_messages() -> Result<()> {
     let programs = std::env::var("DMSCOPE_TEST_REPLAYED_PROGRAMS").unwrap_or("10".into());
     for library in MpiImplementation::ALL {
-        // Threads are refused.
-        let arguments = ["--threads", "0", "--seed", "1", "--programs", &programs, "--log", "LOG"];
+        let arguments = ["--numbered", "1", "--seed", "1", "--programs", &programs, "--log", "LOG"];
         let case = ReplayCase::own(library, "random", &arguments)?;
-        record_and_replay(&case).with_context(|| format!("{library:?}: random {arguments:?}"))?;
+        case.record_and_replay().with_context(|| format!("{library:?}: random {arguments:?}"))?;
     }
     Ok(())
 }
@@ -131,7 +107,7 @@ fn a_crash_happens_in_every_replay() -> Result<()> {
         let death = last_words(&recorded).to_owned();
         ensure!(!death.is_empty(), "{library:?}: it did not crash: {}", recorded.said);
         for number in 0..2 {
-            let replayed = case.run("replay", &[], "x", cpus(number))?;
+            let replayed = case.run("replay", &[], "x", every_other_cpu(number))?;
             ensure!(last_words(&replayed) == death, "{library:?}: {}{}", replayed.output, replayed.said);
             ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: rank 0 dies of something else");
         }
@@ -252,17 +228,6 @@ fn what_cannot_be_replayed_is_refused_or_diverges() -> Result<()> {
         case.other(library, "anyorder", &arguments);
         let fewer = case.ranks(2);
         fewer.run("replay", &[], "x", None)?.check(2, &["recorded with 3 ranks and has 2"])?;
-    }
-    Ok(())
-}
-
-#[test]
-fn several_threads_are_said_and_refused() -> Result<()> {
-    for library in MpiImplementation::ALL {
-        let arguments = ["--seed", "1", "--programs", "20", "--log", "LOG"];
-        let case = ReplayCase::own(library, "random", &arguments)?;
-        case.run("record", &[], "x", None)?.check(0, &["its calls come from several threads"])?;
-        case.run("replay", &[], "x", None)?.check(2, &["was not recorded to its end: its calls come"])?;
     }
     Ok(())
 }

@@ -78,6 +78,11 @@ impl<T> OwnedByThread<T> {
         value.as_mut().map(|value| Owned { value, holder: &self.holder })
     }
 
+    /// From now on nobody gets at it.
+    pub(crate) fn close(&self) {
+        self.holder.store(CLOSED, Ordering::Release);
+    }
+
     fn lock(&self, own: u64) -> Option<()> {
         for tries in 0_u32.. {
             match self.holder.compare_exchange_weak(NOBODY, own, Ordering::Acquire, Ordering::Relaxed) {

@@ -110,6 +110,11 @@ pub(crate) fn rank() -> Option<Owned<'static, ThisRank>> {
     Some(rank)
 }
 
+/// From now on there is no rank.
+pub(crate) fn close() {
+    RANK.close();
+}
+
 /// Whether this thread is in a call.
 pub(crate) fn is_in_call() -> bool {
     let place = thread::place();
@@ -434,7 +439,13 @@ impl ThisRank {
             RankWork::Replay(player) => player.turn(),
             RankWork::Record(_) | RankWork::Logical(_) => TurnDue::Free,
         };
-        let may = self.posting.is_none() && due != TurnDue::Later;
+        let must_wait = due == TurnDue::Later;
+        if self.thread().waits_for_turn != must_wait {
+            self.thread().waits_for_turn = must_wait;
+            let waiting = self.threads.iter().filter(|thread| thread.waits_for_turn).count();
+            self.page().waiting_for_turn.store(waiting as u32, Ordering::Relaxed);
+        }
+        let may = self.posting.is_none() && !must_wait;
         if may {
             self.posting = Some(due);
         }

@@ -13,6 +13,8 @@ pub(crate) struct RankThread {
     pub in_call: Option<usize>,
     /// The call that it is in has answered no.
     pub has_answered_no: bool,
+    /// Others must post before it.
+    pub waits_for_turn: bool,
     /// Of the answer that was due last.
     pub indices: Vec<u32>,
     /// Its number for the kernel.

@@ -17,7 +17,15 @@ pub(crate) fn process_begins() {
     if mode::wish().is_some_and(is_wished) {
         thread::first_begins();
         ARE_NAMED.store(true, Ordering::Release);
+        // SAFETY: a handler that only stores numbers.
+        unsafe { libc::pthread_atfork(None, None, Some(is_child)) };
     }
+}
+
+/// A child has no part in the job; another thread may have been at the rank when it was forked.
+unsafe extern "C" fn is_child() {
+    ARE_NAMED.store(false, Ordering::Release);
+    rank::close();
 }
 
 /// A thread is about to be created by the code at an address: the name that it gets. 0: none, it is not the program's.

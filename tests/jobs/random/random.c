@@ -1,13 +1,14 @@
 // A program made from a number: random messages and collectives that cannot deadlock, and a log of what happened.
 //
-//   random --seed S --programs N --log DIR [--untold 1] [--threads 0]
+//   random --seed S --programs N --log DIR [--untold 1] [--threads 0 | --numbered 1]
 //
 // All ranks draw the same plan from the seed: rounds, each of one kind. Every message carries its sender's rank, thread
 // and number of the call that sent it, so that whoever receives it knows which send it got. Calls are counted as dmscope
 // counts them: those that communicate, polls only when they answer yes. The log of a rank has a line for each message
 // received (`R receive send`) and for each one completed (`C message call`), each with the kind of its communicator.
 //
-// With --threads 0 each rank has one thread, number 0: then logs of equal runs are equal.
+// With --threads 0 each rank has one thread, number 0, and with --numbered 1 threads have numbers of their own in place of the kernel's:
+// then logs of equal runs are equal.
 //
 // With --untold 1 a third of the calls ask for no status: then only the data says whose message a receive from anybody got.
 //
@@ -32,7 +33,7 @@ enum { MOST_MESSAGES = 24, MOST_COMMS = 6, TAGS = 3, SMALL = 16, LARGE = 24000 }
 int world_rank;
 static int world_size;
 static int untold;
-static int threads = 1;
+static int threads = 1, numbered;
 
 // ---- Messages -----------------------------------------------------------------------------------------------------
 
@@ -407,7 +408,7 @@ struct threaded {
 static void *beside(void *argument)
 {
     struct threaded *job = argument;
-    struct thread t = {.tid = (int)syscall(SYS_gettid), .log = job->log};
+    struct thread t = {.tid = numbered ? 1 : (int)syscall(SYS_gettid), .log = job->log};
     if (job->comm != MPI_COMM_NULL) {
         exchange(&t, job->seed + 77, job->round, job->comm);
         if (!is_between(job->comm))
@@ -420,10 +421,16 @@ static void *beside(void *argument)
 static void in_threads(struct thread *t, uint64_t seed, int round, MPI_Comm comm, MPI_Comm other)
 {
     pthread_t thread;
-    struct threaded job = {seed, round, other, t->log};
+    char *lines;
+    size_t bytes;
+    struct threaded job = {seed, round, other, open_memstream(&lines, &bytes)};
     pthread_create(&thread, NULL, beside, &job);
     exchange(t, seed, round, comm);
     pthread_join(thread, NULL);
+    // Behind its own, whichever thread was faster.
+    fclose(job.log);
+    fwrite(lines, 1, bytes, t->log);
+    free(lines);
 }
 
 // ---- A program ----------------------------------------------------------------------------------------------------
@@ -499,13 +506,15 @@ int main(int argc, char **argv)
             untold = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--threads"))
             threads = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--numbered"))
+            numbered = atoi(argv[i + 1]);
     }
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     char path[4096];
     snprintf(path, sizeof path, "%s/rank%d.log", folder, world_rank);
-    struct thread t = {.tid = threads ? (int)syscall(SYS_gettid) : 0, .log = fopen(path, "w")};
+    struct thread t = {.tid = threads && !numbered ? (int)syscall(SYS_gettid) : 0, .log = fopen(path, "w")};
     if (!t.log) {
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 2);

@@ -3,10 +3,12 @@
 //   anythread CASE --log DIR [--rounds N] [--delay-us D] [--threads T]
 //
 // In each round every thread sends a message to every other rank, and takes as many as there are other ranks, in the case's way. What
-// each thread got (source, tag, content, answers of tests) is logged, thread by thread. With the case `all` the cases follow each other.
+// each thread got (source, tag, content, answers of tests) is logged: in DIR/rankN.threadT, and at the end in DIR/rankN.log, thread by
+// thread. With the case `all` the cases follow each other.
 //
 // The case `serialized` asks for MPI_THREAD_SERIALIZED: threads call one at a time, and chance decides which does. The case `crash` is an
-// abort if thread 1 of rank 0 gets its first two messages of a round from the last rank.
+// abort if thread 1 of rank 0 gets its first two messages of a round from the last rank. In the case `locked` threads call one at a time
+// too, behind a lock of their own that MPI does not know of: who gets it first is not recorded.
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -26,8 +28,6 @@ static int rounds = 20, threads = 3;
 struct worker {
     int number, sent, finished_rounds;
     struct dice chance;
-    char *log;
-    size_t log_bytes;
     FILE *file;
     struct content out[MOST_RANKS];
     MPI_Request sends[MOST_RANKS];
@@ -319,6 +319,22 @@ static void die_of_luck(struct worker *worker, way *receive)
     }
 }
 
+// One at a time, and only by a lock of the program.
+static void *work_locked(void *given)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct worker *worker = given;
+    for (int round = 0; round < rounds; round++) {
+        usleep(roll(&worker->chance, 1000));
+        pthread_mutex_lock(&lock);
+        send_all(worker);
+        by_recv(worker);
+        finish_sends(worker);
+        pthread_mutex_unlock(&lock);
+    }
+    return NULL;
+}
+
 static void *work(void *given)
 {
     struct worker *worker = given;
@@ -364,6 +380,18 @@ static void *work_alone(void *given)
     }
 }
 
+static FILE *open_file(const char *folder, int thread)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/rank%d.thread%d", folder, rank, thread);
+    FILE *file = fopen(path, "w+");
+    if (!file) {
+        perror(path);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    return file;
+}
+
 int main(int argc, char **argv)
 {
     const char *folder = ".";
@@ -392,21 +420,22 @@ int main(int argc, char **argv)
     for (int i = 0; i < threads; i++) {
         workers[i].number = i;
         workers[i].chance = dice_of(roll(&chance, 1u << 30), (uint64_t)i, (uint64_t)rank);
-        workers[i].file = open_memstream(&workers[i].log, &workers[i].log_bytes);
+        workers[i].file = open_file(folder, i);
     }
     // The first thread works too.
-    void *(*begin)(void *) = is_serialized ? work_alone : work;
+    void *(*begin)(void *) = is_serialized ? work_alone : !strcmp(wanted, "locked") ? work_locked : work;
     for (int i = 1; i < threads; i++)
         pthread_create(&workers[i].thread, NULL, begin, &workers[i]);
     begin(&workers[0]);
     for (int i = 1; i < threads; i++)
         pthread_join(workers[i].thread, NULL);
     for (int i = 0; i < threads; i++) {
+        rewind(workers[i].file);
+        for (int byte; (byte = getc(workers[i].file)) != EOF;) {
+            putc(byte, log_file);
+            result = (result ^ (unsigned char)byte) * 0x100000001b3ULL;
+        }
         fclose(workers[i].file);
-        fwrite(workers[i].log, 1, workers[i].log_bytes, log_file);
-        for (size_t at = 0; at < workers[i].log_bytes; at++)
-            result = (result ^ (unsigned char)workers[i].log[at]) * 0x100000001b3ULL;
-        free(workers[i].log);
     }
     close_log();
     void *detached;

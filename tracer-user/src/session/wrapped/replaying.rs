@@ -352,6 +352,8 @@ impl Replaying<'_> {
             } else if due >= 0 {
                 let then = if is_left { "comes first" } else { "it got then" };
                 format!(", for the message from rank {due} that {then}")
+            } else if page.waiting_for_turn.load(Ordering::Relaxed) > 0 {
+                ", and threads of it for others that posted before them".to_owned()
             } else {
                 String::new()
             };

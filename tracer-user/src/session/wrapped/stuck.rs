@@ -4,6 +4,7 @@
 //! them has gone on for a while, none will.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use replay::shared_page::{PageState, SharedPage};
 pub(super) struct RankView {
     pub state: PageState,
     pub calls: u64,
-    /// The process is there, and nobody has stopped it.
+    /// The process is there, nobody has stopped it, and where its threads make calls at the same time, none computes beside them.
     pub is_running: bool,
 }
 
@@ -23,16 +24,32 @@ impl RankView {
         Self {
             state: page.state(),
             calls: page.calls.load(Ordering::Relaxed),
-            is_running: is_running(page.pid.load(Ordering::Relaxed)),
+            is_running: may_wait(page),
         }
     }
 }
 
-/// Whether nobody has stopped a process. Of one that is not seen here, it is not known.
-pub(super) fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 't' | 'T' | 'Z' | 'X'))
+/// Whether a rank that is in a call waits, for all that is known of its process. Of one that is not seen here, it is not known.
+pub(super) fn may_wait(page: &SharedPage) -> bool {
+    let pid = page.pid.load(Ordering::Relaxed);
+    let is_running = state_of(format!("/proc/{pid}/stat").as_ref())
+        .is_some_and(|state| !matches!(state, 't' | 'T' | 'Z' | 'X'));
+    is_running && (page.threads.load(Ordering::Relaxed) == 0 || !computes_beside_calls(pid, page))
+}
+
+/// Whether a thread that is in no call computes: it may do what the others wait for.
+fn computes_beside_calls(pid: u32, page: &SharedPage) -> bool {
+    let in_call: Vec<u32> = page.thread_ids.iter().map(|id| id.load(Ordering::Relaxed)).collect();
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        let id = thread.file_name().to_str().and_then(|name| name.parse().ok());
+        id.is_some_and(|id| !in_call.contains(&id)) && state_of(&thread.path().join("stat")) == Some('R')
+    })
+}
+
+fn state_of(stat: &Path) -> Option<char> {
+    let stat = fs::read_to_string(stat).ok()?;
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 /// How the job has gone on.

@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::super::pages::{Pages, RankFile};
 use super::super::places_of_calls::place_text;
 use super::super::shared_folder::locked;
-use super::super::stuck::is_running;
+use super::super::stuck::may_wait;
 use super::frames::{
     FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS, RemoteProcess, ToHead, ToNode,
     receive_known, send, written_by_rank,
@@ -264,7 +264,7 @@ impl NodeShare {
 
     fn tell_process(&mut self, rank: u32, page: &SharedPage) -> Result<()> {
         let pid = page.pid.load(Relaxed);
-        let process = RemoteProcess { rank, pid, is_running: is_running(pid) };
+        let process = RemoteProcess { rank, pid, is_running: may_wait(page) };
         let calls = page.calls.load(Relaxed);
         let is_waiting = self.is_replay && page.state() == PageState::InCall;
         let local = self.processes.entry(rank).or_insert_with(|| LocalRank {
