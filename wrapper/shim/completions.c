@@ -124,11 +124,11 @@ static int finish(MPI_Request *request, MPI_Status *status)
     dms_waits_for(dms_due_of(bits));
     if (dms_has_stand_ins() && dms_stand_in(bits, 1, &stand_in)) {
         MPI_Request other = request_of(stand_in);
-        return PMPI_Wait(&other, status);
+        return dms_threads ? wait_in_turn(&other, status) : PMPI_Wait(&other, status);
     }
     // The name goes to another request.
     dms_set_due(bits, NONE);
-    return PMPI_Wait(request, status);
+    return dms_threads ? wait_in_turn(request, status) : PMPI_Wait(request, status);
 }
 
 static int finish_all(int count, MPI_Request *requests, MPI_Status *statuses)

@@ -15,7 +15,7 @@
             MPI_Request request;                                                                                       \
             int result;                                                                                                \
             POST_IN_TURN(treatment, result, PMPI_##post(buf, count, type, dest, tag, comm, &request));                 \
-            LEAVE(result == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : result);                            \
+            LEAVE(result == MPI_SUCCESS ? wait_in_turn(&request, MPI_STATUS_IGNORE) : result);                         \
         }                                                                                                              \
         LEAVE(PMPI_##name(buf, count, type, dest, tag, comm));                                                         \
     }
@@ -72,7 +72,7 @@ PREPARE(Rsend_init, READY)
             begin_post();                                                                                              \
             int result = PMPI_##post##_c(buf, count, type, dest, tag, comm, &request);                                 \
             end_post(1);                                                                                               \
-            return result == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : result;                            \
+            return result == MPI_SUCCESS ? wait_in_turn(&request, MPI_STATUS_IGNORE) : result;                         \
         }                                                                                                              \
         ENTER(name, dest, tag, count);                                                                                 \
         LEAVE(logical_send(mode, buf, count, type, dest, tag, comm));                                                  \

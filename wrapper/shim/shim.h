@@ -199,6 +199,8 @@ void wait_for_turn(void);
 // Between these a thread posts sends or receives, or takes a message, which is what their order is about.
 void begin_post(void);
 void end_post(int has_posted);
+// Waits for a request, and lets other threads go on meanwhile.
+int wait_in_turn(MPI_Request *request, MPI_Status *status);
 // A probe that waits; `message`: of a matched one, or NULL.
 int probe_in_turn(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status);
 // Calls that wait, where threads make calls at the same time.
