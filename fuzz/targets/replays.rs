@@ -8,7 +8,7 @@ use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
 use replay::contents::{ContentReader, ContentStop, ContentWriter};
 use replay::total_order::{end_of, positions_of};
-use replay::{AskedFor, Due, Playback};
+use replay::{AskedFor, Due, Playback, TurnDue};
 
 /// A rank replays bytes as its record.
 fn play(record: &[u8], mut asks: Bytes<'_>) {
@@ -31,6 +31,14 @@ fn play(record: &[u8], mut asks: Bytes<'_>) {
             3 => _ = playback.clock(kind >> 3),
             4 => _ = playback.posted(),
             5 => _ = playback.position(),
+            6 => {
+                let name = u64::from(kind >> 3);
+                let thread = if name == 0 { 0 } else { playback.thread(name) };
+                playback.speak(thread);
+                if playback.turn() == TurnDue::Now {
+                    playback.turn_taken();
+                }
+            }
             _ => _ = playback.is_over(),
         }
     }

@@ -36,4 +36,4 @@ pub use clock_track::ClockTrack;
 pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};
 pub use playback::{Due, Playback, TurnDue};
-pub use recording::Recording;
+pub use recording::{MOST_THREADS, Recording, polls_behind};

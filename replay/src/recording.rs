@@ -36,8 +36,18 @@ struct ThreadRecording {
     polls: u64,
 }
 
-/// Of several threads, more polls in a row are not kept back: those that are not written when a rank is killed are lost.
-const MOST_KEPT_POLLS: u64 = 4096;
+/// A rank has no more threads: what is recorded ends before.
+pub const MOST_THREADS: usize = 1 << 16;
+
+/// What a record goes on with if threads have made such numbers of polls that answered no behind all that is in it: by thread.
+pub fn polls_behind(polls: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (thread, polls) in polls.iter().enumerate().filter(|(_, polls)| **polls > 0) {
+        RecordEntry::Thread { index: thread as u32, has_turn: false }.write(&mut out);
+        RecordEntry::Polls(*polls).write(&mut out);
+    }
+    out
+}
 
 impl Default for Recording {
     fn default() -> Self {
@@ -70,6 +80,16 @@ impl Recording {
         self.threads.len() > 1
     }
 
+    /// Polls of the thread that acts which answered no since its last entry, where there are several: not yet in the bytes.
+    pub fn polls_of_thread(&self) -> (usize, u64) {
+        (self.speaker, if self.has_several() { self.threads[self.speaker].polls } else { 0 })
+    }
+
+    /// Whether there may be one more thread.
+    pub fn has_room(&self) -> bool {
+        self.threads.len() < MOST_THREADS
+    }
+
     /// There is another thread, whose name is the same in every run. Its number: they count from 0, the only one until then.
     pub fn add_thread(&mut self, name: u64, out: &mut Vec<u8>) -> usize {
         if !self.has_several() {
@@ -94,6 +114,7 @@ impl Recording {
             self.first_turns += 1;
             return;
         }
+        self.write_polls(out);
         self.written = self.speaker;
         RecordEntry::Thread { index: self.speaker as u32, has_turn: true }.write(out);
     }
@@ -135,11 +156,7 @@ impl Recording {
     /// What the call answered.
     pub fn answer(&mut self, answer: Answer, out: &mut Vec<u8>) {
         if answer == Answer::No {
-            let speaks = self.speaks();
-            speaks.polls += 1;
-            if speaks.polls == MOST_KEPT_POLLS && self.has_several() {
-                self.write_polls(out);
-            }
+            self.speaks().polls += 1;
             return;
         }
         let check = self.speaks().check.byte();

@@ -95,6 +95,8 @@ pub struct SharedPage {
     pub position: AtomicU64,
     /// The kernel's numbers of such threads that are in a call, of as many as there is room for; 0: none.
     pub thread_ids: [AtomicU32; PAGE_THREADS],
+    /// Polls of such threads that answered no since the last entry of each.
+    pub thread_polls: [AtomicU64; PAGE_THREADS],
     /// How many threads wait for others to post before.
     pub waiting_for_turn: AtomicU32,
     /// Zero: there are no gaps between fields.
@@ -103,7 +105,7 @@ pub struct SharedPage {
 }
 
 /// Bytes of all fields before the texts: there are no gaps between them.
-const FIELDS_BYTES: usize = 152 + 4 * PAGE_THREADS;
+const FIELDS_BYTES: usize = 152 + 12 * PAGE_THREADS;
 const _: () = assert!(size_of::<SharedPage>() == FIELDS_BYTES + 4 * MAX_TEXT_BYTES);
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);
 

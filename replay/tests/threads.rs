@@ -176,16 +176,60 @@ proptest! {
         let cut = (bytes.len() as f64 * share) as usize;
         // What is cut within an entry is refused, and nothing else.
         let Ok(mut playback) = Playback::new(bytes[..cut].to_vec(), 0) else { return Ok(()) };
+        let mut is_behind = false;
         for (thread, _) in expected {
             let number = if thread == 0 { 0 } else { playback.thread(name(thread)) };
             playback.speak(number);
             match playback.turn() {
-                TurnDue::Now => playback.turn_taken(),
-                // Either nothing more is known, or this thread was not heard of.
-                TurnDue::Free | TurnDue::Later => break,
+                TurnDue::Now => {
+                    prop_assert!(!is_behind, "the order ends once");
+                    playback.turn_taken();
+                }
+                // Nothing more is known, or this thread was not heard of and answers are left.
+                TurnDue::Free | TurnDue::Later => is_behind = true,
             }
         }
     }
+}
+
+#[test]
+fn polls_that_a_killed_rank_had_not_written_are_played_too() {
+    let (mut recording, mut out) = (Recording::default(), Vec::new());
+    let other = recording.add_thread(7, &mut out);
+    for (thread, polls) in [(0, 2), (other, 3)] {
+        recording.speak(thread);
+        for _ in 0..polls {
+            recording.call(AskedFor::Poll as u32, [0; 3]);
+            recording.answer(Answer::No, &mut out);
+        }
+        assert_eq!(recording.polls_of_thread(), (thread, polls));
+    }
+    out.extend(replay::polls_behind(&[2, 3]));
+    let mut playback = Playback::new(out, 0).expect("a record");
+    for (name, polls) in [(7, 3), (0, 2)] {
+        let thread = if name == 0 { 0 } else { playback.thread(name) };
+        playback.speak(thread);
+        for _ in 0..polls {
+            playback.call(AskedFor::Poll as u32, [0; 3]);
+            assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::No)));
+        }
+        playback.call(AskedFor::Poll as u32, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Anything));
+    }
+}
+
+#[test]
+fn clocks_go_on_whichever_thread_reads_them() {
+    let (mut recording, mut out) = (Recording::default(), Vec::new());
+    recording.clock(1, 500, &mut out);
+    let other = recording.add_thread(7, &mut out);
+    recording.speak(other);
+    recording.clock(1, 510, &mut out);
+    let mut playback = Playback::new(out, 0).expect("a record");
+    assert_eq!(playback.clock(1), Ok(Some(500)));
+    let other = playback.thread(7);
+    playback.speak(other);
+    assert_eq!(playback.clock(1), Ok(Some(510)));
 }
 
 #[test]

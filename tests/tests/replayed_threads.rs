@@ -43,8 +43,8 @@ fn a_crash_of_a_thread_happens_in_every_replay() -> Result<()> {
 
 #[test]
 fn what_the_threads_of_a_killed_job_got_they_get_again() -> Result<()> {
-    for library in MpiImplementation::ALL {
-        let mut case = anythread(library, "recv", "1000000")?;
+    for (library, name) in MpiImplementation::ALL.into_iter().zip(["recv", "improbe"]) {
+        let mut case = anythread(library, name, "1000000")?;
         case.record_and("x", |dmscope, log| {
             for thread in 0..3 {
                 wait_for_bytes(&log.with_file_name(format!("rank0.thread{thread}")), 20_000)?;
@@ -53,7 +53,7 @@ fn what_the_threads_of_a_killed_job_got_they_get_again() -> Result<()> {
             Ok(())
         })?;
         // It goes on behind the end of the record.
-        case.other(library, "anythread", &["recv", "--log", "LOG", "--rounds", "5000", "--delay-us", "0"]);
+        case.other(library, "anythread", &[name, "--log", "LOG", "--rounds", "5000", "--delay-us", "0"]);
         let replayed = case.run("replay", &[], "x", None)?;
         replayed.check(0, &["it runs free from there"]).with_context(|| format!("{library:?}"))?;
         for (rank, thread) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 2)] {

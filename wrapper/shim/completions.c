@@ -122,13 +122,18 @@ static int finish(MPI_Request *request, MPI_Status *status)
 {
     uint64_t stand_in, bits = bits_of(*request);
     dms_waits_for(dms_due_of(bits));
-    if (dms_has_stand_ins() && dms_stand_in(bits, 1, &stand_in)) {
+    if (dms_has_stand_ins() && dms_stand_in(bits, 0, &stand_in)) {
         MPI_Request other = request_of(stand_in);
-        return dms_threads ? wait_in_turn(&other, status) : PMPI_Wait(&other, status);
+        int result = dms_threads ? wait_in_turn(&other, status) : PMPI_Wait(&other, status);
+        dms_stand_in(bits, 1, &stand_in);
+        return result;
     }
-    // The name goes to another request.
+    if (dms_threads)
+        return wait_in_turn(request, status);
+    int result = PMPI_Wait(request, status);
+    // The name goes to another request. With several threads it already has: whoever posts that one says what is due.
     dms_set_due(bits, NONE);
-    return dms_threads ? wait_in_turn(request, status) : PMPI_Wait(request, status);
+    return result;
 }
 
 static int finish_all(int count, MPI_Request *requests, MPI_Status *statuses)

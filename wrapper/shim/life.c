@@ -108,6 +108,8 @@ static void begin(int result)
     level = level == MPI_THREAD_MULTIPLE ? 3 : level == MPI_THREAD_SERIALIZED ? 2 : level == MPI_THREAD_FUNNELED ? 1 : 0;
     int here = dms_is_logical() ? logical_ranks_here() : size;
     dms_begin(library, rank, size, level, parent != MPI_COMM_NULL, here, bits_of(MPI_REQUEST_NULL));
+    if (level == 3 && dms_is_replayed())
+        prepare_progress();
     message_comm(RECORD, MPI_SUCCESS, MPI_COMM_WORLD);
     message_comm(RECORD, MPI_SUCCESS, MPI_COMM_SELF);
 }

@@ -1,6 +1,7 @@
 // Calls that receive, probe, or post receives.
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "logical.h"
 
@@ -155,8 +156,13 @@ static int poll_due(int source, int *from)
 {
     int value, due = dms_due(source == MPI_ANY_SOURCE ? POLL_SOURCE : POLL, 0, &value);
     *from = source == MPI_ANY_SOURCE && value >= 0 ? value : source;
-    // What others have recorded is before it.
-    return due == DUE_ANYTHING && dms_threads && dms_has_turns_left() ? DUE_NO : due;
+    // What others have recorded is before it. Whoever polls gives them the processor.
+    if (due == DUE_ANYTHING && dms_threads && dms_must_come_later()) {
+        const struct timespec a_while = {0, 1000 * 1000};
+        nanosleep(&a_while, NULL);
+        return DUE_NO;
+    }
+    return due;
 }
 
 // A poll for messages that the record does not decide; `message`: of a matched one, or NULL.

@@ -89,9 +89,11 @@ int dms_due_of(uint64_t request);
 extern int dms_threads;
 uint64_t dms_thread_name(uintptr_t caller);
 void dms_thread_begins(uint64_t name);
+enum post_due { POST_SOON, POST_NOW, POST_OTHERS_FIRST };
 int dms_begin_post(void);
 void dms_end_post(int has_posted);
-int dms_has_turns_left(void);
+int dms_must_come_later(void);
+int dms_is_replayed(void);
 int dms_is_outside(void);
 
 // Envelopes of messages, if they are wanted (`message_abi.rs`).
@@ -245,6 +247,8 @@ int source_due(int treatment, int source);
 void look_at_undecided(void);
 // The communicator in which nobody ever sends, made when it is first needed.
 MPI_Comm silent_comm(void);
+// Gets ready for `progress` of several threads: to make a communicator later could wait for another thread that makes one.
+void prepare_progress(void);
 // Has the library go on with what this rank and others have started; gives the processor to others.
 void progress(void);
 // There is no such communicator any more.

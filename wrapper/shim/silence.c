@@ -20,6 +20,11 @@ MPI_Comm silent_comm(void)
     return has_silent ? silent : MPI_COMM_SELF;
 }
 
+void prepare_progress(void)
+{
+    has_never = PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, silent_comm(), &never) == MPI_SUCCESS;
+}
+
 // A test has the library go on, a probe of MPICH does not.
 void progress(void)
 {
@@ -30,9 +35,10 @@ void progress(void)
         sched_yield();
         return;
     }
-    if (!has_never)
-        has_never = PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, silent_comm(), &never) == MPI_SUCCESS;
-    PMPI_Test(&never, &flag, MPI_STATUS_IGNORE);
+    if (!has_never && !dms_threads)
+        prepare_progress();
+    if (has_never)
+        PMPI_Test(&never, &flag, MPI_STATUS_IGNORE);
     __atomic_clear(&is_tested, __ATOMIC_RELEASE);
     sched_yield();
 }

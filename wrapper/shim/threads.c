@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -53,13 +54,14 @@ int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict at
 
 void begin_post(void)
 {
-    // In a replay others may have to post before, and may need what this rank has started.
-    for (unsigned tries = 0; !dms_begin_post(); tries++) {
-        const struct timespec while_others_compute = {0, 50 * 1000};
-        if (tries < 100)
-            sched_yield();
-        else
+    const struct timespec while_others_compute = {0, 50 * 1000};
+    int due;
+    for (unsigned tries = 0; (due = dms_begin_post()) != POST_NOW; tries++) {
+        // In a replay others may have to post before, and may need what this rank has started.
+        if (due == POST_OTHERS_FIRST && tries > 100)
             progress();
+        else
+            sched_yield();
         if (tries > 1000)
             nanosleep(&while_others_compute, NULL);
     }
@@ -105,6 +107,12 @@ static int wait_for_both(int result, MPI_Request *sends, MPI_Request *receives, 
     return result != MPI_SUCCESS ? result : received != MPI_SUCCESS ? received : sent;
 }
 
+static MPI_Count bytes_of(MPI_Count count, MPI_Datatype type)
+{
+    MPI_Count bytes = 0;
+    return PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS ? count * bytes : 0;
+}
+
 // Posted at once, and then waited for: a call that waits would keep others from posting.
 #define WAITING(suffix, COUNT)                                                                                         \
     int recv_in_turn##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,            \
@@ -135,7 +143,8 @@ static int wait_for_both(int result, MPI_Request *sends, MPI_Request *receives, 
     {                                                                                                                  \
         MPI_Request send = MPI_REQUEST_NULL, receive = MPI_REQUEST_NULL;                                               \
         COUNT room = 0, packed = 0;                                                                                    \
-        int result = PMPI_Pack_size##suffix(count, type, comm, &room);                                                 \
+        const int fits = sizeof(COUNT) > sizeof(int) || bytes_of(count, type) < INT_MAX / 2;                           \
+        int result = fits ? PMPI_Pack_size##suffix(count, type, comm, &room) : MPI_ERR_COUNT;                          \
         char *copy = result == MPI_SUCCESS ? malloc((size_t)room + 1) : NULL;                                          \
         if (!copy)                                                                                                     \
             return PMPI_Sendrecv_replace##suffix(buf, count, type, dest, sendtag, source, recvtag, comm, status);      \

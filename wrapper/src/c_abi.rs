@@ -8,7 +8,7 @@ use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
 use crate::mode::wish;
-use crate::rank::{self, Introduction, RankWork, ThisRank};
+use crate::rank::{self, Introduction, PostDue, RankWork, ThisRank};
 use crate::{clocks, early_clocks, node, thread, threads};
 
 const DUE_ANYTHING: c_int = 0;
@@ -393,10 +393,10 @@ extern "C" fn dms_thread_begins(name: u64) {
     thread::begins(name);
 }
 
-/// The thread is about to post a send or receive, or to take a message. 0: it may not yet.
+/// The thread is about to post a send or receive, or to take a message: whether it may, see [`PostDue`].
 #[unsafe(no_mangle)]
 extern "C" fn dms_begin_post() -> c_int {
-    with(1, |rank| rank.begin_post().into())
+    with(PostDue::Now, ThisRank::begin_post) as c_int
 }
 
 /// It has done so, or there was nothing to take.
@@ -405,10 +405,16 @@ extern "C" fn dms_end_post(has_posted: c_int) {
     with((), |rank| rank.end_post(has_posted != 0));
 }
 
-/// Whether threads of the rank have recorded posts before them.
+/// Whether others must have posted before a poll can answer anything but no.
 #[unsafe(no_mangle)]
-extern "C" fn dms_has_turns_left() -> c_int {
-    with(0, |rank| rank.has_turns_left().into())
+extern "C" fn dms_must_come_later() -> c_int {
+    with(0, |rank| rank.must_come_later().into())
+}
+
+/// Whether the rank is replayed.
+#[unsafe(no_mangle)]
+extern "C" fn dms_is_replayed() -> c_int {
+    with(0, |rank| matches!(rank.work, RankWork::Replay(_)).into())
 }
 
 /// Whether the thread is outside of calls that are looked at, of a rank that is recorded or replayed.

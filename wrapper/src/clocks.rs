@@ -1,13 +1,13 @@
 //! Clocks that the program reads: a program that decides by the time goes another way in each run.
 //!
-//! Only the thread that communicates is asked, and only outside of MPI calls: what the MPI library reads is its own affair.
-//! Nothing here allocates, and nothing waits: clocks are read in signal handlers and by allocators too.
+//! Only the thread that called MPI_Init is asked, and only outside of MPI calls: what the MPI library reads is its own affair.
+//! Nothing here allocates, and nothing waits for long: clocks are read in signal handlers and by allocators too.
 
 use std::sync::Mutex;
 
 use crate::callers::Callers;
 use crate::early_clocks;
-use crate::rank::rank;
+use crate::rank::rank_soon;
 
 static CALLERS: Mutex<Callers> = Mutex::new(Callers::new());
 
@@ -21,7 +21,7 @@ pub(crate) fn read(clock: u8, real: i64, caller: usize, stack: usize) -> i64 {
     if !callers.is_programs(caller) {
         return real;
     }
-    match rank() {
+    match rank_soon() {
         Some(mut rank) => rank.clock(clock, real, stack),
         None => early_clocks::read(clock, real),
     }

@@ -1,6 +1,6 @@
 //! Readings of clocks before MPI_Init, when it is not known yet whether the process becomes a rank; and whose are asked for.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
 use crate::alone_clocks::AloneClocks;
@@ -11,8 +11,8 @@ use crate::thread::ThisThread;
 
 /// The thread whose readings are recorded or replayed. 0: none.
 static READER: AtomicU64 = AtomicU64::new(0);
-/// MPI_Init runs: it is libraries that read clocks, and not all of them are known as the MPI library's.
-static IS_IN_INIT: AtomicBool = AtomicBool::new(false);
+/// The thread in which MPI_Init runs, 0: none. There it is libraries that read clocks, and not all of them are known as the MPI library's.
+static IN_INIT: AtomicU64 = AtomicU64::new(0);
 /// Before MPI_Init.
 static EARLY: Mutex<EarlyReadings> = Mutex::new(EarlyReadings::None);
 
@@ -64,12 +64,12 @@ pub(crate) fn process_begins() {
 
 /// MPI_Init begins or ends: what is read within it is not the program's.
 pub(crate) fn init(begins: bool) {
-    IS_IN_INIT.store(begins, Ordering::Release);
+    IN_INIT.store(if begins { ThisThread::now().number() } else { 0 }, Ordering::Release);
 }
 
-/// Whether MPI_Init runs.
+/// Whether this thread is in MPI_Init.
 pub(crate) fn is_in_init() -> bool {
-    IS_IN_INIT.load(Ordering::Acquire)
+    IN_INIT.load(Ordering::Acquire) == ThisThread::now().number()
 }
 
 /// From now on this thread's readings are asked for.

@@ -4,6 +4,7 @@
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::thread::ThisThread;
 
@@ -20,6 +21,9 @@ pub(crate) struct OwnedByThread<T> {
 }
 
 const NOBODY: u64 = 0;
+/// So often it is tried before the processor is given away, and before it is given away for a while.
+const MOST_SPINS: u32 = 100;
+const MOST_YIELDS: u32 = 2000;
 /// No thread has this number.
 const CLOSED: u64 = u64::MAX;
 
@@ -64,9 +68,19 @@ impl<T> OwnedByThread<T> {
     /// The value, if it belongs to this thread, which is not at it already. One that is shared is waited for.
     #[inline]
     pub(crate) fn get(&self) -> Option<Owned<'_, T>> {
+        self.get_within(u32::MAX)
+    }
+
+    /// The same, but one that is shared is not waited for long.
+    pub(crate) fn get_soon(&self) -> Option<Owned<'_, T>> {
+        self.get_within(MOST_YIELDS)
+    }
+
+    #[inline]
+    fn get_within(&self, tries: u32) -> Option<Owned<'_, T>> {
         let own = ThisThread::now().number();
         if self.is_shared() {
-            self.lock(own)?;
+            self.lock(own, tries)?;
         } else {
             if self.owner.load(Ordering::Relaxed) != own || self.holder.load(Ordering::Relaxed) != NOBODY {
                 return None;
@@ -83,14 +97,17 @@ impl<T> OwnedByThread<T> {
         self.holder.store(CLOSED, Ordering::Release);
     }
 
-    fn lock(&self, own: u64) -> Option<()> {
-        for tries in 0_u32.. {
+    #[cold]
+    fn lock(&self, own: u64, most_tries: u32) -> Option<()> {
+        for tries in 0..most_tries {
             match self.holder.compare_exchange_weak(NOBODY, own, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(()),
                 Err(holder) if holder == own || holder == CLOSED => return None,
                 // Who holds it does so for less than a microsecond, unless it is not running.
-                Err(_) if tries < 100 => std::hint::spin_loop(),
-                Err(_) => std::thread::yield_now(),
+                Err(_) if tries < MOST_SPINS => std::hint::spin_loop(),
+                Err(_) if tries < MOST_YIELDS => std::thread::yield_now(),
+                // It may have a lower priority than this one.
+                Err(_) => std::thread::sleep(Duration::from_micros(50)),
             }
         }
         None

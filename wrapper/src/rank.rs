@@ -23,7 +23,7 @@ use crate::player::Player;
 use crate::rank_order::RankOrder;
 use crate::rank_thread::{RankThread, end_call, show_call};
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
-use crate::thread;
+use crate::thread::{self, ThisThread};
 
 /// What is done with its calls.
 pub(crate) enum RankWork {
@@ -39,14 +39,19 @@ pub(crate) struct ThisRank {
     again: Option<Box<AnswerRecorder>>,
     /// Writes down messages, if they are wanted.
     pub messages: Option<Box<MessageRecorder>>,
+    /// Where threads call one at a time, clocks have a row of their own, since they are read beside calls: its numbers in what is
+    /// recorded and in what is played.
+    clock_row: Option<(usize, usize)>,
     /// Those that have made calls; one for all unless these may call at the same time.
     threads: Vec<RankThread>,
     /// The one that acts.
     speaker: usize,
     /// Threads may make calls at the same time.
     is_multiple: bool,
-    /// One of them posts a send or receive, and what it was told before.
-    posting: Option<TurnDue>,
+    /// One of them posts a send or receive: its place, and what it was told before.
+    posting: Option<(usize, TurnDue)>,
+    /// Those that are in calls, by place.
+    in_calls: Vec<usize>,
     /// Persistent receives from anybody, with their places in the shim's table.
     pub prepared: HashMap<u64, u32>,
     /// Requests that stand for persistent receives while these are active.
@@ -103,11 +108,17 @@ pub(crate) struct Introduction {
 /// The rank, if there is one, for its thread, or any thread that may call.
 #[inline]
 pub(crate) fn rank() -> Option<Owned<'static, ThisRank>> {
-    let mut rank = RANK.get()?;
-    if rank.is_multiple && !rank.speak() {
-        return None;
-    }
-    Some(rank)
+    speaking(RANK.get()?)
+}
+
+/// The same, unless another thread is at it for long: who asks may hold a lock that this one needs.
+pub(crate) fn rank_soon() -> Option<Owned<'static, ThisRank>> {
+    speaking(RANK.get_soon()?)
+}
+
+#[inline]
+fn speaking(mut rank: Owned<'static, ThisRank>) -> Option<Owned<'static, ThisRank>> {
+    (!rank.is_multiple || rank.speak()).then_some(rank)
 }
 
 /// From now on there is no rank.
@@ -150,7 +161,7 @@ impl RankForOthers {
     fn tell_of_thread(&self) {
         match self.replay_holds {
             Some(holds) => {
-                diverge(self.page, holds, "a second thread communicates; when it was recorded only one did")
+                diverge(self.page, holds, "a second thread communicates; only one does in the record, or with --messages and --order")
             }
             // The record itself belongs to the rank's thread, which ends it with its next call.
             None => {
@@ -181,6 +192,8 @@ pub(crate) fn begin(introduction: &Introduction) {
                 speaker: 0,
                 is_multiple: false,
                 posting: None,
+                in_calls: Vec::new(),
+                clock_row: None,
                 prepared: HashMap::new(),
                 stands_in: HashMap::new(),
                 due: HashMap::new(),
@@ -330,6 +343,17 @@ fn exit() -> ! {
     unsafe { libc::_exit(STATUS) }
 }
 
+/// Whether a thread may post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PostDue {
+    /// Another one does.
+    Soon = 0,
+    /// From now on.
+    Now = 1,
+    /// Others must have posted before, which may take long.
+    OthersFirst = 2,
+}
+
 /// How a call is to be treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment {
@@ -384,7 +408,14 @@ impl ThisRank {
 
     /// They will be there.
     fn expect_threads(&mut self) {
-        if self.page().thread_level.load(Ordering::Relaxed) == MULTIPLE {
+        if self.page().thread_level.load(Ordering::Relaxed) == SERIALIZED {
+            let played = match &mut self.work {
+                RankWork::Replay(player) => player.thread(thread::CLOCKS_NAME),
+                _ => 0,
+            };
+            let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(thread::CLOCKS_NAME));
+            self.clock_row = Some((recorded, played));
+        } else {
             self.is_multiple = true;
             self.page().threads.store(1, Ordering::Relaxed);
             dms_threads.store(1, Ordering::Release);
@@ -402,13 +433,18 @@ impl ThisRank {
         };
         self.speaker = place;
         let row = self.threads[place].row;
+        self.speak_as(place, row);
+        true
+    }
+
+    /// Numbers of whoever acts, in what is recorded and in what is played.
+    fn speak_as(&mut self, recorded: usize, played: usize) {
         if let RankWork::Replay(player) = &mut self.work {
-            player.speak(row);
+            player.speak(played);
         }
         if let Some(recorder) = self.recorder() {
-            recorder.speak(place);
+            recorder.speak(recorded);
         }
-        true
     }
 
     fn add_thread(&mut self, name: u64) -> usize {
@@ -434,7 +470,7 @@ impl ThisRank {
     }
 
     /// The thread is about to post a send or receive, or to take a message: says whether it may. One that may not asks again.
-    pub(crate) fn begin_post(&mut self) -> bool {
+    pub(crate) fn begin_post(&mut self) -> PostDue {
         let due = match &self.work {
             RankWork::Replay(player) => player.turn(),
             RankWork::Record(_) | RankWork::Logical(_) => TurnDue::Free,
@@ -445,11 +481,14 @@ impl ThisRank {
             let waiting = self.threads.iter().filter(|thread| thread.waits_for_turn).count();
             self.page().waiting_for_turn.store(waiting as u32, Ordering::Relaxed);
         }
-        let may = self.posting.is_none() && !must_wait;
-        if may {
-            self.posting = Some(due);
+        match (self.posting, due) {
+            (_, TurnDue::Later) => PostDue::OthersFirst,
+            (Some(_), _) => PostDue::Soon,
+            (None, due) => {
+                self.posting = Some((self.speaker, due));
+                PostDue::Now
+            }
         }
-        may
     }
 
     /// It has done so, or found that there was nothing to do.
@@ -459,7 +498,7 @@ impl ThisRank {
             return;
         }
         if let RankWork::Replay(player) = &mut self.work
-            && due == Some(TurnDue::Now)
+            && matches!(due, Some((_, TurnDue::Now)))
         {
             player.turn_taken();
         }
@@ -468,9 +507,15 @@ impl ThisRank {
         }
     }
 
-    /// Whether threads have posts before them that were recorded.
-    pub(crate) fn has_turns_left(&self) -> bool {
-        matches!(&self.work, RankWork::Replay(player) if player.turn() != TurnDue::Free)
+    /// Whether others have posts before them that were recorded. Then the call answers no for now, and does not count: a thread that asks
+    /// again and again does not go on.
+    pub(crate) fn must_come_later(&mut self) -> bool {
+        let must = matches!(&self.work, RankWork::Replay(player) if player.turn() == TurnDue::Later);
+        if must {
+            let calls = &self.page().calls;
+            calls.store(calls.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+        }
+        must
     }
 
     /// It waits for a message from this source.
@@ -493,16 +538,26 @@ impl ThisRank {
         stack: usize,
     ) -> Treatment {
         let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple);
+        let is_serialized = self.clock_row.is_some();
         let thread = self.thread();
-        // One that was left by a jump is farther down than whoever calls now.
-        if thread.in_call.is_some_and(|outer| stack < outer) {
+        // One that was left by a jump is farther down than whoever calls now, or was another thread's.
+        if thread.is_in_call_above(stack, is_serialized) {
             return Treatment::Pass;
         }
         thread.in_call = Some(stack);
         thread.has_answered_no = false;
         count_one(&page.calls);
+        if is_serialized {
+            thread.called_by = ThisThread::now().number();
+        }
         if is_multiple {
             thread.begin_call(page, place, call, arguments, return_address);
+            if !self.in_calls.contains(&place) {
+                self.in_calls.push(place);
+            }
+            if self.posting.is_some_and(|(poster, _)| poster == place) {
+                self.posting = None;
+            }
         }
         show_call(page, call, arguments, return_address);
         if let Some(messages) = &mut self.messages {
@@ -537,9 +592,12 @@ impl ThisRank {
     /// The program reads a clock that really shows `real`: what it is to show.
     pub(crate) fn clock(&mut self, clock: u8, real: i64, stack: usize) -> i64 {
         // Within a call it is the library that asks.
-        if self.thread().in_call.is_some_and(|outer| stack < outer) {
+        let is_serialized = self.clock_row.is_some();
+        if self.thread().is_in_call_above(stack, is_serialized) {
             return real;
         }
+        let (recorded, played) = self.clock_row.unwrap_or((self.speaker, self.threads[self.speaker].row));
+        self.speak_as(recorded, played);
         let shows = match &mut self.work {
             RankWork::Record(_) => Ok(real),
             RankWork::Replay(player) => player.clock(clock, real),
@@ -552,6 +610,8 @@ impl ThisRank {
         if let Some(recorder) = self.recorder() {
             recorder.clock(clock, shows);
         }
+        let row = self.threads[self.speaker].row;
+        self.speak_as(self.speaker, row);
         shows
     }
 
@@ -606,7 +666,8 @@ impl ThisRank {
             rank.publish();
         }
         if self.is_multiple {
-            end_call(&self.threads, self.speaker, self.page());
+            self.in_calls.retain(|place| *place != self.speaker);
+            end_call(&self.threads, &self.in_calls, self.speaker, self.page());
         } else {
             self.page().set_state(PageState::Outside);
         }

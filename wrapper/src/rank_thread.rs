@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use replay::shared_page::{PageState, SharedPage};
 
+use crate::thread::ThisThread;
+
 /// Of threads that make calls at the same time, each has one. Else the rank has one for whoever calls.
 #[derive(Debug, Default)]
 pub(crate) struct RankThread {
@@ -13,6 +15,8 @@ pub(crate) struct RankThread {
     pub in_call: Option<usize>,
     /// The call that it is in has answered no.
     pub has_answered_no: bool,
+    /// Whose call it is, where threads call one at a time.
+    pub called_by: u64,
     /// Others must post before it.
     pub waits_for_turn: bool,
     /// Of the answer that was due last.
@@ -53,6 +57,13 @@ impl RankThread {
         Self { row, kernel_id, ..Self::default() }
     }
 
+    /// Whether it is in a call that calls from here: the library's own. Of threads that call one at a time, another one's call is none.
+    #[inline]
+    pub(crate) fn is_in_call_above(&self, stack: usize, is_serialized: bool) -> bool {
+        self.in_call.is_some_and(|outer| stack < outer)
+            && (!is_serialized || self.called_by == ThisThread::now().number())
+    }
+
     /// It is in this call from now on.
     pub(crate) fn begin_call(
         &mut self,
@@ -83,11 +94,11 @@ impl RankThread {
 }
 
 /// A thread is in its call no more. The page shows the one that has been in a call for longest, if any still is.
-pub(crate) fn end_call(threads: &[RankThread], place: usize, page: &SharedPage) {
+pub(crate) fn end_call(threads: &[RankThread], in_calls: &[usize], place: usize, page: &SharedPage) {
     if let Some(id) = page.thread_ids.get(place) {
         id.store(0, Ordering::Relaxed);
     }
-    let in_call = threads.iter().filter(|thread| thread.in_call.is_some());
+    let in_call = in_calls.iter().filter_map(|place| threads.get(*place));
     match in_call.min_by_key(|thread| thread.call.number) {
         Some(thread) => thread.show(page),
         None => page.set_state(PageState::Outside),

@@ -1,7 +1,7 @@
 //! Records the answers of a rank's calls into its file.
 
 use replay::shared_page::{PageText, SharedPage, count_one};
-use replay::{Answer, Mark, ReceiveEnd, Recording};
+use replay::{Answer, MOST_THREADS, Mark, ReceiveEnd, Recording};
 
 use crate::mapped_file::RankMapping;
 
@@ -47,8 +47,9 @@ impl AnswerRecorder {
         self.recording.answer(answer, &mut self.out);
         let page = self.file.page();
         count_one(&page.answers);
-        if is_no && self.out.is_empty() {
+        if is_no {
             page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+            self.show_polls();
         } else {
             self.write();
         }
@@ -72,9 +73,20 @@ impl AnswerRecorder {
 
     /// There is another thread: its number.
     pub(crate) fn add_thread(&mut self, name: u64) -> usize {
+        if !self.recording.has_room() {
+            self.stop(&format!("its calls come from more than {MOST_THREADS} threads"));
+        }
         let number = self.recording.add_thread(name, &mut self.out);
-        self.write_unless_over();
+        self.write();
         number
+    }
+
+    /// Polls of several threads stand on the page until they are in the record.
+    fn show_polls(&self) {
+        let (thread, polls) = self.recording.polls_of_thread();
+        if let Some(place) = self.page().thread_polls.get(thread) {
+            place.store(polls, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     /// This thread acts from here on.
@@ -86,7 +98,7 @@ impl AnswerRecorder {
     /// The thread has posted a send or receive, or taken a message.
     pub(crate) fn turn(&mut self) {
         self.recording.turn(&mut self.out);
-        self.write_unless_over();
+        self.write();
     }
 
     pub(crate) fn claim(&mut self, request: u64) -> Option<Option<u64>> {
@@ -134,6 +146,7 @@ impl AnswerRecorder {
     pub(crate) fn end(&mut self) {
         self.recording.mark(Mark::End, &mut self.out);
         self.write();
+        self.page().thread_polls.iter().for_each(|polls| polls.store(0, std::sync::atomic::Ordering::Relaxed));
         self.has_ended = true;
     }
 
@@ -147,17 +160,11 @@ impl AnswerRecorder {
         self.stop(THREADS_STOP);
     }
 
-    fn write_unless_over(&mut self) {
-        if self.is_stopped || self.has_ended {
-            self.out.clear();
-        } else {
-            self.write();
-        }
-    }
-
     /// Puts what was recorded into the file.
     fn write(&mut self) {
-        if self.out.is_empty() {
+        // Other threads may be in calls that began before.
+        if self.out.is_empty() || self.is_stopped || self.has_ended {
+            self.out.clear();
             return;
         }
         if let Err(error) = self.file.append(&self.out) {
@@ -166,6 +173,7 @@ impl AnswerRecorder {
         self.out.clear();
         // Those that were counted there are in the record now.
         self.page().polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+        self.show_polls();
     }
 
     /// Records no more from here on.

@@ -23,6 +23,8 @@ impl ThisThread {
 
 /// The name of the thread that a process begins with.
 const FIRST_NAME: u64 = 1;
+/// No thread's: of the row in which clocks are recorded where threads call one at a time.
+pub(crate) const CLOCKS_NAME: u64 = 2;
 
 thread_local! {
     /// 0: none.
@@ -58,7 +60,7 @@ pub(crate) fn name_child() -> u64 {
 fn child_name(parent: u64, number: u64) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (parent.rotate_left(32) ^ number).wrapping_mul(FACTOR);
-    (mixed ^ mixed >> 29).wrapping_mul(FACTOR).max(FIRST_NAME + 1)
+    (mixed ^ mixed >> 29).wrapping_mul(FACTOR).max(CLOCKS_NAME + 1)
 }
 
 /// Which of the rank's threads this one is, if that is known.

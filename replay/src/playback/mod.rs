@@ -5,12 +5,13 @@ mod turns;
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, BadRecord, Mark, ReceiveEnd, RecordEntry};
+use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
+use crate::recording::MOST_THREADS;
 
-use row::{RecordMarks, ThreadRow};
+use row::{RecordMarks, ThreadRow, is_played};
 pub use turns::TurnDue;
 use turns::TurnOrder;
 
@@ -30,8 +31,8 @@ pub enum Due {
 pub struct Playback {
     /// One for each thread: first those of the record.
     rows: Vec<ThreadRow>,
-    /// Names of the threads but the first.
-    names: Vec<u64>,
+    /// Numbers of the threads but the first, by name.
+    names: HashMap<u64, usize>,
     /// How many of them the record has.
     recorded: usize,
     /// The thread that acts.
@@ -43,12 +44,30 @@ pub struct Playback {
     posted: u64,
     marks: RecordMarks,
     answers: u64,
+    /// What clocks showed last.
+    clocks: [Option<i64>; CLOCKS],
 }
 
 /// More receives are never open at once: what a record claims is not believed.
 const MOST_OPEN: usize = 1 << 24;
-/// A rank has no more threads.
-const MOST_THREADS: usize = 1 << 16;
+
+/// What each thread gets of a record that has been read once.
+fn by_thread(bytes: &[u8], threads: usize) -> Result<Vec<Vec<u8>>, BadRecord> {
+    let mut rows = vec![Vec::new(); threads];
+    let (mut thread, mut rest) = (0, bytes);
+    while !rest.is_empty() {
+        let before = rest;
+        let entry = RecordEntry::take(&mut rest)?;
+        if let RecordEntry::Thread { index, .. } = entry {
+            thread = index as usize;
+        }
+        if is_played(&entry) || matches!(entry, RecordEntry::Position(_)) {
+            let row = rows.get_mut(thread).ok_or(BadRecord)?;
+            row.extend_from_slice(&before[..before.len() - rest.len()]);
+        }
+    }
+    Ok(rows)
+}
 
 impl Playback {
     /// Reads a record; `polls`: how many answered no after its last entry.
@@ -60,17 +79,14 @@ impl Playback {
         let mut arrivals = HashMap::new();
         let mut marks = RecordMarks::default();
         let mut answers = polls;
-        let mut names = Vec::new();
+        let mut names = HashMap::new();
         let mut turns = TurnOrder::default();
-        // Entries of each thread, and whose the next one is. Of one thread, they are all that is there.
-        let mut entries: Vec<Vec<u8>> = vec![Vec::new()];
         let mut thread = 0;
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             if marks.is_whole {
                 return Err(BadRecord);
             }
-            let before = rest;
             let is_first = rest.len() == bytes.len();
             match RecordEntry::take(&mut rest)? {
                 RecordEntry::ReceiveEnd { longer, arrival } => {
@@ -87,31 +103,30 @@ impl Playback {
                 RecordEntry::FirstTurns(count) if names.is_empty() => turns.take_many(0, count),
                 RecordEntry::FirstTurns(_) => return Err(BadRecord),
                 RecordEntry::NewThread(name) => {
-                    if names.contains(&name) || names.len() >= MOST_THREADS {
+                    let number = names.len() + 1;
+                    if number >= MOST_THREADS || names.insert(name, number).is_some() {
                         return Err(BadRecord);
                     }
-                    names.push(name);
-                    entries.push(Vec::new());
                 }
                 RecordEntry::Thread { index, has_turn } => {
                     thread = usize::try_from(index)
                         .ok()
-                        .filter(|index| *index < entries.len())
+                        .filter(|index| *index <= names.len())
                         .ok_or(BadRecord)?;
                     if has_turn {
                         turns.take_many(thread, 1);
                     }
                 }
             }
-            entries[thread].extend_from_slice(&before[..before.len() - rest.len()]);
         }
-        let mut rows: Vec<ThreadRow> =
-            entries.into_iter().map(|bytes| ThreadRow::new(bytes, marks)).collect();
+        let rows = if names.is_empty() { vec![bytes] } else { by_thread(&bytes, names.len() + 1)? };
+        let mut rows: Vec<ThreadRow> = rows.into_iter().map(|bytes| ThreadRow::new(bytes, marks)).collect();
         if let Some(last) = rows.get_mut(thread) {
             last.set_last_polls(polls);
         }
         let recorded = names.len();
-        Ok(Self { rows, names, recorded, speaker: 0, turns, arrivals, posted: 0, marks, answers })
+        let clocks = [None; CLOCKS];
+        Ok(Self { rows, names, recorded, speaker: 0, turns, arrivals, posted: 0, marks, answers, clocks })
     }
 
     /// The same, left where a cut says.
@@ -123,11 +138,9 @@ impl Playback {
 
     /// The number of the thread with this name. Thread 0 has none.
     pub fn thread(&mut self, name: u64) -> usize {
-        let found = self.names.iter().position(|known| *known == name);
-        1 + found.unwrap_or_else(|| {
-            self.names.push(name);
+        *self.names.entry(name).or_insert_with(|| {
             self.rows.push(ThreadRow::new(Vec::new(), self.marks));
-            self.names.len() - 1
+            self.rows.len() - 1
         })
     }
 
@@ -204,7 +217,13 @@ impl Playback {
     /// # Errors
     /// The program does something else than it did.
     pub fn clock(&mut self, clock: u8) -> Result<Option<i64>, Divergence> {
-        self.speaks().clock(clock)
+        if self.rows[0].is_left() {
+            return Ok(None);
+        }
+        let Some(went_on) = self.speaks().clock(clock)? else { return Ok(None) };
+        let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
+        *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
+        Ok(*shows)
     }
 
     /// The call ends: its position in the order of all ranks' calls. None: the record has none from here on.
@@ -217,7 +236,7 @@ impl Playback {
 
     /// What a clock showed last, if it was read.
     pub fn showed(&self, clock: u8) -> Option<i64> {
-        self.rows[self.speaker].showed(clock)
+        self.clocks.get(usize::from(clock)).copied().flatten()
     }
 
     /// A receive from anybody is about to be posted: whose message it gets. None: the record does not say.
@@ -257,7 +276,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::answer::CLOCKS;
     use crate::call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
     use crate::recording::Recording;
 

@@ -1,6 +1,6 @@
 //! What the calls of one thread must answer.
 
-use crate::answer::{Answer, CLOCKS, RecordEntry};
+use crate::answer::{Answer, RecordEntry};
 use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
@@ -33,8 +33,6 @@ pub(super) struct ThreadRow {
     check_before: CallCheck,
     marks: RecordMarks,
     played: u64,
-    /// What clocks showed last.
-    clocks: [Option<i64>; CLOCKS],
     /// Calls begun.
     calls: u64,
     /// The last position.
@@ -126,7 +124,7 @@ impl ThreadRow {
         Ok(Due::Answer(Answer::No))
     }
 
-    /// The program reads a clock: what it shows. None: the record has ended.
+    /// The program reads a clock: by how much it went on since it was read last. None: the record has ended.
     ///
     /// # Errors
     /// The program does something else than it did.
@@ -138,11 +136,7 @@ impl ThreadRow {
             return Err(Divergence::ClockRead { recorded: Answer::No });
         }
         match self.next() {
-            Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => {
-                let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
-                *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
-                Ok(*shows)
-            }
+            Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => Ok(Some(went_on)),
             Some(RecordEntry::Clock { .. }) => Err(Divergence::AnotherClock),
             Some(RecordEntry::Answer(recorded, _)) => Err(Divergence::ClockRead { recorded }),
             Some(_) => Err(Divergence::ClockRead { recorded: Answer::No }),
@@ -175,11 +169,6 @@ impl ThreadRow {
             }
         }
         Ok(None)
-    }
-
-    /// What a clock showed last, if it was read.
-    pub(super) fn showed(&self, clock: u8) -> Option<i64> {
-        self.clocks.get(usize::from(clock)).copied().flatten()
     }
 
     /// The next entry that is an answer, or what a clock showed.
@@ -240,6 +229,6 @@ impl ThreadRow {
 }
 
 /// Whether calls get something of it in its turn.
-fn is_played(entry: &RecordEntry) -> bool {
+pub(super) fn is_played(entry: &RecordEntry) -> bool {
     matches!(entry, RecordEntry::Polls(1..) | RecordEntry::Answer(..) | RecordEntry::Clock { .. })
 }

@@ -331,7 +331,8 @@ impl Replaying<'_> {
 
     /// Nobody goes on.
     fn tell_hang(&mut self, pages: &[(u32, SharedPage)]) -> ReplayEnd {
-        let all_at_end = pages.iter().all(|(rank, page)| self.is_at_end(*rank, page));
+        let waits_for_turn = |page: &SharedPage| page.waiting_for_turn.load(Ordering::Relaxed) > 0;
+        let all_at_end = pages.iter().all(|(rank, page)| self.is_at_end(*rank, page) && !waits_for_turn(page));
         let is_left = !self.settings.cuts.is_empty();
         let waits_in_vain = |page: &SharedPage| page.due_source.load(Ordering::Relaxed) >= 0;
         let is_impossible = is_left && pages.iter().any(|(_, page)| waits_in_vain(page));
@@ -352,14 +353,14 @@ impl Replaying<'_> {
             } else if due >= 0 {
                 let then = if is_left { "comes first" } else { "it got then" };
                 format!(", for the message from rank {due} that {then}")
-            } else if page.waiting_for_turn.load(Ordering::Relaxed) > 0 {
-                ", and threads of it for others that posted before them".to_owned()
             } else {
                 String::new()
             };
             let process = self.process(*rank, page);
             let at = self.where_it_is(page);
-            (self.say)(&format!("  rank {rank} (process {process}) waits in its {at}{due}"));
+            let turn =
+                if waits_for_turn(page) { ", and threads of it for others that posted before them" } else { "" };
+            (self.say)(&format!("  rank {rank} (process {process}) waits in its {at}{due}{turn}"));
         }
         match (is_impossible, all_at_end) {
             (true, _) => ReplayEnd::Impossible,

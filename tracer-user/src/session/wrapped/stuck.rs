@@ -43,8 +43,21 @@ fn computes_beside_calls(pid: u32, page: &SharedPage) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.flatten().any(|thread| {
         let id = thread.file_name().to_str().and_then(|name| name.parse().ok());
-        id.is_some_and(|id| !in_call.contains(&id)) && state_of(&thread.path().join("stat")) == Some('R')
+        id.is_some_and(|id| !in_call.contains(&id)) && goes_on(&thread.path())
     })
+}
+
+/// Whether a thread outside of calls may go on by itself. It does not where it waits for another one, or for what others send; of one
+/// whose wait is not known, that is assumed, since libraries have such threads.
+fn goes_on(thread: &Path) -> bool {
+    match state_of(&thread.join("stat")) {
+        Some('R' | 'D') => true,
+        Some('S') => {
+            let waits_in = fs::read_to_string(thread.join("wchan")).unwrap_or_default();
+            waits_in.contains("nanosleep")
+        }
+        _ => false,
+    }
 }
 
 fn state_of(stat: &Path) -> Option<char> {

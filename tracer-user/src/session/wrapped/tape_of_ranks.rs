@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use analyzer::input::{End, Input};
 use analyzer::tape::{FileTape, RankAnswers, RankMessages, ReplayableRank};
 use anyhow::{Context, Result};
+use replay::polls_behind;
 use replay::shared_page::{PageText, SharedPage};
 
 use super::content_rings::RankContents;
@@ -39,6 +40,8 @@ pub(super) struct TapeOfRanks {
     messages: Pages,
     ranks: BTreeMap<u32, ReplayableRank>,
     polls: BTreeMap<u32, u64>,
+    /// What the record of a rank with several threads goes on with if nothing more comes: where, and the bytes.
+    tails: BTreeMap<u32, (u64, Vec<u8>)>,
     counts: BTreeMap<u32, u64>,
     trouble: Vec<String>,
 }
@@ -57,6 +60,7 @@ impl TapeOfRanks {
             messages: Pages::named("messages-"),
             ranks: BTreeMap::new(),
             polls: BTreeMap::new(),
+            tails: BTreeMap::new(),
             counts: BTreeMap::new(),
             trouble: Vec::new(),
         };
@@ -141,11 +145,15 @@ impl TapeOfRanks {
         }
         self.counts.insert(rank, page.answers.load(Ordering::Relaxed));
         let polls = page.polls.load(Ordering::Acquire);
+        let tail = polls_behind(&page.thread_polls.each_ref().map(|polls| polls.load(Ordering::Relaxed)));
         let mut end_bytes = 0;
         while let Some((offset_bytes, bytes)) = file.take(page)? {
             end_bytes = offset_bytes + bytes.len() as u64;
             self.polls.insert(rank, 0);
             self.push(&Input::Answers(Box::new(RankAnswers { rank, offset_bytes, polls: 0, bytes })));
+        }
+        if end_bytes > 0 || !tail.is_empty() {
+            self.tails.insert(rank, (end_bytes.max(page.record_bytes() as u64), tail));
         }
         // They are behind all that was taken: the page was read before.
         if self.polls.insert(rank, polls).unwrap_or(0) != polls {
@@ -162,6 +170,11 @@ impl TapeOfRanks {
 
     /// The job has ended.
     pub(super) fn finish(mut self, status: ExitStatus) -> JobRecorded {
+        for (rank, (offset_bytes, bytes)) in std::mem::take(&mut self.tails) {
+            if !bytes.is_empty() {
+                self.push(&Input::Answers(Box::new(RankAnswers { rank, offset_bytes, polls: 0, bytes })));
+            }
+        }
         let end = End {
             time_ns: clock::monotonic_ns(),
             reason: format!("the job ended: {status}"),
