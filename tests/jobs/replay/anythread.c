@@ -72,12 +72,12 @@ static void send_all(struct worker *worker)
         *out = (struct content){rank, worker->number, worker->sent, {0}};
         *request = MPI_REQUEST_NULL;
         idle(worker);
-        switch (worker->sent++ % 5) {
+        // None of them waits until it is received: threads that take messages of later rounds would wait for each other.
+        switch (worker->sent++ % 4) {
         case 0: MPI_Isend(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD, request); break;
-        case 1: MPI_Issend(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD, request); break;
-        case 2: MPI_Send(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD); break;
-        case 3: MPI_Bsend(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD); break;
-        case 4:
+        case 1: MPI_Send(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD); break;
+        case 2: MPI_Bsend(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD); break;
+        case 3:
             MPI_Send_init(out, sizeof *out, MPI_BYTE, to, tag, MPI_COMM_WORLD, request);
             MPI_Start(request);
             break;
@@ -88,7 +88,7 @@ static void send_all(struct worker *worker)
 static void finish_sends(struct worker *worker)
 {
     for (int i = 1; i < ranks; i++) {
-        const int is_persistent = worker->sends[i] != MPI_REQUEST_NULL && worker->out[i].number % 5 == 4;
+        const int is_persistent = worker->sends[i] != MPI_REQUEST_NULL && worker->out[i].number % 4 == 3;
         MPI_Wait(&worker->sends[i], MPI_STATUS_IGNORE);
         if (is_persistent)
             MPI_Request_free(&worker->sends[i]);
@@ -303,7 +303,7 @@ static void by_probe(struct worker *worker)
     }
 }
 
-// One message more to the next rank, from anybody's thread: only this case sends with tag 7.
+// Three messages more to the next rank, from anybody's thread: only this case sends with tag 7.
 static void by_sendrecv(struct worker *worker)
 {
     struct content out = {rank, worker->number, worker->sent, {0}}, in;
@@ -314,6 +314,16 @@ static void by_sendrecv(struct worker *worker)
     MPI_Barrier(worker->number == 0 ? MPI_COMM_WORLD : MPI_COMM_SELF);
     pthread_barrier_wait(&barrier);
     MPI_Sendrecv(&out, sizeof out, MPI_BYTE, next, 7, &in, sizeof in, MPI_BYTE, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &status);
+    got(worker, &in, &status);
+    MPI_Request receive, send;
+    MPI_Irecv(&in, sizeof in, MPI_BYTE, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &receive);
+    if (worker->number % 2 == 0) {
+        MPI_Ssend(&out, sizeof out, MPI_BYTE, next, 7, MPI_COMM_WORLD);
+    } else {
+        MPI_Issend(&out, sizeof out, MPI_BYTE, next, 7, MPI_COMM_WORLD, &send);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+    }
+    MPI_Wait(&receive, &status);
     got(worker, &in, &status);
     in.from = rank;
     MPI_Sendrecv_replace(&in, sizeof in, MPI_BYTE, next, 7, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &status);
