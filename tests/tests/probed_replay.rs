@@ -4,7 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation::OpenMpi;
-use live::replayed::{ReplayCase, ReplayRun, every_other_cpu, first_difference, kill_job, times, wait_for_bytes};
+use live::replayed::{
+    ReplayCase, ReplayRun, every_other_cpu, first_difference, kill_job, times, wait_for_bytes,
+};
 use live::{MpiImplementation, binary};
 
 const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];

@@ -21,7 +21,9 @@ fn threads_that_receive_from_anybody_get_the_same_messages_each() -> Result<()> 
 #[test]
 fn threads_that_call_one_at_a_time_go_the_way_of_one_whichever_calls() -> Result<()> {
     for library in MpiImplementation::ALL {
-        anythread(library, "serialized", "30")?.record_and_replay().with_context(|| format!("{library:?}"))?;
+        anythread(library, "serialized", "30")?
+            .record_and_replay()
+            .with_context(|| format!("{library:?}"))?;
     }
     Ok(())
 }

@@ -5,10 +5,9 @@ use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use replay::Answer;
 use replay::logical::MAX_RANKS;
-use replay::TurnDue;
 use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
+use replay::{Answer, TurnDue};
 
 use crate::early_clocks;
 use crate::files;
@@ -160,9 +159,11 @@ pub(crate) fn pass_others() -> Treatment {
 impl RankForOthers {
     fn tell_of_thread(&self) {
         match self.replay_holds {
-            Some(holds) => {
-                diverge(self.page, holds, "a second thread communicates; only one does in the record, or with --messages and --order")
-            }
+            Some(holds) => diverge(
+                self.page,
+                holds,
+                "a second thread communicates; only one does in the record, or with --messages and --order",
+            ),
             // The record itself belongs to the rank's thread, which ends it with its next call.
             None => {
                 self.page.set_text(PageText::Message, THREADS_STOP);

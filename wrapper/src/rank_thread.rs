@@ -23,12 +23,12 @@ pub(crate) struct RankThread {
     pub indices: Vec<u32>,
     /// Its number for the kernel.
     kernel_id: u32,
-    call: CallView,
+    call: ThreadCall,
 }
 
 /// The call that a thread is in.
 #[derive(Clone, Copy, Debug, Default)]
-struct CallView {
+struct ThreadCall {
     /// How many calls the rank had begun then.
     number: u64,
     call: u32,
@@ -74,7 +74,7 @@ impl RankThread {
         return_address: u64,
     ) {
         let number = page.calls.load(Ordering::Relaxed);
-        self.call = CallView { number, call, arguments, return_address, due_source: -1 };
+        self.call = ThreadCall { number, call, arguments, return_address, due_source: -1 };
         if let Some(id) = page.thread_ids.get(place) {
             id.store(self.kernel_id, Ordering::Relaxed);
         }

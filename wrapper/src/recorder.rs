@@ -146,7 +146,10 @@ impl AnswerRecorder {
     pub(crate) fn end(&mut self) {
         self.recording.mark(Mark::End, &mut self.out);
         self.write();
-        self.page().thread_polls.iter().for_each(|polls| polls.store(0, std::sync::atomic::Ordering::Relaxed));
+        self.page()
+            .thread_polls
+            .iter()
+            .for_each(|polls| polls.store(0, std::sync::atomic::Ordering::Relaxed));
         self.has_ended = true;
     }
 

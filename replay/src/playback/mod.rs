@@ -1,28 +1,21 @@
 //! Says what is due when a rank runs again.
 
+mod due;
 mod row;
 mod turns;
 
 use std::collections::HashMap;
 
-use crate::answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
+use crate::answer::{BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
 use crate::recording::MOST_THREADS;
 
+pub use due::Due;
 use row::{RecordMarks, ThreadRow, is_played};
 pub use turns::TurnDue;
 use turns::TurnOrder;
-
-/// What a call must answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// This.
-    Answer(Answer),
-    /// Anything: the record has ended.
-    Anything,
-}
 
 /// The record of one rank, and how far it has been played.
 ///
@@ -109,10 +102,8 @@ impl Playback {
                     }
                 }
                 RecordEntry::Thread { index, has_turn } => {
-                    thread = usize::try_from(index)
-                        .ok()
-                        .filter(|index| *index <= names.len())
-                        .ok_or(BadRecord)?;
+                    thread =
+                        usize::try_from(index).ok().filter(|index| *index <= names.len()).ok_or(BadRecord)?;
                     if has_turn {
                         turns.take_many(thread, 1);
                     }
@@ -276,6 +267,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::answer::Answer;
     use crate::call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
     use crate::recording::Recording;
 

@@ -5,7 +5,7 @@ use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 
-use super::Due;
+use super::due::Due;
 
 /// What the record of a rank says about itself.
 #[derive(Clone, Copy, Debug, Default)]

@@ -45,7 +45,10 @@ impl TcpBytes {
     /// Fails unless so many were sent, and all of them received.
     pub fn check_all_received(&self, wanted: u64) -> Result<()> {
         ensure!(self.sent >= wanted, "{self:?}, and the job sends {wanted}");
-        ensure!(self.sent + self.unseen == self.received + self.unread && self.unread < FAREWELL_BYTES, "{self:?}");
+        ensure!(
+            self.sent + self.unseen == self.received + self.unread && self.unread < FAREWELL_BYTES,
+            "{self:?}"
+        );
         self.check_both_ends()
     }
 

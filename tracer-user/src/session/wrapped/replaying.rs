@@ -332,7 +332,8 @@ impl Replaying<'_> {
     /// Nobody goes on.
     fn tell_hang(&mut self, pages: &[(u32, SharedPage)]) -> ReplayEnd {
         let waits_for_turn = |page: &SharedPage| page.waiting_for_turn.load(Ordering::Relaxed) > 0;
-        let all_at_end = pages.iter().all(|(rank, page)| self.is_at_end(*rank, page) && !waits_for_turn(page));
+        let all_at_end =
+            pages.iter().all(|(rank, page)| self.is_at_end(*rank, page) && !waits_for_turn(page));
         let is_left = !self.settings.cuts.is_empty();
         let waits_in_vain = |page: &SharedPage| page.due_source.load(Ordering::Relaxed) >= 0;
         let is_impossible = is_left && pages.iter().any(|(_, page)| waits_in_vain(page));
@@ -358,8 +359,11 @@ impl Replaying<'_> {
             };
             let process = self.process(*rank, page);
             let at = self.where_it_is(page);
-            let turn =
-                if waits_for_turn(page) { ", and threads of it for others that posted before them" } else { "" };
+            let turn = if waits_for_turn(page) {
+                ", and threads of it for others that posted before them"
+            } else {
+                ""
+            };
             (self.say)(&format!("  rank {rank} (process {process}) waits in its {at}{due}{turn}"));
         }
         match (is_impossible, all_at_end) {

@@ -21,11 +21,7 @@ pub(super) struct RankView {
 
 impl RankView {
     pub(super) fn of(page: &SharedPage) -> Self {
-        Self {
-            state: page.state(),
-            calls: page.calls.load(Ordering::Relaxed),
-            is_running: may_wait(page),
-        }
+        Self { state: page.state(), calls: page.calls.load(Ordering::Relaxed), is_running: may_wait(page) }
     }
 }
 
