@@ -14,10 +14,12 @@ use crate::session::binary;
 use crate::system::Nodes;
 use crate::system::deadline;
 use crate::system::number_from_environment;
-use crate::system::processes::{descendants, environment_variable, signal};
+use crate::system::processes::{descendants, environment_variable, signal, stuck_launcher};
 
 /// Nothing that is recorded or replayed here takes as long.
 const LIMIT: Duration = Duration::from_secs(100);
+/// A launcher that has not ended so long after its job does not.
+const LAUNCHER_LIMIT: Duration = Duration::from_secs(8);
 
 /// A program, and a folder for its tapes and logs.
 pub struct ReplayCase {
@@ -260,7 +262,23 @@ impl ReplayCase {
         let pid = child.id();
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait_with_output()));
-        let Output { status, stdout, stderr } = match receiver.recv_timeout(LIMIT) {
+        let deadline = deadline(LIMIT);
+        let mut stuck = None;
+        let finished = loop {
+            let finished = receiver.recv_timeout(LAUNCHER_LIMIT.min(deadline - Instant::now()));
+            let is_late = Instant::now() + LAUNCHER_LIMIT >= deadline;
+            if finished.is_ok() || is_late {
+                break finished;
+            }
+            // One that is still so after a while.
+            let now = stuck_launcher(&descendants(pid));
+            if let Some(launcher) = now.filter(|_| now == stuck) {
+                eprintln!("the launcher has not ended with its job, and is killed");
+                signal(launcher, Signal::KILL);
+            }
+            stuck = now;
+        };
+        let Output { status, stdout, stderr } = match finished {
             Ok(output) => output?,
             Err(_) => {
                 // All that dmscope has started: whoever lives on holds its outputs open.
