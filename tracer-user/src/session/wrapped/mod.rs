@@ -9,6 +9,7 @@ mod deterministic;
 mod exploring;
 mod frontier;
 mod job;
+mod left_ranks;
 mod nodes;
 mod pages;
 mod places_of_calls;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analyzer::input::Input;
 use anyhow::Result;
@@ -11,6 +11,7 @@ use replay::total_order::SharedOrder;
 
 use super::content_rings::ContentRings;
 use super::job::{JobStart, WrappedJob};
+use super::left_ranks::LeftRanks;
 use super::nodes::RemoteNodes;
 use super::shared_folder::SharedFolder;
 use super::tape_of_ranks::{JobRecorded, TapeOfRanks};
@@ -74,6 +75,7 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     let start =
         JobStart { command: &command, account, objects: &objects, environment: &environment, output: None };
     let mut job = WrappedJob::start(&start)?;
+    let mut left = LeftRanks::default();
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
@@ -92,7 +94,11 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
             let contents = rings.map(ContentRings::finish);
             return Ok(JobRecorded { contents, ..tape.finish(status) });
         }
-        if settings.stop.load(Ordering::Relaxed) {
+        let is_left = left.are_left(&tape.pids(), Instant::now());
+        if is_left {
+            tape.trouble(vec![LeftRanks::WORDS.to_owned()]);
+        }
+        if is_left || settings.stop.load(Ordering::Relaxed) {
             job.end(&tape.pids())?;
             nodes.iter().for_each(RemoteNodes::kill_ranks);
         } else {

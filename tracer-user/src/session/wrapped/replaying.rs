@@ -13,6 +13,7 @@ use replay::shared_page::{PageState, PageText, SharedPage};
 
 use super::call_names::call_of;
 use super::job::{JobStart, WrappedJob};
+use super::left_ranks::LeftRanks;
 use super::nodes::{RemoteNodes, RemoteRank};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
@@ -200,6 +201,7 @@ impl Replaying<'_> {
     fn watch(&mut self, folder: &SharedFolder) -> Result<ReplayEnd> {
         let begun = Instant::now();
         let mut progress = Progress::new(begun);
+        let mut left = LeftRanks::default();
         let (mut is_said_to_hang, mut has_diverged) = (false, false);
         loop {
             // First whether it has ended: what it wrote before is there.
@@ -228,6 +230,12 @@ impl Replaying<'_> {
             }
             if let Some(status) = status {
                 return Ok(if has_diverged { ReplayEnd::Diverged } else { self.ended(status, &pages)? });
+            }
+            let pids: Vec<u32> = pages.iter().map(|(_, page)| page.pid.load(Ordering::Relaxed)).collect();
+            if left.are_left(&pids, Instant::now()) {
+                (self.say)(LeftRanks::WORDS);
+                self.end(&pages)?;
+                continue;
             }
             if self.settings.stop.load(Ordering::Relaxed) {
                 self.end(&pages)?;
