@@ -80,9 +80,10 @@ impl Recording {
         self.threads.len() > 1
     }
 
-    /// Polls of the thread that acts which answered no since its last entry, where there are several: not yet in the bytes.
-    pub fn polls_of_thread(&self) -> (usize, u64) {
-        (self.speaker, if self.has_several() { self.threads[self.speaker].polls } else { 0 })
+    /// Where there are several threads, the one that acts, and its polls that answered no since its last entry: not yet in the bytes.
+    #[inline]
+    pub fn polls_of_thread(&self) -> Option<(usize, u64)> {
+        self.has_several().then(|| (self.speaker, self.threads[self.speaker].polls))
     }
 
     /// Whether there may be one more thread.
@@ -184,10 +185,6 @@ impl Recording {
 
     /// It has: whose message it got.
     pub fn claimed_arrived(&mut self, number: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
-        self.close(number, arrival, out);
-    }
-
-    fn close(&mut self, number: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         if let Some(longer) = self.open.close(number) {
             self.write(&RecordEntry::ReceiveEnd { longer, arrival }, out);
         }
@@ -217,7 +214,7 @@ impl Recording {
     pub fn decided(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
         let number = self.requests.get_mut(&request).and_then(Option::take);
         if let Some(number) = number {
-            self.close(number, arrival, out);
+            self.claimed_arrived(number, arrival, out);
         }
     }
 

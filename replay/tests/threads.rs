@@ -202,7 +202,7 @@ fn polls_that_a_killed_rank_had_not_written_are_played_too() {
             recording.call(AskedFor::Poll as u32, [0; 3]);
             recording.answer(Answer::No, &mut out);
         }
-        assert_eq!(recording.polls_of_thread(), (thread, polls));
+        assert_eq!(recording.polls_of_thread(), Some((thread, polls)));
     }
     out.extend(replay::polls_behind(&[2, 3]));
     let mut playback = Playback::new(out, 0).expect("a record");

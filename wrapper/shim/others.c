@@ -71,7 +71,7 @@ PREPARE(Rsend_init, READY)
                 return PMPI_##name##_c(buf, count, type, dest, tag, comm);                                             \
             begin_post();                                                                                              \
             int result = PMPI_##post##_c(buf, count, type, dest, tag, comm, &request);                                 \
-            end_post(1);                                                                                               \
+            dms_end_post(1);                                                                                           \
             return result == MPI_SUCCESS ? wait_in_turn(&request, MPI_STATUS_IGNORE) : result;                         \
         }                                                                                                              \
         ENTER(name, dest, tag, count);                                                                                 \

@@ -174,7 +174,7 @@ static int poll(int treatment, int source, int tag, MPI_Comm comm, int *flag, MP
     int result = message ? PMPI_Improbe(source, tag, comm, flag, message, status)
                          : PMPI_Iprobe(source, tag, comm, flag, status);
     if (is_in_turn)
-        end_post(*flag);
+        dms_end_post(*flag);
     return result;
 }
 
@@ -266,7 +266,7 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
         begin_post()
 #define END_POST                                                                                                       \
     if (is_in_turn)                                                                                                    \
-        end_post(1)
+        dms_end_post(1)
 
 #define IRECV(suffix, COUNT)                                                                                           \
     int MPI_Irecv##suffix(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI_Comm comm,               \

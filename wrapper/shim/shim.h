@@ -198,9 +198,8 @@ void message_comm(int treatment, int result, MPI_Comm comm);
 // In an identical replay: the call that ends waits for those that ended before it.
 void wait_for_turn(void);
 
-// Between these a thread posts sends or receives, or takes a message, which is what their order is about.
+// Between this and `dms_end_post` a thread posts sends or receives, or takes a message, which is what their order is about.
 void begin_post(void);
-void end_post(int has_posted);
 // Waits for a request, and lets other threads go on meanwhile.
 int wait_in_turn(MPI_Request *request, MPI_Status *status);
 // A probe that waits; `message`: of a matched one, or NULL.
@@ -233,7 +232,7 @@ static inline int in_turn(int treatment)
             begin_post();                                                                                              \
         result = call;                                                                                                 \
         if (is_in_turn)                                                                                                \
-            end_post(1);                                                                                               \
+            dms_end_post(1);                                                                                           \
     } while (0)
 
 // Finds the MPI library, wherever it is loaded. Ends a process whose library is not the one that this was compiled for: its

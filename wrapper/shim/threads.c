@@ -67,11 +67,6 @@ void begin_post(void)
     }
 }
 
-void end_post(int has_posted)
-{
-    dms_end_post(has_posted);
-}
-
 int wait_in_turn(MPI_Request *request, MPI_Status *status)
 {
     // A library that waits may keep the processor from the thread that is next.
@@ -91,7 +86,7 @@ int probe_in_turn(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_
         begin_post();
         int result = message ? PMPI_Improbe(source, tag, comm, &flag, message, status)
                              : PMPI_Iprobe(source, tag, comm, &flag, status);
-        end_post(flag);
+        dms_end_post(flag);
         if (flag || result != MPI_SUCCESS)
             return result;
         sched_yield();
@@ -121,7 +116,7 @@ static MPI_Count bytes_of(MPI_Count count, MPI_Datatype type)
         MPI_Request request;                                                                                           \
         begin_post();                                                                                                  \
         int result = PMPI_Irecv##suffix(buf, count, type, source, tag, comm, &request);                                \
-        end_post(1);                                                                                                   \
+        dms_end_post(1);                                                                                               \
         return result == MPI_SUCCESS ? wait_in_turn(&request, status) : result;                                        \
     }                                                                                                                  \
     int sendrecv_in_turn##suffix(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,   \
@@ -133,7 +128,7 @@ static MPI_Count bytes_of(MPI_Count count, MPI_Datatype type)
         int result = PMPI_Irecv##suffix(recvbuf, recvcount, recvtype, source, recvtag, comm, &receive);                \
         if (result == MPI_SUCCESS)                                                                                     \
             result = PMPI_Isend##suffix(sendbuf, sendcount, sendtype, dest, sendtag, comm, &send);                     \
-        end_post(1);                                                                                                   \
+        dms_end_post(1);                                                                                               \
         if (result != MPI_SUCCESS && receive != MPI_REQUEST_NULL)                                                      \
             PMPI_Cancel(&receive);                                                                                     \
         return wait_for_both(result, &send, &receive, status);                                                         \
@@ -154,7 +149,7 @@ static MPI_Count bytes_of(MPI_Count count, MPI_Datatype type)
             result = PMPI_Irecv##suffix(buf, count, type, source, recvtag, comm, &receive);                            \
         if (result == MPI_SUCCESS)                                                                                     \
             result = PMPI_Isend##suffix(copy, packed, MPI_PACKED, dest, sendtag, comm, &send);                         \
-        end_post(1);                                                                                                   \
+        dms_end_post(1);                                                                                               \
         if (result != MPI_SUCCESS && receive != MPI_REQUEST_NULL)                                                      \
             PMPI_Cancel(&receive);                                                                                     \
         result = wait_for_both(result, &send, &receive, status);                                                       \

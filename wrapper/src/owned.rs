@@ -20,12 +20,13 @@ pub(crate) struct OwnedByThread<T> {
     value: UnsafeCell<Option<T>>,
 }
 
+/// No thread has these numbers.
 const NOBODY: u64 = 0;
-/// So often it is tried before the processor is given away, and before it is given away for a while.
-const MOST_SPINS: u32 = 100;
-const MOST_YIELDS: u32 = 2000;
-/// No thread has this number.
 const CLOSED: u64 = u64::MAX;
+/// So often it is tried before the processor is given away.
+const MOST_SPINS: u32 = 100;
+/// So often before it is given away for a while.
+const MOST_YIELDS: u32 = 2000;
 
 // SAFETY: either only the thread that gave the value gets at it, and only once at a time, or all do, one at a time; it may be dropped by
 // another one.

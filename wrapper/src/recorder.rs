@@ -83,8 +83,9 @@ impl AnswerRecorder {
 
     /// Polls of several threads stand on the page until they are in the record.
     fn show_polls(&self) {
-        let (thread, polls) = self.recording.polls_of_thread();
-        if let Some(place) = self.page().thread_polls.get(thread) {
+        if let Some((thread, polls)) = self.recording.polls_of_thread()
+            && let Some(place) = self.page().thread_polls.get(thread)
+        {
             place.store(polls, std::sync::atomic::Ordering::Relaxed);
         }
     }
