@@ -8,7 +8,8 @@ use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
 
 use crate::mode::wish;
-use crate::rank::{self, Introduction, PostDue, RankWork, ThisRank};
+use crate::rank::{self, PostDue, ThisRank};
+use crate::rank_parts::{Introduction, RankWork};
 use crate::{clocks, early_clocks, node, thread, threads};
 
 const DUE_ANYTHING: c_int = 0;

@@ -8,7 +8,8 @@ use replay::logical::RankSet;
 use crate::c_abi::with;
 use crate::logical::{CallEnvelope, LogicalQuestion, LogicalRank, LogicalRequest};
 use crate::mode::{WishedAction, wish};
-use crate::rank::{RankWork, refuse};
+use crate::rank_parts::RankWork;
+use crate::refusal::refuse;
 
 /// Of a number: none.
 const NONE: c_int = -1;

@@ -1,36 +1,22 @@
 //! The rank that this process is, from MPI_Init to MPI_Finalize.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use replay::logical::MAX_RANKS;
-use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PageState, PageText, SharedPage, count_one};
+use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 use replay::{Answer, TurnDue};
 
 use crate::early_clocks;
-use crate::files;
-use crate::logical::{LogicalRank, dms_orders_reductions};
-use crate::mapped_file::RankMapping;
 use crate::message_recorder::MessageRecorder;
-use crate::mode::{Wish, WishedAction, wish};
-use crate::node;
+use crate::mode::{WishedAction, wish};
 use crate::owned::{Owned, OwnedByThread};
-use crate::place::place_of;
-use crate::player::Player;
 use crate::rank_order::RankOrder;
+use crate::rank_parts::{Introduction, RankParts, RankWork, parts};
 use crate::rank_thread::{RankThread, end_call, show_call};
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
+use crate::refusal::{diverge, refuse, say};
 use crate::thread::{self, ThisThread};
-
-/// What is done with its calls.
-pub(crate) enum RankWork {
-    Record(Box<AnswerRecorder>),
-    Replay(Player),
-    /// Answers by logical time.
-    Logical(Box<LogicalRank>),
-}
 
 pub(crate) struct ThisRank {
     pub work: RankWork,
@@ -61,11 +47,6 @@ pub(crate) struct ThisRank {
     order: Option<RankOrder>,
 }
 
-/// For dmscope, which does not preload a wrapper of another version.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "a name as those of the shim")]
-static dmscope_format: [u8; 8] = FORMAT_BYTES;
-
 /// Not zero: threads may make calls at the same time, which post one after the other.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the shim has it under this name")]
@@ -88,20 +69,6 @@ struct RankForOthers {
     page: &'static SharedPage,
     /// In a replay: whether a rank that diverges is stopped.
     replay_holds: Option<bool>,
-}
-
-/// How a process says who it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Introduction {
-    pub library: String,
-    pub rank: u32,
-    pub size: u32,
-    pub thread_level: u32,
-    pub is_spawned: bool,
-    /// Ranks that share memory with this one; only a deterministic run asks.
-    pub on_this_node: u32,
-    /// MPI_REQUEST_NULL, for deterministic runs.
-    pub null_request: u64,
 }
 
 /// The rank, if there is one, for its thread, or any thread that may call.
@@ -173,16 +140,11 @@ impl RankForOthers {
     }
 }
 
-/// One line, to standard error; at once, since other ranks write there as well.
-pub(crate) fn say(words: &str) {
-    let _ = std::io::stderr().write_all(format!("dmscope: {words}\n").as_bytes());
-}
-
 /// Begins, if dmscope wishes it.
 pub(crate) fn begin(introduction: &Introduction) {
     let Some(wish) = wish() else { return };
     let rank = introduction.rank;
-    match work(&wish, introduction) {
+    match parts(&wish, introduction) {
         Ok(RankParts { work, again, messages, order }) => {
             let mut rank = ThisRank {
                 work,
@@ -221,127 +183,6 @@ pub(crate) fn begin(introduction: &Introduction) {
         }
         Err(why) => say(&format!("rank {rank} is not recorded: {why}")),
     }
-}
-
-/// What is done with its calls, what records a replay, and what its messages; the order of all ranks' calls.
-struct RankParts {
-    work: RankWork,
-    again: Option<Box<AnswerRecorder>>,
-    messages: Option<Box<MessageRecorder>>,
-    order: Option<RankOrder>,
-}
-
-fn work(wish: &Wish, who: &Introduction) -> Result<RankParts, String> {
-    if who.is_spawned {
-        return Err("it was spawned by another job".to_owned());
-    }
-    if wish.action == WishedAction::Deterministic && who.on_this_node != who.size {
-        return Err(format!(
-            "{} of {} ranks are on this node; all ranks of a deterministic run must be on one",
-            who.on_this_node, who.size
-        ));
-    }
-    node::join(&wish.folder)?;
-    let path = wish.folder.join(format!("rank-{}", who.rank));
-    let record_bytes = if wish.action == WishedAction::Record { MAX_RECORD_BYTES } else { 0 };
-    let file = RankMapping::create(&path, record_bytes).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            "another process is that rank; one MPI job is followed at a time".to_owned()
-        }
-        _ => format!("{}: {error}", path.display()),
-    })?;
-    introduce(file.page(), who);
-    if wish.action == WishedAction::Deterministic {
-        let work = logical_rank(wish, who, file)?;
-        dms_orders_reductions.store(wish.folder.join("reductions").exists().into(), Ordering::Relaxed);
-        return Ok(RankParts { work, again: None, messages: None, order: None });
-    }
-    // Files of these names say that it is wanted.
-    let beside = |name: &str| -> Result<Option<RankMapping>, String> {
-        if !wish.folder.join(name).exists() {
-            return Ok(None);
-        }
-        let path = wish.folder.join(format!("{name}-{}", who.rank));
-        let file = RankMapping::create(&path, MAX_RECORD_BYTES)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        introduce(file.page(), who);
-        Ok(Some(file))
-    };
-    let messages = beside("messages")?.map(|file| Box::new(MessageRecorder::new(file)));
-    let order = RankOrder::find(&wish.folder).map_err(|error| format!("the order of calls: {error}"))?;
-    if wish.action == WishedAction::Record {
-        let mut recorder = AnswerRecorder::new(file);
-        early_clocks::kept().into_iter().for_each(|(clock, shows)| recorder.clock(clock, shows));
-        return Ok(RankParts { work: RankWork::Record(Box::new(recorder)), again: None, messages, order });
-    }
-    let job = files::job(&wish.folder).map_err(|error| format!("its job is not described: {error}"))?;
-    if let Some(why) = other_job(&job, who) {
-        file.page().set_text(PageText::Message, &why);
-        file.page().stopped.store(1, Ordering::Release);
-        return Err(why);
-    }
-    let player = Player::new(file, early_clocks::played(wish, who.rank)?, wish.holds);
-    let again = beside("again")?.map(|file| {
-        let mut recorder = AnswerRecorder::new(file);
-        player.read_early().iter().for_each(|(clock, shows)| recorder.clock(*clock, *shows));
-        Box::new(recorder)
-    });
-    Ok(RankParts { work: RankWork::Replay(player), again, messages, order })
-}
-
-fn logical_rank(wish: &Wish, who: &Introduction, file: RankMapping) -> Result<RankWork, String> {
-    if who.size as usize > MAX_RANKS {
-        return Err(format!("the job has {} ranks; a deterministic run can have {MAX_RANKS}", who.size));
-    }
-    let path = wish.folder.join("board");
-    LogicalRank::new(file, &path, who.rank, who.size, who.null_request)
-        .map(|rank| RankWork::Logical(Box::new(rank)))
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Why this is not the job that was recorded.
-fn other_job(job: &files::OriginalJob, who: &Introduction) -> Option<String> {
-    let kind = |library: &str| library.starts_with("Open MPI");
-    // MPICH has a tab in its name.
-    let words = |library: &str| library.split_whitespace().collect::<Vec<_>>().join(" ");
-    if job.size != who.size {
-        return Some(format!("the job was recorded with {} ranks and has {}", job.size, who.size));
-    }
-    (kind(&job.library) != kind(&who.library)).then(|| {
-        format!("the job was recorded with {} and runs with {}", words(&job.library), words(&who.library))
-    })
-}
-
-/// Says on a page who it is.
-pub(crate) fn introduce(page: &SharedPage, who: &Introduction) {
-    page.pid.store(std::process::id(), Ordering::Relaxed);
-    page.rank.store(who.rank, Ordering::Relaxed);
-    page.size.store(who.size, Ordering::Relaxed);
-    page.thread_level.store(who.thread_level, Ordering::Relaxed);
-    page.due_source.store(-1, Ordering::Relaxed);
-    page.set_text(PageText::Library, &who.library);
-    if let Ok(path) = std::fs::read_link("/proc/self/exe") {
-        page.set_text(PageText::Program, &path.to_string_lossy());
-    }
-    if let Ok((bytes, checksum)) = files::program() {
-        page.program_bytes.store(bytes, Ordering::Relaxed);
-        page.program_checksum.store(checksum, Ordering::Relaxed);
-    }
-    page.begin();
-}
-
-/// What is not what was wished must not run: ends the process, and with it the job.
-pub(crate) fn refuse(wish: &Wish, rank: u32, why: &str) -> ! {
-    // For dmscope, where the rank has no page.
-    let _ = std::fs::write(wish.folder.join(format!("refused-{rank}")), why);
-    exit()
-}
-
-/// Ends this process at once, as one that has failed.
-fn exit() -> ! {
-    const STATUS: i32 = 2;
-    // SAFETY: always possible.
-    unsafe { libc::_exit(STATUS) }
 }
 
 /// Whether a thread may post.
@@ -683,16 +524,4 @@ impl ThisRank {
             diverge(self.page(), player.holds, why);
         }
     }
-}
-
-fn diverge(page: &SharedPage, holds: bool, why: &str) -> ! {
-    page.set_text(PageText::Message, why);
-    let (path, offset_bytes) = place_of(page.return_address.load(Ordering::Relaxed).saturating_sub(1));
-    page.set_text(PageText::Place, &format!("{offset_bytes:x} {path}"));
-    page.set_state(PageState::Diverged);
-    if holds {
-        // SAFETY: stops this process until somebody continues it.
-        unsafe { libc::raise(libc::SIGSTOP) };
-    }
-    exit()
 }

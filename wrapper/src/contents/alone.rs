@@ -13,7 +13,7 @@ use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 use super::call_names::{call_name, call_text, difference};
 use super::ring::map;
 use crate::mapped_file::RankMapping;
-use crate::rank::say;
+use crate::refusal::say;
 
 /// What dmscope has put down: lines of a word and a value.
 pub(super) struct AloneWish {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::work::{self, ContentWork, work};
-use crate::rank::Introduction;
+use crate::rank_parts::Introduction;
 
 const PASS: c_int = 0;
 const RECORD: c_int = 1;

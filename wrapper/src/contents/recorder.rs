@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use replay::contents::ContentWriter;
 
 use super::ring::MappedRing;
-use crate::rank::say;
+use crate::refusal::say;
 
 pub(super) struct ContentRecorder {
     ring: MappedRing,

@@ -6,7 +6,8 @@ use super::alone::{AloneRank, AloneWish};
 use super::recorder::ContentRecorder;
 use super::ring::MappedRing;
 use crate::owned::{Owned, OwnedByThread};
-use crate::rank::{Introduction, introduce, say};
+use crate::rank_parts::{Introduction, introduce};
+use crate::refusal::say;
 
 /// The variable that dmscope sets: `record:FOLDER` or `alone:FOLDER`.
 const VARIABLE: &str = "DMSCOPE_CONTENTS";
