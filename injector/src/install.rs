@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use libc::pid_t;
 use serde::{Deserialize, Serialize};
 
 use crate::InjectError;
-use crate::code::{CodeFacts, SlotHook, build, code_bytes, entries};
+use crate::code::{CodeFacts, HookKind, SlotHook, build, code_bytes, entries};
 use crate::layout::{HEADERS_AT, PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
 use crate::memory::WritableMemory;
@@ -37,8 +38,7 @@ pub struct Installation {
     pid: pid_t,
     /// Slots, each with what it was and what it is now.
     slots: Vec<(u64, u64, u64)>,
-    /// Address of the shared memory in the process.
-    shared: u64,
+    places: MappedPlaces,
     /// The shared memory, to give back what lies in it.
     file: File,
 }
@@ -52,32 +52,68 @@ pub struct TakeOut {
     pub changed: usize,
 }
 
+/// Where things of ours are in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedPlaces {
+    /// Where it keeps its notes of calls: as many of them as there are rings ([`MAX_RINGS`](crate::MAX_RINGS)).
+    pub notes: u64,
+    /// Its first thread's stack, from the lowest address to the highest.
+    pub main_stack: (u64, u64),
+}
+
+/// So often it is looked whether threads have left the dynamic linker, with a pause each time.
+const LINKER_TRIES: u32 = 50;
+const LINKER_PAUSE: Duration = Duration::from_millis(4);
+
 /// Puts hooks into a process. Nothing is recorded until [`Switch::record_until`](crate::Switch::record_until) says so. If it fails, calls go where they went
 /// before, and what is left are mappings that nobody uses.
 ///
+/// `ready` is called when all is there but for the slots, while the process stands still: from when it comes back calls
+/// that have not passed their slots yet are seen by the hooks, and no others. If it fails, slots stay as they are.
+///
 /// # Errors
-/// What the kernel or the process does not allow.
-pub fn install(request: &HookRequest) -> Result<Installation, InjectError> {
+/// What the kernel or the process does not allow; or what `ready` says.
+pub fn install(
+    request: &HookRequest,
+    mut ready: impl FnMut(&Installation) -> Result<(), InjectError> + Send,
+) -> Result<Installation, InjectError> {
     let pid = pid_t::try_from(request.pid).map_err(|_| InjectError::Ended)?;
-    while_stopped(pid, |process| install_stopped(process, request))
+    for _ in 1..LINKER_TRIES {
+        match while_stopped(pid, |process| install_stopped(process, request, &mut ready)) {
+            Err(InjectError::Linking) => std::thread::sleep(LINKER_PAUSE),
+            done => return done,
+        }
+    }
+    while_stopped(pid, |process| install_stopped(process, request, &mut ready))
 }
 
-fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Result<Installation, InjectError> {
+fn install_stopped(
+    process: &mut StoppedProcess,
+    request: &HookRequest,
+    ready: &mut (impl FnMut(&Installation) -> Result<(), InjectError> + Send),
+) -> Result<Installation, InjectError> {
     let pid = process.pid;
     let ring_bytes = ring_bytes(request.ring_bytes);
     let areas = areas(pid).map_err(|source| InjectError::of("its mappings", source))?;
     check_thread_ids(process)?;
+    // It would write over a slot that it is looking for just now.
+    let is_in_linker =
+        |at: u64| areas.iter().any(|area| area.is_linker() && (area.start..area.end).contains(&at));
+    if process.places().any(is_in_linker) {
+        return Err(InjectError::Linking);
+    }
     let code_len = code_bytes(&request.hooks);
     let shared_len = shared_bytes(ring_bytes) as u64;
     let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
     SharedRings::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
+    let main_stack = main_stack(&areas);
     let facts = CodeFacts {
         guard: mapped.guard,
         shared: mapped.shared,
         shared_bytes: shared_len,
         thread_id_offset: THREAD_ID_OFFSET,
         process: request.pid,
-        main_stack: main_stack(&areas),
+        main_stack,
         program: program_data(pid, &areas),
         ring_records: (ring_bytes / RING_RECORD_BYTES) as u64,
     };
@@ -87,13 +123,21 @@ fn install_stopped(process: &mut StoppedProcess, request: &HookRequest) -> Resul
     write(mapped.code, &build(&request.hooks, mapped.code, &facts))?;
     write(mapped.guard, &1_u64.to_le_bytes())?;
     let entries = entries(&request.hooks, mapped.code);
-    let mut installation = Installation { pid, slots: Vec::new(), shared: mapped.shared, file };
+    let places = MappedPlaces { notes: mapped.shared.saturating_add(HEADERS_AT as u64), main_stack };
+    let mut installation = Installation { pid, slots: Vec::new(), places, file };
+    ready(&installation)?;
     for (hook, entry) in request.hooks.iter().zip(entries) {
         if let Err(error) = write(hook.slot, &entry.to_le_bytes()) {
             installation.restore(&process.memory);
             return Err(error);
         }
         installation.slots.push((hook.slot, hook.original, entry));
+    }
+    // A call whose place a probe of the kernel has just seen is recorded: it must not be once more.
+    let recorded = request.hooks.iter().filter(|hook| hook.kind == HookKind::Record);
+    if let Err(error) = process.leave_stubs(&recorded.map(|hook| (hook.slot, hook.target)).collect()) {
+        installation.restore(&process.memory);
+        return Err(error);
     }
     Ok(installation)
 }
@@ -179,9 +223,9 @@ impl Installation {
         &self.file
     }
 
-    /// Where the process keeps its notes of calls: as many of them as there are rings ([`MAX_RINGS`](crate::MAX_RINGS)).
-    pub fn notes_at(&self) -> u64 {
-        self.shared.saturating_add(HEADERS_AT as u64)
+    /// Where things are in the process.
+    pub fn places(&self) -> MappedPlaces {
+        self.places
     }
 
     /// The slots, each with what it is as long as nobody changes it.

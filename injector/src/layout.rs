@@ -57,6 +57,8 @@ pub(crate) mod header {
     pub const MADE_AT: usize = 88;
     /// What that call is called, and in the upper half how many bytes the handle has.
     pub const MADE_BY: usize = 96;
+    /// Calls that others had counted before the first one was noted: [`CALLS`] goes on from there.
+    pub const CALLS_BEFORE: usize = 104;
 }
 
 /// A record in a ring.
@@ -147,6 +149,12 @@ pub(crate) const RINGS_AT: usize = HEADERS_AT + MAX_RINGS * header::BYTES;
 /// Bytes of the shared memory for rings of a size.
 pub(crate) fn shared_bytes(ring_bytes: usize) -> usize {
     RINGS_AT + MAX_RINGS * ring_bytes
+}
+
+/// In the table of headers a thread pointer is looked for from here on.
+pub(crate) fn first_ring(thread_pointer: u64) -> usize {
+    const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+    ((thread_pointer >> 12).wrapping_mul(MIX) >> 58) as usize
 }
 
 /// A ring holds a power of two of records, and so many that the margin is small beside them.

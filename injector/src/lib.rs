@@ -22,17 +22,20 @@ mod previous;
 mod rings;
 mod shared;
 mod stop;
+mod stub;
+mod taken_over;
 mod templates;
 
 pub use code::{CompletedHandles, HookKind, MadeHandle, NotedCall, SlotHook};
 pub use counter::{CounterClock, CounterPair, counter, counter_is_invariant};
 pub use forbidden::{Forbidden, ProcessStatus, forbidden, parse_status};
-pub use install::{HookRequest, Installation, TakeOut, install};
+pub use install::{HookRequest, Installation, MappedPlaces, TakeOut, install};
 pub use layout::{MAX_RINGS, MOST_STACK_ARGUMENTS, RING_RECORD_BYTES};
 pub use memory::WritableMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
 pub use rings::{RecordedCall, RingState, WholeCall, read_ring};
 pub use shared::{Drained, SharedRings, Switch};
+pub use taken_over::{MadeBefore, NotedBefore, ThreadBefore};
 
 /// Why nothing could be put into a process.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +51,12 @@ pub enum InjectError {
     /// It did not stop in time, as one that waits for a child of vfork.
     #[error("a thread of it does not stop")]
     DoesNotStop,
+    /// A slot may be about to be written by the dynamic linker.
+    #[error("a thread of it is in the dynamic linker for too long")]
+    Linking,
+    /// Whoever asked for it does not want it any more.
+    #[error("{0}")]
+    GivenUp(String),
     /// It has ended.
     #[error("it has ended")]
     Ended,

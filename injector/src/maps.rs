@@ -13,6 +13,14 @@ pub(crate) struct Area {
     pub name: String,
 }
 
+impl Area {
+    /// Code of the dynamic linker, which writes slots when a function is called for the first time.
+    pub fn is_linker(&self) -> bool {
+        let file = self.name.rsplit('/').next().unwrap_or_default();
+        self.is_code && (file.starts_with("ld-linux") || file.starts_with("ld-2.") || file == "ld.so")
+    }
+}
+
 pub(crate) fn areas(pid: i32) -> io::Result<Vec<Area>> {
     let text = std::fs::read(format!("/proc/{pid}/maps"))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(area).collect())
@@ -46,5 +54,9 @@ mod tests {
         let anonymous = area("10-20 rw-p 0 00:00 0").expect("a line");
         assert_eq!((anonymous.is_writable, anonymous.name.as_str()), (true, ""));
         assert_eq!(area("nonsense"), None);
+        let is_linker = |line| area(line).expect("a line").is_linker();
+        assert!(is_linker("7f00-7f10 r-xp 0 fe:01 12 /usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        assert!(!is_linker("7f00-7f10 rw-p 0 fe:01 12 /usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        assert!(!code.is_linker() && !anonymous.is_linker());
     }
 }

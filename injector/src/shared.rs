@@ -15,7 +15,7 @@ const PIECE_RECORDS: usize = 1024;
 
 /// The mapping itself.
 #[derive(Debug)]
-struct SharedMapping {
+pub(crate) struct SharedMapping {
     first: NonNull<AtomicU64>,
     bytes: usize,
 }
@@ -75,7 +75,7 @@ impl SharedMapping {
         &self.words(at, 1)[0]
     }
 
-    fn header(&self, ring: usize, field: usize) -> &AtomicU64 {
+    pub(crate) fn header(&self, ring: usize, field: usize) -> &AtomicU64 {
         self.word(HEADERS_AT + ring * header::BYTES + field)
     }
 }
@@ -137,6 +137,10 @@ impl SharedRings {
             let data = address + (RINGS_AT + ring * self.ring_bytes) as u64;
             self.switch.mapping.header(ring, header::DATA).store(data, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn mapping(&self) -> &SharedMapping {
+        &self.switch.mapping
     }
 
     /// What has the process record, or not.

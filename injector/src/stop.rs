@@ -12,6 +12,7 @@ use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use crate::InjectError;
 use crate::maps::Area;
 use crate::memory::WritableMemory;
+use crate::stub::{STUB_BYTES, slot_of_stub};
 
 /// A process that does not stop in this time is let go: its other threads wait meanwhile. A thread must be given a processor to
 /// stop, which takes its time on a busy machine.
@@ -112,6 +113,25 @@ impl StoppedProcess {
     /// Threads, and where each one's thread pointer is.
     pub(crate) fn thread_pointers(&self) -> impl Iterator<Item = (pid_t, u64)> {
         self.threads.iter().map(|(id, registers)| (*id, registers.fs_base))
+    }
+
+    /// Where its threads go on.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u64> {
+        self.threads.values().map(|registers| registers.rip)
+    }
+
+    /// Has threads that are about to jump through a slot jump at once to where that led; `targets`: by slot.
+    pub(crate) fn leave_stubs(&mut self, targets: &BTreeMap<u64, u64>) -> Result<(), InjectError> {
+        for (&thread, registers) in &mut self.threads {
+            let mut code = [0; STUB_BYTES];
+            if self.memory.read(registers.rip, &mut code).is_ok()
+                && let Some(target) = slot_of_stub(&code, registers.rip).and_then(|slot| targets.get(&slot))
+            {
+                registers.rip = *target;
+                set_registers(thread, registers)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes system calls in one of its threads. The registers are as before afterwards.

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use injector::{
-    CompletedHandles, CounterClock, HookKind, HookRequest, Installation, MadeHandle, NotedCall, RecordedCall,
-    SharedRings, SlotHook, counter, find_previous, install,
+    CompletedHandles, CounterClock, HookKind, HookRequest, Installation, MadeBefore, MadeHandle, NotedCall,
+    RecordedCall, SharedRings, SlotHook, ThreadBefore, counter, find_previous, install,
 };
 
 /// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
@@ -44,7 +44,7 @@ int main(void)
 {
 	char line[64];
 	printf("%p %p %p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot, (void *)&all_slot, (void *)all_slot);
-	printf("%p %p %p %p\n", (void *)&make_slot, (void *)make_slot, (void *)&finish_slot, (void *)finish_slot);
+	printf("%p %p %p %p %p %p\n", (void *)&make_slot, (void *)make_slot, (void *)&finish_slot, (void *)finish_slot, __builtin_thread_pointer(), (void *)&fixed);
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		long n = atol(line + 1);
@@ -84,6 +84,10 @@ struct Program {
     all: (u64, u64),
     make: (u64, u64),
     finish: (u64, u64),
+    /// Of its first thread.
+    thread_pointer: u64,
+    /// Address of a variable.
+    fixed: u64,
     _folder: tempfile::TempDir,
 }
 
@@ -105,8 +109,8 @@ impl Program {
             .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
             .collect();
         let slots: Vec<(u64, u64)> = numbers.as_chunks::<2>().0.iter().map(|[at, to]| (*at, *to)).collect();
-        let [copy, outer, all, make, finish] = slots[..] else { panic!("{line}") };
-        Self { child, lines, copy, outer, all, make, finish, _folder: folder }
+        let [copy, outer, all, make, finish, (thread_pointer, fixed)] = slots[..] else { panic!("{line}") };
+        Self { child, lines, copy, outer, all, make, finish, thread_pointer, fixed, _folder: folder }
     }
 
     fn pid(&self) -> u32 {
@@ -140,13 +144,22 @@ impl Drop for Program {
 /// Puts hooks in, and maps what the process shares.
 fn put_in(program: &Program) -> (Installation, SharedRings) {
     let request = program.request();
-    let installation = install(&request).expect("ours to change");
+    let installation = install(&request, |_| Ok(())).expect("ours to change");
     let shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
     (installation, shared)
 }
 
 /// The same, with calls through other slots recorded whole.
 fn put_in_whole(program: &Program, slots: &[((u64, u64), WholeHook)]) -> SharedRings {
+    put_in_whole_with(program, slots, |_, _| {})
+}
+
+/// The same; `ready` is called while the program stands still.
+fn put_in_whole_with(
+    program: &Program,
+    slots: &[((u64, u64), WholeHook)],
+    ready: impl Fn(&SharedRings, (u64, u64)) + Sync,
+) -> SharedRings {
     let mut request = program.request();
     for (number, ((slot, original), WholeHook { may_be_nested, stack_arguments, made, completes })) in
         (3..).zip(slots.iter().copied())
@@ -156,7 +169,12 @@ fn put_in_whole(program: &Program, slots: &[((u64, u64), WholeHook)]) -> SharedR
         request.hooks.retain(|hook| hook.slot != slot);
         request.hooks.push(SlotHook { number, kind, slot, original, target: original });
     }
-    let installation = install(&request).expect("ours to change");
+    let installation = install(&request, |installation| {
+        let shared = SharedRings::open(installation.file(), request.ring_bytes)?;
+        ready(&shared, installation.places().main_stack);
+        Ok(())
+    });
+    let installation = installation.expect("ours to change");
     SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so")
 }
 
@@ -234,6 +252,39 @@ fn a_whole_call_comes_with_all_its_arguments_and_what_is_made_in_it_says_so() {
             assert_eq!((pair[1].call_hook, pair[1].call_return), (3, pair[0].return_address));
         }
     }
+}
+
+#[test]
+fn a_thread_goes_on_from_what_others_have_counted_and_from_a_handle_that_nobody_has_read() {
+    let mut program = Program::start();
+    let (pointer, fixed) = (program.thread_pointer, program.fixed);
+    program.ask("m1");
+    let made = Some(MadeBefore { at: fixed, by: 77, bytes: 8 });
+    let before = ThreadBefore { pointer, is_first: true, calls: 41, call: None, made };
+    let hook = WholeHook { may_be_nested: true, ..WholeHook::default() };
+    let mut shared = put_in_whole_with(&program, &[(program.all, hook)], |shared, main_stack| {
+        shared.take_over(&[before], main_stack);
+        record_for_long(shared);
+    });
+    program.ask("a2");
+    let records = drain(&mut shared);
+    let calls: Vec<_> = records.iter().filter_map(|call| call.whole).collect();
+    let told: Vec<_> = calls.iter().map(|whole| (whole.calls, whole.made)).collect();
+    assert_eq!(told, [(42, Some((77, 0x7_0000_0001))), (43, None)], "the fourth of that: 4 · 0 + 1");
+    assert_eq!((records[1].call_hook, records[1].call_return), (3, records[0].return_address));
+}
+
+#[test]
+fn if_nobody_is_ready_for_it_slots_stay_as_they_are() {
+    let mut program = Program::start();
+    let refused = install(&program.request(), |_| Err(injector::InjectError::GivenUp("too late".into())));
+    assert_eq!(refused.expect_err("it was given up").to_string(), "too late");
+    assert_eq!(find_previous(program.pid()).expect("ours").hooks.len(), 2, "the table is there");
+    assert_eq!(program.ask("o10"), "done 0\n");
+    let (_, mut shared) = put_in(&program);
+    record_for_long(&shared);
+    program.ask("o10");
+    assert_eq!(drain(&mut shared).len(), 11);
 }
 
 #[test]
@@ -345,16 +396,16 @@ fn what_is_forbidden_is_refused_and_the_process_runs_on() {
     let mut program = Program::start();
     let mut request = program.request();
     request.hooks[1].slot = 8;
-    assert!(install(&request).is_err(), "nothing is mapped there");
+    assert!(install(&request, |_| Ok(())).is_err(), "nothing is mapped there");
     program.ask("c10");
     let pid = i32::try_from(program.pid()).expect("a PID");
     // SAFETY: a signal for a child of ours.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     std::thread::sleep(Duration::from_millis(50));
-    assert!(matches!(install(&program.request()), Err(injector::InjectError::Stopped)));
+    assert!(matches!(install(&program.request(), |_| Ok(())), Err(injector::InjectError::Stopped)));
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGCONT) };
     program.ask("c10");
-    install(&program.request()).expect("it runs again");
+    install(&program.request(), |_| Ok(())).expect("it runs again");
     program.ask("c10");
 }

@@ -292,3 +292,50 @@ fn a_call_that_a_profiler_takes_in_between_is_counted_once_as_by_the_kernel() ->
     }
     Ok(())
 }
+
+/// Ranks record by themselves from some moment on, and this says so.
+const MOVED: &str = "are fast probes from now on";
+
+fn check_moved(session: &FinishedSession) -> Result<()> {
+    let notices = session.events_of("notice");
+    let says_so = |notice: &&Value| notice["message"].as_str().is_some_and(|text| text.contains(MOVED));
+    ensure!(notices.iter().any(says_so), "ranks have not moved: {notices:?}");
+    Ok(())
+}
+
+/// Long enough that ranks begin to record by themselves in the middle, and with pauses, so that nothing is lost.
+fn in_the_middle(library: MpiImplementation, name: &str, iterations: u64, pause_us: u64) -> Result<JobSpec> {
+    let (iterations, pause_us) = (iterations.to_string(), pause_us.to_string());
+    Ok(JobSpec::own(library, name)?.args(["--iterations", &iterations, "--pause-us", &pause_us]))
+}
+
+#[test]
+fn under_run_every_copy_is_counted_once_though_ranks_begin_to_record_by_themselves_in_the_middle()
+-> Result<()> {
+    for library in MpiImplementation::ALL {
+        for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 2)? {
+            let spec = in_the_middle(library, "counts", 15_000, 100)?;
+            let session = Dmscope::run(&spec).args(FAST).args(LIBRARY).args(["--budget", "none"]).finish()?;
+            check_moved(&session).with_context(|| format!("{library:?}"))?;
+            check_exact(&session, session.job()?).with_context(|| format!("{library:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn under_run_every_mpi_call_is_counted_once_though_ranks_begin_to_record_by_themselves_in_the_middle()
+-> Result<()> {
+    for (library, name) in MpiImplementation::ALL.into_iter().flat_map(|l| OF_ALL_KINDS.map(|name| (l, name)))
+    {
+        let spec = in_the_middle(library, name, 4000, 500)?.ranks(2);
+        let run = |engine: [&str; 2]| -> Result<FinishedSession> {
+            Dmscope::run(&spec).args(engine).args(["--budget", "none"]).finish()
+        };
+        let fast = run(FAST)?;
+        check_moved(&fast).with_context(|| format!("{name}, {library:?}"))?;
+        let (fast, kernel) = (calls_made(&fast)?, calls_made(&run(["--probes", "kernel"])?)?);
+        ensure!(fast == kernel && !fast.is_empty(), "{name}, {library:?}: {fast:?} instead of {kernel:?}");
+    }
+    Ok(())
+}

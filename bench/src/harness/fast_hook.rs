@@ -39,7 +39,7 @@ impl FastHook {
         let original = WritableMemory::open(pid.cast_signed())?.word(slot)?;
         let hook = SlotHook { number: 1, kind, slot, original, target: original };
         let request = HookRequest { pid, hooks: vec![hook], ring_bytes: RING_BYTES };
-        let installation = install(&request)?;
+        let installation = install(&request, |_| Ok(()))?;
         let mut shared = SharedRings::open(installation.file(), request.ring_bytes)?;
         let switch = shared.switch().clone();
         let (taken, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());

@@ -90,17 +90,23 @@ int dms_call(struct pt_regs *ctx)
 	KEEP_FRAME_OF_TASK(ctx, multi);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u64 return_slot, return_address;
+	enum entered entered = ENTERED;
 	struct dms_call *r;
 	struct thread *th;
 	struct target *t;
 	bool outermost;
 
 	t = hit_target(&th, CLASS_CALL);
-	if (!t)
+	if (!t || is_recorded_by_other_link(th, cookie))
 		return 0;
 	return_slot = PT_REGS_SP(ctx) + cookie_stack_bytes(cookie);
 	return_address = read_word(return_slot);
-	outermost = !th || enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
+	if (th)
+		entered = enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
+	/* One that came through its slot before that led elsewhere was not recorded. */
+	if (entered != ENTERED && is_moved(t, cookie))
+		return 0;
+	outermost = entered != ENTERED_NESTED;
 	if (th && outermost) {
 		if (th->made_at)
 			put_made(t, th);
@@ -129,6 +135,7 @@ static __always_inline int poll_done(struct target *t, struct thread *th, __u32 
 
 	if (!t)
 		return 0;
+	see_noted_call(th);
 	if (th && th->made_at)
 		put_made(t, th);
 	r = reserve(t, sizeof(*r), false);

@@ -31,7 +31,7 @@ struct target {
 	struct code_range own[MAX_OWN];
 	__u64 fault_at;	/* where it last got a signal that ends programs */
 	__u32 fault_signal;
-	__u32 unused;
+	__u32 is_moved;	/* it records by itself what `fates` says was moved */
 	__u64 notes_at;	/* where its threads note their MPI calls, if they do: see context.h */
 };
 
@@ -102,6 +102,23 @@ struct {
 volatile __u32 watch_epoch SEC(".data.watch") = 1;
 /* Set by the user side while probes are out: nobody follows what system calls move between processes either. */
 volatile __u32 is_paused SEC(".data.watch") = 0;
+/*
+ * Links that are held twice for a moment, since some of their probes are to go: the hits of the others are recorded by the
+ * first of both links while this is 0, and by the second from then on.
+ */
+volatile __u32 second_links SEC(".data.watch") = 0;
+
+/* What became of a probe since it was attached, by its id. */
+#define MOST_FATES 65536
+#define FATE_MOVED 1	/* processes whose target says so record it by themselves */
+#define FATE_LINKED_TWICE 2
+
+volatile __u8 fates[MOST_FATES] SEC(".data.fates");
+
+static __always_inline __u8 fate(__u32 probe)
+{
+	return probe < MOST_FATES ? fates[probe] : 0;
+}
 
 /*
  * Probes by what they watch, in the order of the user side's classes. Processes that nobody watches run into them
@@ -167,6 +184,7 @@ struct thread {
 	__u64 note_at;		/* where it notes its MPI calls; 0: not known */
 	__u32 noted_calls;	/* so many when the note was read last */
 	__u32 is_noted;		/* its call was noted, and no probe of the call itself has been hit since */
+	__u32 second_links;	/* as its last hit of a second link found it */
 	__u64 alloc_size_bytes;	/* of the allocation it is in */
 	__u64 alloc_old;
 	__u64 alloc_result;	/* posix_memalign: where the block's address will be stored */
@@ -200,7 +218,8 @@ struct {
 } threads SEC(".maps");
 
 /* What a probe's cookie says; the user side packs it in attach. */
-static __always_inline __u32 cookie_probe(__u64 cookie) { return (__u32)cookie; }
+static __always_inline __u32 cookie_probe(__u64 cookie) { return (__u32)cookie & 0x7fffffff; }
+static __always_inline bool cookie_is_of_second_link(__u64 cookie) { return cookie >> 31 & 1; }
 static __always_inline __u32 cookie_stack_bytes(__u64 cookie) { return (cookie >> 32) & 0xffff; }
 static __always_inline __u32 cookie_argument(__u64 cookie) { return cookie >> 48; }
 
@@ -279,6 +298,27 @@ static __always_inline struct target *hit_target(struct thread **thread, enum pr
 	if (!t)
 		count_stranger(class);
 	return t;
+}
+
+/*
+ * Whether the other of two links that hold a probe records this hit. The kernel runs programs of a place from the last one
+ * that was attached to the first: so the second link decides for both.
+ */
+static __always_inline bool is_recorded_by_other_link(struct thread *th, __u64 cookie)
+{
+	if (!th)
+		return false;
+	if (cookie_is_of_second_link(cookie)) {
+		th->second_links = second_links;
+		return !th->second_links;
+	}
+	return th->second_links && fate(cookie_probe(cookie)) == FATE_LINKED_TWICE;
+}
+
+/* Whether the process records by itself what this probe would record. */
+static __always_inline bool is_moved(struct target *t, __u64 cookie)
+{
+	return t->is_moved && fate(cookie_probe(cookie)) == FATE_MOVED;
 }
 
 static __always_inline __u64 read_word(__u64 address)

@@ -20,6 +20,9 @@ struct note {
 	__u64 unused_too[4];
 	__u32 calls;		/* noted so far */
 	__u32 probe;
+	__u64 unused_as_well[2];
+	__u32 calls_before;	/* calls that were counted before the thread began to note */
+	__u32 unused_at_the_end;
 };
 
 struct note_search {
@@ -65,7 +68,9 @@ __noinline int take_note(void)
 	if (s.at - s.first >= NOTES * NOTE_BYTES || !read_note(&s) || s.note.owner != s.owner) {
 		bpf_loop(NOTES, look_for_note, &s, 0);
 		th->note_at = s.at;
-		th->noted_calls = 0;
+		th->noted_calls = s.at ? s.note.calls_before : 0;
+		/* Whoever notes calls knows what the last one before that has stored. */
+		th->made_at = 0;
 	}
 	if (!s.at || s.note.calls == th->noted_calls)
 		return 0;
@@ -144,29 +149,35 @@ static __always_inline bool is_nested(struct target *t, struct thread *th, __u64
 	return in_call(th, return_slot) && (th->call_hooked || !is_own(t, return_address));
 }
 
-/* Notes the entry into an MPI call; false if the thread is in one already. */
-static __always_inline bool enter_call(struct target *t, struct thread *th, __u64 return_slot, __u64 return_address,
-				       __u32 probe)
+enum entered {
+	ENTERED_NESTED,	/* the thread is in an MPI call already */
+	ENTERED_NOTED,	/* it has noted this one by itself */
+	ENTERED,
+};
+
+/* Notes the entry into an MPI call. */
+static __always_inline enum entered enter_call(struct target *t, struct thread *th, __u64 return_slot,
+					       __u64 return_address, __u32 probe)
 {
 	see_noted_call(th);
 	if (is_nested(t, th, return_slot, return_address))
-		return false;
+		return ENTERED_NESTED;
 	if (th->is_noted && return_slot == th->call_sp && return_address == th->call_return) {
 		th->is_noted = 0;
 		th->call_hooked = 0;
 		th->call_probe = probe;
-		return true;
+		return ENTERED_NOTED;
 	}
 	/* One that the thread's call jumped to at its end, so that it returns for it. */
 	if (th->call_probe && th->call_hooked && return_slot == th->call_sp && return_address != th->call_return &&
 	    is_call_there(th))
-		return false;
+		return ENTERED_NESTED;
 	th->call_hooked = 0;
 	th->call_sp = return_slot;
 	th->call_return = return_address;
 	th->call_probe = probe;
 	th->call_serial++;
-	return true;
+	return ENTERED;
 }
 
 #endif

@@ -10,11 +10,12 @@ SEC("uprobe.multi")
 int dms_copy(struct pt_regs *ctx)
 {
 	KEEP_FRAME_OF_TASK(ctx, multi);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
 	struct thread *th;
 	struct target *t = hit_target(&th, CLASS_COPY);
 	struct dms_copy *r;
 
-	if (!t)
+	if (!t || is_recorded_by_other_link(th, cookie) || is_moved(t, cookie))
 		return 0;
 	r = reserve(t, sizeof(*r), false);
 	if (!r)
@@ -23,7 +24,7 @@ int dms_copy(struct pt_regs *ctx)
 	r->src = PT_REGS_PARM2(ctx);
 	r->len_bytes = PT_REGS_PARM3(ctx);
 	fill_context(&r->ctx, th, PT_REGS_SP(ctx));
-	fill_header(&r->h, DMS_COPY, 0, cookie_probe(bpf_get_attach_cookie(ctx)));
+	fill_header(&r->h, DMS_COPY, 0, cookie_probe(cookie));
 	submit(r);
 	return 0;
 }

@@ -32,6 +32,7 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 	__builtin_memcpy(&its, t, sizeof(its));
 	its.start_ticks = start_ticks(child);
 	its.notes_at = 0; /* that memory is not there in a child */
+	its.is_moved = 0;
 	if (bpf_map_update_elem(&targets, &child_tgid, &its, BPF_ANY))
 		count_lost(t, true);
 	life(t, DMS_FORK, child_tgid);
@@ -48,6 +49,7 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 		return 0;
 	t->owns = OWNS_ALL;
 	t->notes_at = 0;
+	t->is_moved = 0;
 	/* The only thread that is left looks again. */
 	if (th)
 		th->watch_epoch = 0;

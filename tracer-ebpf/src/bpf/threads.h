@@ -16,7 +16,14 @@ struct thread_view {
 	__u64 hooked_slot;	/* where the kernel's trampoline is instead of a return address; 0: nowhere */
 	__u64 hooked_return;	/* the return address */
 	__u64 made_at;		/* where its last MPI call stored a handle which nobody has read yet; 0: nowhere */
-	__u64 made_bytes;
+	__u32 made_bytes;
+	__u32 made_probe;
+	__u64 thread_pointer;
+	__u64 call_sp;		/* where the return address of its last MPI call lies; 0: it has made none */
+	__u64 call_return;
+	__u32 call_probe;
+	__u32 call_serial;
+	__u64 call_hooked;
 	struct pt_regs regs;	/* of the program, at its last entry into the kernel */
 };
 
@@ -27,10 +34,12 @@ int dms_threads(struct bpf_iter__task *ctx)
 	struct thread_view view = {};
 	struct pt_regs *regs;
 	struct thread *th;
+	struct target *t;
 
 	if (!task)
 		return 0;
-	if (!target_of(task))
+	t = target_of(task);
+	if (!t)
 		return 0;
 	view.pid = task->tgid;
 	view.tid = task->pid;
@@ -38,9 +47,17 @@ int dms_threads(struct bpf_iter__task *ctx)
 	view.ran_ns = task->se.sum_exec_runtime;
 	th = bpf_task_storage_get(&threads, task, 0, 0);
 	if (th) {
-		view.made_at = th->made_at;
+		/* One that notes its calls knows better what it has stored since. */
+		view.made_at = t->notes_at ? 0 : th->made_at;
 		view.made_bytes = th->made_bytes;
+		view.made_probe = th->made_probe;
+		view.call_sp = th->call_sp;
+		view.call_return = th->call_return;
+		view.call_probe = th->call_probe;
+		view.call_serial = th->call_serial;
+		view.call_hooked = th->call_hooked;
 	}
+	view.thread_pointer = task->thread.fsbase;
 	if (th && th->call_probe && th->call_hooked) {
 		view.hooked_slot = th->call_sp;
 		view.hooked_return = th->call_return;

@@ -23,7 +23,7 @@ use crate::host;
 use crate::host::capabilities::with_own_file_rights;
 use crate::host::sudo::SudoUser;
 use crate::kernel::{Features, HolderPlace, LoadSettings};
-use crate::plan::{Engine, PlanOptions, Returns};
+use crate::plan::{PlanOptions, Returns};
 use crate::session::{self, Outcome, Outlets, Settings, Sink, Tape};
 use crate::sink::{JsonSink, LiveSink, TextSink};
 
@@ -144,12 +144,6 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
         None => plain(stderr(), stderr().is_terminal(), &args.output),
         Some(path) => plain(with_own_file_rights(|| create(path))?, false, &args.output),
     };
-    if args.watch.probes == Engine::Fast {
-        sink.notice(
-            "a job that is started here has kernel probes, which see its first instruction; fast probes are for jobs that run \
-             (dmscope attach)",
-        );
-    }
     if let Some(nats) = bus::settings(&args.bus, "dmscope run")? {
         let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
         let found = find(&*bus, &user, args.watch.bus_patience)?;

@@ -83,6 +83,8 @@ pub(super) struct LinkMaker<'a> {
     pub features: Features,
     pub targets: &'a BTreeMap<FileId, Target>,
     pub shapes: &'a Shapes,
+    /// Probes whose links are the second ones: see `second_links` in `common.h`.
+    pub second: &'a BTreeSet<u32>,
 }
 
 impl<'a> LinkMaker<'a> {
@@ -156,7 +158,7 @@ impl<'a> LinkMaker<'a> {
         links: &mut Vec<AttachedLink>,
         attached: &mut Attached,
     ) -> Vec<LinkGroup<'a, 'p>> {
-        let wanted: Vec<NewLink<'_>> = groups.iter().map(|group| group.link(self.shapes)).collect();
+        let wanted: Vec<NewLink<'_>> = groups.iter().map(|group| group.link(self)).collect();
         let answers = match holder.make(&wanted) {
             Ok(answers) => answers,
             Err(gone) => {
@@ -266,26 +268,28 @@ struct LinkGroup<'a, 'p> {
 }
 
 impl<'a> LinkGroup<'a, '_> {
-    fn link(&self, shapes: &Shapes) -> NewLink<'a> {
+    fn link(&self, maker: &LinkMaker<'_>) -> NewLink<'a> {
         NewLink {
             program: self.program.as_fd(),
             file: self.target.file.file().as_fd(),
             process: self.process,
             returns: self.returns,
             offsets_bytes: self.probes.iter().map(|probe| probe.offset_bytes).collect(),
-            cookies: self.probes.iter().map(|probe| cookie(probe, shapes)).collect(),
+            cookies: self.probes.iter().map(|probe| cookie(probe, maker)).collect(),
         }
     }
 }
 
 /// What the kernel part reads back: see `cookie_*` in `common.h`.
-fn cookie(probe: &Probe, shapes: &Shapes) -> u64 {
+fn cookie(probe: &Probe, maker: &LinkMaker<'_>) -> u64 {
+    const OF_SECOND_LINK: u64 = 1 << 31;
     let argument = match probe.class {
         ProbeClass::Alloc => allocator(&probe.function),
-        ProbeClass::CallResults => shapes.number(probe),
+        ProbeClass::CallResults => maker.shapes.number(probe),
         _ => probe.argument,
     };
-    u64::from(probe.id) | u64::from(probe.stack_bytes & 0xffff) << 32 | (argument & 0xffff) << 48
+    let second = if maker.second.contains(&probe.id) { OF_SECOND_LINK } else { 0 };
+    u64::from(probe.id) | second | u64::from(probe.stack_bytes & 0xffff) << 32 | (argument & 0xffff) << 48
 }
 
 /// Which arguments say how much is wanted: `ALLOC_*` in `heap.h`.

@@ -9,6 +9,7 @@ mod hit_prices;
 mod holder;
 mod links;
 mod load;
+mod moving;
 mod own_time;
 mod rings;
 mod shapes;
@@ -18,10 +19,14 @@ mod tracer;
 mod types;
 
 pub use collector::{Collector, DrainBatch, ReaderFailed};
-pub use fast::{FastEngine, FastFacts, FastRing, SlotsInUse, hold_slots, look_at_slots, not_possible};
+pub use fast::{
+    ChosenSlots, FastEngine, FastFacts, FastRing, PutInSteps, SlotsInUse, hold_slots, look_at_slots,
+    not_possible,
+};
 pub use filter::FilterCheck;
 pub use holder::{HolderGone, HolderPlace, serve as hold_links};
 pub use load::{Features, KernelError, LoadSettings};
+pub use moving::ProbeMove;
 pub use rings::{Counters, KernelRing, SlotCounters};
 pub use strangers::StrangerHits;
 pub use threads::{ThreadLister, sample_running};

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
+use injector::{MadeBefore, NotedBefore, ThreadBefore};
 use libbpf_rs::{Iter, Link};
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag};
@@ -12,7 +13,7 @@ use super::tracer::Tracer;
 use crate::stacks::{Registers, RunningSample, ThreadView};
 
 /// Words of `struct thread_view` in `threads.h` before the registers.
-const HEAD_WORDS: usize = 7;
+const HEAD_WORDS: usize = 12;
 const REGISTER_WORDS: usize = 21;
 const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 
@@ -34,9 +35,31 @@ fn view(words: &[u64]) -> Option<ThreadView> {
         state: head[1] as u32,
         ran_ns: head[2],
         hooked: (head[3] != 0).then_some((head[3], head[4])),
-        made: (head[5] != 0).then_some((head[5], head[6] == 4)),
+        made: (head[5] != 0).then_some((head[5], head[6] as u32 == 4)),
         registers: Registers::new(values, at(PT_REGS_IP)?),
     })
+}
+
+/// A thread, and what is known of its calls; `words`: the same.
+fn calling_thread(words: &[u64]) -> Option<(u32, ThreadBefore)> {
+    let head = words.first_chunk::<HEAD_WORDS>()?;
+    let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+    let made = MadeBefore { at: head[5], by: high(head[6]), bytes: low(head[6]) };
+    let call = NotedBefore {
+        stack_pointer: head[8],
+        return_address: head[9],
+        hook: 0,
+        name: low(head[10]),
+        return_is_hooked: head[11] != 0,
+    };
+    let thread = ThreadBefore {
+        pointer: head[7],
+        is_first: low(head[0]) == high(head[0]),
+        calls: high(head[10]),
+        call: (call.name != 0).then_some(call),
+        made: (made.at != 0).then_some(made),
+    };
+    Some((low(head[0]), thread))
 }
 
 /// Lists threads; can be used by any thread, as long as the tracer is there.
@@ -59,12 +82,25 @@ impl ThreadLister {
     /// # Errors
     /// The kernel's.
     pub fn threads(&self) -> std::io::Result<Vec<ThreadView>> {
+        self.list(view)
+    }
+
+    /// What is known of the calls of the threads of a process, which stands still.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn calls_of(&self, pid: u32) -> std::io::Result<Vec<ThreadBefore>> {
+        let all = self.list(calling_thread)?;
+        Ok(all.into_iter().filter(|(process, _)| *process == pid).map(|(_, thread)| thread).collect())
+    }
+
+    fn list<T>(&self, read: impl Fn(&[u64]) -> Option<T>) -> std::io::Result<Vec<T>> {
         let mut bytes = Vec::new();
         Iter::new(&self.0).map_err(std::io::Error::other)?.read_to_end(&mut bytes)?;
         let words = |bytes: &[u8]| -> Vec<u64> {
             bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
         };
-        Ok(bytes.chunks_exact(VIEW_BYTES).filter_map(|bytes| view(&words(bytes))).collect())
+        Ok(bytes.chunks_exact(VIEW_BYTES).filter_map(|bytes| read(&words(bytes))).collect())
     }
 }
 

@@ -27,26 +27,28 @@ pub struct Tracer {
     /// Never closed: counters and rings of the collector point into it. It ends with the process.
     pub(super) skel: ManuallyDrop<DmscopeSkel<'static>>,
     /// Loaded once they are needed. Never closed either.
-    verbs: VerbsPrograms,
-    features: Features,
+    pub(super) verbs: VerbsPrograms,
+    pub(super) features: Features,
     pub(super) settings: LoadSettings,
     kernel_events: Vec<Link>,
     pub(super) targets: BTreeMap<FileId, Target>,
     pub(super) probes: BTreeMap<u32, Probe>,
-    shapes: Shapes,
+    pub(super) shapes: Shapes,
     /// What is attached, whether or not anybody is reached by it.
-    attached: BTreeMap<Bundle, BTreeSet<u32>>,
+    pub(super) attached: BTreeMap<Bundle, BTreeSet<u32>>,
     /// Processes that have links of their own where a file's scope wants that.
-    reached: BTreeSet<u32>,
-    links: Vec<AttachedLink>,
-    holder: LinkHolder,
+    pub(super) reached: BTreeSet<u32>,
+    pub(super) links: Vec<AttachedLink>,
+    /// Probes that were attached a second time, without those beside them that went: see [`super::moving`].
+    pub(super) second: BTreeSet<u32>,
+    pub(super) holder: LinkHolder,
 }
 
 /// The programs for RDMA verbs, or why they are not there.
-type VerbsPrograms = Option<Result<ManuallyDrop<DmscopeSkel<'static>>, String>>;
+pub(super) type VerbsPrograms = Option<Result<ManuallyDrop<DmscopeSkel<'static>>, String>>;
 
 /// For those who make links.
-fn loaded(verbs: &VerbsPrograms) -> Result<&DmscopeSkel<'static>, &str> {
+pub(super) fn loaded(verbs: &VerbsPrograms) -> Result<&DmscopeSkel<'static>, &str> {
     match verbs {
         Some(Ok(skel)) => Ok(skel),
         Some(Err(why)) => Err(why),
@@ -75,6 +77,7 @@ impl Tracer {
             attached: BTreeMap::new(),
             reached: BTreeSet::new(),
             links: Vec::new(),
+            second: BTreeSet::new(),
             holder,
         })
     }
@@ -117,9 +120,9 @@ impl Tracer {
             let why = |error| format!("the kernel did not take the programs for RDMA verbs: {error}");
             self.verbs = Some(loaded.map(ManuallyDrop::new).map_err(why));
         }
-        let Self { skel, verbs, features, targets, shapes, .. } = self;
+        let Self { skel, verbs, features, targets, shapes, second, .. } = self;
         let verbs = loaded(verbs);
-        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes };
+        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
         let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
         for (bundle, probes) in bundles {
             let ids = probes.iter().map(|probe| probe.id);
@@ -151,9 +154,9 @@ impl Tracer {
         let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
         let bundles: BTreeMap<Bundle, Vec<&Probe>> =
             bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
-        let Self { skel, verbs, features, targets, shapes, .. } = self;
+        let Self { skel, verbs, features, targets, shapes, second, .. } = self;
         let verbs = loaded(verbs);
-        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes };
+        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
         let (links, attached) = maker.attach(&bundles, Reach::OneMore(pid), &mut self.holder);
         self.links.extend(links);
         attached
@@ -274,7 +277,7 @@ impl Tracer {
         self.change_target(pid, |target| target.notes_at = notes_at)
     }
 
-    fn change_target(
+    pub(super) fn change_target(
         &mut self,
         pid: u32,
         change: impl FnOnce(&mut types::target),
@@ -351,7 +354,7 @@ fn target_bytes(target: &types::target) -> Vec<u8> {
     }
     bytes.extend(target.fault_at.to_ne_bytes());
     bytes.extend(target.fault_signal.to_ne_bytes());
-    bytes.extend(target.unused.to_ne_bytes());
+    bytes.extend(target.is_moved.to_ne_bytes());
     bytes.extend(target.notes_at.to_ne_bytes());
     bytes
 }
@@ -371,6 +374,7 @@ fn target_from(bytes: &[u8]) -> Option<types::target> {
     let behind = 16 + 16 * MAX_OWN_RANGES;
     target.fault_at = word(behind);
     target.fault_signal = half(behind + 8);
+    target.is_moved = half(behind + 12);
     target.notes_at = word(behind + 16);
     Some(target)
 }
@@ -383,13 +387,13 @@ mod tests {
     fn a_target_is_read_back_as_it_was_written() {
         let mut target = types::target { start_ticks: 1, slot: 2, owns: 3, ..types::target::default() };
         target.own[7] = types::code_range { start: 4, end: 5 };
-        (target.fault_at, target.fault_signal, target.notes_at) = (6, 7, 8);
+        (target.fault_at, target.fault_signal, target.is_moved, target.notes_at) = (6, 7, 1, 8);
         let bytes = target_bytes(&target);
         assert_eq!(bytes.len(), size_of::<types::target>());
         let again = target_from(&bytes).expect("as long as it must be");
         assert_eq!(target_bytes(&again), bytes);
         assert_eq!((again.start_ticks, again.own[7].end, again.fault_signal), (1, 5, 7));
-        assert_eq!(again.notes_at, 8);
+        assert_eq!((again.is_moved, again.notes_at), (1, 8));
         assert!(target_from(&bytes[1..]).is_none());
     }
 }

@@ -92,6 +92,17 @@ impl BudgetController {
         self.accounts.know(plan);
     }
 
+    /// These are recorded without the kernel from now on: whatever was too expensive of them is not any more. Gives what is watched
+    /// from now on, if that has changed.
+    pub(super) fn moved(&mut self, probes: &BTreeSet<u32>, now_ns: u64) -> Option<Coverage> {
+        let were_off = !self.off.is_disjoint(probes);
+        for set in [&mut self.pausing, &mut self.detached, &mut self.off] {
+            set.retain(|probe| !probes.contains(probe));
+        }
+        self.accounts.begin_window();
+        were_off.then(|| self.coverage(now_ns, false))
+    }
+
     /// Time begins to count now: what it took to get here is not the job's.
     pub(super) fn begin(&mut self, host: &dyn Host) {
         self.time = Time::of(host);
@@ -364,6 +375,18 @@ mod tests {
         }
         assert!((10 * S..11 * S).contains(&rests_ns[0]), "{rests_ns:?}");
         assert!((20 * S..21 * S).contains(&rests_ns[1]), "{rests_ns:?}");
+    }
+
+    #[test]
+    fn what_has_become_cheap_is_off_no_more() {
+        let mut rig = Rig::new(copies(), false);
+        rig.joining = BTreeSet::from([1]);
+        assert_eq!(rig.storm(&[1, 2]).off, [2]);
+        rig.quiet();
+        let now_ns = rig.world.lock().now_ns;
+        assert_eq!(rig.controller.moved(&BTreeSet::from([1]), now_ns), None);
+        let coverage = rig.controller.moved(&BTreeSet::from([2]), now_ns).expect("another is watched");
+        assert_eq!((coverage.paused, coverage.off), (false, vec![]));
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub(super) struct World {
     pub scope: Option<Scope>,
     /// Processes that have links of their own.
     pub reached: BTreeSet<u32>,
+    /// Processes that record by themselves since they were asked to.
+    pub moved: Vec<u32>,
     /// There is no memory for more rings.
     pub most_rings: Option<u32>,
     rings: u32,
@@ -203,6 +205,15 @@ impl Kernel for FakeKernel {
 
     fn use_slots(&mut self, _files: Vec<FileSlots>, _pids: &[u32]) -> SlotsInUse {
         SlotsInUse::default()
+    }
+
+    fn move_to_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
+        let mut world = self.world.lock();
+        let sites = files.iter().flat_map(|file| file.sites.iter().map(|site| site.probe));
+        let probes: BTreeSet<u32> = sites.collect();
+        world.attached.retain(|id| !probes.contains(id));
+        world.moved = pids.to_vec();
+        SlotsInUse { probes, ..SlotsInUse::default() }
     }
 
     fn add_slots(&mut self, _files: Vec<FileSlots>) {}

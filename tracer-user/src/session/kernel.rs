@@ -44,6 +44,10 @@ pub(super) trait Kernel {
     /// named are not needed then: they count as attached by [`Kernel::attach`].
     fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse;
 
+    /// The same for processes that are watched already, whose probes are attached: from one moment on each records by itself, so
+    /// that no hit is lost or recorded twice. Nothing may be paused.
+    fn move_to_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse;
+
     /// Files that were loaded later: MPI calls that leave them are recorded so as well, once [`Kernel::use_slots_late`] was asked for
     /// the processes that map them.
     fn add_slots(&mut self, files: Vec<FileSlots>);

@@ -11,14 +11,15 @@ use analyzer::pipeline::LastCall;
 use analyzer::plan::{Plan, Probe};
 use analyzer::wire::{FileId, QueueChange, RawRecord};
 use anyhow::{Context, Result};
+use injector::{MappedPlaces, NotedBefore, SharedRings, ThreadBefore};
 
 use super::host::Host;
 use super::kernel::{Kernel, ReadThreads, ThreadReader, TracingFailed};
 use crate::budget::HitCosts;
 use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
-    Attached, Counters, FastEngine, KernelError, LoadSettings, ProcessKey, SlotCounters, SlotsInUse,
-    StrangerHits, Target, ThreadLister, Tracer, sample_running,
+    Attached, ChosenSlots, Counters, FastEngine, FastRing, KernelError, LoadSettings, ProcessKey, PutInSteps,
+    SlotCounters, SlotsInUse, StrangerHits, Target, ThreadLister, Tracer, sample_running,
 };
 use crate::kernel::{Collector, DrainBatch};
 use crate::plan::FileSlots;
@@ -83,6 +84,22 @@ impl LiveKernel {
         }
     }
 
+    fn try_to_move(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> Result<SlotsInUse, String> {
+        let chosen = ChosenSlots::of_job(files, pids)?;
+        let hooks = chosen.hooks_of_calls();
+        let threads = self.tracer.thread_lister().map_err(|error| error.to_string())?;
+        let begun = self.tracer.begin_move(chosen.fast())?;
+        let Self { tracer, fast, collector, .. } = self;
+        let mut steps = MoveSteps { tracer, collector, threads, hooks, told: Vec::new() };
+        let used = fast.put_in(chosen, &mut steps);
+        let told = steps.told;
+        match used.probes.is_empty() {
+            true => self.tracer.undo_move(begun, &told),
+            false => self.tracer.finish_move(begun),
+        }
+        Ok(used)
+    }
+
     /// Reads what threads are doing, as long as the tracer is there.
     ///
     /// # Errors
@@ -108,7 +125,14 @@ impl Kernel for LiveKernel {
     }
 
     fn use_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
-        self.fast.put_in(files, pids)
+        match ChosenSlots::of_job(files, pids) {
+            Ok(chosen) => self.fast.put_in(chosen, &mut ReadOnly(&mut self.collector)),
+            Err(why) => SlotsInUse::refused(&why),
+        }
+    }
+
+    fn move_to_slots(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
+        self.try_to_move(files, pids).unwrap_or_else(|why| SlotsInUse::refused(&why))
     }
 
     fn add_slots(&mut self, files: Vec<FileSlots>) {
@@ -116,10 +140,11 @@ impl Kernel for LiveKernel {
     }
 
     fn use_slots_late(&mut self, pid: u32) -> Result<bool, String> {
-        let Some(ring) = self.fast.put_in_late(pid)? else { return Ok(false) };
-        self.collector.add_fast(ring);
-        self.tell_notes(pid).map_err(|error| error.to_string())?;
-        Ok(true)
+        let is_in = self.fast.put_in_late(pid, &mut ReadOnly(&mut self.collector))?;
+        if is_in {
+            self.tell_notes(pid).map_err(|error| error.to_string())?;
+        }
+        Ok(is_in)
     }
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
@@ -209,6 +234,47 @@ impl Kernel for LiveKernel {
     fn probe_costs(&mut self) -> ProbeCosts {
         probe_costs(&mut self.tracer)
     }
+}
+
+/// For processes that nobody has watched before.
+struct ReadOnly<'k>(&'k mut Collector);
+
+impl PutInSteps for ReadOnly<'_> {
+    fn begin(&mut self, ring: FastRing) {
+        self.0.add_fast(ring);
+    }
+}
+
+/// For processes that the kernel part has watched so far.
+struct MoveSteps<'k> {
+    tracer: &'k mut Tracer,
+    collector: &'k mut Collector,
+    threads: ThreadLister,
+    /// Hooks of MPI calls, by the calls' probes.
+    hooks: BTreeMap<u32, u32>,
+    /// Processes of which the kernel part knows.
+    told: Vec<u32>,
+}
+
+impl PutInSteps for MoveSteps<'_> {
+    fn ready(&mut self, pid: u32, shared: &SharedRings, places: MappedPlaces) -> Result<(), String> {
+        let threads = self.threads.calls_of(pid).map_err(|error| error.to_string())?;
+        let threads: Vec<ThreadBefore> =
+            threads.into_iter().map(|thread| with_hook(thread, &self.hooks)).collect();
+        shared.take_over(&threads, places.main_stack);
+        self.told.push(pid);
+        self.tracer.tell_moved(pid, places.notes).map_err(|error| error.to_string())
+    }
+
+    fn begin(&mut self, ring: FastRing) {
+        self.collector.add_fast(ring);
+    }
+}
+
+/// A call for which there is no hook cannot be noted as if it had come through one.
+fn with_hook(thread: ThreadBefore, hooks: &BTreeMap<u32, u32>) -> ThreadBefore {
+    let with_hook = |call: NotedBefore| Some(NotedBefore { hook: *hooks.get(&call.name)?, ..call });
+    ThreadBefore { call: thread.call.and_then(with_hook), ..thread }
 }
 
 /// Lists threads by the kernel part, and reads their stacks.

@@ -31,6 +31,7 @@ mod sampler;
 mod scene;
 mod schedule;
 mod sink;
+mod slot_move;
 mod strangers;
 #[cfg(test)]
 mod tests;
@@ -166,22 +167,18 @@ pub fn run(
          own, and be watched in part; start the job without dmscope and attach to it, or leave out the option"
     );
     let settings_before = OwnSettings::change()?;
-    let mut planner = Planner::new(of_a_start(&settings.plan));
+    let mut planner = Planner::new(settings.plan.clone());
+    let is_fast = settings.plan.engine == Engine::Fast;
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let (parts, limits) = prepare(settings, &cpus::of_process(std::process::id()), sink)?;
     let mut session = Session::new(parts)?;
     session.start(start(&command.join(" "), alloc_min_bytes, true));
-    session.apply(planner.command(command)?);
+    session.begin_with(planner.command(command)?, is_fast);
     let waiting = launch(command, account, settings_before).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
     session.attached(begin_ns);
     session.follow(&limits, Box::new(planner), Launcher::Child(child))
-}
-
-/// What is planned for a job that is not running yet: kernel probes see its first instruction.
-fn of_a_start(plan: &PlanOptions) -> PlanOptions {
-    PlanOptions { engine: Engine::Kernel, ..plan.clone() }
 }
 
 /// A job that somebody is about to start elsewhere, which will have ranks here.
@@ -206,14 +203,15 @@ pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> 
     const PERIOD: Duration = Duration::from_millis(5);
     let begin_ns = clock::monotonic_ns();
     OwnSettings::change()?;
-    let mut planner = Planner::new(of_a_start(&settings.plan));
+    let mut planner = Planner::new(settings.plan.clone());
+    let is_fast = settings.plan.engine == Engine::Fast;
     let alloc_min_bytes = settings.kernel.alloc_min_bytes;
     let stop = Arc::clone(&settings.stop);
     let planned = with_files_of(job.uid, || planner.command(job.command));
     let (parts, limits) = prepare(settings, &BTreeSet::new(), sink)?;
     let mut session = Session::new(parts)?;
     session.start(start(&job.command.join(" "), alloc_min_bytes, true));
-    session.apply(planned?);
+    session.begin_with(planned?, is_fast);
     (job.ready)();
     let daemons = loop {
         if stop.load(Ordering::Relaxed) {

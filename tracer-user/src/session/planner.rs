@@ -119,6 +119,8 @@ struct ToldOnce {
     processes: BTreeSet<u32>,
     /// There was a plan before.
     has_planned: bool,
+    /// It is known, or will be, whether anything goes through slots.
+    has_told_of_slots: bool,
 }
 
 impl ToldOnce {
@@ -148,7 +150,8 @@ impl ToldOnce {
 
     /// A sentence about the first plan, if it has no slots though they were wished for.
     fn no_slots(&mut self, options: &PlanOptions, has_slots: bool) -> Option<String> {
-        let is_first = !std::mem::replace(&mut self.has_planned, true);
+        self.has_planned = true;
+        let is_first = !std::mem::replace(&mut self.has_told_of_slots, true);
         (is_first && options.engine == Engine::Fast && !has_slots).then(|| not_possible(NO_SLOTS))
     }
 
@@ -185,6 +188,8 @@ impl Planner {
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };
         let libraries = LibraryPaths::of_this_machine();
+        // Of its program alone little goes through slots; it is told later.
+        self.told.has_told_of_slots = true;
         let gathered = with_own_file_rights(|| gather_program(&program, &libraries, &mut self.parser))
             .with_context(|| format!("cannot read {}", program.display()))?;
         self.plan(gathered)

@@ -213,9 +213,7 @@ impl Worker {
         let (mut empty_drains, mut told) = (0, Instant::now());
         loop {
             let last = self.link.stop.load(Ordering::Acquire);
-            while let Ok(ring) = self.link.new_rings.try_recv() {
-                self.add(ring);
-            }
+            self.take_new_rings();
             self.fast.renew();
             let mut fills = false;
             let began = Instant::now();
@@ -249,6 +247,12 @@ impl Worker {
         }
     }
 
+    fn take_new_rings(&mut self) {
+        while let Ok(ring) = self.link.new_rings.try_recv() {
+            self.add(ring);
+        }
+    }
+
     fn add(&mut self, ring: NewRing) {
         match ring {
             NewRing::Fast(ring) => self.fast.add(*ring),
@@ -265,6 +269,8 @@ impl Worker {
     /// What is in the rings, and whether one of them fills quickly.
     fn drain(&mut self) -> (DrainBatch, bool) {
         let begin_ns = monotonic_ns();
+        // One that is told of before then and not read in this pass would have older records in the next one.
+        self.take_new_rings();
         let mut unreadable = 0;
         let mut records = Vec::new();
         let mut fills = false;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
-use injector::{HookKind, HookRequest, MadeHandle, NotedCall, SharedRings, SlotHook, Switch};
+use injector::{
+    HookKind, HookRequest, MadeHandle, MappedPlaces, NotedCall, SharedRings, SlotHook, Switch, counter,
+};
 use rustc_hash::FxHashMap;
 
 use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
@@ -26,7 +28,69 @@ pub struct SlotsInUse {
     pub kernel: BTreeMap<u32, &'static str>,
     /// What people should know.
     pub notes: Vec<String>,
+    /// Processes of which something may be missing, or twice.
+    pub unsure: Vec<u32>,
 }
+
+/// Who is to record what, of a job.
+pub struct ChosenSlots {
+    files: Vec<FileSlots>,
+    hooks: HookTable,
+    processes: Vec<(ProcessSlots, Vec<UsedSlot>)>,
+    fast: BTreeSet<u32>,
+    kernel: BTreeMap<u32, &'static str>,
+}
+
+impl ChosenSlots {
+    /// Chooses for all processes of a job.
+    ///
+    /// # Errors
+    /// Why all is to be left to the kernel.
+    pub fn of_job(files: Vec<FileSlots>, pids: &[u32]) -> Result<Self, String> {
+        let FastFacts { processes, refusal } = look_at_slots(&files, pids);
+        if let Some(why) = refusal {
+            return Err(why);
+        }
+        let EngineChoice { fast, mut slots, kernel } = choose_engines(&files, &processes);
+        if fast.is_empty() {
+            return Err("no copy or MPI call of this job goes through a slot that can be used".to_owned());
+        }
+        let with_slots = |process: ProcessSlots| {
+            let used = slots.remove(&process.pid).unwrap_or_default();
+            (process, used)
+        };
+        let processes = processes.into_iter().map(with_slots).collect();
+        Ok(Self { hooks: HookTable::of(&files), files, processes, fast, kernel })
+    }
+
+    /// Numbers of hooks of MPI calls, by the calls' probes: any one of each.
+    pub fn hooks_of_calls(&self) -> BTreeMap<u32, u32> {
+        let of_call = |((_, call), number): (&(FileId, Option<u32>), &u32)| Some(((*call)?, *number));
+        self.hooks.numbers.iter().filter_map(of_call).collect()
+    }
+
+    /// Probes that are needed no more.
+    pub fn fast(&self) -> &BTreeSet<u32> {
+        &self.fast
+    }
+}
+
+/// What else is done when code is put into a process.
+pub trait PutInSteps {
+    /// All but its slots is in a process, which stands still.
+    ///
+    /// # Errors
+    /// Why its slots are to stay as they are.
+    fn ready(&mut self, _pid: u32, _shared: &SharedRings, _places: MappedPlaces) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// From now on there is something to be read.
+    fn begin(&mut self, ring: FastRing);
+}
+
+/// Steps of the processor's counter until the reader sets another time: some seconds.
+const FIRST_STEPS: u64 = 10_000_000_000;
 
 /// See the [module](self).
 #[derive(Default)]
@@ -61,47 +125,68 @@ impl FastEngine {
         Self { ring_bytes: 2 * ring_bytes as usize, place, ..Self::default() }
     }
 
-    /// Puts code into the processes of a job, all or none; nothing is recorded yet.
-    pub fn put_in(&mut self, files: Vec<FileSlots>, pids: &[u32]) -> SlotsInUse {
-        let FastFacts { processes, refusal } = look_at_slots(&files, pids);
-        if let Some(why) = refusal {
-            return refused(&why);
-        }
-        let EngineChoice { fast, mut slots, kernel } = choose_engines(&files, &processes);
-        if fast.is_empty() {
-            return refused("no copy or MPI call of this job goes through a slot that can be used");
-        }
-        self.hooks = HookTable::of(&files);
-        self.files = files;
-        for process in processes {
+    /// Puts code into the processes of a job, all or none. Those that are watched already record from when their slots lead to it.
+    pub fn put_in(&mut self, chosen: ChosenSlots, steps: &mut dyn PutInSteps) -> SlotsInUse {
+        let ChosenSlots { files, hooks, processes, fast, kernel } = chosen;
+        (self.files, self.hooks) = (files, hooks);
+        for (process, used) in processes {
             let pid = process.pid;
-            let used = slots.remove(&pid).unwrap_or_default();
-            if let Err(error) = self.put_into(process, &used) {
+            if let Err(error) = self.put_into(process, &used, steps) {
+                let unsure = self.processes.keys().copied().collect();
                 self.take_out();
-                return refused(&format!("process {pid}: {error}"));
+                return SlotsInUse { unsure, ..SlotsInUse::refused(&format!("process {pid}: {error}")) };
             }
         }
         self.probes.clone_from(&fast);
-        SlotsInUse { probes: fast, kernel, notes: Vec::new() }
+        SlotsInUse { probes: fast, kernel, ..SlotsInUse::default() }
     }
 
-    fn put_into(&mut self, process: ProcessSlots, used: &[UsedSlot]) -> Result<(), String> {
+    fn put_into(
+        &mut self,
+        process: ProcessSlots,
+        used: &[UsedSlot],
+        steps: &mut dyn PutInSteps,
+    ) -> Result<(), String> {
         let pid = process.pid;
         let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot)).collect();
+        let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
+        let first_bytes = self.hooks.files.iter().map(first_byte).collect();
+        let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
+        let request = HookRequest { pid, hooks, ring_bytes: self.ring_bytes };
+        let (slot, is_paused) = (self.slots.get(&pid).copied(), self.is_paused);
         let holder = match &mut self.holder {
             Some(holder) => holder,
             none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
         };
-        let (shared, notes_at) = holder.put_in(HookRequest { pid, hooks, ring_bytes: self.ring_bytes })?;
-        let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
-        let first_bytes = self.hooks.files.iter().map(first_byte).collect();
-        let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
-        let switch = shared.switch().clone();
-        let ring = Some((shared, decoder));
-        let put_in = FastProcess { ring, switch, notes_at, is_closed: Arc::default() };
-        self.processes.insert(pid, put_in);
-        self.known.insert(pid, process);
-        Ok(())
+        let mut new = None;
+        let put_in = holder.put_in(request, |shared, places| {
+            steps.ready(pid, &shared, places)?;
+            let switch = shared.switch().clone();
+            let put_in = FastProcess {
+                ring: Some((shared, decoder)),
+                switch,
+                notes_at: places.notes,
+                is_closed: Arc::default(),
+            };
+            let put_in = new.insert(put_in);
+            // Whoever reads must know of it before anything is recorded: else that comes too late.
+            if let Some(ring) = slot.and_then(|slot| put_in.begin(slot, is_paused)) {
+                steps.begin(ring);
+                put_in.switch.record_until(counter().saturating_add(FIRST_STEPS));
+            }
+            Ok(())
+        });
+        match (put_in, new) {
+            (Ok(()), Some(new)) => {
+                self.processes.insert(pid, new);
+                self.known.insert(pid, process);
+                Ok(())
+            }
+            (put_in, new) => {
+                new.iter().for_each(FastProcess::close);
+                put_in
+            }
+        }
     }
 
     /// Files that were loaded later: calls that leave them are recorded as those of others. Their copies have probes already.
@@ -140,19 +225,18 @@ impl FastEngine {
         self.processes.get(&pid).map(|process| process.notes_at)
     }
 
-    /// Puts code into a process that came later, or has loaded more; the ring that is to be read then. `None`: there is nothing to
-    /// do.
+    /// Puts code into a process that came later, or has loaded more. False: there is nothing to do.
     ///
     /// # Errors
     /// Why copies of the process go unseen.
-    pub fn put_in_late(&mut self, pid: u32) -> Result<Option<FastRing>, String> {
+    pub fn put_in_late(&mut self, pid: u32, steps: &mut dyn PutInSteps) -> Result<bool, String> {
         if self.probes.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
         let is_ours = self.processes.contains_key(&pid);
         let process = process_slots(&self.files, pid, is_ours)?;
         if !self.has_new_files(&process) {
-            return Ok(None);
+            return Ok(false);
         }
         // What others are known to have tells where slots will lead that this one has not used yet.
         let others = self.known.values().filter(|known| known.pid != pid).cloned();
@@ -163,7 +247,7 @@ impl FastEngine {
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
         let before = self.processes.remove(&pid);
-        if let Err(why) = self.put_into(process, &used) {
+        if let Err(why) = self.put_into(process, &used, steps) {
             // What is in it stays, and is switched and taken out as ever.
             self.processes.extend(before.map(|before| (pid, before)));
             return Err(why);
@@ -171,18 +255,13 @@ impl FastEngine {
         if let Some(before) = before {
             before.close();
         }
-        Ok(self.slots.get(&pid).copied().and_then(|slot| self.begin(pid, slot)))
+        Ok(true)
     }
 
     /// A process is watched from now on: what it records is to be read, as of a slot.
     pub fn begin(&mut self, pid: u32, slot: u32) -> Option<FastRing> {
         self.slots.insert(pid, slot);
-        let process = self.processes.get_mut(&pid)?;
-        let (shared, decoder) = process.ring.take()?;
-        if self.is_paused {
-            process.switch.turn_off();
-        }
-        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&process.is_closed) })
+        self.processes.get_mut(&pid)?.begin(slot, self.is_paused)
     }
 
     /// A process is not watched any more.
@@ -222,14 +301,26 @@ impl FastEngine {
 }
 
 impl FastProcess {
+    /// What is to be read of it; none, if somebody does already.
+    fn begin(&mut self, slot: u32, is_paused: bool) -> Option<FastRing> {
+        let (shared, decoder) = self.ring.take()?;
+        if is_paused {
+            self.switch.turn_off();
+        }
+        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&self.is_closed) })
+    }
+
     fn close(&self) {
         self.switch.turn_off();
         self.is_closed.store(true, Ordering::Release);
     }
 }
 
-fn refused(why: &str) -> SlotsInUse {
-    SlotsInUse { notes: vec![not_possible(why)], ..SlotsInUse::default() }
+impl SlotsInUse {
+    /// All is left to the kernel.
+    pub fn refused(why: &str) -> Self {
+        Self { notes: vec![not_possible(why)], ..Self::default() }
+    }
 }
 
 /// A sentence for people.

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use injector::{HookRequest, Installation, SharedRings, install};
+use injector::{HookRequest, InjectError, Installation, MappedPlaces, SharedRings, install};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -25,15 +26,22 @@ const COMMAND: &str = "hold-slots";
 /// What the session asks.
 #[derive(Debug, Serialize, Deserialize)]
 enum SlotWish {
-    /// The answer is [`PutIn`]; if it is in, the memory that it shares follows, open.
+    /// The answer is [`IsMapped`]; if it is, the memory that the process shares follows, open. The process stands still then, for
+    /// the session to get ready, and goes on after [`SlotWish::Ready`]. The last answer is [`PutIn`].
     PutIn(HookRequest),
+    /// See there; or why it is not wanted any more.
+    Ready(Result<(), String>),
     /// Take everything out. The answer is [`TakenOut`].
     TakeOut,
 }
 
-/// Whether code is in a process now, and where this notes calls; or why not.
+/// Everything but slots is in a process, where; or why not.
 #[derive(Debug, Serialize, Deserialize)]
-struct PutIn(Result<u64, String>);
+struct IsMapped(Result<MappedPlaces, String>);
+
+/// Whether slots lead to our code now.
+#[derive(Debug, Serialize, Deserialize)]
+struct PutIn(Result<(), String>);
 
 /// How many processes could not be stopped: their slots are as they were.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,18 +78,25 @@ impl SlotHolder {
         }
     }
 
-    /// Puts code into a process; what that shares with us, and where in its own memory it notes calls.
+    /// Puts code into a process. `ready`: called with the memory that it shares while the process stands still, before its slots lead
+    /// to the code.
     ///
     /// # Errors
     /// Why not, for people.
-    pub fn put_in(&mut self, request: HookRequest) -> Result<(SharedRings, u64), String> {
+    pub fn put_in(
+        &mut self,
+        request: HookRequest,
+        ready: impl FnOnce(SharedRings, MappedPlaces) -> Result<(), String>,
+    ) -> Result<(), String> {
         let gone = |error: io::Error| format!("the process that puts them in: {error}");
         let ring_bytes = request.ring_bytes;
         send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
-        let notes_at = receive::<PutIn>(&mut self.socket).map_err(gone)?.0?;
+        let places = receive::<IsMapped>(&mut self.socket).map_err(gone)?.0?;
         let file = receive_file(&self.socket).map_err(gone)?;
-        let shared = SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string())?;
-        Ok((shared, notes_at))
+        let shared = SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string());
+        let is_ready = shared.and_then(|shared| ready(shared, places));
+        send(&mut self.socket, &SlotWish::Ready(is_ready)).map_err(gone)?;
+        receive::<PutIn>(&mut self.socket).map_err(gone)?.0
     }
 
     /// Takes everything out; of how many processes it could not.
@@ -125,20 +140,49 @@ fn serve_on(mut session: UnixStream) -> io::Result<()> {
     let mut held = HeldSlots::default();
     loop {
         match receive(&mut session) {
-            Ok(SlotWish::PutIn(request)) => match install(&request) {
-                Ok(installation) => {
-                    let notes_at = installation.notes_at();
-                    held.0.push(installation);
-                    send(&mut session, &PutIn(Ok(notes_at)))?;
-                    if let Some(installation) = held.0.last() {
-                        send_file(&session, installation.file())?;
-                    }
-                }
-                Err(error) => send(&mut session, &PutIn(Err(error.to_string())))?,
-            },
+            Ok(SlotWish::PutIn(request)) => put_in(&mut session, &mut held, &request)?,
             Ok(SlotWish::TakeOut) => send(&mut session, &TakenOut(held.take_out()))?,
+            // For one that was let go in the meantime.
+            Ok(SlotWish::Ready(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
+        }
+    }
+}
+
+fn put_in(session: &mut UnixStream, held: &mut HeldSlots, request: &HookRequest) -> io::Result<()> {
+    let mut is_told = false;
+    let installed = install(request, |installation| {
+        is_told = true;
+        wait_until_ready(session, installation)
+    });
+    let answer = match installed {
+        Ok(installation) => {
+            held.0.push(installation);
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    match answer {
+        Err(why) if !is_told => send(session, &IsMapped(Err(why))),
+        answer => send(session, &PutIn(answer)),
+    }
+}
+
+/// A process stands still: whoever keeps us waiting for longer gets nothing.
+const READY_PATIENCE: Duration = Duration::from_millis(500);
+
+fn wait_until_ready(session: &mut UnixStream, installation: &Installation) -> Result<(), InjectError> {
+    let given_up = |error: io::Error| InjectError::GivenUp(format!("nobody was ready for it: {error}"));
+    let told = send(session, &IsMapped(Ok(installation.places())));
+    told.and_then(|()| send_file(session, installation.file())).map_err(given_up)?;
+    session.set_read_timeout(Some(READY_PATIENCE)).map_err(given_up)?;
+    let wish = receive(session);
+    session.set_read_timeout(None).map_err(given_up)?;
+    match wish.map_err(given_up)? {
+        SlotWish::Ready(is_ready) => is_ready.map_err(InjectError::GivenUp),
+        SlotWish::PutIn(_) | SlotWish::TakeOut => {
+            Err(InjectError::GivenUp("something else was asked for".to_owned()))
         }
     }
 }

@@ -8,7 +8,7 @@ mod facts;
 mod holder;
 mod reader;
 
-pub use engine::{FastEngine, SlotsInUse, not_possible};
+pub use engine::{ChosenSlots, FastEngine, PutInSteps, SlotsInUse, not_possible};
 pub use facts::{FastFacts, look_at_slots};
 pub use holder::serve as hold_slots;
 pub(in crate::kernel) use reader::FastReaders;

@@ -76,6 +76,7 @@ impl Session<'_> {
         loaded.retain(|pid| self.watched.is_rank(*pid));
         if !loaded.is_empty() {
             self.late_slots.look_at(&loaded);
+            self.slot_move.loaded(self.host.now_ns());
             self.renew_own_code();
         }
         loaded.into_iter().collect()

@@ -24,6 +24,7 @@ use super::probes::ProbeSet;
 use super::recorder::Recorder;
 use super::sampler::Sampler;
 use super::sink::{SessionStatus, Sink};
+use super::slot_move::SlotMove;
 use super::strangers::StrangerAccount;
 use super::unrecorded::UnrecordedTracker;
 use super::watch::Watched;
@@ -117,6 +118,7 @@ pub(super) struct Session<'s> {
     clocks_due_ns: u64,
     told_unreached: bool,
     late_slots: LateSlots,
+    slot_move: SlotMove,
     sink: &'s mut dyn Sink,
 }
 
@@ -151,6 +153,7 @@ impl<'s> Session<'s> {
             clocks_due_ns: now_ns,
             told_unreached: false,
             late_slots: LateSlots::default(),
+            slot_move: SlotMove::default(),
             sink,
         })
     }
@@ -209,6 +212,7 @@ impl<'s> Session<'s> {
             }
             self.recorder.exchange();
             self.attach_more(&mut planner);
+            self.move_to_slots();
             self.sample_quiet_ranks();
             let now_ns = self.host.now_ns();
             for trouble in self.sampler.troubles(now_ns) {
@@ -304,6 +308,9 @@ impl<'s> Session<'s> {
         self.tell_unrecorded(|tracker, watched| tracker.of_batch(&batch, |slot| watched.sharers(slot)));
         let loaded = self.lives(&batch);
         for (slot, records) in batch.records {
+            if self.slot_move.is_awaited() {
+                self.slot_move.see(&records);
+            }
             self.status.records += records.len() as u64;
             if let Some(last) = records.last() {
                 self.sampler.heard(slot, last.time_ns());

@@ -6,10 +6,13 @@ use analyzer::input::{Input, Loss};
 
 use super::{Launcher, Session};
 use crate::host::NodeJob;
-use crate::kernel::ProcessKey;
+use crate::kernel::{ProcessKey, SlotsInUse};
 use crate::plan::attach::JobSize;
 use crate::plan::engines::mark_slots;
+use crate::plan::slots::NO_SLOTS;
+use crate::session::controller::BudgetController;
 use crate::session::planner::{Planned, PlannerThread};
+use crate::session::slot_move::SlotMove;
 
 impl Session<'_> {
     /// Has the job's processes record by themselves what goes through slots, if that was planned.
@@ -24,7 +27,52 @@ impl Session<'_> {
 
     /// The same for what was planned later.
     pub(in crate::session) fn add_slots(&mut self, planned: &mut Planned) {
-        self.late_slots.add_files(planned, self.kernel.as_mut());
+        match self.slot_move.is_awaited() {
+            true => self.slot_move.know(planned),
+            false => self.late_slots.add_files(planned, self.kernel.as_mut()),
+        }
+    }
+
+    /// Attaches what was planned for a job that does not run yet. `is_fast`: its processes are to record by themselves as soon
+    /// as they can; the kernel watches until then.
+    pub(in crate::session) fn begin_with(&mut self, mut planned: Planned, is_fast: bool) {
+        if is_fast {
+            self.slot_move = SlotMove::awaited(self.host.now_ns());
+            self.slot_move.know(&mut planned);
+        }
+        self.apply(planned);
+    }
+
+    /// Has ranks record by themselves from now on, if that was awaited and is possible by now.
+    pub(super) fn move_to_slots(&mut self) {
+        let ranks = self.watched.rank_slots().map(|(pid, _)| pid);
+        let Some(ranks) = self.slot_move.due(ranks, self.host.now_ns()) else { return };
+        if self.budget.as_ref().is_some_and(BudgetController::is_paused) {
+            return;
+        }
+        let files = self.slot_move.begin();
+        let used = match files.is_empty() {
+            true => SlotsInUse::refused(NO_SLOTS),
+            false => self.kernel.move_to_slots(files, &ranks),
+        };
+        used.notes.iter().for_each(|note| self.sink.notice(note));
+        self.unplanned(&used.unsure);
+        self.late_slots.look_at(&ranks);
+        let plan = self.slot_move.finish(&used);
+        if used.probes.is_empty() {
+            return;
+        }
+        let now_ns = self.host.now_ns();
+        if let Some(budget) = &mut self.budget {
+            budget.know(&plan);
+            let coverage = budget.moved(&used.probes, now_ns);
+            coverage
+                .into_iter()
+                .for_each(|coverage| self.order.fact(now_ns, Input::Coverage(Box::new(coverage))));
+        }
+        self.order.fact(now_ns, Input::Plan(Box::new(plan)));
+        let all = self.probes.count();
+        self.sink.notice(&format!("{} of {all} probes are fast probes from now on", used.probes.len()));
     }
 
     pub(super) fn use_slots_late(&mut self) {

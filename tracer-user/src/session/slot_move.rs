@@ -1,0 +1,163 @@
+//! When the processes of a job that was started here begin to record by themselves: not before each of them communicates and has
+//! loaded what it loads. Until then, kernel probes see all from the first instruction on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analyzer::calls::{Lifecycle, lifecycle};
+use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::wire::{FileId, RawRecord, kind};
+
+use super::planner::Planned;
+use crate::kernel::SlotsInUse;
+use crate::plan::FileSlots;
+use crate::plan::engines::mark_slots;
+
+/// Nothing has been loaded for so long.
+const QUIET_NS: u64 = 1_000_000_000;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct SlotMove {
+    is_awaited: bool,
+    files: Vec<FileSlots>,
+    /// Those that may move.
+    probes: BTreeMap<u32, Probe>,
+    /// Processes that have made another MPI call than the first one.
+    communicating: BTreeSet<u32>,
+    changed_ns: u64,
+}
+
+impl SlotMove {
+    /// It is to happen once.
+    pub fn awaited(now_ns: u64) -> Self {
+        Self { is_awaited: true, changed_ns: now_ns, ..Self::default() }
+    }
+
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
+
+    /// What was planned, and may move.
+    pub fn know(&mut self, planned: &mut Planned) {
+        self.forget_files(&planned.dropped);
+        self.files.append(&mut planned.slots);
+        let may_move = |probe: &&Probe| {
+            matches!(probe.class, ProbeClass::Call | ProbeClass::CallResults | ProbeClass::Copy)
+        };
+        self.probes
+            .extend(planned.plan.probes.iter().filter(may_move).map(|probe| (probe.id, probe.clone())));
+    }
+
+    fn forget_files(&mut self, dropped: &BTreeSet<FileId>) {
+        self.files.retain(|file| !dropped.contains(&file.file));
+        self.probes.retain(|_, probe| !dropped.contains(&probe.file));
+    }
+
+    /// Ranks have loaded something.
+    pub fn loaded(&mut self, now_ns: u64) {
+        self.changed_ns = now_ns;
+    }
+
+    /// Looks for MPI calls that show that their process is beyond its beginning.
+    pub fn see(&mut self, records: &[RawRecord]) {
+        for record in records.iter().filter(|record| record.kind() == kind::CALL) {
+            let Some(probe) = self.probes.get(&record.probe()) else { continue };
+            if !matches!(lifecycle(&probe.function), Lifecycle::None | Lifecycle::Init) {
+                self.communicating.insert(record.pid());
+            }
+        }
+    }
+
+    /// The processes that are to move now: all ranks.
+    pub fn due(&self, ranks: impl Iterator<Item = u32>, now_ns: u64) -> Option<Vec<u32>> {
+        if !self.is_awaited || now_ns.saturating_sub(self.changed_ns) < QUIET_NS {
+            return None;
+        }
+        let ranks: Vec<u32> = ranks.collect();
+        let is_ready = !ranks.is_empty() && ranks.iter().all(|pid| self.communicating.contains(pid));
+        is_ready.then_some(ranks)
+    }
+
+    /// It happens now: what may move.
+    pub fn begin(&mut self) -> Vec<FileSlots> {
+        self.is_awaited = false;
+        std::mem::take(&mut self.files)
+    }
+
+    /// What the probes are from now on.
+    pub fn finish(&mut self, used: &SlotsInUse) -> Plan {
+        let mut probes = std::mem::take(&mut self.probes);
+        probes.retain(|id, _| used.probes.contains(id) || used.kernel.contains_key(id));
+        let mut plan = Plan { probes: probes.into_values().collect(), ..Plan::default() };
+        mark_slots(&mut plan, &used.probes, &used.kernel);
+        *self = Self::default();
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use analyzer::plan::ProbePlace;
+    use analyzer::wire::{Body, Header, Record};
+
+    use super::super::fake::{PROGRAM, S, probe};
+    use super::*;
+
+    fn call(pid: u32, probe: u32) -> RawRecord {
+        let header = Header { pid, tid: pid, time_ns: 1, probe };
+        Record { header, body: Body::Call { return_address: 1, args: [0; 6], nested: false } }.encode()
+    }
+
+    /// Probe 1 is of MPI_Init, 2 of MPI_Send, 3 of a copy.
+    fn awaited() -> SlotMove {
+        let call = |id, function: &str| Probe { function: function.into(), ..probe(id, ProbeClass::Call) };
+        let probes = vec![call(1, "MPI_Init"), call(2, "MPI_Send"), probe(3, ProbeClass::Copy)];
+        let slots = vec![FileSlots { file: PROGRAM, ..FileSlots::default() }];
+        let mut planned = Planned { plan: Plan { probes, ..Plan::default() }, slots, ..Planned::default() };
+        let mut slot_move = SlotMove::awaited(S);
+        slot_move.know(&mut planned);
+        assert!(planned.slots.is_empty());
+        slot_move
+    }
+
+    #[test]
+    fn ranks_move_when_each_has_communicated_and_none_has_loaded_anything_for_a_second() {
+        let mut slot_move = awaited();
+        let due = |slot_move: &SlotMove, now_ns| slot_move.due([7, 8].into_iter(), now_ns);
+        assert_eq!(slot_move.due([].into_iter(), 9 * S), None, "there is no rank yet");
+        slot_move.see(&[call(7, 1), call(8, 1)]);
+        assert_eq!(due(&slot_move, 9 * S), None, "they have only begun");
+        slot_move.see(&[call(7, 2)]);
+        assert_eq!(due(&slot_move, 9 * S), None, "one of them is not there yet");
+        slot_move.see(&[call(8, 2)]);
+        slot_move.loaded(9 * S);
+        assert_eq!(due(&slot_move, 9 * S + S / 2), None);
+        assert_eq!(due(&slot_move, 10 * S), Some(vec![7, 8]));
+        assert_eq!(slot_move.begin().len(), 1);
+        assert_eq!(due(&slot_move, 20 * S), None, "once");
+    }
+
+    #[test]
+    fn what_was_written_anew_does_not_move_and_what_has_moved_is_marked() {
+        let mut slot_move = awaited();
+        slot_move.know(&mut Planned { dropped: BTreeSet::from([PROGRAM]), ..Planned::default() });
+        assert!(slot_move.begin().is_empty());
+        let mut slot_move = awaited();
+        let used = SlotsInUse {
+            probes: BTreeSet::from([2]),
+            kernel: BTreeMap::from([(3, "nobody knows")]),
+            ..SlotsInUse::default()
+        };
+        let plan = slot_move.finish(&used);
+        let places: Vec<(u32, bool)> =
+            plan.probes.iter().map(|probe| (probe.id, probe.place == ProbePlace::Slot)).collect();
+        assert_eq!(places, [(2, true), (3, false)]);
+    }
+
+    #[test]
+    fn a_session_that_attaches_never_moves() {
+        let mut slot_move = SlotMove::default();
+        slot_move.see(&[call(7, 2)]);
+        assert!(!slot_move.is_awaited() && slot_move.due([7].into_iter(), 9 * S).is_none());
+    }
+}
