@@ -180,7 +180,7 @@ impl Kernel for LiveKernel {
     }
 
     fn detach_all(&mut self) {
-        self.fast.take_out();
+        self.fast.stop();
         self.tracer.detach_all();
     }
 
@@ -228,7 +228,9 @@ impl Kernel for LiveKernel {
     }
 
     fn drain_rest(&mut self) -> Vec<DrainBatch> {
-        self.collector.finish()
+        let rest = self.collector.finish();
+        self.fast.take_out();
+        rest
     }
 
     fn probe_costs(&mut self) -> ProbeCosts {

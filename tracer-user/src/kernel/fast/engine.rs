@@ -291,9 +291,15 @@ impl FastEngine {
         }
     }
 
-    /// Has all slots lead where they led before. A process that does not stop keeps them, and records nothing.
-    pub fn take_out(&mut self) {
+    /// Nothing is recorded any more; what is in the rings can still be read.
+    pub fn stop(&mut self) {
         std::mem::take(&mut self.processes).values().for_each(FastProcess::close);
+    }
+
+    /// Has all slots lead where they led before. A process that does not stop keeps them, and records nothing. What nobody has read
+    /// of the rings by then is gone with their memory.
+    pub fn take_out(&mut self) {
+        self.stop();
         if let Some(holder) = &mut self.holder {
             holder.take_out();
         }
