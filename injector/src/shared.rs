@@ -71,7 +71,7 @@ impl SharedMapping {
         unsafe { std::slice::from_raw_parts(self.first.as_ptr().add(at / 8), count) }
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         &self.words(at, 1)[0]
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, first_ring, header};
+use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, first_ring, header};
 use crate::shared::SharedRings;
 
 /// A thread whose calls others have followed so far. Its process stands still.
@@ -31,8 +31,8 @@ pub struct NotedBefore {
     pub hook: u32,
     /// What others call it.
     pub name: u32,
-    /// The kernel has an address of its own in the place of its return address.
-    pub return_is_hooked: bool,
+    /// The address that the kernel has put in the place of its return address, if it has.
+    pub hooked_by: Option<u64>,
 }
 
 /// A handle that a call stores.
@@ -73,7 +73,11 @@ impl SharedRings {
         if let Some(call) = thread.call {
             put(header::CALL_SP, call.stack_pointer);
             put(header::CALL_RETURN, call.return_address);
-            put(header::CALL_HOOK, u64::from(call.hook) | u64::from(call.return_is_hooked) << 32);
+            put(header::CALL_HOOK, u64::from(call.hook) | u64::from(call.hooked_by.is_some()) << 32);
+            // The same for all calls of the process.
+            if let Some(trampoline) = call.hooked_by {
+                mapping.word(control::TRAMPOLINE).store(trampoline, Ordering::SeqCst);
+            }
         }
         if let Some(made) = thread.made {
             put(header::MADE_AT, made.at);

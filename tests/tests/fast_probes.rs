@@ -354,3 +354,20 @@ fn under_run_every_mpi_call_is_counted_once_though_ranks_begin_to_record_by_them
     }
     Ok(())
 }
+
+/// One rank sleeps, and the other is in a receive for long before and after it begins to record by itself.
+#[test]
+fn under_run_a_rank_that_waits_in_a_call_while_it_begins_to_record_by_itself_is_still_in_that_call()
+-> Result<()> {
+    for library in MpiImplementation::ALL {
+        // Nothing more follows: where a message waits for its receive, there are other copies as well.
+        let spec = JobSpec::own(library, "slow")?.ranks(2).args(["--iterations", "3", "--sleep", "4"]);
+        let session = Dmscope::run(&spec).args(FAST).args(["--budget", "none"]).finish()?;
+        check_moved(&session).with_context(|| format!("{library:?}"))?;
+        let of = |rows: Vec<(String, u64)>| rows.into_iter().find(|(name, _)| name == "MPI_Recv");
+        let (_, movements) = of(movements_by_call(&session)?).context("no movements in MPI_Recv")?;
+        let calls = calls_made(&session)?.get("MPI_Recv").copied().unwrap_or(0);
+        ensure!(calls > 4 && movements >= calls, "{library:?}: {movements} movements in {calls} receives");
+    }
+    Ok(())
+}

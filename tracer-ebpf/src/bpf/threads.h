@@ -24,6 +24,7 @@ struct thread_view {
 	__u32 call_probe;
 	__u32 call_serial;
 	__u64 call_hooked;
+	__u64 trampoline;	/* what the kernel puts in the place of return addresses; 0: not known */
 	struct pt_regs regs;	/* of the program, at its last entry into the kernel */
 };
 
@@ -56,6 +57,7 @@ int dms_threads(struct bpf_iter__task *ctx)
 		view.call_probe = th->call_probe;
 		view.call_serial = th->call_serial;
 		view.call_hooked = th->call_hooked;
+		view.trampoline = th->trampoline;
 	}
 	view.thread_pointer = task->thread.fsbase;
 	if (th && th->call_probe && th->call_hooked) {

@@ -13,7 +13,7 @@ use super::tracer::Tracer;
 use crate::stacks::{Registers, RunningSample, ThreadView};
 
 /// Words of `struct thread_view` in `threads.h` before the registers.
-const HEAD_WORDS: usize = 12;
+const HEAD_WORDS: usize = 13;
 const REGISTER_WORDS: usize = 21;
 const VIEW_BYTES: usize = 8 * (HEAD_WORDS + REGISTER_WORDS);
 
@@ -50,13 +50,15 @@ fn calling_thread(words: &[u64]) -> Option<(u32, ThreadBefore)> {
         return_address: head[9],
         hook: 0,
         name: low(head[10]),
-        return_is_hooked: head[11] != 0,
+        hooked_by: (head[11] != 0).then_some(head[12]),
     };
+    // Where nobody knows what the kernel puts there, nobody knows whether the thread is in it.
+    let is_known = call.name != 0 && call.hooked_by != Some(0);
     let thread = ThreadBefore {
         pointer: head[7],
         is_first: low(head[0]) == high(head[0]),
         calls: high(head[10]),
-        call: (call.name != 0).then_some(call),
+        call: is_known.then_some(call),
         made: (made.at != 0).then_some(made),
     };
     Some((low(head[0]), thread))
