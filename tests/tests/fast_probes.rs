@@ -296,10 +296,13 @@ fn a_call_that_a_profiler_takes_in_between_is_counted_once_as_by_the_kernel() ->
 /// Ranks record by themselves from some moment on, and this says so.
 const MOVED: &str = "are fast probes from now on";
 
+fn says_moved(event: &Value) -> bool {
+    event["event"] == "notice" && event["message"].as_str().is_some_and(|text| text.contains(MOVED))
+}
+
 fn check_moved(session: &FinishedSession) -> Result<()> {
-    let notices = session.events_of("notice");
-    let says_so = |notice: &&Value| notice["message"].as_str().is_some_and(|text| text.contains(MOVED));
-    ensure!(notices.iter().any(says_so), "ranks have not moved: {notices:?}");
+    let has_moved = session.events.iter().any(says_moved);
+    ensure!(has_moved, "ranks have not moved: {:?}", session.events_of("notice"));
     Ok(())
 }
 
@@ -368,6 +371,30 @@ fn under_run_a_rank_that_waits_in_a_call_while_it_begins_to_record_by_itself_is_
         let (_, movements) = of(movements_by_call(&session)?).context("no movements in MPI_Recv")?;
         let calls = calls_made(&session)?.get("MPI_Recv").copied().unwrap_or(0);
         ensure!(calls > 4 && movements >= calls, "{library:?}: {movements} movements in {calls} receives");
+    }
+    Ok(())
+}
+
+#[test]
+fn killed_under_run_around_the_moment_when_ranks_begin_to_record_it_leaves_a_job_that_ends_right()
+-> Result<()> {
+    for library in MpiImplementation::ALL {
+        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 4)? {
+            let spec = in_the_middle(library, "figure2", 20_000, 50)?.ranks(2).args(["--no-bug"]);
+            let mut dmscope = Dmscope::run(&spec).args(FAST).args(["--budget", "none"]).spawn()?;
+            let attached = Instant::now();
+            dmscope.wait_until_attached()?;
+            match round.is_multiple_of(2) {
+                true => _ = dmscope.wait_for(says_moved)?,
+                // From a second after they have loaded everything on.
+                false => std::thread::sleep(Duration::from_millis(1200).saturating_sub(attached.elapsed())),
+            }
+            std::thread::sleep(Duration::from_millis(round as u64 * 7919 % 400));
+            dmscope.end_by(Signal::KILL);
+            let session = dmscope.finish()?;
+            let is_right = |line: &String| line.starts_with("ok figure2: ");
+            ensure!(session.stdout.iter().any(is_right), "{library:?}, round {round}: {:?}", session.stdout);
+        }
     }
     Ok(())
 }

@@ -6,18 +6,23 @@ use std::sync::atomic::AtomicBool;
 use analyzer::finding::{Alert, Report};
 use analyzer::input::{Input, Start};
 use analyzer::options::Options;
-use analyzer::plan::Probe;
+use analyzer::plan::{Probe, ProbeClass};
 use analyzer::tape::{Item, Reader};
 use analyzer::wire::RawRecord;
 
 use super::controller::{BudgetController, JobCpus};
-use super::fake::{BEGIN_NS, FakeHost, FakeKernel, FakePlanner, FakeThreads, Shared, Step, World, process};
-use super::follow::{Limits, Parts};
-use super::planner::PlanSource;
+use super::fake::{
+    BEGIN_NS, FakeHost, FakeKernel, FakePlanner, FakeThreads, PROGRAM, Shared, Step, World, process,
+};
+use super::follow::{Launcher, Limits, Parts, Session};
+use super::planner::{PlanSource, Planned};
 use super::{AttachSummary, Outcome, Outlets, Recorded, Recorder, SessionStatus, Sink, Tape, attach_with};
 use crate::budget::{Budget, HitCosts};
 use crate::host::{MpiLibrary, NodeJob, RankProcess};
+use crate::kernel::ProcessKey;
+use crate::plan::FileSlots;
 use crate::plan::attach::OnlyJob;
+use crate::plan::slots::SlotSite;
 
 /// Ranks 0 and 1.
 pub(super) const RANKS: [u32; 2] = [100, 101];
@@ -156,7 +161,38 @@ impl Scene {
         self
     }
 
+    /// The job runs already.
     pub fn run(self) -> Over {
+        let job = job(self.local_size);
+        self.run_with(|parts, limits, planner, planned| {
+            attach_with(parts, limits, planner, planned, beginning(), BEGIN_NS, &job)
+        })
+    }
+
+    /// The job is started, and its ranks are to record by themselves what its copies do.
+    pub fn run_started(self) -> Over {
+        self.run_with(|parts, limits, planner, mut planned| {
+            let copies = planned.plan.probes.iter().filter(|probe| probe.class == ProbeClass::Copy);
+            let site = |probe: &Probe| SlotSite {
+                probe: probe.id,
+                return_position: u64::from(probe.id),
+                symbol: "memcpy".to_owned(),
+            };
+            let sites = copies.map(site).collect();
+            planned.slots = vec![FileSlots { file: PROGRAM, sites, ..FileSlots::default() }];
+            let mut session = Session::new(parts)?;
+            session.start(beginning());
+            session.begin_with(planned, true);
+            session.open_ranks(&RANKS.map(|pid| ProcessKey { pid, start_ticks: 1 }));
+            session.attached(BEGIN_NS);
+            session.follow(limits, planner, Launcher::Done)
+        })
+    }
+
+    fn run_with(
+        self,
+        go: impl FnOnce(Parts<'_>, &Limits, Box<FakePlanner>, Planned) -> anyhow::Result<Outcome>,
+    ) -> Over {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.dmt");
         let stop = Arc::new(AtomicBool::new(false));
@@ -185,14 +221,14 @@ impl Scene {
         };
         let limits = Limits { deadline_ns: self.duration_ns.map(|ns| BEGIN_NS + ns), stop };
         let mut planner = Box::new(FakePlanner(self.world.clone()));
-        let start = Start { time_ns: BEGIN_NS, job: "mpirun ./a.out".into(), ..Start::default() };
-        let job = job(self.local_size);
-        let outcome = planner
-            .processes(&RANKS)
-            .and_then(|planned| attach_with(parts, &limits, planner, planned, start, BEGIN_NS, &job));
+        let outcome = planner.processes(&RANKS).and_then(|planned| go(parts, &limits, planner, planned));
         let inputs = inputs(&path);
         Over { told, inputs, outcome, world: self.world }
     }
+}
+
+fn beginning() -> Start {
+    Start { time_ns: BEGIN_NS, job: "mpirun ./a.out".into(), ..Start::default() }
 }
 
 fn inputs(path: &std::path::Path) -> Vec<Input> {

@@ -20,6 +20,8 @@ const WAYS: [(&str, &[&str]); 5] = [
     ("everything on, `--probes fast`", &["--budget", "none", "--probes", "fast"]),
     ("`--budget 1% --probes fast`", &["--budget", "1%", "--probes", "fast"]),
 ];
+/// Those of them that watch everything all the time.
+const EVERYTHING: [usize; 2] = [0, 3];
 /// Slower than this by everything on is a gross regression, for jobs that do more than send small messages.
 const GROSS: f64 = 3.0;
 
@@ -122,8 +124,10 @@ fn measure_all(
     let heading = format!("job, {placement}");
     let mut columns = vec![heading.clone(), "plain, s".to_owned()];
     columns.extend(WAYS.map(|(way, _)| format!("{way} / plain")));
-    let of_everything = ["records a second, everything on", "lost", "bytes a record on tape"];
-    columns.extend(of_everything.map(str::to_owned));
+    for (way, _) in EVERYTHING.map(|at| WAYS[at]) {
+        columns.extend(["records a second", "lost, %"].map(|what| format!("{what}, {way}")));
+    }
+    columns.push("bytes a record on tape".to_owned());
     let mut table = ResultTable::of(columns);
     let mut columns = vec![
         format!("{heading}: by the time in the kernel, and the part of the time watched"),
@@ -147,9 +151,12 @@ fn measure_all(
         }
         let mut cells = vec![Cell::runs(&plain, 2), Cell::runs(&ratio, 3)];
         cells.extend(watches[1..].iter().map(|watch| Cell::runs(&watch.seconds.over(&plain), 3)));
+        for watch in EVERYTHING.map(|at| &watches[at]) {
+            let SessionRecords { records, lost, .. } = watch.seen;
+            cells.push(Cell::value(records as f64 / watch.seconds.median(), 0));
+            cells.push(Cell::value(100.0 * lost as f64 / (records + lost).max(1) as f64, 1));
+        }
         let seen = everything.seen;
-        cells.push(Cell::value(seen.records as f64 / everything.seconds.median(), 0));
-        cells.push(Cell::value(seen.lost as f64, 0));
         cells.push(Cell::value(seen.tape_bytes as f64 / seen.records.max(1) as f64, 2));
         table.row(case.workload.name.clone(), cells);
         table.show_progress();
