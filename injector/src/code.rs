@@ -71,6 +71,15 @@ pub struct SlotHook {
     pub target: u64,
 }
 
+impl SlotHook {
+    /// Whether code there has passed the slot on its way to the linker, which will write it: it was not bound yet.
+    pub(crate) fn is_unbound_at(&self, address: u64) -> bool {
+        /// Of an entry of a table of stubs.
+        const ENTRY_BYTES: u64 = 16;
+        self.original != self.target && (self.original..self.original + ENTRY_BYTES).contains(&address)
+    }
+}
+
 /// What the code of a process has in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeFacts {

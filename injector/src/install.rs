@@ -78,13 +78,13 @@ pub fn install(
     mut ready: impl FnMut(&Installation) -> Result<(), InjectError> + Send,
 ) -> Result<Installation, InjectError> {
     let pid = pid_t::try_from(request.pid).map_err(|_| InjectError::Ended)?;
-    for _ in 1..LINKER_TRIES {
+    let mut tries = 1..LINKER_TRIES;
+    loop {
         match while_stopped(pid, |process| install_stopped(process, request, &mut ready)) {
-            Err(InjectError::Linking) => std::thread::sleep(LINKER_PAUSE),
+            Err(InjectError::Linking) if tries.next().is_some() => std::thread::sleep(LINKER_PAUSE),
             done => return done,
         }
     }
-    while_stopped(pid, |process| install_stopped(process, request, &mut ready))
 }
 
 fn install_stopped(
@@ -96,12 +96,14 @@ fn install_stopped(
     let ring_bytes = ring_bytes(request.ring_bytes);
     let areas = areas(pid).map_err(|source| InjectError::of("its mappings", source))?;
     check_thread_ids(process)?;
-    // It would write over a slot that it is looking for just now.
-    let is_in_linker =
-        |at: u64| areas.iter().any(|area| area.is_linker() && (area.start..area.end).contains(&at));
-    if process.places().any(is_in_linker) {
+    // The linker would write over a slot that it is looking for just now.
+    let is_linker = |at: u64| areas.iter().any(|area| area.is_linker() && area.contains(at));
+    let is_on_its_way = |at: u64| request.hooks.iter().any(|hook| hook.is_unbound_at(at));
+    let is_linking = |at| is_linker(at) || is_on_its_way(at) || process.calls_linker(at, is_linker);
+    if process.places().any(is_linking) {
         return Err(InjectError::Linking);
     }
+    check_slots(process, request, &areas)?;
     let code_len = code_bytes(&request.hooks);
     let shared_len = shared_bytes(ring_bytes) as u64;
     let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
@@ -140,6 +142,18 @@ fn install_stopped(
         return Err(error);
     }
     Ok(installation)
+}
+
+/// Slots hold what they were found to hold, or what they were bound to since; or code of ours that was left there.
+fn check_slots(process: &StoppedProcess, request: &HookRequest, areas: &[Area]) -> Result<(), InjectError> {
+    let is_ours =
+        |value| areas.iter().any(|area| area.is_code && area.name.is_empty() && area.contains(value));
+    let is_known = |hook: &SlotHook| {
+        let is_known = |value| value == hook.original || value == hook.target || is_ours(value);
+        process.memory.word(hook.slot).is_ok_and(is_known)
+    };
+    let are_known = request.hooks.iter().all(is_known);
+    are_known.then_some(()).ok_or(InjectError::Unknown("its slots have changed since they were looked at"))
 }
 
 /// Each thread's id is where the code will look for it.

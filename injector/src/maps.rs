@@ -14,6 +14,10 @@ pub(crate) struct Area {
 }
 
 impl Area {
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
     /// Code of the dynamic linker, which writes slots when a function is called for the first time.
     pub fn is_linker(&self) -> bool {
         let file = self.name.rsplit('/').next().unwrap_or_default();

@@ -120,6 +120,21 @@ impl StoppedProcess {
         self.threads.values().map(|registers| registers.rip)
     }
 
+    /// Whether code at an address is about to jump into the linker, as the first entry of a table of stubs does: it pushes a word
+    /// before.
+    pub(crate) fn calls_linker(&self, address: u64, is_linker: impl Fn(u64) -> bool) -> bool {
+        const PUSH: [u8; 2] = [0xff, 0x35];
+        const PUSH_BYTES: u64 = 6;
+        let leads_there = |at: u64| {
+            let mut code = [0; STUB_BYTES];
+            let slot = self.memory.read(at, &mut code).ok().and_then(|()| slot_of_stub(&code, at));
+            slot.and_then(|slot| self.memory.word(slot).ok()).is_some_and(&is_linker)
+        };
+        let mut first = [0; 2];
+        let pushes = self.memory.read(address, &mut first).is_ok() && first == PUSH;
+        leads_there(address) || pushes && leads_there(address + PUSH_BYTES)
+    }
+
     /// Has threads that are about to jump through a slot jump at once to where that led; `targets`: by slot.
     pub(crate) fn leave_stubs(&mut self, targets: &BTreeMap<u64, u64>) -> Result<(), InjectError> {
         for (&thread, registers) in &mut self.threads {

@@ -103,6 +103,11 @@ int dms_call(struct pt_regs *ctx)
 	return_address = read_word(return_slot);
 	if (th)
 		entered = enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
+	/* Without memory for the thread nobody knows which way it came. */
+	if (!th && is_moved(t, cookie)) {
+		count_lost(t, false);
+		return 0;
+	}
 	/* One that came through its slot before that led elsewhere was not recorded. */
 	if (entered != ENTERED && is_moved(t, cookie))
 		return 0;

@@ -306,13 +306,16 @@ static __always_inline struct target *hit_target(struct thread **thread, enum pr
  */
 static __always_inline bool is_recorded_by_other_link(struct thread *th, __u64 cookie)
 {
-	if (!th)
-		return false;
+	/* Without memory for the thread each looks for itself. */
+	__u32 are_second = th ? th->second_links : second_links;
+
 	if (cookie_is_of_second_link(cookie)) {
-		th->second_links = second_links;
-		return !th->second_links;
+		are_second = second_links;
+		if (th)
+			th->second_links = are_second;
+		return !are_second;
 	}
-	return th->second_links && fate(cookie_probe(cookie)) == FATE_LINKED_TWICE;
+	return are_second && fate(cookie_probe(cookie)) == FATE_LINKED_TWICE;
 }
 
 /* Whether the process records by itself what this probe would record. */

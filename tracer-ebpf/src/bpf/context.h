@@ -68,9 +68,13 @@ __noinline int take_note(void)
 	if (s.at - s.first >= NOTES * NOTE_BYTES || !read_note(&s) || s.note.owner != s.owner) {
 		bpf_loop(NOTES, look_for_note, &s, 0);
 		th->note_at = s.at;
-		th->noted_calls = s.at ? s.note.calls_before : 0;
-		/* Whoever notes calls knows what the last one before that has stored. */
-		th->made_at = 0;
+		th->noted_calls = 0;
+		/* Whoever notes calls goes on from what was known: their number, and what the last one has stored. */
+		if (s.at) {
+			th->noted_calls = s.note.calls_before;
+			th->call_serial = s.note.calls_before;
+			th->made_at = 0;
+		}
 	}
 	if (!s.at || s.note.calls == th->noted_calls)
 		return 0;

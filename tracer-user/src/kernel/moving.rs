@@ -5,6 +5,7 @@
 //! by process: each from when its own code records it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use analyzer::plan::Probe;
 
@@ -18,6 +19,9 @@ use crate::budget::Bundle;
 const MOST_FATES: u32 = 65_536;
 const FATE_MOVED: u8 = 1;
 const FATE_LINKED_TWICE: u8 = 2;
+
+/// Longer than a program of the kernel part waits for its processor, as a rule.
+const ON_THE_WAY: Duration = Duration::from_millis(50);
 
 /// A move that has begun.
 pub struct ProbeMove {
@@ -85,10 +89,18 @@ impl Tracer {
         self.change_target(pid, |target| (target.is_moved, target.notes_at) = (1, notes_at))
     }
 
+    /// It does not, after all.
+    pub fn tell_not_moved(&mut self, pid: u32) {
+        // One that cannot be told has ended.
+        let _ = self.change_target(pid, |target| (target.is_moved, target.notes_at) = (0, 0));
+    }
+
     /// All processes record by themselves: takes out what is needed no more.
     pub fn finish_move(&mut self, begun: ProbeMove) {
         let ProbeMove { first, rest, second, .. } = begun;
         self.use_second_links(true);
+        // A hit that found it otherwise is on its way to the first link's program, if it was preempted in between.
+        std::thread::sleep(ON_THE_WAY);
         self.links.retain(|link| !first.contains(&link.id));
         self.links.extend(second);
         self.holder.close(first);
@@ -103,10 +115,7 @@ impl Tracer {
     /// Nothing moves; `pids`: processes of which it was said.
     pub fn undo_move(&mut self, begun: ProbeMove, pids: &[u32]) {
         let ProbeMove { moved, rest, second, .. } = begun;
-        for pid in pids {
-            // One that cannot be told has ended.
-            let _ = self.change_target(*pid, |target| (target.is_moved, target.notes_at) = (0, 0));
-        }
+        pids.iter().for_each(|pid| self.tell_not_moved(*pid));
         self.holder.close(second.into_iter().map(|link| link.id).collect());
         self.holder.wait_for_closed();
         let beside: BTreeSet<u32> = rest.into_values().flatten().collect();

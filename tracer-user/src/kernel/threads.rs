@@ -41,7 +41,7 @@ fn view(words: &[u64]) -> Option<ThreadView> {
 }
 
 /// A thread, and what is known of its calls; `words`: the same.
-fn calling_thread(words: &[u64]) -> Option<(u32, ThreadBefore)> {
+fn calling_thread(words: &[u64]) -> Option<CallingThread> {
     let head = words.first_chunk::<HEAD_WORDS>()?;
     let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
     let made = MadeBefore { at: head[5], by: high(head[6]), bytes: low(head[6]) };
@@ -52,16 +52,38 @@ fn calling_thread(words: &[u64]) -> Option<(u32, ThreadBefore)> {
         name: low(head[10]),
         hooked_by: (head[11] != 0).then_some(head[12]),
     };
-    // Where nobody knows what the kernel puts there, nobody knows whether the thread is in it.
-    let is_known = call.name != 0 && call.hooked_by != Some(0);
     let thread = ThreadBefore {
         pointer: head[7],
         is_first: low(head[0]) == high(head[0]),
         calls: high(head[10]),
-        call: is_known.then_some(call),
+        call: (call.name != 0).then_some(call),
         made: (made.at != 0).then_some(made),
     };
-    Some((low(head[0]), thread))
+    Some(CallingThread { process: low(head[0]), trampoline: head[12], thread })
+}
+
+struct CallingThread {
+    process: u32,
+    /// What it has seen in the place of return addresses; 0: nothing yet.
+    trampoline: u64,
+    thread: ThreadBefore,
+}
+
+/// Threads of which anything is known. The kernel puts one address in the place of all return addresses of a process: where it is
+/// not known, or threads have seen different ones, nobody knows whether a thread is in a call whose return is hooked.
+fn with_trampoline(threads: &[CallingThread]) -> Vec<ThreadBefore> {
+    let mut seen: Vec<u64> = threads.iter().map(|thread| thread.trampoline).filter(|at| *at != 0).collect();
+    seen.dedup();
+    let trampoline = if let [only] = seen[..] { Some(only) } else { None };
+    let of_process = |call: NotedBefore| match call.hooked_by {
+        None => Some(call),
+        Some(_) => trampoline.map(|at| NotedBefore { hooked_by: Some(at), ..call }),
+    };
+    let threads = threads.iter().map(|CallingThread { thread, .. }| ThreadBefore {
+        call: thread.call.and_then(of_process),
+        ..*thread
+    });
+    threads.filter(|thread| thread.calls > 0).collect()
 }
 
 /// Lists threads; can be used by any thread, as long as the tracer is there.
@@ -92,8 +114,9 @@ impl ThreadLister {
     /// # Errors
     /// The kernel's.
     pub fn calls_of(&self, pid: u32) -> std::io::Result<Vec<ThreadBefore>> {
-        let all = self.list(calling_thread)?;
-        Ok(all.into_iter().filter(|(process, _)| *process == pid).map(|(_, thread)| thread).collect())
+        let mut threads = self.list(calling_thread)?;
+        threads.retain(|thread| thread.process == pid);
+        Ok(with_trampoline(&threads))
     }
 
     fn list<T>(&self, read: impl Fn(&[u64]) -> Option<T>) -> std::io::Result<Vec<T>> {
@@ -154,6 +177,27 @@ mod tests {
     use super::*;
 
     const RSP: u16 = 7;
+
+    #[test]
+    fn calls_whose_return_is_hooked_are_known_where_all_threads_have_seen_the_same_trampoline() {
+        let call = |hooked_by| NotedBefore { name: 7, hooked_by, ..NotedBefore::default() };
+        let thread = |calls, trampoline, hooked_by| CallingThread {
+            process: 1,
+            trampoline,
+            thread: ThreadBefore { calls, call: Some(call(hooked_by)), ..ThreadBefore::default() },
+        };
+        let calls = |threads: &[CallingThread]| -> Vec<Option<Option<u64>>> {
+            with_trampoline(threads).iter().map(|thread| thread.call.map(|call| call.hooked_by)).collect()
+        };
+        let agreed = [thread(1, 0, Some(0)), thread(2, 9, None), thread(3, 9, Some(9)), thread(0, 0, None)];
+        assert_eq!(
+            calls(&agreed),
+            [Some(Some(9)), Some(None), Some(Some(9))],
+            "the last one has made no call"
+        );
+        assert_eq!(calls(&[thread(1, 8, Some(8)), thread(2, 9, Some(9))]), [None, None]);
+        assert_eq!(calls(&[thread(1, 0, Some(0))]), [None]);
+    }
 
     #[test]
     fn a_thread_that_runs_is_sampled_with_its_stack() {

@@ -222,6 +222,10 @@ impl Kernel for FakeKernel {
         Ok(false)
     }
 
+    fn drop_probes(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
+        self.detach(probes)
+    }
+
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut world = self.world.lock();
         let attached: Vec<Probe> = world.attached.iter().map(|id| world.known[id].clone()).collect();

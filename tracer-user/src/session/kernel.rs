@@ -61,6 +61,9 @@ pub(super) trait Kernel {
     /// Detaches probes, and those that are in a bundle with them; gives back which.
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32>;
 
+    /// The same for good, of files that nobody maps any more. What the job's processes record by themselves goes on.
+    fn drop_probes(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32>;
+
     /// Attaches probes again that were detached; those that were too expensive before, `hot`, apart from the rest.
     fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached;
 

@@ -156,6 +156,10 @@ impl Kernel for LiveKernel {
         detached
     }
 
+    fn drop_probes(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
+        self.tracer.detach(probes)
+    }
+
     fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let of_kernel = probes.difference(self.fast.probes()).copied().collect::<BTreeSet<u32>>();
         let fast = probes.len() - of_kernel.len();
@@ -238,7 +242,7 @@ impl Kernel for LiveKernel {
     }
 }
 
-/// For processes that nobody has watched before.
+/// For processes whose copies and calls nobody has seen before.
 struct ReadOnly<'k>(&'k mut Collector);
 
 impl PutInSteps for ReadOnly<'_> {
@@ -259,6 +263,10 @@ struct MoveSteps<'k> {
 }
 
 impl PutInSteps for MoveSteps<'_> {
+    fn refused(&mut self, pid: u32) {
+        self.tracer.tell_not_moved(pid);
+    }
+
     fn ready(&mut self, pid: u32, shared: &SharedRings, places: MappedPlaces) -> Result<(), String> {
         let threads = self.threads.calls_of(pid).map_err(|error| error.to_string())?;
         let threads: Vec<ThreadBefore> =

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use analyzer::plan::Plan;
@@ -183,13 +184,13 @@ impl Planner {
 
     /// What a command will map, as far as files tell; the rest follows when it is mapped.
     pub(super) fn command(&mut self, command: &[String]) -> Result<Planned> {
+        // Of its program alone little goes through slots; it is told later.
+        self.told.has_told_of_slots = true;
         let Some(program) = program_of(command, &search_path()) else {
             let note = "the program that the ranks will run cannot be told from the command: its start is not covered".into();
             return Ok(Planned { notes: vec![note], ..Planned::default() });
         };
         let libraries = LibraryPaths::of_this_machine();
-        // Of its program alone little goes through slots; it is told later.
-        self.told.has_told_of_slots = true;
         let gathered = with_own_file_rights(|| gather_program(&program, &libraries, &mut self.parser))
             .with_context(|| format!("cannot read {}", program.display()))?;
         self.plan(gathered)
@@ -274,25 +275,32 @@ impl PlanSource for Planner {
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const RAREST_LOOK: Duration = Duration::from_secs(5);
 
+struct NextLook {
+    pids: Vec<u32>,
+    /// Somebody waits for it.
+    is_request: bool,
+}
+
 /// The processes that are looked at next: those that have loaded something, or, each time after longer, those of which more is
 /// to come. `None`: the session is over.
 fn next_look(
     requests: &Receiver<Vec<u32>>,
     unfinished: Vec<u32>,
     patience: &mut Duration,
-) -> Option<Vec<u32>> {
+) -> Option<NextLook> {
+    let asked = |pids| NextLook { pids, is_request: true };
     if unfinished.is_empty() {
         *patience = FIRST_LOOK;
-        return requests.recv().ok();
+        return requests.recv().ok().map(asked);
     }
     match requests.recv_timeout(*patience) {
         Ok(pids) => {
             *patience = FIRST_LOOK;
-            Some(pids)
+            Some(asked(pids))
         }
         Err(RecvTimeoutError::Timeout) => {
             *patience = (2 * *patience).min(RAREST_LOOK);
-            Some(unfinished)
+            Some(NextLook { pids: unfinished, is_request: false })
         }
         Err(RecvTimeoutError::Disconnected) => None,
     }
@@ -302,6 +310,9 @@ fn next_look(
 pub(super) struct PlannerThread {
     requests: Sender<Vec<u32>>,
     results: Receiver<Result<Planned>>,
+    /// Requests that were made, and those to which there was an answer, if there was anything to say.
+    asked: usize,
+    answered: Arc<AtomicUsize>,
     has_failed: bool,
 }
 
@@ -322,27 +333,36 @@ impl PlannerThread {
     ) -> std::io::Result<Self> {
         let (requests, request_receiver) = unbounded::<Vec<u32>>();
         let (result_sender, results) = unbounded();
+        let answered = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&answered);
         std::thread::Builder::new().name("dms-plan".into()).spawn(move || {
             host.stay_on(&cpus);
             let mut patience = FIRST_LOOK;
-            while let Some(mut pids) = next_look(&request_receiver, planner.unfinished(), &mut patience) {
-                pids.extend(request_receiver.try_iter().flatten());
+            while let Some(look) = next_look(&request_receiver, planner.unfinished(), &mut patience) {
+                let more: Vec<Vec<u32>> = request_receiver.try_iter().collect();
+                let requests = usize::from(look.is_request) + more.len();
+                let mut pids: Vec<u32> = look.pids.into_iter().chain(more.into_iter().flatten()).collect();
                 pids.sort_unstable();
                 pids.dedup();
                 let planned = planner.later(&pids);
-                if planned.as_ref().is_ok_and(Planned::is_empty) {
-                    continue;
-                }
-                if result_sender.send(planned).is_err() {
+                if !planned.as_ref().is_ok_and(Planned::is_empty) && result_sender.send(planned).is_err() {
                     return;
                 }
+                counted.fetch_add(requests, Ordering::Release);
             }
         })?;
-        Ok(Self { requests, results, has_failed: false })
+        Ok(Self { requests, results, asked: 0, answered, has_failed: false })
+    }
+
+    /// Whether all that was loaded is planned, and was taken; or nobody plans any more.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_answered = self.answered.load(Ordering::Acquire) == self.asked && self.results.is_empty();
+        self.has_failed || is_answered
     }
 
     /// These processes have loaded something. False: nobody looks any more.
-    pub(super) fn look_at(&self, pids: Vec<u32>) -> bool {
+    pub(super) fn look_at(&mut self, pids: Vec<u32>) -> bool {
+        self.asked += 1;
         !self.has_failed && self.requests.send(pids).is_ok()
     }
 

@@ -73,7 +73,7 @@ impl ProbeSet {
     fn drop_files(&mut self, files: &BTreeSet<FileId>, kernel: &mut dyn Kernel) {
         let probes: BTreeSet<u32> = files.iter().filter_map(|id| self.of_file.remove(id)).flatten().collect();
         if !probes.is_empty() {
-            self.attached = self.attached.saturating_sub(kernel.detach(&probes).len());
+            self.attached = self.attached.saturating_sub(kernel.drop_probes(&probes).len());
         }
     }
 

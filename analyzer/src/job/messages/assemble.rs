@@ -242,7 +242,9 @@ impl Serials {
     fn tell(&mut self, serial: u32) -> u32 {
         let recorded = std::mem::take(&mut self.recorded);
         let told = self.told.replace(serial);
-        told.map_or(0, |told| serial.wrapping_sub(told).saturating_sub(recorded))
+        // Numbers may begin anew, when somebody else counts.
+        let since = told.map_or(0, |told| serial.wrapping_sub(told).cast_signed().max(0).cast_unsigned());
+        since.saturating_sub(recorded)
     }
 }
 

@@ -14,6 +14,7 @@ use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
 use super::facts::{FastFacts, look_at_slots, process_slots};
 use super::holder::SlotHolder;
 use super::reader::FastRing;
+use crate::host::processes;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
 use crate::plan::slots::{SlotPurpose, TableSlot};
@@ -85,6 +86,9 @@ pub trait PutInSteps {
         Ok(())
     }
 
+    /// Its slots are as they were.
+    fn refused(&mut self, _pid: u32) {}
+
     /// From now on there is something to be read.
     fn begin(&mut self, ring: FastRing);
 }
@@ -132,7 +136,11 @@ impl FastEngine {
         for (process, used) in processes {
             let pid = process.pid;
             if let Err(error) = self.put_into(process, &used, steps) {
-                let unsure = self.processes.keys().copied().collect();
+                steps.refused(pid);
+                if has_ended(pid) {
+                    continue;
+                }
+                let unsure = self.processes.keys().copied().chain([pid]).collect();
                 self.take_out();
                 return SlotsInUse { unsure, ..SlotsInUse::refused(&format!("process {pid}: {error}")) };
             }
@@ -170,9 +178,11 @@ impl FastEngine {
             };
             let put_in = new.insert(put_in);
             // Whoever reads must know of it before anything is recorded: else that comes too late.
-            if let Some(ring) = slot.and_then(|slot| put_in.begin(slot, is_paused)) {
+            if let Some(mut ring) = slot.and_then(|slot| put_in.begin(slot, is_paused)) {
+                let until = counter().saturating_add(FIRST_STEPS);
+                ring.until = until;
                 steps.begin(ring);
-                put_in.switch.record_until(counter().saturating_add(FIRST_STEPS));
+                put_in.switch.record_until(until);
             }
             Ok(())
         });
@@ -313,13 +323,18 @@ impl FastProcess {
         if is_paused {
             self.switch.turn_off();
         }
-        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&self.is_closed) })
+        Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&self.is_closed), until: 0 })
     }
 
     fn close(&self) {
         self.switch.turn_off();
         self.is_closed.store(true, Ordering::Release);
     }
+}
+
+/// One that cannot be looked at has not.
+fn has_ended(pid: u32) -> bool {
+    matches!(processes::has_ended(pid, None), Ok(true))
 }
 
 impl SlotsInUse {

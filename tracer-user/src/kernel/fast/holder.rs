@@ -5,6 +5,7 @@
 //! session reaches. When the session is gone, however that was, it takes everything out and ends.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -88,15 +89,30 @@ impl SlotHolder {
         request: HookRequest,
         ready: impl FnOnce(SharedRings, MappedPlaces) -> Result<(), String>,
     ) -> Result<(), String> {
-        let gone = |error: io::Error| format!("the process that puts them in: {error}");
+        let done = self.try_to_put_in(request, ready);
+        done.unwrap_or_else(|error| {
+            // Whatever it says next would be taken for another answer. It takes everything out then.
+            let _ = self.socket.shutdown(Shutdown::Both);
+            Err(format!("the process that puts them in: {error}"))
+        })
+    }
+
+    fn try_to_put_in(
+        &mut self,
+        request: HookRequest,
+        ready: impl FnOnce(SharedRings, MappedPlaces) -> Result<(), String>,
+    ) -> io::Result<Result<(), String>> {
         let ring_bytes = request.ring_bytes;
-        send(&mut self.socket, &SlotWish::PutIn(request)).map_err(gone)?;
-        let places = receive::<IsMapped>(&mut self.socket).map_err(gone)?.0?;
-        let file = receive_file(&self.socket).map_err(gone)?;
+        send(&mut self.socket, &SlotWish::PutIn(request))?;
+        let places = match receive::<IsMapped>(&mut self.socket)?.0 {
+            Ok(places) => places,
+            Err(why) => return Ok(Err(why)),
+        };
+        let file = receive_file(&self.socket)?;
         let shared = SharedRings::open(&file, ring_bytes).map_err(|error| error.to_string());
         let is_ready = shared.and_then(|shared| ready(shared, places));
-        send(&mut self.socket, &SlotWish::Ready(is_ready)).map_err(gone)?;
-        receive::<PutIn>(&mut self.socket).map_err(gone)?.0
+        send(&mut self.socket, &SlotWish::Ready(is_ready))?;
+        Ok(receive::<PutIn>(&mut self.socket)?.0)
     }
 
     /// Takes everything out; of how many processes it could not.
@@ -110,7 +126,7 @@ impl SlotHolder {
 impl Drop for SlotHolder {
     fn drop(&mut self) {
         // It sees that, takes out what is left and ends.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
         match &mut self.runs {
             SlotHolderRuns::Process(child) => {
                 let _ = child.wait();

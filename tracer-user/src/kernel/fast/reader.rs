@@ -23,6 +23,8 @@ pub struct FastRing {
     pub(super) slot: u32,
     pub(super) shared: SharedRings,
     pub(super) decoder: CallDecoder,
+    /// Until when its process was told to record; 0: it was not.
+    pub(super) until: u64,
     /// Nothing comes any more once what is there was read.
     pub(super) is_closed: Arc<AtomicBool>,
 }
@@ -51,7 +53,7 @@ impl FastReaders {
 
     pub fn add(&mut self, ring: FastRing) {
         self.clock.get_or_insert_with(CounterClock::begin);
-        self.rings.push(OpenRing { ring, until: 0, gaps: 0 });
+        self.rings.push(OpenRing { until: ring.until, ring, gaps: 0 });
         self.renewed = None;
     }
 

@@ -212,7 +212,9 @@ impl<'s> Session<'s> {
             }
             self.recorder.exchange();
             self.attach_more(&mut planner);
-            self.move_to_slots();
+            if planner.is_idle() {
+                self.move_to_slots();
+            }
             self.sample_quiet_ranks();
             let now_ns = self.host.now_ns();
             for trouble in self.sampler.troubles(now_ns) {

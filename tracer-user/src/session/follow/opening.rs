@@ -51,10 +51,19 @@ impl Session<'_> {
             return;
         }
         let files = self.slot_move.begin();
+        // Ranks stand still for it, and wait for us.
+        let yields = self.budget.is_none() && self.spare_cpus.is_empty();
+        if yields {
+            self.host.catch_up();
+        }
+        let now_ns = self.host.now_ns();
         let used = match files.is_empty() {
             true => SlotsInUse::refused(NO_SLOTS),
             false => self.kernel.move_to_slots(files, &ranks),
         };
+        if yields {
+            self.host.yield_to_the_job();
+        }
         used.notes.iter().for_each(|note| self.sink.notice(note));
         self.unplanned(&used.unsure);
         self.late_slots.look_at(&ranks);
@@ -62,7 +71,6 @@ impl Session<'_> {
         if used.probes.is_empty() {
             return;
         }
-        let now_ns = self.host.now_ns();
         if let Some(budget) = &mut self.budget {
             budget.know(&plan);
             let coverage = budget.moved(&used.probes, now_ns);
