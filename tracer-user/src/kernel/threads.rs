@@ -41,7 +41,7 @@ fn view(words: &[u64]) -> Option<ThreadView> {
 }
 
 /// A thread, and what is known of its calls; `words`: the same.
-fn calling_thread(words: &[u64]) -> Option<CallingThread> {
+fn calling_thread(words: &[u64]) -> Option<ThreadInView> {
     let head = words.first_chunk::<HEAD_WORDS>()?;
     let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
     let made = MadeBefore { at: head[5], by: high(head[6]), bytes: low(head[6]) };
@@ -59,10 +59,10 @@ fn calling_thread(words: &[u64]) -> Option<CallingThread> {
         call: (call.name != 0).then_some(call),
         made: (made.at != 0).then_some(made),
     };
-    Some(CallingThread { process: low(head[0]), trampoline: head[12], thread })
+    Some(ThreadInView { process: low(head[0]), trampoline: head[12], thread })
 }
 
-struct CallingThread {
+struct ThreadInView {
     process: u32,
     /// What it has seen in the place of return addresses; 0: nothing yet.
     trampoline: u64,
@@ -71,7 +71,7 @@ struct CallingThread {
 
 /// Threads of which anything is known. The kernel puts one address in the place of all return addresses of a process: where it is
 /// not known, or threads have seen different ones, nobody knows whether a thread is in a call whose return is hooked.
-fn with_trampoline(threads: &[CallingThread]) -> Vec<ThreadBefore> {
+fn with_trampoline(threads: &[ThreadInView]) -> Vec<ThreadBefore> {
     let mut seen: Vec<u64> = threads.iter().map(|thread| thread.trampoline).filter(|at| *at != 0).collect();
     seen.dedup();
     let trampoline = if let [only] = seen[..] { Some(only) } else { None };
@@ -79,7 +79,7 @@ fn with_trampoline(threads: &[CallingThread]) -> Vec<ThreadBefore> {
         None => Some(call),
         Some(_) => trampoline.map(|at| NotedBefore { hooked_by: Some(at), ..call }),
     };
-    let threads = threads.iter().map(|CallingThread { thread, .. }| ThreadBefore {
+    let threads = threads.iter().map(|ThreadInView { thread, .. }| ThreadBefore {
         call: thread.call.and_then(of_process),
         ..*thread
     });
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn calls_whose_return_is_hooked_are_known_where_all_threads_have_seen_the_same_trampoline() {
         let call = |hooked_by| NotedBefore { name: 7, hooked_by, ..NotedBefore::default() };
-        let thread = |calls, trampoline, hooked_by| CallingThread {
+        let thread = |calls, trampoline, hooked_by| ThreadInView {
             process: 1,
             trampoline,
             thread: ThreadBefore { calls, call: Some(call(hooked_by)), ..ThreadBefore::default() },
         };
-        let calls = |threads: &[CallingThread]| -> Vec<Option<Option<u64>>> {
+        let calls = |threads: &[ThreadInView]| -> Vec<Option<Option<u64>>> {
             with_trampoline(threads).iter().map(|thread| thread.call.map(|call| call.hooked_by)).collect()
         };
         let agreed = [thread(1, 0, Some(0)), thread(2, 9, None), thread(3, 9, Some(9)), thread(0, 0, None)];
