@@ -12,7 +12,7 @@ use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use crate::InjectError;
 use crate::maps::Area;
 use crate::memory::WritableMemory;
-use crate::stub::{STUB_BYTES, slot_of_stub};
+use crate::stub::{STUB_BYTES, slot_of_first_entry, slot_of_stub};
 
 /// A process that does not stop in this time is let go: its other threads wait meanwhile. A thread must be given a processor to
 /// stop, which takes its time on a busy machine.
@@ -120,19 +120,12 @@ impl StoppedProcess {
         self.threads.values().map(|registers| registers.rip)
     }
 
-    /// Whether code at an address is about to jump into the linker, as the first entry of a table of stubs does: it pushes a word
-    /// before.
+    /// Whether code at an address is about to jump into the linker.
     pub(crate) fn calls_linker(&self, address: u64, is_linker: impl Fn(u64) -> bool) -> bool {
-        const PUSH: [u8; 2] = [0xff, 0x35];
-        const PUSH_BYTES: u64 = 6;
-        let leads_there = |at: u64| {
-            let mut code = [0; STUB_BYTES];
-            let slot = self.memory.read(at, &mut code).ok().and_then(|()| slot_of_stub(&code, at));
-            slot.and_then(|slot| self.memory.word(slot).ok()).is_some_and(&is_linker)
-        };
-        let mut first = [0; 2];
-        let pushes = self.memory.read(address, &mut first).is_ok() && first == PUSH;
-        leads_there(address) || pushes && leads_there(address + PUSH_BYTES)
+        let mut code = [0; STUB_BYTES];
+        let slot = self.memory.read(address, &mut code).ok();
+        let slot = slot.and_then(|()| slot_of_stub(&code, address).or(slot_of_first_entry(&code, address)));
+        slot.and_then(|slot| self.memory.word(slot).ok()).is_some_and(is_linker)
     }
 
     /// Has threads that are about to jump through a slot jump at once to where that led; `targets`: by slot.

@@ -288,6 +288,31 @@ fn if_nobody_is_ready_for_it_slots_stay_as_they_are() {
 }
 
 #[test]
+fn nothing_is_put_in_while_a_thread_is_on_its_way_to_the_linker_or_if_slots_have_changed() {
+    let mut program = Program::start();
+    let refusal = |program: &Program, original: u64| {
+        let mut request = program.request();
+        (request.hooks[0].original, request.hooks[0].target) = (original, original + 64);
+        install(&request, |_| Ok(())).expect_err("it is not as it was").to_string()
+    };
+    // As soon as it waits for input, /proc says: number, arguments, stack pointer, and where it goes on.
+    let at = loop {
+        let stands = std::fs::read_to_string(format!("/proc/{}/syscall", program.pid())).expect("ours");
+        let at = stands.split_whitespace().last().and_then(|word| word.strip_prefix("0x"));
+        if let Some(at) = at {
+            break u64::from_str_radix(at, 16).expect("an address");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let linking = refusal(&program, at - 8);
+    assert!(linking.contains("dynamic linker"), "{linking}");
+    let changed = refusal(&program, at + 4096);
+    assert!(changed.contains("slots have changed"), "{changed}");
+    assert_eq!(find_previous(program.pid()).expect("ours").hooks, [], "nothing was written");
+    assert_eq!(program.ask("o10"), "done 0\n");
+}
+
+#[test]
 fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
     for is_half in [false, true] {
         let mut program = Program::start();

@@ -7,12 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use analyzer::plan::Probe;
-
 use super::holder::LinkId;
-use super::links::{AttachedLink, LinkMaker, Reach};
+use super::links::AttachedLink;
 use super::load::KernelError;
-use super::tracer::{Tracer, loaded};
+use super::tracer::Tracer;
 use crate::budget::Bundle;
 
 /// As in `common.h`.
@@ -50,34 +48,15 @@ impl Tracer {
         self.second.extend(rest.values().flatten());
         self.set_fates(moved, FATE_MOVED);
         self.set_fates(rest.values().flatten(), FATE_LINKED_TWICE);
-        let (second, failed) = self.attach_again(&rest);
+        let (second, attached) = self.make_links(&rest, None);
         let begun = ProbeMove { moved: moved.clone(), first, rest, second };
-        match failed {
+        match attached.failed.into_iter().next() {
             None => Ok(begun),
-            Some(why) => {
+            Some((_, why)) => {
                 self.undo_move(begun, &[]);
                 Err(why)
             }
         }
-    }
-
-    fn attach_again(
-        &mut self,
-        rest: &BTreeMap<Bundle, BTreeSet<u32>>,
-    ) -> (Vec<AttachedLink>, Option<String>) {
-        let probes = |ids: &BTreeSet<u32>| -> Vec<&Probe> {
-            ids.iter().filter_map(|id| self.probes.get(id)).collect()
-        };
-        let bundles: BTreeMap<Bundle, Vec<&Probe>> = rest
-            .iter()
-            .filter(|(_, ids)| !ids.is_empty())
-            .map(|(bundle, ids)| (*bundle, probes(ids)))
-            .collect();
-        let Self { skel, verbs, features, targets, shapes, second, .. } = self;
-        let verbs = loaded(verbs);
-        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
-        let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
-        (links, attached.failed.into_iter().next().map(|(_, why)| why))
     }
 
     /// A process records by itself from now on what moves; `notes_at`: where its threads note their MPI calls, in its own

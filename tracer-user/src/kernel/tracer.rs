@@ -27,17 +27,17 @@ pub struct Tracer {
     /// Never closed: counters and rings of the collector point into it. It ends with the process.
     pub(super) skel: ManuallyDrop<DmscopeSkel<'static>>,
     /// Loaded once they are needed. Never closed either.
-    pub(super) verbs: VerbsPrograms,
-    pub(super) features: Features,
+    verbs: VerbsPrograms,
+    features: Features,
     pub(super) settings: LoadSettings,
     kernel_events: Vec<Link>,
     pub(super) targets: BTreeMap<FileId, Target>,
     pub(super) probes: BTreeMap<u32, Probe>,
-    pub(super) shapes: Shapes,
+    shapes: Shapes,
     /// What is attached, whether or not anybody is reached by it.
     pub(super) attached: BTreeMap<Bundle, BTreeSet<u32>>,
     /// Processes that have links of their own where a file's scope wants that.
-    pub(super) reached: BTreeSet<u32>,
+    reached: BTreeSet<u32>,
     pub(super) links: Vec<AttachedLink>,
     /// Probes that were attached a second time, without those beside them that went: see [`super::moving`].
     pub(super) second: BTreeSet<u32>,
@@ -45,10 +45,10 @@ pub struct Tracer {
 }
 
 /// The programs for RDMA verbs, or why they are not there.
-pub(super) type VerbsPrograms = Option<Result<ManuallyDrop<DmscopeSkel<'static>>, String>>;
+type VerbsPrograms = Option<Result<ManuallyDrop<DmscopeSkel<'static>>, String>>;
 
 /// For those who make links.
-pub(super) fn loaded(verbs: &VerbsPrograms) -> Result<&DmscopeSkel<'static>, &str> {
+fn loaded(verbs: &VerbsPrograms) -> Result<&DmscopeSkel<'static>, &str> {
     match verbs {
         Some(Ok(skel)) => Ok(skel),
         Some(Err(why)) => Err(why),
@@ -120,17 +120,30 @@ impl Tracer {
             let why = |error| format!("the kernel did not take the programs for RDMA verbs: {error}");
             self.verbs = Some(loaded.map(ManuallyDrop::new).map_err(why));
         }
-        let Self { skel, verbs, features, targets, shapes, second, .. } = self;
-        let verbs = loaded(verbs);
-        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
-        let (links, attached) = maker.attach(&bundles, Reach::All(&self.reached), &mut self.holder);
-        for (bundle, probes) in bundles {
-            let ids = probes.iter().map(|probe| probe.id);
+        let ids = |probes: Vec<&Probe>| probes.iter().map(|probe| probe.id).collect();
+        let bundles = bundles.into_iter().map(|(bundle, probes)| (bundle, ids(probes))).collect();
+        let (links, attached) = self.make_links(&bundles, None);
+        for (bundle, ids) in bundles {
             let has_failed = |id: &u32| attached.failed.iter().any(|(probe, _)| probe.id == *id);
-            self.attached.entry(bundle).or_default().extend(ids.filter(|id| !has_failed(id)));
+            self.attached.entry(bundle).or_default().extend(ids.into_iter().filter(|id| !has_failed(id)));
         }
         self.links.extend(links);
         attached
+    }
+
+    /// Makes the links of known probes, in their bundles; `one_more`: for this process alone, of files that others have their
+    /// own links for.
+    pub(super) fn make_links(
+        &mut self,
+        bundles: &BTreeMap<Bundle, BTreeSet<u32>>,
+        one_more: Option<u32>,
+    ) -> (Vec<AttachedLink>, Attached) {
+        let Self { skel, verbs, features, targets, shapes, second, probes, reached, holder, .. } = self;
+        let verbs = loaded(verbs);
+        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
+        let of_bundle = |ids: &BTreeSet<u32>| ids.iter().filter_map(|id| probes.get(id)).collect();
+        let bundles = bundles.iter().map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
+        maker.attach(&bundles, one_more.map_or(Reach::All(reached), Reach::OneMore), holder)
     }
 
     /// Whether the probes are still there: they go with their holder.
@@ -147,17 +160,12 @@ impl Tracer {
         if !self.reached.insert(pid) {
             return Attached::default();
         }
-        let of_bundle = |ids: &BTreeSet<u32>| ids.iter().filter_map(|id| self.probes.get(id)).collect();
         let is_filtered = |bundle: &Bundle| {
             self.targets.get(&bundle.file()).is_some_and(|target| target.scope == Scope::EachReached)
         };
         let bundles = self.attached.iter().filter(|(bundle, _)| is_filtered(bundle));
-        let bundles: BTreeMap<Bundle, Vec<&Probe>> =
-            bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
-        let Self { skel, verbs, features, targets, shapes, second, .. } = self;
-        let verbs = loaded(verbs);
-        let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
-        let (links, attached) = maker.attach(&bundles, Reach::OneMore(pid), &mut self.holder);
+        let bundles = bundles.map(|(bundle, ids)| (*bundle, ids.clone())).collect();
+        let (links, attached) = self.make_links(&bundles, Some(pid));
         self.links.extend(links);
         attached
     }

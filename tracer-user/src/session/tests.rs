@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
-use analyzer::plan::{Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Probe, ProbeClass};
 use analyzer::queue_state;
 use analyzer::wire::{Body, Header, QueueChange, RawRecord, Record};
 
@@ -53,57 +53,6 @@ fn what_a_session_records_gives_its_report_again() {
     assert_eq!(over.report().ended.as_deref(), Some("the job ended"));
     assert_eq!(over.report().statistics.records, 5);
     assert_eq!(over.outcome.as_ref().ok(), Some(&Outcome::Nothing));
-}
-
-fn barrier(time_ns: u64, pid: u32) -> RawRecord {
-    record(time_ns, pid, 2, Body::Call { return_address: 1, args: [0; 6], nested: false })
-}
-
-fn copies_and_calls() -> Vec<Probe> {
-    vec![probe(1, ProbeClass::Copy), probe(2, ProbeClass::Call)]
-}
-
-#[test]
-fn ranks_of_a_job_that_was_started_record_by_themselves_from_when_all_of_them_communicate() {
-    let over = Scene::new(copies_and_calls())
-        .records(2 * S, [barrier(BEGIN_NS + S, RANKS[0])])
-        .change(|world| assert!(world.moved.is_empty(), "one of them has not begun"))
-        .records(10 * MS, [barrier(BEGIN_NS + 2 * S, RANKS[1])])
-        .until(|world| !world.moved.is_empty())
-        .records(10 * MS, [copy(BEGIN_NS + 3 * S, RANKS[0], 1)])
-        .run_started();
-    let world = over.world.lock();
-    assert_eq!((world.moved.clone(), over.notices_with("1 of 2 probes are fast")), (RANKS.to_vec(), 1));
-    drop(world);
-    let of_plan = |input: &Input| match input {
-        Input::Plan(plan) => Some(plan.probes.iter().map(|p| (p.id, p.place == ProbePlace::Slot)).collect()),
-        _ => None,
-    };
-    let plans: Vec<Vec<(u32, bool)>> = over.inputs.iter().filter_map(of_plan).collect();
-    assert_eq!(plans, [vec![(1, false), (2, false)], vec![(1, true)]], "the tape says so too");
-    let mut pipeline = Pipeline::new(Options::default());
-    over.inputs.iter().for_each(|input| pipeline.push(input));
-    assert_eq!(&pipeline.report(), over.report());
-}
-
-#[test]
-fn ranks_do_not_begin_to_record_by_themselves_in_a_pause() {
-    let storm = |first_ns: u64| (0..4000).map(move |n| copy(BEGIN_NS + first_ns + n, RANKS[0], 1));
-    let mut scene = Scene::new(copies_and_calls());
-    scene.budget = Some(Budget { share: 0.01 });
-    // What it may spend in the first second is spent.
-    let mut scene = scene.records(10 * MS, RANKS.map(|pid| barrier(BEGIN_NS + MS, pid)));
-    for n in 0..40 {
-        scene = scene.records(MS, storm(10 * MS + n * MS));
-    }
-    let over = scene
-        .until(|world| world.paused)
-        .records(S, [])
-        .change(|world| assert!(world.paused && world.moved.is_empty()))
-        .until(|world| !world.moved.is_empty())
-        .change(|world| assert!(!world.paused))
-        .run_started();
-    assert!(over.coverage().len() >= 2, "{:?}", over.coverage());
 }
 
 #[test]

@@ -398,3 +398,22 @@ impl<T: Default> CallingThread<T> {
         (known == serial).then_some(&mut self.call)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_are_what_was_counted_and_not_recorded_and_numbers_that_begin_anew_tell_none() {
+        let mut serials = Serials { told: Some(0), recorded: 1 };
+        assert_eq!(serials.tell(5), 4);
+        serials.recorded = 1;
+        assert_eq!(serials.tell(6), 0);
+        serials.recorded = 1;
+        assert_eq!(serials.tell(2), 0, "somebody else counts");
+        serials.recorded = 1;
+        assert_eq!(serials.tell(4), 1);
+        let mut last = Serials { told: Some(u32::MAX), recorded: 1 };
+        assert_eq!(last.tell(1), 1, "they go on from 0 after the greatest");
+    }
+}

@@ -14,7 +14,7 @@ use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
 use super::facts::{FastFacts, look_at_slots, process_slots};
 use super::holder::SlotHolder;
 use super::reader::FastRing;
-use crate::host::processes;
+use crate::host::processes::has_ended;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
 use crate::plan::slots::{SlotPurpose, TableSlot};
@@ -137,7 +137,7 @@ impl FastEngine {
             let pid = process.pid;
             if let Err(error) = self.put_into(process, &used, steps) {
                 steps.refused(pid);
-                if has_ended(pid) {
+                if has_ended(pid, None).unwrap_or(false) {
                     continue;
                 }
                 let unsure = self.processes.keys().copied().chain([pid]).collect();
@@ -330,11 +330,6 @@ impl FastProcess {
         self.switch.turn_off();
         self.is_closed.store(true, Ordering::Release);
     }
-}
-
-/// One that cannot be looked at has not.
-fn has_ended(pid: u32) -> bool {
-    matches!(processes::has_ended(pid, None), Ok(true))
 }
 
 impl SlotsInUse {

@@ -1,8 +1,10 @@
 //! What a session attaches to: the ranks that are there, those that come, and what they load.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use analyzer::input::{Input, Loss};
+use analyzer::plan::Plan;
 
 use super::{Launcher, Session};
 use crate::host::NodeJob;
@@ -50,37 +52,42 @@ impl Session<'_> {
         if self.budget.as_ref().is_some_and(BudgetController::is_paused) {
             return;
         }
-        let files = self.slot_move.begin();
-        // Ranks stand still for it, and wait for us.
-        let yields = self.budget.is_none() && self.spare_cpus.is_empty();
-        if yields {
-            self.host.catch_up();
-        }
-        let now_ns = self.host.now_ns();
-        let used = match files.is_empty() {
-            true => SlotsInUse::refused(NO_SLOTS),
-            false => self.kernel.move_to_slots(files, &ranks),
+        let begin_ns = self.host.now_ns();
+        let used = match self.slot_move.begin() {
+            files if files.is_empty() => SlotsInUse::refused(NO_SLOTS),
+            files => self.without_yielding(|session| session.kernel.move_to_slots(files, &ranks)),
         };
-        if yields {
-            self.host.yield_to_the_job();
-        }
         used.notes.iter().for_each(|note| self.sink.notice(note));
         self.unplanned(&used.unsure);
         self.late_slots.look_at(&ranks);
         let plan = self.slot_move.finish(&used);
-        if used.probes.is_empty() {
-            return;
+        if !used.probes.is_empty() {
+            self.moved(&used.probes, plan, begin_ns);
         }
+    }
+
+    /// These probes are fast probes since some moment after `begin_ns`.
+    fn moved(&mut self, probes: &BTreeSet<u32>, plan: Plan, begin_ns: u64) {
         if let Some(budget) = &mut self.budget {
             budget.know(&plan);
-            let coverage = budget.moved(&used.probes, now_ns);
-            coverage
-                .into_iter()
-                .for_each(|coverage| self.order.fact(now_ns, Input::Coverage(Box::new(coverage))));
+            if let Some(coverage) = budget.moved(probes, self.host.now_ns()) {
+                self.order.fact(coverage.time_ns, Input::Coverage(Box::new(coverage)));
+            }
         }
-        self.order.fact(now_ns, Input::Plan(Box::new(plan)));
+        self.order.fact(begin_ns, Input::Plan(Box::new(plan)));
         let all = self.probes.count();
-        self.sink.notice(&format!("{} of {all} probes are fast probes from now on", used.probes.len()));
+        self.sink.notice(&format!("{} of {all} probes are fast probes from now on", probes.len()));
+    }
+
+    /// Does something for which ranks stand still: it must not wait for them.
+    fn without_yielding<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        if self.budget.is_some() || !self.spare_cpus.is_empty() {
+            return work(self);
+        }
+        self.host.catch_up();
+        let result = work(self);
+        self.host.yield_to_the_job();
+        result
     }
 
     pub(super) fn use_slots_late(&mut self) {
