@@ -142,7 +142,9 @@ impl Tracer {
         let verbs = loaded(verbs);
         let maker = LinkMaker { skel, verbs, features: *features, targets, shapes, second };
         let of_bundle = |ids: &BTreeSet<u32>| ids.iter().filter_map(|id| probes.get(id)).collect();
-        let bundles = bundles.iter().map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
+        // Of some bundles nothing may be left.
+        let bundles = bundles.iter().filter(|(_, ids)| !ids.is_empty());
+        let bundles = bundles.map(|(bundle, ids)| (*bundle, of_bundle(ids))).collect();
         maker.attach(&bundles, one_more.map_or(Reach::All(reached), Reach::OneMore), holder)
     }
 
