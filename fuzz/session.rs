@@ -239,6 +239,7 @@ impl Session<'_> {
                 has_file: op & 64 != 0,
             },
             13 => Body::Unmap { addr: self.addr() & !0xfff, len_bytes: self.len_bytes() << 6 },
+            14 if op & 16 != 0 => Body::Thread { child: self.pid(), in_call: op & 32 != 0 },
             14 => Body::Fork { child: self.pid() },
             _ if op & 16 == 0 => Body::Exec,
             _ => Body::Exit { status: u32::from(self.next()), at: 0 },

@@ -27,6 +27,7 @@ mod playback;
 pub mod races;
 mod recording;
 pub mod shared_page;
+pub mod thread_name;
 pub mod total_order;
 mod varint;
 

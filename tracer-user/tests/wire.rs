@@ -30,6 +30,7 @@ int main(void)
 	EMIT(struct dms_unmap r = { header(DMS_UNMAP, 0), .addr = 1, .len_bytes = 2 });
 	EMIT(struct dms_life r = { header(DMS_FORK, 0), .value = 1 });
 	EMIT(struct dms_life r = { header(DMS_EXEC, 0), .value = 0 });
+	EMIT(struct dms_life r = { header(DMS_THREAD, DMS_THREAD_IN_CALL), .value = 1 });
 	EMIT(struct dms_stream r = { header(DMS_STREAM, DMS_STREAM_RECEIVE), .addr = 1, .stream = 2, .position = 3, .len_bytes = 4, .ctx = CONTEXT });
 	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE), .addr = 1, .number = 2, .queue = 3, .len_bytes = 4, .ctx = CONTEXT, .operation = 5, .send_flags = 6, .segment = 7, .segments = 8, .took_ns = 9, .remote = 10 });
 	EMIT(struct dms_work r = { header(DMS_WORK, DMS_WORK_RECEIVE | DMS_WORK_SHARED), .ctx = CONTEXT });
@@ -89,6 +90,7 @@ fn expected() -> Vec<Record> {
         Body::Unmap { addr: 1, len_bytes: 2 },
         Body::Fork { child: 1 },
         Body::Exec,
+        Body::Thread { child: 1, in_call: true },
         Body::Stream { addr: 1, stream: 2, position: 3, len_bytes: 4, receive: true, context },
         Body::Work(WorkSegment {
             addr: 1,

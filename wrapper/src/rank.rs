@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use replay::shared_page::{PageState, PageText, SharedPage, count_one};
+use replay::thread_name::CLOCKS_ROW;
 use replay::{Answer, TurnDue};
 
 use crate::early_clocks;
@@ -252,10 +253,10 @@ impl ThisRank {
     fn expect_threads(&mut self) {
         if self.page().thread_level.load(Ordering::Relaxed) == SERIALIZED {
             let played = match &mut self.work {
-                RankWork::Replay(player) => player.thread(thread::CLOCKS_NAME),
+                RankWork::Replay(player) => player.thread(CLOCKS_ROW),
                 _ => 0,
             };
-            let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(thread::CLOCKS_NAME));
+            let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(CLOCKS_ROW));
             self.clock_row = Some((recorded, played));
         } else {
             self.is_multiple = true;

@@ -148,6 +148,8 @@ impl Thinner {
                 }
             }
             Body::Fork { .. } => {}
+            // Of use to replays alone.
+            Body::Thread { .. } => return,
             Body::Exec => self.told.retain(|key, _| key.0 != h.pid),
             Body::Exit { .. } => self.end(job, h, out),
         }

@@ -1,9 +1,9 @@
 //! The tape: every [`Input`](input::Input) of a session, in the order in which the pipeline saw it.
 //!
-//! # Format, version 6
+//! # Format, version 7
 //!
-//! Version 5 has no records of what dmscope itself takes from ranks and no streams of RDMA operations, version 4 no costs of probes,
-//! version 3 no messages and no contents, version 2 no answers, version 1 no digests.
+//! Version 6 has no records of threads that are created, version 5 none of what dmscope itself takes from ranks and no streams of RDMA
+//! operations, version 4 no costs of probes, version 3 no messages and no contents, version 2 no answers, version 1 no digests.
 //!
 //! Numbers are little endian. A file begins with a [file header](FILE_HEADER_BYTES) (magic,
 //! version, CRC-32C of both), then come frames:

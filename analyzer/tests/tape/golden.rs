@@ -55,6 +55,21 @@ fn the_golden_tape_of_version_6_is_read() {
     assert_eq!(read(6), session_with_own_time());
 }
 
+#[test]
+fn the_golden_tape_of_version_7_is_read() {
+    assert_eq!(read(7), session_with_threads());
+}
+
+/// That of version 6, and a thread that a process has created.
+fn session_with_threads() -> Vec<Input> {
+    let mut inputs = session_with_own_time();
+    let end = inputs.pop().expect("an end");
+    let header = Header { time_ns: 5_950, pid: 10, tid: 10, probe: 0 };
+    let body = Body::Thread { child: 12, in_call: true };
+    inputs.extend([Input::Record(Record { header, body }.encode()), end]);
+    inputs
+}
+
 /// That of version 5, and what dmscope itself takes from ranks.
 fn session_with_own_time() -> Vec<Input> {
     let mut inputs = session_with_costs();
@@ -116,7 +131,7 @@ fn session_with_answers() -> Vec<Input> {
 #[ignore = "writes the golden tape of this version"]
 fn write_the_golden_tape() {
     let mut writer = Writer::new(Vec::new());
-    for input in session_with_own_time() {
+    for input in session_with_threads() {
         writer.push(&input).expect("memory takes everything");
     }
     std::fs::write(path(VERSION), writer.finish().expect("memory takes everything"))

@@ -5,7 +5,7 @@
 #ifndef DMSCOPE_LIFE_H
 #define DMSCOPE_LIFE_H
 
-static __always_inline void life(struct target *t, __u16 kind, __u64 value)
+static __always_inline void life(struct target *t, __u16 kind, __u16 flags, __u64 value)
 {
 	struct dms_life *r;
 
@@ -13,8 +13,26 @@ static __always_inline void life(struct target *t, __u16 kind, __u64 value)
 	if (!r)
 		return;
 	r->value = value;
-	fill_header(&r->h, kind, 0, 0);
+	fill_header(&r->h, kind, flags, 0);
 	submit(r);
+}
+
+/* PF_IO_WORKER and PF_USER_WORKER: the kernel's own work for the process. */
+#define WORKS_FOR_THE_KERNEL 0x4010
+
+/* A function of its own: see memory.h. Of the processes that are watched, since who created a thread names it in a replay. */
+__noinline int thread_begins(__u64 tid)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct target *t = target_of(task);
+	struct dms_context within;
+
+	if (!t)
+		return 0;
+	fill_context(&within, current_thread(false), BPF_CORE_READ(regs, sp));
+	life(t, DMS_THREAD, within.call_probe ? DMS_THREAD_IN_CALL : 0, tid);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -24,7 +42,7 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 	struct target *t, its;
 
 	if (parent_tgid == child_tgid)
-		return 0;
+		return child->flags & WORKS_FOR_THE_KERNEL ? 0 : thread_begins(child->pid);
 	t = target_of(parent);
 	if (!t)
 		return 0;
@@ -35,7 +53,7 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 	its.is_moved = 0;
 	if (bpf_map_update_elem(&targets, &child_tgid, &its, BPF_ANY))
 		count_lost(t, true);
-	life(t, DMS_FORK, child_tgid);
+	life(t, DMS_FORK, 0, child_tgid);
 	return 0;
 }
 
@@ -53,7 +71,7 @@ int BPF_PROG(dms_exec, struct task_struct *p, int old_pid, struct linux_binprm *
 	/* The only thread that is left looks again. */
 	if (th)
 		th->watch_epoch = 0;
-	life(t, DMS_EXEC, 0);
+	life(t, DMS_EXEC, 0, 0);
 	return 0;
 }
 

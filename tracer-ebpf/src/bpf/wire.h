@@ -29,6 +29,7 @@ enum dms_kind {
 	DMS_QUEUE = 19,	/* a queue pair is about to be set up, connected or reset */
 	/* 20 and 21 are not written here: see analyzer/src/tape/wire/record.rs */
 	DMS_HELD_UP = 22,	/* dmscope ran where the thread waited for its processor, told at the thread's next hit */
+	DMS_THREAD = 23,	/* a new thread of the process */
 };
 
 /* dms_header.flags */
@@ -42,6 +43,7 @@ enum {
 	DMS_VALUES_RETURN = 1,	/* VALUES: read when the call returned, not at its entry */
 	DMS_HELD_UP_MOVED = 1,	/* HELD_UP: the thread changed its processor */
 	DMS_HELD_UP_SLEPT = 2,	/* HELD_UP: it slept in between as well */
+	DMS_THREAD_IN_CALL = 1,	/* THREAD: created within an MPI call */
 };
 
 /* dms_map.flags */
@@ -221,7 +223,7 @@ struct dms_unmap {	/* UNMAP */
 	__u64 len_bytes;	/* 0: of the System V segment that is attached at addr */
 };
 
-struct dms_life {	/* FORK: the child's pid; EXEC: 0 */
+struct dms_life {	/* FORK: the child's pid; THREAD: its tid; EXEC: 0 */
 	struct dms_header h;
 	__u64 value;
 };

@@ -204,7 +204,7 @@ impl NodeNumbers {
             | Body::Completion { context, .. }
             | Body::Remote { context, .. } => self.context(context),
             Body::Map { file, .. } => *file = self.file(*file),
-            Body::Fork { child } => *child = self.pid(*child),
+            Body::Fork { child } | Body::Thread { child, .. } => *child = self.pid(*child),
             Body::Queue(_)
             | Body::Endpoint { .. }
             | Body::Values { .. }

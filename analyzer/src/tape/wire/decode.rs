@@ -188,6 +188,7 @@ impl Record {
             }
             kind::UNMAP => fit(raw, header, 5, Body::Unmap { addr: w[3], len_bytes: w[4] }),
             kind::FORK => fit(raw, header, 4, Body::Fork { child: low(w[3]) }),
+            kind::THREAD => fit(raw, header, 4, Body::Thread { child: low(w[3]), in_call: flag }),
             kind::EXEC => fit(raw, header, 4, Body::Exec),
             // Older tapes do not say where.
             kind::EXIT if raw.len == 4 => fit(raw, header, 4, Body::Exit { status: low(w[3]), at: 0 }),

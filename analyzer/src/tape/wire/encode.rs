@@ -82,7 +82,7 @@ impl Record {
                 put(&[addr, len_bytes, offset_bytes, file.inode, join(file.dev, flags)]);
             }
             Body::Unmap { addr, len_bytes } => put(&[addr, len_bytes]),
-            Body::Fork { child } => put(&[u64::from(child)]),
+            Body::Fork { child } | Body::Thread { child, .. } => put(&[u64::from(child)]),
             Body::Exec => put(&[0]),
             Body::Exit { status, at } => put(&[u64::from(status), at]),
             Body::Values { serial, argument, total_bytes, position_bytes, words, .. } => {
@@ -111,6 +111,7 @@ impl Body {
             Self::Map { .. } => kind::MAP,
             Self::Unmap { .. } => kind::UNMAP,
             Self::Fork { .. } => kind::FORK,
+            Self::Thread { .. } => kind::THREAD,
             Self::Exec => kind::EXEC,
             Self::Exit { .. } => kind::EXIT,
             Self::Values { .. } => kind::VALUES,
@@ -144,6 +145,7 @@ impl Body {
             Self::Call { nested, .. } => *nested,
             Self::Values { at_return, .. } => *at_return,
             Self::HeldUp { moved, .. } => *moved,
+            Self::Thread { in_call, .. } => *in_call,
             _ => false,
         };
         let second = match self {

@@ -24,6 +24,7 @@ pub const QUEUE: u16 = 19;
 pub const REMOTE: u16 = 20;
 pub const ENDPOINT: u16 = 21;
 pub const HELD_UP: u16 = 22;
+pub const THREAD: u16 = 23;
 
 /// Whether a record of this kind stands for a hit of its probe; others add to what a hit has told.
 #[inline]

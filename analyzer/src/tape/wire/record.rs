@@ -155,6 +155,8 @@ pub enum Body {
     Unmap { addr: u64, len_bytes: u64 },
     /// A child process.
     Fork { child: u32 },
+    /// The thread has created another one; `in_call`: within an MPI call.
+    Thread { child: u32, in_call: bool },
     /// The process runs another program now: its address space is new.
     Exec,
     /// The process ended; status as wait(2) gives it. `at`: the instruction that got the signal

@@ -239,7 +239,7 @@ impl HitLedger {
                 return self.held_up.add(1, held_up);
             }
             Body::Remote { .. } | Body::Endpoint { .. } => return,
-            Body::Fork { .. } | Body::Exec | Body::Exit { .. } => return,
+            Body::Fork { .. } | Body::Thread { .. } | Body::Exec | Body::Exit { .. } => return,
         };
         self.sums.entry(kind).or_default().add(1, cost);
     }

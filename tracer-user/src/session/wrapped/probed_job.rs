@@ -6,8 +6,11 @@ use analyzer::input::{Input, ProcessFacts};
 use analyzer::messages::{MessageEvent, MessageId, Messages};
 use analyzer::tape::{RankAnswers, ReplayableRank};
 use analyzer::wire::{Body, RawRecord, Record};
+use replay::thread_name::FIRST_THREAD;
 
-use super::probed_rank::ProbedRank;
+use super::probed_copies::RecentCopies;
+use super::probed_rank::{ProbedRank, SeenCall};
+use super::probed_threads::{ProbedThreads, ThreadLevel};
 
 /// Gathered from a tape.
 #[derive(Default)]
@@ -19,6 +22,12 @@ pub struct ProbedJob {
     processes: BTreeMap<u32, ProcessFacts>,
     /// Processes that were seen to begin with MPI.
     begun: HashSet<u32>,
+    /// Of processes.
+    threads: HashMap<u32, ProbedThreads>,
+    /// Of those that have several threads.
+    copies: HashMap<u32, RecentCopies>,
+    /// Processes of ranks whose calls were told.
+    pids: HashMap<u32, u32>,
     ranks: BTreeMap<u32, ProbedRank>,
     /// By rank: bits of what was used that no record covers.
     uncovered: BTreeMap<u32, u32>,
@@ -33,8 +42,8 @@ pub struct ProbedJob {
 /// What a call means for a record, beside what it answers.
 #[derive(Clone, Copy)]
 enum ProbedCall {
-    /// The process begins with MPI.
-    Begins,
+    /// The process begins with MPI, and says which threads may call.
+    Begins { says_level: bool },
     /// It uses what no record covers: a bit.
     Uncovered(u32),
 }
@@ -42,7 +51,8 @@ enum ProbedCall {
 impl ProbedCall {
     fn of(function: &str) -> Option<Self> {
         Some(match function {
-            "MPI_Init" | "MPI_Init_thread" => Self::Begins,
+            "MPI_Init" => Self::Begins { says_level: false },
+            "MPI_Init_thread" => Self::Begins { says_level: true },
             "MPI_Win_create" | "MPI_Win_allocate" | "MPI_Win_allocate_shared" | "MPI_Win_create_dynamic" => {
                 Self::Uncovered(0)
             }
@@ -85,9 +95,34 @@ impl ProbedJob {
 
     /// Takes the next record.
     pub fn push_record(&mut self, raw: &RawRecord) {
-        let Ok(Record { header, body: Body::Call { .. } }) = Record::decode(raw) else { return };
+        let Ok(Record { header, body }) = Record::decode(raw) else { return };
+        let args = match body {
+            Body::Thread { child, in_call } => {
+                let threads = self.threads.entry(header.pid).or_default();
+                threads.created(header.pid, header.tid, child, in_call, header.time_ns);
+                if threads.are_several(header.time_ns) {
+                    self.copies.entry(header.pid).or_default();
+                }
+                return;
+            }
+            Body::Copy { .. } | Body::Pack { .. } | Body::Cross { .. } => {
+                if let Some(copies) = self.copies.get_mut(&header.pid) {
+                    copies.take(&body, header.time_ns);
+                }
+                return;
+            }
+            Body::Exec => {
+                self.threads.remove(&header.pid);
+                self.copies.remove(&header.pid);
+                return;
+            }
+            Body::Call { args, .. } => args,
+            _ => return,
+        };
         match self.probes.get(&header.probe) {
-            Some(ProbedCall::Begins) => {
+            Some(ProbedCall::Begins { says_level }) => {
+                let level = if *says_level { ThreadLevel::asked_for(args[2]) } else { ThreadLevel::One };
+                self.threads.entry(header.pid).or_default().begin_mpi(header.pid, header.tid, level);
                 self.begun.insert(header.pid);
             }
             Some(ProbedCall::Uncovered(bit)) => {
@@ -107,14 +142,34 @@ impl ProbedJob {
     /// Takes what was learnt of calls and messages.
     pub fn learn(&mut self, messages: &Messages, event: MessageEvent) {
         match event {
-            MessageEvent::Call { id, call, communicator, .. } => {
-                let result = messages.result(&call);
-                let members = communicator.map(|communicator| communicator.peers().to_vec());
+            MessageEvent::Call { id, call, end_ns, communicator, .. } => {
                 self.library = self.library.or_else(|| messages.library_name(call.pid));
-                self.ranks.entry(id.rank).or_default().call(id, &call, result, members);
+                let threads = self.threads.get(&call.pid);
+                let seen = SeenCall {
+                    id,
+                    call: &call,
+                    end_ns,
+                    result: messages.result(&call),
+                    communicator: communicator.map(|known| (known.number, known.peers().to_vec())),
+                    thread: match threads {
+                        Some(threads) => threads.name(call.pid, id.tid),
+                        None => (call.pid == id.tid).then_some(FIRST_THREAD),
+                    },
+                    copies: threads
+                        .filter(|threads| threads.are_several(call.begin_ns))
+                        .and_then(|_| self.copies.get(&call.pid)),
+                };
+                self.pids.insert(id.rank, call.pid);
+                self.ranks.entry(id.rank).or_default().call(seen);
             }
             MessageEvent::Matched { send, receive } => {
                 self.senders.insert(receive, send.call.rank);
+            }
+            MessageEvent::Completed { message, facts, .. } if !facts.sends => {
+                let copies = self.pids.get(&message.call.rank).and_then(|pid| self.copies.get(pid));
+                if let Some((copies, rank)) = copies.zip(self.ranks.get_mut(&message.call.rank)) {
+                    rank.received(message.call, facts.peer, copies);
+                }
             }
             MessageEvent::Posted { .. }
             | MessageEvent::Entered { .. }
@@ -146,9 +201,12 @@ impl ProbedJob {
                 "{missing}; a replay needs all of a job's calls. `dmscope run --replayable` never pauses"
             ));
         }
-        if let Some((rank, why)) =
-            self.ranks.iter().find_map(|(rank, probed)| Some((rank, probed.stopped()?)))
-        {
+        let no_threads = ProbedThreads::default();
+        let threads_of = |pid: u32| self.threads.get(&pid).unwrap_or(&no_threads);
+        let stopped = processes.iter().find_map(|(rank, facts)| {
+            Some((rank, self.ranks.get(rank)?.stopped(threads_of(facts.pid))?))
+        });
+        if let Some((rank, why)) = stopped {
             return Err(format!(
                 "rank {rank}: {why}. Results of calls are recorded with `dmscope run --replayable --record TAPE -- COMMAND`"
             ));
@@ -162,8 +220,10 @@ impl ProbedJob {
         let nothing = ProbedRank::default();
         for (rank, facts) in processes {
             let probed = self.ranks.get(&rank).unwrap_or(&nothing);
-            let record = probed.record(|receive| self.senders.get(&receive).copied());
+            let record =
+                probed.record(threads_of(facts.pid), |receive| self.senders.get(&receive).copied());
             tape.unknown += record.unknown;
+            tape.unordered += record.unordered;
             tape.ranks.push(ReplayableRank {
                 rank,
                 size,
@@ -188,4 +248,6 @@ pub struct ProbedTape {
     pub answers: Vec<RankAnswers>,
     /// Messages received from anybody of which it is not known whose they were.
     pub unknown: u64,
+    /// Posts of several threads of a rank whose order matters and is not known.
+    pub unordered: u64,
 }

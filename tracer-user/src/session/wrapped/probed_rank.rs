@@ -1,6 +1,6 @@
 //! From the calls of one rank, as probes saw them, to its record for replays.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use analyzer::calls::{Arg, Does};
 use analyzer::messages::{
@@ -9,15 +9,28 @@ use analyzer::messages::{
 use replay::{Answer, FIRST_CALL_UNCHECKED_BY_PROBES, Mark, ReceiveEnd, Recording};
 
 use super::call_names::numbered;
+use super::probed_copies::RecentCopies;
+use super::probed_posts::{Post, order};
+use super::probed_threads::{ProbedThreads, ThreadLevel};
 
 /// What a rank did, in order, as far as a record has it. Whose messages were received may become known later.
 #[derive(Debug, Default)]
 pub(super) struct ProbedRank {
     steps: Vec<Step>,
-    /// The thread that communicates.
-    tid: Option<u32>,
-    /// Receives from anybody that are open, by request.
-    open: HashMap<u64, ProbedReceive>,
+    /// Those that have made calls.
+    threads: Vec<CallingThread>,
+    /// Receives from anybody that are open, by request: where several threads complete requests, one may be posted under a request
+    /// before it is told that the one before was completed.
+    open: HashMap<u64, VecDeque<OpenReceive>>,
+    /// Receives from anybody so far.
+    posted: u64,
+    /// What several threads posted, each with its thread.
+    posts: Vec<Post>,
+    post_threads: Vec<u32>,
+    /// Those of them that receive and are not over, by call.
+    receiving: HashMap<CallId, usize>,
+    /// Whose messages calls got, where it was told before the call was.
+    received_early: HashMap<CallId, Option<u32>>,
     /// Persistent receives from anybody, by request: members of the communicator.
     prepared: HashMap<u64, MemberRanks>,
     /// Why the calls tell no more from here on.
@@ -28,6 +41,29 @@ pub(super) struct ProbedRank {
 /// Ranks of MPI_COMM_WORLD, by their numbers in a communicator; if they are known.
 type MemberRanks = Option<Vec<u32>>;
 
+/// A call, and what is known of it beside its records.
+pub(super) struct SeenCall<'a> {
+    pub id: CallId,
+    pub call: &'a Call,
+    /// When it was seen to return.
+    pub end_ns: Option<u64>,
+    /// What it answered; `None`: its records do not tell.
+    pub result: Option<CallResult>,
+    /// Number and members of the communicator that it names.
+    pub communicator: Option<(u32, Vec<u32>)>,
+    /// The name of its thread; none if it is not known who has created it.
+    pub thread: Option<u64>,
+    /// What the process copied, if it has several threads.
+    pub copies: Option<&'a RecentCopies>,
+}
+
+/// Of the kernel's number and of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CallingThread {
+    tid: u32,
+    name: Option<u64>,
+}
+
 /// A receive whose sender is asked for.
 #[derive(Clone, Debug)]
 struct ProbedReceive {
@@ -35,22 +71,42 @@ struct ProbedReceive {
     members: MemberRanks,
 }
 
+/// A receive from anybody that is open.
+#[derive(Clone, Debug)]
+struct OpenReceive {
+    number: u64,
+    begin_ns: u64,
+    asked: ProbedReceive,
+}
+
+/// What one thread did.
 #[derive(Debug)]
-enum Step {
+struct Step {
+    time_ns: u64,
+    /// Which of the rank's threads.
+    thread: u32,
+    /// It is done when this post is in its place.
+    post: Option<usize>,
+    what: StepKind,
+}
+
+#[derive(Debug)]
+enum StepKind {
     /// So many polls answered no.
     Refused(u32),
     /// A call by its number, with arguments that are the same in every run.
     Call(u32, [i32; 3]),
+    /// One of several threads posts, or takes a message.
+    Turn,
     Answer(Answer),
     /// A receive or probe from anybody has got a message.
     From(Sender),
-    /// A receive from anybody is open.
+    /// A receive from anybody is open, by its number …
     Posted(u64),
-    /// It is complete …
+    /// … it is complete …
     Arrived(u64, Sender),
     /// … or it was asked whose message it has got.
     Decided(u64, Sender),
-    End,
 }
 
 /// Whose message it was.
@@ -61,31 +117,50 @@ enum Sender {
     Untold(ProbedReceive),
 }
 
-/// A record, and of how many messages from anybody it does not know whose they were.
+/// A record, and what it does not know.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProbedRecord {
     pub bytes: Vec<u8>,
+    /// Messages from anybody of which it is not known whose they were.
     pub unknown: u64,
+    /// Posts of several threads whose order matters and is not known.
+    pub unordered: u64,
+}
+
+/// When a call began and ended, and whose it is.
+#[derive(Clone, Copy)]
+struct CallTimes {
+    thread: u32,
+    begin_ns: u64,
+    end_ns: u64,
+    /// What it posts, if the process has several threads.
+    post: Option<usize>,
 }
 
 impl ProbedRank {
-    /// The next call; `result`: what it answered, `None`: its records do not tell; `members`: of the communicator that it names.
-    pub fn call(&mut self, id: CallId, call: &Call, result: Option<CallResult>, members: MemberRanks) {
+    /// The next call of its thread.
+    pub fn call(&mut self, seen: SeenCall) {
         if self.stopped.is_some() || self.has_ended {
             return;
         }
-        if *self.tid.get_or_insert(id.tid) != id.tid {
-            self.stopped =
-                Some("its calls come from several threads, whose order is not recorded".to_owned());
-            return;
-        }
+        let SeenCall { id, call, .. } = seen;
+        let end_ns = seen.end_ns.unwrap_or(call.begin_ns).max(call.begin_ns);
+        let thread = self.thread(CallingThread { tid: id.tid, name: seen.thread });
+        let post = seen.copies.and_then(|copies| {
+            let communicator = seen.communicator.as_ref().map(|(number, _)| *number);
+            Post::of(id, call, end_ns, communicator).map(|post| self.take_post(thread, post, copies))
+        });
+        let times = CallTimes { thread, begin_ns: call.begin_ns, end_ns, post };
         if call.polls_before > 0 {
-            self.steps.push(Step::Refused(call.polls_before));
+            self.step(thread, times.begin_ns, StepKind::Refused(call.polls_before));
+        }
+        if post.is_some() {
+            self.steps.push(Step { time_ns: times.begin_ns, thread, post, what: StepKind::Turn });
         }
         // Of those that only send, and of collective ones, a record has nothing.
         let checked = numbered(&call.row.name).filter(|(number, _)| *number < FIRST_CALL_UNCHECKED_BY_PROBES);
         let Some((number, names)) = checked else { return };
-        let known = arguments(call, names).zip(result);
+        let known = arguments(call, names).zip(seen.result);
         let Some((arguments, result)) = known.filter(|_| call.code.is_some()) else {
             self.stopped = Some(format!(
                 "what its call {} (of {}) answered is not on the tape",
@@ -93,68 +168,168 @@ impl ProbedRank {
             ));
             return;
         };
-        self.steps.push(Step::Call(number, arguments));
+        self.step(thread, times.begin_ns, StepKind::Call(number, arguments));
         if call.row.does == Does::Finalize {
             self.has_ended = true;
-            return self.steps.push(Step::End);
+            return;
         }
         let part = u32::from(call.row.sends().is_some());
-        self.take(ProbedReceive { receive: MessageId { call: id, part }, members }, result);
+        let members = seen.communicator.map(|(_, members)| members);
+        self.take(times, ProbedReceive { receive: MessageId { call: id, part }, members }, result);
+    }
+
+    /// A receive is over: whose message it got, by its rank in the communicator. Other messages may be told as well.
+    pub fn received(&mut self, id: CallId, from: Option<u32>, copies: &RecentCopies) {
+        match self.receiving.remove(&id) {
+            Some(at) => self.posts[at].received(from, |buffer, from_ns| copies.last_into(buffer, from_ns)),
+            None => {
+                self.received_early.insert(id, from);
+            }
+        }
+    }
+
+    /// Notes a post. Returns its number.
+    fn take_post(&mut self, thread: u32, mut post: Post, copies: &RecentCopies) -> usize {
+        let at = self.posts.len();
+        post.sent(|buffer, from_ns| copies.last_out_of(buffer, from_ns));
+        let early = self.received_early.remove(&post.id);
+        if early.is_some() || post.waits_for_message() {
+            post.received(early.flatten(), |buffer, from_ns| copies.last_into(buffer, from_ns));
+        } else if post.receives.is_some() {
+            self.receiving.insert(post.id, at);
+        }
+        self.posts.push(post);
+        self.post_threads.push(thread);
+        at
+    }
+
+    fn step(&mut self, thread: u32, time_ns: u64, what: StepKind) {
+        self.steps.push(Step { time_ns, thread, post: None, what });
+    }
+
+    /// Which of the rank's threads it is.
+    fn thread(&mut self, thread: CallingThread) -> u32 {
+        let place = self.threads.iter().rposition(|known| *known == thread);
+        let place = place.unwrap_or_else(|| {
+            self.threads.push(thread);
+            self.threads.len() - 1
+        });
+        place as u32
     }
 
     /// What a call answered; `asked`: what it receives, if anything.
-    fn take(&mut self, asked: ProbedReceive, result: CallResult) {
+    fn take(&mut self, times: CallTimes, asked: ProbedReceive, result: CallResult) {
         let id = asked.receive.call;
+        let mut ends = |what| {
+            self.steps.push(Step { time_ns: times.end_ns, thread: times.thread, post: None, what });
+        };
         match result {
             CallResult::Nothing => {}
-            CallResult::Yes => self.steps.push(Step::Answer(Answer::Yes)),
-            CallResult::Received(source) => self.steps.push(Step::From(Sender::of(source, asked))),
-            CallResult::Posted(request) => self.post(request, asked),
+            CallResult::Yes => ends(StepKind::Answer(Answer::Yes)),
+            CallResult::Received(source) => ends(StepKind::From(Sender::of(source, asked))),
+            CallResult::Posted(request) => self.post(times, request, asked),
             CallResult::Prepared(request) => {
                 self.prepared.insert(request, asked.members);
             }
             CallResult::Started(requests) => {
                 for (part, request) in (0..).zip(requests) {
                     if let Some(members) = self.prepared.get(&request).cloned() {
-                        self.post(request, ProbedReceive { receive: MessageId { call: id, part }, members });
+                        let asked = ProbedReceive { receive: MessageId { call: id, part }, members };
+                        self.post(times, request, asked);
                     }
                 }
             }
             CallResult::Completed(choice, requests) => {
-                self.steps.extend(answer(choice).map(Step::Answer));
-                requests.into_iter().for_each(|done| self.complete(done));
+                answer(choice).into_iter().for_each(|answer| ends(StepKind::Answer(answer)));
+                requests.into_iter().for_each(|done| self.complete(times, done));
             }
             CallResult::Inquired(CompletedRequest { request, source }) => {
-                self.steps.push(Step::Answer(Answer::Yes));
-                if let Some(asked) = self.open.get(&request).cloned() {
-                    self.steps.push(Step::Decided(request, Sender::of(source, asked)));
+                ends(StepKind::Answer(Answer::Yes));
+                if let Some(OpenReceive { number, asked, .. }) = self.asked_about(times, request).cloned() {
+                    let decided = StepKind::Decided(number, Sender::of(source, asked));
+                    self.step(times.thread, times.end_ns, decided);
                 }
             }
             CallResult::Freed(request) => {
-                self.complete(CompletedRequest { request, source: MessageSource::Untold });
+                self.complete(times, CompletedRequest { request, source: MessageSource::Untold });
                 self.prepared.remove(&request);
             }
         }
     }
 
-    fn post(&mut self, request: u64, asked: ProbedReceive) {
-        self.steps.push(Step::Posted(request));
-        self.open.insert(request, asked);
+    fn post(&mut self, times: CallTimes, request: u64, asked: ProbedReceive) {
+        let begin_ns = times.begin_ns;
+        if self.threads.len() == 1 {
+            // One that had the request was completed without our being told.
+            self.forget_before(times, request, u64::MAX);
+        }
+        let number = self.posted;
+        self.posted += 1;
+        let (thread, post) = (times.thread, times.post);
+        self.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Posted(number) });
+        self.open.entry(request).or_default().push_back(OpenReceive { number, begin_ns, asked });
     }
 
-    fn complete(&mut self, CompletedRequest { request, source }: CompletedRequest) {
-        if let Some(asked) = self.open.remove(&request) {
-            self.steps.push(Step::Arrived(request, Sender::of(source, asked)));
+    /// The receive that a call means by a request. One behind it that was posted before the call began says that others were completed
+    /// without our being told.
+    fn asked_about(&mut self, times: CallTimes, request: u64) -> Option<&OpenReceive> {
+        let open = self.open.get(&request)?;
+        let last_before = open.iter().rposition(|receive| receive.begin_ns < times.begin_ns);
+        let first_ns = open[last_before.unwrap_or(0)].begin_ns;
+        self.forget_before(times, request, first_ns);
+        self.open.get(&request)?.front()
+    }
+
+    /// Receives under a request that were posted before then are over.
+    fn forget_before(&mut self, times: CallTimes, request: u64, first_ns: u64) {
+        let Some(open) = self.open.get_mut(&request) else { return };
+        while let Some(over) = open.pop_front_if(|receive| receive.begin_ns < first_ns) {
+            let what = StepKind::Arrived(over.number, Sender::Told(MessageSource::Nobody));
+            self.steps.push(Step { time_ns: times.begin_ns, thread: times.thread, post: None, what });
+        }
+    }
+
+    fn complete(&mut self, times: CallTimes, CompletedRequest { request, source }: CompletedRequest) {
+        if self.asked_about(times, request).is_none() {
+            return;
+        }
+        let Some(open) = self.open.get_mut(&request) else { return };
+        let done = open.pop_front();
+        if open.is_empty() {
+            self.open.remove(&request);
+        }
+        if let Some(OpenReceive { number, asked, .. }) = done {
+            let arrived = StepKind::Arrived(number, Sender::of(source, asked));
+            self.step(times.thread, times.end_ns, arrived);
         }
     }
 
     /// Why its record cannot go to where the tape ends, if it cannot.
-    pub fn stopped(&self) -> Option<&str> {
-        self.stopped.as_deref()
+    pub fn stopped(&self, process: &ProbedThreads) -> Option<String> {
+        let others = || match process.level() {
+            ThreadLevel::Serialized => None,
+            ThreadLevel::Multiple => {
+                let stranger = self.threads.iter().find(|thread| thread.name.is_none())?;
+                Some(format!("it was not seen who created its thread {}, which makes calls", stranger.tid))
+            }
+            ThreadLevel::One => Some(
+                "its calls come from several threads, though MPI was begun for one (MPI_Init, MPI_THREAD_FUNNELED)"
+                    .to_owned(),
+            ),
+            ThreadLevel::Unknown => Some(
+                "its calls come from several threads, and it is not known whether these call one at a time"
+                    .to_owned(),
+            ),
+        };
+        self.stopped.clone().or_else(|| if self.threads.len() > 1 { others() } else { None })
     }
 
     /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD.
-    pub fn record(&self, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
+    pub fn record(
+        &self,
+        process: &ProbedThreads,
+        sender: impl Fn(MessageId) -> Option<u32>,
+    ) -> ProbedRecord {
         let mut record = ProbedRecord::default();
         let out = &mut record.bytes;
         let mut recording = Recording::by_probes(out);
@@ -164,26 +339,55 @@ impl ProbedRank {
             unknown += u64::from(found == MessageSource::Untold);
             found
         };
-        for step in &self.steps {
-            match step {
-                Step::Refused(polls) => recording.refused((*polls).into()),
-                Step::Call(number, arguments) => recording.call(*number, *arguments),
-                Step::Answer(answer) => recording.answer(answer.clone(), out),
-                Step::From(of) => {
+        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        let rows = self.rows(process, &mut recording, out);
+        // Calls of one thread are told in order.
+        if self.threads.len() > 1 {
+            let posts = order(&self.posts, &self.post_threads);
+            let placed_ns = |at: usize| posts.placed_ns.get(at).copied();
+            steps.sort_by_key(|step| step.post.and_then(placed_ns).unwrap_or(step.time_ns));
+            record.unordered = if rows.is_empty() { 0 } else { posts.unordered };
+        }
+        for Step { thread, what, .. } in steps {
+            let row = rows.get(*thread as usize).copied().unwrap_or(0);
+            recording.speak(row);
+            match what {
+                StepKind::Refused(polls) => recording.refused((*polls).into()),
+                StepKind::Call(number, arguments) => recording.call(*number, *arguments),
+                StepKind::Turn if rows.is_empty() => {}
+                StepKind::Turn => recording.turn(out),
+                StepKind::Answer(answer) => recording.answer(answer.clone(), out),
+                StepKind::From(of) => {
                     let from = match source(of) {
                         MessageSource::From(rank) => Some(rank),
                         _ => None,
                     };
                     recording.answer(Answer::From(from), out);
                 }
-                Step::Posted(request) => recording.posted(*request, out),
-                Step::Arrived(request, of) => recording.arrived(*request, end(source(of)), out),
-                Step::Decided(request, of) => recording.decided(*request, end(source(of)), out),
-                Step::End => recording.mark(Mark::End, out),
+                StepKind::Posted(number) => recording.posted(*number, out),
+                StepKind::Arrived(number, of) => recording.arrived(*number, end(source(of)), out),
+                StepKind::Decided(number, of) => recording.decided(*number, end(source(of)), out),
             }
+        }
+        if self.has_ended {
+            recording.mark(Mark::End, out);
         }
         record.unknown = unknown;
         record
+    }
+
+    /// The row of each thread in the record, where those call at the same time: the first is that of the thread which began MPI. Empty: there
+    /// is one for all.
+    fn rows(&self, process: &ProbedThreads, recording: &mut Recording, out: &mut Vec<u8>) -> Vec<usize> {
+        if self.threads.len() < 2 || process.level() != ThreadLevel::Multiple {
+            return Vec::new();
+        }
+        let mut known = HashMap::from([(process.first(), 0)]);
+        let mut row = |thread: &CallingThread| {
+            let name = thread.name.unwrap_or(0);
+            *known.entry(name).or_insert_with(|| recording.add_thread(name, out))
+        };
+        self.threads.iter().map(&mut row).collect()
     }
 }
 
@@ -240,8 +444,10 @@ fn arguments(call: &Call, names: [&str; 3]) -> Option<[i32; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use replay::{AskedFor, Due, Playback};
+    use replay::thread_name::{FIRST_THREAD, child_name};
+    use replay::{AskedFor, Due, Playback, TurnDue};
 
+    use super::super::probed_posts::tests::unknown;
     use super::*;
 
     const MEMBERS: [u32; 3] = [7, 5, 9];
@@ -250,15 +456,24 @@ mod tests {
         MessageId { call: CallId { rank: 0, tid: 1, number }, part: 0 }
     }
 
+    fn asked(number: u32) -> ProbedReceive {
+        ProbedReceive { receive: message(number), members: Some(MEMBERS.to_vec()) }
+    }
+
+    /// One call after the other, of one thread.
     fn taken(results: &[CallResult]) -> ProbedRank {
         let mut rank = ProbedRank::default();
+        let thread = rank.thread(CallingThread { tid: 1, name: Some(FIRST_THREAD) });
         for (number, result) in (1..).zip(results) {
-            rank.take(
-                ProbedReceive { receive: message(number), members: Some(MEMBERS.to_vec()) },
-                result.clone(),
-            );
+            let begin_ns = 10 * u64::from(number);
+            let times = CallTimes { thread, begin_ns, end_ns: begin_ns + 5, post: None };
+            rank.take(times, asked(number), result.clone());
         }
         rank
+    }
+
+    fn record(rank: &ProbedRank, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
+        rank.record(&ProbedThreads::default(), sender)
     }
 
     fn playback(record: &ProbedRecord) -> Playback {
@@ -280,7 +495,7 @@ mod tests {
             waited,
             CallResult::Completed(CompletionChoice::All, vec![done(0xa0, MessageSource::Cancelled)]),
         ]);
-        let record = rank.record(|_| None);
+        let record = record(&rank, |_| None);
         let mut playback = playback(&record);
         assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
         assert_eq!(playback.posted(), Some(ReceiveEnd::Cancelled));
@@ -297,7 +512,7 @@ mod tests {
         // Ranks of MPI_COMM_WORLD; one is not in the communicator.
         let senders = [(message(1), 9), (message(2), 5), (message(4), 8)];
         let sender = |receive| senders.iter().find(|(asked, _)| *asked == receive).map(|(_, rank)| *rank);
-        let record = rank.record(sender);
+        let record = record(&rank, sender);
         let mut playback = playback(&record);
         assert_eq!(playback.posted(), Some(ReceiveEnd::From(2)));
         assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
@@ -321,10 +536,120 @@ mod tests {
             started(),
         ]);
         let second = MessageId { part: 1, ..message(4) };
-        let record = rank.record(|receive| (receive == second).then_some(9));
+        let record = record(&rank, |receive| (receive == second).then_some(9));
         let mut playback = playback(&record);
         assert_eq!(playback.posted(), Some(ReceiveEnd::From(0)));
         assert_eq!(playback.posted(), Some(ReceiveEnd::From(2)));
         assert_eq!(playback.posted(), None);
+    }
+
+    const PID: u32 = 1;
+    const OTHER: u32 = 2;
+
+    /// A process whose first thread has begun MPI and created another one.
+    fn two_threads(level: u64) -> ProbedThreads {
+        let mut threads = ProbedThreads::default();
+        threads.begin_mpi(PID, PID, ThreadLevel::asked_for(level));
+        threads.created(PID, PID, OTHER, false, 1);
+        threads
+    }
+
+    /// What threads did, by their numbers: when, and with what result.
+    fn taken_by(process: &ProbedThreads, calls: &[(u32, (u64, u64), CallResult)]) -> ProbedRank {
+        let mut rank = ProbedRank::default();
+        for (number, (tid, (begin_ns, end_ns), result)) in (1..).zip(calls) {
+            let thread = rank.thread(CallingThread { tid: *tid, name: process.name(PID, *tid) });
+            let (begin_ns, end_ns) = (*begin_ns, *end_ns);
+            let post = matches!(result, CallResult::Posted(_)).then(|| {
+                let post = unknown(message(number).call, begin_ns, end_ns);
+                rank.take_post(thread, post, &RecentCopies::default())
+            });
+            if post.is_some() {
+                rank.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Turn });
+            }
+            let times = CallTimes { thread, begin_ns, end_ns, post };
+            rank.take(times, asked(number), result.clone());
+        }
+        rank
+    }
+
+    fn waited(request: u64, source: u32) -> CallResult {
+        CallResult::Completed(CompletionChoice::All, vec![done(request, MessageSource::From(source))])
+    }
+
+    #[test]
+    fn threads_post_in_the_order_in_which_their_calls_began() {
+        let process = two_threads(3);
+        // The calls are told when they return.
+        let rank = taken_by(
+            &process,
+            &[
+                (OTHER, (20, 30), CallResult::Posted(0xb0)),
+                (PID, (10, 40), CallResult::Posted(0xa0)),
+                (PID, (50, 60), waited(0xa0, 1)),
+                (OTHER, (50, 70), waited(0xb0, 2)),
+            ],
+        );
+        let record = record_of(&rank, &process);
+        let mut playback = playback(&record);
+        let other = playback.thread(child_name(FIRST_THREAD, 1));
+        playback.speak(other);
+        assert_eq!(playback.turn(), TurnDue::Later, "the first thread is first");
+        playback.speak(0);
+        assert_eq!((playback.turn(), playback.posted()), (TurnDue::Now, Some(ReceiveEnd::From(1))));
+        playback.turn_taken();
+        playback.speak(other);
+        assert_eq!((playback.turn(), playback.posted()), (TurnDue::Now, Some(ReceiveEnd::From(2))));
+        playback.turn_taken();
+        assert!(playback.is_over() && record.unordered == 1, "they were at it at the same time");
+    }
+
+    #[test]
+    fn a_request_that_another_thread_gets_before_its_completion_is_told_is_another_one() {
+        let process = two_threads(3);
+        let rank = taken_by(
+            &process,
+            &[
+                (PID, (10, 15), CallResult::Posted(0xa0)),
+                (OTHER, (30, 35), CallResult::Posted(0xa0)),
+                (PID, (20, 40), waited(0xa0, 1)),
+                (OTHER, (50, 60), waited(0xa0, 2)),
+                (PID, (70, 75), CallResult::Posted(0xa0)),
+                (OTHER, (80, 85), CallResult::Posted(0xa0)),
+                (OTHER, (90, 95), waited(0xa0, 0)),
+            ],
+        );
+        let mut playback = playback(&record_of(&rank, &process));
+        let posted: Vec<_> = (0..4).map(|_| playback.posted()).collect();
+        let from = |rank| Some(ReceiveEnd::From(rank));
+        assert_eq!(posted, [from(1), from(2), Some(ReceiveEnd::Unknown), from(0)]);
+    }
+
+    #[test]
+    fn threads_that_call_one_at_a_time_are_one_sequence() {
+        let process = two_threads(2);
+        let received = |rank| CallResult::Received(MessageSource::From(rank));
+        let rank = taken_by(&process, &[(OTHER, (30, 40), received(2)), (PID, (10, 20), received(1))]);
+        let mut playback = playback(&record_of(&rank, &process));
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(1)))));
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(2)))));
+    }
+
+    #[test]
+    fn several_threads_need_a_level_and_creators() {
+        let calls = [(PID, (10, 20), CallResult::Yes), (OTHER, (30, 40), CallResult::Yes)];
+        for (level, is_refused) in [(1, true), (2, false), (3, false), (9, true)] {
+            let process = two_threads(level);
+            assert_eq!(taken_by(&process, &calls).stopped(&process).is_some(), is_refused, "level {level}");
+        }
+        let mut process = ProbedThreads::default();
+        process.begin_mpi(PID, PID, ThreadLevel::Multiple);
+        let why = taken_by(&process, &calls).stopped(&process);
+        assert!(why.is_some_and(|why| why.contains("who created its thread 2")));
+        assert_eq!(taken_by(&process, &calls[..1]).stopped(&process), None);
+    }
+
+    fn record_of(rank: &ProbedRank, process: &ProbedThreads) -> ProbedRecord {
+        rank.record(process, |_| None)
     }
 }

@@ -135,6 +135,13 @@ impl RecordedJob {
                 tape.unknown
             ));
         }
+        if tape.unordered > 0 {
+            self.notes.push(format!(
+                "{} times two threads of a rank were at a send or receive at the same time that want the same messages; which was first \
+                 is not known, and the one that began first is taken for it",
+                tape.unordered
+            ));
+        }
     }
 
     /// Whether there are messages on the tape.
