@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::communicators::{SampledCommunicators, WORLD, number_of};
 use super::dependency::{Arrivals, CollectiveOp, Dependency, Message, Rank, RankActivity};
 use super::step_budget::StepBudget;
-use crate::job::messages::{CollectiveCall, KnownMessage, KnownRequest, Messages};
+use crate::job::messages::{CollectiveCall, KnownMessage, KnownRequest, Messages, SequenceId};
 use crate::mpi::calls::{self, Arg, CallRow, Collective, Envelope};
 use crate::tape::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, PendingMessage, PendingRequest, StartedCall,
@@ -140,7 +140,7 @@ impl<'a> ArgumentReader<'a> {
     ) -> Option<CollectiveOp> {
         let Collective { comm, root, op } = collective;
         let number = match call {
-            Some(call) => number_of(call.comm),
+            Some(call) => number_of(call.comm()),
             None => self.communicator(self.word(comm)?)?.0,
         };
         Some(CollectiveOp {
@@ -163,7 +163,7 @@ impl<'a> ArgumentReader<'a> {
         let messages = self.messages?;
         let (comm, own) = messages.communicator_of(self.pid, self.word(collective.comm)?)?;
         let position = messages.collectives().last_position(comm.0, own as usize, row)?;
-        Some(CollectiveCall { comm, own, position })
+        Some(CollectiveCall { sequence: SequenceId::of(comm.0), own, position })
     }
 
     /// Of those that are certainly not done, each is waited for by who waits for all; what is not known besides does not
@@ -210,7 +210,7 @@ impl<'a> ArgumentReader<'a> {
                 std::iter::once(first).chain(second).map(dependency).collect()
             }
             KnownRequest::Collective { by, call: Some(call) } => {
-                let (function, comm) = (by.name.clone(), number_of(call.comm));
+                let (function, comm) = (by.name.clone(), number_of(call.comm()));
                 let arrived = self.arrivals(Some(call));
                 vec![Dependency::Collective(CollectiveOp {
                     function,

@@ -85,7 +85,7 @@ pub(super) fn request_text(
             format!("{}({name} {peer}, tag {tag}, comm {})", by.name, messages.name_of(first.comm))
         }
         KnownRequest::Collective { by, call: Some(call) } => {
-            format!("{}(comm {})", by.name, messages.name_of(call.comm))
+            format!("{}(comm {})", by.name, messages.name_of(call.comm()))
         }
         KnownRequest::Collective { by, call: None } => by.name.clone(),
     })

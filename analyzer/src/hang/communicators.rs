@@ -8,7 +8,7 @@ use super::dependency::{Arrivals, Rank, RankActivity};
 use super::step_budget::{StepBudget, TooLarge};
 use super::view::{JobView, RankState, any_call_of};
 use crate::job::lifecycle::MpiLife;
-use crate::job::messages::{CollectiveCall, CommId, Messages};
+use crate::job::messages::{CollectiveCall, CollectiveId, CommId, Messages};
 use crate::tape::input::CommunicatorFacts;
 
 /// MPI_COMM_WORLD, whatever its handle.
@@ -28,7 +28,7 @@ pub(super) fn followed(number: u64) -> Option<CommId> {
 }
 
 /// By communicator and position of the call; `None`: it is not known of all members.
-type KnownArrivals = BTreeMap<(u32, u64), Option<Rc<Arrivals>>>;
+type KnownArrivals = BTreeMap<CollectiveId, Option<Rc<Arrivals>>>;
 
 /// Communicators of all ranks: those that are the same have the same number.
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl SampledCommunicators {
         call: CollectiveCall,
         work: &StepBudget,
     ) -> Option<Rc<Arrivals>> {
-        let key = (call.comm.0, call.position);
+        let key = call.id();
         let known = self.arrivals.borrow().get(&key).cloned();
         known.unwrap_or_else(|| {
             let arrived = messages.arrivals(call).map(|started| {
@@ -102,11 +102,11 @@ impl SampledCommunicators {
         call: CollectiveCall,
         started: &BTreeSet<Rank>,
     ) -> BTreeSet<Rank> {
-        let is_whole = messages.members_of(call.comm).is_some_and(|members| members.len() == started.len());
+        let is_whole = messages.members_of(call.comm()).is_some_and(|members| members.len() == started.len());
         if !is_whole || !messages.sees_completions() {
             return BTreeSet::new();
         }
-        let last = messages.collectives().last_requests(call.comm.0, call.position);
+        let last = messages.collectives().last_requests(call.sequence, call.position);
         let is_left = |rank: &Rank, since_ns: u64| {
             self.lives.get(rank).is_some_and(|life| life.ends_without_completion_since(since_ns))
         };

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::messages::SequenceId;
 use super::mismatch::{DifferingCall, Entry, MOST_GROUPS, Mismatch};
 use super::signature::Signature;
 use crate::mpi::calls::CallRow;
@@ -68,6 +69,10 @@ struct Sequence {
     members: Vec<Member>,
     /// Members that are not followed any more.
     lost: usize,
+    /// Of a communicator: which calls made what was started.
+    started: Vec<u64>,
+    /// Members that have given back what is started.
+    freed: usize,
     /// Position of the first slot.
     base: u64,
     slots: VecDeque<Slot>,
@@ -75,10 +80,10 @@ struct Sequence {
     mismatch: Option<usize>,
 }
 
-/// Of all communicators of a job, by their numbers.
+/// Of all communicators of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Collectives {
-    all: FxHashMap<u32, Sequence>,
+    all: FxHashMap<SequenceId, Sequence>,
     /// Ranks of which not everything was seen.
     lost: FxHashSet<u32>,
     mismatches: Vec<Mismatch>,
@@ -194,14 +199,18 @@ impl Collectives {
     /// `name`: of the communicator. The position of the call in the member's calls on it, from 0.
     pub fn enter(
         &mut self,
-        comm: u32,
+        of: SequenceId,
         members: &[u32],
         own: u32,
         entry: &Entry,
         name: impl FnOnce() -> String,
     ) -> Option<u64> {
         let Self { all, lost, mismatches, has_news, pool, entries } = self;
-        let sequence = all.entry(comm).or_insert_with(|| Sequence::of(members, lost));
+        if let Some(started) = of.started.filter(|_| !all.contains_key(&of)) {
+            let made = all.entry(SequenceId::of(of.comm)).or_insert_with(|| Sequence::of(members, lost));
+            made.started.push(started);
+        }
+        let sequence = all.entry(of).or_insert_with(|| Sequence::of(members, lost));
         let own = own as usize;
         let member = sequence.members.get_mut(own)?;
         let position = member.entered;
@@ -212,6 +221,10 @@ impl Collectives {
         }
         if member.is_lost {
             return None;
+        }
+        // What is started was compared when it was made.
+        if of.started.is_some() {
+            return Some(position);
         }
         if let Some(mismatch) = sequence.mismatch.and_then(|at| mismatches.get_mut(at)) {
             if mismatch.number == position + 1 {
@@ -234,7 +247,7 @@ impl Collectives {
         });
         let expected = sequence.members.len() - sequence.lost;
         let (number, first_ns) = (position + 1, entry.time_ns);
-        let mismatch = Mismatch::new(comm, name(), number, calls.collect(), expected, first_ns);
+        let mismatch = Mismatch::new(of.comm, name(), number, calls.collect(), expected, first_ns);
         sequence.mismatch = Some(mismatches.len());
         *has_news = true;
         if mismatches.len() < MOST_MISMATCHES {
@@ -245,8 +258,8 @@ impl Collectives {
     }
 
     /// A call of a member, by its number in the communicator, is complete.
-    pub fn complete(&mut self, comm: u32, own: u32) {
-        let member = self.all.get_mut(&comm).and_then(|sequence| sequence.members.get_mut(own as usize));
+    pub fn complete(&mut self, of: SequenceId, own: u32) {
+        let member = self.all.get_mut(&of).and_then(|sequence| sequence.members.get_mut(own as usize));
         if let Some(member) = member {
             member.completed = (member.completed + 1).min(member.entered);
         }
@@ -267,8 +280,23 @@ impl Collectives {
 
     /// All members have given a communicator back.
     pub fn remove(&mut self, comm: u32) {
-        if let Some(mut sequence) = self.all.remove(&comm) {
+        if let Some(mut sequence) = self.all.remove(&SequenceId::of(comm)) {
             sequence.drop_all(&mut self.pool, &mut self.entries);
+            for started in sequence.started {
+                self.all.remove(&SequenceId { comm, started: Some(started) });
+            }
+        }
+    }
+
+    /// A member has given back what it started: a persistent collective call.
+    pub fn free(&mut self, of: SequenceId) {
+        let Some(sequence) = self.all.get_mut(&of) else { return };
+        sequence.freed += 1;
+        if sequence.freed >= sequence.members.len() {
+            self.all.remove(&of);
+            if let Some(sequence) = self.all.get_mut(&SequenceId::of(of.comm)) {
+                sequence.started.retain(|position| Some(*position) != of.started);
+            }
         }
     }
 
@@ -300,16 +328,15 @@ impl Collectives {
 
     /// The position of a member's last call on a communicator, if that was this function; `own`: its rank there.
     pub fn last_position(&self, comm: u32, own: usize, row: &CallRow) -> Option<u64> {
-        let sequence = self.all.get(&comm)?;
+        let sequence = self.all.get(&SequenceId::of(comm))?;
         let member = sequence.members.get(own).filter(|member| !member.is_lost)?;
         let is_last = member.last.is_some_and(|last| std::ptr::eq(last, row));
         member.entered.checked_sub(1).filter(|_| is_last)
     }
 
-    /// Ranks whose last call on a communicator that a request stands for is this one, and when they made it. If nothing
-    /// they did is unknown.
-    pub fn last_requests(&self, comm: u32, position: u64) -> impl Iterator<Item = (u32, u64)> {
-        let sequence = self.all.get(&comm);
+    /// Ranks whose last of these calls that a request stands for is this one, and when they made it. If nothing they did is unknown.
+    pub fn last_requests(&self, of: SequenceId, position: u64) -> impl Iterator<Item = (u32, u64)> {
+        let sequence = self.all.get(&of);
         let members = sequence.into_iter().flat_map(|sequence| sequence.ranks.iter().zip(&sequence.members));
         members.filter(|(_, member)| !member.is_lost).filter_map(move |(rank, member)| {
             let request = member.last_request.filter(|request| request.position == position)?;
@@ -321,11 +348,15 @@ impl Collectives {
     /// rank did was seen.
     pub fn arrivals(
         &self,
-        comm: u32,
+        of: SequenceId,
         position: u64,
         is_followed: impl Fn(u32) -> bool,
     ) -> Option<BTreeSet<u32>> {
-        let sequence = self.all.get(&comm).filter(|sequence| sequence.mismatch.is_none())?;
+        let sequence = self.all.get(&of)?;
+        let differs = |of| self.all.get(&of).is_some_and(|sequence| sequence.mismatch.is_some());
+        if differs(SequenceId::of(of.comm)) {
+            return None;
+        }
         let members = || sequence.ranks.iter().zip(&sequence.members);
         let is_known = members().all(|(rank, member)| !member.is_lost && is_followed(*rank));
         let arrived = members().filter(|(_, member)| member.entered > position).map(|(rank, _)| *rank);
@@ -334,7 +365,7 @@ impl Collectives {
 
     /// How many calls each member that is followed has made on a communicator.
     pub fn calls(&self, comm: u32) -> Vec<MemberCalls> {
-        let Some(sequence) = self.all.get(&comm) else { return Vec::new() };
+        let Some(sequence) = self.all.get(&SequenceId::of(comm)) else { return Vec::new() };
         let members = sequence.ranks.iter().zip(&sequence.members).filter(|(_, member)| !member.is_lost);
         let calls = |(&rank, member): (&u32, &Member)| {
             let Member { entered, completed, .. } = *member;
@@ -369,7 +400,7 @@ mod tests {
             let own = members.iter().position(|member| *member == rank)? as u32;
             let entry = Entry { signature, return_address: u64::from(rank), time_ns: 5 };
             let comm = if members.len() == 3 { WORLD } else { 1 };
-            self.0.enter(comm, members, own, &entry, || "MPI_COMM_WORLD".to_owned())
+            self.0.enter(SequenceId::of(comm), members, own, &entry, || "MPI_COMM_WORLD".to_owned())
         }
 
         /// Of the first mismatch: its number, who is in the majority, who is not, and whether that is certain.
@@ -397,7 +428,7 @@ mod tests {
             trial.enter(0, &ALL, "MPI_Barrier");
             trial.enter(2, &ALL, "MPI_Barrier");
         }
-        assert_eq!(trial.0.all[&WORLD].slots.len(), MOST_ENTRIES / 3);
+        assert_eq!(trial.0.all[&SequenceId::of(WORLD)].slots.len(), MOST_ENTRIES / 3);
         // What it comes to now is not remembered any more.
         trial.enter(1, &ALL, "MPI_Bcast");
         assert!(trial.0.mismatches().is_empty());
@@ -412,7 +443,7 @@ mod tests {
                 trial.enter(rank, &ALL, "MPI_Ibarrier");
             }
         }
-        assert_eq!((trial.0.all[&WORLD].slots.len(), trial.0.entries), (0, 0));
+        assert_eq!((trial.0.all[&SequenceId::of(WORLD)].slots.len(), trial.0.entries), (0, 0));
         assert!(trial.0.mismatches().is_empty());
     }
 
@@ -476,7 +507,7 @@ mod tests {
         trial.enter(0, &ALL, "MPI_Barrier");
         trial.enter(1, &ALL, "MPI_Barrier");
         trial.0.lose(2);
-        assert_eq!(trial.0.all[&WORLD].slots.len(), 0);
+        assert_eq!(trial.0.all[&SequenceId::of(WORLD)].slots.len(), 0);
         assert_eq!(trial.enter(2, &ALL, "MPI_Bcast"), None);
         assert_eq!(trial.first(), None);
         // Nor on a communicator that is met later.
@@ -511,11 +542,11 @@ mod tests {
             trial.enter(1, &ALL, "MPI_Barrier");
         }
         trial.enter(2, &[0, 2], "MPI_Barrier");
-        trial.0.complete(WORLD, 0);
-        trial.0.complete(1, 1);
+        trial.0.complete(SequenceId::of(WORLD), 0);
+        trial.0.complete(SequenceId::of(1), 1);
         // Of calls that were not seen nothing is counted.
-        (0..3).for_each(|_| trial.0.complete(WORLD, 1));
-        trial.0.complete(7, 0);
+        (0..3).for_each(|_| trial.0.complete(SequenceId::of(WORLD), 1));
+        trial.0.complete(SequenceId::of(7), 0);
         let calls = |trial: &Trial, comm| {
             trial.0.calls(comm).iter().map(|c| (c.rank, c.entered, c.completed)).collect::<Vec<_>>()
         };
@@ -528,14 +559,43 @@ mod tests {
         let mut trial = Trial::default();
         let position = trial.enter(0, &ALL, "MPI_Ibarrier").expect("it is followed");
         trial.enter(2, &ALL, "MPI_Ibarrier");
-        assert_eq!(trial.0.arrivals(WORLD, position, |_| true), Some(BTreeSet::from([0, 2])));
-        assert_eq!(trial.0.arrivals(WORLD, position, |rank| rank != 1), None);
+        assert_eq!(trial.0.arrivals(SequenceId::of(WORLD), position, |_| true), Some(BTreeSet::from([0, 2])));
+        assert_eq!(trial.0.arrivals(SequenceId::of(WORLD), position, |rank| rank != 1), None);
         let ibarrier = row("MPI_Ibarrier").unwrap();
         assert_eq!(trial.0.last_position(WORLD, 2, ibarrier), Some(0));
         assert_eq!(trial.0.last_position(WORLD, 1, ibarrier), None);
         trial.0.lose(1);
-        assert_eq!(trial.0.arrivals(WORLD, position, |_| true), None);
+        assert_eq!(trial.0.arrivals(SequenceId::of(WORLD), position, |_| true), None);
         let entered: Vec<(u32, u64)> = trial.0.calls(WORLD).iter().map(|c| (c.rank, c.entered)).collect();
         assert_eq!(entered, [(0, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn starts_of_a_persistent_call_are_counted_apart_until_all_have_given_it_back() {
+        let members = [4, 5, 6];
+        let mut trial = Trial::default();
+        (0..3).for_each(|rank| assert_eq!(trial.enter(rank + 4, &members, "MPI_Barrier_init"), Some(0)));
+        let of = SequenceId { comm: WORLD, started: Some(0) };
+        let start = |trial: &mut Trial, own: u32| {
+            let signature = Signature::of(row("MPI_Barrier_init").expect("it is in the table"));
+            let entry = Entry { signature, return_address: 1, time_ns: 5 };
+            trial.0.enter(of, &members, own, &entry, || "MPI_COMM_WORLD".to_owned())
+        };
+        assert_eq!(
+            [start(&mut trial, 0), start(&mut trial, 0), start(&mut trial, 2)],
+            [Some(0), Some(1), Some(0)]
+        );
+        assert_eq!(trial.0.arrivals(of, 0, |_| true), Some(BTreeSet::from([4, 6])));
+        assert_eq!(trial.0.arrivals(of, 1, |_| true), Some(BTreeSet::from([4])));
+        // Calls on the communicator go on as if there were none.
+        assert_eq!(trial.enter(4, &members, "MPI_Barrier"), Some(1));
+        assert_eq!(trial.0.entries, 3);
+        (0..2).for_each(|_| trial.0.free(of));
+        assert!(trial.0.all.contains_key(&of));
+        trial.0.free(of);
+        assert!(!trial.0.all.contains_key(&of));
+        start(&mut trial, 1);
+        trial.0.remove(WORLD);
+        assert!(trial.0.all.is_empty() && trial.0.entries == 0);
     }
 }

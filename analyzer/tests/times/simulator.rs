@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use analyzer::calls::row;
-use analyzer::messages::{CallId, CollectiveId, MessageId};
+use analyzer::messages::{CallId, CollectiveId, MessageId, SequenceId};
 use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::call_step::{CallKind, CollectiveShape, EnteredCollective, TimedCall};
 use analyzer::timeline::correction::ledger::CallCosts;
@@ -292,7 +292,7 @@ impl SimulatedJob {
         };
         let entered = match call.action {
             Action::Collective { number } => Some(EnteredCollective {
-                collective: CollectiveId { comm: 0, position: number as u64 },
+                collective: CollectiveId { sequence: SequenceId::of(0), position: number as u64 },
                 members: self.ranks as u32,
                 root: row.collective().map(|_| self.gathered[number].root as u32),
             }),

@@ -34,12 +34,29 @@ impl fmt::Display for MessageId {
     }
 }
 
+/// Calls that all members of a communicator make in the same order: its collective calls; or starts of one persistent collective call, since
+/// these may come in any order among others (MPI 4.0, section 6.13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct SequenceId {
+    /// Number of the communicator.
+    pub comm: u32,
+    /// Which of the collective calls on it has made what is started.
+    pub started: Option<u64>,
+}
+
+impl SequenceId {
+    /// Collective calls on a communicator.
+    pub fn of(comm: u32) -> Self {
+        Self { comm, started: None }
+    }
+}
+
 /// A collective call of all members of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct CollectiveId {
-    /// Number of the communicator.
-    pub comm: u32,
-    /// Which of the collective calls on it, from 0.
+    /// The calls that it is one of.
+    pub sequence: SequenceId,
+    /// Which of them, from 0.
     pub position: u64,
 }
 

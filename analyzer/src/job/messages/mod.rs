@@ -26,7 +26,7 @@ pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, Data};
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
 pub(crate) use ids::CommId;
-pub use ids::{CallId, CollectiveId, MessageId};
+pub use ids::{CallId, CollectiveId, MessageId, SequenceId};
 pub use leaks::{LeakKind, Unfinished};
 pub use message_event::{CallCommunicator, MessageEvent, MessageFacts, ShownArgument};
 pub(crate) use op::MessageContent;

@@ -59,8 +59,14 @@ mod tests {
         let copy = Body::Copy { dst: 10, src: 20, len_bytes: 4, context: CallContext::default() };
         copies.take(&copy, 100);
         copies.take(&copy, 200);
-        assert_eq!([150, 200, 201].map(|from_ns| copies.last_into(10, from_ns)), [Some(200), Some(200), None]);
-        assert_eq!((copies.last_out_of(20, 0), copies.last_out_of(10, 0), copies.last_into(20, 0)), (Some(200), None, None));
+        assert_eq!(
+            [150, 200, 201].map(|from_ns| copies.last_into(10, from_ns)),
+            [Some(200), Some(200), None]
+        );
+        assert_eq!(
+            (copies.last_out_of(20, 0), copies.last_out_of(10, 0), copies.last_into(20, 0)),
+            (Some(200), None, None)
+        );
     }
 
     #[test]

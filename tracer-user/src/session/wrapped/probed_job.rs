@@ -203,9 +203,9 @@ impl ProbedJob {
         }
         let no_threads = ProbedThreads::default();
         let threads_of = |pid: u32| self.threads.get(&pid).unwrap_or(&no_threads);
-        let stopped = processes.iter().find_map(|(rank, facts)| {
-            Some((rank, self.ranks.get(rank)?.stopped(threads_of(facts.pid))?))
-        });
+        let stopped = processes
+            .iter()
+            .find_map(|(rank, facts)| Some((rank, self.ranks.get(rank)?.stopped(threads_of(facts.pid))?)));
         if let Some((rank, why)) = stopped {
             return Err(format!(
                 "rank {rank}: {why}. Results of calls are recorded with `dmscope run --replayable --record TAPE -- COMMAND`"
@@ -220,8 +220,7 @@ impl ProbedJob {
         let nothing = ProbedRank::default();
         for (rank, facts) in processes {
             let probed = self.ranks.get(&rank).unwrap_or(&nothing);
-            let record =
-                probed.record(threads_of(facts.pid), |receive| self.senders.get(&receive).copied());
+            let record = probed.record(threads_of(facts.pid), |receive| self.senders.get(&receive).copied());
             tape.unknown += record.unknown;
             tape.unordered += record.unordered;
             tape.ranks.push(ReplayableRank {

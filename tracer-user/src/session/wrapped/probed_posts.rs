@@ -97,12 +97,14 @@ impl Post {
     fn lanes(&self) -> impl Iterator<Item = (Lane, Option<u64>)> {
         let of = |side, peer, copied_ns| (Lane { communicator: self.communicator, side, peer }, copied_ns);
         let send = self.sends.as_ref().map(|send| of(Side::Sends, send.to, send.copied_ns));
-        let receive = self.receives.as_ref().map(|receive| of(Side::Receives, receive.from, receive.copied_ns));
+        let receive =
+            self.receives.as_ref().map(|receive| of(Side::Receives, receive.from, receive.copied_ns));
         send.into_iter().chain(receive)
     }
 
     fn competes(&self, other: &Self) -> bool {
-        let knows = |post: &Self| post.communicator.is_some() && (post.sends.is_some() || post.receives.is_some());
+        let knows =
+            |post: &Self| post.communicator.is_some() && (post.sends.is_some() || post.receives.is_some());
         if !knows(self) || !knows(other) {
             return true;
         }

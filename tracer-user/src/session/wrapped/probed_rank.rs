@@ -306,7 +306,8 @@ impl ProbedRank {
 
     /// Why its record cannot go to where the tape ends, if it cannot.
     pub fn stopped(&self, process: &ProbedThreads) -> Option<String> {
-        let others = || match process.level() {
+        let others = || {
+            match process.level() {
             ThreadLevel::Serialized => None,
             ThreadLevel::Multiple => {
                 let stranger = self.threads.iter().find(|thread| thread.name.is_none())?;
@@ -320,16 +321,13 @@ impl ProbedRank {
                 "its calls come from several threads, and it is not known whether these call one at a time"
                     .to_owned(),
             ),
+        }
         };
         self.stopped.clone().or_else(|| if self.threads.len() > 1 { others() } else { None })
     }
 
     /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD.
-    pub fn record(
-        &self,
-        process: &ProbedThreads,
-        sender: impl Fn(MessageId) -> Option<u32>,
-    ) -> ProbedRecord {
+    pub fn record(&self, process: &ProbedThreads, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
         let mut record = ProbedRecord::default();
         let out = &mut record.bytes;
         let mut recording = Recording::by_probes(out);

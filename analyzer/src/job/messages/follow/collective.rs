@@ -2,10 +2,10 @@
 
 use super::Begun;
 use super::Follower;
-use super::pending::{CollectiveCall, Pending};
+use super::pending::{CollectiveCall, Pending, is_persistent};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::communicators::Communicators;
-use crate::job::messages::ids::{CallId, CommId, WORLD};
+use crate::job::messages::ids::{CallId, CommId, SequenceId, WORLD};
 use crate::job::messages::message_event::MessageEvent;
 use crate::job::mismatch::Entry;
 use crate::job::signature::Signature;
@@ -27,7 +27,7 @@ impl Follower {
         let Some((comm, own)) = self.place_of_collective(call, rank) else { return };
         let signature = self.signature(call, comm);
         begun.signature = Some(signature);
-        begun.collective = self.enter(call, (comm, own), signature);
+        begun.collective = self.enter(call, (SequenceId::of(comm.0), own), signature);
     }
 
     fn place_of_collective(&mut self, call: &Call, rank: u32) -> Option<(CommId, u32)> {
@@ -44,15 +44,20 @@ impl Follower {
         self.place(call, handle)
     }
 
-    fn enter(&mut self, call: &Call, place: (CommId, u32), signature: Signature) -> Option<CollectiveCall> {
-        let (comm, own) = place;
+    fn enter(
+        &mut self,
+        call: &Call,
+        (sequence, own): (SequenceId, u32),
+        signature: Signature,
+    ) -> Option<CollectiveCall> {
+        let comm = CommId(sequence.comm);
         let by = self.id(call);
         let Self { collectives, communicators, .. } = self;
         let members = communicators.members(comm)?;
         let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
         let name = || name_of(communicators, comm);
-        let position = collectives.enter(comm.0, members, own, &entry, name)?;
-        let entered = CollectiveCall { comm, own, position };
+        let position = collectives.enter(sequence, members, own, &entry, name)?;
+        let entered = CollectiveCall { sequence, own, position };
         if let Some(by) = by.filter(|_| self.is_heard) {
             let root = signature.root.and_then(|root| members.get(usize::try_from(root).ok()?).copied());
             let (collective, members) = (entered.id(), members.len() as u32);
@@ -97,7 +102,8 @@ impl Follower {
             // One that is only prepared has nothing to be waited for.
             let is_complete = call.row.form == Form::Persistent;
             let id = self.id(call).unwrap_or_default();
-            let pending = Pending { id, row: call.row, call: collective, signature, is_complete };
+            let made_at = collective.position;
+            let pending = Pending { id, row: call.row, call: collective, made_at, signature, is_complete };
             self.collective_requests.insert(key, pending);
         }
     }
@@ -105,7 +111,7 @@ impl Follower {
     /// A collective call that is over when its thread goes on is so now.
     pub(super) fn leave_collective(&mut self, call: &Call, begun: &Begun) {
         if let Some(left) = begun.collective.filter(|_| call.row.form != Form::Nonblocking) {
-            self.collectives.complete(left.comm.0, left.own);
+            self.collectives.complete(left.sequence, left.own);
         }
     }
 
@@ -114,7 +120,7 @@ impl Follower {
         let pending = self.collective_requests.get_mut(&(pid, handle));
         let pending = pending.filter(|pending| !pending.is_complete)?;
         pending.is_complete = true;
-        self.collectives.complete(pending.call.comm.0, pending.call.own);
+        self.collectives.complete(pending.call.sequence, pending.call.own);
         Some(pending.id)
     }
 
@@ -124,16 +130,25 @@ impl Follower {
         let Some(pending) = known.filter(|pending| std::ptr::eq(pending.row, row)) else {
             return self.collectives.lose(rank);
         };
-        let comm = pending.call.comm;
+        let comm = pending.call.comm();
         let own = self.communicators.members(comm).and_then(|all| all.iter().position(|one| *one == rank));
         let Some(own) = own else { return };
+        let sequence = pending.started();
         let signature = Signature { starts: true, ..pending.signature };
         let key = (call.pid, handle);
         // It can be started only when the last start is complete.
         self.complete_request(call.pid, handle);
         let id = self.id(call).unwrap_or_default();
-        if let Some(call) = self.enter(call, (comm, own as u32), signature) {
+        if let Some(call) = self.enter(call, (sequence, own as u32), signature) {
             self.collective_requests.insert(key, Pending { id, call, is_complete: false, ..pending });
+        }
+    }
+
+    /// A request is given back that may stand for a persistent collective call.
+    pub(super) fn free_collective(&mut self, pid: u32, handle: u64) {
+        if let Some(pending) = self.collective_requests.get(&(pid, handle)).filter(|of| is_persistent(of.row))
+        {
+            self.collectives.free(pending.started());
         }
     }
 

@@ -40,7 +40,7 @@ impl Follower {
             self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
             begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
             if let Some(complete) = begun.collective {
-                self.collectives.complete(complete.comm.0, complete.own);
+                self.collectives.complete(complete.sequence, complete.own);
                 self.tell(MessageEvent::CollectiveCompleted { call: id, by: id });
             }
             return;
@@ -234,6 +234,7 @@ impl Follower {
         let Some(handle) = self.handle(call, Arg::Request, false) else { return };
         self.requests.complete_at_once(call.pid, handle);
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
+        self.free_collective(call.pid, handle);
         // Nothing more will be heard of it.
         for op in request.messages().filter(|_| request.is_active) {
             match op.place.filter(|_| !op.sends) {

@@ -40,7 +40,7 @@ impl Messages {
 
     /// Whether something was missed of a rank that has a part in a collective call.
     pub(crate) fn has_lost_member(&self, collective: CollectiveId) -> bool {
-        let members = || self.members_of(CommId(collective.comm)).unwrap_or_default();
+        let members = || self.members_of(CommId(collective.sequence.comm)).unwrap_or_default();
         !self.follower.lost.is_empty() && members().iter().any(|rank| self.is_lost(*rank))
     }
 
@@ -98,7 +98,7 @@ impl Messages {
 
     /// Collective calls on a communicator that threads of a process are not known to have left.
     pub(crate) fn open_collectives(&self, pid: u32, comm: CommId) -> impl Iterator<Item = &Call> {
-        let is_on = move |begun: &Begun| begun.collective.is_some_and(|call| call.comm == comm);
+        let is_on = move |begun: &Begun| begun.collective.is_some_and(|call| call.comm() == comm);
         let open = self
             .assembler
             .open(pid)
@@ -109,7 +109,7 @@ impl Messages {
     /// Members that have started a collective call; `None`: that is not known of all.
     pub(crate) fn arrivals(&self, call: CollectiveCall) -> Option<BTreeSet<u32>> {
         let is_followed = |rank| self.follower.is_followed(rank);
-        self.follower.collectives.arrivals(call.comm.0, call.position, is_followed)
+        self.follower.collectives.arrivals(call.sequence, call.position, is_followed)
     }
 
     /// How many bytes a call sends, if its arguments tell.
