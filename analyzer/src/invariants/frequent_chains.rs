@@ -4,12 +4,14 @@ use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
 use crate::chains::context_set::ContextSet;
-use crate::chains::group::ChainGroup;
+use crate::chains::group::{ChainGroup, OpCounts};
 use crate::chains::groups::{ChainGroups, GroupId};
 use crate::chains::name_order::NameOrder;
 use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
 use crate::job::Job;
+use crate::job::ids::CallSiteId;
+use crate::mpi::calls::has_no_data;
 use crate::options::Options;
 
 /// The uniqueness that frequent chains must reach, and the chains of groups that reach it.
@@ -103,7 +105,10 @@ impl FrequentChains {
             self.fill_common(p);
             for odd in 0..groups.all().len() {
                 let odd = GroupId(odd as u32);
-                if let Some(v) = self.violation(groups, names, odd, p, threshold, &against) {
+                if let Some(mut v) = self.violation(groups, names, odd, p, threshold, &against) {
+                    if v.severity == Severity::Warning && is_of_library(job, groups.get(odd), &v.context) {
+                        v.severity = Severity::Notice;
+                    }
                     by_odd.push(v);
                 }
             }
@@ -321,6 +326,19 @@ fn context_match(
         }
     }
     found
+}
+
+/// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators. The library computes there
+/// with what it receives, so that its chains end and begin in memory that no copy wrote.
+fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
+    let is_own = |op: Option<&OpCounts>| {
+        op.is_some_and(|op| {
+            let no_data = |(call, _): &(CallSiteId, u64)| has_no_data(&job.probes.call_parts(*call).0);
+            op.calls_not_kept == 0 && !op.calls.is_empty() && op.calls.iter().all(no_data)
+        })
+    };
+    let holds = |matched: u64, op| matched == 0 || is_own(op);
+    holds(context.matched_before, odd.ops.first()) && holds(context.matched_after, odd.ops.last())
 }
 
 /// Context match first, then abnormality.

@@ -480,6 +480,21 @@ impl CallRow {
         }
     }
 
+    /// Whether it carries nothing of the program's memory: what is moved in it is the library's own, unless it helps on what others began.
+    pub(super) fn has_no_data(&self) -> bool {
+        match self.does {
+            Does::MakeCommunicator(_)
+            | Does::FreeCommunicator
+            | Does::MakeGroup(_)
+            | Does::FreeGroup
+            | Does::Finalize => true,
+            Does::Collective => {
+                [Arg::Buffer, Arg::BufferOrInPlace].iter().all(|arg| self.position(*arg).is_none())
+            }
+            _ => false,
+        }
+    }
+
     /// Count and datatype of a collective call where all ranks must give the same amount of data.
     pub fn same_everywhere(&self) -> Option<(usize, usize)> {
         let count = self.position(Arg::Count).filter(|_| self.does == Does::Collective)?;

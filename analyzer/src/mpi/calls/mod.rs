@@ -71,6 +71,11 @@ pub fn row(function: &str) -> Option<&'static CallRow> {
     CALLS.get(without_large_count(function))
 }
 
+/// Whether a function carries nothing of the program's memory: communicators are made, ranks wait for each other, MPI begins or ends.
+pub(crate) fn has_no_data(function: &str) -> bool {
+    lifecycle(function) == Lifecycle::Init || row(function).is_some_and(CallRow::has_no_data)
+}
+
 fn without_large_count(function: &str) -> &str {
     function.strip_suffix("_c").unwrap_or(function)
 }
@@ -122,6 +127,24 @@ mod tests {
         let names: Vec<&str> = outside.copied().collect();
         let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(names.len(), distinct.len());
+    }
+
+    #[test]
+    fn calls_that_make_communicators_or_only_wait_carry_no_data() {
+        let own =
+            ["MPI_Init", "MPI_Comm_split", "MPI_Comm_idup", "MPI_Barrier", "MPI_Ibarrier", "MPI_Finalize"];
+        assert!(own.iter().all(|name| has_no_data(name)));
+        let of_program = [
+            "MPI_Send",
+            "MPI_Bcast",
+            "MPI_Allreduce",
+            "MPI_Alltoallw",
+            "MPI_Waitall",
+            "MPI_Win_fence",
+            "",
+            "main",
+        ];
+        assert!(!of_program.iter().any(|name| has_no_data(name)));
     }
 
     #[test]
