@@ -1,9 +1,9 @@
 //! In which order threads of a rank posted sends and receives, and took messages.
 //!
 //! A probe sees when such a call begins and ends. Where two threads are at it at the same time, either may have been first in the library. That
-//! matters if both want messages of the same sender, or send to the same receiver. Then it is told by the copies: the library copies
+//! matters if both want messages of the same sender, or send to the same receiver. The copies tell which is likely: the library copies
 //! messages of one sender in the order in which they came, and they are taken in the order in which receives were posted; what is sent is
-//! copied, if it is not long, when its place among those to the same receiver is fixed.
+//! copied, if it is not long, soon after its place among those to the same receiver is fixed. It is not certain, so that it is counted.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,10 @@ use analyzer::messages::{Call, CallId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Post {
     pub id: CallId,
-    /// When it can have been in its place at the earliest and at the latest.
-    pub begin_ns: u64,
-    pub end_ns: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    /// It looks for a message, and takes it at its end.
+    takes: bool,
     /// It waits for the message.
     is_blocking: bool,
     /// Number of the communicator.
@@ -64,10 +65,8 @@ impl Post {
             buffer: call.row.received().and_then(|content| at(content.buffer)),
             copied_ns: takes.then_some(end_ns),
         });
-        // One that only looks for a message takes it at its end.
-        let begin_ns = if takes { end_ns } else { call.begin_ns };
         let is_blocking = call.row.form == Form::Blocking;
-        Some(Self { id, begin_ns, end_ns, is_blocking, communicator, sends, receives })
+        Some(Self { id, begin_ns: call.begin_ns, end_ns, takes, is_blocking, communicator, sends, receives })
     }
 
     /// Of a receive that is over: when its content came, if it is known by now, and whose it was.
@@ -87,6 +86,21 @@ impl Post {
             let found = send.buffer.and_then(|buffer| copied(buffer, begin_ns));
             send.copied_ns = found.filter(|time_ns| *time_ns <= end_ns);
         }
+    }
+
+    /// When it is in its place at the earliest and at the latest, unless the thread loses its processor meanwhile.
+    fn window(&self) -> (u64, u64) {
+        let begin_ns = if self.takes {
+            self.begin_ns.max(self.end_ns.saturating_sub(PLACED_WITHIN_NS))
+        } else {
+            self.begin_ns
+        };
+        (begin_ns, self.end_ns.min(begin_ns.saturating_add(PLACED_WITHIN_NS)))
+    }
+
+    /// If nothing else is known.
+    fn likely_ns(&self) -> u64 {
+        if self.takes { self.end_ns } else { self.begin_ns }
     }
 
     pub fn waits_for_message(&self) -> bool {
@@ -132,29 +146,25 @@ struct Lane {
     peer: i32,
 }
 
-/// When each was in its place, and how many of them may have been in another order that matters.
+/// When each was likely in its place, and how many of them may have been in another order that matters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PostOrder {
     pub placed_ns: Vec<u64>,
     pub unordered: u64,
 }
 
-/// A post is in its place so soon after its call began, unless the thread lost its processor in between.
-const POSTED_WITHIN_NS: u64 = 1_000_000;
+/// A post is in its place so soon after its call began.
+const PLACED_WITHIN_NS: u64 = 1_000_000;
 /// So many that follow are compared with each.
 const MOST_COMPARED: usize = 64;
 
 /// Puts posts of threads in order; `threads`: of each.
 pub(super) fn order(posts: &[Post], threads: &[u32]) -> PostOrder {
-    let mut placed_ns: Vec<u64> = posts.iter().map(|post| post.begin_ns).collect();
-    let mut is_placed = vec![true; posts.len()];
+    let mut placed_ns: Vec<u64> = posts.iter().map(Post::likely_ns).collect();
     let mut lanes: BTreeMap<Lane, Vec<(u64, usize)>> = BTreeMap::new();
     for (at, post) in posts.iter().enumerate() {
         for (lane, copied_ns) in post.lanes() {
-            match copied_ns {
-                Some(copied_ns) => lanes.entry(lane).or_default().push((copied_ns, at)),
-                None => is_placed[at] = false,
-            }
+            lanes.entry(lane).or_default().extend(copied_ns.map(|copied_ns| (copied_ns, at)));
         }
     }
     for mut lane in lanes.into_values() {
@@ -165,31 +175,23 @@ pub(super) fn order(posts: &[Post], threads: &[u32]) -> PostOrder {
             if due_ns <= posts[at].end_ns {
                 placed_ns[at] = due_ns;
                 last_ns = due_ns;
-            } else {
-                is_placed[at] = false;
             }
         }
     }
-    let unordered = unordered(posts, threads, &is_placed);
-    PostOrder { placed_ns, unordered }
+    PostOrder { placed_ns, unordered: unordered(posts, threads) }
 }
 
 /// How many have one of another thread behind them that may have been first, which matters.
-fn unordered(posts: &[Post], threads: &[u32], is_placed: &[bool]) -> u64 {
+fn unordered(posts: &[Post], threads: &[u32]) -> u64 {
     let mut in_order: Vec<usize> = (0..posts.len()).collect();
-    in_order.sort_by_key(|at| posts[*at].begin_ns);
+    in_order.sort_by_key(|at| posts[*at].window());
     let mut count = 0;
     for (place, &at) in in_order.iter().enumerate() {
-        let post = &posts[at];
-        let until_ns = post.end_ns.min(post.begin_ns + POSTED_WITHIN_NS);
+        let (_, until_ns) = posts[at].window();
         let following = in_order[place + 1..].iter().take(MOST_COMPARED);
-        let mut meanwhile = following.take_while(|later| posts[**later].begin_ns < until_ns);
-        let is_open = |later: &usize| {
-            threads[*later] != threads[at]
-                && !(is_placed[at] && is_placed[*later])
-                && post.competes(&posts[*later])
-        };
-        count += u64::from(meanwhile.any(is_open));
+        let mut meanwhile = following.take_while(|later| posts[**later].window().0 < until_ns);
+        let matters = |later: &usize| threads[*later] != threads[at] && posts[at].competes(&posts[*later]);
+        count += u64::from(meanwhile.any(matters));
     }
     count
 }
@@ -200,7 +202,16 @@ pub(super) mod tests {
 
     /// One of which nothing is known.
     pub fn unknown(id: CallId, begin_ns: u64, end_ns: u64) -> Post {
-        Post { id, begin_ns, end_ns, is_blocking: false, communicator: None, sends: None, receives: None }
+        Post {
+            id,
+            begin_ns,
+            end_ns,
+            takes: false,
+            is_blocking: false,
+            communicator: None,
+            sends: None,
+            receives: None,
+        }
     }
 
     fn post((begin_ns, end_ns): (u64, u64)) -> Post {
@@ -226,13 +237,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn copies_tell_which_of_two_was_first() {
+    fn copies_tell_which_of_two_was_likely_first() {
         let receives = |first, second| [receive((10, 50), 2, first), receive((20, 50), 2, second)];
-        assert_eq!(ordered(&receives(Some(40), Some(45))), (vec![0, 1], 0));
-        assert_eq!(ordered(&receives(Some(45), Some(40))), (vec![1, 0], 0));
+        assert_eq!(ordered(&receives(Some(40), Some(45))), (vec![0, 1], 1));
+        assert_eq!(ordered(&receives(Some(45), Some(40))), (vec![1, 0], 1));
         assert_eq!(ordered(&receives(Some(45), None)), (vec![0, 1], 1));
         let sends = [send((10, 50), 2, Some(45)), send((20, 50), 2, Some(40))];
-        assert_eq!(ordered(&sends), (vec![1, 0], 0));
+        assert_eq!(ordered(&sends), (vec![1, 0], 1));
+    }
+
+    #[test]
+    fn one_that_looks_for_a_message_takes_it_at_its_end() {
+        let probe = |begin_ns, end_ns| Post { takes: true, ..receive((begin_ns, end_ns), 2, None) };
+        assert_eq!(ordered(&[probe(10, 3_000_000), receive((20, 50), 2, None)]), (vec![1, 0], 0));
+        assert_eq!(ordered(&[probe(10, 3_000_000), probe(20, 2_500_000)]), (vec![1, 0], 1));
     }
 
     #[test]
@@ -260,7 +278,7 @@ pub(super) mod tests {
         let any = |begin_ns, end_ns| receive((begin_ns, end_ns), -1, None);
         assert_eq!(count(&[any(10, 20), any(20, 30)], &[0, 1]), 0);
         assert_eq!(count(&[any(10, 50), any(20, 30)], &[0, 0]), 0, "of one thread");
-        let late_ns = 10 + POSTED_WITHIN_NS;
+        let late_ns = 10 + PLACED_WITHIN_NS;
         assert_eq!(count(&[any(10, u64::MAX), any(late_ns, u64::MAX)], &[0, 1]), 0, "it waits already");
     }
 

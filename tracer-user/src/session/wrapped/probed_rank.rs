@@ -79,6 +79,9 @@ struct OpenReceive {
     asked: ProbedReceive,
 }
 
+/// Receives from anybody under one request whose completions may still be told.
+const MOST_UNDER_A_REQUEST: usize = 16;
+
 /// What one thread did.
 #[derive(Debug)]
 struct Step {
@@ -245,7 +248,9 @@ impl ProbedRank {
             }
             CallResult::Inquired(CompletedRequest { request, source }) => {
                 ends(StepKind::Answer(Answer::Yes));
-                if let Some(OpenReceive { number, asked, .. }) = self.asked_about(times, request).cloned() {
+                let asked_about = self.asked_about(times, request);
+                let open = asked_about.and_then(|at| self.open.get(&request)?.get(at));
+                if let Some(OpenReceive { number, asked, .. }) = open.cloned() {
                     let decided = StepKind::Decided(number, Sender::of(source, asked));
                     self.step(times.thread, times.end_ns, decided);
                 }
@@ -258,43 +263,30 @@ impl ProbedRank {
     }
 
     fn post(&mut self, times: CallTimes, request: u64, asked: ProbedReceive) {
-        let begin_ns = times.begin_ns;
-        if self.threads.len() == 1 {
-            // One that had the request was completed without our being told.
-            self.forget_before(times, request, u64::MAX);
-        }
+        let CallTimes { thread, begin_ns, post, .. } = times;
+        let open = self.open.entry(request).or_default();
+        // Of one thread, those that had the request were completed without our being told. Completions of other threads may still be told.
+        let most = if self.threads.len() == 1 { 0 } else { MOST_UNDER_A_REQUEST };
+        let over: Vec<OpenReceive> = open.drain(..open.len().saturating_sub(most)).collect();
         let number = self.posted;
         self.posted += 1;
-        let (thread, post) = (times.thread, times.post);
-        self.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Posted(number) });
-        self.open.entry(request).or_default().push_back(OpenReceive { number, begin_ns, asked });
-    }
-
-    /// The receive that a call means by a request. One behind it that was posted before the call began says that others were completed
-    /// without our being told.
-    fn asked_about(&mut self, times: CallTimes, request: u64) -> Option<&OpenReceive> {
-        let open = self.open.get(&request)?;
-        let last_before = open.iter().rposition(|receive| receive.begin_ns < times.begin_ns);
-        let first_ns = open[last_before.unwrap_or(0)].begin_ns;
-        self.forget_before(times, request, first_ns);
-        self.open.get(&request)?.front()
-    }
-
-    /// Receives under a request that were posted before then are over.
-    fn forget_before(&mut self, times: CallTimes, request: u64, first_ns: u64) {
-        let Some(open) = self.open.get_mut(&request) else { return };
-        while let Some(over) = open.pop_front_if(|receive| receive.begin_ns < first_ns) {
-            let what = StepKind::Arrived(over.number, Sender::Told(MessageSource::Nobody));
-            self.steps.push(Step { time_ns: times.begin_ns, thread: times.thread, post: None, what });
+        open.push_back(OpenReceive { number, begin_ns, asked });
+        for OpenReceive { number, .. } in over {
+            self.step(thread, begin_ns, StepKind::Arrived(number, Sender::Told(MessageSource::Nobody)));
         }
+        self.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Posted(number) });
+    }
+
+    /// Which of the receives under a request a call means: the last one that was posted before it began.
+    fn asked_about(&self, times: CallTimes, request: u64) -> Option<usize> {
+        let open = self.open.get(&request).filter(|open| !open.is_empty())?;
+        Some(open.iter().rposition(|receive| receive.begin_ns < times.begin_ns).unwrap_or(0))
     }
 
     fn complete(&mut self, times: CallTimes, CompletedRequest { request, source }: CompletedRequest) {
-        if self.asked_about(times, request).is_none() {
-            return;
-        }
+        let Some(at) = self.asked_about(times, request) else { return };
         let Some(open) = self.open.get_mut(&request) else { return };
-        let done = open.pop_front();
+        let done = open.remove(at);
         if open.is_empty() {
             self.open.remove(&request);
         }
@@ -613,14 +605,15 @@ mod tests {
                 (PID, (20, 40), waited(0xa0, 1)),
                 (OTHER, (50, 60), waited(0xa0, 2)),
                 (PID, (70, 75), CallResult::Posted(0xa0)),
-                (OTHER, (80, 85), CallResult::Posted(0xa0)),
-                (OTHER, (90, 95), waited(0xa0, 0)),
+                (OTHER, (90, 95), CallResult::Posted(0xa0)),
+                (OTHER, (100, 105), waited(0xa0, 0)),
+                // It is told when the thread goes on.
+                (PID, (80, 92), waited(0xa0, 2)),
             ],
         );
         let mut playback = playback(&record_of(&rank, &process));
         let posted: Vec<_> = (0..4).map(|_| playback.posted()).collect();
-        let from = |rank| Some(ReceiveEnd::From(rank));
-        assert_eq!(posted, [from(1), from(2), Some(ReceiveEnd::Unknown), from(0)]);
+        assert_eq!(posted, [1, 2, 2, 0].map(|rank| Some(ReceiveEnd::From(rank))));
     }
 
     #[test]

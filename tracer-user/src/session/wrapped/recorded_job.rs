@@ -137,8 +137,8 @@ impl RecordedJob {
         }
         if tape.unordered > 0 {
             self.notes.push(format!(
-                "{} times two threads of a rank were at a send or receive at the same time that want the same messages; which was first \
-                 is not known, and the one that began first is taken for it",
+                "{} times two threads of a rank were at sends to the same rank, or at receives from the same, at the same time; which was \
+                 first is not certain: what is likely is replayed. `dmscope record` records the order",
                 tape.unordered
             ));
         }
