@@ -22,12 +22,12 @@ pub(super) struct Post {
     is_blocking: bool,
     /// Number of the communicator.
     communicator: Option<u32>,
-    pub sends: Option<PostedSend>,
-    pub receives: Option<PostedReceive>,
+    pub sends: Option<SendPost>,
+    pub receives: Option<ReceivePost>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PostedSend {
+pub(super) struct SendPost {
     to: i32,
     /// Where the content is.
     pub buffer: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) struct PostedSend {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PostedReceive {
+pub(super) struct ReceivePost {
     /// Below zero: anybody.
     from: i32,
     /// Where the content goes.
@@ -55,12 +55,12 @@ impl Post {
         }
         let number = |arg| call.argument(arg).map(|word| word as i32);
         let at = |buffer: usize| call.word(buffer);
-        let sends = number(Arg::Dest).map(|to| PostedSend {
+        let sends = number(Arg::Dest).map(|to| SendPost {
             to,
             buffer: call.row.sent().and_then(|content| at(content.buffer)),
             copied_ns: None,
         });
-        let receives = number(Arg::Source).map(|from| PostedReceive {
+        let receives = number(Arg::Source).map(|from| ReceivePost {
             from,
             buffer: call.row.received().and_then(|content| at(content.buffer)),
             copied_ns: takes.then_some(end_ns),
@@ -108,11 +108,12 @@ impl Post {
     }
 
     /// Whom it competes for messages or places with: those that have one of these in common.
-    fn lanes(&self) -> impl Iterator<Item = (Lane, Option<u64>)> {
-        let of = |side, peer, copied_ns| (Lane { communicator: self.communicator, side, peer }, copied_ns);
-        let send = self.sends.as_ref().map(|send| of(Side::Sends, send.to, send.copied_ns));
+    fn lanes(&self) -> impl Iterator<Item = (PostLane, Option<u64>)> {
+        let of =
+            |side, peer, copied_ns| (PostLane { communicator: self.communicator, side, peer }, copied_ns);
+        let send = self.sends.as_ref().map(|send| of(LaneEnd::Sends, send.to, send.copied_ns));
         let receive =
-            self.receives.as_ref().map(|receive| of(Side::Receives, receive.from, receive.copied_ns));
+            self.receives.as_ref().map(|receive| of(LaneEnd::Receives, receive.from, receive.copied_ns));
         send.into_iter().chain(receive)
     }
 
@@ -122,7 +123,7 @@ impl Post {
         if !knows(self) || !knows(other) {
             return true;
         }
-        let any = |lane: Lane| lane.side == Side::Receives && lane.peer < 0;
+        let any = |lane: PostLane| lane.side == LaneEnd::Receives && lane.peer < 0;
         self.lanes().any(|(one, _)| {
             other.lanes().any(|(other, _)| {
                 let same_place = one.communicator == other.communicator && one.side == other.side;
@@ -133,16 +134,16 @@ impl Post {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
+enum LaneEnd {
     Sends,
     Receives,
 }
 
 /// Messages from one rank to another in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Lane {
+struct PostLane {
     communicator: Option<u32>,
-    side: Side,
+    side: LaneEnd,
     peer: i32,
 }
 
@@ -161,7 +162,7 @@ const MOST_COMPARED: usize = 64;
 /// Puts posts of threads in order; `threads`: of each.
 pub(super) fn order(posts: &[Post], threads: &[u32]) -> PostOrder {
     let mut placed_ns: Vec<u64> = posts.iter().map(Post::likely_ns).collect();
-    let mut lanes: BTreeMap<Lane, Vec<(u64, usize)>> = BTreeMap::new();
+    let mut lanes: BTreeMap<PostLane, Vec<(u64, usize)>> = BTreeMap::new();
     for (at, post) in posts.iter().enumerate() {
         for (lane, copied_ns) in post.lanes() {
             lanes.entry(lane).or_default().extend(copied_ns.map(|copied_ns| (copied_ns, at)));
@@ -220,11 +221,11 @@ pub(super) mod tests {
     }
 
     fn receive(times: (u64, u64), from: i32, copied_ns: Option<u64>) -> Post {
-        Post { receives: Some(PostedReceive { from, buffer: None, copied_ns }), ..post(times) }
+        Post { receives: Some(ReceivePost { from, buffer: None, copied_ns }), ..post(times) }
     }
 
     fn send(times: (u64, u64), to: i32, copied_ns: Option<u64>) -> Post {
-        Post { sends: Some(PostedSend { to, buffer: None, copied_ns }), ..post(times) }
+        Post { sends: Some(SendPost { to, buffer: None, copied_ns }), ..post(times) }
     }
 
     /// Each of a thread of its own.
@@ -285,8 +286,8 @@ pub(super) mod tests {
     #[test]
     fn the_end_of_a_receive_tells_whose_message_it_was_and_when_it_came() {
         let mut asked = receive((10, 50), -1, None);
-        asked.receives = Some(PostedReceive { from: -1, buffer: Some(0x100), copied_ns: None });
+        asked.receives = Some(ReceivePost { from: -1, buffer: Some(0x100), copied_ns: None });
         asked.received(Some(2), |buffer, from_ns| (buffer == 0x100 && from_ns == 10).then_some(33));
-        assert_eq!(asked.receives, Some(PostedReceive { from: 2, buffer: Some(0x100), copied_ns: Some(33) }));
+        assert_eq!(asked.receives, Some(ReceivePost { from: 2, buffer: Some(0x100), copied_ns: Some(33) }));
     }
 }

@@ -18,10 +18,10 @@ use super::probed_threads::{ProbedThreads, ThreadLevel};
 pub(super) struct ProbedRank {
     steps: Vec<Step>,
     /// Those that have made calls.
-    threads: Vec<CallingThread>,
+    threads: Vec<RankCaller>,
     /// Receives from anybody that are open, by request: where several threads complete requests, one may be posted under a request
     /// before it is told that the one before was completed.
-    open: HashMap<u64, VecDeque<OpenReceive>>,
+    open: HashMap<u64, VecDeque<OpenWildcard>>,
     /// Receives from anybody so far.
     posted: u64,
     /// What several threads posted, each with its thread.
@@ -59,7 +59,7 @@ pub(super) struct SeenCall<'a> {
 
 /// Of the kernel's number and of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CallingThread {
+struct RankCaller {
     tid: u32,
     name: Option<u64>,
 }
@@ -73,7 +73,7 @@ struct ProbedReceive {
 
 /// A receive from anybody that is open.
 #[derive(Clone, Debug)]
-struct OpenReceive {
+struct OpenWildcard {
     number: u64,
     begin_ns: u64,
     asked: ProbedReceive,
@@ -148,7 +148,7 @@ impl ProbedRank {
         }
         let SeenCall { id, call, .. } = seen;
         let end_ns = seen.end_ns.unwrap_or(call.begin_ns).max(call.begin_ns);
-        let thread = self.thread(CallingThread { tid: id.tid, name: seen.thread });
+        let thread = self.thread(RankCaller { tid: id.tid, name: seen.thread });
         let post = seen.copies.and_then(|copies| {
             let communicator = seen.communicator.as_ref().map(|(number, _)| *number);
             Post::of(id, call, end_ns, communicator).map(|post| self.take_post(thread, post, copies))
@@ -211,7 +211,7 @@ impl ProbedRank {
     }
 
     /// Which of the rank's threads it is.
-    fn thread(&mut self, thread: CallingThread) -> u32 {
+    fn thread(&mut self, thread: RankCaller) -> u32 {
         let place = self.threads.iter().rposition(|known| *known == thread);
         let place = place.unwrap_or_else(|| {
             self.threads.push(thread);
@@ -250,7 +250,7 @@ impl ProbedRank {
                 ends(StepKind::Answer(Answer::Yes));
                 let asked_about = self.asked_about(times, request);
                 let open = asked_about.and_then(|at| self.open.get(&request)?.get(at));
-                if let Some(OpenReceive { number, asked, .. }) = open.cloned() {
+                if let Some(OpenWildcard { number, asked, .. }) = open.cloned() {
                     let decided = StepKind::Decided(number, Sender::of(source, asked));
                     self.step(times.thread, times.end_ns, decided);
                 }
@@ -267,11 +267,11 @@ impl ProbedRank {
         let open = self.open.entry(request).or_default();
         // Of one thread, those that had the request were completed without our being told. Completions of other threads may still be told.
         let most = if self.threads.len() == 1 { 0 } else { MOST_UNDER_A_REQUEST };
-        let over: Vec<OpenReceive> = open.drain(..open.len().saturating_sub(most)).collect();
+        let over: Vec<OpenWildcard> = open.drain(..open.len().saturating_sub(most)).collect();
         let number = self.posted;
         self.posted += 1;
-        open.push_back(OpenReceive { number, begin_ns, asked });
-        for OpenReceive { number, .. } in over {
+        open.push_back(OpenWildcard { number, begin_ns, asked });
+        for OpenWildcard { number, .. } in over {
             self.step(thread, begin_ns, StepKind::Arrived(number, Sender::Told(MessageSource::Nobody)));
         }
         self.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Posted(number) });
@@ -290,7 +290,7 @@ impl ProbedRank {
         if open.is_empty() {
             self.open.remove(&request);
         }
-        if let Some(OpenReceive { number, asked, .. }) = done {
+        if let Some(OpenWildcard { number, asked, .. }) = done {
             let arrived = StepKind::Arrived(number, Sender::of(source, asked));
             self.step(times.thread, times.end_ns, arrived);
         }
@@ -373,7 +373,7 @@ impl ProbedRank {
             return Vec::new();
         }
         let mut known = HashMap::from([(process.first(), 0)]);
-        let mut row = |thread: &CallingThread| {
+        let mut row = |thread: &RankCaller| {
             let name = thread.name.unwrap_or(0);
             *known.entry(name).or_insert_with(|| recording.add_thread(name, out))
         };
@@ -453,7 +453,7 @@ mod tests {
     /// One call after the other, of one thread.
     fn taken(results: &[CallResult]) -> ProbedRank {
         let mut rank = ProbedRank::default();
-        let thread = rank.thread(CallingThread { tid: 1, name: Some(FIRST_THREAD) });
+        let thread = rank.thread(RankCaller { tid: 1, name: Some(FIRST_THREAD) });
         for (number, result) in (1..).zip(results) {
             let begin_ns = 10 * u64::from(number);
             let times = CallTimes { thread, begin_ns, end_ns: begin_ns + 5, post: None };
@@ -548,7 +548,7 @@ mod tests {
     fn taken_by(process: &ProbedThreads, calls: &[(u32, (u64, u64), CallResult)]) -> ProbedRank {
         let mut rank = ProbedRank::default();
         for (number, (tid, (begin_ns, end_ns), result)) in (1..).zip(calls) {
-            let thread = rank.thread(CallingThread { tid: *tid, name: process.name(PID, *tid) });
+            let thread = rank.thread(RankCaller { tid: *tid, name: process.name(PID, *tid) });
             let (begin_ns, end_ns) = (*begin_ns, *end_ns);
             let post = matches!(result, CallResult::Posted(_)).then(|| {
                 let post = unknown(message(number).call, begin_ns, end_ns);
