@@ -488,9 +488,8 @@ impl CallRow {
             | Does::MakeGroup(_)
             | Does::FreeGroup
             | Does::Finalize => true,
-            Does::Collective => {
-                [Arg::Buffer, Arg::BufferOrInPlace].iter().all(|arg| self.position(*arg).is_none())
-            }
+            // A buffer would be the first argument.
+            Does::Collective => self.position(Arg::Comm) == Some(0),
             _ => false,
         }
     }
