@@ -70,7 +70,7 @@ fn programs_in_fortran_are_recorded_by_probes_too() -> Result<()> {
 fn random_programs_that_probes_recorded_get_the_same_messages() -> Result<()> {
     let programs = std::env::var("DMSCOPE_TEST_REPLAYED_PROGRAMS").unwrap_or("10".into());
     for library in MpiImplementation::ALL {
-        // Threads are refused.
+        // Its threads compete for messages: which gets which is likely, not certain.
         let arguments = ["--threads", "0", "--seed", "1", "--programs", &programs, "--log", "LOG"];
         let case = ReplayCase::own(library, "random", &arguments)?;
         record_and_replay(&case).with_context(|| format!("{library:?}: random {arguments:?}"))?;

@@ -27,7 +27,7 @@ pub(super) fn followed(number: u64) -> Option<CommId> {
     (number == WORLD || number >= FOLLOWED).then_some(CommId(number as u32))
 }
 
-/// By communicator and position of the call; `None`: it is not known of all members.
+/// By collective call; `None`: it is not known of all members.
 type KnownArrivals = BTreeMap<CollectiveId, Option<Rc<Arrivals>>>;
 
 /// Communicators of all ranks: those that are the same have the same number.

@@ -353,10 +353,8 @@ impl Collectives {
         is_followed: impl Fn(u32) -> bool,
     ) -> Option<BTreeSet<u32>> {
         let sequence = self.all.get(&of)?;
-        let differs = |of| self.all.get(&of).is_some_and(|sequence| sequence.mismatch.is_some());
-        if differs(SequenceId::of(of.comm)) {
-            return None;
-        }
+        // Of what is started too: behind a mismatch, ranks may have made other calls at a position.
+        self.all.get(&SequenceId::of(of.comm)).filter(|made| made.mismatch.is_none())?;
         let members = || sequence.ranks.iter().zip(&sequence.members);
         let is_known = members().all(|(rank, member)| !member.is_lost && is_followed(*rank));
         let arrived = members().filter(|(_, member)| member.entered > position).map(|(rank, _)| *rank);

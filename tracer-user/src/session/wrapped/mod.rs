@@ -11,6 +11,7 @@ mod frontier;
 mod job;
 mod left_ranks;
 mod nodes;
+mod open_wildcards;
 mod pages;
 mod places_of_calls;
 mod probed_copies;

@@ -165,10 +165,10 @@ impl ProbedJob {
             MessageEvent::Matched { send, receive } => {
                 self.senders.insert(receive, send.call.rank);
             }
-            MessageEvent::Completed { message, facts, .. } if !facts.sends => {
+            MessageEvent::Completed { message, by, facts, .. } if !facts.sends => {
                 let copies = self.pids.get(&message.call.rank).and_then(|pid| self.copies.get(pid));
                 if let Some((copies, rank)) = copies.zip(self.ranks.get_mut(&message.call.rank)) {
-                    rank.received(message.call, facts.peer, copies);
+                    rank.received(message.call, by, facts.peer, copies);
                 }
             }
             MessageEvent::Posted { .. }

@@ -1,6 +1,6 @@
 //! From the calls of one rank, as probes saw them, to its record for replays.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use analyzer::calls::{Arg, Does};
 use analyzer::messages::{
@@ -9,6 +9,7 @@ use analyzer::messages::{
 use replay::{Answer, FIRST_CALL_UNCHECKED_BY_PROBES, Mark, ReceiveEnd, Recording};
 
 use super::call_names::numbered;
+use super::open_wildcards::{MemberRanks, OpenWildcard, OpenWildcards, PostedWildcard, ProbedReceive};
 use super::probed_copies::RecentCopies;
 use super::probed_posts::{Post, order};
 use super::probed_threads::{ProbedThreads, ThreadLevel};
@@ -19,17 +20,14 @@ pub(super) struct ProbedRank {
     steps: Vec<Step>,
     /// Those that have made calls.
     threads: Vec<RankCaller>,
-    /// Receives from anybody that are open, by request: where several threads complete requests, one may be posted under a request
-    /// before it is told that the one before was completed.
-    open: HashMap<u64, VecDeque<OpenWildcard>>,
-    /// Receives from anybody so far.
-    posted: u64,
+    /// Receives from anybody that are open.
+    open: OpenWildcards,
     /// What several threads posted, each with its thread.
     posts: Vec<Post>,
     post_threads: Vec<u32>,
     /// Those of them that receive and are not over, by call.
     receiving: HashMap<CallId, usize>,
-    /// Whose messages calls got, where it was told before the call was.
+    /// A call that waited for its own message, and whose that was: it is told before the call itself.
     received_early: HashMap<CallId, Option<u32>>,
     /// Persistent receives from anybody, by request: members of the communicator.
     prepared: HashMap<u64, MemberRanks>,
@@ -37,9 +35,6 @@ pub(super) struct ProbedRank {
     stopped: Option<String>,
     has_ended: bool,
 }
-
-/// Ranks of MPI_COMM_WORLD, by their numbers in a communicator; if they are known.
-type MemberRanks = Option<Vec<u32>>;
 
 /// A call, and what is known of it beside its records.
 pub(super) struct SeenCall<'a> {
@@ -63,24 +58,6 @@ struct RankCaller {
     tid: u32,
     name: Option<u64>,
 }
-
-/// A receive whose sender is asked for.
-#[derive(Clone, Debug)]
-struct ProbedReceive {
-    receive: MessageId,
-    members: MemberRanks,
-}
-
-/// A receive from anybody that is open.
-#[derive(Clone, Debug)]
-struct OpenWildcard {
-    number: u64,
-    begin_ns: u64,
-    asked: ProbedReceive,
-}
-
-/// Receives from anybody under one request whose completions may still be told.
-const MOST_UNDER_A_REQUEST: usize = 16;
 
 /// What one thread did.
 #[derive(Debug)]
@@ -149,9 +126,10 @@ impl ProbedRank {
         let SeenCall { id, call, .. } = seen;
         let end_ns = seen.end_ns.unwrap_or(call.begin_ns).max(call.begin_ns);
         let thread = self.thread(RankCaller { tid: id.tid, name: seen.thread });
+        let early = self.received_early.remove(&id).flatten();
         let post = seen.copies.and_then(|copies| {
             let communicator = seen.communicator.as_ref().map(|(number, _)| *number);
-            Post::of(id, call, end_ns, communicator).map(|post| self.take_post(thread, post, copies))
+            Post::of(id, call, end_ns, communicator).map(|post| self.take_post(thread, post, early, copies))
         });
         let times = CallTimes { thread, begin_ns: call.begin_ns, end_ns, post };
         if call.polls_before > 0 {
@@ -181,23 +159,26 @@ impl ProbedRank {
         self.take(times, ProbedReceive { receive: MessageId { call: id, part }, members }, result);
     }
 
-    /// A receive is over: whose message it got, by its rank in the communicator. Other messages may be told as well.
-    pub fn received(&mut self, id: CallId, from: Option<u32>, copies: &RecentCopies) {
+    /// A receive is over, as a call says: whose message it got, by its rank in the communicator.
+    pub fn received(&mut self, id: CallId, by: CallId, from: Option<u32>, copies: &RecentCopies) {
+        if self.stopped.is_some() {
+            return;
+        }
         match self.receiving.remove(&id) {
             Some(at) => self.posts[at].received(from, |buffer, from_ns| copies.last_into(buffer, from_ns)),
-            None => {
+            None if by == id => {
                 self.received_early.insert(id, from);
             }
+            None => {}
         }
     }
 
-    /// Notes a post. Returns its number.
-    fn take_post(&mut self, thread: u32, mut post: Post, copies: &RecentCopies) -> usize {
+    /// Notes a post; `early`: whose message it got, if that is known by now. Returns its number.
+    fn take_post(&mut self, thread: u32, mut post: Post, early: Option<u32>, copies: &RecentCopies) -> usize {
         let at = self.posts.len();
         post.sent(|buffer, from_ns| copies.last_out_of(buffer, from_ns));
-        let early = self.received_early.remove(&post.id);
-        if early.is_some() || post.waits_for_message() {
-            post.received(early.flatten(), |buffer, from_ns| copies.last_into(buffer, from_ns));
+        if post.waits_for_message() {
+            post.received(early, |buffer, from_ns| copies.last_into(buffer, from_ns));
         } else if post.receives.is_some() {
             self.receiving.insert(post.id, at);
         }
@@ -248,8 +229,7 @@ impl ProbedRank {
             }
             CallResult::Inquired(CompletedRequest { request, source }) => {
                 ends(StepKind::Answer(Answer::Yes));
-                let asked_about = self.asked_about(times, request);
-                let open = asked_about.and_then(|at| self.open.get(&request)?.get(at));
+                let open = self.open.find(request, times.begin_ns);
                 if let Some(OpenWildcard { number, asked, .. }) = open.cloned() {
                     let decided = StepKind::Decided(number, Sender::of(source, asked));
                     self.step(times.thread, times.end_ns, decided);
@@ -264,33 +244,16 @@ impl ProbedRank {
 
     fn post(&mut self, times: CallTimes, request: u64, asked: ProbedReceive) {
         let CallTimes { thread, begin_ns, post, .. } = times;
-        let open = self.open.entry(request).or_default();
-        // Of one thread, those that had the request were completed without our being told. Completions of other threads may still be told.
-        let most = if self.threads.len() == 1 { 0 } else { MOST_UNDER_A_REQUEST };
-        let over: Vec<OpenWildcard> = open.drain(..open.len().saturating_sub(most)).collect();
-        let number = self.posted;
-        self.posted += 1;
-        open.push_back(OpenWildcard { number, begin_ns, asked });
-        for OpenWildcard { number, .. } in over {
+        let PostedWildcard { number, over } =
+            self.open.post(request, begin_ns, asked, self.threads.len() > 1);
+        for number in over {
             self.step(thread, begin_ns, StepKind::Arrived(number, Sender::Told(MessageSource::Nobody)));
         }
         self.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Posted(number) });
     }
 
-    /// Which of the receives under a request a call means: the last one that was posted before it began.
-    fn asked_about(&self, times: CallTimes, request: u64) -> Option<usize> {
-        let open = self.open.get(&request).filter(|open| !open.is_empty())?;
-        Some(open.iter().rposition(|receive| receive.begin_ns < times.begin_ns).unwrap_or(0))
-    }
-
     fn complete(&mut self, times: CallTimes, CompletedRequest { request, source }: CompletedRequest) {
-        let Some(at) = self.asked_about(times, request) else { return };
-        let Some(open) = self.open.get_mut(&request) else { return };
-        let done = open.remove(at);
-        if open.is_empty() {
-            self.open.remove(&request);
-        }
-        if let Some(OpenWildcard { number, asked, .. }) = done {
+        if let Some(OpenWildcard { number, asked, .. }) = self.open.complete(request, times.begin_ns) {
             let arrived = StepKind::Arrived(number, Sender::of(source, asked));
             self.step(times.thread, times.end_ns, arrived);
         }
@@ -552,7 +515,7 @@ mod tests {
             let (begin_ns, end_ns) = (*begin_ns, *end_ns);
             let post = matches!(result, CallResult::Posted(_)).then(|| {
                 let post = unknown(message(number).call, begin_ns, end_ns);
-                rank.take_post(thread, post, &RecentCopies::default())
+                rank.take_post(thread, post, None, &RecentCopies::default())
             });
             if post.is_some() {
                 rank.steps.push(Step { time_ns: begin_ns, thread, post, what: StepKind::Turn });
