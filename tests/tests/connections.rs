@@ -11,6 +11,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes that the ranks send each other where they are counted; DMSCOPE_TEST_TCP_BYTES asks for more.
 const COUNTED_BYTES: u64 = 400 << 20;
 const MESSAGE_BYTES: u64 = 4 << 20;
+/// Both ends are compared, which says nothing where records are lost: rings that hold what two seconds make.
+const RING_SIZE: &str = "64M";
 
 fn over_tcp(library: MpiImplementation, name: &str) -> Result<JobSpec> {
     let ranks = if library == MpiImplementation::OpenMpi { 4 } else { 2 };
@@ -27,7 +29,7 @@ fn end(job: RunningJob, dmscope: live::RunningSession) -> Result<FinishedSession
 }
 
 fn attach(job: &RunningJob) -> Result<live::RunningSession> {
-    let mut dmscope = Dmscope::attach(job.launcher_pid()).spawn()?;
+    let mut dmscope = Dmscope::attach(job.launcher_pid()).args(["--ring-size", RING_SIZE]).spawn()?;
     dmscope.wait_until_attached()?;
     Ok(dmscope)
 }

@@ -114,6 +114,7 @@ fn what_is_exported_is_what_is_on_the_tape_as_the_tools_read_it() -> Result<()> 
         check_archive(&recorded).with_context(|| format!("{library:?}: otf2"))?;
         check_cut(&recorded).with_context(|| format!("{library:?}: cut"))?;
         check_corrected(&recorded).with_context(|| format!("{library:?}: corrected"))?;
+        check_refused(&recorded).with_context(|| format!("{library:?}: refused"))?;
     }
     Ok(())
 }
@@ -155,6 +156,19 @@ fn check_corrected(recorded: &Recorded) -> Result<()> {
     let archive = export_with(&recorded.tapes, "otf2", folder, &CORRECTED)?;
     let (events, complaints) = archive_events(&archive)?;
     ensure!(complaints.is_empty() && !events.is_empty(), "{complaints:?}");
+    Ok(())
+}
+
+/// Where watching took too much of a rank's time nothing is written, or left half written.
+fn check_refused(recorded: &Recorded) -> Result<()> {
+    for format in FORMATS {
+        let output = recorded.folder.path().join(format!("refused.{format}"));
+        let exported = try_export(&recorded.tapes, format, &output, &["--corrected", "--most-cost=0%"])?;
+        let said = String::from_utf8_lossy(&exported.stderr);
+        ensure!(exported.status.code() == Some(3), "{format}: {:?}: {said}", exported.status);
+        ensure!(said.contains("--most-cost"), "{format}: {said}");
+        ensure!(!output.exists(), "{format}: {} is left", output.display());
+    }
     Ok(())
 }
 

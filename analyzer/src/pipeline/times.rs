@@ -10,22 +10,23 @@ use crate::timeline::correction::phases::{PhaseMark, PhaseTimes};
 use crate::timeline::correction::solver::SolvedCall;
 use crate::timeline::correction::{CorrectedTimes, CorrectionPass, Survey};
 
-/// One of the two passes over a tape that times without watching take; give it all inputs, in order.
+/// One of the passes over a tape that times without watching take; give it all inputs, in order.
 pub struct TimesPipeline {
     pipeline: Pipeline,
     pass: CorrectionPass,
 }
 
 impl TimesPipeline {
-    /// The first pass.
-    pub fn survey() -> Self {
-        Self::with(CorrectionPass::survey(), true)
+    /// The first pass. `links`: movements are linked, which tells senders that nothing else tells; whether there are any,
+    /// [`Survey::asks_for_senders`] says of a pass without.
+    pub fn survey(links: bool) -> Self {
+        Self::with(CorrectionPass::survey(), links)
     }
 
     /// The second pass, with what the first has learnt. `keeps_calls`: for [`TimesPipeline::take_calls`]; `follows_orders`: for
     /// [`TimesPipeline::take_orders`].
     pub fn correct(survey: Survey, keeps_calls: bool, follows_orders: bool) -> Self {
-        let links = survey.links;
+        let links = survey.asks_for_senders;
         let mut pass = CorrectionPass::correct(survey);
         if follows_orders {
             pass.follow_orders();
@@ -92,8 +93,8 @@ impl TimesPipeline {
     /// Ends the first pass.
     pub fn into_survey(mut self) -> Survey {
         self.pass.finish();
-        let links = self.pipeline.messages().asks_for_senders();
-        self.pass.into_survey(self.pipeline.start(), links)
+        let asks_for_senders = self.pipeline.messages().asks_for_senders();
+        self.pass.into_survey(self.pipeline.start(), asks_for_senders)
     }
 
     /// What the second pass has found; `most_share`: where watching cost a rank a larger part of its time, it is refused.

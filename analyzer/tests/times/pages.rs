@@ -19,7 +19,7 @@ fn page(inputs: &[Input]) -> Page {
 
 fn corrected(inputs: &[Input]) -> Page {
     let mut page = page(inputs);
-    let mut first = TimesPipeline::survey();
+    let mut first = TimesPipeline::survey(true);
     inputs.iter().for_each(|input| first.push(input));
     let mut second = TimesPipeline::correct(first.into_survey(), true, true);
     inputs.iter().for_each(|input| second.push(input));

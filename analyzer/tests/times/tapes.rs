@@ -41,7 +41,7 @@ fn times(inputs: &[Input]) -> CorrectedTimes {
         inputs.iter().for_each(|input| pipeline.push(input));
         pipeline
     };
-    let survey = pushed(TimesPipeline::survey()).into_survey();
+    let survey = pushed(TimesPipeline::survey(true)).into_survey();
     let mut second = pushed(TimesPipeline::correct(survey, false, false));
     second.finish();
     second.result(1.0)
@@ -195,5 +195,23 @@ fn a_loss_is_said_and_what_came_after_is_not_known() {
     for rank in &times.ranks {
         let corrected = rank.time.corrected;
         assert!(corrected.least_ns <= corrected.likely_ns && corrected.likely_ns <= corrected.most_ns);
+    }
+}
+
+#[test]
+fn movements_are_asked_for_senders_that_nothing_else_tells() {
+    for is_told in [true, false] {
+        let mut job = Job::begun(3);
+        job.send(1, 0, 10);
+        job.send(2, 0, 10);
+        job.begin(0, "MPI_Recv", [0x1000, 8, 5, ANY_SOURCE, TAG, WORLD], 20);
+        if is_told {
+            job.points(0, "MPI_Recv", 6, true, &[8, 0, 1, TAG as i32, 0]);
+        }
+        job.over(0, "MPI_Recv", None);
+        job.finalize();
+        let mut pipeline = TimesPipeline::survey(false);
+        recorded(job, OwnTime::Recorded).iter().for_each(|input| pipeline.push(input));
+        assert_eq!(pipeline.into_survey().asks_for_senders, !is_told);
     }
 }

@@ -27,7 +27,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
     section.note(
         "`dmscope export` of tapes of a made-up halo exchange (`bench/src/generate`) with results of calls: calls, messages, movements \
          and findings, all of it by one thread, the analysis included. Archives of OTF2, and all with corrected times, have no \
-         movements. `dmscope times` reads a tape twice, an export of corrected times three times. Processor time of that thread; peak \
+         movements. `dmscope times` and exports of corrected times read a tape twice. Processor time of that thread; peak \
          of resident memory (VmHWM) of a process for each case.",
     );
     let counts: &[u64] =

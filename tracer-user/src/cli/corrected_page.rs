@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::nodes::{TapeSummary, replay_job};
 use super::replay::Consumer;
-use super::times::sentences;
+use super::times::{sentences, survey};
 
 /// A page has no times without watching where that took a rank more than this part of its own time.
 const MOST_COST: f64 = 1.0;
@@ -18,35 +18,34 @@ const MOST_COST: f64 = 1.0;
 /// # Errors
 /// A tape cannot be read.
 pub(super) fn correct_page(page: &mut Page, tapes: &[TapeSummary]) -> Result<Option<String>> {
-    let mut first = PageTimes { pipeline: TimesPipeline::survey(), correction: None, damage: 0 };
-    replay_job(tapes, &mut first)?;
-    let pipeline = TimesPipeline::correct(first.pipeline.into_survey(), true, true);
-    let mut second = PageTimes { pipeline, correction: Some(PageCorrection::new(page)), damage: 0 };
-    replay_job(tapes, &mut second)?;
-    second.pipeline.finish();
-    second.take_calls();
-    let times = second.pipeline.result(MOST_COST);
-    let told = sentences(tapes, &times, second.damage);
-    let refusal = times.refused.and_then(|_| told.first().cloned());
+    let pipeline = TimesPipeline::correct(survey(tapes, false)?, true, true);
+    let mut times = PageTimes { pipeline, correction: PageCorrection::new(page), damage: 0 };
+    replay_job(tapes, &mut times)?;
+    times.pipeline.finish();
+    times.take_calls();
+    let PageTimes { mut pipeline, mut correction, damage } = times;
+    let result = pipeline.result(MOST_COST);
+    let told = sentences(tapes, &result, damage);
+    let refusal = result.refused.and_then(|_| told.first().cloned());
     page.basis.extend(told);
-    let Some(mut correction) = second.correction.filter(|_| refusal.is_none()) else { return Ok(refusal) };
-    second.pipeline.take_orders().iter().for_each(|order| correction.order(order));
+    if refusal.is_some() {
+        return Ok(refusal);
+    }
+    pipeline.take_orders().iter().for_each(|order| correction.order(order));
     correction.write(page);
     Ok(None)
 }
 
-/// One pass over the tapes.
+/// The pass over the tapes that corrects.
 struct PageTimes {
     pipeline: TimesPipeline,
-    /// Of the second pass.
-    correction: Option<PageCorrection>,
+    correction: PageCorrection,
     damage: u64,
 }
 
 impl PageTimes {
     fn take_calls(&mut self) {
-        let Some(correction) = &mut self.correction else { return };
-        self.pipeline.take_calls().iter().for_each(|call| correction.call(call));
+        self.pipeline.take_calls().iter().for_each(|call| self.correction.call(call));
     }
 }
 

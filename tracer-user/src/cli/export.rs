@@ -11,7 +11,8 @@ use analyzer::finding::Alert;
 use analyzer::input::{Input, Loss, Start};
 use analyzer::messages::{Call, CallCommunicator, CallId, MessageEvent};
 use analyzer::options::Options;
-use analyzer::pipeline::{DataMovement, Pipeline, TimesPipeline};
+use analyzer::pipeline::{DataMovement, Pipeline};
+use analyzer::timeline::correction::{CorrectionPass, Refusal};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, bail};
@@ -24,7 +25,7 @@ use super::progress::ReadingBar;
 use super::rank_list::RankList;
 use super::replay::Consumer;
 use super::tape_args::{ExportArgs, ExportFormat};
-use super::times::correction;
+use super::times::{correction, refused};
 use crate::host::output_folder::OutputFolder;
 use crate::session::Outcome;
 use crate::sink::export::otf2::{ArchiveExport, find_library};
@@ -47,23 +48,14 @@ pub(super) fn export(args: &ExportArgs) -> Result<Outcome> {
     let [tapes] = jobs.as_slice() else {
         bail!("these tapes are of {} jobs: give the tapes of one job", jobs.len())
     };
-    let times = match args.corrected {
-        true => match correction(tapes, args.most_cost)? {
-            Ok(times) => Some(times),
-            Err(why) => {
-                eprint!("{why}");
-                return Ok(Outcome::Inconclusive);
-            }
-        },
-        false => None,
-    };
+    let correction = if args.corrected { Some(correction(tapes)?) } else { None };
     let (places, rank_of) = (PlaceLookup::new(names_of(tapes)?), ranks_of(tapes)?);
-    let mut exporter = exporter(args.to, &output)?;
-    if times.is_some() {
+    let (mut exporter, written) = exporter(args.to, &output)?;
+    if correction.is_some() {
         exporter = Box::new(CorrectedExport::new(exporter));
     }
     let mut exporting = Exporting::new(exporter, places, rank_of, args);
-    exporting.times = times;
+    exporting.correction = correction;
     let cannot_write = || format!("cannot write {}", output.display());
     let progress = ReadingBar::of_files(tapes.iter().map(|tape| tape.path.as_path()));
     replay_job_watched(tapes, &mut exporting, &progress).map_err(|error| {
@@ -74,6 +66,12 @@ pub(super) fn export(args: &ExportArgs) -> Result<Outcome> {
     })?;
     drop(progress);
     let counts = exporting.finish().with_context(cannot_write)?;
+    if let Some(refusal) = exporting.refusal(args.most_cost) {
+        drop(exporting);
+        eprint!("{}", refused(tapes, refusal));
+        written.remove(&output).with_context(|| format!("cannot remove {}", output.display()))?;
+        return Ok(Outcome::Inconclusive);
+    }
     say(counts, args, &output, tapes, exporting.start.sums);
     Ok(Outcome::Nothing)
 }
@@ -94,22 +92,44 @@ fn default_output(tape: &Path, format: ExportFormat) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn exporter(format: ExportFormat, output: &Path) -> Result<Box<dyn Exporter>> {
+fn exporter(format: ExportFormat, output: &Path) -> Result<(Box<dyn Exporter>, Written)> {
     const BUFFER_BYTES: usize = 1 << 20;
-    let folder = || OutputFolder::create(output).with_context(|| format!("cannot make {}", output.display()));
+    let cannot_make = || format!("cannot make {}", output.display());
+    let folder = || OutputFolder::create(output).with_context(cannot_make);
     Ok(match format {
         ExportFormat::Perfetto => {
             let file: File = create(output)?;
-            Box::new(TimelineExport::new(BufWriter::with_capacity(BUFFER_BYTES, file)))
+            (Box::new(TimelineExport::new(BufWriter::with_capacity(BUFFER_BYTES, file))), Written::File)
         }
-        ExportFormat::Parquet => Box::new(TablesExport::new(folder()?)),
+        ExportFormat::Parquet => {
+            let folder = folder()?;
+            (Box::new(TablesExport::new(folder.clone())), Written::Folder(folder))
+        }
         ExportFormat::Otf2 => {
             // Before anything is made.
             let library = find_library()?;
-            let cannot_make = || format!("cannot make {}", output.display());
-            Box::new(ArchiveExport::create(library, folder()?).with_context(cannot_make)?)
+            let folder = folder()?;
+            let archive = ArchiveExport::create(library, folder.clone()).with_context(cannot_make)?;
+            (Box::new(archive), Written::Folder(folder))
         }
     })
+}
+
+/// What is written to.
+enum Written {
+    File,
+    Folder(OutputFolder),
+}
+
+impl Written {
+    /// Nobody is to rely on what was written there. What a pipe has taken is gone.
+    fn remove(self, path: &Path) -> std::io::Result<()> {
+        match self {
+            Self::File if path.symlink_metadata()?.is_file() => std::fs::remove_file(path),
+            Self::File => Ok(()),
+            Self::Folder(folder) => folder.remove(path),
+        }
+    }
 }
 
 /// What was written, where, and what it is for.
@@ -156,8 +176,8 @@ struct Exporting<'a> {
     now_ns: u64,
     /// Room for movements.
     moved: Vec<DataMovement>,
-    /// Works out times without watching, beside.
-    times: Option<TimesPipeline>,
+    /// Works out times without watching.
+    correction: Option<CorrectionPass>,
 }
 
 impl<'a> Exporting<'a> {
@@ -186,7 +206,7 @@ impl<'a> Exporting<'a> {
             paused_ns: None,
             now_ns: 0,
             moved: Vec::new(),
-            times: None,
+            correction: None,
         }
     }
 
@@ -209,15 +229,28 @@ impl<'a> Exporting<'a> {
         if !events.is_empty() {
             self.messages()?;
         }
+        self.correct(events)?;
         self.moved.extend(self.pipeline.take_movements());
         self.movements()
     }
 
+    /// Works out times without watching of what was told.
+    fn correct(&mut self, events: Vec<MessageEvent>) -> Result<()> {
+        let Some(correction) = &mut self.correction else { return Ok(()) };
+        events.into_iter().for_each(|event| correction.event(self.pipeline.messages(), event, None));
+        self.tell_solved()
+    }
+
     /// Tells of calls whose times without watching are known by now.
     fn tell_solved(&mut self) -> Result<()> {
-        let Some(times) = &mut self.times else { return Ok(()) };
+        let Some(correction) = &mut self.correction else { return Ok(()) };
         let session = ExportedSession { start: &self.start, clocks: self.clocks.as_deref() };
-        times.take_calls().iter().try_for_each(|call| self.exporter.solved(&session, call))
+        correction.take_calls().iter().try_for_each(|call| self.exporter.solved(&session, call))
+    }
+
+    /// Why times without watching are not to be relied on; `most_cost`: watching cost a rank a larger part of its own time.
+    fn refusal(&self, most_cost: f64) -> Option<Refusal> {
+        self.correction.as_ref()?.result(self.pipeline.messages(), most_cost).refused
     }
 
     fn learn(&mut self, event: &MessageEvent) {
@@ -359,8 +392,8 @@ impl<'a> Exporting<'a> {
 
     /// All inputs were taken.
     fn finish(&mut self) -> Result<ExportCounts> {
-        if let Some(times) = &mut self.times {
-            times.finish();
+        if let Some(correction) = &mut self.correction {
+            correction.finish();
         }
         self.tell_solved()?;
         self.assembly.end();
@@ -381,22 +414,20 @@ impl<'a> Exporting<'a> {
 impl Consumer for Exporting<'_> {
     fn push(&mut self, input: &Input) -> Result<()> {
         self.note(input).map_err(Unwritten)?;
+        if let Some(correction) = &mut self.correction {
+            correction.input(input);
+        }
         self.pipeline.push(input);
         self.alerts();
-        self.tell().map_err(Unwritten)?;
-        if let Some(times) = &mut self.times {
-            times.push(input);
-        }
-        Ok(self.tell_solved().map_err(Unwritten)?)
+        Ok(self.tell().map_err(Unwritten)?)
     }
 
     fn push_record(&mut self, record: &RawRecord) -> Result<()> {
-        self.pipeline.push_record(record);
-        self.tell().map_err(Unwritten)?;
-        if let Some(times) = &mut self.times {
-            times.push_record(record);
+        if let Some(correction) = &mut self.correction {
+            correction.record(record);
         }
-        Ok(self.tell_solved().map_err(Unwritten)?)
+        self.pipeline.push_record(record);
+        Ok(self.tell().map_err(Unwritten)?)
     }
 
     fn damage(&mut self, message: &str) {

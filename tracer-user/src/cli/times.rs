@@ -8,7 +8,7 @@ use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
 use analyzer::timeline::correction::phases::PhaseMark;
 use analyzer::timeline::correction::summary::{FunctionTimes, RankTimes};
-use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, Refusal};
+use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, CorrectionPass, Refusal, Survey};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Result, bail};
@@ -37,10 +37,7 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     let [tapes] = jobs.as_slice() else {
         bail!("these tapes are of {} jobs: give those of one at a time", jobs.len());
     };
-    let mut first = Pass::new(TimesPipeline::survey());
-    first.tells_damage = true;
-    replay_job(tapes, &mut first)?;
-    let survey = first.pipeline.into_survey();
+    let survey = survey(tapes, true)?;
     let mut second = Pass::new(TimesPipeline::correct(survey, args.calls, args.races));
     second.lists_calls = args.calls;
     second.names = PlaceLookup::new(names_of(tapes)?);
@@ -67,22 +64,28 @@ pub(super) fn times(args: &TimesArgs) -> Result<Outcome> {
     Ok(if times.refused.is_some() { Outcome::Inconclusive } else { Outcome::Nothing })
 }
 
-/// What works out times without watching while the tapes are read once more, with its calls; or why there are none.
-/// `most_cost`: where watching cost a rank a larger part of its own time.
+/// What works out times without watching while the tapes are read once more, with its calls.
 ///
 /// # Errors
 /// A tape cannot be read.
-pub(super) fn correction(tapes: &[TapeSummary], most_cost: f64) -> Result<Result<TimesPipeline, String>> {
-    let mut first = Pass::new(TimesPipeline::survey());
-    replay_job(tapes, &mut first)?;
-    let survey = first.pipeline.into_survey();
-    let mut second = Pass::new(TimesPipeline::correct(survey.clone(), false, false));
-    replay_job(tapes, &mut second)?;
-    second.pipeline.finish();
-    Ok(match second.pipeline.result(most_cost).refused {
-        Some(refusal) => Err(refused(tapes, refusal)),
-        None => Ok(TimesPipeline::correct(survey, true, false)),
-    })
+pub(super) fn correction(tapes: &[TapeSummary]) -> Result<CorrectionPass> {
+    let mut correction = CorrectionPass::correct(survey(tapes, false)?);
+    correction.keep_calls();
+    Ok(correction)
+}
+
+/// What the correction has to know before. Few jobs are worth a second reading, for senders that only movements of data tell.
+///
+/// # Errors
+/// A tape cannot be read.
+pub(super) fn survey(tapes: &[TapeSummary], tells_damage: bool) -> Result<Survey> {
+    let pass = |links: bool, tells_damage: bool| -> Result<Survey> {
+        let mut pass = Pass { tells_damage, ..Pass::new(TimesPipeline::survey(links)) };
+        replay_job(tapes, &mut pass)?;
+        Ok(pass.pipeline.into_survey())
+    };
+    let survey = pass(false, tells_damage)?;
+    if survey.asks_for_senders { pass(true, false) } else { Ok(survey) }
 }
 
 /// Lists receives from whoever comes first that could have got another message.
@@ -346,7 +349,7 @@ fn text(tapes: &[TapeSummary], times: &CorrectedTimes, phases: &[NamedPhase], da
     text
 }
 
-fn refused(tapes: &[TapeSummary], refusal: Refusal) -> String {
+pub(super) fn refused(tapes: &[TapeSummary], refusal: Refusal) -> String {
     let tape = tapes.first().map_or_else(String::new, |tape| tape.path.display().to_string());
     match refusal {
         Refusal::NoCalls => format!(

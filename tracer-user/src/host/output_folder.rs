@@ -6,15 +6,19 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::sudo::SudoUser;
 
+/// How a folder is opened that is to be no link.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// A new folder, for its owner's eyes only.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OutputFolder {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
 }
 
 impl OutputFolder {
@@ -27,8 +31,7 @@ impl OutputFolder {
             Err(rustix::io::Errno::EXIST) => {}
             done => done?,
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        let folder = rustix::fs::open(path, FOLDER, Mode::empty())?;
         let stat = rustix::fs::fstat(&folder)?;
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other("it is another user's"));
@@ -38,7 +41,7 @@ impl OutputFolder {
                 return Err(io::Error::other("it is there and not empty: remove it, or name another one"));
             }
         }
-        Ok(Self { folder })
+        Ok(Self { folder: Arc::new(folder) })
     }
 
     /// A new file in it.
@@ -56,6 +59,15 @@ impl OutputFolder {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
 
+    /// Removes all that is in it, and what is left at its path if that is empty.
+    ///
+    /// # Errors
+    /// The user may not; something is there that is not empty.
+    pub fn remove(self, path: &Path) -> io::Result<()> {
+        remove_contents(&self.folder)?;
+        Ok(rustix::fs::rmdir(path)?)
+    }
+
     /// Gives it, with all that is in it, to the user behind sudo, if there is one.
     ///
     /// # Errors
@@ -63,6 +75,23 @@ impl OutputFolder {
     pub fn give_to_caller(&self) -> io::Result<()> {
         SudoUser::of_this_process().map_or(Ok(()), |user| give(&self.folder, user))
     }
+}
+
+fn remove_contents(folder: &OwnedFd) -> io::Result<()> {
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let mut how = AtFlags::empty();
+        if entry.file_type() == FileType::Directory {
+            remove_contents(&rustix::fs::openat(folder, name, FOLDER, Mode::empty())?)?;
+            how = AtFlags::REMOVEDIR;
+        }
+        rustix::fs::unlinkat(folder, name, how)?;
+    }
+    Ok(())
 }
 
 fn give(folder: &OwnedFd, user: SudoUser) -> io::Result<()> {
@@ -74,8 +103,7 @@ fn give(folder: &OwnedFd, user: SudoUser) -> io::Result<()> {
             continue;
         }
         if entry.file_type() == FileType::Directory {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            give(&rustix::fs::openat(folder, name, flags, Mode::empty())?, user)?;
+            give(&rustix::fs::openat(folder, name, FOLDER, Mode::empty())?, user)?;
         } else {
             rustix::fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
         }
@@ -103,6 +131,26 @@ mod tests {
         assert!(output.file("calls").is_err(), "it is there");
         let refused = OutputFolder::create(&folder.path().join("moved")).expect_err("not empty");
         assert!(refused.to_string().contains("not empty"), "{refused}");
+    }
+
+    #[test]
+    fn a_folder_is_removed_with_all_that_is_in_it_and_what_took_its_place_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("archive");
+        let output = OutputFolder::create(&path).expect("it is new");
+        std::fs::create_dir(path.join("traces")).expect("ours");
+        std::fs::write(path.join("traces/0.evt"), b"events").expect("ours");
+        output.file("traces.otf2").expect("a file");
+        output.remove(&path).expect("ours");
+        assert!(!path.exists());
+
+        let output = OutputFolder::create(&path).expect("it is new");
+        output.file("calls").expect("a file");
+        std::fs::rename(&path, folder.path().join("moved")).expect("ours");
+        std::fs::create_dir(&path).expect("ours");
+        std::fs::write(path.join("another's"), b"").expect("ours");
+        assert!(output.remove(&path).is_err());
+        assert!(path.join("another's").exists() && !folder.path().join("moved/calls").exists());
     }
 
     #[test]

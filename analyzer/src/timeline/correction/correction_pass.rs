@@ -29,7 +29,7 @@ pub struct Survey {
     ranks: usize,
     slack_ns: ClockSlackNs,
     /// Only movements of data tell who sent some of the messages.
-    pub(crate) links: bool,
+    pub asks_for_senders: bool,
 }
 
 impl Survey {
@@ -241,10 +241,16 @@ impl CorrectionPass {
         self.sum_up();
     }
 
-    /// What was learnt; `start`: how the session began; `links`: movements of data tell who sent some of the messages.
-    pub fn into_survey(self, start: &Start, links: bool) -> Survey {
+    /// What was learnt; `start`: how the session began; `asks_for_senders`: see [`Survey`].
+    pub fn into_survey(self, start: &Start, asks_for_senders: bool) -> Survey {
         let ranks = self.summary.ranks().len();
-        Survey { transfers: self.solver.learnt, ranks, slack_ns: slack_ns(start), links, ..self.survey }
+        Survey {
+            transfers: self.solver.learnt,
+            ranks,
+            slack_ns: slack_ns(start),
+            asks_for_senders,
+            ..self.survey
+        }
     }
 
     /// What there is to say. `most_share`: refused where watching cost more, as a part of a rank's corrected time.

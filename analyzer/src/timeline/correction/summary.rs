@@ -1,7 +1,6 @@
 //! What the calls add up to: by rank, by function, in all.
 
-use std::collections::BTreeMap;
-
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::bounds::Bounds;
@@ -75,10 +74,11 @@ impl Span {
 /// Adds up.
 #[derive(Debug, Default)]
 pub struct TimesSummary {
-    ranks: BTreeMap<u32, RankTimes>,
+    ranks: FxHashMap<u32, RankTimes>,
     /// By rank and thread.
-    spans: BTreeMap<(u32, u32), Span>,
-    functions: BTreeMap<Option<&'static str>, FunctionTimes>,
+    spans: FxHashMap<(u32, u32), Span>,
+    functions: FxHashMap<&'static str, FunctionTimes>,
+    outside: Option<FunctionTimes>,
     /// Calls of which it is not known what they waited for.
     pub open_calls: u64,
     /// Calls that were not seen to return.
@@ -94,9 +94,11 @@ impl TimesSummary {
         self.calls += 1;
         self.open_calls += u64::from(call.is_open);
         self.without_end += u64::from(step.end_ns.is_none());
-        let key = (step.id.rank, step.id.tid);
-        let is_new = !self.spans.contains_key(&key);
-        let span = self.spans.entry(key).or_insert(Span { first: *begin, last: *end });
+        let mut is_new = false;
+        let span = self.spans.entry((step.id.rank, step.id.tid)).or_insert_with(|| {
+            is_new = true;
+            Span { first: *begin, last: *end }
+        });
         span.last = *end;
         let rank = self.ranks.entry(step.id.rank).or_default();
         (rank.rank, rank.threads) = (step.id.rank, rank.threads + u32::from(is_new));
@@ -104,12 +106,12 @@ impl TimesSummary {
         rank.in_calls.add(*begin, *end);
         let between = if is_new { Bounds::default() } else { step.costs.between };
         rank.cost += between + step.costs.inside();
-        let function = self.functions.entry(Some(step.name)).or_default();
+        let function = self.functions.entry(step.name).or_default();
         (function.function, function.calls) = (Some(step.name), function.calls + 1);
         function.time.add(*begin, *end);
         function.cost += step.costs.inside();
         if let Some(before) = before {
-            let outside = self.functions.entry(None).or_default();
+            let outside = self.outside.get_or_insert_default();
             outside.time.add(*before, *begin);
             outside.cost += between;
         }
@@ -117,16 +119,24 @@ impl TimesSummary {
 
     /// Ranks, in order; of one with several threads, the longest counts.
     pub fn ranks(&self) -> Vec<RankTimes> {
-        let longest = |rank: u32| {
-            let threads = self.spans.range((rank, 0)..=(rank, u32::MAX));
-            threads.map(|(_, span)| span.time()).max_by_key(|time| time.measured_ns).unwrap_or_default()
-        };
-        self.ranks.values().map(|rank| RankTimes { time: longest(rank.rank), ..rank.clone() }).collect()
+        let mut longest: FxHashMap<u32, ComparedTime> = FxHashMap::default();
+        for ((rank, _), span) in &self.spans {
+            let (time, longest) = (span.time(), longest.entry(*rank).or_default());
+            if time.measured_ns >= longest.measured_ns {
+                *longest = time;
+            }
+        }
+        let time = |rank: u32| longest.get(&rank).copied().unwrap_or_default();
+        let ranks = self.ranks.values().map(|rank| RankTimes { time: time(rank.rank), ..rank.clone() });
+        let mut ranks: Vec<RankTimes> = ranks.collect();
+        ranks.sort_by_key(|rank| rank.rank);
+        ranks
     }
 
     /// Functions, what took longest first; what is outside of MPI is among them.
     pub fn functions(&self) -> Vec<FunctionTimes> {
-        let mut functions: Vec<FunctionTimes> = self.functions.values().cloned().collect();
+        let mut functions: Vec<FunctionTimes> =
+            self.functions.values().chain(&self.outside).cloned().collect();
         functions.sort_by_key(|function| (std::cmp::Reverse(function.time.measured_ns), function.function));
         functions
     }

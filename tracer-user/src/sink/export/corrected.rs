@@ -1,7 +1,7 @@
 //! Times without watching in place of measured ones, for whoever writes a job down. What is told of waits until its time is
 //! known, which takes as long as the correction looks back.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use analyzer::calls::CallRow;
 use analyzer::input::ClockReading;
@@ -11,6 +11,7 @@ use analyzer::timeline::correction::solver::SolvedCall;
 use analyzer::timeline::correction::waits::Moment;
 use analyzer::timeline::kept_map::KeptMap;
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use super::exported::{
     CallParts, ExportCounts, ExportedCall, ExportedFinding, ExportedGap, ExportedMessage, ExportedMovement,
@@ -67,22 +68,29 @@ impl WaitingCall {
     }
 }
 
+/// A thread of a rank.
+#[derive(Debug, Default)]
+struct WrittenThread {
+    /// Its calls whose times are not known yet, in order.
+    waiting: VecDeque<WaitingCall>,
+    /// Number of the last call whose times are known.
+    solved: Option<u32>,
+    /// Nothing that is still to be written of it is earlier.
+    last_ns: u64,
+}
+
 /// See the [module](self). It has no place for movements of data, which are at no call, nor for other clocks than the one that
 /// the times are of.
 pub struct CorrectedExport {
     inner: Box<dyn Exporter>,
-    /// By rank and thread, in order.
-    waiting: HashMap<(u32, u32), VecDeque<WaitingCall>>,
-    /// By rank and thread: nothing of it is earlier.
-    last_ns: HashMap<(u32, u32), u64>,
+    /// By rank and thread.
+    threads: FxHashMap<(u32, u32), WrittenThread>,
     /// When calls began and ended.
     times: KeptMap<CallId, (u64, u64)>,
     /// By the calls whose times they wait for.
-    messages: HashMap<CallId, Vec<ExportedMessage>>,
-    /// By rank and thread: the last call whose times are known.
-    solved: HashMap<(u32, u32), u32>,
+    messages: FxHashMap<CallId, Vec<ExportedMessage>>,
     /// By process, and of all: what times are shifted by now.
-    shifts: HashMap<u32, Bounds>,
+    shifts: FxHashMap<u32, Bounds>,
     shift: Bounds,
 }
 
@@ -91,12 +99,10 @@ impl CorrectedExport {
     pub fn new(inner: Box<dyn Exporter>) -> Self {
         Self {
             inner,
-            waiting: HashMap::new(),
-            last_ns: HashMap::new(),
+            threads: FxHashMap::default(),
             times: KeptMap::new(MOST_REMEMBERED),
-            messages: HashMap::new(),
-            solved: HashMap::new(),
-            shifts: HashMap::new(),
+            messages: FxHashMap::default(),
+            shifts: FxHashMap::default(),
             shift: Bounds::default(),
         }
     }
@@ -108,10 +114,10 @@ impl CorrectedExport {
         begin: Moment,
         end: Option<Moment>,
     ) -> Result<()> {
-        let last_ns = self.last_ns.entry((call.id.rank, call.id.tid)).or_default();
-        let begin_ns = corrected_ns(begin).max(*last_ns);
+        let thread = self.threads.entry((call.id.rank, call.id.tid)).or_default();
+        let begin_ns = corrected_ns(begin).max(thread.last_ns);
         let end_ns = end.map(|end| corrected_ns(end).max(begin_ns));
-        *last_ns = end_ns.unwrap_or(begin_ns);
+        thread.last_ns = end_ns.unwrap_or(begin_ns);
         let errors_ns = [begin, end.unwrap_or(begin)].map(|moment| error_ns(moment.shift));
         self.inner.call(session, &call.at(begin_ns, end_ns, errors_ns))?;
         *self.times.entry(call.id, Default::default).0 = (begin_ns, end_ns.unwrap_or(begin_ns));
@@ -126,7 +132,8 @@ impl CorrectedExport {
 
     /// Whether the times of a call will come. Of each thread they come in order.
     fn is_to_come(&self, call: CallId) -> bool {
-        self.solved.get(&(call.rank, call.tid)).is_none_or(|last| *last < call.number)
+        let thread = self.threads.get(&(call.rank, call.tid));
+        thread.and_then(|thread| thread.solved).is_none_or(|last| last < call.number)
     }
 
     /// A message whose receive is over at a time that is known.
@@ -164,18 +171,18 @@ impl Exporter for CorrectedExport {
     }
 
     fn call(&mut self, _: &ExportedSession<'_>, call: &ExportedCall<'_>) -> Result<()> {
-        let thread = self.waiting.entry((call.id.rank, call.id.tid)).or_default();
-        thread.push_back(WaitingCall::of(call));
+        let thread = self.threads.entry((call.id.rank, call.id.tid)).or_default();
+        thread.waiting.push_back(WaitingCall::of(call));
         Ok(())
     }
 
     fn solved(&mut self, session: &ExportedSession<'_>, solved: &SolvedCall) -> Result<()> {
         let SolvedCall { step, begin, end, .. } = solved;
-        self.solved.insert((step.id.rank, step.id.tid), step.id.number);
         self.shift = end.shift;
         self.shifts.insert(step.pid, end.shift);
-        let thread = self.waiting.get_mut(&(step.id.rank, step.id.tid));
-        match thread.and_then(|thread| thread.pop_front_if(|call| call.id == step.id)) {
+        let thread = self.threads.entry((step.id.rank, step.id.tid)).or_default();
+        thread.solved = Some(step.id.number);
+        match thread.waiting.pop_front_if(|call| call.id == step.id) {
             Some(call) => self.tell(session, &call, *begin, step.end_ns.map(|_| *end)),
             // Calls of ranks that nobody wants are solved as well.
             None => self.go_on_with(session, step.id),

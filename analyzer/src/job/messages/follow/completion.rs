@@ -137,12 +137,12 @@ impl Follower {
             {
                 self.matching.resolve(comm, own, op.side(), (source, op.tag), &mut self.pairs);
             }
-            None if op.peer.is_none()
-                && let Some(content) = op.content =>
-            {
-                let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
+            None if op.peer.is_none() => {
                 self.asks_for_senders = true;
-                return self.data.push_back(Data::FromAnybody(asked));
+                if let Some(content) = op.content {
+                    let asked = Asked { pid, tid: by.tid, content, op: *op, place: (comm, own) };
+                    return self.data.push_back(Data::FromAnybody(asked));
+                }
             }
             _ => {}
         }

@@ -258,7 +258,7 @@ impl Solver {
                 false
             }
             Ok(found) => {
-                self.end(number, step, begin, &found);
+                self.end(number, step, begin, found);
                 true
             }
         }
@@ -290,22 +290,22 @@ impl Solver {
         begin
     }
 
-    fn end(&mut self, number: usize, step: TimedCall, begin: Moment, found: &FoundDependencies) {
+    fn end(&mut self, number: usize, step: TimedCall, begin: Moment, found: FoundDependencies) {
         let before = self.threads[number].last;
         let way = self.own_way(&step, begin, before);
         let end = match step.end_ns {
             None => begin,
-            Some(end_ns) => Moment { at_ns: end_ns, shift: self.shift(&way, found) },
+            Some(end_ns) => Moment { at_ns: end_ns, shift: self.shift(&way, &found) },
         };
-        self.learn(&step, &way, found);
+        self.learn(&step, &way, &found);
         self.forget(&step);
         let thread = &mut self.threads[number];
         (thread.last, thread.begun, thread.gives_up) = (Some(end), None, false);
         self.waiting -= 1;
-        let received = found.messages.clone();
         // Without watching it would have asked less often, so that this time it begins earlier.
         let begin = if step.kind == CallKind::Polls { begin.not_after(end) } else { begin };
-        let call = SolvedCall { step, begin, end, before, is_open: found.is_open, received };
+        let FoundDependencies { is_open, messages: received, .. } = found;
+        let call = SolvedCall { step, begin, end, before, is_open, received };
         self.solved.push(SolvedMoment::Ends(Box::new(call)));
     }
 
