@@ -60,6 +60,8 @@ fn not_analysed(view: &JobView<'_>) -> FoundHang {
         since_ns: since.max().unwrap_or(0),
         groups: Vec::new(),
         unknown: vec![unknown],
+        complete: Vec::new(),
+        results: view.job.records_results,
         collectives: Vec::new(),
     }
 }

@@ -25,6 +25,10 @@ pub(crate) struct FoundHang {
     pub groups: Vec<BlockedGroup>,
     /// Where no cause is known: what could not be found out.
     pub unknown: Vec<String>,
+    /// The same: ranks in calls that wait for nothing any more.
+    pub complete: Vec<Rank>,
+    /// Results of calls were recorded.
+    pub results: bool,
     /// Collective calls on the communicators that have to do with it.
     pub collectives: Vec<CommCallCounts>,
 }
@@ -105,8 +109,20 @@ impl FoundHang {
         view.work.check()?;
         let since_ns = |rank| view.ranks.get(&rank).and_then(|state| state.still).map_or(0, |still| still.1);
         let since_ns = all().map(since_ns).max().unwrap_or(0);
-        let (unknown, collectives) = (Vec::new(), Vec::new());
-        Ok(Self { fault, at_fault, held_up, ranks, since_ns, groups, unknown, collectives })
+        let (unknown, complete, collectives) = (Vec::new(), Vec::new(), Vec::new());
+        let results = view.job.records_results;
+        Ok(Self {
+            fault,
+            at_fault,
+            held_up,
+            ranks,
+            since_ns,
+            groups,
+            unknown,
+            complete,
+            results,
+            collectives,
+        })
     }
 
     /// All ranks in it.

@@ -33,13 +33,23 @@ pub(super) fn hang(
     }
     let held_up = alive.iter().map(|(rank, _)| *rank).collect();
     let hang = FoundHang::of(Fault::UnknownHang, BTreeSet::new(), held_up, None, view)?;
-    Ok(Some(FoundHang { unknown: unknown(&alive, view, communicators), ..hang }))
+    let complete = alive.iter().filter(|(_, state)| call_of(state).is_some_and(is_complete));
+    Ok(Some(FoundHang {
+        unknown: unknown(&alive, view, communicators),
+        complete: complete.map(|(rank, _)| *rank).collect(),
+        ..hang
+    }))
 }
 
 fn is_long_in_mpi(state: &RankState<'_>, now_ns: u64) -> bool {
     let Some((Observation::InCall(_), since_ns)) = state.still else { return false };
     let waits_outside = |call: &CallInProgress| calls::waits_outside(&call.function);
     now_ns.saturating_sub(since_ns) >= LEAST_NS && !call_of(state).is_none_or(waits_outside)
+}
+
+/// All that a call waits for is complete, as the library's memory says, and still it does not return.
+fn is_complete(call: &CallInProgress) -> bool {
+    !call.requests.is_empty() && call.requests.iter().all(|request| request.complete == Some(true))
 }
 
 /// What could not be found out that would tell more.
@@ -71,6 +81,7 @@ fn missing(
     let Some(row) = calls::row(&call.function) else { return vec![WAITS] };
     match row.awaits() {
         None => vec![WAITS],
+        Some(Waiting::Requests { .. }) if is_complete(call) => Vec::new(),
         Some(Waiting::Requests { .. }) => {
             let pending = pending_of(call).count();
             let known = pending_of(call).filter(|request| knows_request(request, pid, view)).count();

@@ -118,6 +118,7 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
+        self.records_results |= plan.probes.iter().any(records_results);
         if !self.may_follow_messages {
         } else if plan.probes.iter().any(records_results) {
             self.follows_messages = true;

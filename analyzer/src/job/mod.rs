@@ -106,6 +106,8 @@ pub(crate) struct Job {
     pub messages: Messages,
     /// Calls and messages are followed: results of calls are recorded, or somebody wants to hear of every call.
     pub follows_messages: bool,
+    /// What calls answer is recorded.
+    pub records_results: bool,
     /// Otherwise they are not, whatever is recorded: for measuring what it costs.
     pub may_follow_messages: bool,
     /// Otherwise nobody asks what messages do with memory.
@@ -147,6 +149,7 @@ impl Job {
             own_files: FxHashSet::default(),
             messages: Messages::default(),
             follows_messages: false,
+            records_results: false,
             may_follow_messages: true,
             may_follow_data: true,
             may_follow_collectives_alone: true,

@@ -401,11 +401,15 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
             vec!["Look at a few of the ranks, or at the stacks of all of them with a debugger: other findings still hold.".into()]
         }
         Fault::UnknownHang => {
-            let mut steps = vec!["Compare these calls with each other: what each rank waits for, and who should do it.".to_owned()];
-            if !hang.unknown.is_empty() {
-                steps.push(format!("Not known: {}. `--returns all` from the start tells more.", visible(&hang.unknown.join("; "))));
-            }
-            steps
+            let compare = "Compare these calls with each other: what each rank waits for, and who should do it.";
+            let library = "Look for known faults of this version of the MPI library: a call that has nothing to wait for does not return.";
+            let more = "Not known is what is named above: `--returns all` from the start tells more.";
+            let steps = [
+                (hang.complete.len() < hang.who_waits().len(), compare),
+                (!hang.complete.is_empty(), library),
+                (!hang.unknown.is_empty() && !hang.results, more),
+            ];
+            steps.into_iter().filter(|(holds, _)| *holds).map(|(_, step)| step.to_owned()).collect()
         }
         Fault::Stopped => vec![format!("Continue {named}: kill -CONT, or in the debugger that holds it.")],
     }
@@ -415,6 +419,9 @@ fn next_steps(hang: &Hang, named: &str) -> Vec<String> {
 pub(crate) fn render(out: &mut String, hang: &Hang) {
     for unknown in &hang.unknown {
         let _ = writeln!(out, "   not known: {}", visible(unknown));
+    }
+    if !hang.complete.is_empty() {
+        let _ = writeln!(out, "   complete: all requests of {}", who_text(&hang.complete));
     }
     render_ranks(out, hang);
 }

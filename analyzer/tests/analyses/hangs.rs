@@ -9,6 +9,7 @@ use analyzer::input::{
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
+use analyzer::process::Who;
 use analyzer::tape::{Item, Reader, Writer};
 use analyzer::wire::{Body, FileId};
 
@@ -334,6 +335,27 @@ fn a_request_stands_for_the_call_that_made_it() {
     let report = run(&inputs);
     assert_eq!(faults(&report), [(Fault::UnknownHang, Severity::Notice, vec![0, 1, 2])]);
     assert_eq!(hang(&report).unknown, ["the requests of rank 0 in MPI_Waitall"]);
+}
+
+#[test]
+fn a_call_that_has_nothing_to_wait_for_and_does_not_return_is_the_librarys_fault() {
+    let wait = || At::Call("MPI_Waitall", vec![word(2), Some(0x2000)]);
+    let mut inputs = looked_at(&[wait(), wait()], 12);
+    with_requests(&mut inputs, "MPI_Waitall", &[Some(true), Some(true)]);
+    let report = run(&inputs);
+    assert_eq!(faults(&report), [(Fault::UnknownHang, Severity::Notice, vec![0, 1])]);
+    assert_eq!(hang(&report).complete, [Who::Rank(0), Who::Rank(1)]);
+    assert_eq!(hang(&report).unknown, <[&str; 0]>::default());
+    let steps = &report.findings[0].next_steps;
+    assert!(
+        steps.len() == 1 && steps[0].contains("known faults of this version of the MPI library"),
+        "{steps:?}"
+    );
+    // One of them is not known to be.
+    with_requests(&mut inputs, "MPI_Waitall", &[Some(true), None]);
+    let report = run(&inputs);
+    assert!(hang(&report).complete.is_empty() && !hang(&report).unknown.is_empty());
+    assert!(report.findings[0].next_steps.iter().any(|step| step.contains("--returns all")));
 }
 
 fn hang(report: &Report) -> &Hang {

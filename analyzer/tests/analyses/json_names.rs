@@ -70,6 +70,8 @@ fn hang() -> Hang {
             waits_for_left_out: 3,
         }],
         unknown: vec!["the requests".into()],
+        complete: vec![Who::Rank(1)],
+        results: true,
         collectives: vec![CollectiveCounts {
             comm: "MPI_COMM_WORLD".into(),
             completed: entered.clone(),

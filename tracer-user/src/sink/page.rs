@@ -113,6 +113,8 @@ mod tests {
             ranks: Vec::new(),
             groups: Vec::new(),
             unknown: Vec::new(),
+            complete: Vec::new(),
+            results: false,
             collectives: Vec::new(),
         };
         Alert::Raised(Box::new(Finding {

@@ -26,6 +26,12 @@ pub struct Hang {
     /// Where the cause is not known: what could not be found out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
+    /// The same: ranks in calls that wait for nothing any more, all their requests are complete.
+    #[serde(default, with = "crate::findings::runs", skip_serializing_if = "Vec::is_empty")]
+    pub complete: Vec<Who>,
+    /// Results of calls were recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub results: bool,
     /// Collective calls on the communicators that the ranks wait in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveCounts>,

@@ -83,6 +83,8 @@ pub enum Arg {
     Win,
     /// Where one is that is given back.
     FreedWin,
+    /// Where one is to be stored that the call makes.
+    NewWin,
     /// Rank whose memory is meant, in the window.
     Target,
     /// Whether a lock is shared.
@@ -489,7 +491,9 @@ impl CallRow {
             | Does::FreeGroup
             | Does::Finalize => true,
             // A buffer would be the first argument.
-            Does::Collective => self.position(Arg::Comm) == Some(0),
+            Does::Collective if self.position(Arg::Comm) == Some(0) => true,
+            // What is in a window moves by other calls.
+            Does::Collective => [Arg::NewWin, Arg::FreedWin].iter().any(|arg| self.position(*arg).is_some()),
             _ => false,
         }
     }

@@ -56,6 +56,8 @@ impl Views<'_> {
             ranks,
             groups: Vec::new(),
             unknown: Vec::new(),
+            complete: Vec::new(),
+            results: false,
             collectives: Vec::new(),
         }
     }

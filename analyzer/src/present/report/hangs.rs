@@ -119,6 +119,8 @@ impl Views<'_> {
             ranks: s.ranks.iter().map(|rank| self.stuck_rank(rank)).collect(),
             groups: s.groups.iter().map(|group| self.hang_group(group)).collect(),
             unknown: s.unknown.clone(),
+            complete: s.complete.iter().copied().map(Who::Rank).collect(),
+            results: s.results,
             collectives: s.collectives.iter().map(counts).collect(),
         }
     }
