@@ -127,7 +127,8 @@ fn names_of_values_stay_what_they_are() {
 fn evidence_of_a_hang_has_the_fields_that_it_has() {
     let hang = json(Evidence::Hang(Box::new(hang())));
     assert_eq!(hang["kind"], "hang");
-    let wanted = ["collectives", "fault", "groups", "kind", "ranks", "since_ns", "unknown"];
+    let wanted =
+        ["collectives", "complete", "fault", "groups", "kind", "ranks", "results", "since_ns", "unknown"];
     assert_eq!(keys(&hang), wanted);
     let rank = &hang["ranks"][0];
     let wanted = [
