@@ -109,6 +109,12 @@ impl Switch {
         }
     }
 
+    /// Whether code in the process looks at the clock to see if it is to record: not where it is turned off, nor where it has found
+    /// that the time is over.
+    pub fn is_asked(&self) -> bool {
+        self.mapping.word(control::DEADLINE).load(Ordering::SeqCst) != 0
+    }
+
     fn set(&self, counter: u64) {
         self.mapping.word(control::DEADLINE).store(counter, Ordering::SeqCst);
     }

@@ -275,6 +275,29 @@ fn a_thread_goes_on_from_what_others_have_counted_and_from_a_handle_that_nobody_
 }
 
 #[test]
+fn when_nobody_reads_any_more_no_call_looks_at_the_clock_until_somebody_does_and_all_are_counted() {
+    for letter in ["c", "a"] {
+        let mut program = Program::start();
+        let hook = WholeHook { may_be_nested: true, ..WholeHook::default() };
+        let mut shared = put_in_whole(&program, &[(program.all, hook)]);
+        program.ask("a1");
+        shared.switch().record_until(counter() + 1);
+        assert!(shared.switch().is_asked(), "nobody has called anything since");
+        program.ask(&format!("{letter}3"));
+        assert!(!shared.switch().is_asked(), "{letter}");
+        assert_eq!(drain(&mut shared), []);
+        program.ask("a3");
+        assert!(!shared.switch().is_asked(), "{letter}");
+        record_for_long(&shared);
+        program.ask("a1");
+        let records = drain(&mut shared);
+        let calls: Vec<_> = records.iter().filter_map(|call| call.whole).map(|whole| whole.calls).collect();
+        assert_eq!(calls, [if letter == "c" { 5 } else { 8 }], "{letter}");
+        assert_eq!((records.len(), shared.lost()), (2, 0));
+    }
+}
+
+#[test]
 fn if_nobody_is_ready_for_it_slots_stay_as_they_are() {
     let mut program = Program::start();
     let refused = install(&program.request(), |_| Err(injector::InjectError::GivenUp("too late".into())));

@@ -11,7 +11,7 @@ use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
 use crate::job::Job;
 use crate::job::ids::CallSiteId;
-use crate::mpi::calls::has_no_data;
+use crate::mpi::calls::{has_no_data, reads_window};
 use crate::options::Options;
 
 /// The uniqueness that frequent chains must reach, and the chains of groups that reach it.
@@ -328,17 +328,19 @@ fn context_match(
     found
 }
 
-/// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators. The library computes there
-/// with what it receives, so that its chains end and begin in memory that no copy wrote.
+/// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there
+/// with what it receives, so that its chains end and begin in memory that no copy wrote. Or it begins with what is read from a window, which
+/// the program may have stored there itself.
 fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
-    let is_own = |op: Option<&OpCounts>| {
+    let all_calls = |op: Option<&OpCounts>, are: fn(&str) -> bool| {
         op.is_some_and(|op| {
-            let no_data = |(call, _): &(CallSiteId, u64)| has_no_data(&job.probes.call_parts(*call).0);
-            op.calls_not_kept == 0 && !op.calls.is_empty() && op.calls.iter().all(no_data)
+            let is = |(call, _): &(CallSiteId, u64)| are(&job.probes.call_parts(*call).0);
+            op.calls_not_kept == 0 && !op.calls.is_empty() && op.calls.iter().all(is)
         })
     };
-    let holds = |matched: u64, op| matched == 0 || is_own(op);
-    holds(context.matched_before, odd.ops.first()) && holds(context.matched_after, odd.ops.last())
+    let begins = |function: &str| has_no_data(function) || reads_window(function);
+    (context.matched_before == 0 || all_calls(odd.ops.first(), begins))
+        && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
 }
 
 /// Context match first, then abnormality.

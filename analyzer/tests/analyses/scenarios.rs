@@ -78,6 +78,16 @@ fn a_chain_that_breaks_where_communicators_are_made_is_no_warning() {
     assert_eq!(warnings(&report).len(), 1, "{:#?}", report.findings);
 }
 
+/// What is read from a window may have been stored there by the program, which no probe sees.
+#[test]
+fn a_chain_that_begins_with_what_was_read_from_a_window_is_no_warning() {
+    let report = run(&figure_two_in(3, ["MPI_Get_accumulate"; 2]));
+    assert_eq!(warnings(&report).len(), 0, "{:#?}", report.findings);
+    assert_eq!(report.findings[0].severity, Severity::Notice);
+    let report = run(&figure_two_in(3, ["MPI_Put"; 2]));
+    assert_eq!(warnings(&report).len(), 1, "{:#?}", report.findings);
+}
+
 #[test]
 fn the_same_job_without_the_bug_has_no_finding() {
     let report = run(&figure_two(0));

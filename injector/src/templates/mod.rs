@@ -14,7 +14,7 @@ use std::arch::global_asm;
 
 use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record as piece, rest};
 use note::note_text;
-use pieces::{find_ring, is_in_call, note_call};
+use pieces::{find_ring, is_in_call, nobody_reads, note_call};
 use record::record_text;
 use whole::whole_text;
 

@@ -87,6 +87,31 @@ macro_rules! find_ring {
     };
 }
 
+/// Nobody has said for long that the thread's records are read: from here on it is not asked what time it is, until somebody says so
+/// again. Before: rax the counter, r11 the control page. Changes rax, r8 and r10. Goes on at `to`.
+macro_rules! nobody_reads {
+    ($to:literal) => {
+        concat!(
+            "mov r10, rax\n",
+            "mov rax, qword ptr [r11 + {DEADLINE}]\n",
+            // It may have been said just now.
+            "cmp r10, rax\n",
+            "jb ",
+            $to,
+            "\n",
+            "test rax, rax\n",
+            "jz ",
+            $to,
+            "\n",
+            "xor r8d, r8d\n",
+            "lock cmpxchg qword ptr [r11 + {DEADLINE}], r8\n",
+            "jmp ",
+            $to,
+            "\n",
+        )
+    };
+}
+
 /// Whether the noted call of the thread is still going on: its return address is where it was, and the stack is deeper. Before:
 /// r9 the header, rax the stack pointer at the present call's own call instruction. Changes rax and r11. Goes on at `inside` or
 /// `outside`. The return address is read only where the stack certainly is.
@@ -162,4 +187,4 @@ macro_rules! note_call {
         )
     };
 }
-pub(super) use {find_ring, is_in_call, note_call};
+pub(super) use {find_ring, is_in_call, nobody_reads, note_call};

@@ -14,13 +14,18 @@ macro_rules! whole_text {
             "je .Ldms_whole_out\n",
             "push r8\n",
             "push r9\n",
+            "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]\n",
+            // It is noted all the same, as later than any time until which somebody reads.
+            "mov rax, -1\n",
+            "cmp qword ptr [r11 + {DEADLINE}], 0\n",
+            "je .Ldms_whole_timed\n",
             "mov r8, rdx\n",
             "rdtsc\n",
             "shl rdx, 32\n",
             "or rax, rdx\n",
             "mov rdx, r8\n",
+            ".Ldms_whole_timed:\n",
             "push rax\n",
-            "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]\n",
             "mov r10, qword ptr fs:[0]\n",
             find_ring!("whole"),
             // From here on r8d says whether it is made in a noted call.
@@ -37,7 +42,7 @@ macro_rules! whole_text {
             "cmp rax, qword ptr [r11 + {DEADLINE}]\n",
             "jb .Ldms_whole_is_recorded\n",
             "mov qword ptr [r9 + {MADE_AT}], 0\n",
-            "jmp .Ldms_whole_restore_three\n",
+            nobody_reads!(".Ldms_whole_restore_three"),
             ".Ldms_whole_is_recorded:\n",
             // Where this one will store something: rax, kept on the stack, above what the one before has stored.
             "push 0\n",

@@ -76,6 +76,21 @@ pub(crate) fn has_no_data(function: &str) -> bool {
     lifecycle(function) == Lifecycle::Init || row(function).is_some_and(CallRow::has_no_data)
 }
 
+/// Whether a function reads what is in a window: its owner may have stored that without a call.
+pub(crate) fn reads_window(function: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "MPI_Accumulate",
+        "MPI_Compare_and_swap",
+        "MPI_Fetch_and_op",
+        "MPI_Get",
+        "MPI_Get_accumulate",
+        "MPI_Raccumulate",
+        "MPI_Rget",
+        "MPI_Rget_accumulate",
+    ];
+    NAMES.binary_search(&without_large_count(function)).is_ok()
+}
+
 fn without_large_count(function: &str) -> &str {
     function.strip_suffix("_c").unwrap_or(function)
 }
@@ -127,6 +142,15 @@ mod tests {
         let names: Vec<&str> = outside.copied().collect();
         let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(names.len(), distinct.len());
+    }
+
+    #[test]
+    fn calls_that_read_windows_are_in_the_order_in_which_they_are_looked_up() {
+        let reads = ["MPI_Accumulate", "MPI_Get", "MPI_Get_c", "MPI_Fetch_and_op", "MPI_Rget_accumulate_c"];
+        assert!(reads.iter().all(|name| reads_window(name)));
+        assert!(
+            !["MPI_Put", "MPI_Rput", "MPI_Win_flush", "MPI_Recv", ""].iter().any(|name| reads_window(name))
+        );
     }
 
     #[test]

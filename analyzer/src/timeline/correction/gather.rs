@@ -112,11 +112,13 @@ impl Gatherer {
         }
         let row = call.row;
         let starts = row.does == Does::Start;
+        // On a communicator or window that is not known.
+        let is_alone = row.form == Form::Blocking && entered.is_empty() && row.collective().is_some();
         TimedCall {
             id,
             pid: call.pid,
             name: &row.name,
-            kind: CallKind::of(row),
+            kind: if is_alone { CallKind::WaitsForUnknown } else { CallKind::of(row) },
             shape: if starts { CollectiveShape::Some } else { CollectiveShape::of(row) },
             begin_ns: call.begin_ns,
             end_ns: end_ns.map(|end_ns| end_ns.max(call.begin_ns)),
