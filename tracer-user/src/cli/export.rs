@@ -92,36 +92,36 @@ fn default_output(tape: &Path, format: ExportFormat) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn exporter(format: ExportFormat, output: &Path) -> Result<(Box<dyn Exporter>, Written)> {
+fn exporter(format: ExportFormat, output: &Path) -> Result<(Box<dyn Exporter>, ExportOutput)> {
     const BUFFER_BYTES: usize = 1 << 20;
     let cannot_make = || format!("cannot make {}", output.display());
     let folder = || OutputFolder::create(output).with_context(cannot_make);
     Ok(match format {
         ExportFormat::Perfetto => {
             let file: File = create(output)?;
-            (Box::new(TimelineExport::new(BufWriter::with_capacity(BUFFER_BYTES, file))), Written::File)
+            (Box::new(TimelineExport::new(BufWriter::with_capacity(BUFFER_BYTES, file))), ExportOutput::File)
         }
         ExportFormat::Parquet => {
             let folder = folder()?;
-            (Box::new(TablesExport::new(folder.clone())), Written::Folder(folder))
+            (Box::new(TablesExport::new(folder.clone())), ExportOutput::Folder(folder))
         }
         ExportFormat::Otf2 => {
             // Before anything is made.
             let library = find_library()?;
             let folder = folder()?;
             let archive = ArchiveExport::create(library, folder.clone()).with_context(cannot_make)?;
-            (Box::new(archive), Written::Folder(folder))
+            (Box::new(archive), ExportOutput::Folder(folder))
         }
     })
 }
 
 /// What is written to.
-enum Written {
+enum ExportOutput {
     File,
     Folder(OutputFolder),
 }
 
-impl Written {
+impl ExportOutput {
     /// Nobody is to rely on what was written there. What a pipe has taken is gone.
     fn remove(self, path: &Path) -> std::io::Result<()> {
         match self {
