@@ -61,7 +61,7 @@ fn not_analysed(view: &JobView<'_>) -> FoundHang {
         groups: Vec::new(),
         unknown: vec![unknown],
         complete: Vec::new(),
-        results: view.job.records_results,
+        results: false,
         collectives: Vec::new(),
     }
 }

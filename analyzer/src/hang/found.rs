@@ -27,7 +27,7 @@ pub(crate) struct FoundHang {
     pub unknown: Vec<String>,
     /// The same: ranks in calls that wait for nothing any more.
     pub complete: Vec<Rank>,
-    /// Results of calls were recorded.
+    /// The same: results of calls were recorded.
     pub results: bool,
     /// Collective calls on the communicators that have to do with it.
     pub collectives: Vec<CommCallCounts>,
@@ -109,8 +109,6 @@ impl FoundHang {
         view.work.check()?;
         let since_ns = |rank| view.ranks.get(&rank).and_then(|state| state.still).map_or(0, |still| still.1);
         let since_ns = all().map(since_ns).max().unwrap_or(0);
-        let (unknown, complete, collectives) = (Vec::new(), Vec::new(), Vec::new());
-        let results = view.job.records_results;
         Ok(Self {
             fault,
             at_fault,
@@ -118,10 +116,10 @@ impl FoundHang {
             ranks,
             since_ns,
             groups,
-            unknown,
-            complete,
-            results,
-            collectives,
+            unknown: Vec::new(),
+            complete: Vec::new(),
+            results: false,
+            collectives: Vec::new(),
         })
     }
 

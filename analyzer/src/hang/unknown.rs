@@ -37,6 +37,7 @@ pub(super) fn hang(
     Ok(Some(FoundHang {
         unknown: unknown(&alive, view, communicators),
         complete: complete.map(|(rank, _)| *rank).collect(),
+        results: view.job.records_results,
         ..hang
     }))
 }

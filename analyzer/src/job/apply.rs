@@ -118,9 +118,10 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
-        self.records_results |= plan.probes.iter().any(records_results);
+        let records_results = plan.probes.iter().any(records_results);
+        self.records_results |= records_results;
         if !self.may_follow_messages {
-        } else if plan.probes.iter().any(records_results) {
+        } else if records_results {
             self.follows_messages = true;
             self.messages.follow_partly(false);
             self.follow_data();

@@ -215,3 +215,20 @@ fn movements_are_asked_for_senders_that_nothing_else_tells() {
         assert_eq!(pipeline.into_survey().asks_for_senders, !is_told);
     }
 }
+
+#[test]
+fn a_collective_call_on_what_is_not_known_may_have_waited_for_anybody() {
+    let open_calls = |function: &str, args: [u64; 6]| {
+        let mut job = Job::begun(2);
+        for rank in [0, 1] {
+            job.begin(rank, function, args, 20);
+        }
+        for rank in [0, 1] {
+            job.over(rank, function, None);
+        }
+        job.finalize();
+        times(&recorded(job, OwnTime::Recorded)).limits.open_calls
+    };
+    assert_eq!(open_calls("MPI_Barrier", [WORLD, 0, 0, 0, 0, 0]), 0);
+    assert_eq!(open_calls("MPI_Win_fence", [0, 0xa000_0000, 0, 0, 0, 0]), 2);
+}

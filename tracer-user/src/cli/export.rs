@@ -122,11 +122,15 @@ enum ExportOutput {
 }
 
 impl ExportOutput {
-    /// Nobody is to rely on what was written there. What a pipe has taken is gone.
+    /// Nobody is to rely on what was written there.
     fn remove(self, path: &Path) -> std::io::Result<()> {
         match self {
             Self::File if path.symlink_metadata()?.is_file() => std::fs::remove_file(path),
-            Self::File => Ok(()),
+            Self::File => {
+                let name = path.to_string_lossy();
+                eprintln!("dmscope: what was written to {} is not to be relied on", visible(&name));
+                Ok(())
+            }
             Self::Folder(folder) => folder.remove(path),
         }
     }

@@ -64,8 +64,14 @@ impl OutputFolder {
     /// # Errors
     /// The user may not; something is there that is not empty.
     pub fn remove(self, path: &Path) -> io::Result<()> {
-        remove_contents(&self.folder)?;
-        Ok(rustix::fs::rmdir(path)?)
+        for entry in std::fs::read_dir(self.path())? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        std::fs::remove_dir(path)
     }
 
     /// Gives it, with all that is in it, to the user behind sudo, if there is one.
@@ -75,23 +81,6 @@ impl OutputFolder {
     pub fn give_to_caller(&self) -> io::Result<()> {
         SudoUser::of_this_process().map_or(Ok(()), |user| give(&self.folder, user))
     }
-}
-
-fn remove_contents(folder: &OwnedFd) -> io::Result<()> {
-    for entry in rustix::fs::Dir::read_from(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let mut how = AtFlags::empty();
-        if entry.file_type() == FileType::Directory {
-            remove_contents(&rustix::fs::openat(folder, name, FOLDER, Mode::empty())?)?;
-            how = AtFlags::REMOVEDIR;
-        }
-        rustix::fs::unlinkat(folder, name, how)?;
-    }
-    Ok(())
 }
 
 fn give(folder: &OwnedFd, user: SudoUser) -> io::Result<()> {

@@ -29,7 +29,7 @@ pub struct Hang {
     /// The same: ranks in calls that wait for nothing any more, all their requests are complete.
     #[serde(default, with = "crate::findings::runs", skip_serializing_if = "Vec::is_empty")]
     pub complete: Vec<Who>,
-    /// Results of calls were recorded.
+    /// The same: results of calls were recorded, so that they would not tell more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub results: bool,
     /// Collective calls on the communicators that the ranks wait in.
