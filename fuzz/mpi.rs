@@ -279,12 +279,13 @@ fn pointed(
         Arg::Comm if row.does == Does::FreeCommunicator => {
             (false, handle_bytes(communicator(bytes, kind), kind))
         }
+        Arg::FreedWin => (false, handle_bytes(communicator(bytes, kind), kind)),
         Arg::OldGroup => (false, handle_bytes(group(bytes, kind), kind)),
         Arg::NewGroup => (true, handle_bytes(group(bytes, kind), kind)),
         Arg::Ranks | Arg::Dimensions => (false, numbers(bytes, count)),
         Arg::Ranges => (false, numbers(bytes, 3 * count)),
         Arg::Remain => (false, numbers(bytes, REMAIN)),
-        Arg::NewComm => (true, handle_bytes(communicator(bytes, kind), kind)),
+        Arg::NewComm | Arg::NewWin => (true, handle_bytes(communicator(bytes, kind), kind)),
         Arg::NewRequest | Arg::NewMessage => (true, handle_bytes(request(bytes, kind), kind)),
         Arg::Request | Arg::Message => (false, handle_bytes(request(bytes, kind), kind)),
         Arg::Requests => (false, (0..count).flat_map(|_| handle_bytes(request(bytes, kind), kind)).collect()),

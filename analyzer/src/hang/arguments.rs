@@ -95,6 +95,11 @@ impl<'a> ArgumentReader<'a> {
         Some(self.messages?.name_of(comm))
     }
 
+    /// The same of a window.
+    pub(super) fn window_text(&self, handle: u64) -> Option<String> {
+        self.messages?.window_text(self.pid, self.handle(handle))
+    }
+
     /// Whether it is known which communicator a call's argument names; `None`: it names none.
     pub(super) fn knows_communicator(&self, row: &CallRow) -> Option<bool> {
         let at = row.position(Arg::Comm)?;

@@ -40,7 +40,10 @@ pub(super) fn shown_of(
             Some(handle) => reader.name(handle).unwrap_or_else(|| communicator_text(call, handle)),
             None => "?".to_owned(),
         },
-        ("win", _) => reader.word(at).map_or("?".to_owned(), |handle| communicator_text(call, handle)),
+        ("win", _) => match reader.word(at) {
+            Some(handle) => reader.window_text(handle).unwrap_or_else(|| communicator_text(call, handle)),
+            None => "?".to_owned(),
+        },
         (_, None) => "?".to_owned(),
         ("source", Some(rank)) if rank == reader.any_source() => "MPI_ANY_SOURCE".to_owned(),
         ("source" | "dest", Some(rank)) if rank == reader.proc_null() => "MPI_PROC_NULL".to_owned(),

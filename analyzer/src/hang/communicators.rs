@@ -54,7 +54,7 @@ impl SampledCommunicators {
         for (next, (pid, facts)) in (1..).zip(facts()) {
             view.work.spend(1 + facts.members.len())?;
             let of_calls = view.job.messages.communicator_of(pid, facts.handle);
-            let of_calls = of_calls.filter(|_| facts.context_id < CommunicatorFacts::GROUP);
+            let of_calls = of_calls.filter(|_| facts.context_id != CommunicatorFacts::GROUP);
             let numbers = all.numbers.entry(facts.context_id).or_default();
             match (of_calls, numbers.get_mut(&facts.members)) {
                 (Some((comm, _)), Some(number)) => *number = number_of(comm),

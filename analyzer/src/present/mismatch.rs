@@ -63,7 +63,7 @@ pub(crate) fn say(mismatch: &CollectiveMismatch) -> (String, Vec<String>) {
     let wrong = who(mismatch, true);
     let next = vec![
         format!("Look at the branch by which {} came to another call than the rest.", who_text(&wrong)),
-        "All ranks of a communicator must make the same collective calls in the same order, with the same root, operation and amount of data, in place all or none; blocking and nonblocking calls do not match.".to_owned(),
+        "All ranks of a communicator or window must make the same collective calls in the same order, with the same root, operation and amount of data, in place all or none; blocking and nonblocking calls do not match.".to_owned(),
     ];
     (summary, next)
 }

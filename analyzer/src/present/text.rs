@@ -185,10 +185,14 @@ pub(crate) fn arguments_text(arguments: &[(String, String)]) -> String {
     arguments.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// A communicator in a sentence.
+/// A communicator or window in a sentence.
 pub(crate) fn comm_text(name: &str) -> String {
     let name = visible(name);
-    if name.starts_with("MPI_") { name.into_owned() } else { format!("communicator {name}") }
+    if name.starts_with("MPI_") || name.starts_with("window ") {
+        name.into_owned()
+    } else {
+        format!("communicator {name}")
+    }
 }
 
 pub(crate) fn capitalized(text: &str) -> String {

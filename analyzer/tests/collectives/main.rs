@@ -314,6 +314,47 @@ fn collectives_on_two_communicators_in_another_order_are_found() {
 }
 
 #[test]
+fn calls_on_windows_are_held_against_each_other_until_the_window_is_freed() {
+    let made = |job: &mut Entries, comm: u64, window: u64| {
+        for rank in 0..3 {
+            let handle = Some((5, window + 8 * u64::from(rank)));
+            job.0.call(rank, "MPI_Win_create", [0x1000, 64, 1, 0, comm, POINTER], 3, handle);
+        }
+    };
+    let fence = |job: &mut Entries, rank: u32, window: u64| {
+        job.enter(rank, "MPI_Win_fence", [0, window + 8 * u64::from(rank), 0, 0, 0, 0], 5);
+    };
+    let free = |job: &mut Entries, rank: u32, window: u64| {
+        job.0.begin(rank, "MPI_Win_free", [POINTER, 0, 0, 0, 0, 0], 6);
+        job.0.points(rank, "MPI_Win_free", 0, false, &[(window + 8 * u64::from(rank)) as i32]);
+        job.0.over(rank, "MPI_Win_free", None);
+    };
+    let (one, other) = (0xa000_0001, 0xa000_0002);
+    let mut job = Entries::begun(3);
+    job.duplicate(|_| WORLD, |_| DUP);
+    for round in 0..40 {
+        // Handles swap their meaning from round to round.
+        let (first, second) = if round % 2 == 0 { (one, other) } else { (other, one) };
+        made(&mut job, WORLD, first);
+        made(&mut job, DUP, second);
+        (0..3).for_each(|rank| fence(&mut job, rank, first));
+        (0..3).for_each(|rank| free(&mut job, rank, first));
+        (0..3).for_each(|rank| free(&mut job, rank, second));
+    }
+    // A rank that frees one where the others have one more fence.
+    made(&mut job, WORLD, one);
+    (0..3).for_each(|rank| fence(&mut job, rank, one));
+    fence(&mut job, 0, one);
+    free(&mut job, 1, one);
+    fence(&mut job, 2, one);
+    let report = job.report();
+    assert_eq!(told(&report), [("window number 82 of 3 ranks".to_owned(), 2, vec![1])]);
+    let summary = &report.findings[0].summary;
+    assert!(summary.starts_with("Collective mismatch on window number 82 of 3 ranks: "), "{summary}");
+    assert!(summary.contains("rank 1 in MPI_Win_free"), "{summary}");
+}
+
+#[test]
 fn ranks_that_are_late_or_work_in_parts_of_the_job_are_left_alone() {
     let mut job = Entries::begun(4);
     // Two halves, with the same handle; each at its own work and pace.

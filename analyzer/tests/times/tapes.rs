@@ -6,7 +6,7 @@ use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::{CorrectedTimes, Refusal};
 use analyzer::wire::Body;
 
-use crate::common::calls::{ANY_SOURCE, Job, TAG, WORLD};
+use crate::common::calls::{ANY_SOURCE, Job, POINTER, TAG, WORLD};
 use crate::common::{Trace, pid};
 
 /// Two ranks that exchange messages, a record each microsecond of the job.
@@ -231,4 +231,34 @@ fn a_collective_call_on_what_is_not_known_may_have_waited_for_anybody() {
     };
     assert_eq!(open_calls("MPI_Barrier", [WORLD, 0, 0, 0, 0, 0]), 0);
     assert_eq!(open_calls("MPI_Win_fence", [0, 0xa000_0000, 0, 0, 0, 0]), 2);
+}
+
+#[test]
+fn a_fence_on_a_window_that_calls_made_is_waited_in_like_a_barrier() {
+    const WINDOW: u64 = 0xa000_0000;
+    let of_first = |function: &str, args: [u64; 6]| {
+        let mut job = Job::begun(2);
+        for rank in [0, 1] {
+            let made = Some((5, WINDOW + u64::from(rank)));
+            job.call(rank, "MPI_Win_create", [0, 0, 1, 0, WORLD, POINTER], 10, made);
+        }
+        // Rank 0 comes first; what watching costs rank 1 meanwhile delays both.
+        job.begin(0, function, args, 20);
+        (0..10)
+            .for_each(|_| job.call(1, "MPI_Comm_group", [WORLD, POINTER, 0, 0, 0, 0], 15, Some((1, 0x88))));
+        job.begin(1, function, args.map(|arg| arg + u64::from(arg == WINDOW)), 20);
+        [1, 0].iter().for_each(|rank| job.over(*rank, function, None));
+        let mut inputs = job.t.end();
+        inputs.insert(1, costs(100));
+        let times = times(&inputs);
+        let first = &times.ranks[0].time;
+        (times.limits.open_calls, first.measured_ns as f64, first.corrected)
+    };
+    let barrier = of_first("MPI_Barrier", [WORLD, 0, 0, 0, 0, 0]);
+    assert_eq!(of_first("MPI_Win_fence", [0, WINDOW, 0, 0, 0, 0]), barrier);
+    assert_eq!(barrier.0, 0);
+    assert!(barrier.2.most_ns < barrier.1 - 1_000.0, "{barrier:?}");
+    // With MPI_MODE_NOPRECEDE it may have returned at once.
+    let (.., unsure) = of_first("MPI_Win_fence", [8192, WINDOW, 0, 0, 0, 0]);
+    assert!(unsure.most_ns > barrier.2.most_ns, "{unsure:?} {barrier:?}");
 }

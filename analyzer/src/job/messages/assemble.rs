@@ -203,7 +203,9 @@ impl Call {
                 self.pointed(Arg::Request, false).or_else(|| self.pointed(Arg::Requests, false)).is_none()
             }
             Does::ReceiveMatched => self.pointed(Arg::Message, false).is_none(),
-            Does::FreeCommunicator => self.pointed(Arg::Comm, false).is_none(),
+            Does::FreeCommunicator => {
+                self.pointed(Arg::Comm, false).or_else(|| self.pointed(Arg::FreedWin, false)).is_none()
+            }
             _ => false,
         };
         behind || self.row.arguments_used() > self.known_args

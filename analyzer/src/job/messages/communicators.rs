@@ -37,6 +37,8 @@ pub(super) enum Selection {
     Merged,
     /// The old one's, and those that another leader leads.
     Bridged,
+    /// All of the old one: what is made is a window.
+    Window,
 }
 
 /// A call that makes a communicator and has not returned: the `number`-th from this parent.
@@ -60,6 +62,7 @@ struct CommCreation {
 #[derive(Debug)]
 struct Comm {
     members: Membership,
+    is_window: bool,
     /// Members that have a handle, or had one.
     joined: usize,
     /// Members that have given it back.
@@ -68,7 +71,7 @@ struct Comm {
 
 impl Comm {
     fn of(members: Membership) -> Self {
-        Self { members, joined: 0, freed: 0 }
+        Self { members, is_window: false, joined: 0, freed: 0 }
     }
 }
 
@@ -121,6 +124,11 @@ impl Communicators {
     /// Who is in it, and all that is known of that.
     pub fn membership(&self, comm: CommId) -> Option<&Membership> {
         self.all.get(&comm).map(|comm| &comm.members)
+    }
+
+    /// Whether it is a window.
+    pub fn is_window(&self, comm: CommId) -> bool {
+        self.all.get(&comm).is_some_and(|comm| comm.is_window)
     }
 
     /// Whether every member is known to have called it the same.
@@ -208,6 +216,9 @@ impl Communicators {
             return *comm;
         }
         let comm = self.chosen(expected, &part).and_then(|members| self.add(members));
+        if let Some(made) = comm.and_then(|comm| self.all.get_mut(&comm)) {
+            made.is_window = part == Selection::Window;
+        }
         self.makings.get_mut(&key)?.parts.push((part, comm));
         comm
     }
@@ -217,7 +228,7 @@ impl Communicators {
         let parent = self.membership(expected.parent)?;
         let choices = || Some(&self.makings.get(&(expected.parent, expected.number))?.choices);
         match part {
-            Selection::All => Some(parent.clone()),
+            Selection::All | Selection::Window => Some(parent.clone()),
             Selection::Color(color) => parent.of_color(choices()?, *color),
             Selection::First(count) => parent.first(*count),
             Selection::Grid(sizes) => parent.gridded(sizes),

@@ -85,6 +85,8 @@ pub enum Arg {
     FreedWin,
     /// Where one is to be stored that the call makes.
     NewWin,
+    /// What the program promises of its accesses to a window.
+    Assertion,
     /// Rank whose memory is meant, in the window.
     Target,
     /// Whether a lock is shared.
@@ -145,6 +147,8 @@ pub enum Group {
     Bridged,
     /// Both groups of the old one, as one.
     Merged,
+    /// The same ranks: it is a window.
+    Window,
 }
 
 /// How a group is made.
@@ -238,7 +242,9 @@ pub enum Does {
     /// Asks whether something is over that no other call here completes: a request that stays, a part of one, an epoch.
     Inquire,
     Collective,
+    /// Or a window, which counts as one: it has members, and all of them make the same collective calls on it.
     MakeCommunicator(Making),
+    /// Or a window.
     FreeCommunicator,
     MakeGroup(Grouping),
     FreeGroup,
@@ -416,7 +422,9 @@ impl CallRow {
                 at: self.position(Arg::Requests).or_else(|| self.position(Arg::Request))?,
                 all: matches!(which, Which::One | Which::All),
             }),
-            Does::Collective | Does::MakeCommunicator(_) => self.collective().map(Waiting::Collective),
+            Does::Collective | Does::MakeCommunicator(_) | Does::FreeCommunicator => {
+                self.collective().map(Waiting::Collective)
+            }
             Does::Finalize => Some(Waiting::Finalize),
             Does::Window(awaits) => {
                 let (win, group) = (self.position(Arg::Win)?, self.position(Arg::Group));
@@ -428,16 +436,17 @@ impl CallRow {
             | Does::Free
             | Does::Cancel
             | Does::Inquire
-            | Does::FreeCommunicator
             | Does::MakeGroup(_)
             | Does::FreeGroup => None,
         }
     }
 
-    /// What all ranks agree on, if it is a collective call of any form.
+    /// What all ranks agree on, if it is a collective call of any form that may wait for the others.
     pub fn collective(&self) -> Option<Collective> {
         match self.does {
             Does::Collective | Does::MakeCommunicator(Making { meeting: Meeting::All, .. }) => {}
+            // Libraries give communicators back without the others.
+            Does::FreeCommunicator if self.position(Arg::FreedWin).is_some() => {}
             // Of others, who is to be there is not told by the arguments alone.
             _ => return None,
         }
@@ -472,10 +481,10 @@ impl CallRow {
             )
     }
 
-    /// Whether all members of a communicator that it names make it.
+    /// Whether all members of a communicator or window that it names make it.
     pub fn is_collective(&self) -> bool {
         match self.does {
-            Does::Collective | Does::FreeCommunicator => self.position(Arg::Comm).is_some(),
+            Does::Collective | Does::FreeCommunicator => true,
             Does::MakeCommunicator(Making { meeting, .. }) => meeting != Meeting::NewMembers,
             Does::Finalize => true,
             _ => false,
@@ -491,9 +500,7 @@ impl CallRow {
             | Does::FreeGroup
             | Does::Finalize => true,
             // A buffer would be the first argument.
-            Does::Collective if self.position(Arg::Comm) == Some(0) => true,
-            // What is in a window moves by other calls.
-            Does::Collective => [Arg::NewWin, Arg::FreedWin].iter().any(|arg| self.position(*arg).is_some()),
+            Does::Collective => self.position(Arg::Comm) == Some(0),
             _ => false,
         }
     }

@@ -38,6 +38,7 @@ pub(super) const PROCESS_CALLS: &[(&[&str], ProcessCall)] = &[
     (&["MPI_Abort"], ProcessCall { lifecycle: Lifecycle::Abort, waits_outside: true }),
     (SESSIONS, life(Lifecycle::Session)),
     (&["MPI_File_open"], ProcessCall { lifecycle: Lifecycle::Use, waits_outside: true }),
+    (&["MPI_Win_free"], life(Lifecycle::Use)),
     (FILES, OUTSIDE),
     (OTHER_JOBS, OUTSIDE),
 ];

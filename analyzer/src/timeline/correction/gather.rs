@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
 use super::ledger::HitLedger;
 use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
-use crate::mpi::calls::{Does, Envelope, Form};
+use crate::mpi::calls::{Arg, Does, Envelope, Form};
 use crate::timeline::kept_map::KeptMap;
 
 /// Calls of which something is told before they are over.
@@ -119,7 +119,11 @@ impl Gatherer {
             pid: call.pid,
             name: &row.name,
             kind: if is_alone { CallKind::WaitsForUnknown } else { CallKind::of(row) },
-            shape: if starts { CollectiveShape::Some } else { CollectiveShape::of(row) },
+            shape: if starts || may_not_wait(call) {
+                CollectiveShape::Some
+            } else {
+                CollectiveShape::of(row)
+            },
             begin_ns: call.begin_ns,
             end_ns: end_ns.map(|end_ns| end_ns.max(call.begin_ns)),
             costs,
@@ -137,6 +141,14 @@ impl Gatherer {
             ends_what_it_enters: row.form == Form::Blocking && !starts,
         }
     }
+}
+
+/// Whether the program promises of a fence that no epoch ends with it: then it may return before others come (MPI 4.0,
+/// section 12.5.1).
+fn may_not_wait(call: &Call) -> bool {
+    /// MPI_MODE_NOPRECEDE of Open MPI and of MPICH; neither calls another assertion of fences so.
+    const NO_PRECEDE: u64 = 2 | 8192;
+    call.argument(Arg::Assertion).is_some_and(|assertion| assertion & NO_PRECEDE != 0)
 }
 
 fn posts(does: Does) -> bool {

@@ -33,8 +33,8 @@ impl Follower {
     fn place_of_collective(&mut self, call: &Call, rank: u32) -> Option<(CommId, u32)> {
         let handle = match call.row.does {
             Does::Finalize => return Some((WORLD, rank)),
-            Does::FreeCommunicator => self.handle(call, Arg::Comm, false),
-            _ => call.argument(Arg::Comm),
+            Does::FreeCommunicator => self.freed(call),
+            _ => call.argument(Arg::Comm).or_else(|| call.argument(Arg::Win)),
         };
         // It may be any: then the position of no call is known any more.
         let Some(handle) = handle else {
@@ -164,11 +164,17 @@ impl Follower {
     }
 }
 
-/// What a communicator is called.
+/// What a communicator or window is called.
 pub(super) fn name_of(communicators: &Communicators, comm: CommId) -> String {
     if comm == WORLD {
         return "MPI_COMM_WORLD".to_owned();
     }
+    let kind = if communicators.is_window(comm) { "window " } else { "" };
+    format!("{kind}{}", number_text(communicators, comm))
+}
+
+/// The same behind a word that says what it is.
+pub(super) fn number_text(communicators: &Communicators, comm: CommId) -> String {
     let size = communicators.members(comm).map_or(0, <[u32]>::len);
     format!("number {} of {size} ranks", comm.0)
 }

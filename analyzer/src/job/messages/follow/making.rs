@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Begun;
-use super::collective::name_of;
+use super::collective::{name_of, number_text};
 use super::{Follower, integers};
 use crate::job::messages::alone::Agreed;
 use crate::job::messages::assemble::Call;
@@ -78,7 +78,8 @@ impl Follower {
     pub(super) fn communicator(&mut self, call: &Call, rank: u32, making: Making, begun: &Begun) {
         let builtin = self.builtin(call);
         let is_one = |handle: &u64| builtin.is_some_and(|builtin| !builtin.is_no_communicator(*handle));
-        let handle = self.handle(call, Arg::NewComm, true).filter(is_one);
+        let handle = [Arg::NewComm, Arg::NewWin].into_iter().find_map(|arg| self.handle(call, arg, true));
+        let handle = handle.filter(is_one);
         let selection = self.selection(call, rank, making.group, begun);
         if making.meeting == Meeting::NewMembers {
             let Some(handle) = handle else { return };
@@ -115,6 +116,7 @@ impl Follower {
             Group::Subgrid => self.subgrid(call).map(Selection::These),
             Group::Bridged => Some(Selection::Bridged),
             Group::Merged => Some(Selection::Merged),
+            Group::Window => Some(Selection::Window),
         }
     }
 
@@ -124,8 +126,13 @@ impl Follower {
         self.communicators.membership(parent)?.remaining(own, &remain)
     }
 
+    /// Where the handle is of the communicator or window that a call gives back.
+    pub(super) fn freed(&self, call: &Call) -> Option<u64> {
+        [Arg::Comm, Arg::FreedWin].into_iter().find_map(|arg| self.handle(call, arg, false))
+    }
+
     pub(super) fn free_communicator(&mut self, call: &Call, rank: u32) {
-        let Some(handle) = self.handle(call, Arg::Comm, false) else { return };
+        let Some(handle) = self.freed(call) else { return };
         let Some(comm) = self.communicators.free(rank, handle) else { return };
         let size = self.communicators.members(comm).map_or(0, <[u32]>::len);
         if self.matching.remove(comm, size as u32) {
@@ -167,9 +174,14 @@ impl Follower {
         groups::combined(how, first, second, &list.unwrap_or_default())
     }
 
-    /// What a communicator is called.
+    /// What a communicator or window is called.
     pub fn communicator_name(&self, comm: CommId) -> String {
         name_of(&self.communicators, comm)
+    }
+
+    /// The same behind a word that says what it is.
+    pub fn number_text(&self, comm: CommId) -> String {
+        number_text(&self.communicators, comm)
     }
 }
 

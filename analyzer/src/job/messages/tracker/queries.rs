@@ -142,7 +142,12 @@ impl Messages {
         let value = |at: usize, name: &str| match (name, call.integer(at)) {
             (_, None) => ShownArgument::Unknown,
             ("comm", _) => self.communicator_text(call.pid, handle(at)),
-            ("win", _) => ShownArgument::Text(format!("{:#x}", builtin.handle(handle(at)))),
+            ("win", _) => {
+                let handle = builtin.handle(handle(at));
+                ShownArgument::Text(
+                    self.window_text(call.pid, handle).unwrap_or_else(|| format!("{handle:#x}")),
+                )
+            }
             ("source", Some(rank)) if rank == builtin.any_source() => ShownArgument::Name("MPI_ANY_SOURCE"),
             ("source" | "dest", Some(rank)) if rank == builtin.proc_null() => {
                 ShownArgument::Name("MPI_PROC_NULL")
@@ -151,6 +156,12 @@ impl Messages {
             (_, Some(number)) => ShownArgument::Number(number),
         };
         call.row.shown().map(|(at, name)| (name, value(at, name))).collect()
+    }
+
+    /// What a window is called behind its argument's name, if calls told of it.
+    pub(crate) fn window_text(&self, pid: u32, handle: u64) -> Option<String> {
+        let (window, _) = self.follower.find_place(pid, handle)?;
+        Some(self.follower.number_text(window))
     }
 
     fn communicator_text(&self, pid: u32, handle: u64) -> ShownArgument {
