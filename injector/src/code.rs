@@ -3,8 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::heap::{HeapCall, HeapHook};
 use crate::layout::{PAGE_BYTES, data};
-use crate::templates::{data_at, note_template, record_template, whole_template};
+use crate::templates::{
+    alloc_template, data_at, first_at, free_template, note_template, record_template, whole_template,
+};
 
 /// What a hook does with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,8 @@ pub enum HookKind {
         /// It completes what such handles stand for.
         completes: Option<CompletedHandles>,
     },
+    /// A call of an allocator, if it is worth a record; the kernel's probe is passed by.
+    Heap(HeapHook),
 }
 
 /// Where a call is told the handles of what it completes: that memory is there, so that what was stored in it can be read.
@@ -90,6 +95,8 @@ pub(crate) struct CodeFacts {
     pub process: u32,
     pub main_stack: (u64, u64),
     pub program: (u64, u64),
+    /// From the lowest address to the highest.
+    pub program_code: (u64, u64),
     pub ring_records: u64,
 }
 
@@ -112,6 +119,8 @@ fn template(kind: HookKind) -> &'static [u8] {
         HookKind::Record => record_template(),
         HookKind::Note(_) => note_template(),
         HookKind::Whole { .. } => whole_template(),
+        HookKind::Heap(HeapHook { call: HeapCall::Free, .. }) => free_template(),
+        HookKind::Heap(_) => alloc_template(),
     }
 }
 
@@ -148,9 +157,13 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
     bytes.resize(table_bytes(hooks.len()) as usize, 0);
     for hook in hooks {
         let code = template(hook.kind);
-        let at = bytes.len() + data_at(code);
+        let begin = bytes.len();
         bytes.extend(code);
-        put_data(&mut bytes[at..], hook, facts);
+        put_data(&mut bytes[begin + data_at(code)..], hook, facts);
+        if let HookKind::Heap(heap) = hook.kind {
+            let first = heap.entry.first_filled();
+            bytes[begin + first_at(heap.call)..][..first.len()].copy_from_slice(&first);
+        }
     }
     bytes
 }
@@ -158,7 +171,7 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
 fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
     let noted = match hook.kind {
-        HookKind::Record => None,
+        HookKind::Record | HookKind::Heap(_) => None,
         HookKind::Note(noted) | HookKind::Whole { noted, .. } => Some(noted),
     };
     let is = |what: fn(NotedCall) -> bool| u64::from(noted.is_some_and(what));
@@ -186,6 +199,14 @@ fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
             Some(CompletedHandles::Several) => 2,
         };
         put(data::REQUESTS, requests);
+    }
+    if let HookKind::Heap(heap) = hook.kind {
+        let own = if heap.program_is_own { facts.program_code } else { (0, 0) };
+        put(data::HEAP_CALL, heap.call as u64);
+        put(data::LEAST_BYTES, heap.least_bytes);
+        put(data::OWN_LOW, own.0);
+        put(data::OWN_HIGH, own.1);
+        put(data::BEHIND, hook.target + u64::from(heap.entry.len));
     }
     put(data::PROGRAM_LOW, facts.program.0);
     put(data::PROGRAM_HIGH, facts.program.1);

@@ -104,7 +104,9 @@ fn install_stopped(
         return Err(InjectError::Linking);
     }
     check_slots(process, request, &areas)?;
-    let code_len = code_bytes(&request.hooks);
+    let hooks: Vec<SlotHook> =
+        request.hooks.iter().filter(|hook| can_be_passed(process, hook)).copied().collect();
+    let code_len = code_bytes(&hooks);
     let shared_len = shared_bytes(ring_bytes) as u64;
     let (mapped, file) = process.calls(&areas, |calls| map_all(calls, pid, code_len, shared_len))?;
     SharedRings::open(&file, request.ring_bytes)?.lay_out(mapped.shared);
@@ -117,18 +119,19 @@ fn install_stopped(
         process: request.pid,
         main_stack,
         program: program_data(pid, &areas),
+        program_code: program_code(pid, &areas),
         ring_records: (ring_bytes / RING_RECORD_BYTES) as u64,
     };
     let write = |at, bytes: &[u8]| {
         process.memory.write(at, bytes).map_err(|source| InjectError::of("writing its memory", source))
     };
-    write(mapped.code, &build(&request.hooks, mapped.code, &facts))?;
+    write(mapped.code, &build(&hooks, mapped.code, &facts))?;
     write(mapped.guard, &1_u64.to_le_bytes())?;
-    let entries = entries(&request.hooks, mapped.code);
+    let entries = entries(&hooks, mapped.code);
     let places = MappedPlaces { notes: mapped.shared.saturating_add(HEADERS_AT as u64), main_stack };
     let mut installation = Installation { pid, slots: Vec::new(), places, file };
     ready(&installation)?;
-    for (hook, entry) in request.hooks.iter().zip(entries) {
+    for (hook, entry) in hooks.iter().zip(entries) {
         if let Err(error) = write(hook.slot, &entry.to_le_bytes()) {
             installation.restore(&process.memory);
             return Err(error);
@@ -136,12 +139,20 @@ fn install_stopped(
         installation.slots.push((hook.slot, hook.original, entry));
     }
     // A call whose place a probe of the kernel has just seen is recorded: it must not be once more.
-    let recorded = request.hooks.iter().filter(|hook| hook.kind == HookKind::Record);
+    let recorded = hooks.iter().filter(|hook| hook.kind == HookKind::Record);
     if let Err(error) = process.leave_stubs(&recorded.map(|hook| (hook.slot, hook.target)).collect()) {
         installation.restore(&process.memory);
         return Err(error);
     }
     Ok(installation)
+}
+
+/// Allocators whose beginning somebody has changed stay with the kernel.
+fn can_be_passed(process: &StoppedProcess, hook: &SlotHook) -> bool {
+    match hook.kind {
+        HookKind::Heap(heap) => heap.entry.is_at(&process.memory, hook.target),
+        _ => true,
+    }
 }
 
 /// Slots hold what they were found to hold, or what they were bound to since; or code of ours that was left there.
@@ -173,13 +184,25 @@ fn main_stack(areas: &[Area]) -> (u64, u64) {
 
 /// Writable memory of the program's file, up to where other memory begins: nobody takes it away while the program runs.
 fn program_data(pid: pid_t, areas: &[Area]) -> (u64, u64) {
-    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-    let program = program.to_string_lossy();
+    let program = program(pid);
     let is_data = |area: &&Area| area.is_writable && area.name == program;
     let Some(data) = areas.iter().find(is_data) else { return (0, 0) };
     // What is zero at the beginning follows, without a file.
     let is_rest = |area: &&Area| area.start == data.end && area.is_writable && area.name.is_empty();
     (data.start, areas.iter().find(is_rest).map_or(data.end, |rest| rest.end))
+}
+
+/// From where to where the program's own code is.
+fn program_code(pid: pid_t, areas: &[Area]) -> (u64, u64) {
+    let program = program(pid);
+    let code = || areas.iter().filter(|area| area.is_code && area.name == program);
+    let (low, high) = (code().map(|area| area.start).min(), code().map(|area| area.end).max());
+    low.zip(high).unwrap_or((0, 0))
+}
+
+fn program(pid: pid_t) -> String {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    program.to_string_lossy().into_owned()
 }
 
 /// Addresses in the process.
@@ -272,7 +295,9 @@ impl Installation {
 
     /// As if nobody had been reading for long. If it cannot be said, they find out.
     fn stop_recording(&self) {
-        let _ = self.file.write_all_at(&0_u64.to_le_bytes(), control::DEADLINE as u64);
+        for deadline in [control::DEADLINE, control::HEAP_DEADLINE] {
+            let _ = self.file.write_all_at(&0_u64.to_le_bytes(), deadline as u64);
+        }
     }
 
     /// Rings become zeros again, which take no memory: the mapping stays.

@@ -24,6 +24,8 @@ pub(crate) mod control {
     pub const DEADLINE: usize = 0;
     /// Records of threads without a ring.
     pub const LOST: usize = 8;
+    /// The same as [`DEADLINE`] for heap blocks, which are recorded in pauses too.
+    pub const HEAP_DEADLINE: usize = 24;
     /// What stands in the place of return addresses that the kernel has hooked; 0: not seen yet.
     pub const TRAMPOLINE: usize = 16;
 }
@@ -139,6 +141,18 @@ pub(crate) mod data {
     pub const PROGRAM_HIGH: usize = 128;
     /// Which argument points to what the call completes: 1, or 2, if the first is a count above zero; 0: none does.
     pub const REQUESTS: usize = 136;
+
+    // Of allocators, in the place of what is for MPI calls alone.
+    /// Which function it is.
+    pub const HEAP_CALL: usize = MAY_BE_NESTED;
+    /// Blocks that are smaller are nobody's messages.
+    pub const LEAST_BYTES: usize = CALL_NAME;
+    /// Calls from between these are the program's own.
+    pub const OWN_LOW: usize = STACK_ARGUMENTS;
+    pub const OWN_HIGH: usize = MADE_ARGUMENT;
+    /// Where the function goes on behind the kernel's probe.
+    pub const BEHIND: usize = MADE_BY;
+
     /// A multiple of 16.
     pub const BYTES: usize = 144;
 }

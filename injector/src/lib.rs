@@ -14,6 +14,7 @@
 mod code;
 mod counter;
 mod forbidden;
+mod heap;
 mod install;
 mod layout;
 mod maps;
@@ -29,6 +30,7 @@ mod templates;
 pub use code::{CompletedHandles, HookKind, MadeHandle, NotedCall, SlotHook};
 pub use counter::{CounterClock, CounterPair, counter, counter_is_invariant};
 pub use forbidden::{Forbidden, ProcessStatus, forbidden, parse_status};
+pub use heap::{HeapCall, HeapHook, MOST_BEHIND_BYTES, MOST_FIRST_BYTES, PassedEntry};
 pub use install::{HookRequest, Installation, MappedPlaces, TakeOut, install};
 pub use layout::{MAX_RINGS, MOST_STACK_ARGUMENTS, RING_RECORD_BYTES};
 pub use memory::WritableMemory;

@@ -69,7 +69,9 @@ fn table_of(memory: &WritableMemory, area: &Area) -> io::Result<Option<PreviousH
     let mut bytes = vec![0; entries * ENTRY_WORDS * 8];
     memory.read(area.start + (TABLE_WORDS * 8) as u64, &mut bytes)?;
     // Without its shared memory nobody reads.
-    let deadline = memory.word(shared.wrapping_add(control::DEADLINE as u64)).unwrap_or(0);
+    let deadline = |at: usize| memory.word(shared.wrapping_add(at as u64)).unwrap_or(0);
+    // In a pause heap blocks are recorded all the same.
+    let deadline = deadline(control::DEADLINE).max(deadline(control::HEAP_DEADLINE));
     let hooks = parse_entries(&bytes, area.start, area.end);
     Ok(Some(PreviousHooks { hooks, are_read: deadline > counter(), shared: vec![(shared, shared_bytes)] }))
 }
@@ -129,6 +131,7 @@ mod tests {
             process: 4,
             main_stack: (5, 6),
             program: (0, 0),
+            program_code: (0, 0),
             ring_records: 64,
         };
         let base = 0x10_0000;

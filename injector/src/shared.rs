@@ -30,6 +30,7 @@ unsafe impl Sync for SharedMapping {}
 pub struct Switch {
     mapping: Arc<SharedMapping>,
     is_off: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
 }
 
 /// See the [module](self).
@@ -81,13 +82,20 @@ impl SharedMapping {
 }
 
 impl Switch {
-    /// Nothing is recorded from now on.
+    /// Nothing but heap blocks is recorded from now on.
     pub fn turn_off(&self) {
         self.is_off.store(true, Ordering::SeqCst);
-        self.set(0);
+        self.set(control::DEADLINE, 0);
     }
 
-    /// Whether nothing is to be recorded.
+    /// Nothing at all is recorded any more.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.turn_off();
+        self.set(control::HEAP_DEADLINE, 0);
+    }
+
+    /// Whether nothing but heap blocks is to be recorded.
     pub fn is_off(&self) -> bool {
         self.is_off.load(Ordering::SeqCst)
     }
@@ -99,13 +107,18 @@ impl Switch {
 
     /// From now on nothing is recorded any more once the counter is past this, if it is not turned off.
     pub fn record_until(&self, counter: u64) {
-        if self.is_off.load(Ordering::SeqCst) {
+        self.set_unless(control::HEAP_DEADLINE, counter, &self.has_ended);
+        self.set_unless(control::DEADLINE, counter, &self.is_off);
+    }
+
+    fn set_unless(&self, deadline: usize, counter: u64, is_off: &AtomicBool) {
+        if is_off.load(Ordering::SeqCst) {
             return;
         }
-        self.set(counter);
+        self.set(deadline, counter);
         // It may have been turned off in between.
-        if self.is_off.load(Ordering::SeqCst) {
-            self.set(0);
+        if is_off.load(Ordering::SeqCst) {
+            self.set(deadline, 0);
         }
     }
 
@@ -115,8 +128,8 @@ impl Switch {
         self.mapping.word(control::DEADLINE).load(Ordering::SeqCst) != 0
     }
 
-    fn set(&self, counter: u64) {
-        self.mapping.word(control::DEADLINE).store(counter, Ordering::SeqCst);
+    fn set(&self, deadline: usize, counter: u64) {
+        self.mapping.word(deadline).store(counter, Ordering::SeqCst);
     }
 }
 
@@ -132,7 +145,7 @@ impl SharedRings {
             return Err(InjectError::Unknown("its shared memory is too short"));
         }
         let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
-        let switch = Switch { mapping, is_off: Arc::default() };
+        let switch = Switch { mapping, is_off: Arc::default(), has_ended: Arc::default() };
         let states = vec![RingState::default(); MAX_RINGS];
         Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
     }

@@ -3,8 +3,9 @@
 //! It is entered in place of a function, so it must leave all arguments, the stack and all registers that a called function
 //! must keep as they are: it uses rax, r8 to r11 and the flags, which no caller counts on (of calls with more than four
 //! arguments it saves r8 and r9). It calls nothing and returns nowhere, so that a shadow stack sees nothing of it, and begins
-//! with `endbr64` for processes whose indirect jumps are tracked.
+//! with `endbr64` for processes whose indirect jumps are tracked. But for allocators: see `heap`.
 
+mod heap;
 mod note;
 mod pieces;
 mod record;
@@ -12,7 +13,9 @@ mod whole;
 
 use std::arch::global_asm;
 
+use crate::heap::{HeapCall, MALLOC_ALIGNMENT};
 use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record as piece, rest};
+use heap::{alloc_text, behind_probe, free_text, heap_record, unless_small, unless_unread};
 use note::note_text;
 use pieces::{find_ring, is_in_call, nobody_reads, note_call};
 use record::record_text;
@@ -22,6 +25,8 @@ global_asm!(
     record_text!(),
     note_text!(),
     whole_text!(),
+    alloc_text!(),
+    free_text!(),
     OWNER = const header::OWNER,
     MAX_RINGS = const MAX_RINGS,
     STACK_BELOW = const STACK_BELOW_POINTER_BYTES,
@@ -35,6 +40,16 @@ global_asm!(
     TAIL = const header::TAIL,
     DATA = const header::DATA,
     DEADLINE = const control::DEADLINE,
+    HEAP_DEADLINE = const control::HEAP_DEADLINE,
+    HEAP_CALL = const data::HEAP_CALL,
+    LEAST_BYTES = const data::LEAST_BYTES,
+    OWN_LOW = const data::OWN_LOW,
+    OWN_HIGH = const data::OWN_HIGH,
+    BEHIND = const data::BEHIND,
+    CALLOC = const HeapCall::Calloc as u32,
+    REALLOC = const HeapCall::Realloc as u32,
+    POSIX_MEMALIGN = const HeapCall::PosixMemalign as u32,
+    MALLOC_ALIGNMENT = const MALLOC_ALIGNMENT,
     CONTROL_LOST = const control::LOST,
     TRAMPOLINE = const control::TRAMPOLINE,
     R_COUNTER = const piece::COUNTER,
@@ -91,6 +106,12 @@ unsafe extern "C" {
     safe static dms_note_end: u8;
     safe static dms_whole_begin: u8;
     safe static dms_whole_end: u8;
+    safe static dms_alloc_begin: u8;
+    safe static dms_alloc_first: u8;
+    safe static dms_alloc_end: u8;
+    safe static dms_free_begin: u8;
+    safe static dms_free_first: u8;
+    safe static dms_free_end: u8;
 }
 
 fn between(begin: &'static u8, end: &'static u8) -> &'static [u8] {
@@ -112,6 +133,24 @@ pub(crate) fn note_template() -> &'static [u8] {
 /// Code of calls that are recorded whole.
 pub(crate) fn whole_template() -> &'static [u8] {
     between(&dms_whole_begin, &dms_whole_end)
+}
+
+/// Code of calls that give out heap blocks.
+pub(crate) fn alloc_template() -> &'static [u8] {
+    between(&dms_alloc_begin, &dms_alloc_end)
+}
+
+/// Code of calls that take heap blocks back.
+pub(crate) fn free_template() -> &'static [u8] {
+    between(&dms_free_begin, &dms_free_end)
+}
+
+/// Where the first instructions of the function are put in the code of a call to an allocator.
+pub(crate) fn first_at(call: HeapCall) -> usize {
+    match call {
+        HeapCall::Free => between(&dms_free_begin, &dms_free_first).len(),
+        _ => between(&dms_alloc_begin, &dms_alloc_first).len(),
+    }
 }
 
 /// Where the data begins in a template.

@@ -88,12 +88,15 @@ macro_rules! find_ring {
 }
 
 /// Nobody has said for long that the thread's records are read: from here on it is not asked what time it is, until somebody says so
-/// again. Before: rax the counter, r11 the control page. Changes rax, r8 and r10. Goes on at `to`.
+/// again. `deadline`: the place of what was found to be over. Before: rax the counter, r11 the control page. Changes rax, r8 and r10. Goes
+/// on at `to`.
 macro_rules! nobody_reads {
-    ($to:literal) => {
+    ($deadline:literal, $to:literal) => {
         concat!(
             "mov r10, rax\n",
-            "mov rax, qword ptr [r11 + {DEADLINE}]\n",
+            "mov rax, qword ptr [r11 + ",
+            $deadline,
+            "]\n",
             // It may have been said just now.
             "cmp r10, rax\n",
             "jb ",
@@ -104,7 +107,9 @@ macro_rules! nobody_reads {
             $to,
             "\n",
             "xor r8d, r8d\n",
-            "lock cmpxchg qword ptr [r11 + {DEADLINE}], r8\n",
+            "lock cmpxchg qword ptr [r11 + ",
+            $deadline,
+            "], r8\n",
             "jmp ",
             $to,
             "\n",

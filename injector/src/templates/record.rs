@@ -66,7 +66,7 @@ macro_rules! record_text {
             "inc qword ptr [r9 + {LOST}]\n",
             "jmp .Ldms_record_out\n",
             ".Ldms_record_late:\n",
-            nobody_reads!(".Ldms_record_out"),
+            nobody_reads!("{DEADLINE}", ".Ldms_record_out"),
             ".Ldms_record_none:\n",
             "lock inc qword ptr [r11 + {CONTROL_LOST}]\n",
             "jmp .Ldms_record_out\n",

@@ -42,7 +42,7 @@ macro_rules! whole_text {
             "cmp rax, qword ptr [r11 + {DEADLINE}]\n",
             "jb .Ldms_whole_is_recorded\n",
             "mov qword ptr [r9 + {MADE_AT}], 0\n",
-            nobody_reads!(".Ldms_whole_restore_three"),
+            nobody_reads!("{DEADLINE}", ".Ldms_whole_restore_three"),
             ".Ldms_whole_is_recorded:\n",
             // Where this one will store something: rax, kept on the stack, above what the one before has stored.
             "push 0\n",
