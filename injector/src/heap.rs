@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::WritableMemory;
 
-/// Blocks that need no more than this are given out by `malloc`, whichever function was called.
-pub(crate) const MALLOC_ALIGNMENT: u32 = 16;
 /// So many bytes of instructions can be run in the place of a function's own.
 pub const MOST_FIRST_BYTES: usize = 8;
 /// Behind so many bytes a function is entered at most.
@@ -22,12 +20,8 @@ pub enum HeapCall {
     Calloc = 1,
     /// Old block and size.
     Realloc = 2,
-    /// Alignment and size.
-    AlignedAlloc = 3,
-    /// Where the block's address is stored, alignment and size.
-    PosixMemalign = 4,
     /// Block.
-    Free = 5,
+    Free = 3,
 }
 
 /// How a call of an allocator is recorded without the kernel, and what stays for the kernel.

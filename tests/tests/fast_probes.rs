@@ -1,7 +1,7 @@
 //! Probes without the kernel: the same counts and findings, jobs that end right whatever happens, and kernel probes where they are
 //! not possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -80,6 +80,77 @@ fn the_staging_copies_of_messages_are_counted_exactly_without_the_kernel() -> Re
         for name in ["figure2", "figure2_static"] {
             let (session, job) = watch(JobSpec::own(library, name)?.args(["--iterations", "5000"]), &[])?;
             check_exact(&session, &job).with_context(|| format!("{name}, {library:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a job that gives out blocks has to have recorded of it in each iteration, by function: all of it, and what goes through slots.
+const BLOCKS: [(&str, u64, u64); 6] = [
+    ("malloc", 5, 4),
+    ("calloc", 1, 1),
+    ("realloc", 2, 1),
+    // What the C library begins these with cannot be done in their place.
+    ("posix_memalign", 1, 0),
+    ("memalign", 1, 0),
+    ("free", 9, 8),
+];
+
+/// How many blocks were recorded of the functions of the allocator, by all probes and by those that are code in the job.
+fn blocks(session: &FinishedSession, slots: &BTreeSet<u64>) -> Result<BTreeMap<String, (u64, u64)>> {
+    let rows = statistics(session)?["probes"].as_array().context("no probes")?;
+    let mut blocks = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["class"] == "alloc" || row["class"] == "free") {
+        let (name, hits) = (row["function"].as_str().unwrap_or_default(), row["hits"].as_u64().unwrap_or(0));
+        let known: &mut (u64, u64) = blocks.entry(name.to_owned()).or_default();
+        known.0 += hits;
+        if row["probe"].as_u64().is_some_and(|probe| slots.contains(&probe)) {
+            known.1 += hits;
+        }
+    }
+    Ok(blocks)
+}
+
+/// Ids of probes of the allocator that are code in the job.
+fn slots_of_blocks(job: &RunningJob) -> Result<BTreeSet<u64>> {
+    let probes =
+        Dmscope::command("probes", [job.launcher_pid().to_string()]).args(FAST).args(["--all"]).finish()?;
+    let is_of_heap = |line: &&String| line.contains(" allocation ") || line.contains(" free ");
+    let slots = probes.stdout.iter().filter(is_of_heap).filter(|line| line.contains(" slot "));
+    Ok(slots.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect())
+}
+
+#[test]
+fn heap_blocks_are_counted_as_by_the_kernel_whichever_way_they_are_asked_for() -> Result<()> {
+    const ITERATIONS: u64 = 5000;
+    // What the library and the C library allocate at the end.
+    const OTHERS: u64 = 500;
+    for library in MpiImplementation::ALL {
+        let iterations = ITERATIONS.to_string();
+        let spec =
+            || JobSpec::own(library, "blocks").map(|spec| spec.ranks(2).args(["--iterations", &iterations]));
+        let held = spec()?.held().spawn()?;
+        held.wait_until_ready(TIMEOUT)?;
+        let slots = slots_of_blocks(&held)?;
+        ensure!(slots.len() == 4, "{library:?}: {slots:?} through slots");
+        held.go()?;
+        held.finish(TIMEOUT)?.check_verdict()?;
+        let fast = blocks(&watch(spec()?, &[])?.0, &slots)?;
+        let kernel = blocks(&watch_by_kernel(spec()?)?, &BTreeSet::new())?;
+        eprintln!("{library:?}: {fast:?}, by the kernel alone {kernel:?}");
+        for (name, all, through_slots) in BLOCKS {
+            let expected = |each: u64| 2 * ITERATIONS * each..2 * ITERATIONS * each + OTHERS;
+            let (found, found_in_slots) = fast.get(name).copied().unwrap_or_default();
+            ensure!(
+                expected(all).contains(&found),
+                "{library:?}, {name}: {found} instead of {all} each time"
+            );
+            ensure!(
+                expected(through_slots).contains(&found_in_slots),
+                "{library:?}, {name}: {found_in_slots} through slots"
+            );
+            let of_kernel = kernel.get(name).map_or(0, |(all, _)| *all);
+            ensure!(expected(all).contains(&of_kernel), "{library:?}, {name}: {of_kernel} by the kernel");
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ mod whole;
 
 use std::arch::global_asm;
 
-use crate::heap::{HeapCall, MALLOC_ALIGNMENT};
+use crate::heap::HeapCall;
 use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record as piece, rest};
 use heap::{alloc_text, behind_probe, free_text, heap_record, unless_small, unless_unread};
 use note::note_text;
@@ -48,8 +48,6 @@ global_asm!(
     BEHIND = const data::BEHIND,
     CALLOC = const HeapCall::Calloc as u32,
     REALLOC = const HeapCall::Realloc as u32,
-    POSIX_MEMALIGN = const HeapCall::PosixMemalign as u32,
-    MALLOC_ALIGNMENT = const MALLOC_ALIGNMENT,
     CONTROL_LOST = const control::LOST,
     TRAMPOLINE = const control::TRAMPOLINE,
     R_COUNTER = const piece::COUNTER,

@@ -12,4 +12,9 @@ void library_tail_memcpy(void *destination, const void *source, size_t bytes);
 // Two copies from one function, the second of half the bytes.
 void library_two_copies(void *destination, const void *source, size_t bytes);
 
+// A small block and a large one, given out and back; 0 if both were to be had.
+int library_blocks(void);
+// The call of malloc is the last thing it does: a jump, so that it returns to whoever called this.
+void *library_tail_malloc(size_t bytes);
+
 #endif

@@ -316,5 +316,5 @@ fn cost_ns(probe: &Probe) -> u32 {
             | ProbeClass::VerbsPost
             | ProbeClass::VerbsPoll
     );
-    entry_ns + if returns { RETURN_NS } else { 0 }
+    entry_ns + if returns && probe.place != ProbePlace::Slot { RETURN_NS } else { 0 }
 }

@@ -10,6 +10,7 @@ mod contents;
 mod copies;
 mod datatypes;
 mod decode;
+mod entry;
 mod error;
 mod facts;
 mod flow;
@@ -31,6 +32,7 @@ pub use copies::{
 };
 pub use datatypes::datatypes;
 pub use decode::instruction_len;
+pub use entry::passed_entry;
 pub use error::ElfError;
 pub use facts::{ElfFacts, ElfKind, parse};
 pub use functions::Function;

@@ -3,13 +3,15 @@
 use analyzer::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-use super::slots::PlannedCalls;
+use super::heap::HeapFunctions;
+use super::slots::{FileSlots, PlannedCalls};
 
 /// See the [module](self); by default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierPlans {
     probes: u32,
     pub(super) calls: PlannedCalls,
+    pub(super) heap: HeapFunctions,
 }
 
 impl EarlierPlans {
@@ -18,10 +20,11 @@ impl EarlierPlans {
         Self { probes: next_id.saturating_sub(1), ..Self::default() }
     }
 
-    /// Adds one.
-    pub fn add(&mut self, plan: &Plan) {
+    /// Adds one, with the slots that were found.
+    pub fn add(&mut self, plan: &Plan, slots: &[FileSlots]) {
         self.probes += plan.probes.len() as u32;
         self.calls.add(plan);
+        self.heap.add(slots);
     }
 
     /// Number of the next probe.

@@ -61,7 +61,7 @@ pub struct UsedSlot {
 /// Who records what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineChoice {
-    /// Probes that are not needed: the slots of these copies and calls are used.
+    /// Probes that become code in the job. The kernel's are not needed, but for those of allocators, which see what comes another way.
     pub fast: BTreeSet<u32>,
     /// Slots that are used, by process.
     pub slots: BTreeMap<u32, Vec<UsedSlot>>,
@@ -98,7 +98,8 @@ pub fn choose_engines(files: &[FileSlots], processes: &[ProcessSlots]) -> Engine
             let used = file.slots.iter().filter(|slot| !refused.contains_key(slot.symbol.as_str()));
             let used = used.filter(|slot| !leads_elsewhere(file, slot, process, &bindings));
             let used = used.filter_map(|slot| use_of(file, slot, process, &bindings).ok());
-            let used = used.map(|used| used.recorded_if(is_fast));
+            let used: Vec<UsedSlot> = used.map(|used| used.recorded_if(is_fast)).collect();
+            choice.fast.extend(used.iter().filter_map(UsedSlot::heap_probe));
             choice.slots.entry(process.pid).or_default().extend(used);
         }
     }
@@ -138,6 +139,14 @@ fn recorded_calls(
 }
 
 impl UsedSlot {
+    /// What heap blocks that are recorded there are said to come from. The kernel's probe stays.
+    fn heap_probe(&self) -> Option<u32> {
+        match self.purpose {
+            SlotPurpose::Heap(heap) => Some(heap.probe),
+            _ => None,
+        }
+    }
+
     /// A call is recorded if its probe is not needed, and else noted alone.
     fn recorded_if(mut self, is_fast: impl Fn(&u32) -> bool) -> Self {
         if let SlotPurpose::Call { probe, recorded, .. } = &mut self.purpose {
@@ -147,9 +156,19 @@ impl UsedSlot {
     }
 }
 
-/// Says in a plan who records what.
+/// Says in a plan who records what. What would be recorded through slots alone, and is not, is no part of it any more.
 pub fn mark_slots(plan: &mut Plan, fast: &BTreeSet<u32>, kernel: &BTreeMap<u32, &'static str>) {
+    plan.probes.retain(|probe| probe.place != ProbePlace::Slot || fast.contains(&probe.id));
+    let heap: BTreeSet<(FileId, u64)> = plan
+        .probes
+        .iter()
+        .filter(|probe| probe.place == ProbePlace::Slot)
+        .map(|probe| (probe.file, probe.offset_bytes))
+        .collect();
     for probe in &mut plan.probes {
+        if probe.place != ProbePlace::Slot && heap.contains(&(probe.file, probe.offset_bytes)) {
+            probe.reason = format!("{}; for calls that come another way than through a slot", probe.reason);
+        }
         if fast.contains(&probe.id) {
             probe.place = ProbePlace::Slot;
             probe.reason = "without the kernel: the call's slot leads to code that records it".to_owned();
@@ -178,20 +197,26 @@ fn refused_symbols<'f>(
 }
 
 /// Whether a slot of an MPI call's name is known to lead to another function, as those of tools that wrap MPI: what these call in
-/// turn is what counts.
+/// turn is what counts. One of an allocator's name must be known to lead to just that one.
 fn leads_elsewhere(
     file: &FileSlots,
     slot: &TableSlot,
     process: &ProcessSlots,
     bindings: &Bindings<'_>,
 ) -> bool {
-    let SlotPurpose::Call { file: called, .. } = slot.purpose else { return false };
+    if !matches!(slot.purpose, SlotPurpose::Call { .. } | SlotPurpose::Heap(_)) {
+        return false;
+    }
     let place = match process.values.get(&(file.file, slot.position)) {
         Some(SlotValue::Bound { place, .. }) => *place,
         Some(SlotValue::Unbound { .. }) => bindings.place(slot),
         None | Some(SlotValue::Unknown) => None,
     };
-    place.is_some_and(|place| place.file != called)
+    match slot.purpose {
+        SlotPurpose::Call { file: called, .. } => place.is_some_and(|place| place.file != called),
+        SlotPurpose::Heap(heap) => place != Some(heap.function.place),
+        SlotPurpose::Copies | SlotPurpose::Tells => false,
+    }
 }
 
 fn use_of(

@@ -13,6 +13,7 @@ mod engine;
 pub mod engines;
 mod errors;
 mod facts;
+pub mod heap;
 mod packs;
 mod part;
 mod polling;
@@ -116,9 +117,16 @@ pub fn plan_with_slots(
     if options.allocations {
         total.append(allocations::plan(&files));
     }
-    let plan = numbered(total, &files, earlier.next_id());
-    let wants_slots = options.engine == Engine::Fast;
-    let slots = if wants_slots { slots::find(&files, &scans, &plan, &earlier.calls) } else { Vec::new() };
+    let mut plan = numbered(total, &files, earlier.next_id());
+    if options.engine != Engine::Fast {
+        return Ok((plan, Vec::new()));
+    }
+    let mut slots = slots::find(&files, &scans, &plan, &earlier.calls);
+    if !slots.is_empty() {
+        let next_id = earlier.next_id() + plan.probes.len() as u32;
+        let has_named = !options.libraries.is_empty();
+        heap::find(&files, &mut plan, next_id, &earlier.heap, has_named, &mut slots);
+    }
     Ok((plan, slots))
 }
 

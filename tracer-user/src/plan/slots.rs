@@ -12,6 +12,7 @@ use injector::{CompletedHandles, MOST_STACK_ARGUMENTS};
 use serde::{Deserialize, Serialize};
 
 use super::calls::WantedOfCall;
+use super::heap::HeapSlot;
 use super::part::File;
 use super::role::FileRole;
 use crate::elf::{CopyScan, CopySite, SlotKind, copy_function, instruction_len};
@@ -71,6 +72,8 @@ pub enum SlotPurpose {
         /// It is told which requests it completes.
         completes: Option<CompletedHandles>,
     },
+    /// Heap blocks are given out or taken back through it.
+    Heap(HeapSlot),
     /// It only shows which function the C library has chosen.
     Tells,
 }
@@ -166,7 +169,7 @@ pub(super) fn find(
 }
 
 /// The address that a file's first byte would have if all of it were mapped as its code is.
-fn first_position(file: &File<'_>) -> Option<u64> {
+pub(super) fn first_position(file: &File<'_>) -> Option<u64> {
     let code = file.elf.segments.iter().find(|segment| segment.exec)?;
     Some(code.vaddr.wrapping_sub(code.offset_bytes))
 }

@@ -60,7 +60,7 @@ impl LiveKernel {
         cpus: &[u32],
         calibration: Calibration,
     ) -> Result<(Self, Option<HitCosts>, Option<ProbeCosts>)> {
-        let fast = FastEngine::new(settings.ring_bytes, settings.holder);
+        let fast = FastEngine::new(settings.ring_bytes, settings.alloc_min_bytes, settings.holder);
         let mut tracer = Tracer::load(settings)?;
         let costs = if calibration.budget { Some(tracer.calibrate()?) } else { None };
         let probe_costs = calibration.tape.then(|| probe_costs(&mut tracer));

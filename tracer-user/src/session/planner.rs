@@ -207,7 +207,7 @@ impl Planner {
         }
         let planned = planned.map_err(|why| anyhow!("cannot make the probe plan: {why}"))?;
         let PlannedCode { plan, slots, .. } = planned;
-        self.earlier.add(&plan);
+        self.earlier.add(&plan, &slots);
         let mut warnings: Vec<String> = self.told.files(&gathered.unreadable).into_iter().collect();
         warnings.extend(self.told.reasons(&gathered.unseen));
         if !self.told.has_planned {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::calls::{Lifecycle, lifecycle};
-use analyzer::plan::{Plan, Probe, ProbeClass};
+use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
 use analyzer::wire::{FileId, RawRecord, kind};
 
 use super::planner::Planned;
@@ -46,6 +46,9 @@ impl SlotMove {
         };
         self.probes
             .extend(planned.plan.probes.iter().filter(may_move).map(|probe| (probe.id, probe.clone())));
+        // What only slots can have begins when it moves.
+        let of_slots = planned.plan.probes.extract_if(.., |probe| probe.place == ProbePlace::Slot);
+        self.probes.extend(of_slots.map(|probe| (probe.id, probe)));
     }
 
     fn forget_files(&mut self, dropped: &BTreeSet<FileId>) {
@@ -97,7 +100,6 @@ impl SlotMove {
 
 #[cfg(test)]
 mod tests {
-    use analyzer::plan::ProbePlace;
     use analyzer::wire::{Body, Header, Record};
 
     use analyzer::input::Input;

@@ -223,7 +223,9 @@ impl HitLedger {
             Body::Call { .. } | Body::Done => whole(thread, HitKind::Call, prices.call.whole()),
             Body::Copy { .. } if probe.is_fast => whole(thread, HitKind::Copy, FAST_COPY),
             Body::Copy { .. } | Body::Pack { .. } => whole(thread, HitKind::Copy, prices.copy.whole()),
+            Body::Alloc { .. } if probe.is_fast => whole(thread, HitKind::Alloc, FAST_COPY),
             Body::Alloc { .. } => whole(thread, HitKind::Alloc, prices.alloc.whole()),
+            Body::Free { .. } if probe.is_fast => whole(thread, HitKind::Copy, FAST_COPY),
             Body::Free { .. } => whole(thread, HitKind::Copy, prices.copy.whole()),
             Body::Work(_) | Body::Completion { .. } | Body::Queue(_) => {
                 whole(thread, HitKind::Alloc, prices.alloc.whole())

@@ -17,6 +17,8 @@ pub(super) enum HookMeaning {
     Copies(Arc<FxHashMap<u64, u32>>),
     /// An MPI call, with its probe, and how many of its arguments on the stack are recorded, if it is.
     Call { probe: u32, stack_arguments: u8 },
+    /// Heap blocks, with what they are said to come from.
+    Heap { probe: u32, gives: bool },
 }
 
 /// Decodes the records of one process.
@@ -47,6 +49,11 @@ impl CallDecoder {
                 if *stack_arguments > 0 && !whole.is_nested {
                     records.push(self.stack(whole, *stack_arguments, header));
                 }
+            }
+            (Some(HookMeaning::Heap { probe, gives }), None) => {
+                let time_ns = clock.time_ns(call.counter);
+                let header = Header { time_ns, pid: self.pid, tid: call.thread, probe: *probe };
+                records.push(Record { header, body: heap_body(call, *gives) }.encode());
             }
             _ => {}
         }
@@ -106,6 +113,11 @@ impl CallDecoder {
     }
 }
 
+fn heap_body(call: &RecordedCall, gives: bool) -> Body {
+    let ([addr, size_bytes, old], caller) = (call.arguments, call.return_address);
+    if gives { Body::Alloc { addr, size_bytes, old, caller } } else { Body::Free { addr, caller } }
+}
+
 fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -121,6 +133,8 @@ mod tests {
         let meanings = Arc::new(HookMeanings(vec![
             HookMeaning::Copies(sites),
             HookMeaning::Call { probe: 9, stack_arguments: 2 },
+            HookMeaning::Heap { probe: 10, gives: true },
+            HookMeaning::Heap { probe: 11, gives: false },
         ]));
         CallDecoder { pid: 4711, meanings, first_bytes: vec![0x40_0000, 0x50_0000] }
     }
@@ -161,6 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_the_same_record_as_of_the_kernel_part() {
+        let of = |hook: u32| {
+            let raw = decode(&RecordedCall { hook, ..call() });
+            Record::decode(&raw[0]).expect("a record")
+        };
+        let given = of(3);
+        assert_eq!((given.header.time_ns, given.header.tid, given.header.probe), (20, 4712, 10));
+        assert_eq!(given.body, Body::Alloc { addr: 1, size_bytes: 2, old: 3, caller: 0x40_0105 });
+        let back = of(4);
+        assert_eq!((back.header.probe, back.body), (11, Body::Free { addr: 1, caller: 0x40_0105 }));
+        assert_eq!(decode(&RecordedCall { hook: 3, whole: Some(WholeCall::default()), ..call() }), []);
+    }
+
+    #[test]
     fn a_copy_in_no_call_has_no_context_and_what_nobody_watches_is_no_record() {
         let raw = decode(&RecordedCall { call_hook: 0, ..call() });
         let Ok(Record { body: Body::Copy { context, .. }, .. }) = Record::decode(&raw[0]) else {
@@ -168,7 +196,7 @@ mod tests {
         };
         assert_eq!((context.return_address, context.probe), (0, 0));
         assert_eq!(decode(&RecordedCall { return_address: 0x40_0106, ..call() }), []);
-        for hook in [0, 2, 3, u32::MAX] {
+        for hook in [0, 2, 5, u32::MAX] {
             assert_eq!(decode(&RecordedCall { hook, ..call() }), []);
         }
         assert_eq!(decode(&RecordedCall { whole: Some(WholeCall::default()), ..call() }), []);

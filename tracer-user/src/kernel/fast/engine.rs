@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
 use injector::{
-    HookKind, HookRequest, MadeHandle, MappedPlaces, NotedCall, SharedRings, SlotHook, Switch, counter,
+    HeapCall, HeapHook, HookKind, HookRequest, MadeHandle, MappedPlaces, NotedCall, SharedRings, SlotHook,
+    Switch, counter,
 };
 use rustc_hash::FxHashMap;
 
@@ -17,13 +18,14 @@ use super::reader::FastRing;
 use crate::host::processes::has_ended;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
+use crate::plan::heap::HeapSlot;
 use crate::plan::slots::{SlotPurpose, TableSlot};
 use crate::plan::{FileSlots, WantedOfCall};
 
 /// What became of the wish for probes without the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotsInUse {
-    /// Probes that are not needed any more.
+    /// Probes that are code in the job: most are of the kernel otherwise.
     pub probes: BTreeSet<u32>,
     /// Why others are needed that were meant to be replaced.
     pub kernel: BTreeMap<u32, &'static str>,
@@ -70,7 +72,7 @@ impl ChosenSlots {
         self.hooks.numbers.iter().filter_map(of_call).collect()
     }
 
-    /// Probes that are needed no more.
+    /// Probes that become code in the job.
     pub fn fast(&self) -> &BTreeSet<u32> {
         &self.fast
     }
@@ -100,6 +102,8 @@ const FIRST_STEPS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub struct FastEngine {
     ring_bytes: usize,
+    /// Heap blocks that are smaller are nobody's messages.
+    least_block_bytes: u64,
     place: HolderPlace,
     holder: Option<SlotHolder>,
     files: Vec<FileSlots>,
@@ -125,8 +129,8 @@ struct FastProcess {
 impl FastEngine {
     /// `ring_bytes`: of the kernel's rings. Those of threads are twice as large: an MPI call takes two pieces, and they come
     /// faster.
-    pub fn new(ring_bytes: u32, place: HolderPlace) -> Self {
-        Self { ring_bytes: 2 * ring_bytes as usize, place, ..Self::default() }
+    pub fn new(ring_bytes: u32, least_block_bytes: u64, place: HolderPlace) -> Self {
+        Self { ring_bytes: 2 * ring_bytes as usize, least_block_bytes, place, ..Self::default() }
     }
 
     /// Puts code into the processes of a job, all or none. Those that are watched already record from when their slots lead to it.
@@ -156,7 +160,7 @@ impl FastEngine {
         steps: &mut dyn PutInSteps,
     ) -> Result<(), String> {
         let pid = process.pid;
-        let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot)).collect();
+        let hooks = used.iter().filter_map(|slot| self.hooks.hook(slot, self.least_block_bytes)).collect();
         let first_byte = |file: &FileId| process.first_bytes.get(file).copied().unwrap_or(0);
         let first_bytes = self.hooks.files.iter().map(first_byte).collect();
         let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
@@ -225,9 +229,14 @@ impl FastEngine {
     fn is_recorded(&self, file: &FileSlots) -> bool {
         let is_fast_call = |slot: &TableSlot| match slot.purpose {
             SlotPurpose::Call { probe, .. } => self.probes.contains(&probe),
-            SlotPurpose::Copies | SlotPurpose::Tells => false,
+            SlotPurpose::Copies | SlotPurpose::Heap(_) | SlotPurpose::Tells => false,
         };
         file.sites.iter().any(|site| self.probes.contains(&site.probe)) || file.slots.iter().any(is_fast_call)
+    }
+
+    fn is_of_heap(&self, probe: u32) -> bool {
+        let is_it = |slot: &TableSlot| matches!(slot.purpose, SlotPurpose::Heap(heap) if heap.probe == probe);
+        self.files.iter().any(|file| file.slots.iter().any(is_it))
     }
 
     /// Where a process notes its calls, in its own space.
@@ -252,7 +261,9 @@ impl FastEngine {
         let others = self.known.values().filter(|known| known.pid != pid).cloned();
         let processes: Vec<ProcessSlots> = others.chain([process.clone()]).collect();
         let mut choice = choose_engines(&self.files, &processes);
-        if !self.probes.is_subset(&choice.fast) {
+        // Blocks are seen by the kernel as well.
+        let is_needed = |probe: &u32| !self.is_of_heap(*probe);
+        if !self.probes.iter().copied().filter(is_needed).all(|probe| choice.fast.contains(&probe)) {
             return Err("where some of its slots lead is not known yet".to_owned());
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
@@ -327,7 +338,7 @@ impl FastProcess {
     }
 
     fn close(&self) {
-        self.switch.turn_off();
+        self.switch.end();
         self.is_closed.store(true, Ordering::Release);
     }
 }
@@ -370,6 +381,10 @@ impl HookTable {
                             stack_arguments: recorded.map_or(0, |wanted| wanted.stack_arguments),
                         },
                     ),
+                    SlotPurpose::Heap(heap) => {
+                        let gives = heap.function.call != HeapCall::Free;
+                        (Some(heap.probe), HookMeaning::Heap { probe: heap.probe, gives })
+                    }
                     SlotPurpose::Tells => continue,
                 };
                 if table.numbers.contains_key(&(file.file, call)) {
@@ -384,7 +399,7 @@ impl HookTable {
         table
     }
 
-    fn hook(&self, used: &UsedSlot) -> Option<SlotHook> {
+    fn hook(&self, used: &UsedSlot, least_block_bytes: u64) -> Option<SlotHook> {
         let (call, kind) = match used.purpose {
             SlotPurpose::Copies => (None, HookKind::Record),
             SlotPurpose::Call { probe, return_is_hooked, may_be_nested, recorded, completes, .. } => {
@@ -394,6 +409,11 @@ impl HookTable {
                     HookKind::Whole { noted, stack_arguments, made, completes }
                 };
                 (Some(probe), recorded.map_or(HookKind::Note(noted), whole))
+            }
+            SlotPurpose::Heap(HeapSlot { probe, function, is_own, program_is_own }) => {
+                let least_bytes = if is_own { 0 } else { least_block_bytes };
+                let (call, entry) = (function.call, function.entry);
+                (Some(probe), HookKind::Heap(HeapHook { call, least_bytes, program_is_own, entry }))
             }
             SlotPurpose::Tells => return None,
         };
