@@ -78,7 +78,7 @@ impl FastHook {
 
 impl Drop for FastHook {
     fn drop(&mut self) {
-        self.switch.turn_off();
+        self.switch.end();
         self.stop.store(true, Ordering::Release);
         let _ = self.reader.take().map(JoinHandle::join);
         let _ = self.installation.take_out();

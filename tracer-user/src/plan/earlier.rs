@@ -4,7 +4,8 @@ use analyzer::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::heap::HeapFunctions;
-use super::slots::{FileSlots, PlannedCalls};
+use super::slots::PlannedCalls;
+use super::table_slot::FileSlots;
 
 /// See the [module](self); by default there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use analyzer::plan::{Plan, ProbePlace};
 use analyzer::wire::FileId;
 
-use super::slots::{FilePlace, FileSlots, SlotPurpose, TableSlot};
+use super::table_slot::{FilePlace, FileSlots, SlotPurpose, TableSlot};
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +281,7 @@ impl<'f> Bindings<'f> {
 #[cfg(test)]
 mod tests {
     use super::super::calls::WantedOfCall;
-    use super::super::slots::SlotSite;
+    use super::super::table_slot::SlotSite;
     use super::*;
 
     const LIBC: FileId = FileId { dev: 1, inode: 1 };

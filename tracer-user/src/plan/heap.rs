@@ -6,37 +6,14 @@
 use std::collections::BTreeMap;
 
 use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
-use injector::{HeapCall, PassedEntry};
+use injector::HeapCall;
 use serde::{Deserialize, Serialize};
 
 use super::part::File;
-use super::slots::{FilePlace, FileSlots, SlotPurpose, TableSlot, first_position};
+use super::slots::first_position;
+use super::table_slot::{FilePlace, FileSlots, HeapFunction, HeapSlot, SlotPurpose, TableSlot};
 use super::tables::FREE_WITH_HEADER;
 use crate::elf::{SlotKind, passed_entry};
-
-/// A call of an allocator through a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapSlot {
-    /// What records are told to come from.
-    pub probe: u32,
-    /// The function.
-    pub function: HeapFunction,
-    /// All blocks are recorded, since the program asks for them itself.
-    pub is_own: bool,
-    /// Calls from the program's own code count as its own, whatever file's slot they go through.
-    pub program_is_own: bool,
-}
-
-/// A function of the allocator with a probe of the kernel at its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapFunction {
-    /// Which.
-    pub call: HeapCall,
-    /// Where it is.
-    pub place: FilePlace,
-    /// How it is entered behind the probe.
-    pub entry: PassedEntry,
-}
 
 /// Functions of the allocator, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,13 +13,14 @@ mod engine;
 pub mod engines;
 mod errors;
 mod facts;
-pub mod heap;
+mod heap;
 mod packs;
 mod part;
 mod polling;
 mod results;
 mod role;
 pub mod slots;
+pub mod table_slot;
 pub mod tables;
 mod verbs;
 
@@ -38,7 +39,7 @@ use part::{File, PlanPart};
 pub use results::Returns;
 pub use role::FileRole;
 pub(crate) use role::{compiled, defines_mpi, file_name, is_communication_library};
-pub use slots::FileSlots;
+pub use table_slot::FileSlots;
 
 /// Why there is no plan.
 #[derive(Clone, Debug, thiserror::Error)]

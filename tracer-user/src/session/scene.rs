@@ -22,7 +22,7 @@ use crate::host::{MpiLibrary, NodeJob, RankProcess};
 use crate::kernel::ProcessKey;
 use crate::plan::FileSlots;
 use crate::plan::attach::OnlyJob;
-use crate::plan::slots::SlotSite;
+use crate::plan::table_slot::SlotSite;
 
 /// Ranks 0 and 1.
 pub(super) const RANKS: [u32; 2] = [100, 101];

@@ -4,7 +4,7 @@ mod cases;
 
 use analyzer::plan::ProbeClass;
 use anyhow::Result;
-use injector::{HookKind, NotedCall};
+use injector::{HeapCall, HeapHook, HookKind, MOST_BEHIND_BYTES, MOST_FIRST_BYTES, NotedCall, PassedEntry};
 
 use crate::harness::{
     COPIES, EmptyPrograms, FastHook, Hook, Offsets, OurProbe, OurPrograms, PROGRAM, Passes, PerHit,
@@ -26,6 +26,15 @@ const FAST_ROUNDS: u64 = 4;
 /// What one of them may take.
 const FAST_COPY_GOAL_NS: f64 = 15.0;
 const FAST_CALL_GOAL_NS: f64 = 25.0;
+/// Of a block the result is recorded, so that the function is called.
+const FAST_BLOCK_GOAL_NS: f64 = 25.0;
+/// How the function begins that the slot leads to.
+const PUSH_AT_ENTRY: PassedEntry = {
+    const PUSH: u8 = 0x55;
+    let (mut code, mut first) = ([0; MOST_BEHIND_BYTES], [0; MOST_FIRST_BYTES]);
+    (code[0], first[0]) = (PUSH, PUSH);
+    PassedEntry { code, len: 1, probed_at: 0, first, first_len: 1 }
+};
 /// The one process's ring and counters.
 const SLOT: u32 = 0;
 /// What a gross regression is: more than this many times the goal.
@@ -108,12 +117,18 @@ impl FloorBench {
     /// Fast probes, beside the same calls without them, and while they do not record.
     fn fast(&mut self, options: BenchOptions, checks: &mut Vec<RegressionBound>) -> Result<ResultTable> {
         let mut process = ProbedProcess::start(Some(measured_and_others()?.0))?;
-        let passes = passes(THROUGH, FAST_HITS);
+        // What is returned is as much as was asked for, which is no null pointer.
+        let passes = Passes { arguments: ["64"; 3], ..passes(THROUGH, FAST_HITS) };
         process.run(&passes)?;
         let noted = NotedCall { name: 1, return_is_hooked: false, may_be_nested: false };
         let whole = HookKind::Whole { noted, stack_arguments: 1, made: None, completes: None };
+        let block = |least_bytes| {
+            let (call, program_is_own) = (HeapCall::Malloc, false);
+            HookKind::Heap(HeapHook { call, least_bytes, program_is_own, entry: PUSH_AT_ENTRY })
+        };
         let kinds = [
             ("a copy", HookKind::Record, FAST_COPY_GOAL_NS),
+            ("a heap block, at its return", block(0), FAST_BLOCK_GOAL_NS),
             ("an MPI call with seven arguments", whole, FAST_CALL_GOAL_NS),
         ];
         let mut plain = PerHit::default();

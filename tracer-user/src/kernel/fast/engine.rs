@@ -18,8 +18,7 @@ use super::reader::FastRing;
 use crate::host::processes::has_ended;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
-use crate::plan::heap::HeapSlot;
-use crate::plan::slots::{SlotPurpose, TableSlot};
+use crate::plan::table_slot::{HeapSlot, SlotPurpose, TableSlot};
 use crate::plan::{FileSlots, WantedOfCall};
 
 /// What became of the wish for probes without the kernel.

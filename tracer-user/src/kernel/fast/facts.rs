@@ -10,7 +10,7 @@ use crate::host::gather::read_maps;
 use crate::host::processes::has_ended;
 use crate::plan::FileSlots;
 use crate::plan::engines::{ProcessSlots, SlotValue};
-use crate::plan::slots::{FilePlace, TableSlot};
+use crate::plan::table_slot::{FilePlace, SlotPurpose, TableSlot};
 
 /// What was found of the processes of a job.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ fn slot_value(
     if code.file.inode == 0 {
         return SlotValue::Bound { value, target: value, place: None };
     }
-    if code.file == file && slot.purpose != crate::plan::slots::SlotPurpose::Tells {
+    if code.file == file && slot.purpose != SlotPurpose::Tells {
         return SlotValue::Unbound { value };
     }
     let position = value.wrapping_sub(code.start.wrapping_sub(code.offset_bytes));
