@@ -30,7 +30,7 @@ unsafe impl Sync for SharedMapping {}
 pub struct Switch {
     mapping: Arc<SharedMapping>,
     is_off: Arc<AtomicBool>,
-    has_ended: Arc<AtomicBool>,
+    heap_is_off: Arc<AtomicBool>,
 }
 
 /// See the [module](self).
@@ -88,11 +88,21 @@ impl Switch {
         self.set(control::DEADLINE, 0);
     }
 
+    /// No heap blocks are recorded from now on.
+    pub fn turn_heap_off(&self) {
+        self.heap_is_off.store(true, Ordering::SeqCst);
+        self.set(control::HEAP_DEADLINE, 0);
+    }
+
+    /// Takes that back, as [`turn_on`](Self::turn_on) does for the rest.
+    pub fn turn_heap_on(&self) {
+        self.heap_is_off.store(false, Ordering::SeqCst);
+    }
+
     /// Nothing at all is recorded any more.
     pub fn end(&self) {
-        self.has_ended.store(true, Ordering::SeqCst);
         self.turn_off();
-        self.set(control::HEAP_DEADLINE, 0);
+        self.turn_heap_off();
     }
 
     /// Whether nothing but heap blocks is to be recorded.
@@ -107,7 +117,7 @@ impl Switch {
 
     /// From now on nothing is recorded any more once the counter is past this, if it is not turned off.
     pub fn record_until(&self, counter: u64) {
-        self.set_unless(control::HEAP_DEADLINE, counter, &self.has_ended);
+        self.set_unless(control::HEAP_DEADLINE, counter, &self.heap_is_off);
         self.set_unless(control::DEADLINE, counter, &self.is_off);
     }
 
@@ -145,7 +155,7 @@ impl SharedRings {
             return Err(InjectError::Unknown("its shared memory is too short"));
         }
         let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
-        let switch = Switch { mapping, is_off: Arc::default(), has_ended: Arc::default() };
+        let switch = Switch { mapping, is_off: Arc::default(), heap_is_off: Arc::default() };
         let states = vec![RingState::default(); MAX_RINGS];
         Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
     }

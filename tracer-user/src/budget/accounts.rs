@@ -152,7 +152,9 @@ impl HitAccounts {
     /// were part of a chain.
     pub fn uses(&self, joining: &BTreeSet<u32>, processes: usize, cpus: usize) -> Vec<ProbeUse> {
         let (processes, time_ns) = (processes.max(1), self.window.watched_ns.max(1) as f64);
-        let heap_probes = self.classes.values().filter(|class| is_of_heap(**class)).count().max(1);
+        let is_fast = |probe: u32| self.hits.get(probe as usize).is_some_and(|hits| hits.is_fast);
+        let of_heap = self.classes.iter().filter(|(probe, class)| is_of_heap(**class) && !is_fast(**probe));
+        let heap_probes = of_heap.count().max(1);
         let declined_ns = self.window.declined as f64 * self.costs.declined_ns / heap_probes as f64;
         let refused_ns =
             self.window.refused as f64 * self.costs.refused_ns() / self.polling.len().max(1) as f64;
@@ -161,11 +163,11 @@ impl HitAccounts {
             // Which of them it was is not counted.
             let unseen_ns = match self.polling.contains(&probe) {
                 true => refused_ns,
-                false if is_of_heap(class) => declined_ns,
+                false if is_of_heap(class) && !hits.is_fast => declined_ns,
                 false => 0.0,
             };
             // Hits are those of all processes: of one, the mean of them.
-            let all_ns = hits.recent as f64 * self.costs.of(class) + unseen_ns;
+            let all_ns = hits.recent as f64 * hits.cost_ns + unseen_ns;
             let cost_share = held_up_ns(all_ns / processes as f64, all_ns, processes, cpus) / time_ns;
             let never_joins = hits.all >= LONER_HITS && !joining.is_empty() && !joining.contains(&probe);
             ProbeUse { probe, class, cost_share, never_joins }
@@ -217,6 +219,25 @@ mod tests {
             accounts.spent_ns(0, Unrecorded::default())
         };
         assert!(spent(1) > 30.0 * spent(2));
+        accounts.watched(1_000_000);
+        let uses = accounts.uses(&BTreeSet::new(), 1, 1);
+        assert!(
+            uses[0].cost_share > 30.0 * uses[1].cost_share,
+            "so it has where it is chosen what is to go: {uses:?}"
+        );
+    }
+
+    #[test]
+    fn blocks_that_leave_no_record_are_counted_by_the_probes_of_the_kernel() {
+        let of_kernel = Probe::at(1, FileId::default(), 0, ProbeClass::Alloc, "malloc");
+        let fast = Probe { id: 2, place: ProbePlace::Slot, ..of_kernel.clone() };
+        let mut accounts = HitAccounts::new(HitCosts::default());
+        accounts.know(&Plan { probes: vec![of_kernel, fast], ..Plan::default() });
+        accounts.spent_ns(0, Unrecorded { declined: 100, ..Unrecorded::default() });
+        accounts.watched(1_000_000);
+        let shares: Vec<f64> =
+            accounts.uses(&BTreeSet::new(), 1, 1).iter().map(|used| used.cost_share).collect();
+        assert_eq!(shares, [100.0 * HitCosts::default().declined_ns / 1_000_000.0, 0.0]);
     }
 
     #[test]

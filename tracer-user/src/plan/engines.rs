@@ -280,8 +280,11 @@ impl<'f> Bindings<'f> {
 
 #[cfg(test)]
 mod tests {
+    use analyzer::plan::{Probe, ProbeClass};
+    use injector::{HeapCall, PassedEntry};
+
     use super::super::calls::WantedOfCall;
-    use super::super::table_slot::SlotSite;
+    use super::super::table_slot::{HeapFunction, HeapSlot, SlotSite};
     use super::*;
 
     const LIBC: FileId = FileId { dev: 1, inode: 1 };
@@ -323,6 +326,52 @@ mod tests {
         let used = &choice.slots[&1][0];
         assert_eq!((used.address, used.original), (0x1_0200_0100, 0x1_0100_0050));
         assert_eq!((used.target, used.purpose), (0x1_0100_0050, SlotPurpose::Copies));
+    }
+
+    /// A file with a slot of malloc, whose kernel probe is 6 and whose own is 7.
+    fn of_heap(file: FileId) -> FileSlots {
+        let place = FilePlace { file: LIBC, position: 0x50 };
+        let function = HeapFunction { call: HeapCall::Malloc, place, entry: PassedEntry::default() };
+        let heap = HeapSlot { probe: 7, function, is_own: false, program_is_own: true };
+        let slot = TableSlot { definition: Some(place), ..slot(0x100, "malloc", SlotPurpose::Heap(heap)) };
+        FileSlots { file, slots: vec![slot], ..FileSlots::default() }
+    }
+
+    #[test]
+    fn slots_of_an_allocator_are_used_where_they_lead_to_it_and_all_others_stay_with_the_kernel() {
+        let used = |values: &[(FileId, SlotValue)]| {
+            let choice = choose_engines(&[of_heap(MPI), of_heap(PROGRAM)], &[process(1, values)]);
+            assert_eq!(choice.kernel, BTreeMap::new(), "the kernel's probe stays in any case");
+            let addresses: Vec<u64> = choice.slots[&1].iter().map(|used| used.address).collect();
+            (choice.fast, addresses)
+        };
+        let (mpi, program) = (0x1_0200_0100, 0x1_0300_0100);
+        assert_eq!(
+            used(&[(MPI, bound(1, 0x50)), (PROGRAM, UNBOUND_YET)]),
+            (BTreeSet::from([7]), vec![mpi, program])
+        );
+        // One that another library has in its place.
+        let elsewhere = SlotValue::Bound { value: 9, target: 9, place: None };
+        assert_eq!(
+            used(&[(MPI, elsewhere), (PROGRAM, bound(1, 0x50))]),
+            (BTreeSet::from([7]), vec![program])
+        );
+        assert_eq!(used(&[(MPI, bound(1, 0x60)), (PROGRAM, UNBOUND_YET)]), (BTreeSet::new(), vec![]));
+    }
+
+    #[test]
+    fn what_only_slots_can_have_is_no_part_of_a_plan_without_them() {
+        let of_kernel = Probe::at(6, LIBC, 0x50, ProbeClass::Alloc, "malloc");
+        let of_slot = Probe { id: 7, place: ProbePlace::Slot, ..of_kernel.clone() };
+        let marked = |fast: &[u32]| {
+            let mut plan = Plan { probes: vec![of_kernel.clone(), of_slot.clone()], ..Plan::default() };
+            mark_slots(&mut plan, &fast.iter().copied().collect(), &BTreeMap::new());
+            plan.probes
+        };
+        assert_eq!(marked(&[]), std::slice::from_ref(&of_kernel));
+        let both = marked(&[7]);
+        assert_eq!((both.len(), both[0].place, both[1].place), (2, of_kernel.place, ProbePlace::Slot));
+        assert!(both[0].reason.contains("another way") && both[1].reason.contains("without the kernel"));
     }
 
     #[test]

@@ -149,10 +149,7 @@ impl Kernel for LiveKernel {
 
     fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut detached = self.tracer.detach(probes);
-        if !self.fast.probes().is_disjoint(probes) {
-            self.fast.pause(true);
-            detached.extend(self.fast.probes());
-        }
+        detached.extend(self.fast.detach(probes));
         detached
     }
 
@@ -163,9 +160,7 @@ impl Kernel for LiveKernel {
     fn reattach(&mut self, probes: &BTreeSet<u32>, hot: &BTreeSet<u32>) -> Attached {
         let of_kernel = probes.difference(self.fast.probes()).copied().collect::<BTreeSet<u32>>();
         let fast = probes.len() - of_kernel.len();
-        if fast > 0 {
-            self.fast.pause(false);
-        }
+        self.fast.reattach(probes);
         let mut attached = self.tracer.reattach(&of_kernel, hot);
         attached.probes += fast;
         attached

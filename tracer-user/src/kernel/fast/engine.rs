@@ -108,12 +108,15 @@ pub struct FastEngine {
     files: Vec<FileSlots>,
     hooks: HookTable,
     probes: BTreeSet<u32>,
+    /// Those of them that are of heap blocks.
+    heap: BTreeSet<u32>,
     /// What was known of each process when code was put into it.
     known: BTreeMap<u32, ProcessSlots>,
     processes: BTreeMap<u32, FastProcess>,
     /// Slots of those that are watched.
     slots: BTreeMap<u32, u32>,
     is_paused: bool,
+    heap_is_off: bool,
 }
 
 struct FastProcess {
@@ -148,6 +151,7 @@ impl FastEngine {
                 return SlotsInUse { unsure, ..SlotsInUse::refused(&format!("process {pid}: {error}")) };
             }
         }
+        self.heap = fast.iter().copied().filter(|probe| self.is_of_heap(*probe)).collect();
         self.probes.clone_from(&fast);
         SlotsInUse { probes: fast, kernel, ..SlotsInUse::default() }
     }
@@ -164,7 +168,8 @@ impl FastEngine {
         let first_bytes = self.hooks.files.iter().map(first_byte).collect();
         let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
         let request = HookRequest { pid, hooks, ring_bytes: self.ring_bytes };
-        let (slot, is_paused) = (self.slots.get(&pid).copied(), self.is_paused);
+        let slot = self.slots.get(&pid).copied();
+        let (is_paused, heap_is_off) = (self.is_paused, self.heap_is_off);
         let holder = match &mut self.holder {
             Some(holder) => holder,
             none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
@@ -181,7 +186,7 @@ impl FastEngine {
             };
             let put_in = new.insert(put_in);
             // Whoever reads must know of it before anything is recorded: else that comes too late.
-            if let Some(mut ring) = slot.and_then(|slot| put_in.begin(slot, is_paused)) {
+            if let Some(mut ring) = slot.and_then(|slot| put_in.begin(slot, is_paused, heap_is_off)) {
                 let until = counter().saturating_add(FIRST_STEPS);
                 ring.until = until;
                 steps.begin(ring);
@@ -261,8 +266,7 @@ impl FastEngine {
         let processes: Vec<ProcessSlots> = others.chain([process.clone()]).collect();
         let mut choice = choose_engines(&self.files, &processes);
         // Blocks are seen by the kernel as well.
-        let is_needed = |probe: &u32| !self.is_of_heap(*probe);
-        if !self.probes.iter().copied().filter(is_needed).all(|probe| choice.fast.contains(&probe)) {
+        if !self.probes.difference(&self.heap).all(|probe| choice.fast.contains(probe)) {
             return Err("where some of its slots lead is not known yet".to_owned());
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
@@ -281,7 +285,7 @@ impl FastEngine {
     /// A process is watched from now on: what it records is to be read, as of a slot.
     pub fn begin(&mut self, pid: u32, slot: u32) -> Option<FastRing> {
         self.slots.insert(pid, slot);
-        self.processes.get_mut(&pid)?.begin(slot, self.is_paused)
+        self.processes.get_mut(&pid)?.begin(slot, self.is_paused, self.heap_is_off)
     }
 
     /// A process is not watched any more.
@@ -297,18 +301,36 @@ impl FastEngine {
         &self.probes
     }
 
-    /// Whether these probes are to be out: then all of ours are, which are cheap one by one and go together.
-    pub fn pause(&mut self, is_paused: bool) {
-        if std::mem::replace(&mut self.is_paused, is_paused) == is_paused {
-            return;
+    /// These probes are to be out: then all of ours are, which are cheap one by one and go together, but that heap blocks
+    /// go for themselves. Which these are.
+    pub fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut detached = BTreeSet::new();
+        if probes.iter().any(|probe| self.can_pause(*probe)) {
+            detached.extend(self.probes.difference(&self.heap));
+            self.is_paused = true;
         }
+        if !self.heap.is_disjoint(probes) {
+            detached.extend(&self.heap);
+            self.heap_is_off = true;
+        }
+        self.switch_all();
+        detached
+    }
+
+    /// These are to be in again, with those that went with them.
+    pub fn reattach(&mut self, probes: &BTreeSet<u32>) {
+        self.is_paused &= !probes.iter().any(|probe| self.can_pause(*probe));
+        self.heap_is_off &= self.heap.is_disjoint(probes);
+        self.switch_all();
+    }
+
+    fn can_pause(&self, probe: u32) -> bool {
+        self.probes.contains(&probe) && !self.heap.contains(&probe)
+    }
+
+    fn switch_all(&self) {
         let open = self.processes.values().filter(|process| !process.is_closed.load(Ordering::Acquire));
-        for FastProcess { switch, .. } in open {
-            match is_paused {
-                true => switch.turn_off(),
-                false => switch.turn_on(),
-            }
-        }
+        open.for_each(|process| process.switch_as(self.is_paused, self.heap_is_off));
     }
 
     /// Nothing is recorded any more; what is in the rings can still be read.
@@ -328,12 +350,21 @@ impl FastEngine {
 
 impl FastProcess {
     /// What is to be read of it; none, if somebody does already.
-    fn begin(&mut self, slot: u32, is_paused: bool) -> Option<FastRing> {
+    fn begin(&mut self, slot: u32, is_paused: bool, heap_is_off: bool) -> Option<FastRing> {
         let (shared, decoder) = self.ring.take()?;
-        if is_paused {
-            self.switch.turn_off();
-        }
+        self.switch_as(is_paused, heap_is_off);
         Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&self.is_closed), until: 0 })
+    }
+
+    fn switch_as(&self, is_paused: bool, heap_is_off: bool) {
+        match is_paused {
+            true => self.switch.turn_off(),
+            false => self.switch.turn_on(),
+        }
+        match heap_is_off {
+            true => self.switch.turn_heap_off(),
+            false => self.switch.turn_heap_on(),
+        }
     }
 
     fn close(&self) {
@@ -418,5 +449,29 @@ impl HookTable {
         };
         let number = *self.numbers.get(&(used.file, call))?;
         Some(SlotHook { number, kind, slot: used.address, original: used.original, target: used.target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_blocks_go_on_while_copies_and_calls_are_out_and_the_other_way_round() {
+        let set = |ids: &[u32]| ids.iter().copied().collect::<BTreeSet<u32>>();
+        let mut engine =
+            FastEngine { probes: set(&[1, 2, 3, 4]), heap: set(&[3, 4]), ..FastEngine::default() };
+        let state = |engine: &FastEngine| (engine.is_paused, engine.heap_is_off);
+        assert_eq!(engine.detach(&set(&[2, 9])), set(&[1, 2]), "they go together");
+        assert_eq!(state(&engine), (true, false));
+        assert_eq!(engine.detach(&set(&[4])), set(&[3, 4]));
+        assert_eq!(state(&engine), (true, true));
+        engine.reattach(&set(&[1]));
+        assert_eq!(state(&engine), (false, true));
+        engine.reattach(&set(&[9]));
+        assert_eq!(state(&engine), (false, true));
+        engine.reattach(&set(&[3]));
+        assert_eq!(state(&engine), (false, false));
+        assert_eq!(engine.detach(&set(&[9])), set(&[]));
     }
 }
