@@ -1,5 +1,6 @@
 //! The view on a terminal: a few lines that stay below, findings that scroll above them.
 
+use std::collections::BTreeMap;
 use std::io::Stdout;
 use std::time::Instant;
 
@@ -28,8 +29,8 @@ pub struct LiveSink {
     job: String,
     begin: Instant,
     last: (Instant, SessionStatus),
-    warnings: usize,
-    notices: usize,
+    /// What was raised and holds.
+    findings: BTreeMap<String, Severity>,
 }
 
 impl LiveSink {
@@ -46,8 +47,7 @@ impl LiveSink {
             job: visible(&job).into_owned(),
             begin: now,
             last: (now, SessionStatus::default()),
-            warnings: 0,
-            notices: 0,
+            findings: BTreeMap::new(),
         }
     }
 
@@ -86,6 +86,8 @@ impl LiveSink {
         let seconds = self.last.0.elapsed().as_secs_f64().max(0.001);
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds).round() as u64;
         let lost = rate(status.lost, self.last.1.lost);
+        let warnings = self.findings.values().filter(|severity| **severity == Severity::Warning).count();
+        let notices = self.findings.len() - warnings;
         let mut lines = vec![
             Line::from(Span::styled(
                 format!(
@@ -111,14 +113,14 @@ impl LiveSink {
             Line::from(vec![
                 Span::raw("warnings "),
                 Span::styled(
-                    self.warnings.to_string(),
-                    if self.warnings > 0 {
+                    warnings.to_string(),
+                    if warnings > 0 {
                         TuiStyle::default().fg(Color::Red).add_modifier(Modifier::BOLD)
                     } else {
                         bold
                     },
                 ),
-                Span::raw(format!("   notices {}", self.notices)),
+                Span::raw(format!("   notices {notices}")),
             ]),
         ];
         if let Some(report) = report {
@@ -195,18 +197,18 @@ impl Sink for LiveSink {
 
     fn alert(&mut self, alert: &Alert) {
         match alert {
-            Alert::Raised(finding) if finding.is_urgent() => {
-                let counter = match finding.severity {
-                    Severity::Warning => &mut self.warnings,
-                    Severity::Notice => &mut self.notices,
-                };
-                *counter += 1;
-                self.above(&format!("{}\n ", render::finding(finding, Style::default())));
-                self.text.told(&finding.id);
+            Alert::Raised(finding) => {
+                self.findings.insert(finding.id.clone(), finding.severity);
+                if finding.is_urgent() {
+                    self.above(&format!("{}\n ", render::finding(finding, Style::default())));
+                    self.text.told(&finding.id);
+                }
             }
-            Alert::Raised(_) => self.notices += 1,
             Alert::Withdrawn { id, reason } => {
-                self.above(&format!("Withdrawn: {}: {}", visible(id), visible(reason)))
+                self.findings.remove(id);
+                if let Some(text) = self.text.taken_back(id, reason) {
+                    self.above(&text);
+                }
             }
         }
     }

@@ -42,6 +42,11 @@ impl<W: Write> TextSink<W> {
         self.told.insert(id.to_owned());
     }
 
+    /// A finding does not hold any more: what is said of that, if it was told.
+    pub fn taken_back(&mut self, id: &str, reason: &str) -> Option<String> {
+        self.told.remove(id).then(|| format!("Withdrawn: {}: {}.", visible(id), visible(reason)))
+    }
+
     /// Writes text as it is.
     pub fn print(&mut self, text: &str) {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
@@ -119,7 +124,9 @@ impl<W: Write> Sink for TextSink<W> {
             }
             Alert::Raised(_) => {}
             Alert::Withdrawn { id, reason } => {
-                self.chatter(&format!("Withdrawn: {}: {}.", visible(id), visible(reason)))
+                if let Some(text) = self.taken_back(id, reason) {
+                    self.chatter(&text);
+                }
             }
         }
     }
@@ -145,5 +152,34 @@ impl<W: Write> Sink for TextSink<W> {
 
     fn trouble(&mut self) -> Option<std::io::Error> {
         self.trouble.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use analyzer::finding::Finding;
+    use serde_json::json;
+
+    use super::*;
+
+    fn finding(id: &str, severity: &str) -> Finding {
+        let place = json!({ "module": "", "offset_bytes": 0 });
+        let leak = json!({ "kind": "left_over", "what": "request", "function": "MPI_Isend", "place": place, "count": 1, "ranks": [] });
+        let of = json!({ "id": id, "verdict": "violated", "severity": severity, "summary": "", "who": [], "evidence": leak, "next_steps": [] });
+        serde_json::from_value(of).expect("a finding")
+    }
+
+    #[test]
+    fn only_what_was_told_is_taken_back() {
+        let mut sink = TextSink::new(Vec::new(), Style::default(), false, false);
+        for (id, severity) in [("first", "warning"), ("second", "notice")] {
+            sink.alert(&Alert::Raised(Box::new(finding(id, severity))));
+        }
+        for id in ["first", "second", "first"] {
+            sink.alert(&Alert::Withdrawn { id: id.to_owned(), reason: "it no longer holds".to_owned() });
+        }
+        let text = String::from_utf8(sink.out).expect("text");
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("Withdrawn")).collect();
+        assert_eq!(lines, ["Withdrawn: first: it no longer holds."], "{text}");
     }
 }
