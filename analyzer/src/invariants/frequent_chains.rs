@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
 use crate::chains::context_set::ContextSet;
-use crate::chains::group::{ChainGroup, OpCounts};
+use crate::chains::group::{ChainGroup, Example, OpCounts};
 use crate::chains::groups::{ChainGroups, GroupId};
 use crate::chains::name_order::NameOrder;
 use crate::chains::op_names::{ContextId, OpNames};
@@ -106,7 +106,11 @@ impl FrequentChains {
             for odd in 0..groups.all().len() {
                 let odd = GroupId(odd as u32);
                 if let Some(mut v) = self.violation(groups, names, odd, p, threshold, &against) {
-                    if v.severity == Severity::Warning && is_of_library(job, groups.get(odd), &v.context) {
+                    let pair = (groups.get(odd), groups.get(p));
+                    let is_explained = |v: &Violation| {
+                        is_of_library(job, pair.0, &v.context) || is_of_other_size(pair, v.common, &v.context)
+                    };
+                    if v.severity == Severity::Warning && is_explained(&v) {
                         v.severity = Severity::Notice;
                     }
                     by_odd.push(v);
@@ -341,6 +345,32 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
     let begins = |function: &str| has_no_data(function) || reads_window(function);
     (context.matched_before == 0 || all_calls(odd.ops.first(), begins))
         && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
+}
+
+/// Whether what was left unread before the odd chain is not what the chain should have passed on: it is not as long as what the chain passes
+/// on, by all examples, where the frequent chain passes on what it gets as it is. So it was another message.
+fn is_of_other_size(
+    (odd, frequent): (&ChainGroup, &ChainGroup),
+    common: Common,
+    context: &ContextMatch,
+) -> bool {
+    let Some(before) = context.before.filter(|_| context.matched_before > 0 && context.matched_after == 0)
+    else {
+        return false;
+    };
+    let at = usize::from(common.frequent_from);
+    let passes_on_all = |example: &Example| {
+        let lengths = at.checked_sub(1).and_then(|from| example.ops.get(from)).zip(example.ops.get(at));
+        lengths.is_some_and(|(got, passed_on)| got.len_bytes == passed_on.len_bytes)
+    };
+    let mut left_unread = odd.examples.iter().flat_map(|example| {
+        let unread = example.before.iter().filter(|op| op.context == before);
+        example.ops.first().into_iter().flat_map(move |first| unread.clone().map(move |op| (op, first)))
+    });
+    !frequent.examples.is_empty()
+        && frequent.examples.iter().all(passes_on_all)
+        && left_unread.clone().next().is_some()
+        && left_unread.all(|(op, first)| op.len_bytes != first.len_bytes)
 }
 
 /// Context match first, then abnormality.
