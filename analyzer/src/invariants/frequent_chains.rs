@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::scores::{self, Common, Weighted};
 use crate::chains::context_set::ContextSet;
-use crate::chains::group::{ChainGroup, Example, OpCounts};
+use crate::chains::group::{ChainGroup, Example, OpCounts, OpInstance};
 use crate::chains::groups::{ChainGroups, GroupId};
 use crate::chains::name_order::NameOrder;
 use crate::chains::op_names::{ContextId, OpNames};
@@ -108,7 +108,8 @@ impl FrequentChains {
                 if let Some(mut v) = self.violation(groups, names, odd, p, threshold, &against) {
                     let pair = (groups.get(odd), groups.get(p));
                     let is_explained = |v: &Violation| {
-                        is_of_library(job, pair.0, &v.context) || is_of_other_size(pair, v.common, &v.context)
+                        is_of_library(job, pair.0, &v.context)
+                            || is_of_other_message(pair, v.common, &v.context)
                     };
                     if v.severity == Severity::Warning && is_explained(&v) {
                         v.severity = Severity::Notice;
@@ -347,9 +348,10 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
         && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
 }
 
-/// Whether what was left unread before the odd chain is not what the chain should have passed on: it is not as long as what the chain passes
-/// on, by all examples, where the frequent chain passes on what it gets as it is. So it was another message.
-fn is_of_other_size(
+/// Whether what was left unread before the odd chain was another message, by all examples: it is not as long as what the chain passes on, and lies
+/// in another buffer than where the frequent chain has it, which passes on what it gets as it is. A wrong address mostly leads near the
+/// right one, and with a header before it a message is longer than what was put behind.
+fn is_of_other_message(
     (odd, frequent): (&ChainGroup, &ChainGroup),
     common: Common,
     context: &ContextMatch,
@@ -359,9 +361,13 @@ fn is_of_other_size(
         return false;
     };
     let at = usize::from(common.frequent_from);
+    let got = |example: &Example| at.checked_sub(1).and_then(|from| example.ops.get(from).copied());
     let passes_on_all = |example: &Example| {
-        let lengths = at.checked_sub(1).and_then(|from| example.ops.get(from)).zip(example.ops.get(at));
+        let lengths = got(example).zip(example.ops.get(at));
         lengths.is_some_and(|(got, passed_on)| got.len_bytes == passed_on.len_bytes)
+    };
+    let is_usual_place = |op: &OpInstance| {
+        frequent.examples.iter().filter_map(got).any(|got| got.destination_buffer == op.destination_buffer)
     };
     let mut left_unread = odd.examples.iter().flat_map(|example| {
         let unread = example.before.iter().filter(|op| op.context == before);
@@ -370,7 +376,7 @@ fn is_of_other_size(
     !frequent.examples.is_empty()
         && frequent.examples.iter().all(passes_on_all)
         && left_unread.clone().next().is_some()
-        && left_unread.all(|(op, first)| op.len_bytes != first.len_bytes)
+        && left_unread.all(|(op, first)| op.len_bytes != first.len_bytes && !is_usual_place(op))
 }
 
 /// Context match first, then abnormality.
