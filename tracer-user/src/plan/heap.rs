@@ -15,22 +15,27 @@ use super::table_slot::{FilePlace, FileSlots, HeapFunction, HeapSlot, SlotPurpos
 use super::tables::FREE_WITH_HEADER;
 use crate::elf::{SlotKind, passed_entry};
 
-/// Functions of the allocator, by name.
+/// Functions of the allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapFunctions(BTreeMap<String, (u32, HeapFunction)>);
+pub struct HeapFunctions {
+    by_name: BTreeMap<String, (u32, HeapFunction)>,
+    /// The program's code is the job's own: it is no interpreter.
+    program_is_own: bool,
+}
 
 impl HeapFunctions {
     /// Adds those that slots are for.
     pub fn add(&mut self, files: &[FileSlots]) {
         for slot in files.iter().flat_map(|file| &file.slots) {
             if let SlotPurpose::Heap(heap) = slot.purpose {
-                self.0.insert(slot.symbol.clone(), (heap.probe, heap.function));
+                self.by_name.insert(slot.symbol.clone(), (heap.probe, heap.function));
+                self.program_is_own |= heap.program_is_own;
             }
         }
     }
 
     fn of(&self, symbol: &str) -> Option<(u32, HeapFunction)> {
-        self.0.get(symbol).copied()
+        self.by_name.get(symbol).copied()
     }
 
     /// Gives functions that a plan has kernel probes for probes of their own: these are new.
@@ -38,7 +43,7 @@ impl HeapFunctions {
         let mut probes = Vec::new();
         for probe in &plan.probes {
             let Some(function) = heap_function(files, plan, probe) else { continue };
-            self.0.insert(probe.function.clone(), (next_id, function));
+            self.by_name.insert(probe.function.clone(), (next_id, function));
             probes.push(Probe { id: next_id, place: ProbePlace::Slot, ..probe.clone() });
             next_id += 1;
         }
@@ -58,14 +63,14 @@ pub(super) fn find(
 ) {
     let mut functions = earlier.clone();
     let probes = functions.plan(files, plan, next_id);
-    let program_is_own = files.iter().any(|file| file.image.is_program && file.role.is_own());
+    functions.program_is_own |= files.iter().any(|file| file.image.is_program && file.role.is_own());
     for file in files {
         // Code of several files counts as the program's own: whose call it is, one range of addresses does not tell.
         let is_own = file.role.is_own();
         if has_named && !is_own {
             continue;
         }
-        let found = slots_of(file, &functions, is_own, program_is_own);
+        let found = slots_of(file, &functions, is_own);
         if found.is_empty() {
             continue;
         }
@@ -81,12 +86,8 @@ pub(super) fn find(
     plan.probes.extend(probes);
 }
 
-fn slots_of(
-    file: &File<'_>,
-    functions: &HeapFunctions,
-    is_own: bool,
-    program_is_own: bool,
-) -> Vec<TableSlot> {
+fn slots_of(file: &File<'_>, functions: &HeapFunctions, is_own: bool) -> Vec<TableSlot> {
+    let program_is_own = functions.program_is_own;
     let Some(first) = first_position(file) else { return Vec::new() };
     let is_call = |vaddr: &u64| file.elf.slot_kinds.get(vaddr) == Some(&SlotKind::Call);
     let slot = |(vaddr, symbol): (&u64, &&str)| {

@@ -151,7 +151,7 @@ impl FastEngine {
                 return SlotsInUse { unsure, ..SlotsInUse::refused(&format!("process {pid}: {error}")) };
             }
         }
-        self.heap = fast.iter().copied().filter(|probe| self.is_of_heap(*probe)).collect();
+        self.heap = self.heap_probes().intersection(&fast).copied().collect();
         self.probes.clone_from(&fast);
         SlotsInUse { probes: fast, kernel, ..SlotsInUse::default() }
     }
@@ -238,9 +238,12 @@ impl FastEngine {
         file.sites.iter().any(|site| self.probes.contains(&site.probe)) || file.slots.iter().any(is_fast_call)
     }
 
-    fn is_of_heap(&self, probe: u32) -> bool {
-        let is_it = |slot: &TableSlot| matches!(slot.purpose, SlotPurpose::Heap(heap) if heap.probe == probe);
-        self.files.iter().any(|file| file.slots.iter().any(is_it))
+    fn heap_probes(&self) -> BTreeSet<u32> {
+        let probe = |slot: &TableSlot| match slot.purpose {
+            SlotPurpose::Heap(heap) => Some(heap.probe),
+            _ => None,
+        };
+        self.files.iter().flat_map(|file| &file.slots).filter_map(probe).collect()
     }
 
     /// Where a process notes its calls, in its own space.
