@@ -11,6 +11,7 @@ use crate::chains::op_names::{ContextId, OpNames};
 use crate::findings::finding::{Severity, Verdict};
 use crate::job::Job;
 use crate::job::ids::CallSiteId;
+use crate::job::names::STACK;
 use crate::mpi::calls::{has_no_data, reads_window};
 use crate::options::Options;
 
@@ -366,8 +367,14 @@ fn is_of_other_message(
         let lengths = got(example).zip(example.ops.get(at));
         lengths.is_some_and(|(got, passed_on)| got.len_bytes == passed_on.len_bytes)
     };
+    // All of a thread's stack has one name.
     let is_usual_place = |op: &OpInstance| {
-        frequent.examples.iter().filter_map(got).any(|got| got.destination_buffer == op.destination_buffer)
+        op.destination_buffer != STACK
+            && frequent
+                .examples
+                .iter()
+                .filter_map(got)
+                .any(|got| got.destination_buffer == op.destination_buffer)
     };
     let mut left_unread = odd.examples.iter().flat_map(|example| {
         let unread = example.before.iter().filter(|op| op.context == before);
