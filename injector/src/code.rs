@@ -161,8 +161,8 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
         bytes.extend(code);
         put_data(&mut bytes[begin + data_at(code)..], hook, facts);
         if let HookKind::Heap(heap) = hook.kind {
-            let first = heap.entry.first_filled();
-            bytes[begin + first_at(heap.call)..][..first.len()].copy_from_slice(&first);
+            let first = heap.entry.first();
+            bytes[begin + first_at(heap.call)..][..first.len()].copy_from_slice(first);
         }
     }
     bytes

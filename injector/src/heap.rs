@@ -53,24 +53,9 @@ pub struct PassedEntry {
 }
 
 impl PassedEntry {
-    /// The instructions, and nothing more up to a length.
-    pub(crate) fn first_filled(&self) -> [u8; MOST_FIRST_BYTES] {
-        /// Of which each is one instruction that does nothing, by length.
-        const NOPS: [&[u8]; MOST_FIRST_BYTES + 1] = [
-            &[],
-            &[0x90],
-            &[0x66, 0x90],
-            &[0x0f, 0x1f, 0x00],
-            &[0x0f, 0x1f, 0x40, 0x00],
-            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
-            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
-            &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
-            &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
-        ];
-        let len = usize::from(self.first_len).min(MOST_FIRST_BYTES);
-        let mut filled = self.first;
-        filled[len..].copy_from_slice(NOPS[MOST_FIRST_BYTES - len]);
-        filled
+    /// The instructions that must be run.
+    pub(crate) fn first(&self) -> &[u8] {
+        &self.first[..usize::from(self.first_len).min(MOST_FIRST_BYTES)]
     }
 
     /// Whether the function begins so in a process: nobody has changed it but for a probe.
@@ -91,15 +76,6 @@ impl PassedEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_not_needed_of_the_place_for_instructions_does_nothing() {
-        let push =
-            PassedEntry { first: [0x41, 0x54, 0, 0, 0, 0, 0, 0], first_len: 2, ..PassedEntry::default() };
-        assert_eq!(push.first_filled(), [0x41, 0x54, 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00]);
-        let all = PassedEntry { first: [1; 8], first_len: 8, ..PassedEntry::default() };
-        assert_eq!(all.first_filled(), [1; 8]);
-    }
 
     #[test]
     fn a_function_that_somebody_has_changed_is_not_entered_in_its_middle() {

@@ -1,14 +1,13 @@
 //! Hooks in a process that runs: a child of the test, with slots of its own making.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+mod common;
+
 use std::time::Duration;
 
+use common::{RunningProgram, drain, record_for_long};
 use injector::{
-    CompletedHandles, CounterClock, HeapCall, HeapHook, HookKind, HookRequest, Installation, MadeBefore,
-    MadeHandle, NotedCall, PassedEntry, RecordedCall, SharedRings, SlotHook, ThreadBefore, counter,
-    find_previous, install,
+    CompletedHandles, HookKind, HookRequest, Installation, MadeBefore, MadeHandle, NotedCall, SharedRings,
+    SlotHook, ThreadBefore, counter, find_previous, install,
 };
 
 /// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
@@ -39,35 +38,6 @@ static void finish(long count, long **where) { where[count] = NULL; }
 static void (*volatile finish_slot)(long, long **) = finish;
 static char from[256], to[256];
 
-/* An allocator whose functions begin in the ways that those of C libraries do. */
-__asm__("my_malloc: push %r12\n pop %r12\n jmp malloc@PLT\n"
-	"my_calloc: endbr64\n push %rbp\n pop %rbp\n jmp calloc@PLT\n"
-	"my_realloc: push %rbx\n pop %rbx\n jmp realloc@PLT\n"
-	"my_free: test %rdi, %rdi\n je 1f\n jmp free@PLT\n 1: ret\n");
-void *my_malloc(size_t), *my_calloc(size_t, size_t), *my_realloc(void *, size_t);
-void my_free(void *);
-static void *(*volatile malloc_slot)(size_t) = my_malloc;
-static void *(*volatile calloc_slot)(size_t, size_t) = my_calloc;
-static void *(*volatile realloc_slot)(void *, size_t) = my_realloc;
-static void (*volatile free_slot)(void *) = my_free;
-
-/* Says which blocks it was given. */
-static int blocks(long n)
-{
-	for (long i = 0; i < n; i++) {
-		char *small = malloc_slot(40), *first = malloc_slot(5000 + i), *again = realloc_slot(first, 9000 + i), *zeros = calloc_slot(1000, 5);
-		if (!small || !again || !zeros)
-			return 9;
-		for (int at = 0; at < 5000; at++)
-			if (zeros[at])
-				return 8;
-		memset(small, 1, 40), memset(again, 2, 9000 + i), memset(zeros, 3, 5000);
-		printf("%p %p %p %p ", (void *)small, (void *)first, (void *)again, (void *)zeros);
-		free_slot(small), free_slot(again), free_slot(zeros), free_slot(NULL);
-	}
-	return 0;
-}
-
 static void __attribute__((noinline)) outer(int n) { for (int i = 0; i < n; i++) { copy_slot(to, from, 8); __asm__ volatile("" ::: "memory"); } }
 static void *thread(void *count) { for (long i = 0; i < (long)count; i++) copy_slot(to + 128, from + 128, i & 63); return NULL; }
 
@@ -76,13 +46,11 @@ int main(void)
 	char line[64];
 	printf("%p %p %p %p %p %p\n", (void *)&copy_slot, (void *)copy_slot, (void *)&outer_slot, (void *)outer_slot, (void *)&all_slot, (void *)all_slot);
 	printf("%p %p %p %p %p %p\n", (void *)&make_slot, (void *)make_slot, (void *)&finish_slot, (void *)finish_slot, __builtin_thread_pointer(), (void *)&fixed);
-	printf("%p %p %p %p %p %p %p %p\n", (void *)&malloc_slot, (void *)malloc_slot, (void *)&calloc_slot, (void *)calloc_slot, (void *)&realloc_slot, (void *)realloc_slot, (void *)&free_slot, (void *)free_slot);
 	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		long n = atol(line + 1);
 		pthread_t other;
 		int status = 0;
-		if (line[0] == 'b') status = blocks(n) << 8;
 		if (line[0] == 'c') for (long i = 0; i < n; i++) copy_slot(to, from, i & 127);
 		if (line[0] == 'a') for (long i = 0; i < n; i++) if (all_slot(i, 1, 2, 3, 4, 5, 6, 7, 8, 9) != i + 330) return 3;
 		if (line[0] == 'm') for (long i = 0; i < n; i++) {
@@ -101,7 +69,6 @@ int main(void)
 		}
 		if (line[0] == 'o') { outer_slot(n); copy_slot(to, from, 99); }
 		if (line[0] == 't') { pthread_create(&other, NULL, thread, (void *)n); thread((void *)n); pthread_join(other, NULL); }
-		if (line[0] == 'g') { if (!fork()) { freopen("/dev/null", "w", stdout); _exit(blocks(n)); } wait(&status); }
 		if (line[0] == 'f') { if (!fork()) { outer_slot(n); thread((void *)n); _exit(7); } wait(&status); }
 		printf("done %d\n", status >> 8);
 		fflush(stdout);
@@ -111,8 +78,7 @@ int main(void)
 "#;
 
 struct Program {
-    child: Child,
-    lines: BufReader<std::process::ChildStdout>,
+    running: RunningProgram,
     copy: (u64, u64),
     outer: (u64, u64),
     all: (u64, u64),
@@ -122,46 +88,24 @@ struct Program {
     thread_pointer: u64,
     /// Address of a variable.
     fixed: u64,
-    /// malloc, calloc, realloc and free.
-    heap: Vec<(u64, u64)>,
-    _folder: tempfile::TempDir,
 }
 
 impl Program {
     fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (source, binary) = (folder.path().join("slots.c"), folder.path().join("slots"));
-        std::fs::write(&source, PROGRAM).expect("ours");
-        let built = Command::new("gcc").args(["-O1", "-pthread", "-o"]).args([&binary, &source]).status();
-        assert!(built.expect("a compiler").success());
-        let mut child =
-            Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
-        let mut lines = BufReader::new(child.stdout.take().expect("it was piped"));
-        let mut line = String::new();
-        lines.read_line(&mut line).expect("it says where its slots are");
-        lines.read_line(&mut line).expect("and more of them");
-        lines.read_line(&mut line).expect("and those of its allocator");
-        let numbers: Vec<u64> = line
-            .split_whitespace()
-            .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("an address"))
-            .collect();
-        let slots: Vec<(u64, u64)> = numbers.as_chunks::<2>().0.iter().map(|[at, to]| (*at, *to)).collect();
-        let [copy, outer, all, make, finish, (thread_pointer, fixed), ref heap @ ..] = slots[..] else {
-            panic!("{line}")
+        let mut running = RunningProgram::start(PROGRAM);
+        let slots = [running.pairs(), running.pairs()].concat();
+        let [copy, outer, all, make, finish, (thread_pointer, fixed)] = slots[..] else {
+            panic!("{slots:?}")
         };
-        let heap = heap.to_vec();
-        Self { child, lines, copy, outer, all, make, finish, thread_pointer, fixed, heap, _folder: folder }
+        Self { running, copy, outer, all, make, finish, thread_pointer, fixed }
     }
 
     fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     fn ask(&mut self, what: &str) -> String {
-        writeln!(self.child.stdin.as_mut().expect("it was piped"), "{what}").expect("it runs");
-        let mut answer = String::new();
-        self.lines.read_line(&mut answer).expect("it answers");
-        answer
+        self.running.ask(what)
     }
 
     fn request(&self) -> HookRequest {
@@ -171,55 +115,6 @@ impl Program {
             |number, kind, (slot, original)| SlotHook { number, kind, slot, original, target: original };
         let hooks = vec![hook(1, HookKind::Record, self.copy), hook(2, note, self.outer)];
         HookRequest { pid: self.pid(), hooks, ring_bytes: 1 << 20 }
-    }
-}
-
-/// How the functions of the program's allocator begin: instructions to be run, behind where they are, and where a probe is.
-const ENTRIES: [(HeapCall, &[u8], &[u8], u8); 4] = [
-    (HeapCall::Malloc, &[0x41, 0x54], &[0x41, 0x54], 0),
-    (HeapCall::Calloc, &[0xf3, 0x0f, 0x1e, 0xfa, 0x55], &[0x55], 4),
-    (HeapCall::Realloc, &[0x53], &[0x53], 0),
-    (HeapCall::Free, &[0x48, 0x85, 0xff, 0x74, 0x05], &[0x48, 0x85, 0xff], 3),
-];
-
-/// Hooks of the program's allocator, from 1 on in their order.
-fn heap_request(program: &Program, program_is_own: bool) -> HookRequest {
-    let mut hooks = Vec::new();
-    for (number, ((slot, target), (call, code, first, probed_at))) in
-        (1..).zip(program.heap.iter().copied().zip(ENTRIES))
-    {
-        let mut entry = PassedEntry { len: code.len() as u8, probed_at, ..PassedEntry::default() };
-        entry.code[..code.len()].copy_from_slice(code);
-        entry.first[..first.len()].copy_from_slice(first);
-        entry.first_len = first.len() as u8;
-        let kind = HookKind::Heap(HeapHook { call, least_bytes: 4096, program_is_own, entry });
-        hooks.push(SlotHook { number, kind, slot, original: target, target });
-    }
-    HookRequest { pid: program.pid(), hooks, ring_bytes: 1 << 20 }
-}
-
-/// What the kernel does where it puts a probe, but that nobody takes the trap.
-fn break_at_probes(program: &Program, are_there: bool) {
-    let memory = std::fs::File::options().write(true).open(format!("/proc/{}/mem", program.pid()));
-    let memory = memory.expect("ours to change");
-    for ((_, target), (_, code, _, probed_at)) in program.heap.iter().zip(ENTRIES) {
-        let byte = if are_there { 0xcc } else { code[usize::from(probed_at)] };
-        memory.write_all_at(&[byte], target + u64::from(probed_at)).expect("code is there");
-    }
-}
-
-/// Blocks that the program was given, four at a time.
-fn blocks_in(answer: &str) -> Vec<[u64; 4]> {
-    let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-    let words: Vec<u64> = answer.split_whitespace().filter_map(hex).collect();
-    assert!(answer.ends_with("done 0\n"), "{answer}");
-    words.as_chunks::<4>().0.to_vec()
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -266,14 +161,6 @@ struct WholeHook {
     stack_arguments: u8,
     made: Option<MadeHandle>,
     completes: Option<CompletedHandles>,
-}
-
-fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
-    shared.drain(Vec::new, Vec::push).map(|(_, records)| records).unwrap_or_default()
-}
-
-fn record_for_long(shared: &SharedRings) {
-    shared.switch().record_until(counter() + CounterClock::begin().steps(Duration::from_secs(60)));
 }
 
 #[test]
@@ -540,91 +427,4 @@ fn what_is_forbidden_is_refused_and_the_process_runs_on() {
     program.ask("c10");
     install(&program.request(), |_| Ok(())).expect("it runs again");
     program.ask("c10");
-}
-
-#[test]
-fn large_blocks_are_recorded_when_they_are_given_out_and_back_and_no_probe_of_the_kernel_is_passed() {
-    let mut program = Program::start();
-    let request = heap_request(&program, false);
-    let installation = install(&request, |_| Ok(())).expect("ours to change");
-    let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
-    assert_eq!(blocks_in(&program.ask("b10")).len(), 10, "nobody reads: the functions do all of it");
-    assert_eq!(drain(&mut shared), []);
-    record_for_long(&shared);
-    break_at_probes(&program, true);
-    // The heap goes on in a pause.
-    for is_paused in [false, true] {
-        if is_paused {
-            shared.switch().turn_off();
-            record_for_long(&shared);
-        }
-        let answer = program.ask("b50");
-        let expected: Vec<(u32, u64, u64, u64)> = (0..)
-            .zip(blocks_in(&answer))
-            .flat_map(|(n, [_, first, again, zeros])| {
-                let given = [(1, first, 5000 + n, 0), (3, again, 9000 + n, first), (2, zeros, 5000, 0)];
-                let back = [again, zeros].map(|block| (4, block, 0, 0));
-                given.into_iter().chain(back).collect::<Vec<_>>()
-            })
-            .collect();
-        let of = |call: &RecordedCall| match call.hook {
-            4 => (4, call.arguments[0], 0, 0),
-            hook => (hook, call.arguments[0], call.arguments[1], call.arguments[2]),
-        };
-        let records = drain(&mut shared);
-        assert_eq!(records.iter().map(of).collect::<Vec<_>>(), expected);
-        assert!(records.iter().all(|record| record.thread == program.pid()));
-        assert!(records.windows(2).all(|two| two[0].counter < two[1].counter), "in order of time");
-    }
-    break_at_probes(&program, false);
-    shared.switch().end();
-    assert_eq!(blocks_in(&program.ask("b10")).len(), 10);
-    assert_eq!(drain(&mut shared), []);
-    assert_eq!(installation.take_out().expect("it stops").restored, 4);
-    blocks_in(&program.ask("b10"));
-}
-
-#[test]
-fn small_blocks_are_recorded_too_if_the_program_asks_for_them_itself() {
-    let mut program = Program::start();
-    let request = heap_request(&program, true);
-    let installation = install(&request, |_| Ok(())).expect("ours to change");
-    let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
-    record_for_long(&shared);
-    break_at_probes(&program, true);
-    let given = blocks_in(&program.ask("b3"));
-    let records = drain(&mut shared);
-    let small: Vec<(u32, u64)> = records
-        .iter()
-        .filter(|record| given.iter().any(|blocks| record.arguments[0] == blocks[0]))
-        .map(|record| (record.hook, record.arguments[1]))
-        .collect();
-    assert_eq!((records.len(), small), (21, [(1, 40), (4, 0)].repeat(3)));
-    break_at_probes(&program, false);
-}
-
-#[test]
-fn an_allocator_that_somebody_has_changed_stays_as_it_is() {
-    let mut program = Program::start();
-    let mut request = heap_request(&program, true);
-    if let HookKind::Heap(heap) = &mut request.hooks[0].kind {
-        heap.entry.code[1] = 0x55;
-    }
-    let installation = install(&request, |_| Ok(())).expect("ours to change");
-    assert_eq!(installation.slots().count(), 3, "all but malloc");
-    let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
-    record_for_long(&shared);
-    blocks_in(&program.ask("b1"));
-    assert!(drain(&mut shared).iter().all(|record| record.hook != 1));
-}
-
-#[test]
-fn a_child_of_fork_gets_its_blocks_and_records_nothing() {
-    let mut program = Program::start();
-    let request = heap_request(&program, true);
-    let installation = install(&request, |_| Ok(())).expect("ours to change");
-    let mut shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
-    record_for_long(&shared);
-    assert_eq!(program.ask("g5"), "done 0\n");
-    assert_eq!(drain(&mut shared), []);
 }

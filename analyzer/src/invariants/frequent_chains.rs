@@ -362,28 +362,27 @@ fn is_of_other_message(
         return false;
     };
     let at = usize::from(common.frequent_from);
-    let got = |example: &Example| at.checked_sub(1).and_then(|from| example.ops.get(from).copied());
-    let passes_on_all = |example: &Example| {
-        let lengths = got(example).zip(example.ops.get(at));
-        lengths.is_some_and(|(got, passed_on)| got.len_bytes == passed_on.len_bytes)
-    };
+    // What the frequent chain gets, and what it makes of that.
+    let usual: Option<Vec<(&OpInstance, &OpInstance)>> = frequent
+        .examples
+        .iter()
+        .map(|example| at.checked_sub(1).and_then(|from| example.ops.get(from)).zip(example.ops.get(at)))
+        .collect();
+    let usual = usual.unwrap_or_default();
+    let passes_on_all = usual.iter().all(|(got, passed_on)| got.len_bytes == passed_on.len_bytes);
     // All of a thread's stack has one name.
     let is_usual_place = |op: &OpInstance| {
         op.destination_buffer != STACK
-            && frequent
-                .examples
-                .iter()
-                .filter_map(got)
-                .any(|got| got.destination_buffer == op.destination_buffer)
+            && usual.iter().any(|(got, _)| got.destination_buffer == op.destination_buffer)
     };
-    let mut left_unread = odd.examples.iter().flat_map(|example| {
-        let unread = example.before.iter().filter(|op| op.context == before);
-        example.ops.first().into_iter().flat_map(move |first| unread.clone().map(move |op| (op, first)))
-    });
-    !frequent.examples.is_empty()
-        && frequent.examples.iter().all(passes_on_all)
-        && left_unread.clone().next().is_some()
-        && left_unread.all(|(op, first)| op.len_bytes != first.len_bytes && !is_usual_place(op))
+    let is_other = |example: &Example| {
+        let mut unread = example.before.iter().filter(|op| op.context == before);
+        let passed_on_bytes = example.ops.first().map(|first| first.len_bytes);
+        unread.all(|op| Some(op.len_bytes) != passed_on_bytes && !is_usual_place(op))
+    };
+    let is_beside = |example: &&Example| example.before.iter().any(|op| op.context == before);
+    let mut beside = odd.examples.iter().filter(is_beside).peekable();
+    !usual.is_empty() && passes_on_all && beside.peek().is_some() && beside.all(is_other)
 }
 
 /// Context match first, then abnormality.

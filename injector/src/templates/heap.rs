@@ -5,7 +5,8 @@
 //! here. So what is done here passes it by: the first instructions of the function are run here, and it is entered behind the probe.
 //! Whoever wants the result calls it; everything else jumps.
 
-/// Enters the function behind the kernel's probe: `dms_…_first` is filled with the instructions that lie before.
+/// Enters the function behind the kernel's probe: the instructions that lie before are put at `dms_…_first`, in the place of some that do
+/// nothing.
 macro_rules! behind_probe {
     ($name:literal) => {
         concat!(
@@ -15,7 +16,7 @@ macro_rules! behind_probe {
             "dms_",
             $name,
             "_first:\n",
-            ".zero 8, 0x90\n",
+            ".zero {MOST_FIRST_BYTES}, 0x90\n",
             "notrack jmp qword ptr [rip + .Ldms_",
             $name,
             "_data + {BEHIND}]\n",

@@ -13,7 +13,7 @@ mod whole;
 
 use std::arch::global_asm;
 
-use crate::heap::HeapCall;
+use crate::heap::{HeapCall, MOST_FIRST_BYTES};
 use crate::layout::{MAX_RINGS, STACK_BELOW_POINTER_BYTES, control, data, header, record as piece, rest};
 use heap::{alloc_text, behind_probe, free_text, heap_record, unless_small, unless_unread};
 use note::note_text;
@@ -46,6 +46,7 @@ global_asm!(
     OWN_LOW = const data::OWN_LOW,
     OWN_HIGH = const data::OWN_HIGH,
     BEHIND = const data::BEHIND,
+    MOST_FIRST_BYTES = const MOST_FIRST_BYTES,
     CALLOC = const HeapCall::Calloc as u32,
     REALLOC = const HeapCall::Realloc as u32,
     CONTROL_LOST = const control::LOST,

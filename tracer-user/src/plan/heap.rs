@@ -51,8 +51,8 @@ impl HeapFunctions {
     }
 }
 
-/// Finds slots of allocators in all files of a plan, beside what was found there already, and adds what is recorded through them to
-/// the plan: as much as slots are used for. `has_named`: the user has named libraries as the program's own.
+/// Finds slots of allocators in all files of a plan, beside what was found there already, and adds to the plan what may be recorded through
+/// them. `has_named`: the user has named libraries as the program's own.
 pub(super) fn find(
     files: &[File<'_>],
     plan: &mut Plan,

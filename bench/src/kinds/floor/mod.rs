@@ -131,10 +131,16 @@ impl FloorBench {
             ("a heap block, at its return", block(0), FAST_BLOCK_GOAL_NS),
             ("an MPI call with seven arguments", whole, FAST_CALL_GOAL_NS),
         ];
-        let mut plain = PerHit::default();
+        let (mut plain, mut small) = (PerHit::default(), PerHit::default());
         let mut by_kind = kinds.map(|_| [(); 2].map(|()| PerHit::default()));
         for _ in 0..options.runs(41, 5) {
             plain.push(&process.run(&passes)?, FAST_HITS);
+            let hook = FastHook::put_into(process.pid(), block(u64::MAX))?;
+            hook.record(true);
+            process.run(&passes)?;
+            small.push(&process.run(&passes)?, FAST_HITS);
+            hook.check_records(0)?;
+            drop(hook);
             for ((_, kind, _), [recorded, idle]) in kinds.into_iter().zip(&mut by_kind) {
                 let hook = FastHook::put_into(process.pid(), kind)?;
                 idle.push(&process.run(&passes)?, FAST_HITS);
@@ -150,6 +156,8 @@ impl FloorBench {
         }
         let mut table = ResultTable::new(&["a call through a slot", "ns per call"]);
         table.row("as it is".to_owned(), vec![Cell::runs(&plain.ns, 1)]);
+        table
+            .row("as a heap block that is too small for a record".to_owned(), vec![Cell::runs(&small.ns, 1)]);
         for ((what, _, goal_ns), [recorded, idle]) in kinds.into_iter().zip(&by_kind) {
             table.row(format!("recorded as {what}"), vec![Cell::runs(&recorded.ns, 1)]);
             table.row(format!("the same, its reader gone ({what})"), vec![Cell::runs(&idle.ns, 1)]);
