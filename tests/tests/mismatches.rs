@@ -6,8 +6,8 @@ use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::catalogue::CASES;
-use live::fault_case::{Ends, FaultCase, FaultClass};
+use live::catalogue::{CASES, FROM_THE_START};
+use live::fault_case::{Ends, FaultCase};
 use live::processes::HungJob;
 use live::{Dmscope, JobSpec, MpiImplementation, RunningSession};
 use serde_json::Value;
@@ -26,23 +26,10 @@ const WATCHED: [(&str, &str); 7] = [
     ("waitall_collective", "hang"),
 ];
 
-/// Of windows, only calls that made them tell which is which: that is told of jobs that were watched from their start.
-const FENCE_LEFT_OUT: FaultCase = FaultCase {
-    job: "errors",
-    args: &["--fault", "fence_left_out"],
-    ranks: 3,
-    class: FaultClass::MismatchedCollective,
-    at_fault: &[1],
-    function: "MPI_Win_free",
-    place: Some(("errors_windows.c", "at fault: fence_left_out")),
-    ends: Ends::Hangs,
-    twin: Some(&["--right", "fence_left_out"]),
-};
-
 fn cases() -> Vec<(&'static FaultCase, &'static str)> {
     let case = |name: &str| CASES.iter().find(|case| case.args.contains(&name));
     let of_catalogue = WATCHED.iter().filter_map(|(name, kind)| Some((case(name)?, *kind)));
-    of_catalogue.chain([(&FENCE_LEFT_OUT, "collective_mismatch")]).collect()
+    of_catalogue.chain(FROM_THE_START.iter().map(|case| (case, "collective_mismatch"))).collect()
 }
 
 /// Runs a job under dmscope. It goes on when dmscope knows all its ranks.
@@ -101,7 +88,7 @@ fn collective_calls_that_do_not_match_are_told_with_ranks_and_call() -> Result<(
             checked += 1;
         }
     }
-    ensure!(checked == 2 * (WATCHED.len() + 1), "only {checked} cases");
+    ensure!(checked == 2 * (WATCHED.len() + FROM_THE_START.len()), "only {checked} cases");
     Ok(())
 }
 
