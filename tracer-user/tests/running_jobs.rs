@@ -144,7 +144,8 @@ fn check(plan: &Plan) {
         named(plan, function);
     }
     assert_eq!(count(&of_file(plan, "waits"), ProbeClass::Copy), 1);
-    let calls = plan.probes.iter().filter(|p| p.class == ProbeClass::Call).count();
+    let is_call = |p: &&Probe| matches!(p.class, ProbeClass::Call | ProbeClass::CallResults);
+    let calls = plan.probes.iter().filter(is_call).count();
     assert!(calls > 200, "{calls} calls");
 }
 

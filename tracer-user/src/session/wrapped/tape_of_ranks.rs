@@ -130,7 +130,11 @@ impl TapeOfRanks {
         lost.into_iter().for_each(|rank| pages.leave(rank));
     }
 
+    /// Of a rank that is on the tape already: one that has made its files since its answers were looked for comes next time.
     fn take_messages(&mut self, rank: u32, file: &mut RankFile, page: &SharedPage) -> Result<()> {
+        if !self.ranks.contains_key(&rank) {
+            return Ok(());
+        }
         while let Some((offset_bytes, bytes)) = file.take(page)? {
             self.push(&Input::Messages(Box::new(RankMessages { rank, offset_bytes, bytes })));
         }
@@ -207,5 +211,47 @@ fn facts(rank: u32, page: &SharedPage) -> ReplayableRank {
         thread_level: page.thread_level.load(Ordering::Relaxed),
         uncovered: page.uncovered.load(Ordering::Relaxed),
         stopped: text(page, PageText::Message).filter(|_| is_stopped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::process::ExitStatusExt;
+
+    use analyzer::tape::{Item, Reader};
+    use replay::shared_page::PAGE_BYTES;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A file of rank 0 with a record.
+    fn page_with(record: &[u8]) -> Vec<u8> {
+        let page = SharedPage::from_bytes(&[0; PAGE_BYTES]);
+        page.size.store(1, Ordering::Relaxed);
+        page.set_record_bytes(record.len());
+        page.begin();
+        [&page.to_bytes()[..], record].concat()
+    }
+
+    #[test]
+    fn messages_come_behind_the_rank_that_they_are_of() -> Result<()> {
+        let folder = TempDir::new()?;
+        let path = folder.path().join("x.dmt");
+        let mut tape = TapeOfRanks::create(&path, "rank-", &["job".to_owned()])?;
+        // As if the rank had begun between one look and the other.
+        fs::write(folder.path().join("messages-0"), page_with(b"who to whom"))?;
+        tape.take(folder.path());
+        fs::write(folder.path().join("rank-0"), page_with(b"answers"))?;
+        tape.take(folder.path());
+        assert!(tape.finish(ExitStatus::from_raw(0)).trouble.is_empty());
+        let inputs = Reader::new(fs::File::open(&path)?)?;
+        let of_rank = |item: Item| match item {
+            Item::Input(Input::ReplayableRank(_)) => Some("rank"),
+            Item::Input(Input::Messages(messages)) => Some(if messages.offset_bytes == 0 { "messages" } else { "a gap" }),
+            _ => None,
+        };
+        assert_eq!(inputs.filter_map(|item| of_rank(item.ok()?)).collect::<Vec<_>>(), ["rank", "messages"]);
+        Ok(())
     }
 }
