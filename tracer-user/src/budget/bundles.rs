@@ -11,14 +11,15 @@ use analyzer::wire::FileId;
 
 use super::can_pause;
 
-/// What all probes of a bundle have in common.
+/// What all probes of a bundle have in common. In the order in which bundles are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bundle {
+    /// They have been too expensive before. They come last: hits are paid for from the first link on, and others are still to
+    /// be made then.
+    hot: bool,
     file: FileId,
     /// Says which program runs, whether it may pause at all, and what a hit costs.
     class: ProbeClass,
-    /// They have been too expensive before.
-    hot: bool,
 }
 
 impl Bundle {
@@ -40,7 +41,7 @@ pub fn bundles<'p>(
 ) -> BTreeMap<Bundle, Vec<&'p Probe>> {
     let mut bundles: BTreeMap<Bundle, Vec<&Probe>> = BTreeMap::new();
     for probe in probes {
-        let bundle = Bundle { file: probe.file, class: probe.class, hot: hot.contains(&probe.id) };
+        let bundle = Bundle { hot: hot.contains(&probe.id), file: probe.file, class: probe.class };
         bundles.entry(bundle).or_default().push(probe);
     }
     bundles

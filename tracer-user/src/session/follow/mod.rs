@@ -166,6 +166,13 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// A budget says how much there is to do; what is done late cannot keep it.
+    pub(super) fn hurry(&self) {
+        if self.budget.is_some() {
+            self.host.run_early();
+        }
+    }
+
     /// Goes on to the end of the job, or to a limit.
     ///
     /// # Errors
@@ -180,12 +187,9 @@ impl<'s> Session<'s> {
             .context("cannot start the planning thread")?;
         // Not before: attaching is to be quick, and a job that is started here would inherit it.
         self.host.stay_on(&self.spare_cpus);
+        self.hurry();
         match &mut self.budget {
-            // It says how much there is to do; what is done late can not keep the budget.
-            Some(budget) => {
-                self.host.run_early();
-                budget.begin(self.host.as_ref());
-            }
+            Some(budget) => budget.begin(self.host.as_ref()),
             None if self.spare_cpus.is_empty() => self.host.yield_to_the_job(),
             None => {}
         }
