@@ -2,7 +2,7 @@
 
 use analyzer::calls::{self, Arg, CallRow, Does};
 use analyzer::input::{Mapping, MpiKind, ProcessFacts};
-use analyzer::plan::{Datatype, MpiObjects, ProbePlace, Plan, PlannedFile, Probe, ProbeClass};
+use analyzer::plan::{Datatype, DatatypeGroup, MpiObjects, ProbePlace, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::{Body, FileId, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
 use crate::bytes::Bytes;
@@ -89,7 +89,7 @@ pub fn plan(kind: MpiKind) -> Plan {
         id: PROGRAM,
         path: "/bin/job".into(),
         mpi: Some(objects),
-        datatypes: vec![Datatype { object: INT_OFFSET, size_bytes: 4 }],
+        datatypes: vec![Datatype { object: INT_OFFSET, size_bytes: 4, group: Some(DatatypeGroup::Integer) }],
         ..PlannedFile::default()
     };
     Plan {

@@ -146,6 +146,8 @@ pub const CASES: &[FaultCase] = cases! {
         MismatchedCollective of [1] in "MPI_Finalize", Hangs;
     "errors" ["--fault", "other_operation"] on 3 ranks, right ["--right", "other_operation"]:
         MismatchedCollective of [1] in "MPI_Allreduce" at "errors_collectives.c" "other_operation", EndsWrong;
+    "errors" ["--fault", "other_datatype"] on 3 ranks, right ["--right", "other_datatype"]:
+        MismatchedCollective of [1] in "MPI_Allreduce" at "errors_collectives.c" "other_datatype", EndsWrong;
     "errors" ["--fault", "other_size"] on 3 ranks, right ["--right", "other_size"]:
         MismatchedCollective of [1] in "MPI_Bcast" at "errors_collectives.c" "other_size", Dies;
     "errors" ["--fault", "two_communicators"] on 3 ranks, right ["--right", "two_communicators"]:

@@ -7,8 +7,9 @@ use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation, RunningJob};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// What the accounting may be above the budget when the machine is busy with other things: a pause begins late.
-const TOLERANCE: f64 = 1.8;
+/// What the accounting may be above the budget at the end of a session of twelve seconds: where ranks keep all processors busy, a
+/// pause begins late, and what that cost is paid back by pauses of up to twenty seconds, which may be still to come.
+const TOLERANCE: f64 = (12.0 + 20.0) / 12.0;
 
 fn endless(job: JobSpec) -> Result<RunningJob> {
     let job = job.held().endless().spawn()?;

@@ -16,10 +16,11 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is told of a case, by library: the kind of finding.
-const WATCHED: [(&str, &str); 7] = [
+const WATCHED: [(&str, &str); 8] = [
     ("survived_root", "collective_mismatch"),
     ("in_place_on_one", "collective_mismatch"),
     ("other_operation", "collective_mismatch"),
+    ("other_datatype", "collective_mismatch"),
     ("barrier_or_ibarrier", "collective_mismatch"),
     ("skips_collective", "collective_mismatch"),
     ("overlapping_communicators", "hang"),
@@ -75,7 +76,11 @@ fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()>
         // With its job the session ends too.
         drop(job);
     }
-    run.finish()?;
+    let session = run.finish()?;
+    // Also of a hang whose ranks were killed in it.
+    let findings = session.report()?["findings"].as_array().context("findings")?.clone();
+    let told_to_the_end = findings.iter().any(|told| told["id"] == finding["id"]);
+    ensure!(told_to_the_end && session.status == Some(1), "{name}: {:?} {findings:#?}", session.status);
     Ok(())
 }
 

@@ -123,6 +123,16 @@ impl FoundHang {
         })
     }
 
+    /// Whether a rank is in it.
+    pub fn has(&self, rank: Rank) -> bool {
+        self.at_fault.contains(&rank) || self.held_up.contains(&rank)
+    }
+
+    /// Whether it is another look at the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.fault == other.fault && self.at_fault == other.at_fault
+    }
+
     /// All ranks in it.
     pub fn all(&self) -> impl Iterator<Item = Rank> {
         self.at_fault.iter().chain(&self.held_up).copied()

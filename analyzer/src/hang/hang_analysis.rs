@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use super::dependency::Rank;
+use super::found::FoundHang;
 use super::locks::Locks;
 use super::progress::SampledRanks;
 use super::unknown;
 use super::view::RankState;
 use crate::job::Job;
-use crate::job::event::{CallBegan, Event, Gap};
+use crate::job::event::{CallBegan, Event, Gap, ProcessEnded};
+use crate::job::process::Who;
 use crate::mpi::calls::Lifecycle;
 use crate::tape::input::Threads;
 
@@ -19,6 +22,10 @@ pub(crate) struct HangAnalysis {
     locks: Locks,
     /// When ranks that stay where they are will have been there for so long that it is a hang, CLOCK_MONOTONIC.
     unknown_at_ns: Option<u64>,
+    /// Hangs as they were found last.
+    found: Vec<FoundHang>,
+    /// Hangs of which some ranks were killed where they stood, and the others have not moved: nothing has ended them.
+    lasting: Vec<FoundHang>,
     /// Something has changed since [`HangAnalysis::take_changed`].
     changed: bool,
 }
@@ -30,6 +37,7 @@ impl HangAnalysis {
             Event::Sampled(threads) => self.sample(job, threads),
             Event::ProcessReplaced { pid, .. } => self.locks.forget(*pid),
             Event::ProcessEnded(ended) => {
+                self.end_process(job, ended);
                 self.progress.forget(ended.pid);
                 self.locks.forget(ended.pid);
                 self.changed = true;
@@ -37,6 +45,36 @@ impl HangAnalysis {
             Event::Gap(gap) => self.miss(gap),
             _ => {}
         }
+    }
+
+    /// A hang lasts if a signal ends its ranks where they stand: somebody gave up waiting for them.
+    fn end_process(&mut self, job: &Job, ended: &ProcessEnded) {
+        /// Of what wait(2) gives: the signal that ended it.
+        const SIGNAL: u32 = 0x7f;
+        let Who::Rank(rank) = ended.who else { return };
+        let moved_ns = job.processes.get(ended.process).moved_ns;
+        let stood = self.progress.still(ended.pid, moved_ns, ended.time_ns).is_some();
+        if stood && ended.status & SIGNAL != 0 {
+            self.lasting.extend(self.found.extract_if(.., |hang| hang.has(rank)));
+        } else {
+            self.lasting.retain(|hang| !hang.has(rank));
+        }
+    }
+
+    /// Hangs were found.
+    pub fn remember(&mut self, found: Vec<FoundHang>) {
+        self.found = found;
+    }
+
+    /// Hangs that ranks were killed in, as long as those that are left have not moved.
+    pub fn lasting(&self, job: &Job) -> impl Iterator<Item = &FoundHang> {
+        let has_moved = |hang: &FoundHang, rank: Option<Rank>, moved_ns: u64| {
+            moved_ns > hang.since_ns && rank.is_some_and(|rank| hang.has(rank))
+        };
+        self.lasting.iter().filter(move |hang| {
+            let mut alive = job.processes.all().iter().filter(|process| process.alive);
+            !alive.any(|process| has_moved(hang, process.rank, process.moved_ns))
+        })
     }
 
     fn miss(&mut self, gap: &Gap) {

@@ -232,9 +232,12 @@ impl Job {
         self.clock(h.time_ns);
         let process = self.process(h.pid);
         let slot = self.probes.slot(h.probe);
-        let moved = self.processes.get_mut(process);
-        moved.moved_ns = moved.moved_ns.max(h.time_ns);
         let kind = record.body.kind();
+        // Who is killed has not moved.
+        if kind != kind::EXIT {
+            let moved = self.processes.get_mut(process);
+            moved.moved_ns = moved.moved_ns.max(h.time_ns);
+        }
         self.processes.count(process, kind);
         if h.probe != 0 && kind::is_hit(kind) {
             self.processes.count_hit(process, slot);

@@ -383,6 +383,7 @@ mod tests {
     use super::super::mismatch::OPEN_NS;
     use super::*;
     use crate::mpi::calls::row;
+    use crate::tape::plan::DatatypeGroup;
 
     const WORLD: u32 = 0;
 
@@ -480,6 +481,10 @@ mod tests {
             (
                 Signature { bytes: Some(8), ..rooted("MPI_Bcast", 0) },
                 Signature { bytes: Some(4), ..rooted("MPI_Bcast", 0) },
+            ),
+            (
+                Signature { group: Some(DatatypeGroup::Integer), ..rooted("MPI_Bcast", 0) },
+                Signature { group: Some(DatatypeGroup::FloatingPoint), ..rooted("MPI_Bcast", 0) },
             ),
         ] {
             let mut trial = Trial::default();

@@ -1,6 +1,7 @@
 //! What of a collective call must be the same in all ranks that make it.
 
 use crate::mpi::calls::{CallRow, Form};
+use crate::tape::plan::DatatypeGroup;
 
 /// What must be the same in all members, as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,16 @@ pub(crate) struct Signature {
     pub count: Option<i32>,
     /// Of what must be of the same length everywhere.
     pub bytes: Option<u64>,
+    /// What elements are, where they must be the same in all ranks and there are any.
+    pub group: Option<DatatypeGroup>,
+}
+
+fn group_name(group: DatatypeGroup) -> &'static str {
+    match group {
+        DatatypeGroup::Integer => "integer",
+        DatatypeGroup::FloatingPoint => "floating-point",
+        DatatypeGroup::Complex => "complex",
+    }
 }
 
 /// A reduction operation by its number; of Open MPI only that is known.
@@ -43,7 +54,16 @@ fn op_name(op: i64) -> String {
 
 impl Signature {
     pub fn of(row: &'static CallRow) -> Self {
-        Self { row, starts: false, in_place: None, root: None, op: None, count: None, bytes: None }
+        Self {
+            row,
+            starts: false,
+            in_place: None,
+            root: None,
+            op: None,
+            count: None,
+            bytes: None,
+            group: None,
+        }
     }
 
     /// Whether a request stands for it until it is complete.
@@ -58,8 +78,9 @@ impl Signature {
         let root = self.root.map(|root| ("root", root.to_string()));
         let count = self.count.map(|count| ("count", count.to_string()));
         let bytes = self.bytes.map(|bytes| ("bytes", bytes.to_string()));
+        let group = self.group.map(|group| ("datatype", group_name(group).to_owned()));
         let op = self.op.map(|op| ("op", op_name(op)));
-        let all = in_place.into_iter().chain(root).chain(count).chain(bytes).chain(op);
+        let all = in_place.into_iter().chain(root).chain(count).chain(bytes).chain(group).chain(op);
         all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -71,6 +92,7 @@ impl Signature {
             && same_if_known(self.root, other.root)
             && same_if_known(self.op, other.op)
             && same_if_known(self.bytes, other.bytes)
+            && same_if_known(self.group, other.group)
     }
 
     /// Takes what was not known from one that fits.
@@ -80,6 +102,7 @@ impl Signature {
         self.op = self.op.or(other.op);
         self.count = self.count.or(other.count);
         self.bytes = self.bytes.or(other.bytes);
+        self.group = self.group.or(other.group);
     }
 }
 

@@ -398,8 +398,9 @@ impl Pipeline {
             at_end,
         ];
         if due.contains(&true) {
-            let findings = report::findings(&self.sources());
+            let (findings, hangs) = report::evaluated(&self.sources());
             self.alerts.update(findings, at_end);
+            self.hang.remember(hangs);
         }
     }
 

@@ -60,6 +60,19 @@ pub struct MpiObjects {
     pub complete_request: Option<u64>,
 }
 
+/// What elements of a datatype are: groups of MPI's own datatypes (MPI 4.0, 6.9.2) that cannot stand for each other. Single
+/// bytes and logical values are in none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatatypeGroup {
+    /// Integers of C and Fortran, addresses, offsets and counts.
+    Integer,
+    /// Floating point numbers.
+    FloatingPoint,
+    /// Complex numbers.
+    Complex,
+}
+
 /// A datatype that MPI has from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datatype {
@@ -67,6 +80,9 @@ pub struct Datatype {
     pub object: u64,
     /// Of one element.
     pub size_bytes: u8,
+    /// What its elements are; none: something else, or a tape of an older version.
+    #[serde(default)]
+    pub group: Option<DatatypeGroup>,
 }
 
 /// One place that is watched.

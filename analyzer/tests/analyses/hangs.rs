@@ -240,6 +240,43 @@ fn a_rank_that_died_is_named_as_the_cause() {
     assert_eq!(hang.ranks[0].state, StuckState::Died);
 }
 
+/// Two ranks that wait for each other, and how the session ends: with which status each rank does, and whether rank 0 was seen to
+/// make another call before. What is told at the end, and what was withdrawn.
+fn ended_in_a_deadlock(statuses: [u32; 2], goes_on: bool) -> (Vec<Fault>, usize) {
+    let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 4);
+    let mut t = Trace::new(2, false);
+    t.now_ns += 4 * S;
+    let probe = t.probe("MPI_Recv", ProbeClass::Call);
+    let Some(Input::Plan(plan)) = t.inputs.pop() else { panic!("a plan") };
+    t.inputs.clear();
+    t.inputs.push(Input::Plan(plan));
+    if goes_on {
+        t.record(0, probe, Body::Call { return_address: 0, args: [0; 6], nested: false });
+    }
+    for (rank, status) in (0..).zip(statuses) {
+        t.record(rank, 0, Body::Exit { status, at: 0 });
+        t.tick();
+    }
+    inputs.extend(t.end());
+    let mut pipeline = Pipeline::new(Options::default());
+    inputs.iter().for_each(|input| pipeline.push(input));
+    let withdrawn =
+        pipeline.take_alerts().iter().filter(|alert| matches!(alert, Alert::Withdrawn { .. })).count();
+    (faults(&pipeline.report()).into_iter().map(|(fault, ..)| fault).collect(), withdrawn)
+}
+
+#[test]
+fn a_hang_whose_ranks_are_killed_in_it_is_told_to_the_end() {
+    const SIGKILL: u32 = 9;
+    const SIGTERM: u32 = 15;
+    assert_eq!(ended_in_a_deadlock([SIGTERM, SIGTERM], false), (vec![Fault::Deadlock], 0));
+    assert_eq!(ended_in_a_deadlock([SIGKILL, SIGTERM], false), (vec![Fault::Deadlock], 0));
+    // It went on, or came to its end.
+    assert!(!ended_in_a_deadlock([SIGTERM, SIGTERM], true).0.contains(&Fault::Deadlock));
+    assert!(!ended_in_a_deadlock([0, SIGTERM], false).0.contains(&Fault::Deadlock));
+    assert!(!ended_in_a_deadlock([SIGTERM, 0], false).0.contains(&Fault::Deadlock));
+}
+
 #[test]
 fn a_status_is_a_death_before_the_end_of_the_program_and_its_verdict_after_it() {
     let found = |last_call| {

@@ -14,6 +14,9 @@ use analyzer::wire::{Body, PIECE_WORDS, STACK_ARGUMENTS};
 pub const S: u64 = 1_000_000_000;
 pub const INT: u64 = 0x4c00_0405;
 pub const DOUBLE: u64 = 0x4c00_080b;
+pub const FLOAT: u64 = 0x4c00_040a;
+pub const LONG: u64 = 0x4c00_0807;
+pub const BYTE: u64 = 0x4c00_010d;
 pub const SUM: u64 = 0x5800_0003;
 pub const MAX: u64 = 0x5800_0001;
 /// Handles that tests give out.

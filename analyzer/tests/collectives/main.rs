@@ -28,7 +28,8 @@ fn a_mismatch_that_the_library_survives_is_told_with_all_calls_and_places() {
     assert_eq!(
         finding.summary,
         "Collective mismatch on MPI_COMM_WORLD: collective call number 2 on it is rank 2 in MPI_Bcast(root 1, count 8, \
-         bytes 32) called at job+0x11f, but ranks 0-1, 3 in MPI_Bcast(root 0, count 8, bytes 32) called at job+0x11f."
+         bytes 32, datatype integer) called at job+0x11f, but ranks 0-1, 3 in MPI_Bcast(root 0, count 8, bytes 32, datatype \
+         integer) called at job+0x11f."
     );
     assert_eq!(serde_json::to_value(finding).expect("JSON")["evidence"]["kind"], "collective_mismatch");
 }
@@ -48,19 +49,19 @@ fn it_is_told_while_the_job_runs_and_once() {
 }
 
 #[test]
-fn operations_lengths_and_forms_must_be_the_same() {
+fn operations_lengths_kinds_of_elements_and_forms_must_be_the_same() {
     let reduce = |job: &mut Entries, rank: u32, count, datatype, op| {
         job.enter(rank, "MPI_Allreduce", [0x1000, 0x2000, count, datatype, op, WORLD], 5);
     };
-    for odd in [(8, INT, MAX), (4, INT, SUM), (8, DOUBLE, SUM)] {
+    for odd in [(8, INT, MAX), (4, INT, SUM), (8, DOUBLE, SUM), (8, FLOAT, SUM), (4, DOUBLE, SUM)] {
         let mut job = Entries::begun(3);
         reduce(&mut job, 0, 8, INT, SUM);
         reduce(&mut job, 1, odd.0, odd.1, odd.2);
         reduce(&mut job, 2, 8, INT, SUM);
         assert_eq!(told(&job.report()), [("MPI_COMM_WORLD".to_owned(), 1, vec![1])], "{odd:x?}");
     }
-    // The same length; types and operations that the program made.
-    for same in [(4, DOUBLE, SUM), (3, 0x8c00_0000, SUM), (8, INT, 0x9800_0000)] {
+    // Longer elements of the same kind, and bytes; types and operations that the program made.
+    for same in [(4, LONG, SUM), (32, BYTE, SUM), (3, 0x8c00_0000, SUM), (8, INT, 0x9800_0000)] {
         let mut job = Entries::begun(3);
         reduce(&mut job, 0, 8, INT, SUM);
         reduce(&mut job, 1, same.0, same.1, same.2);
@@ -117,6 +118,43 @@ fn all_ranks_or_none_give_mpi_in_place_where_the_standard_demands_it() {
     ] {
         assert_eq!(told(&run(function, args, stack, true)), [], "{function}");
     }
+}
+
+#[test]
+fn what_ranks_give_or_get_must_be_of_one_kind() {
+    /// Rank 1 alone gives floats, with these arguments but for the type at `at`.
+    fn run(function: &str, mut args: [u64; 6], at: usize, stack: &[u64], odd: u64) -> Report {
+        let mut job = Entries::begun(3);
+        for rank in 0..3 {
+            args[at] = if rank == 1 { odd } else { INT };
+            job.enter_with(rank, function, args, stack);
+        }
+        job.report()
+    }
+    let to_all = [0x1000, 8, INT, 0x2000, 8, INT];
+    for (function, args, at, stack) in [
+        ("MPI_Gather", to_all, 2, &[0, WORLD][..]),
+        ("MPI_Gatherv", [0x1000, 8, INT, 0x2000, 0x3000, 0x3100], 2, &[INT, 0, WORLD]),
+        ("MPI_Scatter", to_all, 5, &[0, WORLD]),
+        ("MPI_Allgather", to_all, 2, &[WORLD]),
+        ("MPI_Ialltoall", to_all, 2, &[WORLD, POINTER]),
+    ] {
+        let report = run(function, args, at, stack, FLOAT);
+        assert_eq!(told(&report), [("MPI_COMM_WORLD".to_owned(), 1, vec![1])], "{function}");
+        let arguments = &mismatches(&report)[0].ranks[1].call.arguments;
+        assert!(arguments.contains(&("datatype".to_owned(), "floating-point".to_owned())), "{arguments:?}");
+        assert_eq!(told(&run(function, args, at, stack, LONG)), [], "{function}");
+        // Who has nothing to give may say anything.
+        let mut nothing = args;
+        nothing[at - 1] = 0;
+        assert_eq!(told(&run(function, nothing, at, stack, FLOAT)), [], "{function}");
+        // The type of what is in place already is not looked at.
+        let mut in_place = args;
+        in_place[at - 2] = u64::MAX;
+        assert_eq!(told(&run(function, in_place, at, stack, FLOAT)), [], "{function}");
+    }
+    // Neighbours agree with each other, not with everybody.
+    assert_eq!(told(&run("MPI_Neighbor_allgather", to_all, 2, &[WORLD], FLOAT)), []);
 }
 
 #[test]

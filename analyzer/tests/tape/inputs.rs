@@ -131,7 +131,7 @@ fn plan() -> impl Strategy<Value = Input> {
                 complete_request: None,
             }),
             datatypes: (id.inode % 3 == 0)
-                .then_some(Datatype { object: id.inode, size_bytes: id.inode as u8 })
+                .then_some(Datatype { object: id.inode, size_bytes: id.inode as u8, group: None })
                 .into_iter()
                 .collect(),
         },

@@ -44,6 +44,15 @@ static uint64_t other_operation(const struct scene *scene)
     return sum != scene->ranks * (scene->ranks - 1) / 2;
 }
 
+// A float has as many bytes as an int: the library adds what it is given.
+static uint64_t other_datatype(const struct scene *scene)
+{
+    const MPI_Datatype type = scene->faulty && scene->rank == 1 ? MPI_FLOAT : MPI_INT;
+    int sum = 0;
+    MPI_Allreduce(&scene->rank, &sum, 1, type, MPI_SUM, MPI_COMM_WORLD); // at fault: other_datatype
+    return sum != scene->ranks * (scene->ranks - 1) / 2;
+}
+
 static uint64_t other_size(const struct scene *scene)
 {
     enum { COUNT = 16 };
@@ -174,6 +183,7 @@ const struct lapse collective_lapses[] = {
     {.name = "bcast_other_root", .least_ranks = 3, .run = bcast_other_root},
     {.name = "gather_other_root", .least_ranks = 3, .run = gather_other_root},
     {.name = "other_operation", .least_ranks = 3, .run = other_operation, .ends = true},
+    {.name = "other_datatype", .least_ranks = 3, .run = other_datatype, .ends = true},
     {.name = "other_size", .least_ranks = 3, .run = other_size},
     {.name = "two_communicators", .least_ranks = 2, .run = two_communicators},
     {.name = "recv_in_collective", .least_ranks = 3, .run = recv_in_collective},

@@ -126,6 +126,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_spent_because_a_pause_began_late_is_paid_back() {
+        let mut governor = Governor::new(0.01);
+        let (mut spent, mut elapsed_ms) = (0.0, 0);
+        while elapsed_ms < 60_000 {
+            // It takes a tenth of a second until a pause is decided on, and hits cost all of it.
+            let step_ms = if governor.is_paused() { 1 } else { 100 };
+            let cost = if governor.is_paused() { 0.0 } else { (step_ms * MS) as f64 };
+            (spent, elapsed_ms) = (spent + cost, elapsed_ms + step_ms);
+            governor.step(step_ms * MS, [(0, cost)]);
+        }
+        let share = spent / (elapsed_ms * MS) as f64;
+        assert!((0.009..0.0115).contains(&share), "{share}");
+    }
+
+    #[test]
     fn the_process_that_spends_most_decides_for_all() {
         let mut governor = Governor::new(0.01);
         let actions: Vec<Action> =

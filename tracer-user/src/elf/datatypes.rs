@@ -1,6 +1,6 @@
 //! Datatypes of Open MPI, whose objects' addresses are handles. MPICH's handles say their sizes themselves.
 
-use analyzer::plan::Datatype;
+use analyzer::plan::{Datatype, DatatypeGroup};
 
 use super::facts::ElfFacts;
 use super::objects::distance;
@@ -22,11 +22,25 @@ fn size_bytes(object: &str) -> Option<u8> {
     })
 }
 
+/// What an element of one that is longer than a byte is.
+fn group(object: &str) -> Option<DatatypeGroup> {
+    Some(match object.strip_prefix("ompi_mpi_")? {
+        "short" | "unsigned_short" | "int" | "unsigned" | "long" | "unsigned_long" => DatatypeGroup::Integer,
+        "long_long_int" | "unsigned_long_long" | "int16_t" | "uint16_t" | "int32_t" => DatatypeGroup::Integer,
+        "uint32_t" | "int64_t" | "uint64_t" | "aint" | "offset" | "count" => DatatypeGroup::Integer,
+        "integer2" | "integer4" | "integer8" => DatatypeGroup::Integer,
+        "float" | "double" | "long_double" | "real4" | "real8" | "real16" => DatatypeGroup::FloatingPoint,
+        "c_complex" | "c_float_complex" | "c_double_complex" => DatatypeGroup::Complex,
+        "c_long_double_complex" | "complex8" | "complex16" | "complex32" => DatatypeGroup::Complex,
+        _ => return None,
+    })
+}
+
 /// Those that a file has.
 pub fn datatypes(elf: &ElfFacts<'_>) -> Vec<Datatype> {
     let Some(code) = elf.segments.iter().find(|segment| segment.exec) else { return Vec::new() };
     let found = elf.functions.all_mpi_data().filter_map(|(name, vaddr)| {
-        Some(Datatype { object: distance(vaddr, code), size_bytes: size_bytes(name)? })
+        Some(Datatype { object: distance(vaddr, code), size_bytes: size_bytes(name)?, group: group(name) })
     });
     let mut all: Vec<Datatype> = found.collect();
     all.sort_by_key(|datatype| datatype.object);

@@ -185,10 +185,14 @@ impl Kernel for LiveKernel {
 
     fn pause(&mut self, is_paused: bool) {
         self.tracer.pause(is_paused);
+        if !is_paused {
+            self.collector.look_now();
+        }
     }
 
     fn watch(&mut self, process: ProcessKey, slot: u32) -> Result<(), KernelError> {
         self.tracer.watch(process, slot)?;
+        self.collector.look_now();
         if let Some(ring) = self.fast.begin(process.pid, slot) {
             self.collector.add_fast(ring);
         }

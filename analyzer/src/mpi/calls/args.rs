@@ -511,6 +511,16 @@ impl CallRow {
         Some((count, count + 1))
     }
 
+    /// Where a collective call says what it gives or gets, if elements must be of one kind in all ranks. Between neighbours they need
+    /// be so only for each two.
+    pub fn elements(&self) -> Option<ContentArgs> {
+        let is_for_all =
+            self.does == Does::Collective && !self.name.to_ascii_lowercase().contains("neighbor");
+        let counts = [Arg::Count, Arg::SendCount, Arg::ReceiveCount];
+        let count = counts.into_iter().find_map(|arg| self.position(arg)).filter(|_| is_for_all)?;
+        Some(ContentArgs { buffer: count.checked_sub(1)?, count, datatype: count + 1 })
+    }
+
     /// The argument that points to where a handle is stored which stands for what the call has begun.
     pub fn made(&self) -> Option<usize> {
         self.position(Arg::NewRequest)

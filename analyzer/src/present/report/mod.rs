@@ -10,6 +10,7 @@ mod views;
 use crate::errors::leaks;
 use crate::findings::finding::*;
 use crate::findings::report::{REPORT_SCHEMA, Report, Thresholds};
+use crate::hang::found::FoundHang;
 use crate::invariants::scores::rounded;
 use crate::job::mismatch::Mismatch;
 use errors::is_death_of;
@@ -32,14 +33,25 @@ pub(crate) fn report(p: &Sources<'_>) -> Report {
 }
 
 /// The findings, the most important first.
-pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
+fn findings(p: &Sources<'_>) -> Vec<Finding> {
+    evaluated(p).0
+}
+
+/// The same, with the hangs that were found.
+pub(crate) fn evaluated(p: &Sources<'_>) -> (Vec<Finding>, Vec<FoundHang>) {
+    let found = hangs(p);
+    let lasting = p.hang.lasting(p.job).filter(|lasting| found.iter().all(|hang| !hang.is_same(lasting)));
+    let findings = findings_with(p, &found.iter().chain(lasting).collect::<Vec<_>>());
+    (findings, found)
+}
+
+fn findings_with(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
     let views = Views { p };
     let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));
     let origin = p.errors.deaths.origin().filter(|_| !p.errors.is_origin_open(p.job));
-    let hangs = hangs(p);
     // A death is told once, whether or not anybody waits for the dead.
-    let is_told = |s: &&crate::hang::found::FoundHang| {
+    let is_told = |s: &FoundHang| {
         (origin.is_some() || p.errors.is_origin_open(p.job))
             && matches!(s.fault, Fault::Crash | Fault::UnknownHang)
     };
@@ -50,10 +62,10 @@ pub(crate) fn findings(p: &Sources<'_>) -> Vec<Finding> {
     let of_death = mismatches.iter().position(is_of);
     let died = origin.as_ref().filter(|_| of_death.is_none() && !open.iter().any(is_of));
     let died = died.map(|origin| views.death(origin));
-    let of_mismatch = |s: &crate::hang::found::FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
+    let of_mismatch = |s: &FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
         let death = origin.as_ref().filter(|_| of_death == Some(at));
-        views.mismatch(mismatch, hangs.iter().find(|hang| of_mismatch(hang) == Some(at)), death)
+        views.mismatch(mismatch, hangs.iter().copied().find(|hang| of_mismatch(hang) == Some(at)), death)
     });
     let stuck = hangs.iter().filter(|s| !is_told(s) && of_mismatch(s).is_none()).map(|s| views.hang(s));
     let left = leaks::findings(&p.errors.leaks, |place| views.code_place(place, 1));

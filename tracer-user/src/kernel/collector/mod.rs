@@ -108,6 +108,13 @@ impl Collector {
         let _ = self.new_rings.send(NewRing::Fast(Box::new(ring)));
     }
 
+    /// Much is about to come: the thread, which may be taking its time, looks at all rings now.
+    pub fn look_now(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
     /// The next batch, if one comes in time.
     ///
     /// # Errors
@@ -243,7 +250,12 @@ impl Worker {
             };
             pause = pause.min(if self.fast.is_empty() { IDLE_PAUSE } else { FAST_PAUSE });
             // It is served early, and takes at most half of a processor.
-            std::thread::sleep(pause.max(began.elapsed()));
+            let rest = pause.max(began.elapsed());
+            let begin = Instant::now();
+            std::thread::park_timeout(rest);
+            if begin.elapsed() < rest {
+                pause = BUSY_PAUSE;
+            }
         }
     }
 

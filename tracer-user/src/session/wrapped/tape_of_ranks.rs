@@ -248,7 +248,9 @@ mod tests {
         let inputs = Reader::new(fs::File::open(&path)?)?;
         let of_rank = |item: Item| match item {
             Item::Input(Input::ReplayableRank(_)) => Some("rank"),
-            Item::Input(Input::Messages(messages)) => Some(if messages.offset_bytes == 0 { "messages" } else { "a gap" }),
+            Item::Input(Input::Messages(messages)) => {
+                Some(if messages.offset_bytes == 0 { "messages" } else { "a gap" })
+            }
             _ => None,
         };
         assert_eq!(inputs.filter_map(|item| of_rank(item.ok()?)).collect::<Vec<_>>(), ["rank", "messages"]);

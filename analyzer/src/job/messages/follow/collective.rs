@@ -87,6 +87,12 @@ impl Follower {
             let count = signature.count.and_then(|count| u64::try_from(count).ok());
             signature.bytes = size.zip(count).map(|(size, count)| size.saturating_mul(count));
         }
+        if let Some(at) = call.row.elements() {
+            let has_elements = call.integer(at.count).is_some_and(|count| count > 0);
+            let is_given = call.word(at.buffer).is_some_and(|buffer| !builtin.is_in_place(buffer));
+            let datatype = call.word(at.datatype).filter(|_| has_elements && is_given);
+            signature.group = datatype.and_then(|of| process.datatypes.group(builtin.kind, of));
+        }
         signature
     }
 
