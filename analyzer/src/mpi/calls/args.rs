@@ -279,6 +279,8 @@ pub struct CallRow {
     pub(super) first: [Option<u8>; Arg::COUNT],
     /// How many arguments it takes to know what it does, and to show it.
     pub(super) used: usize,
+    /// See [`CallRow::elements`].
+    pub(super) elements: Option<ContentArgs>,
 }
 
 /// Positions of the arguments that name a message.
@@ -511,14 +513,9 @@ impl CallRow {
         Some((count, count + 1))
     }
 
-    /// Where a collective call says what it gives or gets, if elements must be of one kind in all ranks. Between neighbours they need
-    /// be so only for each two.
+    /// Where a collective call says what it gives or gets, if elements must be of one kind in all ranks.
     pub fn elements(&self) -> Option<ContentArgs> {
-        let is_for_all =
-            self.does == Does::Collective && !self.name.to_ascii_lowercase().contains("neighbor");
-        let counts = [Arg::Count, Arg::SendCount, Arg::ReceiveCount];
-        let count = counts.into_iter().find_map(|arg| self.position(arg)).filter(|_| is_for_all)?;
-        Some(ContentArgs { buffer: count.checked_sub(1)?, count, datatype: count + 1 })
+        self.elements
     }
 
     /// The argument that points to where a handle is stored which stands for what the call has begun.

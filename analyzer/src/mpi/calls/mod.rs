@@ -34,7 +34,16 @@ fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallR
         first[*arg as usize].get_or_insert(at);
     }
     let used = args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1);
-    CallRow { name, does: base.1, form, args, first, used }
+    let elements = elements(base.0, base.1, &args);
+    CallRow { name, does: base.1, form, args, first, used, elements }
+}
+
+/// The datatype stands behind the count. Neighbours need to agree only with each other.
+fn elements(base: &str, does: Does, args: &[Arg]) -> Option<ContentArgs> {
+    let is_count = |arg: &Arg| matches!(arg, Arg::Count | Arg::SendCount | Arg::ReceiveCount);
+    let is_of_all = does == Does::Collective && !base.starts_with("MPI_Neighbor_");
+    let count = args.iter().position(is_count).filter(|_| is_of_all)?;
+    Some(ContentArgs { buffer: count.checked_sub(1)?, count, datatype: count + 1 })
 }
 
 /// Of a call that has one form.
