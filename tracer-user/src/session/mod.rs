@@ -288,8 +288,7 @@ fn prepare<'s>(
         Some(part) => Recorder::of_part(settings.analysis, settings.outlets, part),
         None => Recorder::new(settings.analysis, settings.outlets, settings.page_calls),
     };
-    let deadline_ns = settings.duration.map(|d| clock::monotonic_ns().saturating_add(d.as_nanos() as u64));
-    let limits = Limits { deadline_ns, stop: settings.stop };
+    let limits = Limits { duration: settings.duration, stop: settings.stop };
     let host = Arc::new(LiveHost);
     let kernel = Box::new(kernel);
     let parts = Parts {

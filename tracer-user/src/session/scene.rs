@@ -219,7 +219,7 @@ impl Scene {
             spare_cpus: Vec::new(),
             sink: &mut told,
         };
-        let limits = Limits { deadline_ns: self.duration_ns.map(|ns| BEGIN_NS + ns), stop };
+        let limits = Limits { duration: self.duration_ns.map(std::time::Duration::from_nanos), stop };
         let mut planner = Box::new(FakePlanner(self.world.clone()));
         let outcome = planner.processes(&RANKS).and_then(|planned| go(parts, &limits, planner, planned));
         let inputs = inputs(&path);

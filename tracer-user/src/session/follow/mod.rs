@@ -45,8 +45,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How the loop is ended.
 pub(super) struct Limits {
-    /// CLOCK_MONOTONIC.
-    pub deadline_ns: Option<u64>,
+    /// Counted from when the job is followed: attaching takes as long as it takes.
+    pub duration: Option<Duration>,
     /// Set from outside.
     pub stop: Arc<AtomicBool>,
 }
@@ -197,6 +197,7 @@ impl<'s> Session<'s> {
         planner.look_at(self.watched.pids());
         let now_ns = self.host.now_ns();
         let (mut status_due_ns, mut tape_due_ns) = (now_ns, now_ns + TAPE_PERIOD_NS);
+        let deadline_ns = limits.duration.map(|duration| now_ns.saturating_add(duration.as_nanos() as u64));
         let reason = loop {
             let batch = match self.kernel.next_batch(PATIENCE) {
                 Ok(batch) => batch,
@@ -235,18 +236,23 @@ impl<'s> Session<'s> {
                 tape_due_ns = now_ns + TAPE_PERIOD_NS;
                 self.recorder.flush(self.sink);
             }
-            if let Some(reason) = self.ended(limits, &mut launcher) {
+            if let Some(reason) = self.ended(limits, deadline_ns, &mut launcher) {
                 break reason;
             }
         };
         Ok(self.end(reason))
     }
 
-    fn ended(&self, limits: &Limits, launcher: &mut Launcher) -> Option<&'static str> {
+    fn ended(
+        &self,
+        limits: &Limits,
+        deadline_ns: Option<u64>,
+        launcher: &mut Launcher,
+    ) -> Option<&'static str> {
         if limits.stop.load(Ordering::Relaxed) {
             return Some("interrupted");
         }
-        if limits.deadline_ns.is_some_and(|deadline_ns| self.host.now_ns() >= deadline_ns) {
+        if deadline_ns.is_some_and(|deadline_ns| self.host.now_ns() >= deadline_ns) {
             return Some("duration elapsed");
         }
         (!self.watched.has_ranks() && launcher.has_ended(self.host.as_ref())).then_some("the job ended")
