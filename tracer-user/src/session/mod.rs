@@ -132,12 +132,10 @@ fn attach_with(
     session.start(start);
     session.expect(job.size());
     session.hurry();
-    // Before anything is attached: in which processes is decided then, and looking at all processes of the node takes time in
-    // which hits would be paid for and no budget be kept.
-    session.reach(&pids_of(job));
-    let mut ranks: Vec<ProcessKey> = job.ranks.iter().map(ProcessKey::of_rank).collect();
-    ranks.extend(session.follow_starters(job));
-    let pids: Vec<u32> = ranks.iter().map(|rank| rank.pid).collect();
+    session.expect(job.size());
+    // Before anything is attached: in which processes is decided then.
+    let pids = pids_of(job);
+    session.reach(&pids);
     // What was mapped in between nobody else would tell of.
     let mut since = planner.processes(&pids)?;
     let blind: Vec<u32> = planned.blind.iter().chain(&since.blind).copied().collect();
@@ -147,7 +145,9 @@ fn attach_with(
         session.add_slots(&mut since);
         session.apply(since);
     }
-    session.open_ranks(&ranks);
+    session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());
+    let late = session.follow_starters(job);
+    session.open_ranks(&late);
     session.unplanned(&blind);
     session.attached(begin_ns);
     session.follow(limits, planner, Launcher::Done)
