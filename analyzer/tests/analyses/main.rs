@@ -18,6 +18,7 @@ mod nodes;
 mod one_sided;
 mod page_data;
 mod robust;
+mod sampled_jobs;
 mod scenarios;
 mod shedding;
 mod split;

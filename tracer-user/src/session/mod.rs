@@ -130,11 +130,10 @@ fn attach_with(
 ) -> Result<Outcome> {
     let mut session = Session::new(parts)?;
     session.start(start);
-    session.expect(job.size());
     session.hurry();
-    session.expect(job.size());
-    // Before anything is attached: in which processes is decided then.
     let pids = pids_of(job);
+    // Before anything is attached: in which processes is decided then.
+    session.expect(job.size());
     session.reach(&pids);
     // What was mapped in between nobody else would tell of.
     let mut since = planner.processes(&pids)?;
@@ -146,8 +145,7 @@ fn attach_with(
         session.apply(since);
     }
     session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());
-    let late = session.follow_starters(job);
-    session.open_ranks(&late);
+    session.open_starters(job);
     session.unplanned(&blind);
     session.attached(begin_ns);
     session.follow(limits, planner, Launcher::Done)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use analyzer::finding::{Alert, Report};
 use analyzer::input::{Input, Start};
@@ -219,7 +220,7 @@ impl Scene {
             spare_cpus: Vec::new(),
             sink: &mut told,
         };
-        let limits = Limits { duration: self.duration_ns.map(std::time::Duration::from_nanos), stop };
+        let limits = Limits { duration: self.duration_ns.map(Duration::from_nanos), stop };
         let mut planner = Box::new(FakePlanner(self.world.clone()));
         let outcome = planner.processes(&RANKS).and_then(|planned| go(parts, &limits, planner, planned));
         let inputs = inputs(&path);

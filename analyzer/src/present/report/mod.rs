@@ -27,25 +27,20 @@ pub(crate) fn report(p: &Sources<'_>) -> Report {
         session: p.job.start.clone(),
         ended: p.job.ended.clone(),
         thresholds: thresholds(p),
-        findings: findings(p),
+        findings: evaluated(p).0,
         statistics: statistics(p),
     }
 }
 
-/// The findings, the most important first.
-fn findings(p: &Sources<'_>) -> Vec<Finding> {
-    evaluated(p).0
-}
-
-/// The same, with the hangs that were found.
+/// The findings, the most important first, and the hangs that were found now.
 pub(crate) fn evaluated(p: &Sources<'_>) -> (Vec<Finding>, Vec<FoundHang>) {
     let found = hangs(p);
     let lasting = p.hang.lasting(p.job).filter(|lasting| found.iter().all(|hang| !hang.is_same(lasting)));
-    let findings = findings_with(p, &found.iter().chain(lasting).collect::<Vec<_>>());
+    let findings = findings(p, &found.iter().chain(lasting).collect::<Vec<_>>());
     (findings, found)
 }
 
-fn findings_with(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
+fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
     let views = Views { p };
     let chains = p.evaluation.violations.iter().map(|v| views.odd_chain(v));
     let ranks = p.comparison.outliers.iter().map(|o| views.odd_rank(o));

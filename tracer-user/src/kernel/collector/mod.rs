@@ -251,9 +251,9 @@ impl Worker {
             pause = pause.min(if self.fast.is_empty() { IDLE_PAUSE } else { FAST_PAUSE });
             // It is served early, and takes at most half of a processor.
             let rest = pause.max(began.elapsed());
-            let begin = Instant::now();
+            let rests = Instant::now();
             std::thread::park_timeout(rest);
-            if begin.elapsed() < rest {
+            if rests.elapsed() < rest {
                 pause = BUSY_PAUSE;
             }
         }

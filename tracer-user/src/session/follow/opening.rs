@@ -166,8 +166,8 @@ impl Session<'_> {
     }
 
     /// A job may still be starting: its launcher and that one's helpers are watched, for the ranks that
-    /// they will start. Gives those that came since the job was looked at.
-    pub(in crate::session) fn follow_starters(&mut self, job: &NodeJob) -> Vec<ProcessKey> {
+    /// they will start, and those that came since the job was looked at are opened.
+    pub(in crate::session) fn open_starters(&mut self, job: &NodeJob) {
         for pid in self.host.starters(job) {
             self.watch_follower(pid);
             self.learn(pid, false);
@@ -177,8 +177,8 @@ impl Session<'_> {
             }
         }
         let mut late = self.host.late_ranks(job);
-        late.retain(|process| job.ranks.iter().all(|rank| rank.pid != process.pid));
-        late
+        late.retain(|rank| !self.watched.is_rank(rank.pid));
+        self.open_ranks(&late);
     }
 
     /// Daemons that are about to start ranks; those that run already began unseen.
