@@ -54,10 +54,11 @@ impl HangAnalysis {
         let Who::Rank(rank) = ended.who else { return };
         let moved_ns = job.processes.get(ended.process).moved_ns;
         let stood = self.progress.still(ended.pid, moved_ns, ended.time_ns).is_some();
-        if stood && ended.status & SIGNAL != 0 {
-            self.lasting.extend(self.found.extract_if(.., |hang| hang.has(rank)));
-        } else {
+        if !stood || ended.status & SIGNAL == 0 {
             self.lasting.retain(|hang| !hang.has(rank));
+        } else if !self.lasting.iter().any(|hang| hang.has(rank)) {
+            // What was found since others of a hang were killed is a consequence of that.
+            self.lasting.extend(self.found.extract_if(.., |hang| hang.has(rank)));
         }
     }
 

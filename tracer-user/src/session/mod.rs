@@ -144,6 +144,7 @@ fn attach_with(
         session.add_slots(&mut since);
         session.apply(since);
     }
+    session.begin_budget();
     session.open_ranks(&job.ranks.iter().map(ProcessKey::of_rank).collect::<Vec<_>>());
     session.open_starters(job);
     session.unplanned(&blind);
@@ -175,6 +176,7 @@ pub fn run(
     let mut session = Session::new(parts)?;
     session.start(start(&command.join(" "), alloc_min_bytes, true));
     session.begin_with(planner.command(command)?, is_fast);
+    session.begin_budget();
     let waiting = launch(command, account, settings_before).context("cannot make a process for the job")?;
     session.watch_follower(waiting.pid);
     let child = waiting.go().with_context(|| format!("cannot run {}", command[0]))?;
@@ -224,6 +226,7 @@ pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> 
             None => return Ok(()),
         }
     };
+    session.begin_budget();
     let launcher = session.follow_daemons(&daemons);
     session.attached(begin_ns);
     session.follow(&limits, Box::new(planner), launcher).map(|_| ())

@@ -34,8 +34,11 @@ pub(crate) fn report(p: &Sources<'_>) -> Report {
 
 /// The findings, the most important first, and the hangs that were found now.
 pub(crate) fn evaluated(p: &Sources<'_>) -> (Vec<Finding>, Vec<FoundHang>) {
-    let found = hangs(p);
-    let lasting = p.hang.lasting(p.job).filter(|lasting| found.iter().all(|hang| !hang.is_same(lasting)));
+    let mut found = hangs(p);
+    let mut lasting: Vec<&FoundHang> = p.hang.lasting(p.job).collect();
+    lasting.retain(|lasting| found.iter().all(|hang| !hang.is_same(lasting)));
+    // That ranks wait for those that were killed in a hang is a consequence.
+    found.retain(|hang| lasting.iter().all(|lasting| !hang.all().any(|rank| lasting.has(rank))));
     let findings = findings(p, &found.iter().chain(lasting).collect::<Vec<_>>());
     (findings, found)
 }
@@ -56,6 +59,10 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
     let is_of = |mismatch: &&Mismatch| origin.as_ref().is_some_and(|(first, _)| is_death_of(first, mismatch));
     let of_death = mismatches.iter().position(is_of);
     let died = origin.as_ref().filter(|_| of_death.is_none() && !open.iter().any(is_of));
+    // Ranks that hang are killed for it.
+    let hung = died.is_some_and(|(first, _)| {
+        p.hang.lasting(p.job).any(|hang| first.iter().all(|death| hang.has(death.rank)))
+    });
     let died = died.map(|origin| views.death(origin));
     let of_mismatch = |s: &FoundHang| mismatches.iter().position(|m| is_hang_of(s, m));
     let mismatched = mismatches.iter().enumerate().map(|(at, mismatch)| {
@@ -68,11 +75,12 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         finding(left.id, Verdict::Violated, left.severity, left.who, Evidence::Leak(Box::new(left.evidence)))
     });
     let returned = p.errors.errors.survived().map(|error| views.error_returned(error));
-    let mut findings: Vec<Finding> = died
-        .iter()
-        .cloned()
+    let (cause, consequence) = if hung { (None, died) } else { (died, None) };
+    let mut findings: Vec<Finding> = cause
+        .into_iter()
         .chain(mismatched)
         .chain(stuck)
+        .chain(consequence)
         .chain(returned)
         .chain(left)
         .chain(chains)

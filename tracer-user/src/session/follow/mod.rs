@@ -1,8 +1,10 @@
 //! One session, from the first plan to the report: takes what the kernel part saw, and passes it on in order.
 
+mod keep_budget;
 mod lives;
 mod opening;
 
+use std::collections::VecDeque;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +110,8 @@ pub(super) struct Session<'s> {
     names: SharedNames,
     watched: Watched,
     budget: Option<BudgetController>,
+    /// What has come and was not looked into yet; the budget is kept already.
+    waiting: VecDeque<DrainBatch>,
     probe_costs: Option<ProbeCosts>,
     unrecorded: UnrecordedTracker,
     strangers: StrangerAccount,
@@ -143,6 +147,7 @@ impl<'s> Session<'s> {
             names: SharedNames::default(),
             watched: Watched::new(only_job),
             budget,
+            waiting: VecDeque::new(),
             probe_costs,
             unrecorded: UnrecordedTracker::default(),
             strangers: StrangerAccount::new(stranger_ns),
@@ -188,10 +193,8 @@ impl<'s> Session<'s> {
         // Not before: attaching is to be quick, and a job that is started here would inherit it.
         self.host.stay_on(&self.spare_cpus);
         self.hurry();
-        match &mut self.budget {
-            Some(budget) => budget.begin(self.host.as_ref()),
-            None if self.spare_cpus.is_empty() => self.host.yield_to_the_job(),
-            None => {}
+        if self.budget.is_none() && self.spare_cpus.is_empty() {
+            self.host.yield_to_the_job();
         }
         // What was loaded while the first plan was made.
         planner.look_at(self.watched.pids());
@@ -199,7 +202,7 @@ impl<'s> Session<'s> {
         let (mut status_due_ns, mut tape_due_ns) = (now_ns, now_ns + TAPE_PERIOD_NS);
         let deadline_ns = limits.duration.map(|duration| now_ns.saturating_add(duration.as_nanos() as u64));
         let reason = loop {
-            let batch = match self.kernel.next_batch(PATIENCE) {
+            let batch = match self.next_batch() {
                 Ok(batch) => batch,
                 Err(failed) => {
                     self.nothing_comes(failed);
@@ -207,8 +210,6 @@ impl<'s> Session<'s> {
                     return Err(failed.into());
                 }
             };
-            // Before its records are looked into, which takes time: what is decided late can not keep the budget.
-            self.keep_budget(batch.as_ref());
             if let Some(batch) = batch {
                 let loaded = self.batch(batch);
                 if !loaded.is_empty() && !planner.look_at(loaded.clone()) {
@@ -269,7 +270,8 @@ impl<'s> Session<'s> {
             self.kernel.unwatch(pid, None);
         }
         self.kernel.detach_all();
-        for batch in self.kernel.drain_rest() {
+        let rest = self.kernel.drain_rest();
+        for batch in std::mem::take(&mut self.waiting).into_iter().chain(rest) {
             self.batch(batch);
         }
         self.order.finish(&mut self.recorder);
@@ -360,19 +362,6 @@ impl<'s> Session<'s> {
         }
         self.recorder.push(Input::Tick { time_ns: now_ns });
         self.recorder.tell_alerts(self.sink);
-    }
-
-    fn keep_budget(&mut self, batch: Option<&DrainBatch>) {
-        let Some(budget) = &mut self.budget else { return };
-        for (slot, records) in batch.iter().flat_map(|batch| &batch.records) {
-            budget.count(*slot, records);
-        }
-        let (slots, recorder) = (self.watched.slots(), &self.recorder);
-        let joining = || recorder.joining_probes();
-        if let Some(coverage) = budget.step(&slots, self.kernel.as_mut(), self.host.as_ref(), &joining) {
-            self.sampler.coverage_changed(coverage.time_ns);
-            self.order.fact(coverage.time_ns, Input::Coverage(Box::new(coverage)));
-        }
     }
 
     /// What is in the rings, and what comes, is missing of everybody.

@@ -162,6 +162,7 @@ impl Session<'_> {
             }
             // Like any that is attached to: nothing is known of what it did before.
             self.watched.reached.missed_beginning(pid);
+            self.keep_budget_meanwhile();
         }
     }
 
@@ -175,6 +176,7 @@ impl Session<'_> {
                 self.reach(&[pid]);
                 self.watched.reached.missed_beginning(pid);
             }
+            self.keep_budget_meanwhile();
         }
         let mut late = self.host.late_ranks(job);
         late.retain(|rank| !self.watched.is_rank(rank.pid));
