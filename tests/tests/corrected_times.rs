@@ -35,7 +35,7 @@ fn most_of_what_watching_cost_is_taken_out_of_the_times_of_a_job() -> Result<()>
         let all = std::env::var_os("DMSCOPE_TEST_TIMED").is_some();
         for pattern in PATTERNS.iter().take(if all { PATTERNS.len() } else { FEW }) {
             let folder = TempDir::new()?;
-            let job = TimedJob::new(library, pattern, 2, 400, 20_000)?;
+            let job = TimedJob::new(library, pattern, 2, 4_000, 20_000)?;
             let mut pairs = Vec::new();
             let mut refused = 0;
             while pairs.len() < PAIRS && refused < PAIRS {
