@@ -302,10 +302,11 @@ impl Kernel for FakeKernel {
         self.world.lock().counters_of(slot)
     }
 
-    fn next_batch(&mut self, _timeout: Duration) -> Result<Option<DrainBatch>, TracingFailed> {
+    fn next_batch(&mut self, timeout: Duration) -> Result<Option<DrainBatch>, TracingFailed> {
         loop {
             let mut world = self.world.lock();
             match self.script.pop_front() {
+                None if timeout.is_zero() => return Ok(None),
                 None => {
                     self.stop.store(true, Ordering::Relaxed);
                     return Ok(None);
@@ -315,7 +316,10 @@ impl Kernel for FakeKernel {
                     world.now_ns += after_ns;
                     return Ok(Some(world.batch(records)));
                 }
-                Some(Step::ReaderFails) => return Err(ReaderFailed.into()),
+                Some(Step::ReaderFails) => {
+                    self.script.push_front(Step::ReaderFails);
+                    return Err(ReaderFailed.into());
+                }
                 Some(Step::Until(holds)) if holds(&world) => {}
                 Some(Step::Until(holds)) => {
                     self.script.push_front(Step::Until(holds));

@@ -621,6 +621,14 @@ fn a_storm_pauses_what_is_expensive_and_leaves_the_rest_attached() {
 }
 
 #[test]
+fn a_budget_is_kept_before_all_ranks_were_looked_at() {
+    let over = storm_scene(30).run();
+    let paused = over.position(|input| matches!(input, Input::Coverage(coverage) if coverage.paused));
+    let last_rank = over.position(|input| matches!(input, Input::Process(facts) if facts.pid == RANKS[1]));
+    assert!(paused < last_rank, "{paused} {last_rank}");
+}
+
+#[test]
 fn watching_goes_on_when_the_allowance_is_whole_again() {
     let over = storm_scene(30)
         .until(|world| !world.paused)
