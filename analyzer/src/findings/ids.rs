@@ -3,7 +3,7 @@
 //! An id is made of named parts. Where names are long (chains, places) it has a hash of a text in which each part is
 //! written out here; that text is part of the output format, and a test holds it.
 
-use super::finding::{CallError, Fault, Leak, Place};
+use super::finding::{CallError, DatatypeMismatch, Fault, Leak, Place};
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
 use crate::job::process::Who;
@@ -61,6 +61,13 @@ pub(crate) fn leak(left: &Leak) -> String {
         LeakKind::Request => "request",
     };
     format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
+}
+
+/// Of messages between two calls whose datatypes do not match.
+pub(crate) fn datatype_mismatch(found: &DatatypeMismatch) -> String {
+    let [send, receive] =
+        [&found.send, &found.receive].map(|call| format!("{}-{:x}", call.function, call.place.offset_bytes));
+    format!("datatype-mismatch-{send}-{receive}")
 }
 
 fn fault_name(fault: Fault) -> &'static str {

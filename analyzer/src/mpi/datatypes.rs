@@ -6,6 +6,35 @@ use super::handles::Libraries;
 use crate::tape::plan::{Datatype, DatatypeGroup, MpiKind};
 use crate::tape::wire::FileId;
 
+/// What one element of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Element {
+    pub group: DatatypeGroup,
+    pub size_bytes: u8,
+}
+
+impl Element {
+    /// Whether it is the same, in memory at least: a complex number is two others.
+    pub fn can_be_read_as(self, other: Self) -> bool {
+        let is_half = |part: Self, whole: Self| {
+            (part.group, whole.group) == (DatatypeGroup::FloatingPoint, DatatypeGroup::Complex)
+                && u16::from(part.size_bytes) * 2 == u16::from(whole.size_bytes)
+        };
+        self == other || is_half(self, other) || is_half(other, self)
+    }
+}
+
+impl std::fmt::Display for Element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let group = match self.group {
+            DatatypeGroup::Integer => "integer",
+            DatatypeGroup::FloatingPoint => "floating-point number",
+            DatatypeGroup::Complex => "complex number",
+        };
+        write!(f, "{}-byte {group}", self.size_bytes)
+    }
+}
+
 /// Those of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Datatypes {
@@ -38,7 +67,13 @@ impl Datatypes {
         .filter(|size| *size > 0)
     }
 
-    /// What an element is, if that is known and longer than a byte.
+    /// What an element is, if both are known.
+    pub fn element(&self, kind: MpiKind, handle: u64) -> Option<Element> {
+        let size_bytes = u8::try_from(self.size_bytes(kind, handle)?).ok()?;
+        Some(Element { group: self.group(kind, handle)?, size_bytes })
+    }
+
+    /// The group of an element, if that is known and it is longer than a byte.
     pub fn group(&self, kind: MpiKind, handle: u64) -> Option<DatatypeGroup> {
         match kind {
             MpiKind::OpenMpi => self.objects.get(&handle).and_then(|(_, group)| *group),

@@ -11,4 +11,5 @@ pub(crate) mod report;
 pub(crate) mod say;
 pub mod symbols;
 pub mod text;
+pub(crate) mod type_mismatch;
 pub mod visible;

@@ -204,6 +204,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::OddRank(rank) => odd_rank(&mut out, rank, style),
         Evidence::Hang(hang) => crate::present::hang::render(&mut out, hang),
         Evidence::CollectiveMismatch(mismatch) => crate::present::mismatch::render(&mut out, mismatch),
+        Evidence::DatatypeMismatch(found) => super::type_mismatch::render(&mut out, found),
         Evidence::Leak(left) => super::leaks::render(&mut out, left),
         // The sentence says it all.
         Evidence::ErrorReturned(_) => {}

@@ -10,6 +10,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::OddRank(rank) => super::chain::odd_rank(rank, finding.severity),
         Evidence::Hang(hang) => super::hang::say(hang),
         Evidence::CollectiveMismatch(mismatch) => super::mismatch::say(mismatch),
+        Evidence::DatatypeMismatch(found) => super::type_mismatch::say(found),
         Evidence::Leak(left) => super::leaks::say(left),
         Evidence::ErrorReturned(returned) => super::hang::say_returned(returned, &finding.who),
     };

@@ -82,6 +82,9 @@ impl Finding {
                 mismatch.groups.iter_mut().for_each(|group| f(&mut group.call.place));
                 mismatch.hang.iter_mut().for_each(|hang| hang.each_place(f));
             }
+            Evidence::DatatypeMismatch(found) => {
+                [&mut found.send, &mut found.receive].into_iter().for_each(|call| f(&mut call.place));
+            }
             Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
             Evidence::OddChain(chain) => {

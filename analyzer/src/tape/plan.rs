@@ -62,7 +62,7 @@ pub struct MpiObjects {
 
 /// What elements of a datatype are: groups of MPI's own datatypes (MPI 4.0, 6.9.2) that cannot stand for each other. Single
 /// bytes and logical values are in none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DatatypeGroup {
     /// Integers of C and Fortran, addresses, offsets and counts.

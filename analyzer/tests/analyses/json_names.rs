@@ -3,9 +3,9 @@
 //! Whoever renames or takes away what is pinned here changes `REPORT_SCHEMA` as well; what is added is no change for them.
 
 use analyzer::finding::{
-    BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, ErrorReturned, Evidence, Fault,
-    Hang, HangGroup, Leak, LeakingRank, MismatchedGroup, MismatchedRank, Place, REPORT_SCHEMA, Severity,
-    StuckCall, StuckRank, StuckState, Verdict, WhoCount,
+    BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned,
+    Evidence, Fault, Hang, HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
+    Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -174,6 +174,13 @@ fn other_evidence_has_the_fields_that_it_has() {
     assert_eq!(keys(&mismatch), wanted);
     assert_eq!(keys(&mismatch["groups"][0]), ["at_fault", "call", "group", "ranks"]);
     assert_eq!(keys(&mismatch["ranks"][0]), ["at_fault", "call", "group", "who"]);
+    let between = MessagesBetween { sender: Who::Rank(0), receiver: Who::Rank(1), count: 1 };
+    let types =
+        DatatypeMismatch { send: call(), receive: call(), count: 1, first_ns: 9, messages: vec![between] };
+    let types = json(Evidence::DatatypeMismatch(Box::new(types)));
+    assert_eq!(types["kind"], "datatype_mismatch");
+    assert_eq!(keys(&types), ["count", "first_ns", "kind", "messages", "receive", "send"]);
+    assert_eq!(keys(&types["messages"][0]), ["count", "receiver", "sender"]);
     let ranks =
         vec![LeakingRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
     let left = Leak {

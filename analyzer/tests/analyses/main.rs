@@ -24,3 +24,4 @@ mod shedding;
 mod split;
 mod stranger_cost;
 mod tcp;
+mod type_matching;

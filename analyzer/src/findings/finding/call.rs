@@ -1,4 +1,4 @@
-//! Calls that are wrong though the job goes on: collective calls that differ, what is left over, errors that nobody heeds.
+//! Calls that are wrong though the job goes on: collective calls that differ, datatypes that do, what is left over, errors that nobody heeds.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,33 @@ pub struct MismatchedRank {
     pub group: u64,
     /// Its call, with the arguments that must be the same everywhere.
     pub call: StuckCall,
+}
+
+/// Messages between two calls of the program whose elements are something else where they are received: numbers of one kind
+/// are read as another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatatypeMismatch {
+    /// The call that sends, and what its elements are.
+    pub send: StuckCall,
+    /// The call that receives, and what its elements are.
+    pub receive: StuckCall,
+    /// How many messages there were.
+    pub count: u64,
+    /// When the first was sent, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// Who sent how many to whom.
+    pub messages: Vec<MessagesBetween>,
+}
+
+/// Messages from one rank to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagesBetween {
+    /// Who sent them.
+    pub sender: Who,
+    /// Who received them.
+    pub receiver: Who,
+    /// How many.
+    pub count: u64,
 }
 
 /// What one call of the program left open.

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::process::Who;
 
-pub use call::{CollectiveMismatch, ErrorReturned, Leak, LeakingRank, MismatchedGroup, MismatchedRank};
+pub use call::{
+    CollectiveMismatch, DatatypeMismatch, ErrorReturned, Leak, LeakingRank, MessagesBetween, MismatchedGroup,
+    MismatchedRank,
+};
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
     OddChain, OddRank, OpView, OtherView, WhoCount,
@@ -115,6 +118,8 @@ pub enum Evidence {
     Hang(Box<Hang>),
     /// Ranks made different collective calls on a communicator.
     CollectiveMismatch(Box<CollectiveMismatch>),
+    /// Messages whose elements are something else where they are received.
+    DatatypeMismatch(Box<DatatypeMismatch>),
     /// Messages that nobody received, or requests that nobody came back for.
     #[serde(rename = "left_over")]
     Leak(Box<Leak>),

@@ -21,6 +21,7 @@ mod process;
 mod requests;
 mod results;
 mod tracker;
+mod type_matching;
 
 pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, Data};
@@ -32,3 +33,4 @@ pub use message_event::{CallCommunicator, MessageEvent, MessageFacts, ShownArgum
 pub(crate) use op::MessageContent;
 pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub use tracker::Messages;
+pub(crate) use type_matching::{TypeMismatch, TypedCall};

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use super::ids::{CommId, MessageId};
 use super::leaks::Origin;
+use crate::mpi::datatypes::Element;
 
 /// A range of a process's memory. As small as it can be: every request has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(super) struct Op {
     pub(super) content: Option<MessageContent>,
     /// It has no content.
     pub(super) is_empty: bool,
+    /// What its elements are, if it has any and that is known.
+    pub(super) element: Option<Element>,
 }
 
 /// A send or a receive, as it waits for its other side.
@@ -42,6 +45,8 @@ pub(super) struct Endpoint {
     pub(super) number: Option<NonZeroU64>,
     /// Of a send: when its call was made, CLOCK_MONOTONIC.
     pub(super) since_ns: u64,
+    /// What its elements are, if it has any and that is known.
+    pub(super) element: Option<Element>,
 }
 
 impl PartialEq for Endpoint {
@@ -57,6 +62,6 @@ impl Op {
     }
 
     pub(super) fn side(&self) -> Endpoint {
-        Endpoint { id: self.id, origin: self.origin, number: None, since_ns: 0 }
+        Endpoint { id: self.id, origin: self.origin, number: None, since_ns: 0, element: self.element }
     }
 }

@@ -5,6 +5,7 @@ mod errors;
 mod hangs;
 mod nodes;
 mod statistics;
+mod type_mismatches;
 mod views;
 
 use crate::errors::leaks;
@@ -81,6 +82,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(mismatched)
         .chain(stuck)
         .chain(consequence)
+        .chain(views.type_mismatches())
         .chain(returned)
         .chain(left)
         .chain(chains)

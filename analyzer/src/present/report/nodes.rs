@@ -50,7 +50,10 @@ fn renumber(evidence: &mut Evidence) {
         Evidence::CollectiveMismatch(mismatch) => {
             mismatch.hang.iter_mut().chain(&mut mismatch.death).for_each(renumber_ranks);
         }
-        Evidence::OddRank(_) | Evidence::Leak(_) | Evidence::ErrorReturned(_) => {}
+        Evidence::OddRank(_)
+        | Evidence::DatatypeMismatch(_)
+        | Evidence::Leak(_)
+        | Evidence::ErrorReturned(_) => {}
     }
 }
 

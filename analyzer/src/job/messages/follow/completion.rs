@@ -281,7 +281,13 @@ impl Follower {
         self.probed.insert((call.pid, handle), probe);
         self.taken.insert(probe, Taken::default());
         if self.is_complete(call) {
-            let side = Endpoint { id: probe, origin: origin(call), number: None, since_ns: call.begin_ns };
+            let side = Endpoint {
+                id: probe,
+                origin: origin(call),
+                number: None,
+                since_ns: call.begin_ns,
+                element: None,
+            };
             self.matching.receive(comm, own, Some(source), tag, side, &mut self.pairs);
             self.matched();
         }

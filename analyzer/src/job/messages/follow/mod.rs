@@ -28,8 +28,10 @@ use crate::job::messages::message_event::{CallCommunicator, MessageEvent, Messag
 use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
+use crate::job::messages::type_matching::TypeMatching;
 use crate::job::signature::Signature;
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
+use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
 pub(crate) use lookup::{KnownMessage, KnownRequest};
@@ -54,7 +56,7 @@ pub(super) struct Begun {
 #[derive(Clone, Copy, Default)]
 struct Taken {
     send: Option<Endpoint>,
-    receive: Option<MessageId>,
+    receive: Option<Endpoint>,
 }
 
 /// What calls of all processes do to each other.
@@ -73,6 +75,7 @@ pub(super) struct Follower {
     /// By process and handle of the message.
     probed: FxHashMap<(u32, u64), MessageId>,
     taken: FxHashMap<MessageId, Taken>,
+    pub types: TypeMatching,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
     /// Processes that were seen to begin with MPI, by rank.
@@ -202,13 +205,8 @@ impl Follower {
             Does::ReceiveMatched => {
                 let message = self.handle(call, Arg::Message, false);
                 let probe = message.and_then(|handle| self.probed.remove(&(call.pid, handle)));
-                let receive = MessageId { call: id, part: 0 };
-                if let Some(probe) = probe {
-                    self.taken.entry(probe).or_default().receive = Some(receive);
-                    self.hand_over(probe);
-                }
                 let op = Op {
-                    id: receive,
+                    id: MessageId { call: id, part: 0 },
                     origin: origin(call),
                     sends: false,
                     place: None,
@@ -216,7 +214,12 @@ impl Follower {
                     tag: ANY_TAG,
                     content: self.content(call, call.row.received()),
                     is_empty: is_empty(call, call.row.received()),
+                    element: self.element(call, call.row.received()),
                 };
+                if let Some(probe) = probe {
+                    self.taken.entry(probe).or_default().receive = Some(op.side());
+                    self.hand_over(probe);
+                }
                 self.tell_with(|this| this.posted(&op, call.begin_ns));
                 begun.ops = Few::one(op);
             }
@@ -272,9 +275,17 @@ impl Follower {
         let place = place.filter(|_| number.is_some() == rank.is_some());
         let peer = number.or(rank);
         let at = if sends { call.row.sent() } else { call.row.received() };
-        let (content, is_empty) = (self.content(call, at), is_empty(call, at));
+        let (content, is_empty, element) =
+            (self.content(call, at), is_empty(call, at), self.element(call, at));
         let tag = call.integer(envelope.tag)?;
-        Some(Op { id, origin: origin(call), sends, place, peer, tag, content, is_empty })
+        Some(Op { id, origin: origin(call), sends, place, peer, tag, content, is_empty, element })
+    }
+
+    /// What the elements of a message are, if it has any.
+    fn element(&self, call: &Call, at: Option<calls::ContentArgs>) -> Option<Element> {
+        let at = at.filter(|at| call.integer(at.count).is_some_and(|count| count > 0))?;
+        let process = self.processes.get(call.process);
+        process.datatypes.element(process.builtin?.kind, call.word(at.datatype)?)
     }
 
     /// Where the content of a message is, if it is in one piece.
@@ -369,16 +380,17 @@ impl Follower {
                     taken.send = Some(send);
                     self.hand_over(receive.id);
                 }
-                None => self.pair(send, receive.id),
+                None => self.pair(send, receive),
             }
         }
         self.pairs = pairs;
     }
 
-    fn pair(&mut self, send: Endpoint, receive: MessageId) {
-        self.tell(MessageEvent::Matched { send: send.id, receive });
+    fn pair(&mut self, send: Endpoint, receive: Endpoint) {
+        self.types.compare(&send, &receive);
+        self.tell(MessageEvent::Matched { send: send.id, receive: receive.id });
         if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
-            self.arriving.insert(receive, number);
+            self.arriving.insert(receive.id, number);
         }
     }
 

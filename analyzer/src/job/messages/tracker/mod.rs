@@ -370,18 +370,22 @@ impl Messages {
     /// known.
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
-        let Follower { collectives, ending, .. } = &self.follower;
-        if collectives.wants_places() || !ending.is_empty() {
+        let Follower { collectives, types, ending, .. } = &self.follower;
+        if collectives.wants_places() || types.wants_places() || !ending.is_empty() {
             self.look_up_wanted_code(job);
         }
     }
 
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
-        if self.follower.collectives.wants_places() {
-            let Follower { collectives, begun_by, .. } = &mut self.follower;
-            let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
-            collectives.find_places(|rank, at| process(rank)?.memory.return_place(at));
+        let Follower { collectives, types, begun_by, .. } = &mut self.follower;
+        let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
+        let place = |rank, at| process(rank)?.memory.return_place(at);
+        if collectives.wants_places() {
+            collectives.find_places(place);
+        }
+        if types.wants_places() {
+            types.find_places(place);
         }
         while let Some((rank, pid)) = self.follower.ending.pop() {
             if let Some(index) = job.find(pid) {

@@ -8,6 +8,7 @@ use super::super::ids::{CallId, CollectiveId, CommId, WORLD};
 use super::super::leaks::Unfinished;
 use super::super::message_event::ShownArgument;
 use super::super::results::{CallResult, result_of};
+use super::super::type_matching::TypeMismatch;
 use super::Messages;
 use crate::job::collectives::Collectives;
 use crate::mpi::calls::{CallRow, Form};
@@ -61,9 +62,14 @@ impl Messages {
         &self.follower.collectives
     }
 
+    /// Messages whose elements are something else where they are received.
+    pub(crate) fn type_mismatches(&self) -> impl Iterator<Item = &TypeMismatch> {
+        self.follower.types.found()
+    }
+
     /// Whether another mismatch was found since the last call.
     pub(crate) fn take_mismatched(&mut self) -> bool {
-        self.follower.collectives.take_mismatched()
+        self.follower.collectives.take_mismatched() | self.follower.types.take_new()
     }
 
     /// The communicator that a process calls so, and its number there.
