@@ -126,6 +126,8 @@ pub const CASES: &[FaultCase] = cases! {
         MissingMessage of [1, 0] in "MPI_Mprobe" at "errors_messages.c" "matched_probe", Hangs;
     "errors" ["--fault", "unreceived"] on 2 ranks, right ["--right", "unreceived"]:
         Leak of [0, 1] in "MPI_Send" at "errors_messages.c" "unreceived", EndsWell;
+    "errors" ["--fault", "received_as_other"] on 2 ranks, right ["--right", "received_as_other"]:
+        MismatchedDatatype of [1, 0] in "MPI_Recv" at "errors_messages.c" "received_as_other", EndsWell;
     "errors" ["--fault", "waitall_unmatched"] on 3 ranks, right ["--right", "waitall_unmatched"]:
         MissingMessage of [0, 2] in "MPI_Waitall" at "errors_requests.c" "waitall_unmatched", Hangs;
     "errors" ["--fault", "waitany_unmatched"] on 3 ranks, right ["--right", "waitany_unmatched"]:

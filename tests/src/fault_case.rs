@@ -51,6 +51,8 @@ pub enum FaultClass {
     CalculationFault,
     /// Requests or messages that nobody came back for.
     Leak,
+    /// A message is received as numbers of another kind.
+    MismatchedDatatype,
     /// A call that MPI forbids.
     InvalidCall,
     /// Wrong results, and no sign of it in the communication.
@@ -69,6 +71,7 @@ impl FaultClass {
             Self::BlockedOutside => "blocked_outside",
             Self::CalculationFault => "calculation_fault",
             Self::Leak => "left_over",
+            Self::MismatchedDatatype => "mismatched_datatype",
             Self::InvalidCall => "invalid_call",
             Self::Silent => "silent",
         }

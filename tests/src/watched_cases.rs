@@ -50,7 +50,7 @@ fn fault_of(class: FaultClass) -> Option<&'static str> {
         FaultClass::BlockedOutside => Some("outside"),
         FaultClass::Truncated => Some("truncated"),
         FaultClass::InvalidCall => Some("invalid_call"),
-        FaultClass::Leak | FaultClass::Silent => None,
+        FaultClass::Leak | FaultClass::MismatchedDatatype | FaultClass::Silent => None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Collective calls that do not match, watched from the start of the job: told when they are made, whether or not the library
-//! survives them; of right programs nothing is told.
+//! Collective calls that do not match, and messages that are received as something else, watched from the start of the job: told
+//! when they are made, whether or not the library survives them; of right programs nothing is told.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use live::catalogue::{CASES, FROM_THE_START};
-use live::fault_case::{Ends, FaultCase};
+use live::fault_case::{Ends, FaultCase, FaultClass};
 use live::processes::HungJob;
 use live::{Dmscope, JobSpec, MpiImplementation, RunningSession};
 use serde_json::Value;
@@ -38,12 +38,13 @@ fn run(
     library: MpiImplementation,
     case: &FaultCase,
     arguments: &[&str],
+    options: &[&str],
     folder: &TempDir,
 ) -> Result<RunningSession> {
     let go = folder.path().join("go");
     let job = JobSpec::own(library, case.job)?.ranks(case.ranks as usize).args(arguments.iter().copied());
     let job = job.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
-    let mut run = Dmscope::run(&job).args(["--duration", "40s"]).spawn()?;
+    let mut run = Dmscope::run(&job).args(["--duration", "40s"]).args(options.iter().copied()).spawn()?;
     run.set_patience(PATIENCE);
     let all = u64::from(case.ranks);
     let knows_all = |event: &Value| {
@@ -57,7 +58,7 @@ fn run(
 fn check(library: MpiImplementation, case: &FaultCase, kind: &str) -> Result<()> {
     let name = format!("{} {:?}", library.name(), case.args);
     let folder = TempDir::new()?;
-    let run = run(library, case, case.args, &folder)?;
+    let run = run(library, case, case.args, &[], &folder)?;
     let job = HungJob::started_by(run.pid());
     let wanted = |finding: &Value| finding["evidence"]["kind"] == kind;
     let finding = run.wait_for_alert(wanted).with_context(|| name.clone())?;
@@ -101,7 +102,7 @@ fn nothing_is_said_of_the_same_calls_done_right() -> Result<()> {
     for library in MpiImplementation::ALL {
         for (case, _) in cases() {
             let right = case.twin.context("a right twin")?;
-            let session = run(library, case, right, &TempDir::new()?)?.finish()?;
+            let session = run(library, case, right, &[], &TempDir::new()?)?.finish()?;
             let findings = session.report()?["findings"].as_array().context("findings")?.clone();
             let kinds = ["hang", "collective_mismatch"];
             let told: Vec<&Value> = findings
@@ -110,6 +111,35 @@ fn nothing_is_said_of_the_same_calls_done_right() -> Result<()> {
                 .collect();
             ensure!(told.is_empty(), "{} {right:?}: {told:#?}", library.name());
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn numbers_that_are_received_as_others_are_told_with_both_calls() -> Result<()> {
+    let case = CASES.iter().find(|case| case.class == FaultClass::MismatchedDatatype).context("a case")?;
+    for library in MpiImplementation::ALL {
+        let told = |arguments| {
+            let session = run(library, case, arguments, &["--returns", "all"], &TempDir::new()?)?.finish()?;
+            let findings = session.report()?["findings"].as_array().context("findings")?.clone();
+            let is_wanted = |finding: &Value| finding["evidence"]["kind"] == "datatype_mismatch";
+            Ok::<Vec<Value>, anyhow::Error>(findings.into_iter().filter(is_wanted).collect())
+        };
+        let wrong = told(case.args)?;
+        ensure!(wrong.len() == 1, "{}: {wrong:#?}", library.name());
+        let evidence = &wrong[0]["evidence"];
+        let both = [&evidence["send"], &evidence["receive"]].map(|call| call["function"].clone());
+        ensure!(
+            both == ["MPI_Send", case.function] && evidence["count"] == 1,
+            "{}: {wrong:#?}",
+            library.name()
+        );
+        let frame = live::findings::frame(&evidence["receive"]["place"]);
+        let expected = case.line()?.map(u64::from);
+        ensure!(frame.is_some_and(|(_, _, line)| Some(line) == expected), "{}: {wrong:#?}", library.name());
+        eprintln!("{}: {}", library.name(), wrong[0]["summary"]);
+        let right = told(case.twin.context("a right twin")?)?;
+        ensure!(right.is_empty(), "{}: {right:#?}", library.name());
     }
     Ok(())
 }

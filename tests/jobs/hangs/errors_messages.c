@@ -211,6 +211,18 @@ static uint64_t unreceived(const struct scene *scene)
     return scene->rank == 1 && !scene->faulty ? receive_number(0) : 0;
 }
 
+static uint64_t received_as_other(const struct scene *scene)
+{
+    const MPI_Datatype type = scene->faulty ? MPI_FLOAT : MPI_INT;
+    int number = 0;
+    if (scene->rank == 0)
+        send_number(1);
+    if (scene->rank != 1)
+        return 0;
+    MPI_Recv(&number, 1, type, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // at fault: received_as_other
+    return number != NUMBER;
+}
+
 const struct lapse message_lapses[] = {
     {.name = "recv_recv", .least_ranks = 2, .run = recv_recv},
     {.name = "recv_cycle", .least_ranks = 2, .run = recv_cycle},
@@ -227,5 +239,6 @@ const struct lapse message_lapses[] = {
     {.name = "probe_blocks", .least_ranks = 2, .run = probe},
     {.name = "matched_probe", .least_ranks = 2, .run = matched_probe},
     {.name = "unreceived", .least_ranks = 2, .run = unreceived, .ends = true},
+    {.name = "received_as_other", .least_ranks = 2, .run = received_as_other, .ends = true},
     {.name = NULL},
 };
