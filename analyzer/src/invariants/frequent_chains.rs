@@ -7,7 +7,7 @@ use crate::chains::context_set::ContextSet;
 use crate::chains::group::{ChainGroup, Example, OpCounts, OpInstance};
 use crate::chains::groups::{ChainGroups, GroupId};
 use crate::chains::name_order::NameOrder;
-use crate::chains::op_names::{ContextId, OpNames};
+use crate::chains::op_names::{ContextId, OpNames, SymbolId};
 use crate::findings::finding::{Severity, Verdict};
 use crate::job::Job;
 use crate::job::ids::CallSiteId;
@@ -110,6 +110,7 @@ impl FrequentChains {
                     let pair = (groups.get(odd), groups.get(p));
                     let is_explained = |v: &Violation| {
                         is_of_library(job, pair.0, &v.context)
+                            || is_of_number_on_stack(names, pair.0, &v.context)
                             || is_of_other_message(pair, v.common, &v.context)
                     };
                     if v.severity == Severity::Warning && is_explained(&v) {
@@ -347,6 +348,26 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
     let begins = |function: &str| has_no_data(function) || reads_window(function);
     (context.matched_before == 0 || all_calls(odd.ops.first(), begins))
         && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
+}
+
+/// Whether the chain broke at a number on a stack, by all examples: programs work out there what they send, and go on with what they
+/// receive, without copying it. Longer data mostly comes there by copies and goes from there by copies.
+fn is_of_number_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMatch) -> bool {
+    /// Of `MPI_C_DOUBLE_COMPLEX`.
+    const LONGEST_BYTES: u64 = 16;
+    let symbol = |at: Option<&SymbolId>| at.map(|symbol| names.symbol_parts(*symbol));
+    let is_short = |op: Option<&OpInstance>| op.is_some_and(|op| op.len_bytes <= LONGEST_BYTES);
+    let begins = || {
+        symbol(odd.symbols.first()).is_some_and(|op| op.source == STACK)
+            && odd.examples.iter().all(|example| is_short(example.ops.first()))
+    };
+    let ends = || {
+        symbol(odd.symbols.last()).is_some_and(|op| op.destination == STACK)
+            && odd.examples.iter().all(|example| is_short(example.ops.last()))
+    };
+    !odd.examples.is_empty()
+        && (context.matched_before == 0 || begins())
+        && (context.matched_after == 0 || ends())
 }
 
 /// Whether what was left unread before the odd chain was another message, by all examples: it is not as long as what the chain passes on, and lies

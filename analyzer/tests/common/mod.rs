@@ -23,6 +23,7 @@ pub const SEGMENT_NAME: &str = "/dev/shm/vader_segment.n.0.1";
 
 pub const PROGRAM_AT: u64 = 0x40_0000;
 pub const HEAP_AT: u64 = 0x100_0000;
+pub const STACK_AT: u64 = 0x7ffe_0000_0000;
 const BLOCK_BYTES: u64 = 0x1_0000;
 
 /// Mapped elsewhere in every rank.
@@ -171,6 +172,7 @@ pub fn facts(rank: u32, size: u32, time_ns: u64) -> ProcessFacts {
             map(PROGRAM_AT, 0x10_0000, PROGRAM, false, true, "/bin/job"),
             map(HEAP_AT, 0x4000_0000, FileId::default(), false, false, "[heap]"),
             map(segment_at(rank), 0x100_0000, SEGMENT, true, false, SEGMENT_NAME),
+            map(STACK_AT, 0x2_0000, FileId::default(), false, false, "[stack]"),
         ],
         time_ns,
     }
