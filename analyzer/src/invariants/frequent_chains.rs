@@ -110,7 +110,7 @@ impl FrequentChains {
                     let pair = (groups.get(odd), groups.get(p));
                     let is_explained = |v: &Violation| {
                         is_of_library(job, pair.0, &v.context)
-                            || is_of_number_on_stack(names, pair.0, &v.context)
+                            || is_of_computation_on_stack(names, pair.0, &v.context)
                             || is_of_other_message(pair, v.common, &v.context)
                     };
                     if v.severity == Severity::Warning && is_explained(&v) {
@@ -350,9 +350,9 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
         && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
 }
 
-/// Whether the chain broke at a number on a stack, by all examples: programs work out there what they send, and go on with what they
-/// receive, without copying it. Longer data mostly comes there by copies and goes from there by copies.
-fn is_of_number_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMatch) -> bool {
+/// Whether the chain began with a number on a stack, by all examples, or ended on one: programs work out there what they send, and go on with
+/// what they receive, without copying it. Longer data that is sent mostly came there by copies; what is received is used, however long it is.
+fn is_of_computation_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMatch) -> bool {
     /// Of `MPI_C_DOUBLE_COMPLEX`.
     const LONGEST_BYTES: u64 = 16;
     let symbol = |at: Option<&SymbolId>| at.map(|symbol| names.symbol_parts(*symbol));
@@ -361,10 +361,7 @@ fn is_of_number_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMat
         symbol(odd.symbols.first()).is_some_and(|op| op.source == STACK)
             && odd.examples.iter().all(|example| is_short(example.ops.first()))
     };
-    let ends = || {
-        symbol(odd.symbols.last()).is_some_and(|op| op.destination == STACK)
-            && odd.examples.iter().all(|example| is_short(example.ops.last()))
-    };
+    let ends = || symbol(odd.symbols.last()).is_some_and(|op| op.destination == STACK);
     !odd.examples.is_empty()
         && (context.matched_before == 0 || begins())
         && (context.matched_after == 0 || ends())
