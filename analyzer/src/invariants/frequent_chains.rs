@@ -350,7 +350,7 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
         && (context.matched_after == 0 || all_calls(odd.ops.last(), has_no_data))
 }
 
-/// Whether the chain began with a number on a stack, by all examples, or ended on one: programs work out there what they send, and go on with
+/// Whether the chain began with a number on a stack, by all examples, or ended on a stack: programs work out there what they send, and go on with
 /// what they receive, without copying it. Longer data that is sent mostly came there by copies; what is received is used, however long it is.
 fn is_of_computation_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMatch) -> bool {
     /// Of `MPI_C_DOUBLE_COMPLEX`.

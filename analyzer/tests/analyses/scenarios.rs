@@ -149,6 +149,35 @@ fn a_number_from_a_stack_that_no_copy_wrote_is_no_warning() {
     assert_eq!(warnings(&passed_on_from_stack(64)).len(), 1, "an array that no copy wrote is one");
 }
 
+/// Rank 0 receives what rank 1 sends, and keeps it; in four of 400 steps it keeps something else from near there.
+fn kept_from(at: impl Fn(&mut Trace) -> u64) -> Report {
+    let mut t = Trace::new(2, true);
+    for step in 0..400 {
+        let slot = 4096 * (1 + step % 8);
+        let (x, a, y) = (t.heap(1, "user send buffer"), t.heap(1, "bounce buffers"), t.heap(0, "kept"));
+        let got = at(&mut t);
+        t.call(1, "MPI_Send", "main: send");
+        t.copy(1, "stage", x, a + slot, 64);
+        t.copy(1, "write", a + slot, segment_at(1) + slot, 64);
+        t.call(0, "MPI_Recv", "main: receive");
+        t.copy(0, "read", segment_at(0) + slot, got, 64);
+        t.copy(0, "keep", if step % 100 == 50 { got + 0x400 } else { got }, y, 64);
+    }
+    run(&t.end())
+}
+
+/// The program used it, as far as anybody can tell.
+#[test]
+fn what_was_received_onto_a_stack_and_not_copied_on_is_no_warning() {
+    let report = kept_from(|_| common::STACK_AT + 0x100);
+    assert_eq!((warnings(&report).len(), report.findings.len()), (0, 1), "{:#?}", report.findings);
+    assert_eq!(
+        warnings(&kept_from(|t| t.heap(0, "receive bounce buffers"))).len(),
+        1,
+        "in a buffer it is one"
+    );
+}
+
 #[test]
 fn the_same_job_without_the_bug_has_no_finding() {
     let report = run(&figure_two(0));

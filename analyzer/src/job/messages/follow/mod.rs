@@ -75,6 +75,7 @@ pub(super) struct Follower {
     /// By process and handle of the message.
     probed: FxHashMap<(u32, u64), MessageId>,
     taken: FxHashMap<MessageId, Taken>,
+    /// Messages that were received as something else.
     pub types: TypeMatching,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
