@@ -1,6 +1,6 @@
 //! Records a rank's calls.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::answer::{Answer, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
@@ -20,7 +20,7 @@ pub struct Recording {
     first_turns: u64,
     open: OpenReceives,
     /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
-    requests: HashMap<u64, Option<u64>>,
+    requests: FxHashMap<u64, Option<u64>>,
     /// What clocks showed last.
     clocks: [i64; CLOCKS],
     /// The last position.
@@ -57,7 +57,7 @@ impl Default for Recording {
             written: 0,
             first_turns: 0,
             open: OpenReceives::default(),
-            requests: HashMap::new(),
+            requests: FxHashMap::default(),
             clocks: [0; CLOCKS],
             position: 0,
             is_by_probes: false,
@@ -166,10 +166,11 @@ impl Recording {
 
     /// A receive from anybody has been posted; `request` names it until it is complete.
     pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
-        // One that had the name was completed without our being told.
-        self.arrived(request, ReceiveEnd::Unknown, out);
         let number = self.open.post();
-        self.requests.insert(request, Some(number));
+        // One that had the name was completed without our being told.
+        if let Some(Some(earlier)) = self.requests.insert(request, Some(number)) {
+            self.claimed_arrived(earlier, ReceiveEnd::Unknown, out);
+        }
     }
 
     /// A call begins that may complete this request: if it is a receive from anybody, the call has it from here on, with its number while it
@@ -220,9 +221,8 @@ impl Recording {
 
     /// A request is complete, if it is a posted receive.
     pub fn arrived(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
-        if self.is_posted(request) {
-            self.decided(request, arrival, out);
-            self.requests.remove(&request);
+        if let Some(Some(number)) = self.requests.remove(&request) {
+            self.claimed_arrived(number, arrival, out);
         }
     }
 

@@ -1,12 +1,12 @@
 //! The rank that this process is, from MPI_Init to MPI_Finalize.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 use replay::thread_name::CLOCKS_ROW;
 use replay::{Answer, TurnDue};
+use rustc_hash::FxHashMap;
 
 use crate::early_clocks;
 use crate::message_recorder::MessageRecorder;
@@ -39,11 +39,11 @@ pub(crate) struct ThisRank {
     /// Those that are in calls, by place.
     in_calls: Vec<usize>,
     /// Persistent receives from anybody, with their places in the shim's table.
-    pub prepared: HashMap<u64, u32>,
+    pub prepared: FxHashMap<u64, u32>,
     /// Requests that stand for persistent receives while these are active.
-    pub stands_in: HashMap<u64, u64>,
+    pub stands_in: FxHashMap<u64, u64>,
     /// Sources that posted receives get.
-    pub due: HashMap<u64, i32>,
+    pub due: FxHashMap<u64, i32>,
     /// The order of all ranks' calls, if it is wanted.
     order: Option<RankOrder>,
 }
@@ -158,9 +158,9 @@ pub(crate) fn begin(introduction: &Introduction) {
                 posting: None,
                 in_calls: Vec::new(),
                 clock_row: None,
-                prepared: HashMap::new(),
-                stands_in: HashMap::new(),
-                due: HashMap::new(),
+                prepared: FxHashMap::default(),
+                stands_in: FxHashMap::default(),
+                due: FxHashMap::default(),
             };
             let replay_holds = match &rank.work {
                 RankWork::Record(_) | RankWork::Logical(_) => None,

@@ -31,8 +31,8 @@ pub struct Playback {
     /// The thread that acts.
     speaker: usize,
     turns: TurnOrder,
-    /// Whose message receives get, by number.
-    arrivals: HashMap<u64, ReceiveEnd>,
+    /// Whose message receives get, by number; none where it is not known.
+    arrivals: Vec<Option<ReceiveEnd>>,
     /// Receives posted so far.
     posted: u64,
     marks: RecordMarks,
@@ -69,7 +69,7 @@ impl Playback {
     /// It is none.
     pub fn new(bytes: Vec<u8>, polls: u64) -> Result<Self, BadRecord> {
         let mut open = OpenReceives::default();
-        let mut arrivals = HashMap::new();
+        let mut arrivals = Vec::new();
         let mut marks = RecordMarks::default();
         let mut answers = polls;
         let mut names = HashMap::new();
@@ -84,7 +84,11 @@ impl Playback {
             match RecordEntry::take(&mut rest)? {
                 RecordEntry::ReceiveEnd { longer, arrival } => {
                     let number = open.close_behind(longer, MOST_OPEN).ok_or(BadRecord)?;
-                    arrivals.insert(number, arrival);
+                    let number = usize::try_from(number).map_err(|_| BadRecord)?;
+                    if number >= arrivals.len() {
+                        arrivals.resize(number + 1, None);
+                    }
+                    arrivals[number] = Some(arrival);
                 }
                 RecordEntry::Mark(Mark::End) => marks.is_whole = true,
                 RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
@@ -238,7 +242,9 @@ impl Playback {
         match cut.and_then(|cut| cut.posts.get(&number)) {
             Some(source) => source.map(ReceiveEnd::From),
             None if self.rows[0].is_left() => None,
-            None => self.arrivals.get(&number).copied(),
+            None => {
+                usize::try_from(number).ok().and_then(|number| self.arrivals.get(number).copied().flatten())
+            }
         }
     }
 
