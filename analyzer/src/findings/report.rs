@@ -38,6 +38,9 @@ impl Report {
 /// Thresholds that depend on the run, as they were used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
+    /// Whether chains, and ranks by their chains, were not compared, since copies of memory were not watched.
+    #[serde(default)]
+    pub no_copies_watched: bool,
     /// Uniqueness that a frequent chain must reach.
     pub uniqueness: u32,
     /// Chains of groups that reach it.

@@ -226,8 +226,16 @@ impl ChainAnalysis {
         chains_due || ranks_due
     }
 
+    /// Whether chains are compared: not where copies of memory are not watched, which says nothing of data.
+    pub fn compares_chains(&self, job: &Job) -> bool {
+        self.options.compares_chains && !job.probes.are_of_calls_only()
+    }
+
     /// Frequent chains and violations, as of now.
     pub fn evaluated_now(&mut self, job: &Job) -> Evaluation {
+        if !self.compares_chains(job) {
+            return Evaluation::default();
+        }
         let (uncounted, limit) = (self.uncounted(job), surest_verdict(job));
         let mut evaluation =
             self.frequent.evaluate(job, &self.groups, &mut self.ops, uncounted, &self.options);
@@ -239,6 +247,9 @@ impl ChainAnalysis {
 
     /// Ranks that are not like the others, as of now. `average_wanted`: even if there are none.
     pub fn compared_now(&self, job: &Job, average_wanted: bool) -> Comparison {
+        if !self.compares_chains(job) {
+            return Comparison::default();
+        }
         let limit = surest_verdict(job);
         let run = RunView { job, groups: &self.groups, ops: &self.ops };
         let mut comparison = rank_mix::compare(run, &self.options, average_wanted);

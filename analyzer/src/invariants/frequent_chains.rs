@@ -7,11 +7,11 @@ use crate::chains::context_set::ContextSet;
 use crate::chains::group::{ChainGroup, Example, OpCounts, OpInstance};
 use crate::chains::groups::{ChainGroups, GroupId};
 use crate::chains::name_order::NameOrder;
-use crate::chains::op_names::{ContextId, OpNames, SymbolId};
+use crate::chains::op_names::{ContextId, OpNames, OpSymbol, SymbolId};
 use crate::findings::finding::{Severity, Verdict};
 use crate::job::Job;
 use crate::job::ids::CallSiteId;
-use crate::job::names::STACK;
+use crate::job::names::{Kind, STACK};
 use crate::mpi::calls::{has_no_data, reads_window};
 use crate::options::Options;
 
@@ -316,8 +316,15 @@ fn context_match(
 ) -> ContextMatch {
     let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
     let len = usize::from(common.len);
+    let are_in_one_process = |first: usize, then: usize| {
+        let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
+        parts(first).zip(parts(then)).is_some_and(|(first, then)| run_in_one_process(first, then))
+    };
     let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();
+    let before = before.filter(|before| are_in_one_process(*before, from));
     let after = Some(from + len).filter(|_| odd_from + len == odd.symbols.len());
+    let after =
+        after.filter(|after| after.checked_sub(1).is_some_and(|last| are_in_one_process(last, *after)));
     let mut op = |at: Option<usize>| at.and_then(|i| frequent.symbols.get(i)).map(|&s| names.context_of(s));
     let mut found = ContextMatch { before: op(before), after: op(after), ..ContextMatch::default() };
     for (set, count) in &odd.contexts {
@@ -333,6 +340,14 @@ fn context_match(
         }
     }
     found
+}
+
+/// Whether one process does both, where the second reads what the first has written. Else what is found around one of them in its thread
+/// says nothing of the other.
+fn run_in_one_process(first: &OpSymbol, then: &OpSymbol) -> bool {
+    let pushes = |op: &OpSymbol| matches!(op.kind, Kind::CrossWrite | Kind::RdmaWrite);
+    let pulls = |op: &OpSymbol| op.crosses && !pushes(op);
+    !pushes(first) && !pulls(then)
 }
 
 /// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there

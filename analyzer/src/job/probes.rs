@@ -80,6 +80,8 @@ pub(crate) struct Probes {
     /// Functions of calls that were seen elsewhere.
     functions: Interner<String>,
     call_counts: Vec<CallCounts>,
+    has_calls: bool,
+    has_copies: bool,
     pub readv: SiteId,
     pub writev: SiteId,
     pub tcp_sendmsg: SiteId,
@@ -95,6 +97,8 @@ impl Probes {
             calls: Interner::new((CallFunction::Probe(0), SiteId(0))),
             functions: Interner::new(String::new()),
             call_counts: vec![CallCounts::default()],
+            has_calls: false,
+            has_copies: false,
             readv: kernel("process_vm_readv"),
             writev: kernel("process_vm_writev"),
             tcp_sendmsg: kernel("tcp_sendmsg"),
@@ -107,6 +111,8 @@ impl Probes {
         if probe.id == 0 || probe.id > MAX_PROBE_ID {
             return;
         }
+        self.has_calls |= is_entry(probe.class);
+        self.has_copies |= matches!(probe.class, ProbeClass::Copy | ProbeClass::Pack | ProbeClass::Unpack);
         let id = probe.id as usize;
         if id >= self.slots.len() {
             self.slots.resize(id + 1, 0);
@@ -128,6 +134,11 @@ impl Probes {
         }
         let slot = self.slots[id] as usize;
         self.infos[slot] = Some(info);
+    }
+
+    /// Whether MPI calls are watched, and no copies of memory.
+    pub fn are_of_calls_only(&self) -> bool {
+        self.has_calls && !self.has_copies
     }
 
     /// Slot of a probe id; 0: it is in no plan.

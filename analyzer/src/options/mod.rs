@@ -13,6 +13,8 @@ pub const MAX_CONTEXT_WINDOW: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
+    /// Compare chains, and ranks by their chains. Not where copies of memory are not watched: then hardly a chain is whole.
+    pub compares_chains: bool,
     /// Uniqueness that a frequent chain must reach. `None`: `uniqueness_usual` where groups
     /// that reach it hold at least `uniqueness_usual_share` of the chains, else `uniqueness_short`.
     pub uniqueness_threshold: Option<u32>,
@@ -63,6 +65,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            compares_chains: true,
             uniqueness_threshold: None,
             uniqueness_usual: 5,
             uniqueness_short: 3,

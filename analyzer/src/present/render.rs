@@ -102,6 +102,42 @@ pub fn folded_text(count: usize) -> String {
 pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} data movements, {} chains in {} groups.", s.movements, s.chains, s.groups);
+    if t.no_copies_watched {
+        out.push_str("Copies of memory were not watched: nothing is said about data.\n");
+    } else {
+        out.push_str(&comparisons(t));
+    }
+    if t.sampled {
+        let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
+        let _ = writeln!(
+            out,
+            "Budget: MPI calls and data movements were watched {share:.1}% of the time ({}){}; what is said holds for that.",
+            counted(s.pauses as usize, "pause"),
+            if s.probes_off.is_empty() {
+                String::new()
+            } else {
+                format!(", without {} of the probes", s.probes_off.len())
+            },
+        );
+    }
+    if t.uncounted > 0 {
+        let _ = writeln!(
+            out,
+            "Losses: {} records were lost and {} came late; {} operations were left out because of that.",
+            count_text(s.lost_movements.saturating_add(s.lost_state)),
+            s.late_records,
+            count_text(t.uncounted)
+        );
+    }
+    if let Some(strangers) = s.strangers.as_deref().filter(|cost| matters(cost)) {
+        let _ = writeln!(out, "{}", strangers_text(strangers));
+    }
+    out
+}
+
+/// How much was compared.
+fn comparisons(t: &Thresholds) -> String {
+    let mut out = String::new();
     if t.warm {
         let _ = writeln!(
             out,
@@ -139,31 +175,6 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
             who_text(&t.compared_ranks),
             t.average_distance
         );
-    }
-    if t.sampled {
-        let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
-        let _ = writeln!(
-            out,
-            "Budget: MPI calls and data movements were watched {share:.1}% of the time ({}){}; what is said holds for that.",
-            counted(s.pauses as usize, "pause"),
-            if s.probes_off.is_empty() {
-                String::new()
-            } else {
-                format!(", without {} of the probes", s.probes_off.len())
-            },
-        );
-    }
-    if t.uncounted > 0 {
-        let _ = writeln!(
-            out,
-            "Losses: {} records were lost and {} came late; {} operations were left out because of that.",
-            count_text(s.lost_movements.saturating_add(s.lost_state)),
-            s.late_records,
-            count_text(t.uncounted)
-        );
-    }
-    if let Some(strangers) = s.strangers.as_deref().filter(|cost| matters(cost)) {
-        let _ = writeln!(out, "{}", strangers_text(strangers));
     }
     out
 }

@@ -6,6 +6,7 @@ use analyzer::finding::{ComparedBy, Evidence, Finding, Report, Severity, Verdict
 use analyzer::input::Input;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
+use analyzer::plan::ProbeClass;
 use analyzer::process::Who;
 use analyzer::render::{self, Style};
 
@@ -176,6 +177,56 @@ fn what_was_received_onto_a_stack_and_not_copied_on_is_no_warning() {
         1,
         "in a buffer it is one"
     );
+}
+
+/// Rank 0 sends to rank 1, which sends it back; in four of 400 steps rank 0 takes it later than usual, when it is overwritten, and rank 1 then reads
+/// what no copy wrote.
+fn sent_back() -> Vec<Input> {
+    let mut t = Trace::new(2, true);
+    for step in 0..400 {
+        let slot = 4096 * (1 + step % 8);
+        let (x, y, z) = (t.heap(0, "sent"), t.heap(1, "received"), t.heap(0, "sent back"));
+        t.copy(0, "write", x, segment_at(0) + slot, 64);
+        t.copy(1, "read", segment_at(1) + slot, y, 64);
+        t.copy(1, "write back", y, segment_at(1) + 0x4_0000 + slot, 64);
+        if step % 100 == 50 {
+            t.copy(1, "read back", segment_at(1) + 0x8_0000, y, 64);
+        } else {
+            t.copy(0, "read back", segment_at(0) + 0x4_0000 + slot, z, 64);
+        }
+    }
+    t.end()
+}
+
+#[test]
+fn what_another_process_was_to_do_is_not_looked_for_in_this_one() {
+    let report = run(&sent_back());
+    assert_eq!(warnings(&report).len(), 0, "{:#?}", report.findings);
+    assert!(
+        !report.findings.is_empty(),
+        "it is a notice: {}",
+        render::report(&report, Style { all: true, ..Style::default() })
+    );
+}
+
+#[test]
+fn where_copies_are_not_watched_nothing_is_said_about_data() {
+    let faulty = figure_two(4);
+    assert_eq!(warnings(&run(&faulty)).len(), 1);
+    let mut calls_only = faulty;
+    for input in &mut calls_only {
+        if let Input::Plan(plan) = input {
+            plan.probes
+                .iter_mut()
+                .filter(|probe| probe.class == ProbeClass::Copy)
+                .for_each(|probe| probe.class = ProbeClass::Alloc);
+        }
+    }
+    let report = run(&calls_only);
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    let text = render::report(&report, Style::default());
+    assert!(text.contains("Copies of memory were not watched: nothing is said about data."), "{text}");
+    assert!(report.statistics.movements > 0);
 }
 
 #[test]

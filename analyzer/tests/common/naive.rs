@@ -586,9 +586,15 @@ impl Batch {
                     continue;
                 }
                 let context = |op: &OpName| (op.site.clone(), op.kind, op.source.clone());
+                // A process that gets data from another one has not done what that one did.
+                let pushes = |op: &OpName| matches!(op.kind, Kind::CrossWrite | Kind::RdmaWrite);
+                let by_one = |at: usize| !pushes(&p[at]) && (pushes(&p[at + 1]) || !p[at + 1].crosses);
                 let matches = |x: &&Instance| {
-                    (i == 0 && j > 0 && x.before.contains(&context(&p[j - 1])))
-                        || (i + n == c.len() && j + n < p.len() && x.after.contains(&context(&p[j + n])))
+                    (i == 0 && j > 0 && by_one(j - 1) && x.before.contains(&context(&p[j - 1])))
+                        || (i + n == c.len()
+                            && j + n < p.len()
+                            && by_one(j + n - 1)
+                            && x.after.contains(&context(&p[j + n])))
                 };
                 violations.push(Violation {
                     odd: group_text(c),

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::Path;
 use std::sync::Arc;
 
+use analyzer::options::Options;
 use analyzer::render::Style;
 use anyhow::{Context, Result, anyhow};
 
@@ -110,7 +111,8 @@ pub(super) fn coordinator_settings(
         bus,
         user,
         wishes,
-        analysis,
+        // It does not hear of probes.
+        analysis: Options { compares_chains: !watch.calls_only, ..analysis },
         duration,
         tape: outlets.tape,
         page_calls: None,

@@ -96,6 +96,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
 
 fn thresholds(p: &Sources<'_>) -> Thresholds {
     Thresholds {
+        no_copies_watched: !p.chains.compares_chains(p.job),
         uniqueness: p.evaluation.threshold.uniqueness,
         chains: p.evaluation.threshold.chains,
         warm: p.evaluation.warm,
