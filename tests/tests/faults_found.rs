@@ -179,6 +179,21 @@ fn the_stale_slot_is_found_when_attached_in_mid_run() -> Result<()> {
     is_found_in_mid_run("headercache")
 }
 
+/// The receiver reads them out of the sender's memory: what is odd is the buffer, which is the sender's.
+#[test]
+fn the_stale_slot_that_long_messages_leave_from_is_found() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let long = faulty(library, "headercache")?.args(["--size", "60000"]);
+        let (session, job) = watch(&long, WatchedUntil::Warning, &[])?;
+        check_found("headercache", &format!("{library:?}, long messages"), &session, &job)?;
+        let right = long.args(["--no-bug", "--iterations", "500"]);
+        let session = Dmscope::run(&right).finish()?;
+        let findings = session.findings()?;
+        ensure!(findings.warnings().is_empty(), "{library:?}: {:?}", findings.warnings());
+    }
+    Ok(())
+}
+
 #[test]
 fn without_the_stale_slot_nothing_is_called_broken() -> Result<()> {
     is_not_found_where_it_is_not("headercache")

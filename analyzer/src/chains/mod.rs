@@ -97,6 +97,8 @@ pub(crate) struct Chains {
     traces: Traces,
     spaces: Vec<LiveMap>,
     threads: Vec<Thread>,
+    /// Of each process, the thread that moved data last.
+    last_threads: Vec<ThreadId>,
     ages: Ages,
     held: MessagesInFlight,
     stream_operations: StreamOperations,
@@ -135,6 +137,7 @@ impl Chains {
             traces: Traces::new(options.window()),
             spaces: Vec::new(),
             threads: Vec::new(),
+            last_threads: Vec::new(),
             ages: Ages::default(),
             held: MessagesInFlight::default(),
             stream_operations: StreamOperations::default(),
@@ -396,7 +399,7 @@ impl Chains {
                 (parent, root, depth) = (writer, w.root, w.depth + 1);
             }
         }
-        let window = &mut self.threads[m.thread.index()].window;
+        let window = &self.threads[m.thread.index()].window;
         let marks = Marks::default()
             .with(Marks::CROSSES, m.remote.map_or(from_other, |remote| remote != m.process))
             .with(Marks::CLOSED, matches!(m.kind, Kind::Pack | Kind::Unpack))
@@ -422,9 +425,42 @@ impl Chains {
             marks,
         };
         self.ages.push(node);
-        self.traces.enter(node, !writer.is_some(), window);
+        match self.far_window(m, writer) {
+            Some(theirs) => {
+                self.traces.enter_from(node, &theirs, &mut self.threads[m.thread.index()].window);
+            }
+            None => {
+                self.traces.enter(node, !writer.is_some(), &mut self.threads[m.thread.index()].window);
+            }
+        }
+        self.set_last_thread(m);
         self.set_node(node, new, Details::of(m));
         (node, parent)
+    }
+
+    /// What the process did last whose memory an operation read, if nobody is known to have written what it read.
+    #[inline(always)]
+    fn far_window(&self, m: &Movement, writer: NodeId) -> Option<Window> {
+        if m.kind != Kind::CrossRead || writer.is_some() {
+            return None;
+        }
+        let theirs = m.remote.filter(|remote| *remote != m.process)?;
+        let thread = self.last_threads.get(theirs as usize).filter(|thread| thread.is_some())?;
+        self.threads.get(thread.index()).map(|thread| thread.window.clone())
+    }
+
+    #[inline(always)]
+    fn set_last_thread(&mut self, m: &Movement) {
+        match self.last_threads.get_mut(m.process as usize) {
+            Some(last) => *last = m.thread,
+            None => self.begin_last_threads(m),
+        }
+    }
+
+    #[cold]
+    fn begin_last_threads(&mut self, m: &Movement) {
+        self.last_threads.resize(m.process as usize + 1, ThreadId::NONE);
+        self.last_threads[m.process as usize] = m.thread;
     }
 
     /// A live node writes more.

@@ -14,8 +14,8 @@ use crate::options::MAX_CONTEXT_WINDOW;
 struct Trace {
     /// What of it counts in a context.
     context: ContextId,
-    /// Roots that remember it as one of those before them. While it is in its thread's window,
-    /// those that did and do not any more, negative.
+    /// Roots that remember it as one of those before them. While it is in its thread's window, of those behind it in its
+    /// thread, only the ones that do not, or not any more, negative.
     refs: i8,
     /// What is the case, one bit each.
     is: u8,
@@ -107,6 +107,29 @@ impl Traces {
         }
         if let Some(gone) = window.push(node, root, self.window) {
             self.leave(gone, window.roots(self.window));
+        }
+    }
+
+    /// The same, of a root that got its data out of another process: it remembers what that one did last, in `theirs`, and
+    /// nothing of its own thread.
+    pub fn enter_from(&mut self, node: NodeId, theirs: &Window, own: &mut Window) {
+        /// More roots do not remember one operation.
+        const MOST: i8 = 64;
+        for earlier in own.latest(self.window) {
+            self.traces[earlier.index()].refs -= 1;
+        }
+        let has_room = |earlier: &NodeId| self.traces[earlier.index()].refs < MOST;
+        let mut before = [0; MAX_CONTEXT_WINDOW];
+        let count = put(&mut before, theirs.latest(self.window).filter(has_room).map(|earlier| earlier.0));
+        for earlier in &before[..usize::from(count)] {
+            self.traces[NodeId(*earlier).index()].refs += 1;
+        }
+        put(self.entries_mut(node).0, before[..usize::from(count)].iter().copied());
+        let trace = &mut self.traces[node.index()];
+        trace.before = count;
+        let root = trace.context;
+        if let Some(gone) = own.push(node, root, self.window) {
+            self.leave(gone, own.roots(self.window));
         }
     }
 

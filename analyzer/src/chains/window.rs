@@ -6,6 +6,7 @@ use crate::options::MAX_CONTEXT_WINDOW;
 
 /// The last operations of a thread, the latest last. They move up for each new one: they are so few that this is a copy
 /// of two registers.
+#[derive(Clone)]
 pub struct Window {
     nodes: [NodeId; MAX_CONTEXT_WINDOW],
     /// What of those counts in a context that begin a chain; none of the others.

@@ -320,8 +320,12 @@ fn context_match(
         let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
         parts(first).zip(parts(then)).is_some_and(|(first, then)| run_in_one_process(first, then))
     };
+    let is_staged = |first: usize, then: usize| {
+        let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
+        parts(first).zip(parts(then)).is_some_and(|(first, then)| is_read_after_staging(first, then))
+    };
     let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();
-    let before = before.filter(|before| are_in_one_process(*before, from));
+    let before = before.filter(|before| are_in_one_process(*before, from) || is_staged(*before, from));
     let after = Some(from + len).filter(|_| odd_from + len == odd.symbols.len());
     let after =
         after.filter(|after| after.checked_sub(1).is_some_and(|last| are_in_one_process(last, *after)));
@@ -348,6 +352,13 @@ fn run_in_one_process(first: &OpSymbol, then: &OpSymbol) -> bool {
     let pushes = |op: &OpSymbol| matches!(op.kind, Kind::CrossWrite | Kind::RdmaWrite);
     let pulls = |op: &OpSymbol| op.crosses && !pushes(op);
     !pushes(first) && !pulls(then)
+}
+
+/// Whether another process reads what one has copied within its own memory, to be read. What is around such a reader is what the other process did
+/// last. (What a process has received, it may use without a copy.)
+fn is_read_after_staging(first: &OpSymbol, then: &OpSymbol) -> bool {
+    let stages = matches!(first.kind, Kind::Copy | Kind::Pack) && !first.crosses;
+    stages && then.kind == Kind::CrossRead && then.crosses
 }
 
 /// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there

@@ -2,6 +2,8 @@
 
 use super::text::{buffer_text, call_text, capitalized, percent, place_text, times, who_text};
 use crate::findings::finding::*;
+use crate::job::names::Kind;
+use crate::job::process::Who;
 
 /// A chain with a context match: what is broken about it.
 pub(super) fn broken(chain: &OddChain) -> (String, Vec<String>) {
@@ -9,15 +11,17 @@ pub(super) fn broken(chain: &OddChain) -> (String, Vec<String>) {
     match (&chain.context.missing_before, &chain.context.missing_after) {
         (Some(lost), _) if chain.context.matched_before >= chain.context.matched_after => {
             let first = &chain.odd.ops[0];
+            let owners = chain.owners_of_unread();
+            let way = if owners.is_empty() { "by" } else { "to" };
             let summary = format!(
-                "Wrong buffer forwarded {count} by {}: {} read from {}, where no observed copy had written; the data \
+                "Wrong buffer forwarded {count} {way} {}: {} read from {}, where no observed copy had written; the data \
                  that {} had just copied was never read.",
                 who_text(&first.who),
                 place_text(&first.place),
                 buffer_text(&first.source),
                 place_text(&lost.place),
             );
-            (summary, look_before(chain, first, lost))
+            (summary, look_before(chain, first, lost, &owners))
         }
         (_, Some(lost)) => {
             let last = &chain.odd.ops[chain.odd.ops.len() - 1];
@@ -35,7 +39,7 @@ pub(super) fn broken(chain: &OddChain) -> (String, Vec<String>) {
     }
 }
 
-fn look_before(chain: &OddChain, first: &OpView, lost: &OpView) -> Vec<String> {
+fn look_before(chain: &OddChain, first: &OpView, lost: &OpView, owners: &[Who]) -> Vec<String> {
     let mut steps = Vec::new();
     if let Some((written, read)) = addresses_apart(chain) {
         steps.push(format!(
@@ -44,6 +48,16 @@ fn look_before(chain: &OddChain, first: &OpView, lost: &OpView) -> Vec<String> {
             written.abs_diff(read),
             if read < written { "below" } else { "above" },
         ));
+    }
+    if !owners.is_empty() {
+        steps.push(format!(
+            "Look at the code between {} (writes) and the call that sends to {}: on the rare path they do not agree on the buffer. \
+             Set a breakpoint there on {}.",
+            place_text(&lost.place),
+            who_text(&first.who),
+            who_text(owners),
+        ));
+        return steps;
     }
     steps.push(format!(
         "Look at the code between {} (writes) and {} (reads): on the rare path they do not agree on the buffer.",
@@ -73,13 +87,14 @@ fn addresses_apart(chain: &OddChain) -> Option<(u64, u64)> {
     let example = chain.examples.iter().find(|e| e.context_match)?;
     let lost = chain.context.missing_before.as_ref()?;
     let first = example.ops.first()?;
-    let place = |place: &Place| (place.module.clone(), place.offset_bytes);
-    let written = example.before.iter().find(|op| place(&op.place) == place(&lost.place))?;
+    let written = example.before.iter().find(|op| op.place.is_at(&lost.place))?;
     // A position in a stream is no address.
     let is_memory =
         |buffer: &BufferView| !matches!(buffer.what, BufferKind::TcpStream | BufferKind::QueuePair);
     let both = is_memory(&written.destination_buffer) && is_memory(&chain.odd.ops.first()?.source);
-    (both && first.pid == written.pid).then_some((written.destination, first.source))
+    // What is around an operation that reads another process's memory is that one's.
+    let is_of_owner = chain.odd.ops.first()?.kind == Kind::CrossRead;
+    (both && (is_of_owner || first.pid == written.pid)).then_some((written.destination, first.source))
 }
 
 /// A chain that a score alone speaks for.

@@ -269,7 +269,7 @@ fn odd_chain(out: &mut String, chain: &OddChain, style: Style) {
     for (l, r) in rows {
         side_by_side(out, l.map(|i| &left[i]), r.map(|i| &right[i]), width, style);
     }
-    context(out, &chain.context);
+    context(out, &chain.context, !chain.owners_of_unread().is_empty());
     calls(out, &chain.odd);
     for example in chain.examples.iter().take(1) {
         example_text(out, example, style);
@@ -342,13 +342,14 @@ fn fitted(text: &str, width: usize) -> String {
     format!("{keep}…")
 }
 
-fn context(out: &mut String, c: &ContextView) {
+fn context(out: &mut String, c: &ContextView, is_of_owner: bool) {
     if let (Some(op), true) = (&c.missing_before, c.matched_before > 0) {
         let _ = writeln!(
             out,
-            "   beside it: in {} of {} instances the same thread had just run {} from {}, and nobody read what it wrote",
+            "   beside it: in {} of {} instances {} had just run {} from {}, and nobody read what it wrote",
             c.matched_before,
             c.known,
+            if is_of_owner { "the process whose memory that was" } else { "the same thread" },
             place_text(&op.place),
             buffer_text(&op.source)
         );

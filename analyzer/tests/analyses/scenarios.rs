@@ -9,6 +9,7 @@ use analyzer::pipeline::Pipeline;
 use analyzer::plan::ProbeClass;
 use analyzer::process::Who;
 use analyzer::render::{self, Style};
+use analyzer::wire::{Body, CallContext};
 
 fn run(inputs: &[Input]) -> Report {
     run_with(inputs, Options::default())
@@ -207,6 +208,56 @@ fn what_another_process_was_to_do_is_not_looked_for_in_this_one() {
         "it is a notice: {}",
         render::report(&report, Style { all: true, ..Style::default() })
     );
+}
+
+/// Rank 1 reads long messages out of the memory of rank 0, which copies them to where they are sent from: now and then it then has another place
+/// read. `receives`: it has not copied but received what it does not send on.
+fn read_out_of_another_process(receives: bool) -> Report {
+    let mut t = Trace::new(3, true);
+    for step in 0..400 {
+        let slot = 65536 * (1 + step % 8);
+        let (x, a) = (t.heap(0, "computed"), t.heap(0, "slots") + slot);
+        let (b, y) = (t.heap(1, "received"), t.heap(1, "kept"));
+        if receives {
+            pull(&mut t, 0, a, 2, x);
+        } else {
+            t.copy(0, "stage", x, a, 60_000);
+        }
+        let sent = if step % 40 == 20 { a + 65536 * 16 } else { a };
+        pull(&mut t, 1, b, 0, sent);
+        t.copy(1, "keep", b, y, 60_000);
+    }
+    run(&t.end())
+}
+
+fn pull(t: &mut Trace, rank: u32, to: u64, of: u32, from: u64) {
+    let context = CallContext::default();
+    let (len_bytes, remote_pid) = (60_000, common::pid(of));
+    let body =
+        Body::Cross { local: to, remote: from, len_bytes, remote_pid, segment: 0, write: false, context };
+    t.record(rank, 0, body);
+}
+
+#[test]
+fn what_is_read_out_of_another_buffer_of_a_process_than_it_has_just_filled_is_a_warning() {
+    let report = read_out_of_another_process(false);
+    let warnings = warnings(&report);
+    let [warning] = &warnings[..] else { panic!("{:#?}", report.findings) };
+    assert!(
+        warning.summary.starts_with("Wrong buffer forwarded 10 times to rank 1: "),
+        "{}",
+        warning.summary
+    );
+    assert_eq!(warning.who, [0, 1].map(Who::Rank), "the one whose buffer it is too");
+    let text = render::report(&report, Style::default());
+    let beside = "in 10 of 10 instances the process whose memory that was had just run";
+    assert!(text.contains(beside) && text.contains("Set a breakpoint there on rank 0."), "{text}");
+}
+
+#[test]
+fn what_a_process_received_and_did_not_send_on_is_no_warning() {
+    let report = read_out_of_another_process(true);
+    assert_eq!((warnings(&report).len(), report.findings.is_empty()), (0, false), "{:#?}", report.findings);
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Op {
     destination: BufferName,
     segments: u32,
     crosses: bool,
+    /// The thread of another process whose memory it read, if nobody is known to have written that: its last one, and how much that had done.
+    far: Option<((usize, u32), usize)>,
     parent: Option<usize>,
     depth: usize,
     continues: bool,
@@ -388,6 +390,7 @@ impl Batch {
             kind,
             segments,
             crosses: remote.map_or(writer.is_some_and(|w| self.ops[w].pid != h.pid), |r| r != h.pid),
+            far: if kind == Kind::CrossRead && writer.is_none() { self.far(h.pid, remote) } else { None },
             parent: linked,
             depth: linked.map_or(1, |p| self.ops[p].depth + 1),
             continues: writer.is_some() && linked.is_none(),
@@ -487,6 +490,12 @@ impl Batch {
         (0..self.ops.len()).filter(|&o| self.ops[o].thread == thread).collect()
     }
 
+    fn far(&self, pid: u32, remote: Option<u32>) -> Option<((usize, u32), usize)> {
+        let remote = remote.filter(|remote| *remote != pid)?;
+        let last = self.ops.iter().rfind(|op| op.pid == remote)?;
+        Some((last.thread, self.thread_ops(last.thread).len()))
+    }
+
     fn finish(&mut self, leaf: usize) {
         let mut chain = vec![leaf];
         while let Some(parent) = self.ops[chain[chain.len() - 1]].parent {
@@ -495,8 +504,13 @@ impl Batch {
         chain.reverse();
         let (root, w) = (chain[0], self.options.context_window);
         let context = |o: &Op| (o.site.clone(), o.kind, o.source.clone());
-        let of_root = self.thread_ops(self.ops[root].thread);
-        let at = of_root.iter().position(|&o| o == root).expect("its thread has it");
+        let of_own = || {
+            let ops = self.thread_ops(self.ops[root].thread);
+            let at = ops.iter().position(|&o| o == root).expect("its thread has it");
+            (ops, at)
+        };
+        let (of_root, at) =
+            self.ops[root].far.map_or_else(of_own, |(thread, at)| (self.thread_ops(thread), at));
         let before = of_root[at.saturating_sub(w)..at].iter().map(|&o| &self.ops[o]);
         let before = before.filter(|o| !o.had_child && !o.read && !self.ops[root].continues).map(context);
         let of_leaf = self.thread_ops(self.ops[leaf].thread);
@@ -589,8 +603,18 @@ impl Batch {
                 // A process that gets data from another one has not done what that one did.
                 let pushes = |op: &OpName| matches!(op.kind, Kind::CrossWrite | Kind::RdmaWrite);
                 let by_one = |at: usize| !pushes(&p[at]) && (pushes(&p[at + 1]) || !p[at + 1].crosses);
+                // It reads what that one has copied, which is looked for there.
+                let is_staged = |at: usize| {
+                    matches!(p[at].kind, Kind::Copy | Kind::Pack)
+                        && !p[at].crosses
+                        && p[at + 1].kind == Kind::CrossRead
+                        && p[at + 1].crosses
+                };
                 let matches = |x: &&Instance| {
-                    (i == 0 && j > 0 && by_one(j - 1) && x.before.contains(&context(&p[j - 1])))
+                    (i == 0
+                        && j > 0
+                        && (by_one(j - 1) || is_staged(j - 1))
+                        && x.before.contains(&context(&p[j - 1])))
                         || (i + n == c.len()
                             && j + n < p.len()
                             && by_one(j + n - 1)
@@ -599,7 +623,8 @@ impl Batch {
                 violations.push(Violation {
                     odd: group_text(c),
                     frequent: group_text(p),
-                    abnormality: format!("{abnormality:.4}"),
+                    // Rounded as reports are, where both halves are as near.
+                    abnormality: format!("{:.4}", (abnormality * 1e4).round() / 1e4),
                     matched: cg.instances.iter().filter(matches).count() as u64,
                     known: fc,
                 });

@@ -24,7 +24,8 @@ struct connection {
     uint64_t credits_seen;
 };
 
-enum { SLOTS = 64, SLOT_BYTES = 1024, MAX_MESSAGE_BYTES = SLOT_BYTES - sizeof(struct header) };
+// With room for messages that the receiver reads out of the sender's memory.
+enum { SLOTS = 64, SLOT_BYTES = 65 * 1024, MAX_MESSAGE_BYTES = SLOT_BYTES - sizeof(struct header) };
 enum { KIND_DATA = 1, KIND_CREDIT = 2 };
 enum { TAG_FULL = 1, TAG_CACHED = 2, TAG_CREDIT = 3 };
 

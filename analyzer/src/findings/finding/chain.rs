@@ -29,6 +29,25 @@ pub struct OddChain {
     pub examples: Vec<ExampleView>,
 }
 
+impl OddChain {
+    /// Who had copied what was not read, where another process then read something else in its memory: of the examples. Nobody where one process
+    /// did both.
+    pub fn owners_of_unread(&self) -> Vec<Who> {
+        let is_read_from_another = self.odd.ops.first().is_some_and(|op| op.kind == Kind::CrossRead);
+        let lost = self.context.missing_before.as_ref().filter(|_| self.context.matched_before > 0);
+        let Some(lost) = lost.filter(|_| is_read_from_another) else { return Vec::new() };
+        let unread = |example: &ExampleView| {
+            let is_lost = |op: &&ExampleOp| op.place.is_at(&lost.place);
+            example.before.iter().find(is_lost).map(|op| op.who)
+        };
+        let matching = self.examples.iter().filter(|example| example.context_match);
+        let mut owners: Vec<Who> = matching.filter_map(unread).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+}
+
 /// A further frequent chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OtherView {
@@ -181,7 +200,8 @@ pub struct ExampleView {
     pub context_match: bool,
     /// Its operations.
     pub ops: Vec<ExampleOp>,
-    /// Operations of the same thread shortly before it whose data nobody read, the latest first.
+    /// Operations of the same thread shortly before it whose data nobody read, the latest first; of one that reads the memory of another process,
+    /// those of that process.
     pub before: Vec<ExampleOp>,
 }
 

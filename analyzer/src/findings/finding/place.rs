@@ -20,6 +20,13 @@ pub struct Place {
     pub frames: Vec<Frame>,
 }
 
+impl Place {
+    /// Whether both are the same, in files that are called the same.
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.module == other.module && self.offset_bytes == other.offset_bytes
+    }
+}
+
 pub(crate) fn is_none_left_out(count: &u64) -> bool {
     *count == 0
 }

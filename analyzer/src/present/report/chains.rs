@@ -37,6 +37,7 @@ impl Views<'_> {
             frequent,
         };
         let who = evidence.odd.ops.iter().flat_map(|op| op.who.iter().copied());
+        let who = who.chain(evidence.owners_of_unread());
         let id = ids::odd_chain(&evidence.odd.id, &evidence.frequent.id);
         finding(id, v.verdict, v.severity, who.collect(), Evidence::OddChain(Box::new(evidence)))
     }
