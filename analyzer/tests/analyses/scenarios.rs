@@ -88,6 +88,12 @@ fn a_chain_that_breaks_where_communicators_are_made_is_no_warning() {
     check_warned_of_alone_in("MPI_Bcast", "MPI_Comm_split");
 }
 
+/// Lengths and displacements are worked out where they are given from, and kept.
+#[test]
+fn a_chain_that_breaks_where_datatypes_are_made_is_no_warning() {
+    check_warned_of_alone_in("MPI_Send", "MPI_Type_indexed");
+}
+
 /// What is read from a window may have been stored there by the program, which no probe sees.
 #[test]
 fn a_chain_that_begins_with_what_was_read_from_a_window_is_no_warning() {
