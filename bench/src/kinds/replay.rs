@@ -56,7 +56,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
         let folder = tempfile::tempdir()?;
         let tape = folder.path().join("job.dmt");
         let [mut alone, mut recorded, mut replayed]: [Samples; 3] = Default::default();
-        let [mut calls, mut probed]: [Samples; 2] = Default::default();
+        let [mut calls, mut probed]: [ProbedRuns; 2] = Default::default();
         let [mut ordered, mut identical, mut deterministic]: [Samples; 3] = Default::default();
         let mut counts = [0.0; 2];
         for _ in 0..rounds {
@@ -68,7 +68,7 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             replayed.push(seconds_under(&["replay"], Some(&tape))?.0);
             let of_session = folder.path().join("session.dmt");
             for (options, samples) in [(&["--calls-only"][..], &mut calls), (&[], &mut probed)] {
-                samples.push(seconds_under_probes(&job.spec, options, &of_session, folder.path())?);
+                samples.add(seconds_under_probes(&job.spec, options, &of_session, folder.path())?);
             }
             ordered.push(seconds_under(&["record", "--order"], Some(&tape))?.0);
             identical.push(seconds_under(&["replay", "--identical"], Some(&tape))?.0);
@@ -83,8 +83,8 @@ pub fn measure(options: BenchOptions) -> Result<Section> {
             vec![
                 Cell::runs(&alone, 2),
                 Cell::runs(&recorded.over(&alone), 3),
-                Cell::runs(&calls.over(&alone), 3),
-                Cell::runs(&probed.over(&alone), 3),
+                calls.cell(&alone),
+                probed.cell(&alone),
                 published(0),
                 Cell::runs(&replayed.over(&alone), 3),
                 published(1),
@@ -168,19 +168,44 @@ fn run(spec: &JobSpec, under: Option<(&[&str], Option<&Path>)>, folder: &Path) -
     Ok((seconds, said))
 }
 
-/// Seconds that a job took by its own clock, while probes recorded it: dmscope has its probes in place when it starts.
-fn seconds_under_probes(spec: &JobSpec, options: &[&str], tape: &Path, folder: &Path) -> Result<f64> {
+/// Runs of a job under probes.
+#[derive(Default)]
+struct ProbedRuns {
+    seconds: Samples,
+    /// Of any of them records were lost: such a tape is not replayed.
+    has_losses: bool,
+}
+
+impl ProbedRuns {
+    fn add(&mut self, seconds: Option<f64>) {
+        match seconds {
+            Some(seconds) => self.seconds.push(seconds),
+            None => self.has_losses = true,
+        }
+    }
+
+    fn cell(&self, alone: &Samples) -> Cell {
+        if self.has_losses { Cell::text("records lost") } else { Cell::runs(&self.seconds.over(alone), 3) }
+    }
+}
+
+/// Seconds that a job took by its own clock, while probes recorded it: dmscope has its probes in place when it starts. None: records were lost.
+fn seconds_under_probes(spec: &JobSpec, options: &[&str], tape: &Path, folder: &Path) -> Result<Option<f64>> {
+    const INCONCLUSIVE: i32 = 3;
     spec.put_files(folder)?;
     let timed = "begun=$(date +%s%N); \"$@\"; status=$?; echo \"took $(($(date +%s%N) - begun)) ns\" >&2; exit $status";
     let mut command = Command::new(binary()?);
     command.args(["run", "--quiet", "--replayable", "--record"]).arg(tape).args(options);
     command.args(["--", "sh", "-c", timed, "sh"]).args(spec.words());
     let output = command.current_dir(folder).stdin(Stdio::null()).output().context("cannot start dmscope")?;
+    if output.status.code() == Some(INCONCLUSIVE) {
+        return Ok(None);
+    }
     let said = String::from_utf8_lossy(&output.stderr);
     let took =
         || said.lines().find_map(|line| line.strip_prefix("took ")?.strip_suffix(" ns")?.parse::<f64>().ok());
     let took_ns = took().filter(|_| output.status.success()).with_context(|| format!("it failed: {said}"))?;
-    Ok(took_ns / 1e9)
+    Ok(Some(took_ns / 1e9))
 }
 
 /// Answers and bytes, as `dmscope record` says them.
