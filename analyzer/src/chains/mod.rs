@@ -425,13 +425,11 @@ impl Chains {
             marks,
         };
         self.ages.push(node);
-        match self.far_window(m, writer) {
-            Some(theirs) => {
-                self.traces.enter_from(node, &theirs, &mut self.threads[m.thread.index()].window);
-            }
-            None => {
-                self.traces.enter(node, !writer.is_some(), &mut self.threads[m.thread.index()].window);
-            }
+        let theirs = self.far_window(m, writer);
+        let own = &mut self.threads[m.thread.index()].window;
+        match theirs {
+            Some(theirs) => self.traces.enter_from(node, &theirs, own),
+            None => self.traces.enter(node, !writer.is_some(), own),
         }
         self.set_last_thread(m);
         self.set_node(node, new, Details::of(m));

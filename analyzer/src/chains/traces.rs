@@ -105,6 +105,11 @@ impl Traces {
             let before = window.latest(self.window).map(|earlier| earlier.0);
             self.traces[node.index()].before = put(self.entries_mut(node).0, before);
         }
+        self.push(node, root, window);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, node: NodeId, root: ContextId, window: &mut Window) {
         if let Some(gone) = window.push(node, root, self.window) {
             self.leave(gone, window.roots(self.window));
         }
@@ -118,6 +123,7 @@ impl Traces {
         for earlier in own.latest(self.window) {
             self.traces[earlier.index()].refs -= 1;
         }
+        // They are counted here: those of its own thread are when they leave the window.
         let has_room = |earlier: &NodeId| self.traces[earlier.index()].refs < MOST;
         let mut before = [0; MAX_CONTEXT_WINDOW];
         let count = put(&mut before, theirs.latest(self.window).filter(has_room).map(|earlier| earlier.0));
@@ -128,9 +134,7 @@ impl Traces {
         let trace = &mut self.traces[node.index()];
         trace.before = count;
         let root = trace.context;
-        if let Some(gone) = own.push(node, root, self.window) {
-            self.leave(gone, own.roots(self.window));
-        }
+        self.push(node, root, own);
     }
 
     /// A thread begins anew.

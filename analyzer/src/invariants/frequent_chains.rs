@@ -316,19 +316,18 @@ fn context_match(
 ) -> ContextMatch {
     let (odd_from, from) = (usize::from(common.odd_from), usize::from(common.frequent_from));
     let len = usize::from(common.len);
-    let are_in_one_process = |first: usize, then: usize| {
-        let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
-        parts(first).zip(parts(then)).is_some_and(|(first, then)| run_in_one_process(first, then))
-    };
-    let is_staged = |first: usize, then: usize| {
-        let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
-        parts(first).zip(parts(then)).is_some_and(|(first, then)| is_read_after_staging(first, then))
-    };
+    let parts = |at: usize| frequent.symbols.get(at).map(|symbol| names.symbol_parts(*symbol));
+    // An operation of the frequent chain and the next one.
+    let pair = |at: usize| parts(at).zip(parts(at + 1));
     let before = (odd_from == 0).then(|| from.checked_sub(1)).flatten();
-    let before = before.filter(|before| are_in_one_process(*before, from) || is_staged(*before, from));
+    let before = before.filter(|at| {
+        pair(*at).is_some_and(|(first, then)| {
+            run_in_one_process(first, then) || is_read_after_staging(first, then)
+        })
+    });
     let after = Some(from + len).filter(|_| odd_from + len == odd.symbols.len());
-    let after =
-        after.filter(|after| after.checked_sub(1).is_some_and(|last| are_in_one_process(last, *after)));
+    // The common part has an operation at least.
+    let after = after.filter(|at| pair(at - 1).is_some_and(|(first, then)| run_in_one_process(first, then)));
     let mut op = |at: Option<usize>| at.and_then(|i| frequent.symbols.get(i)).map(|&s| names.context_of(s));
     let mut found = ContextMatch { before: op(before), after: op(after), ..ContextMatch::default() };
     for (set, count) in &odd.contexts {

@@ -5,6 +5,7 @@
 mod common;
 
 mod batch;
+mod broken_chains;
 mod communicators;
 mod errors;
 mod hangs;
