@@ -2,7 +2,7 @@
 
 /// Over everything so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CallCheck(u64);
+pub struct CallCheck(u64);
 
 /// A record made by probes is checked over calls with lower numbers: those that ask for something, or begin or complete what
 /// does. Others are not seen alike from within a rank and from outside: of some languages, only from outside.
@@ -13,12 +13,22 @@ impl CallCheck {
 
     /// Takes a call: a number for what it is, and arguments that are the same in every run.
     #[inline]
-    pub(crate) fn call(&mut self, call: u32, arguments: [i32; 3]) {
+    pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
         let mut sum = (self.0 ^ u64::from(call)).wrapping_mul(Self::FACTOR);
         for argument in arguments {
             sum = (sum.rotate_left(29) ^ u64::from(argument as u32)).wrapping_mul(Self::FACTOR);
         }
         self.0 = sum;
+    }
+
+    /// As a number, for [`CallCheck::from_bits`].
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The other way round.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// What is recorded of it.

@@ -26,13 +26,14 @@ mod open_receives;
 mod playback;
 pub mod races;
 mod recording;
+mod request_table;
 pub mod shared_page;
 pub mod thread_name;
 pub mod total_order;
 mod varint;
 
 pub use answer::{Answer, BadRecord, CLOCKS, Mark, ReceiveEnd};
-pub use call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
+pub use call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 pub use clock_track::ClockTrack;
 pub use cut::{Detour, RankCut};
 pub use divergence::{AskedFor, Divergence};

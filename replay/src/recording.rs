@@ -1,10 +1,9 @@
 //! Records a rank's calls.
 
-use rustc_hash::FxHashMap;
-
 use crate::answer::{Answer, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::call_check::{CallCheck, FIRST_CALL_UNCHECKED_BY_PROBES};
 use crate::open_receives::OpenReceives;
+use crate::request_table::RequestTable;
 
 /// Of one rank. What it writes is appended to the bytes that it is given.
 ///
@@ -18,15 +17,25 @@ pub struct Recording {
     written: usize,
     /// Turns of thread 0, while it is alone.
     first_turns: u64,
-    open: OpenReceives,
+    open: OpenReceives<OpenReceive>,
     /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
-    requests: FxHashMap<u64, Option<u64>>,
+    requests: RequestTable<Option<u64>>,
     /// What clocks showed last.
     clocks: [i64; CLOCKS],
     /// The last position.
     position: u64,
     is_by_probes: bool,
 }
+
+/// A receive from anybody of which it is not known whose message it got.
+#[derive(Clone, Copy, Debug)]
+struct OpenReceive {
+    request: u64,
+    class: u64,
+}
+
+/// So many receives, those open for longest, are looked through for [`Recording::undecided`].
+const MOST_LOOKED_THROUGH: usize = 64;
 
 /// Of one thread.
 #[derive(Debug, Default)]
@@ -57,7 +66,7 @@ impl Default for Recording {
             written: 0,
             first_turns: 0,
             open: OpenReceives::default(),
-            requests: FxHashMap::default(),
+            requests: RequestTable::default(),
             clocks: [0; CLOCKS],
             position: 0,
             is_by_probes: false,
@@ -143,6 +152,17 @@ impl Recording {
         }
     }
 
+    /// The checksum over all calls so far of the thread that acts.
+    pub fn call_check(&self) -> CallCheck {
+        self.threads[self.speaker].check
+    }
+
+    /// The same, of one whose calls were checked elsewhere.
+    #[inline]
+    pub fn set_call_check(&mut self, check: CallCheck) {
+        self.speaks().check = check;
+    }
+
     /// Polls answered no of which nothing else is known.
     pub fn refused(&mut self, polls: u64) {
         let speaks = self.speaks();
@@ -166,7 +186,12 @@ impl Recording {
 
     /// A receive from anybody has been posted; `request` names it until it is complete.
     pub fn posted(&mut self, request: u64, out: &mut Vec<u8>) {
-        let number = self.open.post();
+        self.posted_in_class(request, 0, out);
+    }
+
+    /// The same; those of a class get their messages in the order in which they were posted.
+    pub fn posted_in_class(&mut self, request: u64, class: u64, out: &mut Vec<u8>) {
+        let number = self.open.post(OpenReceive { request, class });
         // One that had the name was completed without our being told.
         if let Some(Some(earlier)) = self.requests.insert(request, Some(number)) {
             self.claimed_arrived(earlier, ReceiveEnd::Unknown, out);
@@ -176,7 +201,7 @@ impl Recording {
     /// A call begins that may complete this request: if it is a receive from anybody, the call has it from here on, with its number while it
     /// is not known whose message it got. Another thread may get the same request for something else as soon as it is complete.
     pub fn claim(&mut self, request: u64) -> Option<Option<u64>> {
-        self.requests.remove(&request)
+        self.requests.remove(request)
     }
 
     /// The call has not completed it.
@@ -192,36 +217,43 @@ impl Recording {
     }
 
     /// Whether a request is a receive from anybody.
-    #[inline]
     pub fn is_posted(&self, request: u64) -> bool {
-        !self.requests.is_empty() && self.requests.contains_key(&request)
+        self.requests.contains(request)
     }
 
-    /// Whether there is any.
-    pub fn has_posted(&self) -> bool {
-        !self.requests.is_empty()
+    /// How many receives from anybody have requests that are not complete.
+    pub fn posted_receives(&self) -> usize {
+        self.requests.len()
     }
 
-    /// Requests of up to `most` receives of which it is not known whose message they got, though they may have one.
-    pub fn undecided(&self, most: usize) -> Vec<u64> {
-        let oldest: Vec<u64> = self.open.iter().take(most).collect();
-        let request = |(request, number): (&u64, &Option<u64>)| {
-            number.filter(|number| oldest.contains(number)).map(|_| *request)
-        };
-        if oldest.is_empty() { Vec::new() } else { self.requests.iter().filter_map(request).collect() }
+    /// Requests of up to `N` receives that may have got a message without anybody having been told whose: the oldest of each class, before
+    /// which no other of the class can have got one.
+    pub fn undecided<const N: usize>(&self) -> ([u64; N], usize) {
+        let (mut requests, mut classes, mut found) = ([0; N], [0; N], 0);
+        for receive in self.open.iter().take(MOST_LOOKED_THROUGH) {
+            if found == N {
+                break;
+            }
+            if !classes[..found].contains(&receive.class) {
+                (requests[found], classes[found]) = (receive.request, receive.class);
+                found += 1;
+            }
+        }
+        (requests, found)
     }
 
-    /// It has become known whose message a posted receive got; its request goes on.
-    pub fn decided(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
-        let number = self.requests.get_mut(&request).and_then(Option::take);
+    /// It has become known whose message a posted receive got; its request goes on. Whether it was not known before.
+    pub fn decided(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) -> bool {
+        let number = self.requests.get_mut(request).and_then(Option::take);
         if let Some(number) = number {
             self.claimed_arrived(number, arrival, out);
         }
+        number.is_some()
     }
 
     /// A request is complete, if it is a posted receive.
     pub fn arrived(&mut self, request: u64, arrival: ReceiveEnd, out: &mut Vec<u8>) {
-        if let Some(Some(number)) = self.requests.remove(&request) {
+        if let Some(Some(number)) = self.claim(request) {
             self.claimed_arrived(number, arrival, out);
         }
     }
@@ -256,5 +288,25 @@ impl Recording {
             self.write_speaker(out);
             RecordEntry::Polls(polls).write(out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_class_the_oldest_receive_may_have_got_a_message() {
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        for (request, class) in [(10, 1), (11, 1), (12, 2), (13, 1), (14, 3)] {
+            recording.posted_in_class(request, class, &mut out);
+        }
+        assert_eq!(recording.undecided(), ([10, 12, 14, 0], 3));
+        assert_eq!(recording.undecided(), ([10, 12], 2));
+        assert!(recording.decided(10, ReceiveEnd::From(5), &mut out));
+        assert!(!recording.decided(10, ReceiveEnd::From(5), &mut out), "it is known");
+        recording.arrived(12, ReceiveEnd::From(6), &mut out);
+        assert_eq!(recording.undecided(), ([11, 14, 0, 0], 2));
+        assert_eq!(recording.posted_receives(), 4);
     }
 }

@@ -6,31 +6,44 @@
 #include "logical.h"
 
 // How many requests there is room for without asking for memory.
-enum { FEW = 32, UNDECIDED = 4 };
+enum { FEW = 32 };
+
+// Where the program cancels nothing no status says so.
+int has_cancelled;
 
 static int source_in(const MPI_Status *status)
 {
     int cancelled = 0;
-    PMPI_Test_cancelled(status, &cancelled);
+    if (has_cancelled)
+        PMPI_Test_cancelled(status, &cancelled);
     return cancelled ? CANCELLED : status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : NONE;
+}
+
+// Whether a receive has got its message.
+static int decides(uint64_t request)
+{
+    MPI_Status status;
+    int flag = 0;
+    if (PMPI_Request_get_status(request_of(request), &flag, &status) != MPI_SUCCESS || !flag)
+        return 0;
+    if (dms_messages)
+        dms_message_decided(request, source_in(&status), status.MPI_TAG);
+    return dms_decided(request, source_in(&status));
 }
 
 void look_at_undecided(void)
 {
-    uint64_t requests[UNDECIDED];
     // Another thread may be waiting for them.
-    if (dms_threads)
+    if (dms_threads || !dms_posted_receives)
         return;
-    int count = dms_has_posted() ? dms_undecided(requests, UNDECIDED) : 0;
-    for (int i = 0; i < count; i++) {
-        MPI_Status status;
-        int flag = 0;
-        if (PMPI_Request_get_status(request_of(requests[i]), &flag, &status) == MPI_SUCCESS && flag) {
-            dms_decided(requests[i], source_in(&status));
-            if (dms_messages)
-                dms_message_decided(requests[i], source_in(&status), status.MPI_TAG);
-        }
-    }
+    uint64_t requests[UNDECIDED];
+    int has_decided;
+    do {
+        has_decided = 0;
+        int count = dms_undecided(requests);
+        for (int i = 0; i < count; i++)
+            has_decided |= decides(requests[i]);
+    } while (has_decided);
 }
 
 // ---- What a call sees: requests as they were before it, and statuses even if the program wants none -----------------
@@ -54,7 +67,7 @@ static void look(struct seen *seen, int count, const MPI_Request *requests, MPI_
     seen->own = NULL;
     seen->count = count;
     seen->statuses = statuses;
-    if (!dms_messages && !dms_has_posted())
+    if (!dms_messages && !dms_posted_receives)
         return;
     seen->bits = count <= FEW ? seen->few_bits : malloc((size_t)count * sizeof *seen->bits);
     if (is_ignored) {
@@ -91,17 +104,14 @@ static void complete(struct seen *seen, int index, int result, const MPI_Status 
 {
     if (!seen->bits)
         return;
-    const int is_posted = seen->numbers ? seen->numbers[index] != NOT_POSTED : dms_is_posted(seen->bits[index]);
-    if (!is_posted && !dms_messages)
-        return;
     int failed = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result;
     if (failed == MPI_ERR_PENDING)
         return;
     int source = failed == MPI_SUCCESS ? source_in(status) : NONE;
-    if (is_posted && seen->numbers) {
+    if (seen->numbers) {
         dms_claimed_arrived(seen->numbers[index], source);
         seen->numbers[index] = NOT_POSTED;
-    } else if (is_posted) {
+    } else {
         dms_arrived(seen->bits[index], source);
     }
     if (dms_messages)
@@ -122,7 +132,7 @@ static int finish(MPI_Request *request, MPI_Status *status)
 {
     uint64_t stand_in, bits = bits_of(*request);
     dms_waits_for(dms_due_of(bits));
-    if (dms_has_stand_ins() && dms_stand_in(bits, 0, &stand_in)) {
+    if (dms_stand_ins && dms_stand_in(bits, 0, &stand_in)) {
         MPI_Request other = request_of(stand_in);
         int result = dms_threads ? wait_in_turn(&other, status) : PMPI_Wait(&other, status);
         dms_stand_in(bits, 1, &stand_in);
@@ -162,7 +172,7 @@ static int finish_none(int count, MPI_Request *requests, MPI_Status *status)
 {
     int index = MPI_UNDEFINED, flag = 0;
     int result = PMPI_Testany(count, requests, &index, &flag, status);
-    if (!flag || index != MPI_UNDEFINED || dms_has_stand_ins())
+    if (!flag || index != MPI_UNDEFINED || dms_stand_ins)
         dms_diverge("there is an active request; in the record there was none");
     return result;
 }
@@ -170,7 +180,7 @@ static int finish_none(int count, MPI_Request *requests, MPI_Status *status)
 // The requests as MPI knows them, in memory of their own if others stand in for some.
 static MPI_Request *known_to_mpi(int count, MPI_Request *requests)
 {
-    if (!dms_has_stand_ins())
+    if (!dms_stand_ins)
         return requests;
     MPI_Request *known = malloc((size_t)(count ? count : 1) * sizeof *known);
     if (!known)

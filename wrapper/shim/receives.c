@@ -238,9 +238,9 @@ static struct posting posting_of(int treatment, int source, MPI_Comm comm)
 }
 
 // A receive from anybody is open: in a replay it may be known whose message it gets.
-static void posted_wild(int treatment, const struct posting *posting, uint64_t request)
+static void posted_wild(int treatment, const struct posting *posting, MPI_Comm comm, int tag, uint64_t request)
 {
-    dms_posted(request);
+    dms_posted(request, bits_of_comm(comm) * 0x9e3779b97f4a7c15ULL + (unsigned)tag);
     if (treatment == REPLAY && posting->due != NONE)
         dms_decided(request, posting->due);
 }
@@ -251,7 +251,7 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
     if (result != MPI_SUCCESS || treatment == PASS)
         return;
     if (source == MPI_ANY_SOURCE)
-        posted_wild(treatment, posting, bits_of(*request));
+        posted_wild(treatment, posting, comm, tag, bits_of(*request));
     if (treatment == REPLAY)
         dms_set_due(bits_of(*request), posting->due);
     if (dms_messages && (source >= 0 || source == MPI_ANY_SOURCE))
@@ -417,7 +417,7 @@ static int start(int treatment, MPI_Request *request)
             if (result == MPI_SUCCESS) {
                 dms_set_stand_in(bits_of(*request), bits_of(stand_in));
                 dms_set_due(bits_of(*request), at.due);
-                posted_wild(treatment, &at, bits_of(*request));
+                posted_wild(treatment, &at, receive.comm, receive.tag, bits_of(*request));
             }
             return result;
         }
@@ -425,7 +425,7 @@ static int start(int treatment, MPI_Request *request)
     }
     int result = PMPI_Start(request);
     if (treatment != PASS && result == MPI_SUCCESS)
-        posted_wild(treatment, &at, bits_of(*request));
+        posted_wild(treatment, &at, receive.comm, receive.tag, bits_of(*request));
     return result;
 }
 
@@ -489,6 +489,7 @@ int MPI_Cancel(MPI_Request *request)
     ENTER(Cancel, 0, 0, 0);
     if (treatment == LOGICAL)
         LEAVE(logical_cancel(request));
+    has_cancelled = 1;
     if (treatment == RECORD && !dms_is_posted(bits_of(*request)))
         dms_uncovered(3);
     if (treatment == REPLAY) {

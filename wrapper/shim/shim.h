@@ -64,23 +64,27 @@ void dms_yes(void);
 void dms_from(int source);
 void dms_index(int index);
 void dms_indices(int count, const int *indices);
-void dms_posted(uint64_t request);
-void dms_arrived(uint64_t request, int source);
-void dms_decided(uint64_t request, int source);
-int dms_has_posted(void);
+// Those of a class get their messages in the order in which they were posted.
+void dms_posted(uint64_t request, uint64_t class);
+// Whether it was not known before whose message it got.
+int dms_decided(uint64_t request, int source);
 int dms_is_posted(uint64_t request);
+// How many receives from anybody have requests that are not complete, or may not be.
+extern int dms_posted_receives;
+void dms_arrived(uint64_t request, int source);
 // Where other threads may get the same handle: the call that may complete a request has it for itself.
 enum { NOT_POSTED = -1 };
 int64_t dms_claim(uint64_t request);
 void dms_give_back(uint64_t request, int64_t number);
 void dms_claimed_arrived(int64_t number, int source);
-int dms_undecided(uint64_t *requests, int most);
+enum { UNDECIDED = 4 };
+int dms_undecided(uint64_t requests[UNDECIDED]);
 
 void dms_prepare(uint64_t request, unsigned place);
 int dms_prepared(uint64_t request);
 void dms_forget(uint64_t request);
 void dms_set_stand_in(uint64_t request, uint64_t stand_in);
-int dms_has_stand_ins(void);
+extern int dms_stand_ins;
 int dms_stand_in(uint64_t request, int take, uint64_t *stand_in);
 void dms_set_due(uint64_t request, int source);
 int dms_due_of(uint64_t request);
@@ -242,6 +246,8 @@ void check_library(void);
 int source_of(int result, const MPI_Status *status);
 // The source that a receive or probe takes a message from.
 int source_due(int treatment, int source);
+// The program cancels requests.
+extern int has_cancelled;
 // In a recorded rank: what became known of receives that nobody has waited for.
 void look_at_undecided(void);
 // The communicator in which nobody ever sends, made when it is first needed.

@@ -10,7 +10,7 @@ use replay::{Answer, AskedFor, Due, ReceiveEnd};
 use crate::mode::wish;
 use crate::rank::{self, PostDue, ThisRank};
 use crate::rank_parts::{Introduction, RankWork};
-use crate::{clocks, early_clocks, node, thread, threads};
+use crate::{clocks, early_clocks, node, plain_calls, thread, threads};
 
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
@@ -110,6 +110,23 @@ extern "C" fn dms_enter(
     stack: usize,
 ) -> c_int {
     let arguments = [first, second, third];
+    match plain_calls::enter(call, arguments, return_address as u64, stack) {
+        Some(treatment) => treatment as c_int,
+        None => enter_rank(call, first, second, third, return_address, stack),
+    }
+}
+
+/// Not a part of `dms_enter`, which would save registers for it.
+#[cold]
+extern "C" fn enter_rank(
+    call: c_uint,
+    first: c_int,
+    second: c_int,
+    third: c_int,
+    return_address: usize,
+    stack: usize,
+) -> c_int {
+    let arguments = [first, second, third];
     with(None, |rank| Some(rank.enter(call, arguments, return_address as u64, stack)))
         .unwrap_or_else(rank::pass_others) as c_int
 }
@@ -117,6 +134,11 @@ extern "C" fn dms_enter(
 /// The call is about to end; zero: its turn has not come, it is to ask again after it has helped the library on.
 #[unsafe(no_mangle)]
 extern "C" fn dms_leave() -> c_int {
+    if plain_calls::leave() { 1 } else { leave_rank() }
+}
+
+#[cold]
+extern "C" fn leave_rank() -> c_int {
     with(1, |rank| rank.leave().into())
 }
 
@@ -245,24 +267,15 @@ unsafe extern "C" fn dms_indices(count: c_int, indices: *const c_int) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dms_posted(request: u64) {
-    recorder(|recorder| recorder.posted(request));
+extern "C" fn dms_posted(request: u64, class: u64) {
+    recorder(|recorder| recorder.posted(request, class));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dms_arrived(request: u64, source: c_int) {
-    recorder(|recorder| recorder.arrived(request, arrival(source)));
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn dms_decided(request: u64, source: c_int) {
-    recorder(|recorder| recorder.decided(request, arrival(source)));
-}
-
-/// Whether any receive from anybody is open.
-#[unsafe(no_mangle)]
-extern "C" fn dms_has_posted() -> c_int {
-    with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.has_posted()).into())
+extern "C" fn dms_decided(request: u64, source: c_int) -> c_int {
+    let decided =
+        |rank: &mut ThisRank| rank.recorder().map(|recorder| recorder.decided(request, arrival(source)));
+    with(None, decided).unwrap_or(false).into()
 }
 
 /// Of a claimed request: it is no receive from anybody, or one whose message is known.
@@ -274,6 +287,16 @@ const DECIDED: i64 = -2;
 extern "C" fn dms_claim(request: u64) -> i64 {
     let claimed = with(None, |rank| rank.recorder().and_then(|recorder| recorder.claim(request)));
     claimed.map_or(NOT_POSTED, |number| number.map_or(DECIDED, |number| number as i64))
+}
+
+/// A request is complete, if it is a receive from anybody: its message came from this source.
+#[unsafe(no_mangle)]
+extern "C" fn dms_arrived(request: u64, source: c_int) {
+    recorder(|recorder| {
+        if let Some(Some(number)) = recorder.claim(request) {
+            recorder.claimed_arrived(number, arrival(source));
+        }
+    });
 }
 
 /// The call has not completed it.
@@ -292,26 +315,26 @@ extern "C" fn dms_claimed_arrived(number: i64, source: c_int) {
     }
 }
 
-/// Whether a request is one.
+/// Whether a request is a receive from anybody.
 #[unsafe(no_mangle)]
 extern "C" fn dms_is_posted(request: u64) -> c_int {
     with(0, |rank| rank.recorder().is_some_and(|recorder| recorder.is_posted(request)).into())
 }
 
-/// Requests of receives that may have got a message of which nobody has heard; at most so many.
+/// So many receives are looked at together: `UNDECIDED` of the shim.
+const MOST_UNDECIDED: usize = 4;
+
+/// Requests of receives that may have got a message of which nobody has heard: how many.
 ///
 /// # Safety
-/// `requests` has room for them.
+/// `requests` has room for [`MOST_UNDECIDED`].
 #[unsafe(no_mangle)]
-unsafe extern "C" fn dms_undecided(requests: *mut u64, most: c_int) -> c_int {
-    let most = usize::try_from(most).unwrap_or(0);
-    let undecided =
-        with(Vec::new(), |rank| rank.recorder().map_or(Vec::new(), |recorder| recorder.undecided(most)));
-    for (at, request) in undecided.iter().enumerate() {
-        // SAFETY: the caller's promise; there are no more than asked for.
-        unsafe { *requests.add(at) = *request };
-    }
-    undecided.len() as c_int
+unsafe extern "C" fn dms_undecided(requests: *mut [u64; MOST_UNDECIDED]) -> c_int {
+    let undecided = |rank: &mut ThisRank| rank.recorder().map(|recorder| recorder.undecided());
+    let Some((undecided, count)) = with(None, undecided) else { return 0 };
+    // SAFETY: the caller's promise.
+    unsafe { *requests = undecided };
+    count as c_int
 }
 
 /// A persistent receive from anybody has been made, which the shim keeps at a place of its table.
@@ -333,22 +356,14 @@ extern "C" fn dms_prepared(request: u64) -> c_int {
 extern "C" fn dms_forget(request: u64) {
     with((), |rank| {
         rank.prepared.remove(&request);
-        rank.stands_in.remove(&request);
+        rank.take_stand_in(request);
     });
 }
 
 /// Another request has been posted in the place of a persistent one.
 #[unsafe(no_mangle)]
 extern "C" fn dms_set_stand_in(request: u64, stand_in: u64) {
-    with((), |rank| {
-        rank.stands_in.insert(request, stand_in);
-    });
-}
-
-/// Whether there is any.
-#[unsafe(no_mangle)]
-extern "C" fn dms_has_stand_ins() -> c_int {
-    with(0, |rank| c_int::from(!rank.stands_in.is_empty()))
+    with((), |rank| rank.set_stand_in(request, stand_in));
 }
 
 /// The request that stands in for this one, taken away if that is wished.
@@ -358,8 +373,8 @@ extern "C" fn dms_has_stand_ins() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dms_stand_in(request: u64, take: c_int, stand_in: *mut u64) -> c_int {
     let found = with(None, |rank| match take {
-        0 => rank.stands_in.get(&request).copied(),
-        _ => rank.stands_in.remove(&request),
+        0 => rank.stand_in(request),
+        _ => rank.take_stand_in(request),
     });
     let Some(found) = found else { return 0 };
     // SAFETY: the caller's promise.

@@ -21,6 +21,7 @@ mod mode;
 mod node;
 mod owned;
 mod place;
+mod plain_calls;
 mod played_clocks;
 mod player;
 mod rank;

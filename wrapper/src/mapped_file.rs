@@ -75,7 +75,13 @@ impl RankMapping {
             self.room += more;
         }
         // SAFETY: `from..to` is within the mapping, behind the page, and this is the only one that writes there.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(from), bytes.len()) };
+        let room = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), bytes.len()) };
+        match (room, bytes) {
+            // As usual: not worth a call.
+            ([first], [one]) => *first = *one,
+            ([first, second], [one, two]) => (*first, *second) = (*one, *two),
+            (room, bytes) => room.copy_from_slice(bytes),
+        }
         self.used += bytes.len();
         self.page().set_record_bytes(self.used);
         Ok(())

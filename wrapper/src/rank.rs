@@ -12,6 +12,7 @@ use crate::early_clocks;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{WishedAction, wish};
 use crate::owned::{Owned, OwnedByThread};
+use crate::plain_calls;
 use crate::rank_order::RankOrder;
 use crate::rank_parts::{Introduction, RankParts, RankWork, parts};
 use crate::rank_thread::{RankThread, end_call, show_call};
@@ -41,7 +42,7 @@ pub(crate) struct ThisRank {
     /// Persistent receives from anybody, with their places in the shim's table.
     pub prepared: FxHashMap<u64, u32>,
     /// Requests that stand for persistent receives while these are active.
-    pub stands_in: FxHashMap<u64, u64>,
+    stands_in: FxHashMap<u64, u64>,
     /// Sources that posted receives get.
     pub due: FxHashMap<u64, i32>,
     /// The order of all ranks' calls, if it is wanted.
@@ -53,12 +54,17 @@ pub(crate) struct ThisRank {
 #[allow(non_upper_case_globals, reason = "the shim has it under this name")]
 static dms_threads: AtomicI32 = AtomicI32::new(0);
 
+/// How many requests stand for persistent receives.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
+static dms_stand_ins: AtomicI32 = AtomicI32::new(0);
+
 /// The one rank of this process: of the thread that called MPI_Init, or of all.
 static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();
 /// For other threads.
 static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
 /// A thread has made a call that may not, or whose name is not known.
-static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
+pub(crate) static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
 /// The program has created threads.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 /// Levels of [`SharedPage::thread_level`].
@@ -90,15 +96,14 @@ fn speaking(mut rank: Owned<'static, ThisRank>) -> Option<Owned<'static, ThisRan
 
 /// From now on there is no rank.
 pub(crate) fn close() {
+    plain_calls::end();
     RANK.close();
 }
 
 /// Whether this thread is in a call.
 pub(crate) fn is_in_call() -> bool {
     let place = thread::place();
-    RANK.get().is_some_and(|rank| {
-        place.and_then(|place| rank.threads.get(place)).is_some_and(|thread| thread.in_call.is_some())
-    })
+    RANK.get().is_some_and(|rank| place.is_some_and(|place| rank.in_call(place).is_some()))
 }
 
 /// The program is about to create a thread.
@@ -171,6 +176,11 @@ pub(crate) fn begin(introduction: &Introduction) {
             let has_threads = HAS_THREADS.load(Ordering::Acquire) && rank.may_have_threads();
             if has_threads {
                 rank.expect_threads();
+            }
+            if rank.is_plain()
+                && let RankWork::Record(recorder) = &rank.work
+            {
+                recorder.begin_plain_calls();
             }
             RANK.give(rank, has_threads);
             if wish.action != WishedAction::Deterministic {
@@ -249,8 +259,28 @@ impl ThisRank {
         }
     }
 
+    /// Nothing is done but to record what one thread is answered.
+    fn is_plain(&self) -> bool {
+        matches!(self.work, RankWork::Record(_))
+            && self.messages.is_none()
+            && self.order.is_none()
+            && self.clock_row.is_none()
+            && !self.is_multiple
+    }
+
+    /// Calls of more than one thread, or of one too many, go through the rank.
+    fn end_plain_calls(&mut self) {
+        if let Some(state) = plain_calls::end() {
+            self.threads[0].in_call = state.in_call;
+            if let Some(recorder) = self.recorder() {
+                recorder.set_call_check(state.check);
+            }
+        }
+    }
+
     /// They will be there.
     fn expect_threads(&mut self) {
+        self.end_plain_calls();
         if self.page().thread_level.load(Ordering::Relaxed) == SERIALIZED {
             let played = match &mut self.work {
                 RankWork::Replay(player) => player.thread(CLOCKS_ROW),
@@ -361,15 +391,39 @@ impl ThisRank {
         must
     }
 
+    /// The request that stands for a persistent receive.
+    pub(crate) fn stand_in(&self, request: u64) -> Option<u64> {
+        self.stands_in.get(&request).copied()
+    }
+
+    pub(crate) fn set_stand_in(&mut self, request: u64, stand_in: u64) {
+        self.stands_in.insert(request, stand_in);
+        dms_stand_ins.store(self.stands_in.len() as i32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_stand_in(&mut self, request: u64) -> Option<u64> {
+        let stand_in = self.stands_in.remove(&request);
+        dms_stand_ins.store(self.stands_in.len() as i32, Ordering::Relaxed);
+        stand_in
+    }
+
     /// It waits for a message from this source.
     pub(crate) fn wait_for(&mut self, source: i32) {
         let page = self.page();
         self.thread().wait_for(page, source);
     }
 
+    /// Where the stack was when the call began that a thread is in.
+    fn in_call(&self, place: usize) -> Option<usize> {
+        if plain_calls::are_on() {
+            return plain_calls::in_call();
+        }
+        self.threads.get(place).and_then(|thread| thread.in_call)
+    }
+
     /// Whether a call is being made: what is called now, the library calls.
     pub(crate) fn is_in_call(&self) -> bool {
-        self.threads[self.speaker].in_call.is_some()
+        self.in_call(self.speaker).is_some()
     }
 
     /// A call begins.
@@ -380,6 +434,7 @@ impl ThisRank {
         return_address: u64,
         stack: usize,
     ) -> Treatment {
+        self.end_plain_calls();
         let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple);
         let is_serialized = self.clock_row.is_some();
         let thread = self.thread();
@@ -436,7 +491,11 @@ impl ThisRank {
     pub(crate) fn clock(&mut self, clock: u8, real: i64, stack: usize) -> i64 {
         // Within a call it is the library that asks.
         let is_serialized = self.clock_row.is_some();
-        if self.thread().is_in_call_above(stack, is_serialized) {
+        let is_librarys = match plain_calls::are_on() {
+            true => plain_calls::in_call().is_some_and(|outer| stack < outer),
+            false => self.thread().is_in_call_above(stack, is_serialized),
+        };
+        if is_librarys {
             return real;
         }
         let (recorded, played) = self.clock_row.unwrap_or((self.speaker, self.threads[self.speaker].row));
@@ -470,6 +529,9 @@ impl ThisRank {
     /// Its call is about to end: says whether it may. One that may not is asked about again.
     #[inline]
     pub(crate) fn leave(&mut self) -> bool {
+        if plain_calls::leave() {
+            return true;
+        }
         // Polls that answer no are counted, and have no position.
         if self.order.is_some() && !self.thread().has_answered_no && !self.take_position() {
             return false;

@@ -1,12 +1,20 @@
 //! Records the answers of a rank's calls into its file.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use replay::shared_page::{PageText, SharedPage, count_one};
-use replay::{Answer, MOST_THREADS, Mark, ReceiveEnd, Recording};
+use replay::{Answer, CallCheck, MOST_THREADS, Mark, ReceiveEnd, Recording};
 
 use crate::mapped_file::RankMapping;
+use crate::plain_calls;
 
 /// Why a record ends where calls come from several threads.
 pub(crate) const THREADS_STOP: &str = "its calls come from several threads, whose order is not recorded";
+
+/// How many receives from anybody have requests that are not complete, or may not be.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the shim has it under this name")]
+static dms_posted_receives: AtomicI32 = AtomicI32::new(0);
 
 pub(crate) struct AnswerRecorder {
     file: RankMapping,
@@ -38,17 +46,32 @@ impl AnswerRecorder {
         self.is_stopped
     }
 
+    /// From here on calls of this thread need not come here.
+    pub(crate) fn begin_plain_calls(&self) {
+        if !self.is_stopped {
+            plain_calls::begin(self.page(), self.recording.call_check());
+        }
+    }
+
+    /// They do again.
+    pub(crate) fn set_call_check(&mut self, check: CallCheck) {
+        self.recording.set_call_check(check);
+    }
+
     pub(crate) fn call(&mut self, call: u32, arguments: [i32; 3]) {
         self.recording.call(call, arguments);
     }
 
     pub(crate) fn answer(&mut self, answer: Answer) {
         let is_no = answer == Answer::No;
+        if let Some(check) = plain_calls::check() {
+            self.recording.set_call_check(check);
+        }
         self.recording.answer(answer, &mut self.out);
         let page = self.file.page();
         count_one(&page.answers);
         if is_no {
-            page.polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+            page.polls.store(self.recording.polls(), Ordering::Relaxed);
             self.show_polls();
         } else {
             self.write();
@@ -86,7 +109,7 @@ impl AnswerRecorder {
         if let Some((thread, polls)) = self.recording.polls_of_thread()
             && let Some(place) = self.page().thread_polls.get(thread)
         {
-            place.store(polls, std::sync::atomic::Ordering::Relaxed);
+            place.store(polls, Ordering::Relaxed);
         }
     }
 
@@ -103,11 +126,18 @@ impl AnswerRecorder {
     }
 
     pub(crate) fn claim(&mut self, request: u64) -> Option<Option<u64>> {
-        self.recording.claim(request)
+        let claimed = self.recording.claim(request);
+        self.show_posted_receives();
+        claimed
     }
 
     pub(crate) fn give_back(&mut self, request: u64, number: Option<u64>) {
         self.recording.give_back(request, number);
+        self.show_posted_receives();
+    }
+
+    fn show_posted_receives(&self) {
+        dms_posted_receives.store(self.recording.posted_receives() as i32, Ordering::Relaxed);
     }
 
     pub(crate) fn claimed_arrived(&mut self, number: u64, arrival: ReceiveEnd) {
@@ -116,8 +146,9 @@ impl AnswerRecorder {
         self.write();
     }
 
-    pub(crate) fn posted(&mut self, request: u64) {
-        self.recording.posted(request, &mut self.out);
+    pub(crate) fn posted(&mut self, request: u64, class: u64) {
+        self.recording.posted_in_class(request, class, &mut self.out);
+        self.show_posted_receives();
         self.write();
     }
 
@@ -125,32 +156,21 @@ impl AnswerRecorder {
         self.recording.is_posted(request)
     }
 
-    pub(crate) fn has_posted(&self) -> bool {
-        self.recording.has_posted()
+    pub(crate) fn undecided<const N: usize>(&self) -> ([u64; N], usize) {
+        self.recording.undecided()
     }
 
-    pub(crate) fn undecided(&self, most: usize) -> Vec<u64> {
-        self.recording.undecided(most)
-    }
-
-    pub(crate) fn decided(&mut self, request: u64, arrival: ReceiveEnd) {
-        self.recording.decided(request, arrival, &mut self.out);
-        self.write();
-    }
-
-    pub(crate) fn arrived(&mut self, request: u64, arrival: ReceiveEnd) {
-        self.recording.arrived(request, arrival, &mut self.out);
+    pub(crate) fn decided(&mut self, request: u64, arrival: ReceiveEnd) -> bool {
+        let is_new = self.recording.decided(request, arrival, &mut self.out);
         count_one(&self.page().answers);
         self.write();
+        is_new
     }
 
     pub(crate) fn end(&mut self) {
         self.recording.mark(Mark::End, &mut self.out);
         self.write();
-        self.page()
-            .thread_polls
-            .iter()
-            .for_each(|polls| polls.store(0, std::sync::atomic::Ordering::Relaxed));
+        self.page().thread_polls.iter().for_each(|polls| polls.store(0, Ordering::Relaxed));
         self.has_ended = true;
     }
 
@@ -176,15 +196,16 @@ impl AnswerRecorder {
         }
         self.out.clear();
         // Those that were counted there are in the record now.
-        self.page().polls.store(self.recording.polls(), std::sync::atomic::Ordering::Relaxed);
+        self.page().polls.store(self.recording.polls(), Ordering::Relaxed);
         self.show_polls();
     }
 
     /// Records no more from here on.
     pub(crate) fn stop(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_stopped, true) {
+            plain_calls::end();
             self.page().set_text(PageText::Message, why);
-            self.page().stopped.store(1, std::sync::atomic::Ordering::Release);
+            self.page().stopped.store(1, Ordering::Release);
         }
     }
 }

@@ -319,7 +319,7 @@ impl ProbedRank {
                 }
                 StepKind::Posted(number) => recording.posted(*number, out),
                 StepKind::Arrived(number, of) => recording.arrived(*number, end(source(of)), out),
-                StepKind::Decided(number, of) => recording.decided(*number, end(source(of)), out),
+                StepKind::Decided(number, of) => _ = recording.decided(*number, end(source(of)), out),
             }
         }
         if self.has_ended {
