@@ -3,7 +3,9 @@
 //! An id is made of named parts. Where names are long (chains, places) it has a hash of a text in which each part is
 //! written out here; that text is part of the output format, and a test holds it.
 
-use super::finding::{CallError, DatatypeMismatch, Fault, Leak, Place};
+use super::finding::{
+    BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, Leak, Place,
+};
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
 use crate::job::process::Who;
@@ -61,6 +63,21 @@ pub(crate) fn leak(left: &Leak) -> String {
         LeakKind::Request => "request",
     };
     format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
+}
+
+/// Of a buffer that was used before its request was complete.
+pub(crate) fn buffer_conflict(found: &BufferConflict) -> String {
+    let (user, place) = match &found.user {
+        BufferUser::Call(call) => (call.function.as_str(), &call.place),
+        BufferUser::Copy { place } => ("copy", place),
+    };
+    let access = match found.access {
+        BufferAccess::Read => "read",
+        BufferAccess::Written => "written",
+        BufferAccess::Received => "received",
+    };
+    let (request, at) = (&found.request.function, found.request.place.offset_bytes);
+    format!("buffer-conflict-{request}-{at:x}-{access}-{user}-{:x}", place.offset_bytes)
 }
 
 /// Of messages between two calls whose datatypes do not match.

@@ -131,8 +131,7 @@ impl MixColumn for GroupId {
 impl Work {
     /// Where the call is not known, only a place in the program or its messaging library tells work apart.
     fn tells_work(self, run: RunView<'_>) -> bool {
-        let file = run.job.names.site_file(self.site);
-        self.call != CallSiteId::NONE || file.is_some_and(|(file, _)| run.job.own_files.contains(&file))
+        self.call != CallSiteId::NONE || run.job.is_own_site(self.site)
     }
 
     /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.

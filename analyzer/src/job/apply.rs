@@ -6,8 +6,9 @@ use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, Gone, ProcessEnded};
 use super::ids::{CallSiteId, ThreadId};
 use super::last_calls::CallEntry;
+use super::messages::{BufferAccess, BufferUser, MemoryUse};
 use super::movement::{Movement, Side};
-use super::names::SiteId;
+use super::names::{Kind, SiteId};
 use super::resolve;
 use super::streams::{StreamBytes, StreamPiece};
 use super::verbs::RemoteBytes;
@@ -265,7 +266,25 @@ impl Job {
             return None;
         };
         self.probes.call_counts(call_slot).count_movement(m.len_bytes);
+        if self.messages.has_active_buffers() {
+            self.use_buffers(&m);
+        }
         Some(m)
+    }
+
+    /// The program copies memory, which may be a buffer of a request that is not complete. Within a call it is the library that does.
+    #[inline(never)]
+    fn use_buffers(&mut self, m: &Movement) {
+        if m.kind != Kind::Copy || m.call.is_some() || !self.is_own_site(m.site) {
+            return;
+        }
+        for (side, access) in [(&m.source, BufferAccess::Reads), (&m.destination, BufferAccess::Writes)] {
+            if let Some(end) = side.addr.checked_add(m.len_bytes) {
+                let user = BufferUser::Copy(m.site);
+                let used = MemoryUse { range: side.addr..end, access, user, time_ns: m.time_ns };
+                self.messages.use_memory(m.pid, &used);
+            }
+        }
     }
 
     /// Takes what a process moved into a stream or out of it; what that was, piece by piece, is in `streams.change`. What

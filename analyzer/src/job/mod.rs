@@ -331,6 +331,11 @@ impl Job {
     /// Whether code is the program's or a messaging library's.
     pub fn is_own(&mut self, process: usize, return_address: u64) -> bool {
         let site = self.site_of(process, return_address);
+        self.is_own_site(site)
+    }
+
+    /// The same of a place that is known.
+    pub fn is_own_site(&self, site: SiteId) -> bool {
         self.names.site_file(site).is_some_and(|(file, _)| self.own_files.contains(&file))
     }
 }

@@ -11,6 +11,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::Hang(hang) => super::hang::say(hang),
         Evidence::CollectiveMismatch(mismatch) => super::mismatch::say(mismatch),
         Evidence::DatatypeMismatch(found) => super::type_mismatch::say(found),
+        Evidence::BufferConflict(found) => super::buffer_conflict::say(found),
         Evidence::Leak(left) => super::leaks::say(left),
         Evidence::ErrorReturned(returned) => super::hang::say_returned(returned, &finding.who),
     };

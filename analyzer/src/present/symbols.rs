@@ -1,7 +1,7 @@
 //! Code places of reports and alerts are given their names.
 
 use super::say;
-use crate::findings::finding::{Alert, Evidence, Finding, GroupView, Hang, OpView, Place};
+use crate::findings::finding::{Alert, BufferUser, Evidence, Finding, GroupView, Hang, OpView, Place};
 use crate::findings::report::Report;
 use crate::job::symbols::SymbolTable;
 use crate::tape::wire::FileId;
@@ -84,6 +84,13 @@ impl Finding {
             }
             Evidence::DatatypeMismatch(found) => {
                 [&mut found.send, &mut found.receive].into_iter().for_each(|call| f(&mut call.place));
+            }
+            Evidence::BufferConflict(found) => {
+                f(&mut found.request.place);
+                match &mut found.user {
+                    BufferUser::Call(call) => f(&mut call.place),
+                    BufferUser::Copy { place } => f(place),
+                }
             }
             Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),

@@ -3,9 +3,10 @@
 //! Whoever renames or takes away what is pinned here changes `REPORT_SCHEMA` as well; what is added is no change for them.
 
 use analyzer::finding::{
-    BufferKind, CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned,
-    Evidence, Fault, Hang, HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
-    Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
+    BufferAccess, BufferConflict, BufferKind, BufferUser, CallError, CollectiveCounts, CollectiveMismatch,
+    ComparedBy, DatatypeMismatch, ErrorReturned, Evidence, Fault, Hang, HangGroup, Leak, LeakingRank,
+    MessagesBetween, MismatchedGroup, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
+    StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -181,6 +182,41 @@ fn other_evidence_has_the_fields_that_it_has() {
     assert_eq!(types["kind"], "datatype_mismatch");
     assert_eq!(keys(&types), ["count", "first_ns", "kind", "messages", "receive", "send"]);
     assert_eq!(keys(&types["messages"][0]), ["count", "receiver", "sender"]);
+    let copy = BufferUser::Copy { place: Place::default() };
+    let buffer = BufferConflict {
+        request: call(),
+        receives: true,
+        user: copy,
+        access: BufferAccess::Read,
+        count: 1,
+        buffer_bytes: 8,
+        used_bytes: 4,
+        first_ns: 9,
+        ranks: vec![Who::Rank(0)],
+    };
+    let by_call = json(BufferUser::Call(call()));
+    assert_eq!(
+        (&by_call["kind"], keys(&by_call)),
+        (&json("call"), vec!["arguments", "function", "kind", "place"])
+    );
+    let buffer = json(Evidence::BufferConflict(Box::new(buffer)));
+    assert_eq!(buffer["kind"], "buffer_conflict");
+    let of_buffer = [
+        "access",
+        "buffer_bytes",
+        "count",
+        "first_ns",
+        "kind",
+        "ranks",
+        "receives",
+        "request",
+        "used_bytes",
+        "user",
+    ];
+    assert_eq!(keys(&buffer), of_buffer);
+    assert_eq!(keys(&buffer["user"]), ["kind", "place"]);
+    let accesses = names([BufferAccess::Read, BufferAccess::Written, BufferAccess::Received]);
+    assert_eq!(accesses, ["read", "written", "received"]);
     let ranks =
         vec![LeakingRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
     let left = Leak {

@@ -1,4 +1,5 @@
-//! Calls that are wrong though the job goes on: collective calls that differ, datatypes that do, what is left over, errors that nobody heeds.
+//! Calls that are wrong though the job goes on: collective calls that differ, datatypes that do, buffers that are used too early, what is
+//! left over, errors that nobody heeds.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,54 @@ pub struct DatatypeMismatch {
     pub first_ns: u64,
     /// Who sent how many to whom.
     pub messages: Vec<MessagesBetween>,
+}
+
+/// A buffer was used before the request that it belongs to was complete (MPI 4.0, 3.7.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BufferConflict {
+    /// The call that began the request.
+    pub request: StuckCall,
+    /// The request receives a message into the buffer; otherwise it sends what is in it.
+    pub receives: bool,
+    /// The call or copy that used the buffer meanwhile.
+    pub user: BufferUser,
+    /// What it did with it.
+    pub access: BufferAccess,
+    /// How often, of all ranks.
+    pub count: u64,
+    /// Of the first time: length of the buffer.
+    pub buffer_bytes: u64,
+    /// Of the first time: how much of it was used.
+    pub used_bytes: u64,
+    /// When it was for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// Ranks that did so.
+    pub ranks: Vec<Who>,
+}
+
+/// What uses a buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum BufferUser {
+    /// An MPI call.
+    Call(StuckCall),
+    /// A copy of the program's.
+    Copy {
+        /// Where it is called.
+        place: Place,
+    },
+}
+
+/// What is done with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferAccess {
+    /// It is read.
+    Read,
+    /// It is written.
+    Written,
+    /// Another message is received there.
+    Received,
 }
 
 /// Messages from one rank to another.

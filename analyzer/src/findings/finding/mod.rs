@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::job::process::Who;
 
 pub use call::{
-    CollectiveMismatch, DatatypeMismatch, ErrorReturned, Leak, LeakingRank, MessagesBetween, MismatchedGroup,
-    MismatchedRank,
+    BufferAccess, BufferConflict, BufferUser, CollectiveMismatch, DatatypeMismatch, ErrorReturned, Leak,
+    LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
 };
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
@@ -120,6 +120,8 @@ pub enum Evidence {
     CollectiveMismatch(Box<CollectiveMismatch>),
     /// Messages whose elements are something else where they are received.
     DatatypeMismatch(Box<DatatypeMismatch>),
+    /// A buffer that was used before its request was complete.
+    BufferConflict(Box<BufferConflict>),
     /// Messages that nobody received, or requests that nobody came back for.
     #[serde(rename = "left_over")]
     Leak(Box<Leak>),

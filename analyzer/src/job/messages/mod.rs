@@ -3,6 +3,7 @@
 //! From records of calls, of what their arguments point to, and of their returns. What is not known (calls
 //! that were not seen, records that were lost, a source that nobody was told) gives no match, never a guess.
 
+mod active_buffers;
 mod alone;
 mod assemble;
 mod bridges;
@@ -23,6 +24,7 @@ mod results;
 mod tracker;
 mod type_matching;
 
+pub(crate) use active_buffers::{BufferAccess, BufferConflict, BufferUser, MemoryUse};
 pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, Data};
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};

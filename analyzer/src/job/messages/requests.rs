@@ -161,6 +161,11 @@ impl<T: Copy, O: Copy> Requests<T, O> {
         same.get_mut(at)
     }
 
+    /// All that a handle may stand for.
+    pub fn known(&self, pid: u32, handle: u64) -> impl Iterator<Item = &TrackedRequest<T, O>> {
+        self.all.get(&(pid, handle)).into_iter().flat_map(Same::iter)
+    }
+
     /// What a handle stands for that is on its way, if only one has it.
     pub fn active(&self, pid: u32, handle: u64) -> Option<&TrackedRequest<T, O>> {
         let mut active = self.all.get(&(pid, handle))?.iter().filter(|request| request.is_active);

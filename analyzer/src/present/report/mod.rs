@@ -1,5 +1,6 @@
 //! From what analyses know to findings and reports.
 
+mod buffer_conflicts;
 mod chains;
 mod errors;
 mod hangs;
@@ -83,6 +84,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(stuck)
         .chain(consequence)
         .chain(views.type_mismatches())
+        .chain(views.buffer_conflicts())
         .chain(returned)
         .chain(left)
         .chain(chains)

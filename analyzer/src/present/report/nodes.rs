@@ -52,6 +52,7 @@ fn renumber(evidence: &mut Evidence) {
         }
         Evidence::OddRank(_)
         | Evidence::DatatypeMismatch(_)
+        | Evidence::BufferConflict(_)
         | Evidence::Leak(_)
         | Evidence::ErrorReturned(_) => {}
     }

@@ -55,7 +55,21 @@ impl Follower {
             is_persistent: false,
             is_cancelled: false,
         };
+        // What had the handle before may have been completed without being seen.
+        for op in self.requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
+            self.buffers.end(call.pid, op);
+        }
+        request.messages().for_each(|op| self.buffers.begin(call.pid, op));
         self.requests.add(call.pid, handle, request);
+    }
+
+    /// A request that is complete, as its rank was told, but was not given back.
+    pub(super) fn inquired(&mut self, call: &Call) {
+        let handle = self.builtin(call).zip(call.argument(Arg::RequestItself));
+        let Some(handle) = handle.map(|(builtin, word)| builtin.handle(word)) else { return };
+        for op in self.requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
+            self.buffers.end(call.pid, op);
+        }
     }
 
     pub(super) fn completion(&mut self, call: &Call, id: CallId, which: Which) {
@@ -103,6 +117,7 @@ impl Follower {
             self.tell(MessageEvent::CollectiveCompleted { call: completed, by });
         }
         for op in request.messages() {
+            self.buffers.end(call.pid, op);
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
         }
     }
@@ -235,6 +250,7 @@ impl Follower {
         self.requests.complete_at_once(call.pid, handle);
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
         self.free_collective(call.pid, handle);
+        request.messages().for_each(|op| self.buffers.end(call.pid, op));
         // Nothing more will be heard of it.
         for op in request.messages().filter(|_| request.is_active) {
             match op.place.filter(|_| !op.sends) {

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::job::collectives::Collectives;
 use crate::job::memory::CodeMap;
+use crate::job::messages::active_buffers::{ActiveBuffers, BufferAccess, BufferUser, MemoryUse};
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
 use crate::job::messages::data::Data;
@@ -67,6 +68,8 @@ pub(super) struct Follower {
     pub communicators: Communicators,
     groups: MpiGroups,
     requests: Requests<Op, Origin>,
+    /// Buffers of those that are active.
+    pub buffers: ActiveBuffers,
     matching: Matching<Endpoint>,
     /// Collective calls of all ranks.
     pub collectives: Collectives,
@@ -133,6 +136,7 @@ impl Follower {
     /// Something of a process was not seen.
     pub fn lose(&mut self, pid: u32) {
         self.requests.forget(pid);
+        self.buffers.forget(pid);
         let Some(process) = self.processes.find_mut(pid) else { return };
         process.is_complete = false;
         if let Some(rank) = process.rank {
@@ -143,6 +147,7 @@ impl Follower {
     /// A process has ended.
     pub fn end_process(&mut self, pid: u32) {
         self.requests.end(pid);
+        self.buffers.forget(pid);
         self.collective_requests.retain(|key, _| key.0 != pid);
         self.processes.remove(pid);
     }
@@ -249,6 +254,7 @@ impl Follower {
         }
         for op in begun.ops.iter() {
             if call.row.form != Form::Persistent {
+                self.use_buffer(call, op);
                 self.tell_with(|this| this.posted(op, call.begin_ns));
                 self.post(call, op);
             }
@@ -320,8 +326,26 @@ impl Follower {
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
+            self.use_buffer(call, &op);
+            self.buffers.begin(call.pid, &op);
             self.tell_with(|this| this.posted(&op, call.begin_ns));
             self.post(call, &op);
+        }
+    }
+
+    /// A call is given the buffer of a message.
+    fn use_buffer(&mut self, call: &Call, op: &Op) {
+        if self.buffers.are_none() {
+            return;
+        }
+        let range = op.content.and_then(|content| {
+            let end = content.addr.checked_add(content.len_bytes.get())?;
+            Some(content.addr..end)
+        });
+        if let Some(range) = range {
+            let user = BufferUser::Call(call.row.name.as_str(), call.return_address);
+            let access = BufferAccess::of(op);
+            self.buffers.look(call.pid, &MemoryUse { range, access, user, time_ns: call.begin_ns });
         }
     }
 
@@ -468,6 +492,7 @@ impl Follower {
     fn not_returned(&mut self, call: &Call) {
         if matches!(call.row.does, Does::Complete { .. } | Does::Start | Does::Free | Does::Cancel) {
             self.requests.forget(call.pid);
+            self.buffers.forget(call.pid);
         }
     }
 
@@ -475,6 +500,7 @@ impl Follower {
         match (call.row.does, call.row.form) {
             (Does::Complete { which, .. }, _) => self.completion(call, id, which),
             (Does::ProbeMatched, _) => self.probe(call, id),
+            (Does::Inquire, _) => self.inquired(call),
             (Does::Free, _) => self.free(call),
             (Does::Cancel, _) => self.cancel(call),
             (Does::MakeCommunicator(making), _) => self.communicator(call, id.rank, making, begun),

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
+use super::active_buffers::MemoryUse;
 use super::assemble::Assembler;
 use super::data::{Asked, Data};
 use super::follow::{Begun, Follower};
@@ -87,6 +88,17 @@ impl Messages {
     /// told: memory is not what it was.
     pub(crate) fn next_data(&mut self) -> Option<Data> {
         self.follower.data.pop_front()
+    }
+
+    /// Whether any request is active whose buffer is known.
+    #[inline(always)]
+    pub(crate) fn has_active_buffers(&self) -> bool {
+        !self.follower.buffers.are_none()
+    }
+
+    /// Memory of a process is used by what is no MPI call.
+    pub(crate) fn use_memory(&mut self, pid: u32, used: &MemoryUse) {
+        self.follower.buffers.look(pid, used);
     }
 
     /// Who sent what was received from anybody, if it is known: a rank of MPI_COMM_WORLD, and when it moved the data.
@@ -370,15 +382,16 @@ impl Messages {
     /// known.
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, ending, .. } = &self.follower;
-        if collectives.wants_places() || types.wants_places() || !ending.is_empty() {
+        let Follower { collectives, types, buffers, ending, .. } = &self.follower;
+        let wants_places = collectives.wants_places() || types.wants_places() || buffers.wants_places();
+        if wants_places || !ending.is_empty() {
             self.look_up_wanted_code(job);
         }
     }
 
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, begun_by, .. } = &mut self.follower;
+        let Follower { collectives, types, buffers, begun_by, .. } = &mut self.follower;
         let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
         let place = |rank, at| process(rank)?.memory.return_place(at);
         if collectives.wants_places() {
@@ -386,6 +399,9 @@ impl Messages {
         }
         if types.wants_places() {
             types.find_places(place);
+        }
+        if buffers.wants_places() {
+            buffers.find_places(place);
         }
         while let Some((rank, pid)) = self.follower.ending.pop() {
             if let Some(index) = job.find(pid) {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::super::active_buffers::BufferConflict;
 use super::super::assemble::Call;
+use super::super::follow::Follower;
 use super::super::follow::{Begun, CollectiveCall, KnownRequest};
 use super::super::ids::{CallId, CollectiveId, CommId, WORLD};
 use super::super::leaks::Unfinished;
@@ -67,9 +69,15 @@ impl Messages {
         self.follower.types.found()
     }
 
+    /// Buffers that were used before their requests were complete; none if some completions are not watched.
+    pub(crate) fn buffer_conflicts(&self) -> impl Iterator<Item = &BufferConflict> {
+        self.follower.buffers.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
+    }
+
     /// Whether another mismatch was found since the last call.
     pub(crate) fn take_mismatched(&mut self) -> bool {
-        self.follower.collectives.take_mismatched() | self.follower.types.take_new()
+        let Follower { collectives, types, buffers, .. } = &mut self.follower;
+        collectives.take_mismatched() | types.take_new() | buffers.take_new()
     }
 
     /// The communicator that a process calls so, and its number there.

@@ -1,0 +1,321 @@
+//! Buffers of active requests (MPI 4.0, 3.7.2): until the request is complete, what is sent must not be changed, and where something is
+//! received must be neither read nor changed.
+//!
+//! Known are requests whose beginning was seen, whose content is in one piece, and whose completion cannot have been missed.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::ids::MessageId;
+use super::leaks::Origin;
+use super::op::Op;
+use crate::job::names::SiteId;
+use crate::tape::input::CodePlace;
+
+/// Buffers of one process that are known at once.
+const MOST: usize = 1 << 14;
+/// Pairs of calls that are told apart.
+const MOST_FOUND: usize = 1 << 10;
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BufferAccess {
+    Reads,
+    Writes,
+    /// It is where a message is received.
+    Receives,
+}
+
+impl BufferAccess {
+    /// Of what an MPI call does with its buffer.
+    pub(super) fn of(op: &Op) -> Self {
+        if op.sends { Self::Reads } else { Self::Receives }
+    }
+
+    /// Whether it may not be done with the buffer of an active send or receive.
+    fn conflicts(self, receives: bool) -> bool {
+        receives || self != Self::Reads
+    }
+}
+
+/// Who uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BufferUser {
+    /// An MPI call, by its name and where it returns to in the process's space.
+    Call(&'static str, u64),
+    /// A copy of the program's.
+    Copy(SiteId),
+}
+
+/// A buffer was used before the request that it belongs to was complete.
+#[derive(Clone, Debug)]
+pub(crate) struct BufferConflict {
+    /// In MPI_COMM_WORLD.
+    pub rank: u32,
+    /// The call that began the request.
+    pub function: &'static str,
+    return_address: u64,
+    /// What it returns to, once that was looked up.
+    pub place: Option<CodePlace>,
+    /// It receives.
+    pub receives: bool,
+    pub user: BufferUser,
+    /// Of a call: what it returns to, once that was looked up.
+    pub user_place: Option<CodePlace>,
+    pub access: BufferAccess,
+    /// How often.
+    pub count: u64,
+    /// Of the first time: length of the buffer, and how much of it was used.
+    pub buffer_bytes: u64,
+    pub used_bytes: u64,
+    /// Both begin at the same byte.
+    pub is_same: bool,
+    /// When it was for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ActiveBuffer {
+    end: u64,
+    receives: bool,
+    origin: Origin,
+}
+
+/// Of one process, by where they begin.
+#[derive(Debug, Default)]
+struct ProcessBuffers {
+    by_start: BTreeMap<(u64, MessageId), ActiveBuffer>,
+    /// None is longer, nor was.
+    longest_bytes: u64,
+}
+
+impl ProcessBuffers {
+    /// One that a use of this range must not be of: of several the one that begins first.
+    fn conflict(&self, range: &Range<u64>, access: BufferAccess) -> Option<(MessageId, u64, ActiveBuffer)> {
+        let first = (range.start.saturating_sub(self.longest_bytes), MessageId::default());
+        let near = self.by_start.range(first..(range.end, MessageId::default()));
+        near.map(|((start, message), buffer)| (*message, *start, *buffer))
+            .find(|(_, _, buffer)| buffer.end > range.start && access.conflicts(buffer.receives))
+    }
+}
+
+type ConflictKey = (u32, &'static str, u64, BufferUser, BufferAccess);
+
+/// Of all processes.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveBuffers {
+    /// By pid; none is empty.
+    processes: FxHashMap<u32, ProcessBuffers>,
+    found: BTreeMap<ConflictKey, BufferConflict>,
+    /// Some of which it was not looked up where they were called.
+    wants_places: bool,
+    /// Something was found that nobody has asked for yet.
+    is_new: bool,
+}
+
+/// Someone uses memory of a process.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryUse {
+    pub range: Range<u64>,
+    pub access: BufferAccess,
+    pub user: BufferUser,
+    pub time_ns: u64,
+}
+
+impl ActiveBuffers {
+    /// Whether there are none.
+    #[inline(always)]
+    pub(super) fn are_none(&self) -> bool {
+        self.processes.is_empty()
+    }
+
+    /// A request is active from now on that is this message.
+    pub(super) fn begin(&mut self, pid: u32, op: &Op) {
+        let Some(content) = op.content else { return };
+        let Some(end) = content.addr.checked_add(content.len_bytes.get()) else { return };
+        let buffers = self.processes.entry(pid).or_default();
+        if buffers.by_start.len() < MOST {
+            buffers.longest_bytes = buffers.longest_bytes.max(content.len_bytes.get());
+            let buffer = ActiveBuffer { end, receives: !op.sends, origin: op.origin };
+            buffers.by_start.insert((content.addr, op.id), buffer);
+        }
+    }
+
+    /// It is no more, or nothing is known of it any more.
+    pub(super) fn end(&mut self, pid: u32, op: &Op) {
+        let Some(content) = op.content else { return };
+        let Some(buffers) = self.processes.get_mut(&pid) else { return };
+        buffers.by_start.remove(&(content.addr, op.id));
+        if buffers.by_start.is_empty() {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Of this process nothing is known any more.
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+    }
+
+    /// Memory of a process is used: is it an active request's?
+    pub(super) fn look(&mut self, pid: u32, used: &MemoryUse) {
+        let buffers = self.processes.get(&pid);
+        let Some((message, start, buffer)) = buffers.and_then(|all| all.conflict(&used.range, used.access))
+        else {
+            return;
+        };
+        let rank = message.call.rank;
+        let Origin { row, return_address } = buffer.origin;
+        let function = row.name.as_str();
+        let is_full = self.found.len() >= MOST_FOUND;
+        match self.found.entry((rank, function, return_address, used.user, used.access)) {
+            Entry::Occupied(mut known) => known.get_mut().count += 1,
+            Entry::Vacant(_) if is_full => {}
+            Entry::Vacant(free) => {
+                let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(start);
+                free.insert(BufferConflict {
+                    rank,
+                    function,
+                    return_address,
+                    place: None,
+                    receives: buffer.receives,
+                    user: used.user,
+                    user_place: None,
+                    access: used.access,
+                    count: 1,
+                    buffer_bytes: buffer.end - start,
+                    used_bytes,
+                    is_same: start == used.range.start,
+                    first_ns: used.time_ns,
+                });
+                (self.wants_places, self.is_new) = (true, true);
+            }
+        }
+    }
+
+    /// All that was found.
+    pub(crate) fn found(&self) -> impl Iterator<Item = &BufferConflict> {
+        self.found.values()
+    }
+
+    /// Whether something was found since the last call.
+    pub(super) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.is_new)
+    }
+
+    /// Whether there are calls of which it was not looked up where they were made.
+    pub(super) fn wants_places(&self) -> bool {
+        self.wants_places
+    }
+
+    /// Looks that up; `place`: where a rank's return address is in the code.
+    pub(super) fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
+        self.wants_places = false;
+        for found in self.found.values_mut() {
+            found.place = found.place.or_else(|| place(found.rank, found.return_address));
+            if let BufferUser::Call(_, return_address) = found.user {
+                found.user_place = found.user_place.or_else(|| place(found.rank, return_address));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::job::messages::ids::CallId;
+    use crate::job::messages::op::MessageContent;
+    use crate::mpi::calls::row;
+
+    const PID: u32 = 7;
+
+    fn op(number: u32, sends: bool, addr: u64, len_bytes: u64) -> Op {
+        let call = CallId { rank: 3, tid: PID, number };
+        let origin = Origin {
+            row: row(if sends { "MPI_Isend" } else { "MPI_Irecv" }).expect("a call"),
+            return_address: 0x10,
+        };
+        let len_bytes = NonZeroU64::new(len_bytes).expect("some");
+        Op {
+            id: MessageId { call, part: 0 },
+            origin,
+            sends,
+            place: None,
+            peer: None,
+            tag: 0,
+            content: Some(MessageContent { addr, len_bytes, since_ns: 0 }),
+            is_empty: false,
+            element: None,
+        }
+    }
+
+    fn used(range: Range<u64>, access: BufferAccess) -> MemoryUse {
+        MemoryUse { range, access, user: BufferUser::Call("MPI_Send", 0x20), time_ns: 5 }
+    }
+
+    /// How often something was wrong.
+    fn conflicts(active: &ActiveBuffers) -> u64 {
+        active.found().map(|found| found.count).sum()
+    }
+
+    #[test]
+    fn what_is_sent_may_be_read_and_not_written_and_what_is_received_neither() {
+        for (sends, access, is_wrong) in [
+            (true, BufferAccess::Reads, false),
+            (true, BufferAccess::Writes, true),
+            (true, BufferAccess::Receives, true),
+            (false, BufferAccess::Reads, true),
+            (false, BufferAccess::Writes, true),
+            (false, BufferAccess::Receives, true),
+        ] {
+            let mut active = ActiveBuffers::default();
+            active.begin(PID, &op(1, sends, 100, 10));
+            active.look(PID, &used(105..106, access));
+            assert_eq!(conflicts(&active), u64::from(is_wrong), "{sends} {access:?}");
+        }
+    }
+
+    #[test]
+    fn only_bytes_of_the_buffer_count_and_only_while_the_request_is_active() {
+        let mut active = ActiveBuffers::default();
+        let receive = op(1, false, 100, 10);
+        active.begin(PID, &receive);
+        for range in [90..100, 110..120, 0..1] {
+            active.look(PID, &used(range, BufferAccess::Writes));
+        }
+        active.look(PID + 1, &used(100..110, BufferAccess::Writes));
+        assert_eq!(conflicts(&active), 0);
+        active.look(PID, &used(99..101, BufferAccess::Writes));
+        active.look(PID, &used(109..200, BufferAccess::Writes));
+        active.look(PID, &used(0..1000, BufferAccess::Writes));
+        assert_eq!(conflicts(&active), 3);
+        active.end(PID, &receive);
+        assert!(active.are_none());
+        active.look(PID, &used(100..110, BufferAccess::Writes));
+        assert_eq!(conflicts(&active), 3);
+    }
+
+    #[test]
+    fn a_long_buffer_is_found_behind_short_ones() {
+        let mut active = ActiveBuffers::default();
+        active.begin(PID, &op(1, false, 0, 1000));
+        (2..100).for_each(|number| active.begin(PID, &op(number, true, u64::from(number), 1)));
+        active.look(PID, &used(500..501, BufferAccess::Reads));
+        let found: Vec<_> =
+            active.found().map(|f| (f.rank, f.function, f.buffer_bytes, f.used_bytes)).collect();
+        assert_eq!(found, [(3, "MPI_Irecv", 1000, 1)]);
+    }
+
+    #[test]
+    fn what_is_not_known_any_more_is_in_no_conflict() {
+        let mut active = ActiveBuffers::default();
+        active.begin(PID, &op(1, false, 100, 10));
+        active.forget(PID);
+        active.look(PID, &used(100..110, BufferAccess::Reads));
+        assert_eq!(conflicts(&active), 0);
+    }
+}

@@ -1,0 +1,72 @@
+//! Findings about buffers that were used before their requests were complete.
+
+use std::collections::BTreeMap;
+
+use super::views::{Views, finding};
+use crate::findings::finding::{
+    BufferAccess, BufferConflict, BufferUser, Evidence, Finding, Place, Severity, StuckCall, Verdict,
+};
+use crate::findings::ids;
+use crate::job::messages;
+use crate::job::process::Who;
+use crate::tape::input::CodePlace;
+
+/// Several receives of so little into one buffer are mostly tokens, whose content nobody looks at.
+const MOST_OF_A_TOKEN_BYTES: u64 = 8;
+
+impl Views<'_> {
+    /// One for each pair of calls of the program, whichever ranks made them.
+    pub(super) fn buffer_conflicts(&self) -> Vec<Finding> {
+        let mut by_calls: BTreeMap<_, Vec<&messages::BufferConflict>> = BTreeMap::new();
+        for found in self.p.job.messages.buffer_conflicts() {
+            let user = match found.user {
+                messages::BufferUser::Call(function, _) => (Some((function, found.user_place)), None),
+                messages::BufferUser::Copy(site) => (None, Some(site)),
+            };
+            by_calls.entry((found.function, found.place, user, found.access)).or_default().push(found);
+        }
+        by_calls.into_values().filter_map(|all| self.buffer_conflict(&all)).collect()
+    }
+
+    fn buffer_conflict(&self, all: &[&messages::BufferConflict]) -> Option<Finding> {
+        let first = all.iter().min_by_key(|found| found.first_ns)?;
+        let call = |function: &str, place: Option<CodePlace>| StuckCall {
+            function: function.to_owned(),
+            arguments: Vec::new(),
+            place: place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+        };
+        let mut ranks: Vec<Who> = all.iter().map(|found| Who::Rank(found.rank)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let evidence = BufferConflict {
+            request: call(first.function, first.place),
+            receives: first.receives,
+            user: match first.user {
+                messages::BufferUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
+                messages::BufferUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
+            },
+            access: match first.access {
+                messages::BufferAccess::Reads => BufferAccess::Read,
+                messages::BufferAccess::Writes => BufferAccess::Written,
+                messages::BufferAccess::Receives => BufferAccess::Received,
+            },
+            count: all.iter().map(|found| found.count).sum(),
+            buffer_bytes: first.buffer_bytes,
+            used_bytes: first.used_bytes,
+            first_ns: first.first_ns,
+            ranks: ranks.clone(),
+        };
+        let is_wrong = all.iter().any(|found| !may_be_meant(found));
+        let severity = if is_wrong { Severity::Warning } else { Severity::Notice };
+        let id = ids::buffer_conflict(&evidence);
+        let evidence = Evidence::BufferConflict(Box::new(evidence));
+        Some(finding(id, Verdict::Violated, severity, ranks, evidence))
+    }
+}
+
+/// Messages that nobody wants to read may all go to one place, and a receive may have more room than its message needs.
+fn may_be_meant(found: &messages::BufferConflict) -> bool {
+    found.receives
+        && found.access == messages::BufferAccess::Receives
+        && (found.used_bytes <= MOST_OF_A_TOKEN_BYTES || !found.is_same)
+}
