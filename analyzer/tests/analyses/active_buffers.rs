@@ -166,6 +166,9 @@ fn nothing_is_said_once_something_may_have_been_missed() {
     let lost = found_with("MPI_Irecv", |job| {
         job.t.lose(0, 1);
         job.copy(outside(), AT, ELSEWHERE);
+        // A loss comes before records that are older: what completed this one may have been lost.
+        job.begin_request("MPI_Irecv", REQUEST + 1, ELSEWHERE + 0x1000);
+        job.copy(outside(), AT, ELSEWHERE + 0x1000);
     });
     let given_out_again = found_with("MPI_Irecv", |job| {
         job.begin_request("MPI_Irecv", REQUEST, ELSEWHERE + 0x1000);

@@ -72,7 +72,8 @@ pub struct WatchArgs {
     #[arg(long, value_name = "GLOB")]
     pub library: Vec<String>,
     /// What is recorded of MPI calls when they return; `all` roughly doubles the overhead of MPI calls, and is what
-    /// `dmscope calls` needs to match receives with sends
+    /// `dmscope calls` needs to match receives with sends. With it mismatched datatypes, buffers that are used before their
+    /// requests are complete, and leaks are told
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub returns: Returns,
     /// Watch MPI calls only, not copies of memory and heap blocks: costs less, and finds hangs, mismatches and failed calls, but nothing

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ids::MessageId;
 use super::leaks::Origin;
@@ -17,6 +17,8 @@ use crate::tape::input::CodePlace;
 
 /// Buffers of one process that are known at once.
 const MOST: usize = 1 << 14;
+/// More are kept in order.
+const MOST_LOOKED_THROUGH: usize = 16;
 /// Pairs of calls that are told apart.
 const MOST_FOUND: usize = 1 << 10;
 
@@ -79,26 +81,73 @@ pub(crate) struct BufferConflict {
 
 #[derive(Clone, Copy, Debug)]
 struct ActiveBuffer {
+    start: u64,
     end: u64,
+    message: MessageId,
     receives: bool,
     origin: Origin,
 }
 
-/// Of one process, by where they begin.
+impl ActiveBuffer {
+    fn of(op: &Op) -> Option<Self> {
+        let content = op.content?;
+        let end = content.addr.checked_add(content.len_bytes.get())?;
+        Some(Self { start: content.addr, end, message: op.id, receives: !op.sends, origin: op.origin })
+    }
+
+    /// Where it stands among many.
+    fn place(&self) -> (u64, MessageId) {
+        (self.start, self.message)
+    }
+
+    fn conflicts(&self, range: &Range<u64>, access: BufferAccess) -> bool {
+        self.start < range.end && range.start < self.end && access.conflicts(self.receives)
+    }
+}
+
+/// Of one process. All are in one of the two: few are looked through, many stand by where they begin.
 #[derive(Debug, Default)]
 struct ProcessBuffers {
-    by_start: BTreeMap<(u64, MessageId), ActiveBuffer>,
-    /// None is longer, nor was.
+    few: Vec<ActiveBuffer>,
+    many: BTreeMap<(u64, MessageId), ActiveBuffer>,
+    /// None of many is longer, nor was.
     longest_bytes: u64,
 }
 
 impl ProcessBuffers {
+    fn len(&self) -> usize {
+        self.few.len() + self.many.len()
+    }
+
+    fn add(&mut self, buffer: ActiveBuffer) {
+        if self.many.is_empty() && self.few.len() < MOST_LOOKED_THROUGH {
+            return self.few.push(buffer);
+        }
+        for buffer in self.few.drain(..).chain([buffer]) {
+            self.longest_bytes = self.longest_bytes.max(buffer.end - buffer.start);
+            self.many.insert(buffer.place(), buffer);
+        }
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, place: (u64, MessageId)) -> bool {
+        if !self.many.is_empty() {
+            return self.many.remove(&place).is_some();
+        }
+        let at = self.few.iter().position(|buffer| buffer.place() == place);
+        at.map(|at| self.few.swap_remove(at)).is_some()
+    }
+
     /// One that a use of this range must not be of: of several the one that begins first.
-    fn conflict(&self, range: &Range<u64>, access: BufferAccess) -> Option<(MessageId, u64, ActiveBuffer)> {
-        let first = (range.start.saturating_sub(self.longest_bytes), MessageId::default());
-        let near = self.by_start.range(first..(range.end, MessageId::default()));
-        near.map(|((start, message), buffer)| (*message, *start, *buffer))
-            .find(|(_, _, buffer)| buffer.end > range.start && access.conflicts(buffer.receives))
+    fn conflict(&self, range: &Range<u64>, access: BufferAccess) -> Option<ActiveBuffer> {
+        let is_it = |buffer: &&ActiveBuffer| buffer.conflicts(range, access);
+        let of_few = self.few.iter().filter(is_it).min_by_key(|buffer| buffer.place());
+        let of_many = || {
+            let first = (range.start.saturating_sub(self.longest_bytes), MessageId::default());
+            let mut near = self.many.range(first..(range.end, MessageId::default()));
+            near.find_map(|(_, buffer)| Some(buffer).filter(is_it))
+        };
+        of_few.or_else(of_many).copied()
     }
 }
 
@@ -107,8 +156,13 @@ type ConflictKey = (u32, &'static str, u64, BufferUser, BufferAccess);
 /// Of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveBuffers {
-    /// By pid; none is empty.
+    /// By pid.
     processes: FxHashMap<u32, ProcessBuffers>,
+    /// How many there are of all.
+    active: usize,
+    /// Processes of which something was missed. Nothing is told of them any more: a loss is known before records that are older than it, so
+    /// that a request of these may have been completed in it.
+    lost: FxHashSet<u32>,
     found: BTreeMap<ConflictKey, BufferConflict>,
     /// Some of which it was not looked up where they were called.
     wants_places: bool,
@@ -129,44 +183,52 @@ impl ActiveBuffers {
     /// Whether there are none.
     #[inline(always)]
     pub(super) fn are_none(&self) -> bool {
-        self.processes.is_empty()
+        self.active == 0
     }
 
     /// A request is active from now on that is this message.
     pub(super) fn begin(&mut self, pid: u32, op: &Op) {
-        let Some(content) = op.content else { return };
-        let Some(end) = content.addr.checked_add(content.len_bytes.get()) else { return };
+        let Some(buffer) = ActiveBuffer::of(op).filter(|_| !self.lost.contains(&pid)) else { return };
         let buffers = self.processes.entry(pid).or_default();
-        if buffers.by_start.len() < MOST {
-            buffers.longest_bytes = buffers.longest_bytes.max(content.len_bytes.get());
-            let buffer = ActiveBuffer { end, receives: !op.sends, origin: op.origin };
-            buffers.by_start.insert((content.addr, op.id), buffer);
+        let before = buffers.len();
+        if before < MOST {
+            buffers.add(buffer);
         }
+        self.active += buffers.len() - before;
     }
 
     /// It is no more, or nothing is known of it any more.
     pub(super) fn end(&mut self, pid: u32, op: &Op) {
-        let Some(content) = op.content else { return };
-        let Some(buffers) = self.processes.get_mut(&pid) else { return };
-        buffers.by_start.remove(&(content.addr, op.id));
-        if buffers.by_start.is_empty() {
-            self.processes.remove(&pid);
+        let Some(content) = op.content.filter(|_| self.active > 0) else { return };
+        if let Some(buffers) = self.processes.get_mut(&pid)
+            && buffers.remove((content.addr, op.id))
+        {
+            self.active -= 1;
         }
     }
 
-    /// Of this process nothing is known any more.
+    /// Something of this process was missed.
+    pub(super) fn lose(&mut self, pid: u32) {
+        self.forget(pid);
+        self.lost.insert(pid);
+    }
+
+    /// The pid is free for another process.
+    pub(super) fn end_process(&mut self, pid: u32) {
+        self.forget(pid);
+        self.lost.remove(&pid);
+    }
+
+    /// Which requests of this process are active is not known.
     pub(super) fn forget(&mut self, pid: u32) {
-        self.processes.remove(&pid);
+        self.active -= self.processes.remove(&pid).map_or(0, |buffers| buffers.len());
     }
 
     /// Memory of a process is used: is it an active request's?
     pub(super) fn look(&mut self, pid: u32, used: &MemoryUse) {
         let buffers = self.processes.get(&pid);
-        let Some((message, start, buffer)) = buffers.and_then(|all| all.conflict(&used.range, used.access))
-        else {
-            return;
-        };
-        let rank = message.call.rank;
+        let Some(buffer) = buffers.and_then(|all| all.conflict(&used.range, used.access)) else { return };
+        let rank = buffer.message.call.rank;
         let Origin { row, return_address } = buffer.origin;
         let function = row.name.as_str();
         let is_full = self.found.len() >= MOST_FOUND;
@@ -174,7 +236,7 @@ impl ActiveBuffers {
             Entry::Occupied(mut known) => known.get_mut().count += 1,
             Entry::Vacant(_) if is_full => {}
             Entry::Vacant(free) => {
-                let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(start);
+                let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(buffer.start);
                 free.insert(BufferConflict {
                     rank,
                     function,
@@ -185,9 +247,9 @@ impl ActiveBuffers {
                     user_place: None,
                     access: used.access,
                     count: 1,
-                    buffer_bytes: buffer.end - start,
+                    buffer_bytes: buffer.end - buffer.start,
                     used_bytes,
-                    is_same: start == used.range.start,
+                    is_same: buffer.start == used.range.start,
                     first_ns: used.time_ns,
                 });
                 (self.wants_places, self.is_new) = (true, true);
@@ -304,6 +366,7 @@ mod tests {
         let mut active = ActiveBuffers::default();
         active.begin(PID, &op(1, false, 0, 1000));
         (2..100).for_each(|number| active.begin(PID, &op(number, true, u64::from(number), 1)));
+        (2..90).for_each(|number| active.end(PID, &op(number, true, u64::from(number), 1)));
         active.look(PID, &used(500..501, BufferAccess::Reads));
         let found: Vec<_> =
             active.found().map(|f| (f.rank, f.function, f.buffer_bytes, f.used_bytes)).collect();
@@ -317,5 +380,12 @@ mod tests {
         active.forget(PID);
         active.look(PID, &used(100..110, BufferAccess::Reads));
         assert_eq!(conflicts(&active), 0);
+        active.lose(PID);
+        active.begin(PID, &op(2, false, 100, 10));
+        active.look(PID, &used(100..110, BufferAccess::Reads));
+        assert!(active.are_none() && conflicts(&active) == 0, "{active:?}");
+        active.end_process(PID);
+        active.begin(PID, &op(3, false, 100, 10));
+        assert!(!active.are_none());
     }
 }

@@ -136,7 +136,7 @@ impl Follower {
     /// Something of a process was not seen.
     pub fn lose(&mut self, pid: u32) {
         self.requests.forget(pid);
-        self.buffers.forget(pid);
+        self.buffers.lose(pid);
         let Some(process) = self.processes.find_mut(pid) else { return };
         process.is_complete = false;
         if let Some(rank) = process.rank {
@@ -147,7 +147,7 @@ impl Follower {
     /// A process has ended.
     pub fn end_process(&mut self, pid: u32) {
         self.requests.end(pid);
-        self.buffers.forget(pid);
+        self.buffers.end_process(pid);
         self.collective_requests.retain(|key, _| key.0 != pid);
         self.processes.remove(pid);
     }
@@ -323,6 +323,8 @@ impl Follower {
                 }
                 continue;
             };
+            // Of one that is started again its completion was not seen.
+            self.buffers.end(call.pid, op);
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
