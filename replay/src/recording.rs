@@ -17,7 +17,7 @@ pub struct Recording {
     written: usize,
     /// Turns of thread 0, while it is alone.
     first_turns: u64,
-    open: OpenReceives<OpenReceive>,
+    open: OpenReceives<UndecidedReceive>,
     /// Receives from anybody by their requests, with their numbers while it is not known whose message they got.
     requests: RequestTable<Option<u64>>,
     /// What clocks showed last.
@@ -29,7 +29,7 @@ pub struct Recording {
 
 /// A receive from anybody of which it is not known whose message it got.
 #[derive(Clone, Copy, Debug)]
-struct OpenReceive {
+struct UndecidedReceive {
     request: u64,
     class: u64,
 }
@@ -191,7 +191,7 @@ impl Recording {
 
     /// The same; those of a class get their messages in the order in which they were posted.
     pub fn posted_in_class(&mut self, request: u64, class: u64, out: &mut Vec<u8>) {
-        let number = self.open.post(OpenReceive { request, class });
+        let number = self.open.post(UndecidedReceive { request, class });
         // One that had the name was completed without our being told.
         if let Some(Some(earlier)) = self.requests.insert(request, Some(number)) {
             self.claimed_arrived(earlier, ReceiveEnd::Unknown, out);

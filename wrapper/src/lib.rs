@@ -32,3 +32,4 @@ mod recorder;
 mod refusal;
 mod thread;
 mod threads;
+mod treatment;

@@ -4,15 +4,17 @@
 //! Only the rank's thread changes anything here; a signal handler of it may come in between, as anywhere in MPI.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use replay::CallCheck;
 use replay::shared_page::{PageState, SharedPage, count_one};
 
-use crate::rank::{HAS_OTHERS, Treatment};
 use crate::rank_thread::show_call;
 use crate::thread::ThisThread;
+use crate::treatment::Treatment;
 
+/// A thread has made a call that may not, or whose name is not known.
+pub(crate) static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
 /// Number of the rank's thread. 0: calls are not plain, no thread has that number.
 static THREAD: AtomicU64 = AtomicU64::new(0);
 static PAGE: AtomicPtr<SharedPage> = AtomicPtr::new(ptr::null_mut());

@@ -12,13 +12,14 @@ use crate::early_clocks;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{WishedAction, wish};
 use crate::owned::{Owned, OwnedByThread};
-use crate::plain_calls;
+use crate::plain_calls::{self, HAS_OTHERS};
 use crate::rank_order::RankOrder;
 use crate::rank_parts::{Introduction, RankParts, RankWork, parts};
 use crate::rank_thread::{RankThread, end_call, show_call};
 use crate::recorder::{AnswerRecorder, THREADS_STOP};
 use crate::refusal::{diverge, refuse, say};
 use crate::thread::{self, ThisThread};
+use crate::treatment::Treatment;
 
 pub(crate) struct ThisRank {
     pub work: RankWork,
@@ -63,8 +64,6 @@ static dms_stand_ins: AtomicI32 = AtomicI32::new(0);
 static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();
 /// For other threads.
 static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
-/// A thread has made a call that may not, or whose name is not known.
-pub(crate) static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
 /// The program has created threads.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 /// Levels of [`SharedPage::thread_level`].
@@ -205,15 +204,6 @@ pub(crate) enum PostDue {
     Now = 1,
     /// Others must have posted before, which may take long.
     OthersFirst = 2,
-}
-
-/// How a call is to be treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Treatment {
-    Pass = 0,
-    Record = 1,
-    Replay = 2,
-    Logical = 3,
 }
 
 /// Calls that announce what they send: by their numbers in the shim's table.

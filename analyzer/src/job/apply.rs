@@ -6,7 +6,7 @@ use super::coverage::Change;
 use super::event::{CallBegan, ErrorReport, Event, Gap, Gone, ProcessEnded};
 use super::ids::{CallSiteId, ThreadId};
 use super::last_calls::CallEntry;
-use super::messages::{BufferAccess, BufferUser, MemoryUse};
+use super::messages::{MemoryAccess, MemoryUse, MemoryUser};
 use super::movement::{Movement, Side};
 use super::names::{Kind, SiteId};
 use super::resolve;
@@ -278,9 +278,9 @@ impl Job {
         if m.kind != Kind::Copy || m.call.is_some() || !self.is_own_site(m.site) {
             return;
         }
-        for (side, access) in [(&m.source, BufferAccess::Reads), (&m.destination, BufferAccess::Writes)] {
+        for (side, access) in [(&m.source, MemoryAccess::Reads), (&m.destination, MemoryAccess::Writes)] {
             if let Some(end) = side.addr.checked_add(m.len_bytes) {
-                let user = BufferUser::Copy(m.site);
+                let user = MemoryUser::Copy(m.site);
                 let used = MemoryUse { range: side.addr..end, access, user, time_ns: m.time_ns };
                 self.messages.use_memory(m.pid, &used);
             }

@@ -24,14 +24,14 @@ const MOST_FOUND: usize = 1 << 10;
 
 /// What is done with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BufferAccess {
+pub(crate) enum MemoryAccess {
     Reads,
     Writes,
     /// It is where a message is received.
     Receives,
 }
 
-impl BufferAccess {
+impl MemoryAccess {
     /// Of what an MPI call does with its buffer.
     pub(super) fn of(op: &Op) -> Self {
         if op.sends { Self::Reads } else { Self::Receives }
@@ -45,7 +45,7 @@ impl BufferAccess {
 
 /// Who uses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BufferUser {
+pub(crate) enum MemoryUser {
     /// An MPI call, by its name and where it returns to in the process's space.
     Call(&'static str, u64),
     /// A copy of the program's.
@@ -54,7 +54,7 @@ pub(crate) enum BufferUser {
 
 /// A buffer was used before the request that it belongs to was complete.
 #[derive(Clone, Debug)]
-pub(crate) struct BufferConflict {
+pub(crate) struct EarlyUse {
     /// In MPI_COMM_WORLD.
     pub rank: u32,
     /// The call that began the request.
@@ -64,10 +64,10 @@ pub(crate) struct BufferConflict {
     pub place: Option<CodePlace>,
     /// It receives.
     pub receives: bool,
-    pub user: BufferUser,
+    pub user: MemoryUser,
     /// Of a call: what it returns to, once that was looked up.
     pub user_place: Option<CodePlace>,
-    pub access: BufferAccess,
+    pub access: MemoryAccess,
     /// How often.
     pub count: u64,
     /// Of the first time: length of the buffer, and how much of it was used.
@@ -100,7 +100,7 @@ impl ActiveBuffer {
         (self.start, self.message)
     }
 
-    fn conflicts(&self, range: &Range<u64>, access: BufferAccess) -> bool {
+    fn conflicts(&self, range: &Range<u64>, access: MemoryAccess) -> bool {
         self.start < range.end && range.start < self.end && access.conflicts(self.receives)
     }
 }
@@ -139,7 +139,7 @@ impl ProcessBuffers {
     }
 
     /// One that a use of this range must not be of: of several the one that begins first.
-    fn conflict(&self, range: &Range<u64>, access: BufferAccess) -> Option<ActiveBuffer> {
+    fn conflict(&self, range: &Range<u64>, access: MemoryAccess) -> Option<ActiveBuffer> {
         let is_it = |buffer: &&ActiveBuffer| buffer.conflicts(range, access);
         let of_few = self.few.iter().filter(is_it).min_by_key(|buffer| buffer.place());
         let of_many = || {
@@ -151,7 +151,7 @@ impl ProcessBuffers {
     }
 }
 
-type ConflictKey = (u32, &'static str, u64, BufferUser, BufferAccess);
+type ConflictKey = (u32, &'static str, u64, MemoryUser, MemoryAccess);
 
 /// Of all processes.
 #[derive(Debug, Default)]
@@ -163,7 +163,7 @@ pub(crate) struct ActiveBuffers {
     /// Processes of which something was missed. Nothing is told of them any more: a loss is known before records that are older than it, so
     /// that a request of these may have been completed in it.
     lost: FxHashSet<u32>,
-    found: BTreeMap<ConflictKey, BufferConflict>,
+    found: BTreeMap<ConflictKey, EarlyUse>,
     /// Some of which it was not looked up where they were called.
     wants_places: bool,
     /// Something was found that nobody has asked for yet.
@@ -174,8 +174,8 @@ pub(crate) struct ActiveBuffers {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryUse {
     pub range: Range<u64>,
-    pub access: BufferAccess,
-    pub user: BufferUser,
+    pub access: MemoryAccess,
+    pub user: MemoryUser,
     pub time_ns: u64,
 }
 
@@ -237,7 +237,7 @@ impl ActiveBuffers {
             Entry::Vacant(_) if is_full => {}
             Entry::Vacant(free) => {
                 let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(buffer.start);
-                free.insert(BufferConflict {
+                free.insert(EarlyUse {
                     rank,
                     function,
                     return_address,
@@ -258,7 +258,7 @@ impl ActiveBuffers {
     }
 
     /// All that was found.
-    pub(crate) fn found(&self) -> impl Iterator<Item = &BufferConflict> {
+    pub(crate) fn found(&self) -> impl Iterator<Item = &EarlyUse> {
         self.found.values()
     }
 
@@ -277,7 +277,7 @@ impl ActiveBuffers {
         self.wants_places = false;
         for found in self.found.values_mut() {
             found.place = found.place.or_else(|| place(found.rank, found.return_address));
-            if let BufferUser::Call(_, return_address) = found.user {
+            if let MemoryUser::Call(_, return_address) = found.user {
                 found.user_place = found.user_place.or_else(|| place(found.rank, return_address));
             }
         }
@@ -315,8 +315,8 @@ mod tests {
         }
     }
 
-    fn used(range: Range<u64>, access: BufferAccess) -> MemoryUse {
-        MemoryUse { range, access, user: BufferUser::Call("MPI_Send", 0x20), time_ns: 5 }
+    fn used(range: Range<u64>, access: MemoryAccess) -> MemoryUse {
+        MemoryUse { range, access, user: MemoryUser::Call("MPI_Send", 0x20), time_ns: 5 }
     }
 
     /// How often something was wrong.
@@ -327,12 +327,12 @@ mod tests {
     #[test]
     fn what_is_sent_may_be_read_and_not_written_and_what_is_received_neither() {
         for (sends, access, is_wrong) in [
-            (true, BufferAccess::Reads, false),
-            (true, BufferAccess::Writes, true),
-            (true, BufferAccess::Receives, true),
-            (false, BufferAccess::Reads, true),
-            (false, BufferAccess::Writes, true),
-            (false, BufferAccess::Receives, true),
+            (true, MemoryAccess::Reads, false),
+            (true, MemoryAccess::Writes, true),
+            (true, MemoryAccess::Receives, true),
+            (false, MemoryAccess::Reads, true),
+            (false, MemoryAccess::Writes, true),
+            (false, MemoryAccess::Receives, true),
         ] {
             let mut active = ActiveBuffers::default();
             active.begin(PID, &op(1, sends, 100, 10));
@@ -347,17 +347,17 @@ mod tests {
         let receive = op(1, false, 100, 10);
         active.begin(PID, &receive);
         for range in [90..100, 110..120, 0..1] {
-            active.look(PID, &used(range, BufferAccess::Writes));
+            active.look(PID, &used(range, MemoryAccess::Writes));
         }
-        active.look(PID + 1, &used(100..110, BufferAccess::Writes));
+        active.look(PID + 1, &used(100..110, MemoryAccess::Writes));
         assert_eq!(conflicts(&active), 0);
-        active.look(PID, &used(99..101, BufferAccess::Writes));
-        active.look(PID, &used(109..200, BufferAccess::Writes));
-        active.look(PID, &used(0..1000, BufferAccess::Writes));
+        active.look(PID, &used(99..101, MemoryAccess::Writes));
+        active.look(PID, &used(109..200, MemoryAccess::Writes));
+        active.look(PID, &used(0..1000, MemoryAccess::Writes));
         assert_eq!(conflicts(&active), 3);
         active.end(PID, &receive);
         assert!(active.are_none());
-        active.look(PID, &used(100..110, BufferAccess::Writes));
+        active.look(PID, &used(100..110, MemoryAccess::Writes));
         assert_eq!(conflicts(&active), 3);
     }
 
@@ -367,7 +367,7 @@ mod tests {
         active.begin(PID, &op(1, false, 0, 1000));
         (2..100).for_each(|number| active.begin(PID, &op(number, true, u64::from(number), 1)));
         (2..90).for_each(|number| active.end(PID, &op(number, true, u64::from(number), 1)));
-        active.look(PID, &used(500..501, BufferAccess::Reads));
+        active.look(PID, &used(500..501, MemoryAccess::Reads));
         let found: Vec<_> =
             active.found().map(|f| (f.rank, f.function, f.buffer_bytes, f.used_bytes)).collect();
         assert_eq!(found, [(3, "MPI_Irecv", 1000, 1)]);
@@ -378,11 +378,11 @@ mod tests {
         let mut active = ActiveBuffers::default();
         active.begin(PID, &op(1, false, 100, 10));
         active.forget(PID);
-        active.look(PID, &used(100..110, BufferAccess::Reads));
+        active.look(PID, &used(100..110, MemoryAccess::Reads));
         assert_eq!(conflicts(&active), 0);
         active.lose(PID);
         active.begin(PID, &op(2, false, 100, 10));
-        active.look(PID, &used(100..110, BufferAccess::Reads));
+        active.look(PID, &used(100..110, MemoryAccess::Reads));
         assert!(active.are_none() && conflicts(&active) == 0, "{active:?}");
         active.end_process(PID);
         active.begin(PID, &op(3, false, 100, 10));

@@ -24,7 +24,7 @@ mod results;
 mod tracker;
 mod type_matching;
 
-pub(crate) use active_buffers::{BufferAccess, BufferConflict, BufferUser, MemoryUse};
+pub(crate) use active_buffers::{EarlyUse, MemoryAccess, MemoryUse, MemoryUser};
 pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, Data};
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};

@@ -17,18 +17,18 @@ const MOST_OF_A_TOKEN_BYTES: u64 = 8;
 impl Views<'_> {
     /// One for each pair of calls of the program, whichever ranks made them.
     pub(super) fn buffer_conflicts(&self) -> Vec<Finding> {
-        let mut by_calls: BTreeMap<_, Vec<&messages::BufferConflict>> = BTreeMap::new();
+        let mut by_calls: BTreeMap<_, Vec<&messages::EarlyUse>> = BTreeMap::new();
         for found in self.p.job.messages.buffer_conflicts() {
             let user = match found.user {
-                messages::BufferUser::Call(function, _) => (Some((function, found.user_place)), None),
-                messages::BufferUser::Copy(site) => (None, Some(site)),
+                messages::MemoryUser::Call(function, _) => (Some((function, found.user_place)), None),
+                messages::MemoryUser::Copy(site) => (None, Some(site)),
             };
             by_calls.entry((found.function, found.place, user, found.access)).or_default().push(found);
         }
         by_calls.into_values().filter_map(|all| self.buffer_conflict(&all)).collect()
     }
 
-    fn buffer_conflict(&self, all: &[&messages::BufferConflict]) -> Option<Finding> {
+    fn buffer_conflict(&self, all: &[&messages::EarlyUse]) -> Option<Finding> {
         let first = all.iter().min_by_key(|found| found.first_ns)?;
         let call = |function: &str, place: Option<CodePlace>| StuckCall {
             function: function.to_owned(),
@@ -42,13 +42,13 @@ impl Views<'_> {
             request: call(first.function, first.place),
             receives: first.receives,
             user: match first.user {
-                messages::BufferUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
-                messages::BufferUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
+                messages::MemoryUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
+                messages::MemoryUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
             },
             access: match first.access {
-                messages::BufferAccess::Reads => BufferAccess::Read,
-                messages::BufferAccess::Writes => BufferAccess::Written,
-                messages::BufferAccess::Receives => BufferAccess::Received,
+                messages::MemoryAccess::Reads => BufferAccess::Read,
+                messages::MemoryAccess::Writes => BufferAccess::Written,
+                messages::MemoryAccess::Receives => BufferAccess::Received,
             },
             count: all.iter().map(|found| found.count).sum(),
             buffer_bytes: first.buffer_bytes,
@@ -65,8 +65,8 @@ impl Views<'_> {
 }
 
 /// Messages that nobody wants to read may all go to one place, and a receive may have more room than its message needs.
-fn may_be_meant(found: &messages::BufferConflict) -> bool {
+fn may_be_meant(found: &messages::EarlyUse) -> bool {
     found.receives
-        && found.access == messages::BufferAccess::Receives
+        && found.access == messages::MemoryAccess::Receives
         && (found.used_bytes <= MOST_OF_A_TOKEN_BYTES || !found.is_same)
 }

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::job::collectives::Collectives;
 use crate::job::memory::CodeMap;
-use crate::job::messages::active_buffers::{ActiveBuffers, BufferAccess, BufferUser, MemoryUse};
+use crate::job::messages::active_buffers::{ActiveBuffers, MemoryAccess, MemoryUse, MemoryUser};
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
 use crate::job::messages::data::Data;
@@ -345,8 +345,8 @@ impl Follower {
             Some(content.addr..end)
         });
         if let Some(range) = range {
-            let user = BufferUser::Call(call.row.name.as_str(), call.return_address);
-            let access = BufferAccess::of(op);
+            let user = MemoryUser::Call(call.row.name.as_str(), call.return_address);
+            let access = MemoryAccess::of(op);
             self.buffers.look(call.pid, &MemoryUse { range, access, user, time_ns: call.begin_ns });
         }
     }

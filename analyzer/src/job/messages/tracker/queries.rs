@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::active_buffers::BufferConflict;
+use super::super::active_buffers::EarlyUse;
 use super::super::assemble::Call;
 use super::super::follow::Follower;
 use super::super::follow::{Begun, CollectiveCall, KnownRequest};
@@ -70,7 +70,7 @@ impl Messages {
     }
 
     /// Buffers that were used before their requests were complete; none if some completions are not watched.
-    pub(crate) fn buffer_conflicts(&self) -> impl Iterator<Item = &BufferConflict> {
+    pub(crate) fn buffer_conflicts(&self) -> impl Iterator<Item = &EarlyUse> {
         self.follower.buffers.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
     }
 
