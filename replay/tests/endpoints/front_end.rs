@@ -39,7 +39,7 @@ pub struct NodeRecord {
 }
 
 enum Work {
-    Record { recording: Recording, record: NodeRecord },
+    Record { recording: Box<Recording>, record: NodeRecord },
     Replay { playback: Box<Playback>, posted: Posted },
 }
 
@@ -70,7 +70,7 @@ enum Call {
 
 impl<'a> Node<'a> {
     pub fn recorded(endpoint: Endpoint<'a>) -> Self {
-        let work = Work::Record { recording: Recording::default(), record: NodeRecord::default() };
+        let work = Work::Record { recording: Box::default(), record: NodeRecord::default() };
         Self { endpoint, work }
     }
 
