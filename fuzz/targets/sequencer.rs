@@ -3,7 +3,7 @@
 #![no_main]
 
 use analyzer::input::Input;
-use analyzer::sequencer::Sequencer;
+use analyzer::sequencer::{Sequenced, Sequencer};
 use analyzer::wire::RawRecord;
 use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
@@ -18,18 +18,18 @@ struct Checked {
 }
 
 impl Checked {
-    fn check(&mut self, input: Input) {
+    fn check(&mut self, next: Sequenced<'_>) {
         self.given += 1;
-        match input {
-            Input::Record(record) => {
+        match next {
+            Sequenced::Record(record) => {
                 assert!(record.time_ns() >= self.last_ns);
                 self.last_ns = record.time_ns();
             }
-            Input::LateRecord(record) => {
+            Sequenced::Input(Input::LateRecord(record)) => {
                 assert!(record.time_ns() < self.last_ns);
                 self.late += 1;
             }
-            other => panic!("the sequencer made up {other:?}"),
+            Sequenced::Input(other) => panic!("the sequencer made up {other:?}"),
         }
     }
 }
@@ -46,14 +46,15 @@ fn run(bytes: &[u8]) {
     for step in bytes.chunks_exact(2) {
         if step[0] & 0x80 == 0 {
             let record = RawRecord::from_words(&[time_of(step[1]), 1, 1]).expect("three words are a record");
-            sequencer.push(u16::from(step[0] % 8), record);
-            pushed += 1;
+            let count = 1 + usize::from(step[0] >> 5);
+            sequencer.push(u16::from(step[0] % 8), vec![record; count]);
+            pushed += count;
         } else {
-            sequencer.advance(time_of(step[1]), |input| checked.check(input));
+            sequencer.advance(time_of(step[1]), |next| checked.check(next));
             assert!(sequencer.held_records() <= MAX_HELD);
         }
     }
-    sequencer.finish(|input| checked.check(input));
+    sequencer.finish(|next| checked.check(next));
     assert_eq!(checked.given, pushed);
     assert_eq!(checked.late, sequencer.late_records());
 }

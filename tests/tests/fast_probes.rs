@@ -265,12 +265,14 @@ fn copies_are_in_the_same_mpi_calls_as_the_kernel_says() -> Result<()> {
         let kernel = watch_by_kernel(own)?;
         let (fast, kernel) = (movements_by_call(&fast)?, movements_by_call(&kernel)?);
         eprintln!("{library:?}: {fast:?}");
-        let names = |rows: &[(String, u64)]| rows.iter().map(|row| row.0.clone()).collect::<Vec<_>>();
-        ensure!(names(&fast) == names(&kernel), "{library:?}: {fast:?} instead of {kernel:?}");
-        for ((name, fast), (_, kernel)) in fast.iter().zip(&kernel) {
-            // How a message goes depends on who comes first.
+        let in_call = |rows: &[(String, u64)], name: &String| {
+            rows.iter().find(|(of, _)| of == name).map_or(0, |(_, count)| *count)
+        };
+        for (name, _) in fast.iter().chain(&kernel) {
+            // How a message goes, and which call gets a barrier's or the end's on its way, depends on who comes first.
+            let (fast, kernel) = (in_call(&fast, name), in_call(&kernel, name));
             ensure!(
-                fast.abs_diff(*kernel) <= kernel / 4 + 50,
+                fast.abs_diff(kernel) <= kernel / 4 + 50,
                 "{library:?}, {name}: {fast} instead of {kernel}"
             );
         }

@@ -94,16 +94,6 @@ impl CausalOrder {
         Self { most_wait: rounds, tells_losses: true, ..Self::default() }
     }
 
-    /// Takes the next record, and gives out what waits for nothing.
-    #[inline]
-    pub(super) fn push_record(&mut self, record: RawRecord, out: &mut impl FnMut(Input)) {
-        if self.held.is_empty() && record.kind() != kind::STREAM {
-            out(Input::Record(record));
-        } else {
-            self.push(Input::Record(record), record.time_ns(), out);
-        }
-    }
-
     /// Takes the next input, when it is so late, and gives out what waits for nothing.
     #[inline(never)]
     pub(crate) fn push(&mut self, input: Input, now: u64, out: &mut impl FnMut(Input)) {
@@ -266,7 +256,7 @@ mod tests {
     fn order(order: &mut CausalOrder, records: &[RawRecord]) -> Vec<(u64, u32, u16)> {
         let mut out = Vec::new();
         for record in records {
-            order.push_record(*record, &mut |input| {
+            order.push(Input::Record(*record), record.time_ns(), &mut |input| {
                 let Input::Record(r) = input else { panic!("not a record: {input:?}") };
                 out.push((r.time_ns(), r.pid(), r.kind()));
             });
@@ -353,9 +343,9 @@ mod tests {
     fn what_is_held_is_bounded() {
         let mut causal = CausalOrder::default();
         let mut given = 0;
-        causal.push_record(received(10, 0, 4), &mut |_| given += 1);
+        causal.push(Input::Record(received(10, 0, 4)), 10, &mut |_| given += 1);
         for _ in 0..MOST_HELD {
-            causal.push_record(other(11), &mut |_| given += 1);
+            causal.push(Input::Record(other(11)), 11, &mut |_| given += 1);
         }
         assert_eq!(given, MOST_HELD + 1);
         assert_eq!(causal.len(), 0);

@@ -125,10 +125,10 @@ impl Encoder {
     /// Adds an input; gives back false, and adds nothing, if it is not of a records frame.
     pub(super) fn push(&mut self, input: &Input) -> bool {
         match input {
-            Input::Record(record) => self.push_record(record),
+            Input::Record(record) => self.put_record(record),
             Input::LateRecord(record) => {
                 varint::put(&mut self.order, LATE);
-                self.push_record(record);
+                self.put_record(record);
             }
             Input::Tick { time_ns } => {
                 varint::put(&mut self.order, TICK);
@@ -160,12 +160,19 @@ impl Encoder {
         true
     }
 
+    /// The same of a record in order.
+    #[inline]
+    pub(super) fn push_record(&mut self, record: &RawRecord) {
+        self.put_record(record);
+        self.inputs += 1;
+    }
+
     fn push_time(&mut self, time_ns: u64) {
         varint::put_signed(&mut self.times, time_ns.wrapping_sub(self.time_ns) as i64);
         self.time_ns = time_ns;
     }
 
-    fn push_record(&mut self, record: &RawRecord) {
+    fn put_record(&mut self, record: &RawRecord) {
         let words = record.words();
         self.push_time(words[0]);
         let index = self.push_thread(words[1]);

@@ -25,11 +25,10 @@
 //! there are more. Records that come after that may be late, and then say so, but none is
 //! lost: letting a ring fill up would lose them in the kernel. So the caller drains some
 //! rings (a bounded batch), calls `advance`, and so on; [`Sequencer::is_full`] says when
-//! a batch has become large enough.
+//! a batch has become large enough. Records stay where they were read to and are not moved; that room
+//! is given back by [`Sequencer::take_spare`].
 //!
 //! **Clock.** The sequencer has none. A clock that goes backwards is ignored.
-
-use std::collections::VecDeque;
 
 use super::causal_order::{CausalOrder, DEFAULT_MOST_WAIT_NS};
 use super::input::Input;
@@ -43,12 +42,22 @@ pub const DEFAULT_MOST_HELD_NS: u64 = DEFAULT_LATENESS_BOUND_NS + DEFAULT_MOST_W
 /// How many records are held by default: about 90 MB.
 pub const DEFAULT_MAX_HELD_RECORDS: usize = 1_000_000;
 
+/// What is given out. Nearly all of it is records in order, which need not be copied.
+#[derive(Debug)]
+pub enum Sequenced<'a> {
+    /// The next record.
+    Record(&'a RawRecord),
+    /// A late record, or one that waited for what was sent on its stream.
+    Input(Input),
+}
+
 /// Merges rings; see the [module](self) for what it promises.
 #[derive(Debug)]
 pub struct Sequencer {
     lateness_bound_ns: u64,
     max_held_records: usize,
-    rings: Vec<RingQueue>,
+    /// By ring when records are given out, then as they came.
+    runs: Vec<Run>,
     late: Vec<RawRecord>,
     /// What was given out in order of time.
     causal: CausalOrder,
@@ -62,13 +71,19 @@ pub struct Sequencer {
     early_releases: u64,
     /// Of the records being given out; see [`order_key`].
     keys: Vec<u128>,
+    /// Room of runs of which nothing is left.
+    spares: Vec<Vec<RawRecord>>,
 }
 
-/// Records of one ring that are held, oldest first once sorted.
-#[derive(Debug, Default)]
-struct RingQueue {
-    records: VecDeque<RawRecord>,
-    unsorted: bool,
+/// Records of one ring that came together, in order of time.
+#[derive(Debug)]
+struct Run {
+    ring: u16,
+    records: Vec<RawRecord>,
+    /// So many were given out.
+    given: usize,
+    /// Time of the first one that was not, if there is one.
+    next_ns: u64,
 }
 
 impl Default for Sequencer {
@@ -83,7 +98,7 @@ impl Sequencer {
         Self {
             lateness_bound_ns,
             max_held_records,
-            rings: Vec::new(),
+            runs: Vec::new(),
             late: Vec::new(),
             causal: CausalOrder::default(),
             queue_pairs: QueuePairs::default(),
@@ -93,6 +108,7 @@ impl Sequencer {
             late_records: 0,
             early_releases: 0,
             keys: Vec::new(),
+            spares: Vec::new(),
         }
     }
 
@@ -106,26 +122,48 @@ impl Sequencer {
         self.queue_pairs.lose(pid, until_ns);
     }
 
-    /// Takes the next record of a ring. Rings are numbered from 0, without large holes.
-    pub fn push(&mut self, ring: u16, record: RawRecord) {
-        if record.time_ns() < self.released_ns {
+    /// Takes the next records of a ring.
+    pub fn push(&mut self, ring: u16, mut records: Vec<RawRecord>) {
+        let (mut last_ns, mut first_ns, mut sorted) = (0, u64::MAX, true);
+        for time_ns in records.iter().map(RawRecord::time_ns) {
+            sorted &= last_ns <= time_ns;
+            first_ns = first_ns.min(time_ns);
+            last_ns = time_ns;
+        }
+        if first_ns < self.released_ns {
+            self.take_late(&mut records);
+        }
+        if records.is_empty() {
+            return self.spares.push(records);
+        }
+        if !sorted {
+            // Stable, so that records of one time keep the order of the ring.
+            records.sort_by_key(RawRecord::time_ns);
+        }
+        self.held_records += records.len();
+        let next_ns = records[0].time_ns();
+        self.runs.push(Run { ring, records, given: 0, next_ns });
+    }
+
+    #[cold]
+    fn take_late(&mut self, records: &mut Vec<RawRecord>) {
+        let released_ns = self.released_ns;
+        for record in records.extract_if(.., |record| record.time_ns() < released_ns) {
             self.late_records += 1;
             if is_of_verbs(record.kind()) {
-                self.queue_pairs.lose(Some(record.pid()), self.released_ns);
+                self.queue_pairs.lose(Some(record.pid()), released_ns);
             }
             self.late.push(record);
-            return;
         }
-        let index = usize::from(ring);
-        if index >= self.rings.len() {
-            self.rings.resize_with(index + 1, RingQueue::default);
-        }
-        self.rings[index].push(record);
-        self.held_records += 1;
+    }
+
+    /// Room that records had which were pushed and are given out, a piece at a time, empty.
+    pub fn take_spare(&mut self) -> Option<Vec<RawRecord>> {
+        self.spares.pop()
     }
 
     /// Gives out, in order, every record older than `now_ns` less the bound on lateness.
-    pub fn advance(&mut self, now_ns: u64, mut out: impl FnMut(Input)) {
+    pub fn advance(&mut self, now_ns: u64, mut out: impl FnMut(Sequenced<'_>)) {
         self.horizon_ns = self.horizon_ns.max(now_ns.saturating_sub(self.lateness_bound_ns));
         self.release_late(&mut out);
         let surplus = self.held_records.saturating_sub(self.max_held_records);
@@ -135,15 +173,15 @@ impl Sequencer {
             self.early_releases += (surplus - due) as u64;
         }
         self.release(due.max(surplus), &mut out);
-        self.causal.advance(self.horizon_ns, &mut out);
+        self.causal.advance(self.horizon_ns, &mut |input| out(Sequenced::Input(input)));
     }
 
     /// Gives out everything: no more records will come, or none that must be in order.
-    pub fn finish(&mut self, mut out: impl FnMut(Input)) {
+    pub fn finish(&mut self, mut out: impl FnMut(Sequenced<'_>)) {
         self.release_late(&mut out);
         self.collect_keys(u64::MAX);
         self.release(self.held_records, &mut out);
-        self.causal.finish(&mut out);
+        self.causal.finish(&mut |input| out(Sequenced::Input(input)));
     }
 
     /// Whether it is time for [`Sequencer::advance`] even if there is more to read.
@@ -171,9 +209,9 @@ impl Sequencer {
         self.early_releases
     }
 
-    fn release_late(&mut self, out: &mut impl FnMut(Input)) {
+    fn release_late(&mut self, out: &mut impl FnMut(Sequenced<'_>)) {
         for record in self.late.drain(..) {
-            out(Input::LateRecord(record));
+            out(Sequenced::Input(Input::LateRecord(record)));
         }
     }
 
@@ -181,58 +219,63 @@ impl Sequencer {
     /// moment there is); returns how many.
     fn collect_keys(&mut self, end_ns: u64) -> usize {
         self.keys.clear();
-        for (index, ring) in self.rings.iter_mut().enumerate() {
-            ring.sort();
-            let times = ring.records.iter().map(RawRecord::time_ns);
-            let due = times.take_while(|time_ns| *time_ns < end_ns || end_ns == u64::MAX);
-            self.keys.extend(due.map(|time_ns| order_key(time_ns, index)));
+        self.runs.sort_by_key(|run| run.ring);
+        let is_due = |time_ns| time_ns < end_ns || end_ns == u64::MAX;
+        for (index, run) in self.runs.iter().enumerate().filter(|(_, run)| is_due(run.next_ns)) {
+            let times = run.records.iter().map(RawRecord::time_ns).enumerate().skip(run.given);
+            let due = times.take_while(|(_, time_ns)| is_due(*time_ns));
+            self.keys.extend(due.map(|(at, time_ns)| order_key(time_ns, index, at)));
         }
         self.keys.len()
     }
 
     /// Gives out the first `count` records whose keys were collected.
-    fn release(&mut self, count: usize, out: &mut impl FnMut(Input)) {
-        self.keys.sort_unstable();
-        for key in self.keys.drain(..).take(count) {
-            // Each ring is sorted, so its next record is the one that the key is of.
-            let Some(record) = self.rings[ring_of(key)].records.pop_front() else { continue };
+    fn release(&mut self, count: usize, out: &mut impl FnMut(Sequenced<'_>)) {
+        // They are in order run by run, which this makes use of.
+        self.keys.sort();
+        let Self { runs, causal, queue_pairs, .. } = self;
+        for &key in self.keys.iter().take(count) {
+            let (index, at) = place_of(key);
+            let run = &mut runs[index];
+            run.given = at + 1;
+            run.next_ns = run.records.get(at + 1).map_or(u64::MAX, RawRecord::time_ns);
+            let record = &run.records[at];
             self.released_ns = record.time_ns();
-            self.held_records -= 1;
-            self.causal.push_record(record, out);
+            put_in_causal_order(causal, record, out);
             match record.kind() {
                 of if is_of_verbs(of) => {
-                    self.queue_pairs.take(&record, &mut |made| self.causal.push_record(made, out));
+                    queue_pairs.take(record, &mut |made| put_in_causal_order(causal, &made, out));
                 }
-                kind::EXIT | kind::EXEC => self.queue_pairs.forget_process(record.pid()),
+                kind::EXIT | kind::EXEC => queue_pairs.forget_process(record.pid()),
                 _ => {}
             }
         }
-    }
-}
-
-/// Orders by time, then by ring. One number, because those are sorted without branches: twice as
-/// fast as a heap of the rings' heads.
-fn order_key(time_ns: u64, ring: usize) -> u128 {
-    u128::from(time_ns) << 16 | ring as u128
-}
-
-fn ring_of(key: u128) -> usize {
-    usize::from(key as u16)
-}
-
-impl RingQueue {
-    fn push(&mut self, record: RawRecord) {
-        self.unsorted |= self.records.back().is_some_and(|last| record.time_ns() < last.time_ns());
-        self.records.push_back(record);
-    }
-
-    /// Stable, so that records of one time keep the order of the ring.
-    fn sort(&mut self) {
-        if self.unsorted {
-            self.records.make_contiguous().sort_by_key(RawRecord::time_ns);
-            self.unsorted = false;
+        self.held_records -= count.min(self.keys.len());
+        for mut run in runs.extract_if(.., |run| run.given == run.records.len()) {
+            run.records.clear();
+            self.spares.push(run.records);
         }
     }
+}
+
+#[inline]
+fn put_in_causal_order(causal: &mut CausalOrder, record: &RawRecord, out: &mut impl FnMut(Sequenced<'_>)) {
+    if causal.lets_pass(record.kind()) {
+        out(Sequenced::Record(record));
+    } else {
+        let input = Input::Record(*record);
+        causal.push(input, record.time_ns(), &mut |input| out(Sequenced::Input(input)));
+    }
+}
+
+/// Orders by time, then by run and by the place in it, which are those of the record. One number, because those are sorted
+/// without branches: twice as fast as a heap of the runs' heads.
+fn order_key(time_ns: u64, run: usize, at: usize) -> u128 {
+    u128::from(time_ns) << 64 | (run as u128) << 32 | at as u128
+}
+
+fn place_of(key: u128) -> (usize, usize) {
+    ((key as u64 >> 32) as usize, key as u32 as usize)
 }
 
 #[cfg(test)]
@@ -244,6 +287,16 @@ mod tests {
     /// A record that can be told from all others by `ring` and `serial`.
     fn record(time_ns: u64, ring: u16, serial: u64) -> RawRecord {
         RawRecord::from_words(&[time_ns, u64::from(ring), serial]).expect("three words are a record")
+    }
+
+    /// Keeps what is given out.
+    fn keep(out: &mut Vec<Input>) -> impl FnMut(Sequenced<'_>) {
+        |sequenced| {
+            out.push(match sequenced {
+                Sequenced::Record(record) => Input::Record(*record),
+                Sequenced::Input(input) => input,
+            });
+        }
     }
 
     fn times(inputs: &[Input]) -> Vec<u64> {
@@ -294,7 +347,7 @@ mod tests {
         all.into_iter().map(|(_, record)| Input::Record(record)).collect()
     }
 
-    /// Pushes the rings' records, each time from the ring that the next choice names, and
+    /// Pushes the rings' records, each time up to three from the ring that the next choice names, and
     /// advances the clock as far as the bound allows after every push whose choice is even.
     fn run_within_bound(rings: &Rings, bound_ns: u64, choices: &[usize]) -> Vec<Input> {
         let mut sequencer = Sequencer::new(bound_ns, usize::MAX);
@@ -305,16 +358,17 @@ mod tests {
             let open: Vec<_> = (0..rings.len()).filter(|ring| next[*ring] < rings[*ring].len()).collect();
             let (Some(choice), false) = (choices.next(), open.is_empty()) else { break };
             let ring = open[choice % open.len()];
-            sequencer.push(ring as u16, rings[ring][next[ring]]);
-            next[ring] += 1;
+            let end = (next[ring] + 1 + choice % 3).min(rings[ring].len());
+            sequencer.push(ring as u16, rings[ring][next[ring]..end].to_vec());
+            next[ring] = end;
             if choice % 2 == 0 {
                 let oldest_to_come =
                     (0..rings.len()).flat_map(|r| &rings[r][next[r]..]).map(RawRecord::time_ns);
                 let now_ns = oldest_to_come.min().unwrap_or(u64::MAX).saturating_add(bound_ns);
-                sequencer.advance(now_ns, |input| out.push(input));
+                sequencer.advance(now_ns, keep(&mut out));
             }
         }
-        sequencer.finish(|input| out.push(input));
+        sequencer.finish(keep(&mut out));
         assert_eq!(sequencer.late_records(), 0);
         out
     }
@@ -342,13 +396,13 @@ mod tests {
             for position in 0..longest {
                 for (ring, records) in rings.iter().enumerate() {
                     if let Some(record) = records.get(position) {
-                        sequencer.push(ring as u16, *record);
+                        sequencer.push(ring as u16, vec![*record]);
                     }
                 }
-                sequencer.advance(clock.next().unwrap_or(0), |input| out.push(input));
+                sequencer.advance(clock.next().unwrap_or(0), keep(&mut out));
                 prop_assert!(sequencer.held_records() <= max_held);
             }
-            sequencer.finish(|input| out.push(input));
+            sequencer.finish(keep(&mut out));
             prop_assert_eq!(sequencer.held_records(), 0);
             prop_assert!(times(&out).is_sorted());
             prop_assert_eq!(sequencer.late_records() as usize, late(&out));
@@ -371,10 +425,10 @@ mod tests {
     fn a_record_is_held_until_the_bound_has_passed() {
         let mut sequencer = Sequencer::new(100, 10);
         let mut out = Vec::new();
-        sequencer.push(0, record(1_000, 0, 0));
-        sequencer.advance(1_100, |input| out.push(input));
+        sequencer.push(0, vec![record(1_000, 0, 0)]);
+        sequencer.advance(1_100, keep(&mut out));
         assert!(out.is_empty());
-        sequencer.advance(1_101, |input| out.push(input));
+        sequencer.advance(1_101, keep(&mut out));
         assert_eq!(out, [Input::Record(record(1_000, 0, 0))]);
     }
 
@@ -382,12 +436,12 @@ mod tests {
     fn a_record_behind_one_given_out_is_late_and_comes_first() {
         let mut sequencer = Sequencer::new(10, 100);
         let mut out = Vec::new();
-        sequencer.push(0, record(50, 0, 0));
-        sequencer.advance(100, |input| out.push(input));
-        sequencer.push(1, record(49, 1, 0));
-        sequencer.push(1, record(50, 1, 1));
-        sequencer.push(0, record(60, 0, 1));
-        sequencer.advance(200, |input| out.push(input));
+        sequencer.push(0, vec![record(50, 0, 0)]);
+        sequencer.advance(100, keep(&mut out));
+        sequencer.push(1, vec![record(49, 1, 0)]);
+        sequencer.push(1, vec![record(50, 1, 1)]);
+        sequencer.push(0, vec![record(60, 0, 1)]);
+        sequencer.advance(200, keep(&mut out));
         let expected = [
             Input::Record(record(50, 0, 0)),
             Input::LateRecord(record(49, 1, 0)),
@@ -403,10 +457,10 @@ mod tests {
         let mut sequencer = Sequencer::new(1_000, 2);
         let mut out = Vec::new();
         for time_ns in [30, 10, 20, 40] {
-            sequencer.push(0, record(time_ns, 0, 0));
+            sequencer.push(0, vec![record(time_ns, 0, 0)]);
         }
         assert!(sequencer.is_full());
-        sequencer.advance(50, |input| out.push(input));
+        sequencer.advance(50, keep(&mut out));
         assert_eq!(times(&out), [10, 20]);
         assert_eq!((sequencer.held_records(), sequencer.early_releases()), (2, 2));
     }

@@ -16,6 +16,7 @@ use super::frame::{
 };
 use super::input::{Input, Symbol};
 use super::weight::Weight;
+use super::wire::RawRecord;
 
 /// How much is kept by default while nothing can be written: some millions of records.
 pub const DEFAULT_BACKLOG_BYTES: usize = 16 << 20;
@@ -185,6 +186,22 @@ impl<W: Write> Writer<W> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
+    /// Adds a record in order, as [`Writer::push`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn push_record(&mut self, record: &RawRecord) -> Result<(), WriteError> {
+        self.seal_facts();
+        self.seal_digests();
+        self.gathered = self.gathered.plus(Weight::of_record(record));
+        self.gather_time(record.time_ns());
+        self.records.push_record(record);
+        if self.records.inputs() == MAX_INPUTS_PER_FRAME {
+            self.seal_records();
+        }
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
     /// Ends the frame and writes all there is. Call it about once a second: what was flushed
     /// survives whatever happens to the recorder.
     ///
@@ -240,9 +257,13 @@ impl<W: Write> Writer<W> {
     fn gather(&mut self, input: &Input) {
         self.gathered = self.gathered.plus(Weight::of(input));
         if let Some(time_ns) = time_of(input) {
-            self.first_ns.get_or_insert(time_ns);
-            self.last_ns = self.last_ns.max(time_ns);
+            self.gather_time(time_ns);
         }
+    }
+
+    fn gather_time(&mut self, time_ns: u64) {
+        self.first_ns.get_or_insert(time_ns);
+        self.last_ns = self.last_ns.max(time_ns);
     }
 
     fn push_digest(&mut self, input: &Input, digest: &Digest) {

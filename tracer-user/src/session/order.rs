@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use analyzer::RdmaAddress;
 use analyzer::input::{Input, Loss};
-use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequencer};
+use analyzer::sequencer::{DEFAULT_LATENESS_BOUND_NS, DEFAULT_MAX_HELD_RECORDS, Sequenced, Sequencer};
 use analyzer::wire::RawRecord;
 
 use super::recorder::Recorder;
@@ -26,9 +26,14 @@ impl Order {
         }
     }
 
-    /// A record of the ring of a slot.
-    pub(super) fn record(&mut self, slot: u32, record: RawRecord) {
-        self.sequencer.push(slot as u16, record);
+    /// Records of a ring of a slot, as they came.
+    pub(super) fn records(&mut self, slot: u32, records: Vec<RawRecord>) {
+        self.sequencer.push(slot as u16, records);
+    }
+
+    /// Room that records had which were passed on, a piece at a time.
+    pub(super) fn take_spare(&mut self) -> Option<Vec<RawRecord>> {
+        self.sequencer.take_spare()
     }
 
     /// Probes for RDMA verbs are there from a moment on; addresses of this machine.
@@ -54,14 +59,14 @@ impl Order {
     /// Passes on what nothing can come ahead of: all records from before `begin_ns` are there.
     pub(super) fn advance(&mut self, begin_ns: u64, recorder: &mut Recorder) {
         let Self { sequencer, facts } = self;
-        sequencer.advance(begin_ns, |input| facts.push_with(input, recorder));
+        sequencer.advance(begin_ns, |next| facts.push_with(next, recorder));
         facts.push_until(sequencer.horizon_ns(), recorder);
     }
 
     /// Passes on the rest.
     pub(super) fn finish(&mut self, recorder: &mut Recorder) {
         let Self { sequencer, facts } = self;
-        sequencer.finish(|input| facts.push_with(input, recorder));
+        sequencer.finish(|next| facts.push_with(next, recorder));
         facts.push_until(u64::MAX, recorder);
     }
 
@@ -76,12 +81,20 @@ impl Order {
 struct PendingFacts(VecDeque<(u64, Input)>);
 
 impl PendingFacts {
-    /// Passes on an input, and before it the facts that are older.
-    fn push_with(&mut self, input: Input, recorder: &mut Recorder) {
-        if let Input::Record(record) | Input::LateRecord(record) = &input {
-            self.push_until(record.time_ns(), recorder);
+    /// Passes on a record, and before it the facts that are older.
+    fn push_with(&mut self, next: Sequenced<'_>, recorder: &mut Recorder) {
+        match next {
+            Sequenced::Record(record) => {
+                self.push_until(record.time_ns(), recorder);
+                recorder.push_record(record);
+            }
+            Sequenced::Input(input) => {
+                if let Input::Record(record) | Input::LateRecord(record) = &input {
+                    self.push_until(record.time_ns(), recorder);
+                }
+                recorder.push(input);
+            }
         }
-        recorder.push(input);
     }
 
     /// Passes on the facts up to a time.

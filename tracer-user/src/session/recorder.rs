@@ -12,7 +12,7 @@ use analyzer::input::{Input, Symbol};
 use analyzer::options::Options;
 use analyzer::pipeline::{LastCall, Letter, NodePipeline, Pipeline};
 use analyzer::tape::{FileTape, WriteError};
-use analyzer::wire::FileId;
+use analyzer::wire::{FileId, RawRecord};
 
 use super::sink::{Recorded, Sink};
 use crate::host::files::OpenedFile;
@@ -160,6 +160,24 @@ impl Recorder {
 
     fn with(analysis: Analysis, outlets: Outlets) -> Self {
         Self { analysis, outlets, heard: Instant::now(), trouble: None, told_trouble: false }
+    }
+
+    /// The next input, a record in order as most are: as [`Recorder::push`] does it, without a copy.
+    pub(super) fn push_record(&mut self, record: &RawRecord) {
+        if let Some(tape) = &mut self.outlets.tape
+            && let Err(error) = tape.writer.push_record(record)
+        {
+            self.trouble = Some(error);
+        }
+        match &mut self.analysis {
+            Analysis::Whole(pipeline) => {
+                if let Some(feed) = &mut self.outlets.feed {
+                    feed.push(&Input::Record(*record));
+                }
+                pipeline.push_record(record);
+            }
+            Analysis::Part(pipeline, _) => pipeline.push_record(record),
+        }
     }
 
     /// The next input.

@@ -8,6 +8,7 @@
 //! in a blocked job.
 
 pub(super) mod reader;
+mod spare_room;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,20 +16,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::host::clock::monotonic_ns;
 use crate::host::placement;
 use crate::kernel::fast::{FastReaders, FastRing};
 use crate::kernel::rings::{Counters, KernelRing, SlotCounters};
 use reader::RingReader;
+use spare_room::SpareRoom;
 
 /// Records that may wait for the session, all rings together.
 const MAX_WAITING_RECORDS: usize = 1 << 20;
-/// Room for records that is kept for later batches: so many pieces …
-const MAX_SPARES: usize = 64;
-/// … for so many records each at most. What a burst needed is given back to the system.
-const MAX_SPARE_RECORDS: usize = 1 << 14;
 /// While a ring fills quickly.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// While records come, but few.
@@ -64,7 +62,7 @@ pub struct ReaderFailed;
 pub struct Collector {
     batches: Receiver<DrainBatch>,
     new_rings: Sender<NewRing>,
-    spares: Sender<Vec<RawRecord>>,
+    spares: Arc<SpareRoom>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -78,13 +76,13 @@ impl Collector {
     pub fn start(counters: Arc<Counters>, cpus: Vec<u32>) -> std::io::Result<Self> {
         let (batch_sender, batches) = unbounded();
         let (new_rings, ring_receiver) = unbounded();
-        let (spares, spare_receiver) = bounded(MAX_SPARES);
+        let spares = Arc::new(SpareRoom::new());
         let waiting = Arc::new(AtomicUsize::new(0));
         let stop = Arc::new(AtomicBool::new(false));
         let link = Link {
             batches: batch_sender,
             new_rings: ring_receiver,
-            spares: spare_receiver,
+            spares: Arc::clone(&spares),
             waiting: Arc::clone(&waiting),
             stop: Arc::clone(&stop),
             counters,
@@ -130,12 +128,8 @@ impl Collector {
     }
 
     /// Room that a batch's records had: the next ones find a place without asking for memory.
-    pub fn give_back(&self, mut records: Vec<RawRecord>) {
-        records.clear();
-        if records.capacity() <= MAX_SPARE_RECORDS {
-            // There may be enough of them.
-            let _ = self.spares.try_send(records);
-        }
+    pub fn give_back(&self, records: Vec<RawRecord>) {
+        self.spares.give(records);
     }
 
     /// Drains the rings a last time, ends the thread, and gives what is left.
@@ -180,7 +174,7 @@ enum NewRing {
 struct Link {
     batches: Sender<DrainBatch>,
     new_rings: Receiver<NewRing>,
-    spares: Receiver<Vec<RawRecord>>,
+    spares: Arc<SpareRoom>,
     waiting: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     counters: Arc<Counters>,
@@ -287,14 +281,14 @@ impl Worker {
         let mut records = Vec::new();
         let mut fills = false;
         for reader in &mut self.readers {
-            let (found, bad) = reader.take(|| self.link.spares.try_recv().unwrap_or_default());
+            let (found, bad) = reader.take(|| self.link.spares.take());
             unreadable += bad;
             if let Some(found) = found {
                 fills |= found.len() > reader.few_records();
                 records.push((reader.slot(), found));
             }
         }
-        let spare = || self.link.spares.try_recv().unwrap_or_default();
+        let spare = || self.link.spares.take();
         fills |= self.fast.drain(&mut records, spare);
         let Self { link, readers, unread, fast } = self;
         let lost = fast.lost();

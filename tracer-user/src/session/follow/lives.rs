@@ -115,7 +115,7 @@ impl Session<'_> {
         let Some(found) = self.host.found_connected(header.pid, in_use) else { return };
         // Not before the answer: what is told of it until then comes first.
         let header = Header { time_ns: self.host.now_ns(), ..header };
-        self.order.record(slot, Record { header, body: Body::Queue(found) }.encode());
+        self.order.records(slot, vec![Record { header, body: Body::Queue(found) }.encode()]);
     }
 
     pub(super) fn renew_own_code(&mut self) {

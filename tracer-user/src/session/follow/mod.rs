@@ -329,12 +329,12 @@ impl<'s> Session<'s> {
             if let Some(last) = records.last() {
                 self.sampler.heard(slot, last.time_ns());
             }
-            for record in &records {
-                self.order.record(slot, *record);
-            }
-            self.kernel.give_back(records);
+            self.order.records(slot, records);
         }
         self.order.advance(batch.begin_ns, &mut self.recorder);
+        while let Some(spare) = self.order.take_spare() {
+            self.kernel.give_back(spare);
+        }
         self.tick(batch.begin_ns);
         loaded
     }
