@@ -170,6 +170,8 @@ pub const CASES: &[FaultCase] = cases! {
         MismatchedCollective of [0] in "MPI_Barrier" at "errors_collectives.c" "overlapping_communicators", Hangs;
     "errors" ["--fault", "waitall_collective"] on 3 ranks, right ["--right", "waitall_collective"]:
         MissingMessage of [1, 0] in "MPI_Recv" at "errors_collectives.c" "waitall_collective", Hangs;
+    "errors" ["--fault", "leaked_communicator"] on 2 ranks, right ["--right", "leaked_communicator"]:
+        Leak of [1] in "MPI_Comm_split" at "errors_collectives.c" "leaked_communicator", EndsWell;
     "errors" ["--fault", "lock_held"] on 2 ranks, right ["--right", "lock_held"]:
         Deadlock of [1, 0] in "MPI_Win_lock" at "errors_windows.c" "lock_held", Hangs;
     "errors" ["--fault", "start_without_post"] on 2 ranks, right ["--right", "start_without_post"]:

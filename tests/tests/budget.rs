@@ -60,7 +60,6 @@ fn find_in_a_storm(library: MpiImplementation, ranks: usize) -> Result<()> {
 fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
     for (library, name, ranks) in [
         (MpiImplementation::OpenMpi, "pingpong", 2),
-        (MpiImplementation::OpenMpi, "ring", 4),
         (MpiImplementation::OpenMpi, "halo2d", 4),
         (MpiImplementation::Mpich, "ring", 2),
     ] {

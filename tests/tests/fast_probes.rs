@@ -303,7 +303,7 @@ fn a_fault_is_found_without_the_kernel_in_the_middle_of_a_run() -> Result<()> {
 fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..number_from_environment("DMSCOPE_TEST_ATTACHES", 8)? {
+        for round in 0..number_from_environment("DMSCOPE_TEST_ATTACHES", 5)? {
             let mut dmscope = attach(&job, &["--duration", "300ms"])?;
             let attached = dmscope.wait_until_attached()?;
             check_fast(&dmscope, &attached).with_context(|| format!("{library:?}, round {round}"))?;
@@ -319,7 +319,7 @@ fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
 fn killed_at_any_moment_it_leaves_a_job_that_ends_right_and_the_next_session_works() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 6)? {
+        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 4)? {
             let mut dmscope = attach(&job, &[])?;
             if round.is_multiple_of(2) {
                 dmscope.wait_for_event("placed")?;
@@ -419,13 +419,13 @@ fn under_run_every_mpi_call_is_counted_once_though_ranks_begin_to_record_by_them
 -> Result<()> {
     for (library, name) in MpiImplementation::ALL.into_iter().flat_map(|l| OF_ALL_KINDS.map(|name| (l, name)))
     {
-        let spec = in_the_middle(library, name, 4000, 500)?.ranks(2);
-        let run = |engine: [&str; 2]| -> Result<FinishedSession> {
+        let run = |engine: [&str; 2], pause_us| -> Result<FinishedSession> {
+            let spec = in_the_middle(library, name, 4000, pause_us)?.ranks(2);
             Dmscope::run(&spec).args(engine).args(["--budget", "none"]).finish()
         };
-        let fast = run(FAST)?;
+        let fast = run(FAST, 500)?;
         check_moved(&fast).with_context(|| format!("{name}, {library:?}"))?;
-        let (fast, kernel) = (calls_made(&fast)?, calls_made(&run(["--probes", "kernel"])?)?);
+        let (fast, kernel) = (calls_made(&fast)?, calls_made(&run(["--probes", "kernel"], 0)?)?);
         ensure!(fast == kernel && !fast.is_empty(), "{name}, {library:?}: {fast:?} instead of {kernel:?}");
     }
     Ok(())

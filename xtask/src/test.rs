@@ -16,8 +16,23 @@ const PURE: &[&str] = &["analyzer", "replay", "tracer-ebpf", "injector", "tracer
 const ON_JOBS: &str = "running_jobs";
 /// The package of live tests: they share the machine's probes and cores, so one at a time.
 const LIVE: &str = "tests";
-/// Those of them that wait most of their time, for hangs to be told or for somebody to be given up: two at a time.
-const WAITING: &[&str] = &["bus", "capabilities", "catalogue", "cluster_hangs", "mismatches"];
+/// Those of them that wait most of their time, for hangs to be told, for somebody to be given up or for ranks that take
+/// turns, and place no probes or ask nothing of their time: two at a time.
+const WAITING: &[&str] = &[
+    "alone",
+    "bus",
+    "capabilities",
+    "catalogue",
+    "clean_jobs",
+    "cluster_hangs",
+    "deterministic",
+    "identical",
+    "left_alone",
+    "mismatches",
+    "races",
+    "replay",
+    "replayed_threads",
+];
 const ONE_AT_A_TIME: &str = "--test-threads=1";
 const TWO_AT_A_TIME: &str = "--test-threads=2";
 

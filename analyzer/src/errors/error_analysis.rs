@@ -14,7 +14,7 @@ use crate::tape::plan::ProbeClass;
 pub(crate) struct ErrorAnalysis {
     pub errors: Errors,
     pub deaths: Deaths,
-    /// Known at the end of the session.
+    /// What piles up; at the end of the session, all that is left open.
     pub leaks: Vec<Unfinished>,
     /// Something has changed since [`ErrorAnalysis::take_changed`].
     changed: bool,
@@ -29,9 +29,23 @@ impl ErrorAnalysis {
             Event::ProcessReplaced { pid, .. } => self.errors.forget(*pid),
             Event::ProcessEnded(ended) => self.end_process(ended),
             Event::Gap(gap) => self.miss(gap),
-            Event::Ended if job.follows_messages => self.leaks = job.messages.leaks(),
+            Event::Tick if job.follows_messages => self.pile_up(job),
+            Event::Ended if job.follows_messages => {
+                self.pile_up(job);
+                self.leaks.extend(job.messages.leaks());
+            }
             _ => {}
         }
+    }
+
+    /// Told anew when another call has made many, not with each that it makes.
+    fn pile_up(&mut self, job: &Job) {
+        let calls = |open: &[Unfinished]| {
+            open.iter().map(|open| (open.rank, open.function, open.site)).collect::<Vec<_>>()
+        };
+        let now = job.messages.pile_ups();
+        self.changed |= calls(&now) != calls(&self.leaks);
+        self.leaks = now;
     }
 
     fn miss(&mut self, gap: &Gap) {

@@ -49,11 +49,12 @@ fn of_rank(left: &messages::Unfinished) -> LeakingRank {
     }
 }
 
-/// What was sent and not received is missing somewhere; a request that nobody came back for may have done its work.
+/// What was sent and not received is missing somewhere; a request that nobody came back for may have done its work, and a
+/// communicator may be needed to the end.
 fn severity(what: LeakKind) -> Severity {
     match what {
         LeakKind::Message => Severity::Warning,
-        LeakKind::Request => Severity::Notice,
+        LeakKind::Request | LeakKind::Communicator | LeakKind::Window => Severity::Notice,
     }
 }
 

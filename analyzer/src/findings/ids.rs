@@ -61,6 +61,8 @@ pub(crate) fn leak(left: &Leak) -> String {
     let what = match left.what {
         LeakKind::Message => "message",
         LeakKind::Request => "request",
+        LeakKind::Communicator => "communicator",
+        LeakKind::Window => "window",
     };
     format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
 }

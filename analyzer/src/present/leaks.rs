@@ -1,4 +1,4 @@
-//! Messages and requests that were open when ranks ended, in words.
+//! Messages, requests, communicators and windows that were open when ranks ended, in words.
 
 use std::fmt::Write as _;
 
@@ -16,6 +16,8 @@ pub(crate) fn title(what: LeakKind) -> &'static str {
     match what {
         LeakKind::Message => "Unmatched send at MPI_Finalize",
         LeakKind::Request => "Request leak",
+        LeakKind::Communicator => "Communicator leak",
+        LeakKind::Window => "Window leak",
     }
 }
 
@@ -26,6 +28,8 @@ pub(crate) fn say(left: &Leak) -> (String, Vec<String>) {
     let call = format!("{function}({arguments}) called at {}", place_text(&left.place));
     let title = title(left.what);
     match left.what {
+        LeakKind::Communicator => say_handles(left, "communicator", "MPI_Comm_free", &who, &call),
+        LeakKind::Window => say_handles(left, "window", "MPI_Win_free", &who, &call),
         LeakKind::Message => {
             let partners: Vec<Who> = left.ranks.iter().flat_map(|rank| rank.peers.iter().copied()).collect();
             let partners = who_text(&distinct(partners));
@@ -49,6 +53,21 @@ pub(crate) fn say(left: &Leak) -> (String, Vec<String>) {
             )
         }
     }
+}
+
+/// Of handles that were made and not freed; `free`: the call that does.
+fn say_handles(left: &Leak, what: &str, free: &str, who: &str, call: &str) -> (String, Vec<String>) {
+    let title = title(left.what);
+    let (count, each) = (left.count as usize, left.ranks.iter().map(|rank| rank.count).max().unwrap_or(0));
+    let made = counted(count, what);
+    let next = if each > 1 {
+        format!(
+            "Call {free} for each, best where it is no longer used: libraries have numbers for a few thousand at a time, MPICH for some 2,000."
+        )
+    } else {
+        format!("Call {free} before MPI_Finalize, or leave it if it is made once and used to the end.")
+    };
+    (format!("{title}: {made} that {who} made by {call} and did not free."), vec![next])
 }
 
 /// Arguments that are the same for all.

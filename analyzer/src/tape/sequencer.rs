@@ -57,7 +57,7 @@ pub struct Sequencer {
     lateness_bound_ns: u64,
     max_held_records: usize,
     /// By ring when records are given out, then as they came.
-    runs: Vec<Run>,
+    runs: Vec<RecordRun>,
     late: Vec<RawRecord>,
     /// What was given out in order of time.
     causal: CausalOrder,
@@ -77,7 +77,7 @@ pub struct Sequencer {
 
 /// Records of one ring that came together, in order of time.
 #[derive(Debug)]
-struct Run {
+struct RecordRun {
     ring: u16,
     records: Vec<RawRecord>,
     /// So many were given out.
@@ -142,7 +142,7 @@ impl Sequencer {
         }
         self.held_records += records.len();
         let next_ns = records[0].time_ns();
-        self.runs.push(Run { ring, records, given: 0, next_ns });
+        self.runs.push(RecordRun { ring, records, given: 0, next_ns });
     }
 
     #[cold]

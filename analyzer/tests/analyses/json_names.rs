@@ -103,7 +103,8 @@ fn names_of_values_stay_what_they_are() {
     let states = [StuckState::InCall, StuckState::Outside, StuckState::Stopped, StuckState::Ended];
     let states = states.into_iter().chain([StuckState::Died]);
     assert_eq!(names(states), ["in_call", "outside", "stopped", "ended", "died"]);
-    assert_eq!(names([LeakKind::Message, LeakKind::Request]), ["message", "request"]);
+    let kinds = [LeakKind::Message, LeakKind::Request, LeakKind::Communicator, LeakKind::Window];
+    assert_eq!(names(kinds), ["message", "request", "communicator", "window"]);
     assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
     let kinds = [Kind::Copy, Kind::Pack, Kind::Unpack, Kind::CrossRead, Kind::CrossWrite, Kind::Message];
     assert_eq!(names([Kind::StreamWrite, Kind::StreamRead]), ["stream_write", "stream_read"]);

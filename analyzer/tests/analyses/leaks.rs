@@ -1,8 +1,8 @@
-//! What is open when ranks end with MPI, and when nothing is said of it. The library is MPICH.
+//! What is open when ranks end with MPI, and when nothing is said of it, and what piles up before. The library is MPICH.
 
 use crate::common;
 use crate::common::PROGRAM_AT;
-use crate::common::calls::{ANY_SOURCE, Job, POINTER};
+use crate::common::calls::{ANY_SOURCE, Job, POINTER, WORLD};
 use analyzer::finding::{Evidence, Leak, Report, Severity};
 use analyzer::input::Input;
 use analyzer::messages::LeakKind;
@@ -242,4 +242,75 @@ fn a_call_is_one_hit_of_its_probe_however_many_records_it_leaves() {
     let report = job.report();
     let hits = |name| report.statistics.probes.iter().find(|p| p.function == name).map(|p| p.hits);
     assert_eq!(["MPI_Send", "MPI_Recv", "MPI_Waitall"].map(hits), [Some(1); 3]);
+}
+
+fn duplicate(job: &mut Job, ranks: u32, line: u64, handle: u64) {
+    for rank in 0..ranks {
+        job.call(rank, "MPI_Comm_dup", [WORLD, POINTER, 0, 0, 0, 0], line, Some((1, handle)));
+    }
+}
+
+fn free(job: &mut Job, ranks: u32, handle: u64) {
+    for rank in 0..ranks {
+        job.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0], 4);
+        job.points(rank, "MPI_Comm_free", 0, false, &[handle as i32]);
+        job.over(rank, "MPI_Comm_free", None);
+    }
+}
+
+#[test]
+fn communicators_that_are_not_freed_are_told_with_the_call_that_made_them() {
+    let mut job = Job::begun(2);
+    duplicate(&mut job, 2, 10, 0x8400_0001);
+    duplicate(&mut job, 2, 11, 0x8400_0002);
+    free(&mut job, 2, 0x8400_0002);
+    job.finalize();
+    let report = job.report();
+    assert_eq!((report.findings.len(), report.findings[0].severity), (1, Severity::Notice));
+    let left = &left(&report)[0];
+    assert_eq!((left.what, left.function.as_str(), left.count), (LeakKind::Communicator, "MPI_Comm_dup", 2));
+    assert_eq!(left.place.offset_bytes, 0x100 + 16 * 10 - 1);
+}
+
+#[test]
+fn a_window_that_is_not_freed_is_told_as_one() {
+    let mut job = Job::begun(2);
+    for rank in 0..2 {
+        let args = [0x7000, 8, 1, 0, WORLD, POINTER];
+        job.call(rank, "MPI_Win_create", args, 12, Some((5, 0xa000_0001)));
+    }
+    let left = left_of(job);
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::Window, 2));
+}
+
+/// What libraries that are finalized by attributes of MPI_COMM_SELF do.
+#[test]
+fn a_communicator_that_is_freed_within_finalize_is_none() {
+    let mut job = Job::begun(1);
+    duplicate(&mut job, 1, 10, 0x8400_0001);
+    job.begin(0, "MPI_Finalize", [0; 6], 50);
+    free(&mut job, 1, 0x8400_0001);
+    job.over(0, "MPI_Finalize", None);
+    assert_eq!(left(&job.report()), []);
+}
+
+#[test]
+fn communicators_that_pile_up_are_told_before_the_end() {
+    let told = |made: u32, freed: u32| {
+        let mut job = Job::begun(2);
+        for number in 0..made {
+            let handle = 0x8400_0001 + u64::from(number);
+            duplicate(&mut job, 2, 10, handle);
+            if number < freed {
+                free(&mut job, 2, handle);
+            }
+        }
+        // No rank comes to its end.
+        left(&job.report())
+    };
+    assert_eq!(told(999, 0), []);
+    assert_eq!(told(1_500, 501), []);
+    let left = told(1_000, 0);
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::Communicator, 2_000));
+    assert_eq!(left[0].place.offset_bytes, 0x100 + 16 * 10 - 1);
 }

@@ -178,6 +178,19 @@ static uint64_t waitall_collective(const struct scene *scene)
     return sum != scene->ranks * NUMBER || heard != NUMBER;
 }
 
+// Rank 1 makes a communicator of itself and does not free it.
+static uint64_t leaked_communicator(const struct scene *scene)
+{
+    MPI_Comm alone;
+    MPI_Comm_split(MPI_COMM_WORLD, scene->rank == 1 ? 0 : MPI_UNDEFINED, 0, &alone); // at fault: leaked_communicator
+    if (scene->rank != 1)
+        return 0;
+    MPI_Barrier(alone);
+    if (!scene->faulty)
+        MPI_Comm_free(&alone);
+    return 0;
+}
+
 const struct lapse collective_lapses[] = {
     {.name = "barrier_or_bcast", .least_ranks = 3, .run = barrier_or_bcast},
     {.name = "bcast_other_root", .least_ranks = 3, .run = bcast_other_root},
@@ -194,5 +207,6 @@ const struct lapse collective_lapses[] = {
     {.name = "barrier_or_ibarrier", .least_ranks = 3, .run = barrier_or_ibarrier},
     {.name = "overlapping_communicators", .least_ranks = 3, .run = overlapping_communicators},
     {.name = "waitall_collective", .least_ranks = 3, .run = waitall_collective},
+    {.name = "leaked_communicator", .least_ranks = 2, .run = leaked_communicator, .ends = true},
     {.name = NULL},
 };

@@ -229,6 +229,8 @@ impl<W: Write> Printer<'_, W> {
         let what = match left.what {
             LeakKind::Message => "unmatched send",
             LeakKind::Request => "request leak",
+            LeakKind::Communicator => "communicator leak",
+            LeakKind::Window => "window leak",
         };
         let times = if left.count == 1 { String::new() } else { format!("  {} times", left.count) };
         let at = at.map_or_else(String::new, |at| format!("  at {}", visible(&at)));

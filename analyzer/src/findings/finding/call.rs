@@ -137,7 +137,7 @@ pub struct MessagesBetween {
 /// What one call of the program left open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Messages or requests.
+    /// Messages, requests, communicators or windows.
     pub what: LeakKind,
     /// The call that sent or began it.
     pub function: String,

@@ -14,7 +14,9 @@ use rustc_hash::FxHashMap;
 use super::alone::{Agreed, Alone};
 use super::bridges::{Bridge, Bridges};
 use super::ids::{CommId, WORLD};
+use super::leaks::{LeakKind, Origin};
 use super::members::{MemberChoice, Members, Membership};
+use super::open_handles::OpenHandles;
 use crate::mpi::handles::UNDEFINED;
 
 /// Communicators, and calls that make them, that are kept.
@@ -73,6 +75,10 @@ impl Comm {
     fn of(members: Membership) -> Self {
         Self { members, is_window: false, joined: 0, freed: 0 }
     }
+
+    fn leak_kind(&self) -> LeakKind {
+        if self.is_window { LeakKind::Window } else { LeakKind::Communicator }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +86,8 @@ struct Handle {
     comm: CommId,
     /// The number that its owner has there, once it is known.
     own: Option<u32>,
+    /// The call that made it.
+    origin: Origin,
 }
 
 /// All of a job.
@@ -93,6 +101,7 @@ pub(crate) struct Communicators {
     bridges: Bridges<Expected>,
     /// By rank of MPI_COMM_WORLD.
     handles: FxHashMap<(u32, u64), Handle>,
+    pub open: OpenHandles,
     /// How many a rank has made from each.
     made: FxHashMap<(u32, CommId), u32>,
 }
@@ -139,7 +148,7 @@ impl Communicators {
 
     /// The communicator of a handle of a rank, and its number there.
     pub fn find(&self, rank: u32, handle: u64) -> Option<(CommId, u32)> {
-        let Handle { comm, own } = *self.handles.get(&(rank, handle))?;
+        let Handle { comm, own, .. } = *self.handles.get(&(rank, handle))?;
         let find = || self.members(comm)?.iter().position(|member| *member == rank).map(|own| own as u32);
         Some((comm, own.or_else(find)?))
     }
@@ -192,12 +201,18 @@ impl Communicators {
     }
 
     /// The call has returned with a handle; no `selection`: who is in it is not known.
-    pub fn made(&mut self, rank: u32, expected: Expected, selection: Option<Selection>, handle: Option<u64>) {
+    pub fn made(
+        &mut self,
+        (rank, origin): (u32, Origin),
+        expected: Expected,
+        selection: Option<Selection>,
+        handle: Option<u64>,
+    ) {
         handle.iter().for_each(|handle| self.made_unknown(rank, *handle));
         if let Some((selection, handle)) = selection.zip(handle)
             && let Some(comm) = self.part(expected, selection)
         {
-            self.join(rank, handle, comm);
+            self.join((rank, origin), handle, comm);
         }
         self.leave(expected);
     }
@@ -205,7 +220,13 @@ impl Communicators {
     /// A call has returned with a handle, and which communicator it is for is not known.
     pub fn made_unknown(&mut self, rank: u32, handle: u64) {
         // It may have been that of another one before.
-        self.handles.remove(&(rank, handle));
+        self.give_back(rank, handle);
+    }
+
+    fn give_back(&mut self, rank: u32, handle: u64) -> Option<Handle> {
+        let known = self.handles.remove(&(rank, handle))?;
+        self.open.remove(rank, known.origin);
+        Some(known)
     }
 
     /// One of those that come of a call. What is not known when the first of its members returns, never will be.
@@ -252,12 +273,12 @@ impl Communicators {
     }
 
     /// A call has returned that only the members of the new communicator make.
-    pub fn made_alone(&mut self, rank: u32, agreed: &Agreed, handle: u64) {
+    pub fn made_alone(&mut self, (rank, origin): (u32, Origin), agreed: &Agreed, handle: u64) {
         self.made_unknown(rank, handle);
         let mut alone = std::mem::take(&mut self.alone);
         let comm = alone.returned(rank, agreed, || self.add(Arc::clone(&agreed.members).into()));
         self.alone = alone;
-        comm.iter().for_each(|comm| self.join(rank, handle, *comm));
+        comm.iter().for_each(|comm| self.join((rank, origin), handle, *comm));
     }
 
     fn add(&mut self, members: Membership) -> Option<CommId> {
@@ -270,17 +291,18 @@ impl Communicators {
         Some(comm)
     }
 
-    fn join(&mut self, rank: u32, handle: u64, comm: CommId) {
+    fn join(&mut self, (rank, origin): (u32, Origin), handle: u64, comm: CommId) {
         let Some(known) = self.all.get_mut(&comm) else { return };
         if self.handles.len() < MOST * 16 && known.members.all().contains(&rank) {
             known.joined += 1;
-            self.handles.insert((rank, handle), Handle { comm, own: None });
+            self.open.add(rank, origin, known.leak_kind());
+            self.handles.insert((rank, handle), Handle { comm, own: None, origin });
         }
     }
 
     /// A rank gives a handle back. The communicator, if it was the last of its members.
     pub fn free(&mut self, rank: u32, handle: u64) -> Option<CommId> {
-        let Handle { comm, .. } = self.handles.remove(&(rank, handle))?;
+        let Handle { comm, .. } = self.give_back(rank, handle)?;
         let known = self.all.get_mut(&comm)?;
         known.freed += 1;
         (known.members.all().len() == known.freed).then_some(comm)
@@ -299,15 +321,26 @@ impl Communicators {
         self.all.iter().filter_map(|(id, comm)| Some((*id, own(comm)? as u32))).collect()
     }
 
+    /// Handles that were made and not given back: whose they are, what of, and the calls that made them.
+    pub fn not_given_back(&self) -> impl Iterator<Item = (u32, LeakKind, Origin)> {
+        let all = self.handles.iter();
+        all.filter_map(|(&(rank, _), open)| Some((rank, self.all.get(&open.comm)?.leak_kind(), open.origin)))
+    }
+
     /// A rank may have done what was not seen.
     pub fn forget(&mut self, rank: u32) {
         self.handles.retain(|key, _| key.0 != rank);
+        self.open.forget(rank);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn maker() -> Origin {
+        Origin { row: crate::mpi::calls::row("MPI_Comm_split").expect("a call"), return_address: 0x10 }
+    }
 
     fn job(size: u32) -> Communicators {
         let mut all = Communicators::default();
@@ -321,7 +354,7 @@ mod tests {
 
     fn dup(all: &mut Communicators, rank: u32, handle: u64) {
         let call = all.begin(rank, WORLD, None).expect("there is room");
-        all.made(rank, call, Some(Selection::All), Some(handle));
+        all.made((rank, maker()), call, Some(Selection::All), Some(handle));
     }
 
     fn of(all: &mut Communicators, rank: u32, handle: u64) -> Option<CommId> {
@@ -334,7 +367,7 @@ mod tests {
         let calls: Vec<Expected> =
             (0..4).map(|rank| split(&mut all, rank, i32::from(rank == 2), -(rank as i32))).collect();
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, call.color.map(Selection::Color), Some(0x100 + u64::from(rank)));
+            all.made((rank, maker()), call, call.color.map(Selection::Color), Some(0x100 + u64::from(rank)));
         }
         let (comm, own) = all.place(0, 0x100).expect("it was made");
         assert_eq!((of(&mut all, 3, 0x103), own), (Some(comm), 2));
@@ -361,7 +394,7 @@ mod tests {
         let mut all = job(3);
         let call = split(&mut all, 0, 1, 0);
         split(&mut all, 1, 1, 0);
-        all.made(0, call, call.color.map(Selection::Color), Some(5));
+        all.made((0, maker()), call, call.color.map(Selection::Color), Some(5));
         assert_eq!(all.place(0, 5), None);
     }
 
@@ -372,7 +405,7 @@ mod tests {
         for rank in 0..4 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
             let group = &groups[rank as usize % 2];
-            all.made(rank, call, Some(Selection::These(Arc::clone(group).into())), Some(7));
+            all.made((rank, maker()), call, Some(Selection::These(Arc::clone(group).into())), Some(7));
         }
         let even = all.place(0, 7).expect("it was made");
         assert_eq!(even.1, 1);
@@ -387,7 +420,7 @@ mod tests {
         let half = |rank| i32::from(rank >= size / 2);
         let calls: Vec<Expected> = (0..size).map(|rank| split(&mut all, rank, half(rank), 0)).collect();
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, call.color.map(Selection::Color), Some(1));
+            all.made((rank, maker()), call, call.color.map(Selection::Color), Some(1));
         }
         bridge(&mut all, (0, size - 1), size);
         all
@@ -405,7 +438,7 @@ mod tests {
             calls.push(call);
         }
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, Some(Selection::Bridged), Some(2));
+            all.made((rank, maker()), call, Some(Selection::Bridged), Some(2));
         }
     }
 
@@ -427,7 +460,7 @@ mod tests {
         for rank in 0..4 {
             let (inter, _) = all.place(rank, 2).expect("it was made");
             let call = all.begin(rank, inter, None).expect("there is room");
-            all.made(rank, call, Some(Selection::All), Some(3));
+            all.made((rank, maker()), call, Some(Selection::All), Some(3));
         }
         let (comm, own) = all.place(1, 3).expect("it was made");
         assert_eq!(all.number(comm, own, 1), Some(3));
@@ -438,7 +471,7 @@ mod tests {
             calls.push(all.begin(rank, inter, Some(choice)).expect("there is room"));
         }
         for (rank, call) in (0..).zip(calls) {
-            all.made(rank, call, Some(Selection::Merged), Some(4));
+            all.made((rank, maker()), call, Some(Selection::Merged), Some(4));
         }
         let (merged, own) = all.place(0, 4).expect("it was made");
         assert_eq!((all.members(merged), own), (Some(&[2, 3, 0, 1][..]), 2));
@@ -456,7 +489,7 @@ mod tests {
             let mut all = bridged(2);
             let (inter, _) = all.place(0, 2).expect("it was made");
             let call = all.begin(0, inter, None).expect("there is room");
-            all.made(0, call, Some(selection.clone()), Some(5));
+            all.made((0, maker()), call, Some(selection.clone()), Some(5));
             assert_eq!(all.place(0, 5), None, "{selection:?}");
         }
     }
@@ -475,13 +508,13 @@ mod tests {
         for rank in 0..5 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
             let handle = (rank < 4).then_some(7);
-            all.made(rank, call, Some(Selection::Grid(Arc::from([2, 2]))), handle);
+            all.made((rank, maker()), call, Some(Selection::Grid(Arc::from([2, 2]))), handle);
         }
         for rank in 0..4 {
             let (grid, own) = all.place(rank, 7).expect("it was made");
             let part = all.membership(grid).and_then(|grid| grid.remaining(own, &[1, 0])).expect("a column");
             let call = all.begin(rank, grid, None).expect("there is room");
-            all.made(rank, call, Some(Selection::These(part)), Some(8));
+            all.made((rank, maker()), call, Some(Selection::These(part)), Some(8));
         }
         let (comm, own) = all.place(3, 8).expect("it was made");
         assert_eq!((all.members(comm), own), (Some(&[1, 3][..]), 1));
@@ -494,8 +527,8 @@ mod tests {
     fn who_gives_no_color_gets_no_communicator() {
         let mut all = job(2);
         let calls = [split(&mut all, 0, UNDEFINED, 0), split(&mut all, 1, 0, 0)];
-        all.made(0, calls[0], calls[0].color.map(Selection::Color), Some(7));
-        all.made(1, calls[1], calls[1].color.map(Selection::Color), Some(7));
+        all.made((0, maker()), calls[0], calls[0].color.map(Selection::Color), Some(7));
+        all.made((1, maker()), calls[1], calls[1].color.map(Selection::Color), Some(7));
         assert_eq!(all.place(0, 7), None);
         let (comm, _) = all.place(1, 7).expect("it was made");
         assert_eq!(all.members(comm), Some(&[1][..]));
@@ -506,7 +539,7 @@ mod tests {
         let mut all = job(3);
         for rank in 0..3 {
             let call = all.begin(rank, WORLD, None).expect("there is room");
-            all.made(rank, call, Some(Selection::First(2)), Some(7));
+            all.made((rank, maker()), call, Some(Selection::First(2)), Some(7));
         }
         let comm = of(&mut all, 1, 7).expect("it was made");
         assert_eq!(all.members(comm), Some(&[0, 1][..]));
@@ -518,7 +551,7 @@ mod tests {
         let mut all = job(3);
         let pair = Agreed { parent: WORLD, tag: 4, members: Arc::from([0, 2]) };
         for (rank, handle) in [(0, 11), (0, 12), (2, 22), (2, 21)] {
-            all.made_alone(rank, &pair, handle);
+            all.made_alone((rank, maker()), &pair, handle);
         }
         assert_eq!(of(&mut all, 0, 11), of(&mut all, 2, 22));
         assert_eq!(of(&mut all, 0, 12), of(&mut all, 2, 21));
@@ -540,14 +573,14 @@ mod tests {
             all.remove(comm);
             let pair = Agreed { parent: WORLD, tag: 4, members: Arc::from([0, 1]) };
             for rank in 0..2 {
-                all.made_alone(rank, &pair, 6);
+                all.made_alone((rank, maker()), &pair, 6);
             }
             all.free(0, 6);
             // Of what is not known nothing is kept.
             for selection in [Selection::Merged, Selection::Bridged, Selection::First(3)] {
                 for rank in 0..2 {
                     let call = all.begin(rank, WORLD, None).expect("there is room");
-                    all.made(rank, call, Some(selection.clone()), Some(9));
+                    all.made((rank, maker()), call, Some(selection.clone()), Some(9));
                 }
             }
             let comm = all.free(1, 6).expect("nobody has it any more");

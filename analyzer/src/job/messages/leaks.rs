@@ -1,4 +1,5 @@
-//! What is open when ranks end: messages that nobody received, requests that nobody came back for.
+//! What is open when ranks end: messages that nobody received, requests that nobody came back for, communicators and windows
+//! that nobody freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,10 @@ pub enum LeakKind {
     Message,
     /// A request that was begun and never completed, freed or cancelled.
     Request,
+    /// A communicator that was made and never freed.
+    Communicator,
+    /// A window that was made and never freed.
+    Window,
 }
 
 /// What one call site of one rank left open.

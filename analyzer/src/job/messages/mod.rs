@@ -18,6 +18,7 @@ mod matching;
 mod members;
 mod message_event;
 mod op;
+mod open_handles;
 mod process;
 mod requests;
 mod results;

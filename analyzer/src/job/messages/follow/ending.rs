@@ -55,9 +55,18 @@ impl Follower {
             arguments.push(("comm", self.communicator_name(comm)));
             tally.add((LeakKind::Message, from), send.origin, 1, Some(to), arguments);
         }
+        for (rank, what, origin) in self.communicators.not_given_back() {
+            tally.add((what, rank), origin, 1, None, Vec::new());
+        }
         let mut all = tally.all(|rank, address| self.ended.get(&rank)?.return_place(address));
         all.retain(|left| is_certain(&left.rank));
         all
+    }
+
+    /// Communicators and windows of which one call of a rank that has not ended yet has made many that are open.
+    pub fn pile_ups(&self) -> Vec<Unfinished> {
+        let is_going_on = |rank: &u32| !self.ended.contains_key(rank) && !self.lost.contains(rank);
+        self.communicators.open.many().filter(|open| is_going_on(&open.rank)).collect()
     }
 }
 

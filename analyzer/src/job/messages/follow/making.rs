@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Begun;
 use super::collective::{name_of, number_text};
-use super::{Follower, integers};
+use super::{Follower, integers, origin};
 use crate::job::messages::alone::Agreed;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::bridges::Bridge;
@@ -89,14 +89,16 @@ impl Follower {
             match (known, selection) {
                 (Some(((parent, _), tag)), Some(Selection::These(group))) if group.all().contains(&rank) => {
                     let agreed = Agreed { parent, tag: tag as i32, members: Arc::clone(group.all()) };
-                    self.communicators.made_alone(rank, &agreed, handle);
+                    self.communicators.made_alone((rank, origin(call)), &agreed, handle);
                 }
                 _ => self.communicators.made_unknown(rank, handle),
             }
             return;
         }
         match begun.communicator {
-            Some(expected) => self.communicators.made(rank, expected, selection, handle),
+            Some(expected) => {
+                self.communicators.made((rank, origin(call)), expected, selection, handle);
+            }
             None => handle.iter().for_each(|handle| self.communicators.made_unknown(rank, *handle)),
         }
     }

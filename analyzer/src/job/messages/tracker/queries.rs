@@ -54,6 +54,12 @@ impl Messages {
         if is_certain { self.follower.leaks() } else { Vec::new() }
     }
 
+    /// Communicators and windows of which one call has made so many, none of which is freed, that the library will run out of
+    /// numbers for them.
+    pub fn pile_ups(&self) -> Vec<Unfinished> {
+        self.follower.pile_ups()
+    }
+
     /// Whether all calls that complete requests are watched.
     pub(crate) fn sees_completions(&self) -> bool {
         !self.hides_completions
