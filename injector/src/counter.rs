@@ -57,6 +57,8 @@ impl CounterPair {
 pub struct CounterClock {
     before: CounterPair,
     after: CounterPair,
+    /// Nanoseconds of a step of the counter, times 2^32: a product in place of a quotient for each record.
+    rate: u64,
 }
 
 impl CounterClock {
@@ -64,12 +66,15 @@ impl CounterClock {
     pub fn begin() -> Self {
         let before = CounterPair::read();
         std::thread::sleep(Duration::from_millis(2));
-        Self { before, after: CounterPair::read() }
+        Self::between(before, CounterPair::read())
     }
 
     /// A clock between two pairs.
     pub fn between(before: CounterPair, after: CounterPair) -> Self {
-        Self { before, after }
+        let steps = after.counter.wrapping_sub(before.counter).max(1);
+        let took_ns = after.time_ns.saturating_sub(before.time_ns);
+        let rate = (u128::from(took_ns) << 32) / u128::from(steps);
+        Self { before, after, rate: u64::try_from(rate).unwrap_or(u64::MAX) }
     }
 
     /// What is converted next lies between the last pair and this one.
@@ -77,17 +82,15 @@ impl CounterClock {
         // So near each other they would not tell the rate.
         const LEAST_NS: u64 = 500_000;
         if now.time_ns >= self.after.time_ns + LEAST_NS {
-            self.before = std::mem::replace(&mut self.after, now);
+            *self = Self::between(self.after, now);
         }
     }
 
     /// CLOCK_MONOTONIC of a counter's reading.
+    #[inline]
     pub fn time_ns(&self, counter: u64) -> u64 {
-        let Self { before, after } = self;
-        let steps = i128::from(after.counter.wrapping_sub(before.counter).max(1));
-        let distance = i128::from(counter.wrapping_sub(before.counter).cast_signed());
-        let took_ns = i128::from(after.time_ns.saturating_sub(before.time_ns));
-        let time_ns = i128::from(before.time_ns) + distance * took_ns / steps;
+        let distance = i128::from(counter.wrapping_sub(self.before.counter).cast_signed());
+        let time_ns = i128::from(self.before.time_ns) + (distance * i128::from(self.rate) >> 32);
         u64::try_from(time_ns).unwrap_or(0)
     }
 

@@ -64,7 +64,7 @@ pub fn read_ring(
     head: u64,
     state: &mut RingState,
     most: usize,
-    mut take: impl FnMut(RecordedCall),
+    mut take: impl FnMut(&RecordedCall),
 ) -> usize {
     let records = (words.len() / WORDS) as u64;
     if records == 0 {
@@ -82,7 +82,7 @@ pub fn read_ring(
         match record_at(words, state.tail, head) {
             Some(record) => {
                 state.tail = state.tail.wrapping_add(1 + u64::from(record.whole.is_some()));
-                take(record);
+                take(&record);
                 taken += 1;
                 state.waits = 0;
                 continue;
@@ -118,6 +118,7 @@ fn piece_at(words: &[AtomicU64], number: u64) -> Option<(&[AtomicU64], u64)> {
 }
 
 /// The record of a number, if all of it is complete.
+#[inline]
 fn record_at(words: &[AtomicU64], number: u64, head: u64) -> Option<RecordedCall> {
     let (piece, last) = piece_at(words, number)?;
     let word = |at: usize| piece[at / 8].load(Ordering::Relaxed);
@@ -235,7 +236,7 @@ mod tests {
         (0..3 * MOST_WAITS).for_each(|_| assert_eq!(read(&words, 9, &mut state), [0; 0]));
         write(&words, 8, true);
         let mut found = Vec::new();
-        read_ring(&words, 9, &mut state, usize::MAX, |call| found.push(call));
+        read_ring(&words, 9, &mut state, usize::MAX, |call| found.push(*call));
         assert_eq!((found.len(), found[0].counter, state.tail), (1, 107, 9));
         let whole = found[0].whole.expect("a whole call");
         assert_eq!((whole.arguments[1], whole.is_nested), (108, true));

@@ -197,7 +197,7 @@ impl SharedRings {
     pub fn drain<S>(
         &mut self,
         seen: impl FnOnce() -> S,
-        mut take: impl FnMut(&mut S, RecordedCall),
+        mut take: impl FnMut(&mut S, &RecordedCall),
     ) -> Option<(Drained, S)> {
         let mapping = &self.switch.mapping;
         let is_used = |ring: usize| mapping.header(ring, header::OWNER).load(Ordering::Relaxed) != 0;

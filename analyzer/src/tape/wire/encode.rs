@@ -9,7 +9,8 @@ fn join(low: u32, high: u32) -> u64 {
 }
 
 impl Record {
-    /// The words that [`Record::decode`] reads: for tests and generated tapes.
+    /// The words that [`Record::decode`] reads.
+    #[inline]
     pub fn encode(&self) -> RawRecord {
         let h = self.header;
         let (kind, flags) = (self.body.kind(), self.body.flags());
@@ -99,6 +100,7 @@ impl Record {
 
 impl Body {
     /// Number of its kind on the wire.
+    #[inline]
     pub(crate) fn kind(&self) -> u16 {
         match self {
             Self::Copy { .. } => kind::COPY,
@@ -136,6 +138,7 @@ impl Body {
     }
 
     /// The flags that some kinds have.
+    #[inline]
     fn flags(&self) -> u16 {
         let first = match self {
             Self::Pack { unpack, .. } => *unpack,

@@ -28,6 +28,7 @@ pub struct RawRecord {
 
 impl RawRecord {
     /// Takes the words of one record; `None` if there are too few for a header or too many.
+    #[inline]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         if !(HEADER_WORDS..=MAX_WORDS).contains(&words.len()) {
             return None;
@@ -38,6 +39,7 @@ impl RawRecord {
     }
 
     /// Takes the bytes of one record as they lie in a ring (native byte order).
+    #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() || !(HEADER_WORDS..=MAX_WORDS).contains(&chunks.len()) {

@@ -97,7 +97,7 @@ impl FastReaders {
                 (*clock, spare())
             };
             let drained =
-                ring.shared.drain(begin, |(clock, decoded), call| decoder.decode(&call, clock, decoded));
+                ring.shared.drain(begin, |(clock, decoded), call| decoder.decode(call, clock, decoded));
             let Some((drained, (_, decoded))) = drained else { continue };
             fills |= drained.fullest > ring.shared.ring_records() / FEW;
             if !decoded.is_empty() {
