@@ -62,7 +62,10 @@ impl Drop for RunningProgram {
 
 /// What was recorded since the last time.
 pub fn drain(shared: &mut SharedRings) -> Vec<RecordedCall> {
-    shared.drain(Vec::new, |found: &mut Vec<_>, call| found.push(*call)).map(|(_, records)| records).unwrap_or_default()
+    shared
+        .drain(Vec::new, |found: &mut Vec<_>, call| found.push(*call))
+        .map(|(_, records)| records)
+        .unwrap_or_default()
 }
 
 /// Has the program record from now on.
