@@ -90,7 +90,7 @@ impl CounterClock {
     #[inline]
     pub fn time_ns(&self, counter: u64) -> u64 {
         let distance = i128::from(counter.wrapping_sub(self.before.counter).cast_signed());
-        let time_ns = i128::from(self.before.time_ns) + (distance * i128::from(self.rate) >> 32);
+        let time_ns = i128::from(self.before.time_ns) + ((distance * i128::from(self.rate)) >> 32);
         u64::try_from(time_ns).unwrap_or(0)
     }
 
