@@ -25,8 +25,10 @@
 //! there are more. Records that come after that may be late, and then say so, but none is
 //! lost: letting a ring fill up would lose them in the kernel. So the caller drains some
 //! rings (a bounded batch), calls `advance`, and so on; [`Sequencer::is_full`] says when
-//! a batch has become large enough. Records stay where they were read to and are not moved; that room
-//! is given back by [`Sequencer::take_spare`].
+//! a batch has become large enough. Records stay where they were read to; that room is given back by
+//! [`Sequencer::take_spare`] when all of a piece is given out. Of a piece with a record of a time that never comes, as a
+//! hostile process may write it, the rest is freed: there is never room for more than twice `max_held_records` after an
+//! `advance`.
 //!
 //! **Clock.** The sequencer has none. A clock that goes backwards is ignored.
 
@@ -255,6 +257,23 @@ impl Sequencer {
             run.records.clear();
             self.spares.push(run.records);
         }
+        if self.room() > self.max_held_records.saturating_mul(2) {
+            self.runs.iter_mut().for_each(RecordRun::free_given);
+        }
+    }
+
+    /// Records for which there is room, held or given out.
+    fn room(&self) -> usize {
+        self.runs.iter().map(|run| run.records.capacity()).sum()
+    }
+}
+
+impl RecordRun {
+    /// Keeps only what is still to be given out.
+    fn free_given(&mut self) {
+        self.records.drain(..self.given);
+        self.records.shrink_to_fit();
+        self.given = 0;
     }
 }
 
@@ -463,6 +482,22 @@ mod tests {
         sequencer.advance(50, keep(&mut out));
         assert_eq!(times(&out), [10, 20]);
         assert_eq!((sequencer.held_records(), sequencer.early_releases()), (2, 2));
+    }
+
+    #[test]
+    fn what_was_given_out_takes_no_room_behind_records_of_times_that_never_come() {
+        let mut sequencer = Sequencer::new(10, 1_000);
+        let mut given = 0;
+        for look in 0..100_u64 {
+            let mut records = vec![record(100 * look, 0, 0); 500];
+            records.push(record(u64::MAX - 1, 0, look));
+            sequencer.push(0, records);
+            sequencer.advance(100 * look + 50, |_| given += 1);
+            assert!(sequencer.room() <= 2_000, "{}", sequencer.room());
+        }
+        assert_eq!((given, sequencer.held_records()), (50_000, 100));
+        sequencer.finish(|_| given += 1);
+        assert_eq!((given, sequencer.held_records(), sequencer.late_records()), (50_100, 0, 0));
     }
 
     #[test]

@@ -158,7 +158,8 @@ impl<W: Write> Writer<W> {
     /// input is kept all the same: the error is to be shown, and the next input to be pushed.
     pub fn push(&mut self, input: &Input) -> Result<(), WriteError> {
         match input {
-            Input::Record(_) | Input::LateRecord(_) | Input::Tick { .. } | Input::Loss(_) => {
+            Input::Record(record) => return self.push_record(record),
+            Input::LateRecord(_) | Input::Tick { .. } | Input::Loss(_) => {
                 self.seal_facts();
                 self.seal_digests();
                 self.gather(input);

@@ -182,6 +182,9 @@ impl Recorder {
 
     /// The next input.
     pub fn push(&mut self, input: Input) {
+        if let Input::Record(record) = &input {
+            return self.push_record(record);
+        }
         if let Some(tape) = &mut self.outlets.tape
             && let Err(error) = tape.writer.push(&input)
         {

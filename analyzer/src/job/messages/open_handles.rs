@@ -19,10 +19,6 @@ struct OpenOfCall {
     origin: Origin,
     what: LeakKind,
     count: u64,
-    /// The most there were at a time.
-    most: u64,
-    /// Once there were many: where it is, if that is known.
-    place: Option<CodePlace>,
 }
 
 /// See the [module](self).
@@ -30,7 +26,9 @@ struct OpenOfCall {
 pub(super) struct OpenHandles {
     /// By rank and return address.
     by_call: BTreeMap<(u32, u64), OpenOfCall>,
-    /// Calls that have many since the last time that somebody asked where they are.
+    /// Where those are that have made many, if that is known.
+    many: BTreeMap<(u32, u64), Option<CodePlace>>,
+    /// Those of them whose place was not asked for yet.
     unplaced: Vec<(u32, u64)>,
 }
 
@@ -41,31 +39,31 @@ impl OpenHandles {
         if self.by_call.len() >= MOST && !self.by_call.contains_key(&key) {
             return;
         }
-        let new = OpenOfCall { origin, what, count: 0, most: 0, place: None };
-        let open = self.by_call.entry(key).or_insert(new);
+        let open = self.by_call.entry(key).or_insert(OpenOfCall { origin, what, count: 0 });
         open.count += 1;
-        if open.count > open.most {
-            open.most = open.count;
-            if open.count == MANY {
-                self.unplaced.push(key);
-            }
+        if open.count == MANY {
+            self.many.insert(key, None);
+            self.unplaced.push(key);
         }
     }
 
     /// It has given one back.
     pub fn remove(&mut self, rank: u32, origin: Origin) {
         let key = (rank, origin.return_address);
-        if let Some(open) = self.by_call.get_mut(&key) {
-            open.count = open.count.saturating_sub(1);
-            if open.count == 0 && open.most < MANY {
-                self.by_call.remove(&key);
-            }
+        let Some(open) = self.by_call.get_mut(&key) else { return };
+        open.count = open.count.saturating_sub(1);
+        if open.count < MANY {
+            self.many.remove(&key);
+        }
+        if open.count == 0 {
+            self.by_call.remove(&key);
         }
     }
 
     /// Nothing is known of a rank any more.
     pub fn forget(&mut self, rank: u32) {
         self.by_call.retain(|key, _| key.0 != rank);
+        self.many.retain(|key, _| key.0 != rank);
         self.unplaced.retain(|key| key.0 != rank);
     }
 
@@ -77,23 +75,19 @@ impl OpenHandles {
     /// Asks where calls are.
     pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
         for (rank, return_address) in self.unplaced.drain(..) {
-            if let Some(open) = self.by_call.get_mut(&(rank, return_address)) {
-                open.place = place(rank, return_address);
+            if let Some(known) = self.many.get_mut(&(rank, return_address)) {
+                *known = place(rank, return_address);
             }
         }
     }
 
     /// Calls that have made many that are open.
     pub fn many(&self) -> impl Iterator<Item = Unfinished> {
-        let many = self.by_call.iter().filter(|(_, open)| open.count >= MANY);
-        many.map(|(&(rank, _), open)| Unfinished {
-            what: open.what,
-            rank,
-            function: open.origin.row.name.as_str(),
-            site: open.place,
-            arguments: Vec::new(),
-            peers: Vec::new(),
-            count: open.count,
+        self.many.iter().filter_map(|(key, place)| {
+            let OpenOfCall { origin, what, count } = *self.by_call.get(key)?;
+            let function = origin.row.name.as_str();
+            let (arguments, peers) = (Vec::new(), Vec::new());
+            Some(Unfinished { what, rank: key.0, function, site: *place, arguments, peers, count })
         })
     }
 }
