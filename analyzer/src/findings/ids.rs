@@ -5,6 +5,7 @@
 
 use super::finding::{
     BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, Leak, Place,
+    PotentialDeadlock,
 };
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
@@ -80,6 +81,17 @@ pub(crate) fn buffer_conflict(found: &BufferConflict) -> String {
     };
     let (request, at) = (&found.request.function, found.request.place.offset_bytes);
     format!("buffer-conflict-{request}-{at:x}-{access}-{user}-{:x}", place.offset_bytes)
+}
+
+/// Of calls that wait for each other unless messages are buffered.
+pub(crate) fn potential_deadlock(found: &PotentialDeadlock) -> String {
+    let mut calls: Vec<String> = found
+        .calls
+        .iter()
+        .map(|of| format!("-{}-{:x}", of.call.function, of.call.place.offset_bytes))
+        .collect();
+    calls.sort_unstable();
+    format!("potential-deadlock{}", calls.concat())
 }
 
 /// Of messages between two calls whose datatypes do not match.

@@ -7,6 +7,7 @@ pub(crate) mod hang;
 pub(crate) mod leaks;
 pub(crate) mod mismatch;
 pub mod page;
+mod potential_deadlock;
 pub mod render;
 pub(crate) mod report;
 pub(crate) mod say;

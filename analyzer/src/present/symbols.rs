@@ -92,6 +92,9 @@ impl Finding {
                     BufferUser::Copy { place } => f(place),
                 }
             }
+            Evidence::PotentialDeadlock(found) => {
+                found.calls.iter_mut().for_each(|of| f(&mut of.call.place));
+            }
             Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),
             Evidence::OddChain(chain) => {

@@ -98,6 +98,41 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
+/// Calls that wait for each other in a circle, unless messages are buffered or ranks leave collective calls before all have come to them:
+/// a program must not rely on that (MPI 4.0, 3.5 and 6.14).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PotentialDeadlock {
+    /// In the order in which they wait for each other.
+    pub calls: Vec<BufferedCall>,
+    /// Ranks that were in a circle.
+    pub ranks: Vec<Who>,
+}
+
+/// One call of such a circle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BufferedCall {
+    /// The call, with arguments if they are the same for all ranks.
+    pub call: StuckCall,
+    /// Ranks that make it.
+    pub ranks: Vec<Who>,
+    /// What it would wait for.
+    pub waits_for: BufferedWait,
+    /// Length of the longest message, if it waits for one and that is known.
+    pub most_bytes: Option<u64>,
+}
+
+/// What a call would wait for if nothing were buffered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferedWait {
+    /// That its message is received.
+    Receive,
+    /// That the message is sent which it receives.
+    Send,
+    /// That all come to a collective call.
+    Members,
+}
+
 /// What uses a buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]

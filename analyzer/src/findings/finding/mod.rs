@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::job::process::Who;
 
 pub use call::{
-    BufferAccess, BufferConflict, BufferUser, CollectiveMismatch, DatatypeMismatch, ErrorReturned, Leak,
-    LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
+    BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
+    DatatypeMismatch, ErrorReturned, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
+    PotentialDeadlock,
 };
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
@@ -122,6 +123,8 @@ pub enum Evidence {
     DatatypeMismatch(Box<DatatypeMismatch>),
     /// A buffer that was used before its request was complete.
     BufferConflict(Box<BufferConflict>),
+    /// Calls that wait for each other in a circle, unless messages are buffered.
+    PotentialDeadlock(Box<PotentialDeadlock>),
     /// Messages that nobody received, or requests that nobody came back for.
     #[serde(rename = "left_over")]
     Leak(Box<Leak>),

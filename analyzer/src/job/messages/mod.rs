@@ -24,6 +24,7 @@ mod requests;
 mod results;
 mod tracker;
 mod type_matching;
+mod unbuffered;
 
 pub(crate) use active_buffers::{EarlyUse, MemoryAccess, MemoryUse, MemoryUser};
 pub use assemble::Call;
@@ -37,3 +38,4 @@ pub(crate) use op::MessageContent;
 pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub use tracker::Messages;
 pub(crate) use type_matching::{TypeMismatch, TypedCall};
+pub(crate) use unbuffered::{UnbufferedCall, UnbufferedCircle, Wanted};

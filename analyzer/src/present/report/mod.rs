@@ -5,6 +5,7 @@ mod chains;
 mod errors;
 mod hangs;
 mod nodes;
+mod potential_deadlocks;
 mod statistics;
 mod type_mismatches;
 mod views;
@@ -85,6 +86,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(consequence)
         .chain(views.type_mismatches())
         .chain(views.buffer_conflicts())
+        .chain(views.potential_deadlocks())
         .chain(returned)
         .chain(left)
         .chain(chains)

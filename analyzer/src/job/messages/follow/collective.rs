@@ -27,7 +27,7 @@ impl Follower {
         let Some((comm, own)) = self.place_of_collective(call, rank) else { return };
         let signature = self.signature(call, comm);
         begun.signature = Some(signature);
-        begun.collective = self.enter(call, (SequenceId::of(comm.0), own), signature);
+        begun.collective = self.enter(call, call.row, (SequenceId::of(comm.0), own), signature);
     }
 
     fn place_of_collective(&mut self, call: &Call, rank: u32) -> Option<(CommId, u32)> {
@@ -44,20 +44,26 @@ impl Follower {
         self.place(call, handle)
     }
 
+    /// `row`: the collective call that is made, or started by this one.
     fn enter(
         &mut self,
         call: &Call,
+        row: &CallRow,
         (sequence, own): (SequenceId, u32),
         signature: Signature,
     ) -> Option<CollectiveCall> {
         let comm = CommId(sequence.comm);
         let by = self.id(call);
-        let Self { collectives, communicators, .. } = self;
+        let Self { collectives, communicators, unbuffered, .. } = self;
         let members = communicators.members(comm)?;
         let entry = Entry { signature, return_address: call.return_address, time_ns: call.begin_ns };
         let name = || name_of(communicators, comm);
         let position = collectives.enter(sequence, members, own, &entry, name)?;
         let entered = CollectiveCall { sequence, own, position };
+        if let Some(by) = by {
+            let is_begun = row.form == Form::Nonblocking || sequence.started.is_some();
+            unbuffered.enter(row, entered.id(), by, members.len(), is_begun);
+        }
         if let Some(by) = by.filter(|_| self.is_heard) {
             let root = signature.root.and_then(|root| members.get(usize::try_from(root).ok()?).copied());
             let (collective, members) = (entered.id(), members.len() as u32);
@@ -145,7 +151,7 @@ impl Follower {
         // It can be started only when the last start is complete.
         self.complete_request(call.pid, handle);
         let id = self.id(call).unwrap_or_default();
-        if let Some(call) = self.enter(call, (sequence, own as u32), signature) {
+        if let Some(call) = self.enter(call, row, (sequence, own as u32), signature) {
             self.collective_requests.insert(key, Pending { id, call, is_complete: false, ..pending });
         }
     }

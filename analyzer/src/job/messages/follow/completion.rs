@@ -38,9 +38,13 @@ impl Follower {
         if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
             let (message, origin) = (begun.ops.first(), origin(call));
             self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
-            begun.ops.iter().for_each(|op| self.complete(op, None, false, (call.pid, id)));
+            for op in begun.ops.iter() {
+                self.unbuffered.begin_at_once((call.pid, handle), op.id);
+                self.complete(op, None, false, (call.pid, id));
+            }
             if let Some(complete) = begun.collective {
                 self.collectives.complete(complete.sequence, complete.own);
+                self.unbuffered.complete_collective(id);
                 self.tell(MessageEvent::CollectiveCompleted { call: id, by: id });
             }
             return;
@@ -106,6 +110,7 @@ impl Follower {
         let Some((builtin, bytes)) = self.builtin(call).zip(bytes) else { return };
         let Some(handle) = builtin.handle_at(bytes, at) else { return };
         if builtin.is_complete_at_once(handle) {
+            self.unbuffered.complete_at_once((call.pid, handle), Some(by));
             return self.requests.complete_at_once(call.pid, handle);
         }
         // Who completes a message is mostly the thread that started it: meanwhile another may have been given the
@@ -114,10 +119,17 @@ impl Follower {
         if request.origin.row.is_collective()
             && let Some(completed) = self.complete_request(call.pid, handle)
         {
+            self.unbuffered.complete_collective(completed);
             self.tell(MessageEvent::CollectiveCompleted { call: completed, by });
         }
+        let is_cancelled = request.is_cancelled || status.is_some_and(|status| status.cancelled);
         for op in request.messages() {
             self.buffers.end(call.pid, op);
+            if is_cancelled {
+                self.unbuffered.forget(op.id);
+            } else {
+                self.unbuffered.complete(op.id);
+            }
             self.complete(op, status.filter(|_| !op.sends), request.is_cancelled, (call.pid, by));
         }
     }
@@ -247,10 +259,14 @@ impl Follower {
 
     pub(super) fn free(&mut self, call: &Call) {
         let Some(handle) = self.handle(call, Arg::Request, false) else { return };
+        self.unbuffered.complete_at_once((call.pid, handle), None);
         self.requests.complete_at_once(call.pid, handle);
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
         self.free_collective(call.pid, handle);
-        request.messages().for_each(|op| self.buffers.end(call.pid, op));
+        for op in request.messages() {
+            self.buffers.end(call.pid, op);
+            self.unbuffered.forget(op.id);
+        }
         // Nothing more will be heard of it.
         for op in request.messages().filter(|_| request.is_active) {
             match op.place.filter(|_| !op.sends) {

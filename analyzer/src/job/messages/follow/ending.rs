@@ -6,6 +6,7 @@ use crate::job::messages::assemble::Call;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::leaks::{LeakKind, Origin, Unfinished};
 use crate::job::messages::op::{Endpoint, Op};
+use crate::job::messages::unbuffered::Wanted;
 use crate::mpi::handles::ANY_TAG;
 
 impl Follower {
@@ -61,6 +62,19 @@ impl Follower {
         let mut all = tally.all(|rank, address| self.ended.get(&rank)?.return_place(address));
         all.retain(|left| is_certain(&left.rank));
         all
+    }
+
+    /// Arguments of a call that waits for a message, or for all members of a communicator.
+    pub fn wanted_arguments(&self, wanted: Wanted) -> Vec<(&'static str, String)> {
+        let (comm, mut arguments) = match wanted {
+            Wanted::Collective { comm } => (CommId(comm), Vec::new()),
+            Wanted::Message { sends, comm, peer, tag, .. } => {
+                let comm = CommId(comm);
+                (comm, envelope(sends, peer.map(|number| self.communicators.rank(comm, number)), tag))
+            }
+        };
+        arguments.push(("comm", self.communicator_name(comm)));
+        arguments
     }
 
     /// Communicators and windows of which one call of a rank that has not ended yet has made many that are open.

@@ -30,6 +30,7 @@ use crate::job::messages::op::{Endpoint, MessageContent, Op};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
+use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
 use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::datatypes::Element;
@@ -80,6 +81,8 @@ pub(super) struct Follower {
     taken: FxHashMap<MessageId, Taken>,
     /// Messages that were received as something else.
     pub types: TypeMatching,
+    /// How far threads would have come if nothing were buffered.
+    pub unbuffered: Unbuffered,
     /// Ranks of which something was missed.
     pub lost: FxHashSet<u32>,
     /// Processes that were seen to begin with MPI, by rank.
@@ -154,6 +157,7 @@ impl Follower {
 
     /// What a rank does is not known from here on.
     fn give_up(&mut self, rank: u32) {
+        self.unbuffered.stop();
         self.arriving.retain(|receive, _| receive.call.rank != rank);
         if self.lost.insert(rank) {
             for (comm, own) in self.communicators.places(rank) {
@@ -222,6 +226,7 @@ impl Follower {
                     is_empty: is_empty(call, call.row.received()),
                     element: self.element(call, call.row.received()),
                 };
+                self.unbuffered.post(&op);
                 if let Some(probe) = probe {
                     self.taken.entry(probe).or_default().receive = Some(op.side());
                     self.hand_over(probe);
@@ -368,6 +373,7 @@ impl Follower {
             return self.give_up(op.id.call.rank);
         }
         let Some((comm, own)) = op.place else { return };
+        self.unbuffered.post(op);
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
                 let number = self.sent(call, op);
@@ -415,6 +421,7 @@ impl Follower {
 
     fn pair(&mut self, send: Endpoint, receive: Endpoint) {
         self.types.compare(&send, &receive);
+        self.unbuffered.pair(send.id, receive.id);
         self.tell(MessageEvent::Matched { send: send.id, receive: receive.id });
         if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
             self.arriving.insert(receive.id, number);
@@ -472,7 +479,11 @@ impl Follower {
             self.leave_collective(call, begun);
         }
         match code {
-            Some(0) => self.returned(call, id, begun),
+            Some(0) => {
+                self.returned(call, id, begun);
+                let own = begun.collective.map(CollectiveCall::id);
+                self.unbuffered.over(call.row, call.return_address, id, own);
+            }
             // What a call that failed has done is not known.
             Some(_) => self.to_lose.push(call.pid),
             None => self.not_returned(call),
@@ -516,10 +527,10 @@ impl Follower {
             (Does::Partitioned, _) | (_, Form::Persistent) => self.prepared(call, begun),
             (_, Form::Blocking) => {
                 let status = self.status(call, Arg::Status, 0);
-                begun
-                    .ops
-                    .iter()
-                    .for_each(|op| self.complete(op, status.filter(|_| !op.sends), false, (call.pid, id)));
+                for op in begun.ops.iter() {
+                    self.unbuffered.complete(op.id);
+                    self.complete(op, status.filter(|_| !op.sends), false, (call.pid, id));
+                }
             }
             (_, Form::Nonblocking) => self.request(call, id, begun),
         }

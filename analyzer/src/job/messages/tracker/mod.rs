@@ -382,10 +382,11 @@ impl Messages {
     /// known.
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, ending, communicators, .. } = &self.follower;
+        let Follower { collectives, types, buffers, unbuffered, ending, communicators, .. } = &self.follower;
         let wants_places = collectives.wants_places()
             || types.wants_places()
             || buffers.wants_places()
+            || unbuffered.wants_places()
             || communicators.open.wants_places();
         if wants_places || !ending.is_empty() {
             self.look_up_wanted_code(job);
@@ -394,7 +395,8 @@ impl Messages {
 
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, begun_by, communicators, .. } = &mut self.follower;
+        let Follower { collectives, types, buffers, unbuffered, begun_by, communicators, .. } =
+            &mut self.follower;
         let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
         let place = |rank, at| process(rank)?.memory.return_place(at);
         if collectives.wants_places() {
@@ -405,6 +407,9 @@ impl Messages {
         }
         if buffers.wants_places() {
             buffers.find_places(place);
+        }
+        if unbuffered.wants_places() {
+            unbuffered.find_places(place);
         }
         if communicators.open.wants_places() {
             communicators.open.find_places(place);

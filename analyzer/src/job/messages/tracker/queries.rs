@@ -11,6 +11,7 @@ use super::super::leaks::Unfinished;
 use super::super::message_event::ShownArgument;
 use super::super::results::{CallResult, result_of};
 use super::super::type_matching::TypeMismatch;
+use super::super::unbuffered::{UnbufferedCircle, Wanted};
 use super::Messages;
 use crate::job::collectives::Collectives;
 use crate::mpi::calls::{CallRow, Form};
@@ -80,10 +81,20 @@ impl Messages {
         self.follower.buffers.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
     }
 
+    /// Calls that wait for each other in a circle if nothing is buffered; none if some completions are not watched.
+    pub(crate) fn unbuffered_circles(&self) -> impl Iterator<Item = &UnbufferedCircle> {
+        self.follower.unbuffered.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
+    }
+
+    /// Names and values of what a call of such a circle waits for, if it is a message.
+    pub(crate) fn wanted_arguments(&self, wanted: Wanted) -> Vec<(&'static str, String)> {
+        self.follower.wanted_arguments(wanted)
+    }
+
     /// Whether another mismatch was found since the last call.
     pub(crate) fn take_mismatched(&mut self) -> bool {
-        let Follower { collectives, types, buffers, .. } = &mut self.follower;
-        collectives.take_mismatched() | types.take_new() | buffers.take_new()
+        let Follower { collectives, types, buffers, unbuffered, .. } = &mut self.follower;
+        collectives.take_mismatched() | types.take_new() | buffers.take_new() | unbuffered.take_new()
     }
 
     /// The communicator that a process calls so, and its number there.

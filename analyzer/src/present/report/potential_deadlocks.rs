@@ -1,0 +1,44 @@
+//! Findings about calls that wait for each other unless messages are buffered.
+
+use super::views::{Views, finding};
+use crate::findings::finding::{
+    BufferedCall, BufferedWait, Evidence, Finding, Place, PotentialDeadlock, Severity, StuckCall, Verdict,
+};
+use crate::findings::ids;
+use crate::job::messages::{UnbufferedCall, UnbufferedCircle, Wanted};
+use crate::job::process::Who;
+
+impl Views<'_> {
+    /// One for each set of calls of the program. The job did go on: a notice.
+    pub(super) fn potential_deadlocks(&self) -> Vec<Finding> {
+        self.p.job.messages.unbuffered_circles().map(|found| self.potential_deadlock(found)).collect()
+    }
+
+    fn potential_deadlock(&self, found: &UnbufferedCircle) -> Finding {
+        let ranks: Vec<Who> = found.ranks.iter().copied().map(Who::Rank).collect();
+        let calls = found.calls.iter().map(|call| self.buffered_call(call)).collect();
+        let evidence = PotentialDeadlock { calls, ranks: ranks.clone() };
+        let id = ids::potential_deadlock(&evidence);
+        let evidence = Evidence::PotentialDeadlock(Box::new(evidence));
+        finding(id, Verdict::Violated, Severity::Notice, ranks, evidence)
+    }
+
+    fn buffered_call(&self, call: &UnbufferedCall) -> BufferedCall {
+        let arguments =
+            if call.is_same { self.p.job.messages.wanted_arguments(call.wanted) } else { Vec::new() };
+        BufferedCall {
+            call: StuckCall {
+                function: call.function.to_owned(),
+                arguments: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+            },
+            ranks: call.ranks.iter().copied().map(Who::Rank).collect(),
+            waits_for: match call.wanted {
+                Wanted::Message { sends: true, .. } => BufferedWait::Receive,
+                Wanted::Message { sends: false, .. } => BufferedWait::Send,
+                Wanted::Collective { .. } => BufferedWait::Members,
+            },
+            most_bytes: call.most_bytes,
+        }
+    }
+}
