@@ -17,24 +17,17 @@ pub(crate) fn say(found: &PotentialDeadlock) -> (String, Vec<String>) {
     if more > 0 {
         calls.push(format!("and {more} more calls"));
     }
-    let (does, next) = match (waits(found, BufferedWait::Receive), waits(found, BufferedWait::Members)) {
-        (true, false) => (buffered(found), WITHOUT_BUFFERING),
-        (false, _) => (
-            "some ranks left collective calls before all others had come to them".to_owned(),
-            WITHOUT_EARLY_LEAVING,
-        ),
-        (true, true) => (
-            format!(
-                "{}, and some ranks may have left collective calls before all others had come to them",
-                buffered(found)
-            ),
-            WITHOUT_EARLY_LEAVING,
-        ),
+    let (unless, does, next) = if found.calls.iter().any(|call| call.waits_for == BufferedWait::Receive) {
+        ("MPI buffered nothing", buffered(found), WITHOUT_BUFFERING)
+    } else {
+        let left = "some ranks left collective calls before all others had come to them";
+        ("collective calls synchronized", left.to_owned(), WITHOUT_EARLY_LEAVING)
     };
-    let wait = if found.ranks.len() == 1 { "waits for itself" } else { "wait for each other" };
+    let each_other = if found.ranks.len() == 1 { "itself" } else { "each other" };
     let summary = format!(
-        "{TITLE}: {} {wait} in a circle: {}. The job went on only because {does}.",
+        "{TITLE}: {} would wait for {each_other}{} if {unless}: {}. The job went on only because {does}.",
         who_text(&found.ranks),
+        first_text(found),
         calls.join("; "),
     );
     (summary, vec![next.to_owned()])
@@ -43,17 +36,24 @@ pub(crate) fn say(found: &PotentialDeadlock) -> (String, Vec<String>) {
 const WITHOUT_BUFFERING: &str = "Post the receives first (MPI_Irecv), or use MPI_Sendrecv: MPI promises no buffering (MPI 4.0, 3.5). A longer message, \
                                  another library or a full buffer makes this a deadlock. To try it: put MPI_Ssend in place of MPI_Send.";
 
-const WITHOUT_EARLY_LEAVING: &str = "Make these calls in an order in which nobody waits for who cannot come, whether or not collective calls synchronize \
-                                     and messages are buffered (MPI 4.0, 3.5 and 6.14): another library or another size makes this a deadlock.";
-
-fn waits(found: &PotentialDeadlock, what: BufferedWait) -> bool {
-    found.calls.iter().any(|call| call.waits_for == what)
-}
+const WITHOUT_EARLY_LEAVING: &str = "Make these calls in an order that is right whether or not collective calls synchronize (MPI 4.0, 6.14): \
+                                     with another library, another size or another number of ranks this may be a deadlock.";
 
 fn buffered(found: &PotentialDeadlock) -> String {
     match found.calls.iter().filter_map(|call| call.most_bytes).max() {
         Some(bytes) => format!("messages were buffered, of up to {bytes} bytes"),
         None => "messages were buffered".to_owned(),
+    }
+}
+
+/// Who waits for whom, if that is not all of the ranks, or more than two.
+fn first_text(found: &PotentialDeadlock) -> String {
+    match &found.first[..] {
+        [one, other] if found.ranks.len() > 2 => {
+            format!(" (such as {} and {})", who_text(&[*one]), who_text(&[*other]))
+        }
+        first if first.len() > 2 => format!(", {} in a cycle", first.len()),
+        _ => String::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-// Calls that wait for each other in a circle unless MPI buffers messages or lets ranks leave collective calls early: one case after the
+// Calls that wait for each other in a cycle unless MPI buffers messages or lets ranks leave collective calls early: one case after the
 // other, each as it should not be or, with --right, as it should. Four ranks.
 //
 //   buffering CASE [--right] [--bytes N]
@@ -33,7 +33,7 @@ static void both_send_first(void)
         get(peer);
         return put(peer);
     }
-    MPI_Send(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD); // circle
+    MPI_Send(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD); // cycle
     get(peer);
 }
 
@@ -44,7 +44,7 @@ static void both_wait_first(void)
     MPI_Isend(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, &request);
     if (is_right)
         get(peer);
-    MPI_Wait(&request, MPI_STATUS_IGNORE); // circle
+    MPI_Wait(&request, MPI_STATUS_IGNORE); // cycle
     if (!is_right)
         get(peer);
 }
@@ -57,7 +57,7 @@ static void all_wait_for_several(void)
         MPI_Isend(sent, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD, &requests[i]);
     for (int i = 0; is_right && i < 3; i++)
         get(last);
-    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE); // circle
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE); // cycle
     for (int i = 0; !is_right && i < 3; i++)
         get(last);
 }
@@ -69,7 +69,7 @@ static void a_ring_sends_first(void)
         get(last);
         return put(next);
     }
-    MPI_Send(sent, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD); // circle
+    MPI_Send(sent, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD); // cycle
     get(last);
 }
 
@@ -80,7 +80,7 @@ static void one_sends_to_itself(void)
     MPI_Request request = MPI_REQUEST_NULL;
     if (is_right)
         MPI_Irecv(got, bytes, MPI_CHAR, rank, TAG, MPI_COMM_WORLD, &request);
-    MPI_Send(sent, bytes, MPI_CHAR, rank, TAG, MPI_COMM_WORLD); // circle
+    MPI_Send(sent, bytes, MPI_CHAR, rank, TAG, MPI_COMM_WORLD); // cycle
     if (!is_right)
         get(rank);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -93,7 +93,7 @@ static void each_time_again(void)
         if (is_right) {
             MPI_Sendrecv(sent, bytes, MPI_CHAR, peer, TAG, got, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
-            MPI_Send(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD); // circle
+            MPI_Send(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD); // cycle
             get(peer);
         }
 }
@@ -116,12 +116,12 @@ static void only_later(void)
 static void sent_before_a_barrier(void)
 {
     if (rank == 0) {
-        MPI_Send(sent, bytes, MPI_CHAR, 1, TAG, MPI_COMM_WORLD); // circle
+        MPI_Send(sent, bytes, MPI_CHAR, 1, TAG, MPI_COMM_WORLD); // cycle
         MPI_Barrier(MPI_COMM_WORLD);
     } else if (rank == 1) {
         if (is_right)
             get(0);
-        MPI_Barrier(MPI_COMM_WORLD); // circle
+        MPI_Barrier(MPI_COMM_WORLD); // cycle
         if (!is_right)
             get(0);
     } else {
@@ -134,12 +134,12 @@ static void received_before_a_broadcast(void)
     if (rank == 1) {
         if (is_right)
             MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD);
-        MPI_Recv(got, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // circle
+        MPI_Recv(got, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // cycle
         if (!is_right)
             MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD);
         return;
     }
-    MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); // circle
+    MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); // cycle
     if (rank == 0)
         put(1);
 }
@@ -149,10 +149,10 @@ static void two_broadcasts_in_another_order(void)
     MPI_Comm other;
     MPI_Comm_dup(MPI_COMM_WORLD, &other);
     if (rank == 1 && !is_right) {
-        MPI_Bcast(got, bytes, MPI_CHAR, 1, other); // circle
+        MPI_Bcast(got, bytes, MPI_CHAR, 1, other); // cycle
         MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD);
     } else {
-        MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); // circle
+        MPI_Bcast(got, bytes, MPI_CHAR, 0, MPI_COMM_WORLD); // cycle
         MPI_Bcast(got, bytes, MPI_CHAR, 1, other);
     }
     MPI_Comm_free(&other);
@@ -162,7 +162,7 @@ static void a_started_broadcast(void)
 {
     MPI_Request request;
     if (rank == 1 && !is_right) {
-        MPI_Recv(got, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // circle
+        MPI_Recv(got, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // cycle
         MPI_Ibcast(sent, bytes, MPI_CHAR, 0, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         return;
@@ -172,7 +172,7 @@ static void a_started_broadcast(void)
         put(1);
     if (is_right && rank == 1)
         get(0);
-    MPI_Wait(&request, MPI_STATUS_IGNORE); // circle
+    MPI_Wait(&request, MPI_STATUS_IGNORE); // cycle
     if (!is_right && rank == 0)
         put(1);
 }
@@ -186,14 +186,14 @@ static void started_again_and_again(void)
         MPI_Start(&request);
         if (is_right)
             get(peer);
-        MPI_Wait(&request, MPI_STATUS_IGNORE); // circle
+        MPI_Wait(&request, MPI_STATUS_IGNORE); // cycle
         if (!is_right)
             get(peer);
     }
     MPI_Request_free(&request);
 }
 
-static void three_in_a_circle(void)
+static void three_in_a_cycle(void)
 {
     if (rank > 2)
         return;
@@ -201,7 +201,7 @@ static void three_in_a_circle(void)
     MPI_Request request = MPI_REQUEST_NULL;
     if (is_right && rank == 1)
         MPI_Irecv(got, bytes, MPI_CHAR, last, TAG, MPI_COMM_WORLD, &request);
-    MPI_Send(sent, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD); // circle
+    MPI_Send(sent, bytes, MPI_CHAR, next, TAG, MPI_COMM_WORLD); // cycle
     if (request == MPI_REQUEST_NULL)
         get(last);
     else
@@ -212,10 +212,10 @@ static void before_a_new_communicator(void)
 {
     MPI_Comm half;
     if (rank == 0)
-        MPI_Send(sent, bytes, MPI_CHAR, 1, TAG, MPI_COMM_WORLD); // circle
+        MPI_Send(sent, bytes, MPI_CHAR, 1, TAG, MPI_COMM_WORLD); // cycle
     if (rank == 1 && is_right)
         get(0);
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half); // circle
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half); // cycle
     if (rank == 1 && !is_right)
         get(0);
     MPI_Comm_free(&half);
@@ -358,7 +358,7 @@ static const struct {
     {"two_broadcasts_in_another_order", two_broadcasts_in_another_order},
     {"a_started_broadcast", a_started_broadcast},
     {"started_again_and_again", started_again_and_again},
-    {"three_in_a_circle", three_in_a_circle},
+    {"three_in_a_cycle", three_in_a_cycle},
     {"before_a_new_communicator", before_a_new_communicator},
     {"one_runs_ahead", one_runs_ahead},
     {"a_line_of_senders", a_line_of_senders},

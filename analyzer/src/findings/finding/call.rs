@@ -98,17 +98,19 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
-/// Calls that wait for each other in a circle, unless messages are buffered or ranks leave collective calls before all have come to them:
+/// Calls that wait for each other in a cycle, unless messages are buffered or ranks leave collective calls before all have come to them:
 /// a program must not rely on that (MPI 4.0, 3.5 and 6.14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PotentialDeadlock {
     /// In the order in which they wait for each other.
     pub calls: Vec<BufferedCall>,
-    /// Ranks that were in a circle.
+    /// Ranks that were in such a cycle.
     pub ranks: Vec<Who>,
+    /// Those of the first one, each of which waits for the next.
+    pub first: Vec<Who>,
 }
 
-/// One call of such a circle.
+/// One call of such a cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BufferedCall {
     /// The call, with arguments if they are the same for all ranks.

@@ -123,7 +123,7 @@ pub enum Evidence {
     DatatypeMismatch(Box<DatatypeMismatch>),
     /// A buffer that was used before its request was complete.
     BufferConflict(Box<BufferConflict>),
-    /// Calls that wait for each other in a circle, unless messages are buffered.
+    /// Calls that wait for each other in a cycle, unless messages are buffered.
     PotentialDeadlock(Box<PotentialDeadlock>),
     /// Messages that nobody received, or requests that nobody came back for.
     #[serde(rename = "left_over")]

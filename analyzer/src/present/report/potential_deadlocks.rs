@@ -5,31 +5,31 @@ use crate::findings::finding::{
     BufferedCall, BufferedWait, Evidence, Finding, Place, PotentialDeadlock, Severity, StuckCall, Verdict,
 };
 use crate::findings::ids;
-use crate::job::messages::{UnbufferedCall, UnbufferedCircle, Wanted};
+use crate::job::messages::{UnbufferedCall, UnbufferedCycle, Wanted};
 use crate::job::process::Who;
 
 impl Views<'_> {
     /// One for each set of calls of the program. The job did go on: a notice.
     pub(super) fn potential_deadlocks(&self) -> Vec<Finding> {
-        self.p.job.messages.unbuffered_circles().map(|found| self.potential_deadlock(found)).collect()
+        self.p.job.messages.unbuffered_cycles().map(|found| self.potential_deadlock(found)).collect()
     }
 
-    fn potential_deadlock(&self, found: &UnbufferedCircle) -> Finding {
+    fn potential_deadlock(&self, found: &UnbufferedCycle) -> Finding {
         let ranks: Vec<Who> = found.ranks.iter().copied().map(Who::Rank).collect();
         let calls = found.calls.iter().map(|call| self.buffered_call(call)).collect();
-        let evidence = PotentialDeadlock { calls, ranks: ranks.clone() };
+        let first = found.first.iter().copied().map(Who::Rank).collect();
+        let evidence = PotentialDeadlock { calls, ranks: ranks.clone(), first };
         let id = ids::potential_deadlock(&evidence);
         let evidence = Evidence::PotentialDeadlock(Box::new(evidence));
         finding(id, Verdict::Violated, Severity::Notice, ranks, evidence)
     }
 
     fn buffered_call(&self, call: &UnbufferedCall) -> BufferedCall {
-        let arguments =
-            if call.is_same { self.p.job.messages.wanted_arguments(call.wanted) } else { Vec::new() };
+        let arguments = call.arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         BufferedCall {
             call: StuckCall {
                 function: call.function.to_owned(),
-                arguments: arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                arguments: arguments.collect(),
                 place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
             },
             ranks: call.ranks.iter().copied().map(Who::Rank).collect(),

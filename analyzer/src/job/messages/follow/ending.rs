@@ -1,8 +1,10 @@
 //! What is open when ranks end with MPI.
 
 use super::Follower;
+use super::collective::name_of;
 use crate::job::memory::CodeMap;
 use crate::job::messages::assemble::Call;
+use crate::job::messages::communicators::Communicators;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::leaks::{LeakKind, Origin, Unfinished};
 use crate::job::messages::op::{Endpoint, Op};
@@ -64,24 +66,24 @@ impl Follower {
         all
     }
 
-    /// Arguments of a call that waits for a message, or for all members of a communicator.
-    pub fn wanted_arguments(&self, wanted: Wanted) -> Vec<(&'static str, String)> {
-        let (comm, mut arguments) = match wanted {
-            Wanted::Collective { comm } => (CommId(comm), Vec::new()),
-            Wanted::Message { sends, comm, peer, tag, .. } => {
-                let comm = CommId(comm);
-                (comm, envelope(sends, peer.map(|number| self.communicators.rank(comm, number)), tag))
-            }
-        };
-        arguments.push(("comm", self.communicator_name(comm)));
-        arguments
-    }
-
     /// Communicators and windows of which one call of a rank that has not ended yet has made many that are open.
     pub fn pile_ups(&self) -> Vec<Unfinished> {
         let is_going_on = |rank: &u32| !self.ended.contains_key(rank) && !self.lost.contains(rank);
         self.communicators.open.many().filter(|open| is_going_on(&open.rank)).collect()
     }
+}
+
+/// Arguments of a call that waits for a message, or for all members of a communicator.
+pub(crate) fn wanted_arguments(communicators: &Communicators, wanted: Wanted) -> Vec<(&'static str, String)> {
+    let (comm, mut arguments) = match wanted {
+        Wanted::Collective { comm } => (CommId(comm), Vec::new()),
+        Wanted::Message { sends, comm, peer, tag, .. } => {
+            let comm = CommId(comm);
+            (comm, envelope(sends, peer.map(|number| communicators.rank(comm, number)), tag))
+        }
+    };
+    arguments.push(("comm", name_of(communicators, comm)));
+    arguments
 }
 
 /// Arguments of a call that name a message.

@@ -36,6 +36,7 @@ use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
+pub(crate) use ending::wanted_arguments;
 pub(crate) use lookup::{KnownMessage, KnownRequest};
 pub(crate) use pending::CollectiveCall;
 use pending::Pending;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use super::active_buffers::MemoryUse;
 use super::assemble::Assembler;
 use super::data::{Asked, Data};
-use super::follow::{Begun, Follower};
+use super::follow::{Begun, Follower, wanted_arguments};
 use super::message_event::MessageEvent;
 use crate::job::process::Processes;
 use crate::mpi::calls::{self, Arg, CallRow, Does, Lifecycle};
@@ -409,7 +409,7 @@ impl Messages {
             buffers.find_places(place);
         }
         if unbuffered.wants_places() {
-            unbuffered.find_places(place);
+            unbuffered.find_places(place, |wanted| wanted_arguments(communicators, wanted));
         }
         if communicators.open.wants_places() {
             communicators.open.find_places(place);

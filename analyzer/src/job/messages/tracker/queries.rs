@@ -11,7 +11,7 @@ use super::super::leaks::Unfinished;
 use super::super::message_event::ShownArgument;
 use super::super::results::{CallResult, result_of};
 use super::super::type_matching::TypeMismatch;
-use super::super::unbuffered::{UnbufferedCircle, Wanted};
+use super::super::unbuffered::UnbufferedCycle;
 use super::Messages;
 use crate::job::collectives::Collectives;
 use crate::mpi::calls::{CallRow, Form};
@@ -81,14 +81,9 @@ impl Messages {
         self.follower.buffers.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
     }
 
-    /// Calls that wait for each other in a circle if nothing is buffered; none if some completions are not watched.
-    pub(crate) fn unbuffered_circles(&self) -> impl Iterator<Item = &UnbufferedCircle> {
+    /// Calls that wait for each other in a cycle if nothing is buffered; none if some completions are not watched.
+    pub(crate) fn unbuffered_cycles(&self) -> impl Iterator<Item = &UnbufferedCycle> {
         self.follower.unbuffered.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
-    }
-
-    /// Names and values of what a call of such a circle waits for, if it is a message.
-    pub(crate) fn wanted_arguments(&self, wanted: Wanted) -> Vec<(&'static str, String)> {
-        self.follower.wanted_arguments(wanted)
     }
 
     /// Whether another mismatch was found since the last call.

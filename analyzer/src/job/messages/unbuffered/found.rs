@@ -7,10 +7,10 @@ use crate::tape::input::CodePlace;
 
 /// Sets of calls that are told apart.
 const MOST: usize = 1 << 8;
-/// Circles whose places are not known yet.
+/// Cycles whose places are not known yet.
 const MOST_UNPLACED: usize = 1 << 10;
 
-/// What a call of a circle waits for.
+/// What a call of a cycle waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The other side of a message.
@@ -38,12 +38,21 @@ impl Wanted {
     }
 }
 
-/// One call of a circle.
+/// One call of a cycle.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CircleCall {
+pub(super) struct CycleCall {
     pub rank: u32,
     pub origin: Origin,
     pub wanted: Wanted,
+}
+
+/// The same, when it is known where that is.
+struct PlacedCall {
+    function: &'static str,
+    place: Option<CodePlace>,
+    rank: u32,
+    wanted: Wanted,
+    arguments: Vec<(&'static str, String)>,
 }
 
 /// One call of the program, of all ranks that wait in it.
@@ -52,38 +61,40 @@ pub(crate) struct UnbufferedCall {
     pub function: &'static str,
     pub place: Option<CodePlace>,
     pub ranks: BTreeSet<u32>,
-    /// Of the first.
+    /// What the first waits for.
     pub wanted: Wanted,
-    /// All of them wait for just that.
-    pub is_same: bool,
+    /// Names and values of arguments that are the same for all of them.
+    pub arguments: Vec<(&'static str, String)>,
     /// The longest message.
     pub most_bytes: Option<u64>,
 }
 
-/// Calls that have waited for each other in a circle, in the order of the first circle.
+/// Calls that have waited for each other in a cycle, in the order of the first cycle.
 #[derive(Clone, Debug)]
-pub(crate) struct UnbufferedCircle {
+pub(crate) struct UnbufferedCycle {
     pub calls: Vec<UnbufferedCall>,
-    /// Ranks that were in them.
+    /// Ranks that were in such a cycle.
     pub ranks: BTreeSet<u32>,
+    /// Those of the first one, each of which waits for the next.
+    pub first: Vec<u32>,
 }
 
 /// All of a job.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    unplaced: Vec<Vec<CircleCall>>,
-    by_calls: BTreeMap<BTreeSet<(&'static str, Option<CodePlace>)>, UnbufferedCircle>,
+    unplaced: Vec<Vec<CycleCall>>,
+    by_calls: BTreeMap<BTreeSet<(&'static str, Option<CodePlace>)>, UnbufferedCycle>,
     is_new: bool,
 }
 
 impl Found {
-    pub fn add(&mut self, circle: Vec<CircleCall>) {
+    pub fn add(&mut self, cycle: Vec<CycleCall>) {
         if self.unplaced.len() < MOST_UNPLACED {
-            self.unplaced.push(circle);
+            self.unplaced.push(cycle);
         }
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &UnbufferedCircle> {
+    pub fn all(&self) -> impl Iterator<Item = &UnbufferedCycle> {
         self.by_calls.values()
     }
 
@@ -95,50 +106,56 @@ impl Found {
         !self.unplaced.is_empty()
     }
 
-    pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        for circle in std::mem::take(&mut self.unplaced) {
-            let placed = circle.iter().map(|call| (call, place(call.rank, call.origin.return_address)));
-            self.note(&placed.collect::<Vec<_>>());
+    /// `place`: where a rank's return address is in the code; `arguments`: those of a call that waits for this.
+    pub fn find_places(
+        &mut self,
+        place: impl Fn(u32, u64) -> Option<CodePlace>,
+        arguments: impl Fn(Wanted) -> Vec<(&'static str, String)>,
+    ) {
+        for cycle in std::mem::take(&mut self.unplaced) {
+            let placed = cycle.iter().map(|call| PlacedCall {
+                function: &call.origin.row.name,
+                place: place(call.rank, call.origin.return_address),
+                rank: call.rank,
+                wanted: call.wanted,
+                arguments: arguments(call.wanted),
+            });
+            self.note(placed.collect());
         }
     }
 
-    fn note(&mut self, circle: &[(&CircleCall, Option<CodePlace>)]) {
-        let key = circle.iter().map(|(call, place)| (call.origin.row.name.as_str(), *place)).collect();
+    fn note(&mut self, cycle: Vec<PlacedCall>) {
+        let key = cycle.iter().map(|call| (call.function, call.place)).collect();
         if self.by_calls.len() >= MOST && !self.by_calls.contains_key(&key) {
             return;
         }
-        let new = || UnbufferedCircle { calls: Vec::new(), ranks: BTreeSet::new() };
+        let first = cycle.iter().map(|call| call.rank).collect();
+        let new = || UnbufferedCycle { calls: Vec::new(), ranks: BTreeSet::new(), first };
         let found = self.by_calls.entry(key).or_insert_with(new);
         self.is_new = true;
-        for (call, place) in circle {
-            found.add(call, *place);
-        }
+        cycle.into_iter().for_each(|call| found.add(call));
     }
 }
 
-impl UnbufferedCircle {
-    fn add(&mut self, call: &CircleCall, place: Option<CodePlace>) {
+impl UnbufferedCycle {
+    fn add(&mut self, call: PlacedCall) {
         self.ranks.insert(call.rank);
         let len_bytes = match call.wanted {
             Wanted::Message { len_bytes, .. } => len_bytes,
             Wanted::Collective { .. } => None,
         };
-        let function = call.origin.row.name.as_str();
+        let PlacedCall { function, place, rank, wanted, arguments } = call;
         let known = self.calls.iter_mut().find(|known| (known.function, known.place) == (function, place));
         match known {
             Some(known) => {
-                known.ranks.insert(call.rank);
-                known.is_same &= known.wanted == call.wanted;
+                known.ranks.insert(rank);
+                known.arguments.retain(|argument| arguments.contains(argument));
                 known.most_bytes = known.most_bytes.max(len_bytes);
             }
-            None => self.calls.push(UnbufferedCall {
-                function,
-                place,
-                ranks: BTreeSet::from([call.rank]),
-                wanted: call.wanted,
-                is_same: true,
-                most_bytes: len_bytes,
-            }),
+            None => {
+                let (ranks, most_bytes) = (BTreeSet::from([rank]), len_bytes);
+                self.calls.push(UnbufferedCall { function, place, ranks, wanted, arguments, most_bytes });
+            }
         }
     }
 }

@@ -3,13 +3,15 @@
 //!
 //! A program must not rely on more (MPI 4.0, 3.5 and 6.14). One that does hangs when a message is larger, a library other, or a
 //! buffer full. Threads go through their calls here in the order in which they made them, each as soon as it may. Where
-//! some of them wait in a circle for what none of them can come to any more, that is a deadlock which buffering hides.
+//! some of them wait in a cycle for what none of them can come to any more, that is a deadlock which buffering hides.
 //!
 //! Each state here is one that the job can come to, since every message is taken by the receive that has really got it, when both
 //! have been posted. What could have gone another way (receives from anybody, `MPI_Waitany`, tests, probes) holds its thread
-//! up until it can go as it did, and has no part in a circle.
+//! up until it can go as it did, and has no part in a cycle.
 
 mod found;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,8 +22,8 @@ use super::op::Op;
 use crate::mpi::calls::{CallRow, Does, Form, Group, Making, Meeting, Mode, Which};
 use crate::tape::input::CodePlace;
 
-use found::{CircleCall, Found};
-pub(crate) use found::{UnbufferedCall, UnbufferedCircle, Wanted};
+use found::{CycleCall, Found};
+pub(crate) use found::{UnbufferedCall, UnbufferedCycle, Wanted};
 use thread::{Need, Step, StepKind, ThreadOrder};
 
 /// Calls that wait here, of all threads: beyond, nothing more is followed.
@@ -30,7 +32,7 @@ const MOST_STEPS: usize = 1 << 18;
 const MOST_STEPS_OF_ONE: usize = 1 << 12;
 /// Messages that are followed.
 const MOST_MESSAGES: usize = 1 << 20;
-/// Threads that one search for a circle looks at.
+/// Threads that one search for a cycle looks at.
 const MOST_LOOKED_AT: usize = 1 << 14;
 /// Messages of one handle that were complete at once and are not waited for yet.
 const MOST_AT_ONCE: usize = 1 << 12;
@@ -286,7 +288,7 @@ impl Unbuffered {
     }
 
     /// What was found, by the calls that rely on buffering.
-    pub fn found(&self) -> impl Iterator<Item = &UnbufferedCircle> {
+    pub fn found(&self) -> impl Iterator<Item = &UnbufferedCycle> {
         self.found.all()
     }
 
@@ -300,9 +302,13 @@ impl Unbuffered {
         self.found.wants_places()
     }
 
-    /// Looks that up; `place`: where a rank's return address is in the code.
-    pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        self.found.find_places(place);
+    /// Looks that up; `place`: where a rank's return address is in the code; `arguments`: those of a call that waits for this.
+    pub fn find_places(
+        &mut self,
+        place: impl Fn(u32, u64) -> Option<CodePlace>,
+        arguments: impl Fn(Wanted) -> Vec<(&'static str, String)>,
+    ) {
+        self.found.find_places(place, arguments);
     }
 
     fn thread(&mut self, call: CallId) -> usize {
@@ -457,14 +463,14 @@ impl Unbuffered {
         }
     }
 
-    /// Looks for a circle of threads that wait for each other, of which this one is the last to have begun to wait.
+    /// Looks for a cycle of threads that wait for each other, of which this one is the last to have begun to wait.
     fn search(&mut self, thread: usize) {
-        if let Some(circle) = self.circle(thread) {
-            self.note(&circle);
+        if let Some(cycle) = self.cycle(thread) {
+            self.note(&cycle);
         }
     }
 
-    fn circle(&mut self, start: usize) -> Option<Vec<usize>> {
+    fn cycle(&mut self, start: usize) -> Option<Vec<usize>> {
         if !self.threads.get(start)?.is_stuck() {
             return None;
         }
@@ -533,24 +539,24 @@ impl Unbuffered {
         })
     }
 
-    /// A circle was found: its calls are noted, and do not wait any more.
-    fn note(&mut self, circle: &[usize]) {
-        let calls: Vec<CircleCall> = (0..circle.len())
-            .filter_map(|at| self.circle_call(circle[at], circle[(at + 1) % circle.len()]))
+    /// A cycle was found: its calls are noted, and do not wait any more.
+    fn note(&mut self, cycle: &[usize]) {
+        let calls: Vec<CycleCall> = (0..cycle.len())
+            .filter_map(|at| self.cycle_call(cycle[at], cycle[(at + 1) % cycle.len()]))
             .collect();
         // Nobody gets a message that was not sent: something else is not as it seems.
-        if calls.len() < circle.len() || calls.iter().all(|call| call.wanted.is_receive()) {
+        if calls.len() < cycle.len() || calls.iter().all(|call| call.wanted.is_receive()) {
             return;
         }
-        for (thread, call) in circle.iter().zip(&calls).filter(|(_, call)| !call.wanted.is_receive()) {
+        for (thread, call) in cycle.iter().zip(&calls).filter(|(_, call)| !call.wanted.is_receive()) {
             self.relying.insert((call.rank, call.origin.return_address));
             self.let_go(*thread);
         }
         self.found.add(calls);
     }
 
-    /// What a thread of a circle waits for, of the next one.
-    fn circle_call(&self, thread: usize, next: usize) -> Option<CircleCall> {
+    /// What a thread of a cycle waits for, of the next one.
+    fn cycle_call(&self, thread: usize, next: usize) -> Option<CycleCall> {
         let Some(StepKind::Wait { needs, origin, .. }) = self.threads[thread].front() else { return None };
         let wanted = needs.iter().find_map(|need| match need {
             Need::Message(message) => {
@@ -566,7 +572,7 @@ impl Unbuffered {
                     .then_some(Wanted::Collective { comm: collective.sequence.comm })
             }
         })?;
-        Some(CircleCall { rank: self.threads[thread].rank, origin: *origin, wanted })
+        Some(CycleCall { rank: self.threads[thread].rank, origin: *origin, wanted })
     }
 }
 
