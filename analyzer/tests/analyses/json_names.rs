@@ -3,10 +3,10 @@
 //! Whoever renames or takes away what is pinned here changes `REPORT_SCHEMA` as well; what is added is no change for them.
 
 use analyzer::finding::{
-    BufferAccess, BufferConflict, BufferKind, BufferUser, CallError, CollectiveCounts, CollectiveMismatch,
-    ComparedBy, DatatypeMismatch, ErrorReturned, Evidence, Fault, Hang, HangGroup, Leak, LeakingRank,
-    MessagesBetween, MismatchedGroup, MismatchedRank, Place, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
-    StuckState, Verdict, WhoCount,
+    BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait, CallError,
+    CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence, Fault, Hang,
+    HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank, Place, PotentialDeadlock,
+    REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -218,6 +218,20 @@ fn other_evidence_has_the_fields_that_it_has() {
     assert_eq!(keys(&buffer["user"]), ["kind", "place"]);
     let accesses = names([BufferAccess::Read, BufferAccess::Written, BufferAccess::Received]);
     assert_eq!(accesses, ["read", "written", "received"]);
+    let of_cycle = BufferedCall {
+        call: call(),
+        ranks: vec![Who::Rank(0)],
+        waits_for: BufferedWait::Receive,
+        most_bytes: Some(8),
+    };
+    let ranks = || vec![Who::Rank(0)];
+    let potential = PotentialDeadlock { calls: vec![of_cycle], ranks: ranks(), first: ranks() };
+    let potential = json(Evidence::PotentialDeadlock(Box::new(potential)));
+    assert_eq!(potential["kind"], "potential_deadlock");
+    assert_eq!(keys(&potential), ["calls", "first", "kind", "ranks"]);
+    assert_eq!(keys(&potential["calls"][0]), ["call", "most_bytes", "ranks", "waits_for"]);
+    let waits = names([BufferedWait::Receive, BufferedWait::Send, BufferedWait::Members]);
+    assert_eq!(waits, ["receive", "send", "members"]);
     let ranks =
         vec![LeakingRank { who: Who::Rank(0), count: 1, arguments: Vec::new(), peers: vec![Who::Rank(1)] }];
     let left = Leak {
