@@ -8,11 +8,12 @@ use live::{Dmscope, JobSpec, MpiImplementation};
 use serde_json::Value;
 
 /// Cases, with how the buffer is used meanwhile, by what, how often, and how that is told.
-const CASES: [(&str, &str, &str, u64, &str); 7] = [
+const CASES: [(&str, &str, &str, u64, &str); 8] = [
     ("sent_and_copied_over", "written", "copy", 1, "warning"),
     ("sent_and_received_over", "received", "MPI_Recv", 1, "warning"),
     ("received_and_copied_out", "read", "copy", 1, "warning"),
-    ("received_and_sent", "read", "MPI_Send", 1, "warning"),
+    ("received_and_sent", "read", "MPI_Send", 1, "notice"),
+    ("received_and_sent_meanwhile", "read", "MPI_Send", 1, "warning"),
     ("received_twice", "received", "MPI_Irecv", 1, "warning"),
     ("tokens_received_twice", "received", "MPI_Irecv", 1, "notice"),
     ("started_and_copied_over", "written", "copy", 3, "warning"),

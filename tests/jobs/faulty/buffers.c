@@ -81,6 +81,7 @@ static void received_and_copied_out(void)
     memcpy(other, buffer, 1000);
 }
 
+// The message is the answer to what is sent: told, but not as a warning.
 static void received_and_sent(void)
 {
     if (rank == 1) {
@@ -95,6 +96,24 @@ static void received_and_sent(void)
     MPI_Irecv(buffer, LONG, MPI_CHAR, MPI_PROC_NULL, TAG, MPI_COMM_WORLD, &again);
     memcpy(other, buffer, 1000);
     MPI_Wait(&again, MPI_STATUS_IGNORE);
+}
+
+// The message may be there already.
+static void received_and_sent_meanwhile(void)
+{
+    MPI_Request request;
+    char token = 0;
+    if (rank == 1) {
+        MPI_Isend(third, LONG, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, &request);
+        MPI_Send(&token, 1, MPI_CHAR, 0, TOKEN, MPI_COMM_WORLD);
+        MPI_Recv(other, 1000, MPI_CHAR, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        return;
+    }
+    MPI_Recv(&token, 1, MPI_CHAR, 1, TOKEN, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Irecv(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request); // begun
+    MPI_Send(is_right ? other : buffer, 1000, MPI_CHAR, 1, TAG, MPI_COMM_WORLD); // used
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static void received_twice(void)
@@ -223,6 +242,7 @@ static const struct {
     {"sent_and_received_over", sent_and_received_over},
     {"received_and_copied_out", received_and_copied_out},
     {"received_and_sent", received_and_sent},
+    {"received_and_sent_meanwhile", received_and_sent_meanwhile},
     {"received_twice", received_twice},
     {"tokens_received_twice", tokens_received_twice},
     {"started_and_copied_over", started_and_copied_over},

@@ -19,6 +19,8 @@ function readColours() {
 const size = { width: 0, height: 0 };
 /** What was drawn where, for whoever points at it; the last is on top. */
 let drawn = [];
+/** Bounds of times without watching that were wide enough to be drawn. */
+let boundsDrawn = 0;
 
 const x = position => (position - view.from) / (view.to - view.from) * size.width;
 const positionAt = px => view.from + px / size.width * (view.to - view.from);
@@ -75,6 +77,7 @@ function draw() {
   pen.fillStyle = colours.bg;
   pen.fillRect(0, 0, size.width, size.height);
   drawn = [];
+  boundsDrawn = 0;
   const first = Math.max(0, lineAt(AXIS));
   const last = Math.min(shown.length - 1, lineAt(size.height));
   drawStripes(first, last);
@@ -85,6 +88,7 @@ function draw() {
   drawMessages();
   drawWaits();
   drawAxis(ticks);
+  canvas.dataset.bounds = boundsDrawn;
 }
 
 function drawStripes(first, last) {
@@ -199,6 +203,7 @@ function drawBounds(event, y) {
     pen.fillRect(from, at, to - from, 1.5);
     pen.fillRect(from, at - 1, 1, 4);
     pen.fillRect(to - 1, at - 1, 1, 4);
+    boundsDrawn++;
   }
 }
 

@@ -19,6 +19,8 @@ use crate::tape::input::CodePlace;
 const MOST: usize = 1 << 14;
 /// More are kept in order.
 const MOST_LOOKED_THROUGH: usize = 16;
+/// Receives whose message was not sent yet when their buffers were used.
+const MOST_UNSENT: usize = 1 << 12;
 /// Pairs of calls that are told apart.
 const MOST_FOUND: usize = 1 << 10;
 
@@ -75,6 +77,9 @@ pub(crate) struct EarlyUse {
     pub used_bytes: u64,
     /// Both begin at the same byte.
     pub is_same: bool,
+    /// The message may have come before the use, or after, as far as is known; not if a send read the buffer, and each time its message was
+    /// sent later: that may be because of that send.
+    pub is_race: bool,
     /// When it was for the first time, CLOCK_MONOTONIC.
     pub first_ns: u64,
 }
@@ -164,6 +169,8 @@ pub(crate) struct ActiveBuffers {
     /// that a request of these may have been completed in it.
     lost: FxHashSet<u32>,
     found: BTreeMap<ConflictKey, EarlyUse>,
+    /// Receives whose buffers were sent before their message was, as far as is known, with when that was.
+    unsent: FxHashMap<MessageId, (ConflictKey, u64)>,
     /// Some of which it was not looked up where they were called.
     wants_places: bool,
     /// Something was found that nobody has asked for yet.
@@ -224,16 +231,30 @@ impl ActiveBuffers {
         self.active -= self.processes.remove(&pid).map_or(0, |buffers| buffers.len());
     }
 
-    /// Memory of a process is used: is it an active request's?
-    pub(super) fn look(&mut self, pid: u32, used: &MemoryUse) {
+    /// Memory of a process is used: is it an active request's? `is_sent`: whether it is known that the message of a receive is
+    /// under way.
+    pub(super) fn look(&mut self, pid: u32, used: &MemoryUse, is_sent: impl Fn(MessageId) -> bool) {
         let buffers = self.processes.get(&pid);
         let Some(buffer) = buffers.and_then(|all| all.conflict(&used.range, used.access)) else { return };
+        let is_read_by_a_send = buffer.receives
+            && used.access == MemoryAccess::Reads
+            && matches!(used.user, MemoryUser::Call(..));
+        let may_be_unsent = is_read_by_a_send && self.unsent.len() < MOST_UNSENT && !is_sent(buffer.message);
         let rank = buffer.message.call.rank;
         let Origin { row, return_address } = buffer.origin;
         let function = row.name.as_str();
         let is_full = self.found.len() >= MOST_FOUND;
-        match self.found.entry((rank, function, return_address, used.user, used.access)) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
+        let key = (rank, function, return_address, used.user, used.access);
+        if may_be_unsent {
+            self.unsent.insert(buffer.message, (key, used.time_ns));
+        }
+        match self.found.entry(key) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.count += 1;
+                self.is_new |= !known.is_race && !may_be_unsent;
+                known.is_race |= !may_be_unsent;
+            }
             Entry::Vacant(_) if is_full => {}
             Entry::Vacant(free) => {
                 let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(buffer.start);
@@ -250,10 +271,26 @@ impl ActiveBuffers {
                     buffer_bytes: buffer.end - buffer.start,
                     used_bytes,
                     is_same: buffer.start == used.range.start,
+                    is_race: !may_be_unsent,
                     first_ns: used.time_ns,
                 });
                 (self.wants_places, self.is_new) = (true, true);
             }
+        }
+    }
+
+    /// It is known which message a receive gets, and when that was sent.
+    #[inline]
+    pub(super) fn pair(&mut self, receive: MessageId, sent_ns: u64) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        if let Some((key, used_ns)) = self.unsent.remove(&receive)
+            && sent_ns <= used_ns
+            && let Some(found) = self.found.get_mut(&key)
+        {
+            self.is_new |= !found.is_race;
+            found.is_race = true;
         }
     }
 
@@ -336,7 +373,7 @@ mod tests {
         ] {
             let mut active = ActiveBuffers::default();
             active.begin(PID, &op(1, sends, 100, 10));
-            active.look(PID, &used(105..106, access));
+            active.look(PID, &used(105..106, access), |_| false);
             assert_eq!(conflicts(&active), u64::from(is_wrong), "{sends} {access:?}");
         }
     }
@@ -347,17 +384,17 @@ mod tests {
         let receive = op(1, false, 100, 10);
         active.begin(PID, &receive);
         for range in [90..100, 110..120, 0..1] {
-            active.look(PID, &used(range, MemoryAccess::Writes));
+            active.look(PID, &used(range, MemoryAccess::Writes), |_| false);
         }
-        active.look(PID + 1, &used(100..110, MemoryAccess::Writes));
+        active.look(PID + 1, &used(100..110, MemoryAccess::Writes), |_| false);
         assert_eq!(conflicts(&active), 0);
-        active.look(PID, &used(99..101, MemoryAccess::Writes));
-        active.look(PID, &used(109..200, MemoryAccess::Writes));
-        active.look(PID, &used(0..1000, MemoryAccess::Writes));
+        active.look(PID, &used(99..101, MemoryAccess::Writes), |_| false);
+        active.look(PID, &used(109..200, MemoryAccess::Writes), |_| false);
+        active.look(PID, &used(0..1000, MemoryAccess::Writes), |_| false);
         assert_eq!(conflicts(&active), 3);
         active.end(PID, &receive);
         assert!(active.are_none());
-        active.look(PID, &used(100..110, MemoryAccess::Writes));
+        active.look(PID, &used(100..110, MemoryAccess::Writes), |_| false);
         assert_eq!(conflicts(&active), 3);
     }
 
@@ -367,10 +404,37 @@ mod tests {
         active.begin(PID, &op(1, false, 0, 1000));
         (2..100).for_each(|number| active.begin(PID, &op(number, true, u64::from(number), 1)));
         (2..90).for_each(|number| active.end(PID, &op(number, true, u64::from(number), 1)));
-        active.look(PID, &used(500..501, MemoryAccess::Reads));
+        active.look(PID, &used(500..501, MemoryAccess::Reads), |_| false);
         let found: Vec<_> =
             active.found().map(|f| (f.rank, f.function, f.buffer_bytes, f.used_bytes)).collect();
         assert_eq!(found, [(3, "MPI_Irecv", 1000, 1)]);
+    }
+
+    #[test]
+    fn a_send_out_of_a_receives_buffer_is_a_race_unless_each_message_is_sent_later() {
+        let mut active = ActiveBuffers::default();
+        let is_race = |active: &ActiveBuffers| active.found().map(|found| found.is_race).collect::<Vec<_>>();
+        let use_and_pair = |active: &mut ActiveBuffers, number: u32, is_sent: bool, sent_ns: u64| {
+            let receive = op(number, false, 100, 10);
+            active.begin(PID, &receive);
+            active.look(PID, &used(100..110, MemoryAccess::Reads), |_| is_sent);
+            active.end(PID, &receive);
+            active.pair(receive.id, sent_ns);
+        };
+        use_and_pair(&mut active, 1, false, 6);
+        assert_eq!((is_race(&active), active.take_new(), active.unsent.len()), (vec![false], true, 0));
+        use_and_pair(&mut active, 2, false, 6);
+        assert_eq!((is_race(&active), active.take_new()), (vec![false], false));
+        use_and_pair(&mut active, 3, false, 5);
+        assert_eq!((is_race(&active), active.take_new()), (vec![true], true));
+        let mut known = ActiveBuffers::default();
+        use_and_pair(&mut known, 1, true, 6);
+        assert_eq!(is_race(&known), [true]);
+        let mut copied = ActiveBuffers::default();
+        copied.begin(PID, &op(1, false, 100, 10));
+        let by_copy = MemoryUse { user: MemoryUser::Copy(SiteId(0)), ..used(100..110, MemoryAccess::Reads) };
+        copied.look(PID, &by_copy, |_| false);
+        assert_eq!(is_race(&copied), [true]);
     }
 
     #[test]
@@ -378,11 +442,11 @@ mod tests {
         let mut active = ActiveBuffers::default();
         active.begin(PID, &op(1, false, 100, 10));
         active.forget(PID);
-        active.look(PID, &used(100..110, MemoryAccess::Reads));
+        active.look(PID, &used(100..110, MemoryAccess::Reads), |_| false);
         assert_eq!(conflicts(&active), 0);
         active.lose(PID);
         active.begin(PID, &op(2, false, 100, 10));
-        active.look(PID, &used(100..110, MemoryAccess::Reads));
+        active.look(PID, &used(100..110, MemoryAccess::Reads), |_| false);
         assert!(active.are_none() && conflicts(&active) == 0, "{active:?}");
         active.end_process(PID);
         active.begin(PID, &op(3, false, 100, 10));

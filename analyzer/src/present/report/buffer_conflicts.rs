@@ -64,8 +64,12 @@ impl Views<'_> {
     }
 }
 
-/// Messages that nobody wants to read may all go to one place, and a receive may have more room than its message needs.
+/// Messages that nobody wants to read may all go to one place, and a receive may have more room than its message needs. What is sent out of the buffer
+/// of a receive may be what its message is the answer to.
 fn may_be_meant(found: &messages::EarlyUse) -> bool {
+    if !found.is_race {
+        return true;
+    }
     found.receives
         && found.access == messages::MemoryAccess::Receives
         && (found.used_bytes <= MOST_OF_A_TOKEN_BYTES || !found.is_same)

@@ -353,7 +353,9 @@ impl Follower {
         if let Some(range) = range {
             let user = MemoryUser::Call(call.row.name.as_str(), call.return_address);
             let access = MemoryAccess::of(op);
-            self.buffers.look(call.pid, &MemoryUse { range, access, user, time_ns: call.begin_ns });
+            let Self { buffers, arriving, has_several_clocks, .. } = self;
+            let is_sent = |receive| *has_several_clocks || arriving.contains_key(&receive);
+            buffers.look(call.pid, &MemoryUse { range, access, user, time_ns: call.begin_ns }, is_sent);
         }
     }
 
@@ -423,6 +425,7 @@ impl Follower {
     fn pair(&mut self, send: Endpoint, receive: Endpoint) {
         self.types.compare(&send, &receive);
         self.unbuffered.pair(send.id, receive.id);
+        self.buffers.pair(receive.id, send.since_ns);
         self.tell(MessageEvent::Matched { send: send.id, receive: receive.id });
         if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
             self.arriving.insert(receive.id, number);

@@ -98,7 +98,7 @@ impl Messages {
 
     /// Memory of a process is used by what is no MPI call.
     pub(crate) fn use_memory(&mut self, pid: u32, used: &MemoryUse) {
-        self.follower.buffers.look(pid, used);
+        self.follower.buffers.look(pid, used, |_| true);
     }
 
     /// Who sent what was received from anybody, if it is known: a rank of MPI_COMM_WORLD, and when it moved the data.
