@@ -111,6 +111,7 @@ impl Pipeline {
         let mut pipeline = Self { told: Some(Vec::new()), ..Self::with_depth(options, depth) };
         pipeline.job.may_follow_messages = true;
         pipeline.job.may_follow_data = links;
+        pipeline.job.messages.find_no_faults();
         pipeline.job.tell_messages();
         pipeline
     }

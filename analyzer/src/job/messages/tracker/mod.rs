@@ -63,6 +63,11 @@ impl Messages {
         self.follower.is_heard = true;
     }
 
+    /// Nobody asks what was wrong.
+    pub(crate) fn find_no_faults(&mut self) {
+        self.follower.unbuffered.stop();
+    }
+
     /// Whether results of calls are followed, not only communicators and collective calls.
     pub(crate) fn is_followed_whole(&self) -> bool {
         self.is_whole
