@@ -280,8 +280,8 @@ fn pointed(
             (false, handle_bytes(communicator(bytes, kind), kind))
         }
         Arg::FreedWin => (false, handle_bytes(communicator(bytes, kind), kind)),
-        Arg::OldGroup => (false, handle_bytes(group(bytes, kind), kind)),
-        Arg::NewGroup => (true, handle_bytes(group(bytes, kind), kind)),
+        Arg::OldGroup | Arg::OldObject => (false, handle_bytes(group(bytes, kind), kind)),
+        Arg::NewGroup | Arg::NewObject => (true, handle_bytes(group(bytes, kind), kind)),
         Arg::Ranks | Arg::Dimensions => (false, numbers(bytes, count)),
         Arg::Ranges => (false, numbers(bytes, 3 * count)),
         Arg::Remain => (false, numbers(bytes, REMAIN)),

@@ -172,6 +172,12 @@ pub const CASES: &[FaultCase] = cases! {
         MissingMessage of [1, 0] in "MPI_Recv" at "errors_collectives.c" "waitall_collective", Hangs;
     "errors" ["--fault", "leaked_communicator"] on 2 ranks, right ["--right", "leaked_communicator"]:
         Leak of [1] in "MPI_Comm_split" at "errors_collectives.c" "leaked_communicator", EndsWell;
+    "errors" ["--fault", "leaked_datatype"] on 2 ranks, right ["--right", "leaked_datatype"]:
+        Leak of [1] in "MPI_Type_vector" at "errors_collectives.c" "leaked_datatype", EndsWell;
+    "errors" ["--fault", "leaked_group"] on 2 ranks, right ["--right", "leaked_group"]:
+        Leak of [1] in "MPI_Comm_group" at "errors_collectives.c" "leaked_group", EndsWell;
+    "errors" ["--fault", "leaked_operation"] on 2 ranks, right ["--right", "leaked_operation"]:
+        Leak of [1] in "MPI_Op_create" at "errors_collectives.c" "leaked_operation", EndsWell;
     "errors" ["--fault", "lock_held"] on 2 ranks, right ["--right", "lock_held"]:
         Deadlock of [1, 0] in "MPI_Win_lock" at "errors_windows.c" "lock_held", Hangs;
     "errors" ["--fault", "start_without_post"] on 2 ranks, right ["--right", "start_without_post"]:

@@ -54,7 +54,12 @@ fn of_rank(left: &messages::Unfinished) -> LeakingRank {
 fn severity(what: LeakKind) -> Severity {
     match what {
         LeakKind::Message => Severity::Warning,
-        LeakKind::Request | LeakKind::Communicator | LeakKind::Window => Severity::Notice,
+        LeakKind::Request
+        | LeakKind::Communicator
+        | LeakKind::Window
+        | LeakKind::Group
+        | LeakKind::Datatype
+        | LeakKind::Operation => Severity::Notice,
     }
 }
 

@@ -64,6 +64,9 @@ pub(crate) fn leak(left: &Leak) -> String {
         LeakKind::Request => "request",
         LeakKind::Communicator => "communicator",
         LeakKind::Window => "window",
+        LeakKind::Group => "group",
+        LeakKind::Datatype => "datatype",
+        LeakKind::Operation => "operation",
     };
     format!("left-over-{what}-{}-{:x}", left.function, left.place.offset_bytes)
 }

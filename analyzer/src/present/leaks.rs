@@ -18,6 +18,9 @@ pub(crate) fn title(what: LeakKind) -> &'static str {
         LeakKind::Request => "Request leak",
         LeakKind::Communicator => "Communicator leak",
         LeakKind::Window => "Window leak",
+        LeakKind::Group => "Group leak",
+        LeakKind::Datatype => "Datatype leak",
+        LeakKind::Operation => "Operation leak",
     }
 }
 
@@ -30,6 +33,9 @@ pub(crate) fn say(left: &Leak) -> (String, Vec<String>) {
     match left.what {
         LeakKind::Communicator => say_handles(left, "communicator", "MPI_Comm_free", &who, &call),
         LeakKind::Window => say_handles(left, "window", "MPI_Win_free", &who, &call),
+        LeakKind::Group => say_handles(left, "group", "MPI_Group_free", &who, &call),
+        LeakKind::Datatype => say_handles(left, "datatype", "MPI_Type_free", &who, &call),
+        LeakKind::Operation => say_handles(left, "operation", "MPI_Op_free", &who, &call),
         LeakKind::Message => {
             let partners: Vec<Who> = left.ranks.iter().flat_map(|rank| rank.peers.iter().copied()).collect();
             let partners = who_text(&distinct(partners));
@@ -61,9 +67,13 @@ fn say_handles(left: &Leak, what: &str, free: &str, who: &str, call: &str) -> (S
     let (count, each) = (left.count as usize, left.ranks.iter().map(|rank| rank.count).max().unwrap_or(0));
     let made = counted(count, what);
     let next = if each > 1 {
-        format!(
-            "Call {free} for each, best where it is no longer used: libraries have numbers for a few thousand at a time, MPICH for some 2,000."
-        )
+        let why = match left.what {
+            LeakKind::Communicator => {
+                "libraries have numbers for a few thousand at a time, MPICH for some 2,000"
+            }
+            _ => "each takes memory until then",
+        };
+        format!("Call {free} for each, best where it is no longer used: {why}.")
     } else {
         format!("Call {free} before MPI_Finalize, or leave it if it is made once and used to the end.")
     };

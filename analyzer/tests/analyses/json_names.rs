@@ -105,6 +105,8 @@ fn names_of_values_stay_what_they_are() {
     assert_eq!(names(states), ["in_call", "outside", "stopped", "ended", "died"]);
     let kinds = [LeakKind::Message, LeakKind::Request, LeakKind::Communicator, LeakKind::Window];
     assert_eq!(names(kinds), ["message", "request", "communicator", "window"]);
+    let described = [LeakKind::Group, LeakKind::Datatype, LeakKind::Operation];
+    assert_eq!(names(described), ["group", "datatype", "operation"]);
     assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
     let kinds = [Kind::Copy, Kind::Pack, Kind::Unpack, Kind::CrossRead, Kind::CrossWrite, Kind::Message];
     assert_eq!(names([Kind::StreamWrite, Kind::StreamRead]), ["stream_write", "stream_read"]);

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::common::PROGRAM_AT;
-use crate::common::calls::{ANY_SOURCE, Job, POINTER, WORLD};
+use crate::common::calls::{ANY_SOURCE, CHAR, Job, POINTER, WORLD};
 use analyzer::finding::{Evidence, Leak, Report, Severity};
 use analyzer::input::Input;
 use analyzer::messages::LeakKind;
@@ -281,6 +281,39 @@ fn a_window_that_is_not_freed_is_told_as_one() {
     }
     let left = left_of(job);
     assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::Window, 2));
+}
+
+#[test]
+fn datatypes_operations_and_groups_that_are_not_freed_are_told_with_the_calls_that_made_them() {
+    let mut job = Job::begun(1);
+    let make = |job: &mut Job, function: &str, arguments: [u64; 6], line, at, handle| {
+        job.call(0, function, arguments, line, Some((at, handle)));
+    };
+    let free = |job: &mut Job, function: &str, handle: u64| {
+        job.begin(0, function, [POINTER, 0, 0, 0, 0, 0], 40);
+        job.points(0, function, 0, false, &[handle as i32]);
+        job.over(0, function, None);
+    };
+    for (line, handle) in [(10, 0x8c00_0001), (11, 0x8c00_0002)] {
+        make(&mut job, "MPI_Type_vector", [2, 1, 4, CHAR, POINTER, 0], line, 4, handle);
+        make(&mut job, "MPI_Op_create", [0x7000, 1, POINTER, 0, 0, 0], line, 2, handle + 0x1000);
+        make(&mut job, "MPI_Comm_group", [WORLD, POINTER, 0, 0, 0, 0], line, 1, handle + 0x2000);
+    }
+    free(&mut job, "MPI_Type_free", 0x8c00_0002);
+    free(&mut job, "MPI_Op_free", 0x8c00_1002);
+    free(&mut job, "MPI_Group_free", 0x8c00_2002);
+    let left = left_of(job);
+    let told: Vec<_> =
+        left.iter().map(|left| (left.what, left.function.as_str(), left.place.offset_bytes)).collect();
+    let at = 0x100 + 16 * 10 - 1;
+    assert_eq!(
+        told,
+        [
+            (LeakKind::Group, "MPI_Comm_group", at),
+            (LeakKind::Datatype, "MPI_Type_vector", at),
+            (LeakKind::Operation, "MPI_Op_create", at)
+        ]
+    );
 }
 
 /// What libraries that are finalized by attributes of MPI_COMM_SELF do.

@@ -191,6 +191,58 @@ static uint64_t leaked_communicator(const struct scene *scene)
     return 0;
 }
 
+// Rank 1 describes what it sends and does not free the description.
+static uint64_t leaked_datatype(const struct scene *scene)
+{
+    if (scene->rank > 1)
+        return 0;
+    int numbers[4] = {1, 0, NUMBER, 0};
+    MPI_Datatype every_second = MPI_DATATYPE_NULL;
+    if (scene->rank == 0) {
+        MPI_Recv(numbers, 2, MPI_INT, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        return numbers[1] != NUMBER;
+    }
+    MPI_Type_vector(2, 1, 2, MPI_INT, &every_second); // at fault: leaked_datatype
+    MPI_Type_commit(&every_second);
+    MPI_Send(numbers, 1, every_second, 0, TAG, MPI_COMM_WORLD);
+    if (!scene->faulty)
+        MPI_Type_free(&every_second);
+    return 0;
+}
+
+// Rank 1 asks for the group of all and does not give it back.
+static uint64_t leaked_group(const struct scene *scene)
+{
+    if (scene->rank != 1)
+        return 0;
+    MPI_Group all;
+    int size = 0;
+    MPI_Comm_group(MPI_COMM_WORLD, &all); // at fault: leaked_group
+    MPI_Group_size(all, &size);
+    if (!scene->faulty)
+        MPI_Group_free(&all);
+    return size != scene->ranks;
+}
+
+static void add(void *from, void *into, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        ((int *)into)[i] += ((int *)from)[i];
+}
+
+// Rank 1 makes an operation and does not free it.
+static uint64_t leaked_operation(const struct scene *scene)
+{
+    MPI_Op sum;
+    int one = 1, total = 0;
+    MPI_Op_create(add, 1, &sum); // at fault: leaked_operation
+    MPI_Allreduce(&one, &total, 1, MPI_INT, sum, MPI_COMM_WORLD);
+    if (!scene->faulty || scene->rank != 1)
+        MPI_Op_free(&sum);
+    return total != scene->ranks;
+}
+
 const struct lapse collective_lapses[] = {
     {.name = "barrier_or_bcast", .least_ranks = 3, .run = barrier_or_bcast},
     {.name = "bcast_other_root", .least_ranks = 3, .run = bcast_other_root},
@@ -208,5 +260,8 @@ const struct lapse collective_lapses[] = {
     {.name = "overlapping_communicators", .least_ranks = 3, .run = overlapping_communicators},
     {.name = "waitall_collective", .least_ranks = 3, .run = waitall_collective},
     {.name = "leaked_communicator", .least_ranks = 2, .run = leaked_communicator, .ends = true},
+    {.name = "leaked_datatype", .least_ranks = 2, .run = leaked_datatype, .ends = true},
+    {.name = "leaked_group", .least_ranks = 2, .run = leaked_group, .ends = true},
+    {.name = "leaked_operation", .least_ranks = 2, .run = leaked_operation, .ends = true},
     {.name = NULL},
 };

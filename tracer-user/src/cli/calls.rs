@@ -231,6 +231,9 @@ impl<W: Write> Printer<'_, W> {
             LeakKind::Request => "request leak",
             LeakKind::Communicator => "communicator leak",
             LeakKind::Window => "window leak",
+            LeakKind::Group => "group leak",
+            LeakKind::Datatype => "datatype leak",
+            LeakKind::Operation => "operation leak",
         };
         let times = if left.count == 1 { String::new() } else { format!("  {} times", left.count) };
         let at = at.map_or_else(String::new, |at| format!("  at {}", visible(&at)));

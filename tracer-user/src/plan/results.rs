@@ -68,10 +68,12 @@ fn read(row: &CallRow, arg: Arg, argument: u8, sizes: Sizes) -> Option<Read> {
         Some(Read { argument, at_return, element_bytes, count })
     };
     match arg {
-        Arg::NewRequest | Arg::NewComm | Arg::NewMessage | Arg::NewGroup | Arg::NewWin => {
+        Arg::NewRequest | Arg::NewComm | Arg::NewMessage | Arg::NewGroup | Arg::NewObject | Arg::NewWin => {
             one(true, sizes.handle)
         }
-        Arg::Request | Arg::Message | Arg::OldGroup | Arg::FreedWin => one(false, sizes.handle),
+        Arg::Request | Arg::Message | Arg::OldGroup | Arg::OldObject | Arg::FreedWin => {
+            one(false, sizes.handle)
+        }
         Arg::Comm if row.does == Does::FreeCommunicator => one(false, sizes.handle),
         Arg::Index | Arg::OutCount => one(true, 4),
         Arg::Status if row.form == Form::Blocking => one(true, sizes.status),

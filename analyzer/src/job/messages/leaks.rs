@@ -23,6 +23,12 @@ pub enum LeakKind {
     Communicator,
     /// A window that was made and never freed.
     Window,
+    /// A group that was made and never freed.
+    Group,
+    /// A datatype that was made and never freed.
+    Datatype,
+    /// A reduction operation that was made and never freed.
+    Operation,
 }
 
 /// What one call site of one rank left open.

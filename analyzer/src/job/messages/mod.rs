@@ -14,6 +14,7 @@ mod follow;
 mod groups;
 mod ids;
 mod leaks;
+mod made_objects;
 mod matching;
 mod members;
 mod message_event;

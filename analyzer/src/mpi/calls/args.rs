@@ -53,6 +53,10 @@ pub enum Arg {
     NewGroup,
     /// Where one is that is given back.
     OldGroup,
+    /// Where a handle of a new object of another class is stored.
+    NewObject,
+    /// Where one is that is given back.
+    OldObject,
     /// How many ranks, ranges, dimensions or nodes follow.
     Number,
     /// Where ranks are, as many as the number says.
@@ -166,6 +170,14 @@ pub enum Grouping {
     Difference,
 }
 
+/// Objects that say how data is laid out or reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum DescriptionClass {
+    Datatype,
+    Operation,
+}
+
 /// How a communicator is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Making {
@@ -248,6 +260,8 @@ pub enum Does {
     FreeCommunicator,
     MakeGroup(Grouping),
     FreeGroup,
+    MakeDescription(DescriptionClass),
+    FreeDescription(DescriptionClass),
     /// Of one-sided communication.
     Window(Awaits),
     Finalize,
@@ -439,7 +453,9 @@ impl CallRow {
             | Does::Cancel
             | Does::Inquire
             | Does::MakeGroup(_)
-            | Does::FreeGroup => None,
+            | Does::FreeGroup
+            | Does::MakeDescription(_)
+            | Does::FreeDescription(_) => None,
         }
     }
 
@@ -500,6 +516,8 @@ impl CallRow {
             | Does::FreeCommunicator
             | Does::MakeGroup(_)
             | Does::FreeGroup
+            | Does::MakeDescription(_)
+            | Does::FreeDescription(_)
             | Does::Finalize => true,
             // A buffer would be the first argument.
             Does::Collective => self.position(Arg::Comm) == Some(0),

@@ -17,7 +17,9 @@ impl ProcessCall {
         let lifecycle = match does {
             Does::Finalize => Lifecycle::Finalize,
             // Libraries clean up with these, in MPI_Finalize too.
-            Does::Free | Does::FreeCommunicator | Does::FreeGroup => Lifecycle::None,
+            Does::Free | Does::FreeCommunicator | Does::FreeGroup | Does::FreeDescription(_) => {
+                Lifecycle::None
+            }
             Does::Window(Awaits::Lock(_)) => Lifecycle::Lock,
             Does::Complete { .. } => Lifecycle::Completion,
             _ => Lifecycle::Use,

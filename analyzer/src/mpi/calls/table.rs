@@ -3,6 +3,7 @@
 //! Of calls that have nonblocking and persistent forms the blocking one is listed; the others follow from it.
 
 use super::args::Arg::{self, *};
+use super::args::DescriptionClass::{Datatype as DatatypeClass, Operation as OperationClass};
 use super::args::Does::{self, *};
 use super::args::Group as Members;
 use super::args::{Awaits, Grouping, LockStep, Making, Meeting, Mode, Which};
@@ -91,6 +92,8 @@ const fn makes(group: Members, meeting: Meeting) -> Does {
     MakeCommunicator(Making { group, meeting })
 }
 
+const OF_BLOCKS: &[Arg] = &[Other, Other, Other, Other, NewObject];
+
 /// Calls of one form only.
 pub(super) const SINGLE: &[Base] = &[
     ("MPI_Probe", Probe, &[Source, ReceiveTag, Comm, Status]),
@@ -167,6 +170,29 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Group_intersection", MakeGroup(Grouping::Intersection), &[Group, Group, NewGroup]),
     ("MPI_Group_difference", MakeGroup(Grouping::Difference), &[Group, Group, NewGroup]),
     ("MPI_Group_free", FreeGroup, &[OldGroup]),
+    ("MPI_Type_contiguous", MakeDescription(DatatypeClass), &[Other, Other, NewObject]),
+    ("MPI_Type_dup", MakeDescription(DatatypeClass), &[Other, NewObject]),
+    ("MPI_Type_vector", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_hvector", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_indexed", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_hindexed", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_indexed_block", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_hindexed_block", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_struct", MakeDescription(DatatypeClass), OF_BLOCKS),
+    ("MPI_Type_create_resized", MakeDescription(DatatypeClass), &[Other, Other, Other, NewObject]),
+    (
+        "MPI_Type_create_subarray",
+        MakeDescription(DatatypeClass),
+        &[Other, Other, Other, Other, Other, Other, NewObject],
+    ),
+    (
+        "MPI_Type_create_darray",
+        MakeDescription(DatatypeClass),
+        &[Other, Other, Other, Other, Other, Other, Other, Other, Other, NewObject],
+    ),
+    ("MPI_Type_free", FreeDescription(DatatypeClass), &[OldObject]),
+    ("MPI_Op_create", MakeDescription(OperationClass), &[Other, Other, NewObject]),
+    ("MPI_Op_free", FreeDescription(OperationClass), &[OldObject]),
     ("MPI_Comm_disconnect", FreeCommunicator, &[Comm]),
     ("MPI_Comm_free", FreeCommunicator, &[Comm]),
     ("MPI_File_open", Collective, &[Comm, Other, Other, Other, Other]),

@@ -19,6 +19,8 @@ pub(super) fn sort_of(function: &str) -> Sort {
         | Does::FreeCommunicator
         | Does::MakeGroup(_)
         | Does::FreeGroup
+        | Does::MakeDescription(_)
+        | Does::FreeDescription(_)
         | Does::Window(_) => Sort::Other,
     }
 }

@@ -61,15 +61,19 @@ impl Follower {
         for (rank, what, origin) in self.communicators.not_given_back() {
             tally.add((what, rank), origin, 1, None, Vec::new());
         }
+        for (rank, what, origin, count) in self.made.open() {
+            tally.add((what, rank), origin, count, None, Vec::new());
+        }
         let mut all = tally.all(|rank, address| self.ended.get(&rank)?.return_place(address));
         all.retain(|left| is_certain(&left.rank));
         all
     }
 
-    /// Communicators and windows of which one call of a rank that has not ended yet has made many that are open.
+    /// Communicators, windows and what else is made of which one call of a rank that has not ended yet has made many that are open.
     pub fn pile_ups(&self) -> Vec<Unfinished> {
         let is_going_on = |rank: &u32| !self.ended.contains_key(rank) && !self.lost.contains(rank);
-        self.communicators.open.many().filter(|open| is_going_on(&open.rank)).collect()
+        let all = self.communicators.open.many().chain(self.made.by_call.many());
+        all.filter(|open| is_going_on(&open.rank)).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::job::messages::communicators::{Expected, Selection};
 use crate::job::messages::groups;
 use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::CommId;
+use crate::job::messages::leaks::LeakKind;
 use crate::job::messages::members::{MemberChoice, Members, Membership};
 use crate::mpi::calls::{Arg, Group, Grouping, Making, Meeting};
 
@@ -153,6 +154,10 @@ impl Follower {
     pub(super) fn make_group(&mut self, call: &Call, rank: u32, how: Grouping) {
         let Some(handle) = self.handle(call, Arg::NewGroup, true) else { return };
         let members = self.new_group(call, rank, how);
+        // One without members may be MPI_GROUP_EMPTY, which nobody has to give back.
+        if members.as_ref().is_some_and(|members| !members.is_empty()) {
+            self.made.add((rank, LeakKind::Group, handle), origin(call));
+        }
         self.groups.made(rank, handle, members);
     }
 

@@ -23,7 +23,8 @@ use crate::job::messages::groups::MpiGroups;
 use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::MessageId;
 use crate::job::messages::ids::{CommId, WORLD};
-use crate::job::messages::leaks::{Origin, Tally};
+use crate::job::messages::leaks::{LeakKind, Origin, Tally};
+use crate::job::messages::made_objects::MadeObjects;
 use crate::job::messages::matching::{Matching, Pair};
 use crate::job::messages::message_event::{CallCommunicator, MessageEvent, MessageFacts};
 use crate::job::messages::op::{Endpoint, MessageContent, Op};
@@ -32,7 +33,7 @@ use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
 use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
-use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
+use crate::mpi::calls::{self, Arg, DescriptionClass, Does, Envelope, Form, Meeting};
 use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
@@ -69,6 +70,8 @@ pub(super) struct Follower {
     pub processes: MpiProcesses,
     pub communicators: Communicators,
     groups: MpiGroups,
+    /// Groups, datatypes and operations that were made.
+    pub made: MadeObjects,
     requests: Requests<Op, Origin>,
     /// Buffers of those that are active.
     pub buffers: ActiveBuffers,
@@ -167,6 +170,7 @@ impl Follower {
         }
         self.communicators.forget(rank);
         self.groups.forget(rank);
+        self.made.forget(rank);
         self.collectives.lose(rank);
     }
 
@@ -526,6 +530,17 @@ impl Follower {
             (Does::FreeGroup, _) => {
                 if let Some(handle) = self.handle(call, Arg::OldGroup, false) {
                     self.groups.free(id.rank, handle);
+                    self.made.remove(id.rank, LeakKind::Group, handle);
+                }
+            }
+            (Does::MakeDescription(class), _) => {
+                if let Some(handle) = self.handle(call, Arg::NewObject, true) {
+                    self.made.add((id.rank, leak_of(class), handle), origin(call));
+                }
+            }
+            (Does::FreeDescription(class), _) => {
+                if let Some(handle) = self.handle(call, Arg::OldObject, false) {
+                    self.made.remove(id.rank, leak_of(class), handle);
                 }
             }
             (Does::Partitioned, _) | (_, Form::Persistent) => self.prepared(call, begun),
@@ -552,6 +567,13 @@ impl Follower {
 
     fn status(&self, call: &Call, arg: Arg, index: usize) -> Option<Status> {
         status::read(call.pointed(arg, true)?, index, self.builtin(call)?.kind)
+    }
+}
+
+fn leak_of(class: DescriptionClass) -> LeakKind {
+    match class {
+        DescriptionClass::Datatype => LeakKind::Datatype,
+        DescriptionClass::Operation => LeakKind::Operation,
     }
 }
 

@@ -387,12 +387,14 @@ impl Messages {
     /// known.
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, unbuffered, ending, communicators, .. } = &self.follower;
+        let Follower { collectives, types, buffers, unbuffered, made, ending, communicators, .. } =
+            &self.follower;
         let wants_places = collectives.wants_places()
             || types.wants_places()
             || buffers.wants_places()
             || unbuffered.wants_places()
-            || communicators.open.wants_places();
+            || communicators.open.wants_places()
+            || made.by_call.wants_places();
         if wants_places || !ending.is_empty() {
             self.look_up_wanted_code(job);
         }
@@ -400,7 +402,7 @@ impl Messages {
 
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, unbuffered, begun_by, communicators, .. } =
+        let Follower { collectives, types, buffers, unbuffered, made, begun_by, communicators, .. } =
             &mut self.follower;
         let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
         let place = |rank, at| process(rank)?.memory.return_place(at);
@@ -418,6 +420,9 @@ impl Messages {
         }
         if communicators.open.wants_places() {
             communicators.open.find_places(place);
+        }
+        if made.by_call.wants_places() {
+            made.by_call.find_places(place);
         }
         while let Some((rank, pid)) = self.follower.ending.pop() {
             if let Some(index) = job.find(pid) {
