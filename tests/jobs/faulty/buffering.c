@@ -2,6 +2,7 @@
 // other, each as it should not be or, with --right, as it should. Four ranks.
 //
 //   buffering CASE [--right] [--bytes N]
+//   buffering all [--right]
 //
 // Messages are short: with the libraries as they are, all of these programs end, with right results.
 #include <mpi.h>
@@ -221,6 +222,23 @@ static void before_a_new_communicator(void)
     MPI_Comm_free(&half);
 }
 
+static void asked_for_one(void)
+{
+    int peer = rank ^ 1;
+    MPI_Status status;
+    for (int i = 0; i < 3; i++) {
+        if ((is_right || i == 0) && rank % 2 == 1) {
+            MPI_Probe(peer, TAG, MPI_COMM_WORLD, &status);
+            get(peer);
+            put(peer);
+            continue;
+        }
+        MPI_Send(sent, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD); // cycle
+        MPI_Probe(peer, TAG, MPI_COMM_WORLD, &status);
+        get(peer);
+    }
+}
+
 // Nothing of this needs buffering.
 
 static void one_runs_ahead(void)
@@ -360,6 +378,7 @@ static const struct {
     {"started_again_and_again", started_again_and_again},
     {"three_in_a_cycle", three_in_a_cycle},
     {"before_a_new_communicator", before_a_new_communicator},
+    {"asked_for_one", asked_for_one},
     {"one_runs_ahead", one_runs_ahead},
     {"a_line_of_senders", a_line_of_senders},
     {"buffered_by_the_program", buffered_by_the_program},
@@ -381,10 +400,12 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--bytes") && i + 1 < argc)
             bytes = atoi(argv[++i]);
     bool is_known = false;
+    const char *wanted = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (argc > 1 && !strcmp(argv[1], cases[i].name)) {
+        if (!strcmp(wanted, "all") || !strcmp(wanted, cases[i].name)) {
             is_known = true;
             cases[i].run();
+            MPI_Barrier(MPI_COMM_WORLD);
         }
     if (!is_known)
         fprintf(stderr, "buffering CASE [--right] [--bytes N]: there is no such case\n");

@@ -489,6 +489,9 @@ impl Follower {
         match code {
             Some(0) => {
                 self.returned(call, id, begun);
+                if self.asks(call) {
+                    self.unbuffered.ask(id.rank);
+                }
                 let own = begun.collective.map(CollectiveCall::id);
                 self.unbuffered.over(call.row, call.return_address, id, own);
             }
@@ -506,6 +509,20 @@ impl Follower {
             let call = Box::new(call.clone());
             let collective_bytes = begun.signature.and_then(|signature| signature.bytes);
             self.events.push_back(MessageEvent::Call { id, call, end_ns, communicator, collective_bytes });
+        }
+    }
+
+    /// Whether a call asks which messages have come, or what is over, so that the program may do one thing or another. Of a message from
+    /// one source that is waited for there is nothing to choose.
+    fn asks(&self, call: &Call) -> bool {
+        let is_from_anybody = || {
+            let source = call.row.receives().and_then(|envelope| call.integer(envelope.peer));
+            source.zip(self.builtin(call)).is_none_or(|(source, builtin)| source == builtin.any_source())
+        };
+        match call.row.does {
+            Does::Inquire | Does::ProbeMatched => true,
+            Does::Probe => call.row.polls() || is_from_anybody(),
+            _ => false,
         }
     }
 

@@ -249,6 +249,13 @@ impl Unbuffered {
         }
     }
 
+    /// A rank asks which messages have come, or what is over, without completing it.
+    pub fn ask(&mut self, rank: u32) {
+        if !self.is_off {
+            self.asking.insert(rank);
+        }
+    }
+
     /// A call is over: what it was told to have waited for holds its thread up as long as that has not come.
     pub fn over(
         &mut self,
@@ -261,9 +268,6 @@ impl Unbuffered {
             return self.needs.clear();
         }
         self.needs.extend(own.filter(|_| row.form == Form::Blocking && gathers(row)).map(Need::Collective));
-        if asks(row) {
-            self.asking.insert(id.rank);
-        }
         if self.needs.is_empty() {
             return;
         }
@@ -601,9 +605,4 @@ fn waits(row: &CallRow) -> Option<bool> {
         Does::MakeCommunicator(_) => Some(true),
         _ => None,
     }
-}
-
-/// Whether a call asks which messages have come, or what is over, without completing it.
-fn asks(row: &CallRow) -> bool {
-    matches!(row.does, Does::Probe | Does::ProbeMatched | Does::Inquire)
 }
