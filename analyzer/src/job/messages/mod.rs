@@ -39,4 +39,4 @@ pub(crate) use op::MessageContent;
 pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
 pub use tracker::Messages;
 pub(crate) use type_matching::{TypeMismatch, TypedCall};
-pub(crate) use unbuffered::{UnbufferedCall, UnbufferedCycle, Wanted};
+pub(crate) use unbuffered::{AwaitedSide, UnbufferedCall, UnbufferedCycle};

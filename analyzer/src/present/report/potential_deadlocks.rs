@@ -5,7 +5,7 @@ use crate::findings::finding::{
     BufferedCall, BufferedWait, Evidence, Finding, Place, PotentialDeadlock, Severity, StuckCall, Verdict,
 };
 use crate::findings::ids;
-use crate::job::messages::{UnbufferedCall, UnbufferedCycle, Wanted};
+use crate::job::messages::{AwaitedSide, UnbufferedCall, UnbufferedCycle};
 use crate::job::process::Who;
 
 impl Views<'_> {
@@ -34,9 +34,9 @@ impl Views<'_> {
             },
             ranks: call.ranks.iter().copied().map(Who::Rank).collect(),
             waits_for: match call.wanted {
-                Wanted::Message { sends: true, .. } => BufferedWait::Receive,
-                Wanted::Message { sends: false, .. } => BufferedWait::Send,
-                Wanted::Collective { .. } => BufferedWait::Members,
+                AwaitedSide::Message { sends: true, .. } => BufferedWait::Receive,
+                AwaitedSide::Message { sends: false, .. } => BufferedWait::Send,
+                AwaitedSide::Collective { .. } => BufferedWait::Members,
             },
             most_bytes: call.most_bytes,
         }

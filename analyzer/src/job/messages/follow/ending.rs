@@ -8,7 +8,7 @@ use crate::job::messages::communicators::Communicators;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::leaks::{LeakKind, Origin, Unfinished};
 use crate::job::messages::op::{Endpoint, Op};
-use crate::job::messages::unbuffered::Wanted;
+use crate::job::messages::unbuffered::AwaitedSide;
 use crate::mpi::handles::ANY_TAG;
 
 impl Follower {
@@ -78,10 +78,13 @@ impl Follower {
 }
 
 /// Arguments of a call that waits for a message, or for all members of a communicator.
-pub(crate) fn wanted_arguments(communicators: &Communicators, wanted: Wanted) -> Vec<(&'static str, String)> {
+pub(crate) fn wanted_arguments(
+    communicators: &Communicators,
+    wanted: AwaitedSide,
+) -> Vec<(&'static str, String)> {
     let (comm, mut arguments) = match wanted {
-        Wanted::Collective { comm } => (CommId(comm), Vec::new()),
-        Wanted::Message { sends, comm, peer, tag, .. } => {
+        AwaitedSide::Collective { comm } => (CommId(comm), Vec::new()),
+        AwaitedSide::Message { sends, comm, peer, tag, .. } => {
             let comm = CommId(comm);
             (comm, envelope(sends, peer.map(|number| communicators.rank(comm, number)), tag))
         }

@@ -12,7 +12,7 @@ const MOST_UNPLACED: usize = 1 << 10;
 
 /// What a call of a cycle waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum AwaitedSide {
     /// The other side of a message.
     Message {
         /// It sends it.
@@ -31,7 +31,7 @@ pub(crate) enum Wanted {
     },
 }
 
-impl Wanted {
+impl AwaitedSide {
     /// A receive cannot be over before its message is sent, whatever is buffered.
     pub fn is_receive(self) -> bool {
         matches!(self, Self::Message { sends: false, .. })
@@ -43,7 +43,7 @@ impl Wanted {
 pub(super) struct CycleCall {
     pub rank: u32,
     pub origin: Origin,
-    pub wanted: Wanted,
+    pub wanted: AwaitedSide,
 }
 
 /// The same, when it is known where that is.
@@ -51,7 +51,7 @@ struct PlacedCall {
     function: &'static str,
     place: Option<CodePlace>,
     rank: u32,
-    wanted: Wanted,
+    wanted: AwaitedSide,
     arguments: Vec<(&'static str, String)>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct UnbufferedCall {
     pub place: Option<CodePlace>,
     pub ranks: BTreeSet<u32>,
     /// What the first waits for.
-    pub wanted: Wanted,
+    pub wanted: AwaitedSide,
     /// Names and values of arguments that are the same for all of them.
     pub arguments: Vec<(&'static str, String)>,
     /// The longest message.
@@ -110,7 +110,7 @@ impl Found {
     pub fn find_places(
         &mut self,
         place: impl Fn(u32, u64) -> Option<CodePlace>,
-        arguments: impl Fn(Wanted) -> Vec<(&'static str, String)>,
+        arguments: impl Fn(AwaitedSide) -> Vec<(&'static str, String)>,
     ) {
         for cycle in std::mem::take(&mut self.unplaced) {
             let placed = cycle.iter().map(|call| PlacedCall {
@@ -141,8 +141,8 @@ impl UnbufferedCycle {
     fn add(&mut self, call: PlacedCall) {
         self.ranks.insert(call.rank);
         let len_bytes = match call.wanted {
-            Wanted::Message { len_bytes, .. } => len_bytes,
-            Wanted::Collective { .. } => None,
+            AwaitedSide::Message { len_bytes, .. } => len_bytes,
+            AwaitedSide::Collective { .. } => None,
         };
         let PlacedCall { function, place, rank, wanted, arguments } = call;
         let known = self.calls.iter_mut().find(|known| (known.function, known.place) == (function, place));

@@ -22,9 +22,9 @@ use super::op::Op;
 use crate::mpi::calls::{CallRow, Does, Form, Group, Making, Meeting, Mode, Which};
 use crate::tape::input::CodePlace;
 
+pub(crate) use found::{AwaitedSide, UnbufferedCall, UnbufferedCycle};
 use found::{CycleCall, Found};
-pub(crate) use found::{UnbufferedCall, UnbufferedCycle, Wanted};
-use thread::{Need, Step, StepKind, ThreadOrder};
+use thread::{Need, OrderStep, OrderStepKind, ThreadOrder};
 
 /// Calls that wait here, of all threads: beyond, nothing more is followed.
 const MOST_STEPS: usize = 1 << 18;
@@ -32,6 +32,8 @@ const MOST_STEPS: usize = 1 << 18;
 const MOST_STEPS_OF_ONE: usize = 1 << 12;
 /// Messages that are followed.
 const MOST_MESSAGES: usize = 1 << 20;
+/// Collective calls that not all have come to, or that nobody has waited for.
+const MOST_COLLECTIVES: usize = 1 << 16;
 /// Threads that one search for a cycle looks at.
 const MOST_LOOKED_AT: usize = 1 << 14;
 /// Messages of one handle that were complete at once and are not waited for yet.
@@ -39,7 +41,7 @@ const MOST_AT_ONCE: usize = 1 << 12;
 
 /// A message, from when it is posted until it is waited for in vain no more.
 #[derive(Clone, Copy, Debug)]
-struct Posted {
+struct FollowedMessage {
     /// The other side, once that is known.
     other: Option<Reached>,
     sends: bool,
@@ -61,7 +63,7 @@ struct Reached {
 
 /// A collective call that not all have come to.
 #[derive(Debug)]
-struct Gathering {
+struct PartialGathering {
     missing: usize,
     /// Threads that come to it later.
     late: Vec<usize>,
@@ -70,7 +72,7 @@ struct Gathering {
 
 /// Messages of one handle that were complete when they were begun: which of them a call waits for is known when it waits for all of them.
 #[derive(Debug, Default)]
-struct AtOnce {
+struct CompleteAtOnce {
     open: Vec<MessageId>,
     gone: usize,
     /// The call that has waited for all that are gone, if it is one.
@@ -84,16 +86,16 @@ pub(crate) struct Unbuffered {
     is_off: bool,
     threads: Vec<ThreadOrder>,
     by_id: FxHashMap<(u32, u32), usize>,
-    messages: FxHashMap<MessageId, Posted>,
+    messages: FxHashMap<MessageId, FollowedMessage>,
     /// Threads that wait for it to be known which message is the other side of theirs.
     awaited: FxHashMap<MessageId, usize>,
     /// By rank: receives that could have got another message.
     open_receives: FxHashMap<u32, Vec<MessageId>>,
-    collectives: FxHashMap<CollectiveId, Gathering>,
+    collectives: FxHashMap<CollectiveId, PartialGathering>,
     /// Collective calls that requests stand for, by the calls that began them.
     begun: FxHashMap<CallId, CollectiveId>,
     /// By process and handle.
-    at_once: FxHashMap<(u32, u64), AtOnce>,
+    at_once: FxHashMap<(u32, u64), CompleteAtOnce>,
     /// What the call that is ending waits for.
     needs: Vec<Need>,
     /// Threads that may go on.
@@ -131,8 +133,15 @@ impl Unbuffered {
         let is_open = !op.sends && (op.peer.is_none() || op.place.is_none() || self.asking.contains(&rank));
         let comm = op.place.map_or(u32::MAX, |(comm, _)| comm.0);
         let len_bytes = op.content.map(|content| content.len_bytes.get()).or(op.is_empty.then_some(0));
-        let posted =
-            Posted { other: None, sends: op.sends, is_open, comm, peer: op.peer, tag: op.tag, len_bytes };
+        let posted = FollowedMessage {
+            other: None,
+            sends: op.sends,
+            is_open,
+            comm,
+            peer: op.peer,
+            tag: op.tag,
+            len_bytes,
+        };
         self.messages.insert(op.id, posted);
         if is_open {
             self.note_open(rank, op.id);
@@ -225,15 +234,18 @@ impl Unbuffered {
         if self.is_off || !gathers(row) {
             return;
         }
+        if self.collectives.len().max(self.begun.len()) >= MOST_COLLECTIVES {
+            return self.stop();
+        }
         let thread = self.thread(by);
         if is_begun {
             self.begun.insert(by, collective);
         }
-        let new = || Gathering { missing: members, late: Vec::new(), waiting: Vec::new() };
+        let new = || PartialGathering { missing: members, late: Vec::new(), waiting: Vec::new() };
         let gathering = self.collectives.entry(collective).or_insert_with(new);
         if self.threads[thread].is_stuck() {
             gathering.late.push(thread);
-            self.push(thread, Step { number: by.number, kind: StepKind::Enter(collective) });
+            self.push(thread, OrderStep { number: by.number, kind: OrderStepKind::Enter(collective) });
             // Who waits for it may wait for this thread, and this one for them.
             self.search(thread);
         } else {
@@ -282,8 +294,8 @@ impl Unbuffered {
         }
         let needs = std::mem::take(&mut self.needs);
         let is_certain = is_certain && !self.asking.contains(&id.rank);
-        let kind = StepKind::Wait { needs, origin: Origin { row, return_address }, is_certain };
-        match self.push(thread, Step { number: id.number, kind }) {
+        let kind = OrderStepKind::Wait { needs, origin: Origin { row, return_address }, is_certain };
+        match self.push(thread, OrderStep { number: id.number, kind }) {
             1 => self.ready.push(thread),
             steps if steps > MOST_STEPS_OF_ONE => self.let_go(thread),
             _ => {}
@@ -310,7 +322,7 @@ impl Unbuffered {
     pub fn find_places(
         &mut self,
         place: impl Fn(u32, u64) -> Option<CodePlace>,
-        arguments: impl Fn(Wanted) -> Vec<(&'static str, String)>,
+        arguments: impl Fn(AwaitedSide) -> Vec<(&'static str, String)>,
     ) {
         self.found.find_places(place, arguments);
     }
@@ -326,7 +338,7 @@ impl Unbuffered {
     }
 
     /// How many steps its thread has now; 0: nothing is followed any longer.
-    fn push(&mut self, thread: usize, step: Step) -> usize {
+    fn push(&mut self, thread: usize, step: OrderStep) -> usize {
         self.steps += 1;
         if self.steps > MOST_STEPS {
             self.stop();
@@ -396,19 +408,19 @@ impl Unbuffered {
         let mut is_moved = false;
         while let Some(step) = self.threads.get_mut(thread).and_then(|thread| thread.steps.front_mut()) {
             let wanted = match &mut step.kind {
-                StepKind::Enter(collective) => {
+                OrderStepKind::Enter(collective) => {
                     let collective = *collective;
                     self.leave_late(collective, thread);
                     self.arrive(collective);
                     None
                 }
-                StepKind::Wait { needs, .. } => {
+                OrderStepKind::Wait { needs, .. } => {
                     let mut needs = std::mem::take(needs);
                     while needs.last().is_some_and(|need| self.satisfy(*need)) {
                         needs.pop();
                     }
                     let wanted = needs.last().copied();
-                    if let Some(StepKind::Wait { needs: kept, .. }) = self.threads[thread].front_kind() {
+                    if let Some(OrderStepKind::Wait { needs: kept, .. }) = self.threads[thread].front_kind() {
                         *kept = needs;
                     }
                     wanted
@@ -457,7 +469,7 @@ impl Unbuffered {
 
     /// The call that a thread waits in is taken to be over.
     fn let_go(&mut self, thread: usize) {
-        if let Some(StepKind::Wait { needs, .. }) = self.threads[thread].front_kind() {
+        if let Some(OrderStepKind::Wait { needs, .. }) = self.threads[thread].front_kind() {
             for need in std::mem::take(needs) {
                 if let Need::Message(message) = need {
                     self.messages.remove(&message);
@@ -507,7 +519,7 @@ impl Unbuffered {
 
     /// Threads that would have to come further for this one to go on, each of which is stuck itself.
     fn holders(&self, thread: usize) -> Vec<usize> {
-        let Some(StepKind::Wait { needs, is_certain: true, .. }) = self.threads[thread].front() else {
+        let Some(OrderStepKind::Wait { needs, is_certain: true, .. }) = self.threads[thread].front() else {
             return Vec::new();
         };
         let mut holders = Vec::new();
@@ -561,19 +573,22 @@ impl Unbuffered {
 
     /// What a thread of a cycle waits for, of the next one.
     fn cycle_call(&self, thread: usize, next: usize) -> Option<CycleCall> {
-        let Some(StepKind::Wait { needs, origin, .. }) = self.threads[thread].front() else { return None };
+        let Some(OrderStepKind::Wait { needs, origin, .. }) = self.threads[thread].front() else {
+            return None;
+        };
         let wanted = needs.iter().find_map(|need| match need {
             Need::Message(message) => {
                 self.holder(message).filter(|holder| *holder == next)?;
-                let Posted { sends, comm, peer, tag, len_bytes, .. } = *self.messages.get(message)?;
-                Some(Wanted::Message { sends, comm, peer, tag, len_bytes })
+                let FollowedMessage { sends, comm, peer, tag, len_bytes, .. } =
+                    *self.messages.get(message)?;
+                Some(AwaitedSide::Message { sends, comm, peer, tag, len_bytes })
             }
             Need::Collective(collective) => {
                 let gathering = self.collectives.get(collective)?;
                 gathering
                     .late
                     .contains(&next)
-                    .then_some(Wanted::Collective { comm: collective.sequence.comm })
+                    .then_some(AwaitedSide::Collective { comm: collective.sequence.comm })
             }
         })?;
         Some(CycleCall { rank: self.threads[thread].rank, origin: *origin, wanted })

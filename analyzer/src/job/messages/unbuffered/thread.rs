@@ -16,14 +16,14 @@ pub(super) enum Need {
 
 /// Something of a thread that has its place among its calls.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct OrderStep {
     /// Of the call.
     pub number: u32,
-    pub kind: StepKind,
+    pub kind: OrderStepKind,
 }
 
 #[derive(Debug)]
-pub(super) enum StepKind {
+pub(super) enum OrderStepKind {
     /// It comes to a collective call.
     Enter(CollectiveId),
     /// A call that waits.
@@ -40,7 +40,7 @@ pub(super) enum StepKind {
 pub(super) struct ThreadOrder {
     pub rank: u32,
     /// The first one is what it waits in.
-    pub steps: VecDeque<Step>,
+    pub steps: VecDeque<OrderStep>,
     /// Threads that wait for it to come to a call.
     pub waiting: Vec<(u32, usize)>,
 }
@@ -58,11 +58,11 @@ impl ThreadOrder {
         self.steps.front().is_none_or(|step| number <= step.number)
     }
 
-    pub fn front(&self) -> Option<&StepKind> {
+    pub fn front(&self) -> Option<&OrderStepKind> {
         self.steps.front().map(|step| &step.kind)
     }
 
-    pub fn front_kind(&mut self) -> Option<&mut StepKind> {
+    pub fn front_kind(&mut self) -> Option<&mut OrderStepKind> {
         self.steps.front_mut().map(|step| &mut step.kind)
     }
 
