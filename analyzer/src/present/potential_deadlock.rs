@@ -65,3 +65,46 @@ fn call_text(of: &BufferedCall) -> String {
     };
     format!("{} in {}, {until}", who_text(&of.ranks), call_at(&of.call))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::finding::{Place, StuckCall};
+    use crate::job::process::Who;
+
+    fn call(function: &str, ranks: &[u32], waits_for: BufferedWait, most_bytes: Option<u64>) -> BufferedCall {
+        let call =
+            StuckCall { function: function.to_owned(), arguments: Vec::new(), place: Place::default() };
+        BufferedCall { call, ranks: ranks.iter().copied().map(Who::Rank).collect(), waits_for, most_bytes }
+    }
+
+    fn summary(calls: Vec<BufferedCall>, ranks: &[u32], first: &[u32]) -> String {
+        let whos = |ranks: &[u32]| ranks.iter().copied().map(Who::Rank).collect();
+        say(&PotentialDeadlock { calls, ranks: whos(ranks), first: whos(first) }).0
+    }
+
+    #[test]
+    fn who_waits_for_what_and_why_it_went_on_is_said() {
+        let pairs = vec![call("MPI_Send", &[0, 1, 2, 3], BufferedWait::Receive, Some(64))];
+        assert_eq!(
+            summary(pairs, &[0, 1, 2, 3], &[0, 1]),
+            "Potential deadlock: ranks 0-3 would wait for each other (such as rank 0 and rank 1) if MPI buffered nothing: \
+             ranks 0-3 in MPI_Send, until its message is received. The job went on only because messages were buffered, of up \
+             to 64 bytes."
+        );
+        let own = vec![call("MPI_Send", &[2], BufferedWait::Receive, None)];
+        let own = summary(own, &[2], &[2]);
+        assert!(own.contains("rank 2 would wait for itself if MPI buffered nothing"), "{own}");
+        assert!(own.ends_with("only because messages were buffered."), "{own}");
+        let left = vec![
+            call("MPI_Recv", &[1], BufferedWait::Send, Some(8)),
+            call("MPI_Bcast", &[0], BufferedWait::Members, None),
+        ];
+        let left = summary(left, &[0, 1], &[1, 0]);
+        assert!(
+            left.contains("would wait for each other if collective calls synchronized: rank 1 in"),
+            "{left}"
+        );
+        assert!(left.contains("some ranks left collective calls before"), "{left}");
+    }
+}

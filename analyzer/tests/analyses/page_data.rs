@@ -280,6 +280,17 @@ fn where_nothing_is_found_it_is_shown_where_ranks_were() {
 }
 
 #[test]
+fn a_page_about_a_job_that_went_well_but_for_notices_names_them() {
+    use crate::common::calls::{CHAR, Job, POINTER};
+    let mut job = Job::begun(1);
+    job.call(0, "MPI_Type_contiguous", [2, CHAR, POINTER, 0, 0, 0], 10, Some((2, 0x8c00_0001)));
+    job.finalize();
+    let verdict = page_of(&job.t.end(), DEFAULT_CALLS).verdict;
+    assert_eq!((verdict.tone, verdict.title.as_str()), (Tone::Suspicion, "No fault in this run"));
+    assert!(verdict.text.ends_with(" To look at, below: datatype leak."), "{}", verdict.text);
+}
+
+#[test]
 fn a_page_about_a_job_that_was_watched_in_part_says_how_much_of_the_time() {
     let mut t = Trace::new(2, false);
     t.now_ns += S;

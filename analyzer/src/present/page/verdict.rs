@@ -1,5 +1,7 @@
 //! The most important of a report in a few words.
 
+use std::collections::BTreeSet;
+
 use super::data::{PageVerdict, Tone};
 use crate::findings::finding::{self, Evidence, Finding, Severity};
 use crate::findings::report::Report;
@@ -26,17 +28,7 @@ pub(super) fn of(report: &Report) -> PageVerdict {
 
 fn of_finding(first: &Finding, report: &Report) -> PageVerdict {
     let sure = first.severity == Severity::Warning && first.verdict != finding::Verdict::Inconclusive;
-    let (title, affected) = match &first.evidence {
-        Evidence::Hang(hang) => (title(hang), hang.who_waits()),
-        Evidence::CollectiveMismatch(found) => (mismatch::title(found), mismatch::who(found, false)),
-        Evidence::DatatypeMismatch(_) => (type_mismatch::TITLE.to_owned(), Vec::new()),
-        Evidence::BufferConflict(_) => (buffer_conflict::TITLE.to_owned(), Vec::new()),
-        Evidence::PotentialDeadlock(_) => (potential_deadlock::TITLE.to_owned(), Vec::new()),
-        Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),
-        Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
-        Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
-        Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&first.who)), Vec::new()),
-    };
+    let (title, affected) = title_and_affected(first);
     let more = report.findings.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" {} below.", counted(more, "more finding")) };
     PageVerdict {
@@ -45,6 +37,21 @@ fn of_finding(first: &Finding, report: &Report) -> PageVerdict {
         text: format!("{}{more}", capitalized(without_title(&first.summary, &title))),
         at_fault: first.who.clone(),
         affected,
+    }
+}
+
+/// What a finding is in a few words, and whom it concerns beside those at fault.
+fn title_and_affected(finding: &Finding) -> (String, Vec<Who>) {
+    match &finding.evidence {
+        Evidence::Hang(hang) => (title(hang), hang.who_waits()),
+        Evidence::CollectiveMismatch(found) => (mismatch::title(found), mismatch::who(found, false)),
+        Evidence::DatatypeMismatch(_) => (type_mismatch::TITLE.to_owned(), Vec::new()),
+        Evidence::BufferConflict(_) => (buffer_conflict::TITLE.to_owned(), Vec::new()),
+        Evidence::PotentialDeadlock(_) => (potential_deadlock::TITLE.to_owned(), Vec::new()),
+        Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),
+        Evidence::OddChain(_) => ("Data takes a way that it should not".to_owned(), Vec::new()),
+        Evidence::ErrorReturned(_) => ("A call failed".to_owned(), Vec::new()),
+        Evidence::OddRank(_) => (format!("{} is not like the others", who_text(&finding.who)), Vec::new()),
     }
 }
 
@@ -67,12 +74,21 @@ fn without_finding(report: &Report) -> PageVerdict {
         let were = if ranks.len() == 1 && s.processes_left_out == 0 { "was" } else { "were" };
         format!("{} {were} watched for {lasted}", capitalized(&who_text_and(&ranks, s.processes_left_out)))
     };
-    let odd = match report.findings.len() {
+    let is_odd =
+        |finding: &&Finding| matches!(finding.evidence, Evidence::OddChain(_) | Evidence::OddRank(_));
+    let odd = match report.findings.iter().filter(is_odd).count() {
         0 => String::new(),
         n => format!(
             " {} below: often a rarely used, but right, way of going about it.",
             counted(n, "odd thing")
         ),
+    };
+    let others = report.findings.iter().filter(|finding| !is_odd(finding));
+    let titles: BTreeSet<String> =
+        others.map(|finding| title_and_affected(finding).0.to_lowercase()).collect();
+    let notices = match titles.len() {
+        0 => String::new(),
+        _ => format!(" To look at, below: {}.", titles.into_iter().collect::<Vec<_>>().join(", ")),
     };
     let lost = match report.thresholds.uncounted {
         0 => "",
@@ -80,10 +96,14 @@ fn without_finding(report: &Report) -> PageVerdict {
     };
     let sampled = sampled_text(report);
     PageVerdict {
-        tone: if lost.is_empty() && sampled.is_empty() { Tone::Fine } else { Tone::Suspicion },
-        title: "No fault found".to_owned(),
+        tone: if lost.is_empty() && sampled.is_empty() && notices.is_empty() {
+            Tone::Fine
+        } else {
+            Tone::Suspicion
+        },
+        title: if notices.is_empty() { "No fault found" } else { "No fault in this run" }.to_owned(),
         text: format!(
-            "{watched}: {calls} MPI calls and {} movements of data.{sampled}{lost}{odd}",
+            "{watched}: {calls} MPI calls and {} movements of data.{sampled}{lost}{notices}{odd}",
             s.movements
         ),
         at_fault: Vec::new(),
