@@ -80,6 +80,15 @@ fn each_cycle_that_only_buffering_lets_go_on_is_told_with_its_lines() -> Result<
             };
             ensure!(is_as_expected, "{name}: {all:#?}");
         }
+        let waits = |finding: &&Value| finding["evidence"]["calls"][0]["call"]["function"] == "MPI_Wait";
+        let begun: Vec<&str> = found
+            .iter()
+            .filter(waits)
+            .filter_map(|finding| finding["evidence"]["calls"][0]["begun_by"]["function"].as_str())
+            .collect();
+        for function in ["MPI_Isend", "MPI_Send_init"] {
+            ensure!(begun.contains(&function), "{}: {begun:?}", library.name());
+        }
         ensure!(found.len() == CASES.len(), "{}: {found:#?}", library.name());
     }
     Ok(())

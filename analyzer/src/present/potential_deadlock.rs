@@ -63,7 +63,9 @@ fn call_text(of: &BufferedCall) -> String {
         BufferedWait::Send => "for its message",
         BufferedWait::Members => "until all have come to it",
     };
-    format!("{} in {}, {until}", who_text(&of.ranks), call_at(&of.call))
+    let begun =
+        of.begun_by.as_ref().map_or_else(String::new, |call| format!(" (begun by {})", call_at(call)));
+    format!("{} in {}, {until}{begun}", who_text(&of.ranks), call_at(&of.call))
 }
 
 #[cfg(test)]
@@ -75,7 +77,8 @@ mod tests {
     fn call(function: &str, ranks: &[u32], waits_for: BufferedWait, most_bytes: Option<u64>) -> BufferedCall {
         let call =
             StuckCall { function: function.to_owned(), arguments: Vec::new(), place: Place::default() };
-        BufferedCall { call, ranks: ranks.iter().copied().map(Who::Rank).collect(), waits_for, most_bytes }
+        let ranks = ranks.iter().copied().map(Who::Rank).collect();
+        BufferedCall { call, ranks, waits_for, begun_by: None, most_bytes }
     }
 
     fn summary(calls: Vec<BufferedCall>, ranks: &[u32], first: &[u32]) -> String {
@@ -92,6 +95,11 @@ mod tests {
              ranks 0-3 in MPI_Send, until its message is received. The job went on only because messages were buffered, of up \
              to 64 bytes."
         );
+        let isend =
+            StuckCall { function: "MPI_Isend".into(), arguments: Vec::new(), place: Place::default() };
+        let wait = call("MPI_Wait", &[0], BufferedWait::Receive, None);
+        let wait = summary(vec![BufferedCall { begun_by: Some(isend), ..wait }], &[0], &[0]);
+        assert!(wait.contains("in MPI_Wait, until its message is received (begun by MPI_Isend)"), "{wait}");
         let own = vec![call("MPI_Send", &[2], BufferedWait::Receive, None)];
         let own = summary(own, &[2], &[2]);
         assert!(own.contains("rank 2 would wait for itself if MPI buffered nothing"), "{own}");

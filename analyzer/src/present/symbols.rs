@@ -93,7 +93,8 @@ impl Finding {
                 }
             }
             Evidence::PotentialDeadlock(found) => {
-                found.calls.iter_mut().for_each(|of| f(&mut of.call.place));
+                let calls = found.calls.iter_mut().flat_map(|of| [Some(&mut of.call), of.begun_by.as_mut()]);
+                calls.flatten().for_each(|call| f(&mut call.place));
             }
             Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),

@@ -224,6 +224,7 @@ fn other_evidence_has_the_fields_that_it_has() {
         call: call(),
         ranks: vec![Who::Rank(0)],
         waits_for: BufferedWait::Receive,
+        begun_by: Some(call()),
         most_bytes: Some(8),
     };
     let ranks = || vec![Who::Rank(0)];
@@ -231,7 +232,7 @@ fn other_evidence_has_the_fields_that_it_has() {
     let potential = json(Evidence::PotentialDeadlock(Box::new(potential)));
     assert_eq!(potential["kind"], "potential_deadlock");
     assert_eq!(keys(&potential), ["calls", "first", "kind", "ranks"]);
-    assert_eq!(keys(&potential["calls"][0]), ["call", "most_bytes", "ranks", "waits_for"]);
+    assert_eq!(keys(&potential["calls"][0]), ["begun_by", "call", "most_bytes", "ranks", "waits_for"]);
     let waits = names([BufferedWait::Receive, BufferedWait::Send, BufferedWait::Members]);
     assert_eq!(waits, ["receive", "send", "members"]);
     let ranks =

@@ -119,6 +119,8 @@ pub struct BufferedCall {
     pub ranks: Vec<Who>,
     /// What it would wait for.
     pub waits_for: BufferedWait,
+    /// The call that began the request that it waits for, if it waits for one.
+    pub begun_by: Option<StuckCall>,
     /// Length of the longest message, if it waits for one and that is known.
     pub most_bytes: Option<u64>,
 }

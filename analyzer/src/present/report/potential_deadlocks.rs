@@ -7,6 +7,7 @@ use crate::findings::finding::{
 use crate::findings::ids;
 use crate::job::messages::{AwaitedSide, UnbufferedCall, UnbufferedCycle};
 use crate::job::process::Who;
+use crate::tape::input::CodePlace;
 
 impl Views<'_> {
     /// One for each set of calls of the program. The job did go on: a notice.
@@ -26,12 +27,14 @@ impl Views<'_> {
 
     fn buffered_call(&self, call: &UnbufferedCall) -> BufferedCall {
         let arguments = call.arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let stuck = |function: &str, place: Option<CodePlace>, arguments| StuckCall {
+            function: function.to_owned(),
+            arguments,
+            place: place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+        };
         BufferedCall {
-            call: StuckCall {
-                function: call.function.to_owned(),
-                arguments: arguments.collect(),
-                place: call.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-            },
+            call: stuck(call.function, call.place, arguments.collect()),
+            begun_by: call.begun.map(|(function, place)| stuck(function, place, Vec::new())),
             ranks: call.ranks.iter().copied().map(Who::Rank).collect(),
             waits_for: match call.wanted {
                 AwaitedSide::Message { sends: true, .. } => BufferedWait::Receive,

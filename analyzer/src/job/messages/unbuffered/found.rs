@@ -44,6 +44,8 @@ pub(super) struct CycleCall {
     pub rank: u32,
     pub origin: Origin,
     pub wanted: AwaitedSide,
+    /// The call that began what this one waits for, if it is another one.
+    pub begun: Option<Origin>,
 }
 
 /// The same, when it is known where that is.
@@ -53,7 +55,11 @@ struct PlacedCall {
     rank: u32,
     wanted: AwaitedSide,
     arguments: Vec<(&'static str, String)>,
+    begun: Option<BeginningCall>,
 }
+
+/// A call that began a request, and where it was made.
+pub(super) type BeginningCall = (&'static str, Option<CodePlace>);
 
 /// One call of the program, of all ranks that wait in it.
 #[derive(Clone, Debug)]
@@ -67,6 +73,8 @@ pub(crate) struct UnbufferedCall {
     pub arguments: Vec<(&'static str, String)>,
     /// The longest message.
     pub most_bytes: Option<u64>,
+    /// The call that began what the first waits for, if it is another one.
+    pub begun: Option<BeginningCall>,
 }
 
 /// Calls that have waited for each other in a cycle, in the order of the first cycle.
@@ -119,6 +127,9 @@ impl Found {
                 rank: call.rank,
                 wanted: call.wanted,
                 arguments: arguments(call.wanted),
+                begun: call
+                    .begun
+                    .map(|begun| (begun.row.name.as_str(), place(call.rank, begun.return_address))),
             });
             self.note(placed.collect());
         }
@@ -144,7 +155,7 @@ impl UnbufferedCycle {
             AwaitedSide::Message { len_bytes, .. } => len_bytes,
             AwaitedSide::Collective { .. } => None,
         };
-        let PlacedCall { function, place, rank, wanted, arguments } = call;
+        let PlacedCall { function, place, rank, wanted, arguments, begun } = call;
         let known = self.calls.iter_mut().find(|known| (known.function, known.place) == (function, place));
         match known {
             Some(known) => {
@@ -154,7 +165,15 @@ impl UnbufferedCycle {
             }
             None => {
                 let (ranks, most_bytes) = (BTreeSet::from([rank]), len_bytes);
-                self.calls.push(UnbufferedCall { function, place, ranks, wanted, arguments, most_bytes });
+                self.calls.push(UnbufferedCall {
+                    function,
+                    place,
+                    ranks,
+                    wanted,
+                    arguments,
+                    most_bytes,
+                    begun,
+                });
             }
         }
     }

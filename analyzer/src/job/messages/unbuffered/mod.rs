@@ -41,6 +41,8 @@ const MOST_AT_ONCE: usize = 1 << 12;
 /// A message, from when it is posted until it is waited for in vain no more.
 #[derive(Clone, Copy, Debug)]
 struct FollowedMessage {
+    /// The call that posted it, or prepared that.
+    origin: Origin,
     /// The other side, once that is known.
     other: Option<Reached>,
     sends: bool,
@@ -133,6 +135,7 @@ impl Unbuffered {
         let comm = op.place.map_or(u32::MAX, |(comm, _)| comm.0);
         let len_bytes = op.content.map(|content| content.len_bytes.get()).or(op.is_empty.then_some(0));
         let posted = FollowedMessage {
+            origin: op.origin,
             other: None,
             sends: op.sends,
             is_open,

@@ -109,18 +109,20 @@ impl Unbuffered {
         let wanted = needs.iter().find_map(|need| match need {
             Need::Message(message) => {
                 self.holder(message).filter(|holder| *holder == next)?;
-                let FollowedMessage { sends, comm, peer, tag, len_bytes, .. } =
+                let FollowedMessage { origin: begun, sends, comm, peer, tag, len_bytes, .. } =
                     *self.messages.get(message)?;
-                Some(AwaitedSide::Message { sends, comm, peer, tag, len_bytes })
+                let begun = Some(begun).filter(|begun| !begun.is_same(origin));
+                Some((AwaitedSide::Message { sends, comm, peer, tag, len_bytes }, begun))
             }
             Need::Collective(collective) => {
                 let gathering = self.collectives.get(collective)?;
                 gathering
                     .late
                     .contains(&next)
-                    .then_some(AwaitedSide::Collective { comm: collective.sequence.comm })
+                    .then_some((AwaitedSide::Collective { comm: collective.sequence.comm }, None))
             }
-        })?;
-        Some(CycleCall { rank: self.threads[thread].rank, origin: *origin, wanted })
+        });
+        let (wanted, begun) = wanted?;
+        Some(CycleCall { rank: self.threads[thread].rank, origin: *origin, wanted, begun })
     }
 }
