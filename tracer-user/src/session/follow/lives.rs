@@ -97,6 +97,7 @@ impl Session<'_> {
                 self.watched.inherit(header.pid, child, self.kernel.as_mut(), self.host.as_ref());
             }
             Body::Exec => {
+                self.last_began_ns = self.last_began_ns.max(header.time_ns);
                 self.watched.began_anew(header.pid);
                 self.watched.reached.began_anew(header.pid, header.time_ns);
                 self.learn(header.pid, false);

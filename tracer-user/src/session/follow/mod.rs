@@ -37,6 +37,8 @@ use crate::plan::attach::OnlyJob;
 const TICK_NS: u64 = 50_000_000;
 /// How often it is recorded what the clocks show beside each other.
 const CLOCKS_NS: u64 = 10_000_000_000;
+/// When the last process began that long ago, no more are expected.
+const BEGINNING_NS: u64 = 2_000_000_000;
 /// How often people see new numbers.
 const STATUS_PERIOD_NS: u64 = 500_000_000;
 /// How often the tape is made safe up to here.
@@ -122,6 +124,10 @@ pub(super) struct Session<'s> {
     clocks_due_ns: u64,
     told_unreached: bool,
     late_slots: LateSlots,
+    /// When a process last began, CLOCK_MONOTONIC.
+    last_began_ns: u64,
+    /// This thread runs only after the job's.
+    gives_way: bool,
     slot_move: SlotMove,
     sink: &'s mut dyn Sink,
 }
@@ -158,6 +164,8 @@ impl<'s> Session<'s> {
             clocks_due_ns: now_ns,
             told_unreached: false,
             late_slots: LateSlots::default(),
+            last_began_ns: 0,
+            gives_way: false,
             slot_move: SlotMove::default(),
             sink,
         })
@@ -192,13 +200,12 @@ impl<'s> Session<'s> {
             .context("cannot start the planning thread")?;
         // Not before: attaching is to be quick, and a job that is started here would inherit it.
         self.host.stay_on(&self.spare_cpus);
-        self.hurry();
-        if self.budget.is_none() && self.spare_cpus.is_empty() {
-            self.host.yield_to_the_job();
-        }
+        // Processes may end soon after they began, and who they are is known only while they are there.
+        self.host.run_early();
         // What was loaded while the first plan was made.
         planner.look_at(self.watched.pids());
         let now_ns = self.host.now_ns();
+        self.last_began_ns = now_ns;
         let (mut status_due_ns, mut tape_due_ns) = (now_ns, now_ns + TAPE_PERIOD_NS);
         let deadline_ns = limits.duration.map(|duration| now_ns.saturating_add(duration.as_nanos() as u64));
         let reason = loop {
@@ -223,6 +230,7 @@ impl<'s> Session<'s> {
             }
             self.sample_quiet_ranks();
             let now_ns = self.host.now_ns();
+            self.give_way(now_ns);
             for trouble in self.sampler.troubles(now_ns) {
                 self.sink.notice(&trouble);
             }
@@ -244,6 +252,15 @@ impl<'s> Session<'s> {
         Ok(self.end(reason))
     }
 
+    /// Without a budget and a spare CPU the job goes first, but while processes begin.
+    fn give_way(&mut self, now_ns: u64) {
+        let is_quiet = now_ns >= self.last_began_ns.saturating_add(BEGINNING_NS);
+        if is_quiet && !self.gives_way && self.budget.is_none() && self.spare_cpus.is_empty() {
+            self.gives_way = true;
+            self.host.yield_to_the_job();
+        }
+    }
+
     fn ended(
         &self,
         limits: &Limits,
@@ -260,7 +277,7 @@ impl<'s> Session<'s> {
     }
 
     fn end(mut self, reason: &str) -> Outcome {
-        if self.spare_cpus.is_empty() && self.budget.is_none() {
+        if self.gives_way {
             self.host.catch_up();
         }
         // From now on the job is not watched either.

@@ -81,7 +81,7 @@ impl Session<'_> {
 
     /// Does something for which ranks stand still: it must not wait for them.
     fn without_yielding<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        if self.budget.is_some() || !self.spare_cpus.is_empty() {
+        if !self.gives_way {
             return work(self);
         }
         self.host.catch_up();
