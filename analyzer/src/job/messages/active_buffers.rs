@@ -239,13 +239,13 @@ impl ActiveBuffers {
         let is_read_by_a_send = buffer.receives
             && used.access == MemoryAccess::Reads
             && matches!(used.user, MemoryUser::Call(..));
-        let may_be_unsent = is_read_by_a_send && self.unsent.len() < MOST_UNSENT && !is_sent(buffer.message);
+        let may_be_unsent = is_read_by_a_send && !is_sent(buffer.message);
         let rank = buffer.message.call.rank;
         let Origin { row, return_address } = buffer.origin;
         let function = row.name.as_str();
         let is_full = self.found.len() >= MOST_FOUND;
         let key = (rank, function, return_address, used.user, used.access);
-        if may_be_unsent {
+        if may_be_unsent && self.unsent.len() < MOST_UNSENT {
             self.unsent.insert(buffer.message, (key, used.time_ns));
         }
         match self.found.entry(key) {

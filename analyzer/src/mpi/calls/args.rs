@@ -509,6 +509,14 @@ impl CallRow {
         }
     }
 
+    /// Whether it is an exchange among neighbours: the only collective calls with two buffers, neither a root nor an operation, and no
+    /// MPI_IN_PLACE.
+    pub fn is_among_neighbors(&self) -> bool {
+        self.does == Does::Collective
+            && self.position(Arg::Buffer).is_some()
+            && [Arg::BufferOrInPlace, Arg::Op, Arg::Root].into_iter().all(|arg| self.position(arg).is_none())
+    }
+
     /// Whether it carries nothing of the program's memory: what is moved in it is the library's own, unless it helps on what others began.
     pub(super) fn has_no_data(&self) -> bool {
         match self.does {

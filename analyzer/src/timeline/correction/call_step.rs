@@ -65,11 +65,7 @@ fn is_partial(row: &CallRow) -> bool {
     let scans = row.position(Arg::Op).is_some()
         && row.position(Arg::BufferOrInPlace).is_none()
         && row.position(Arg::Count).is_some();
-    let neighbors = row.does == Does::Collective
-        && row.position(Arg::Buffer).is_some()
-        && row.position(Arg::BufferOrInPlace).is_none()
-        && row.position(Arg::Op).is_none();
-    scans || neighbors
+    scans || row.is_among_neighbors()
 }
 
 /// A collective call that a call enters.

@@ -1,10 +1,11 @@
-//! What is known of requests, for whoever asks why a rank waits for one.
+//! What is known of requests, and of what calls ask for.
 
 use super::Follower;
 use super::pending::CollectiveCall;
+use crate::job::messages::assemble::Call;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::op::Op;
-use crate::mpi::calls::CallRow;
+use crate::mpi::calls::{CallRow, Does};
 use crate::mpi::handles::ANY_TAG;
 
 /// A message that a request stands for. `None`: a wildcard.
@@ -27,6 +28,22 @@ pub(crate) enum KnownRequest {
 }
 
 impl Follower {
+    /// Whether a call receives from, or asks for, whoever comes first; `None`: that is not known.
+    pub fn is_from_anybody(&self, call: &Call) -> Option<bool> {
+        let source = call.integer(call.row.receives()?.peer)?;
+        Some(source == self.processes.find(call.pid)?.builtin?.any_source())
+    }
+
+    /// Whether a call asks which messages have come, or what is over, so that the program may do one thing or another. Of a message from
+    /// one source that is waited for there is nothing to choose.
+    pub(super) fn asks(&self, call: &Call) -> bool {
+        match call.row.does {
+            Does::Inquire | Does::ProbeMatched => true,
+            Does::Probe => call.row.polls() || self.is_from_anybody(call) != Some(false),
+            _ => false,
+        }
+    }
+
     /// What a request that is on its way stands for; `None`: it is not known, or several have the same handle.
     pub fn request_of(&self, pid: u32, handle: u64) -> Option<KnownRequest> {
         let handle = self.processes.find(pid)?.builtin?.handle(handle);

@@ -14,7 +14,7 @@ use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::leaks::LeakKind;
 use crate::job::messages::members::{MemberChoice, Members, Membership};
-use crate::mpi::calls::{Arg, Group, Grouping, Making, Meeting};
+use crate::mpi::calls::{Arg, DescriptionClass, Group, Grouping, Making, Meeting};
 
 impl Follower {
     pub(super) fn begin_communicator(&mut self, call: &Call, id: CallId, group: Group) -> Option<Expected> {
@@ -161,6 +161,18 @@ impl Follower {
         self.groups.made(rank, handle, members);
     }
 
+    pub(super) fn make_description(&mut self, call: &Call, rank: u32, class: DescriptionClass) {
+        if let Some(handle) = self.handle(call, Arg::NewObject, true) {
+            self.made.add((rank, leak_of(class), handle), origin(call));
+        }
+    }
+
+    pub(super) fn free_description(&mut self, call: &Call, rank: u32, class: DescriptionClass) {
+        if let Some(handle) = self.handle(call, Arg::OldObject, false) {
+            self.made.remove(rank, leak_of(class), handle);
+        }
+    }
+
     fn new_group(&mut self, call: &Call, rank: u32, how: Grouping) -> Option<Members> {
         if let Grouping::OfCommunicator | Grouping::OfOtherGroup = how {
             let (comm, own) = self.place(call, call.argument(Arg::Comm)?)?;
@@ -189,6 +201,13 @@ impl Follower {
     /// The same behind a word that says what it is.
     pub fn number_text(&self, comm: CommId) -> String {
         number_text(&self.communicators, comm)
+    }
+}
+
+fn leak_of(class: DescriptionClass) -> LeakKind {
+    match class {
+        DescriptionClass::Datatype => LeakKind::Datatype,
+        DescriptionClass::Operation => LeakKind::Operation,
     }
 }
 

@@ -33,7 +33,7 @@ use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
 use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
-use crate::mpi::calls::{self, Arg, DescriptionClass, Does, Envelope, Form, Meeting};
+use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
 use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
@@ -512,20 +512,6 @@ impl Follower {
         }
     }
 
-    /// Whether a call asks which messages have come, or what is over, so that the program may do one thing or another. Of a message from
-    /// one source that is waited for there is nothing to choose.
-    fn asks(&self, call: &Call) -> bool {
-        let is_from_anybody = || {
-            let source = call.row.receives().and_then(|envelope| call.integer(envelope.peer));
-            source.zip(self.builtin(call)).is_none_or(|(source, builtin)| source == builtin.any_source())
-        };
-        match call.row.does {
-            Does::Inquire | Does::ProbeMatched => true,
-            Does::Probe => call.row.polls() || is_from_anybody(),
-            _ => false,
-        }
-    }
-
     /// A thread made another call, and the end of this one was not seen.
     fn not_returned(&mut self, call: &Call) {
         if matches!(call.row.does, Does::Complete { .. } | Does::Start | Does::Free | Does::Cancel) {
@@ -550,16 +536,8 @@ impl Follower {
                     self.made.remove(id.rank, LeakKind::Group, handle);
                 }
             }
-            (Does::MakeDescription(class), _) => {
-                if let Some(handle) = self.handle(call, Arg::NewObject, true) {
-                    self.made.add((id.rank, leak_of(class), handle), origin(call));
-                }
-            }
-            (Does::FreeDescription(class), _) => {
-                if let Some(handle) = self.handle(call, Arg::OldObject, false) {
-                    self.made.remove(id.rank, leak_of(class), handle);
-                }
-            }
+            (Does::MakeDescription(class), _) => self.make_description(call, id.rank, class),
+            (Does::FreeDescription(class), _) => self.free_description(call, id.rank, class),
             (Does::Partitioned, _) | (_, Form::Persistent) => self.prepared(call, begun),
             (_, Form::Blocking) => {
                 let status = self.status(call, Arg::Status, 0);
@@ -584,13 +562,6 @@ impl Follower {
 
     fn status(&self, call: &Call, arg: Arg, index: usize) -> Option<Status> {
         status::read(call.pointed(arg, true)?, index, self.builtin(call)?.kind)
-    }
-}
-
-fn leak_of(class: DescriptionClass) -> LeakKind {
-    match class {
-        DescriptionClass::Datatype => LeakKind::Datatype,
-        DescriptionClass::Operation => LeakKind::Operation,
     }
 }
 

@@ -148,9 +148,7 @@ impl Messages {
 
     /// Whether a call receives from whoever comes first.
     pub(crate) fn is_from_anybody(&self, call: &Call) -> bool {
-        let builtin = self.follower.processes.find(call.pid).and_then(|process| process.builtin);
-        let source = call.row.receives().and_then(|envelope| call.integer(envelope.peer));
-        builtin.zip(source).is_some_and(|(builtin, source)| source == builtin.any_source())
+        self.follower.is_from_anybody(call) == Some(true)
     }
 
     /// Names and values of the arguments worth showing.

@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::ids::{CallId, CollectiveId, MessageId};
 use super::leaks::Origin;
 use super::op::Op;
-use crate::mpi::calls::{CallRow, Does, Form, Group, Making, Meeting, Mode, Which};
+use crate::mpi::calls::{Arg, CallRow, Does, Form, Group, Making, Meeting, Mode, Which};
 use crate::tape::input::CodePlace;
 
 use found::Found;
@@ -286,7 +286,10 @@ impl Unbuffered {
             return;
         }
         let waits = waits(row).filter(|_| !self.relying.contains(&(id.rank, return_address)));
-        let Some(is_certain) = waits else { return self.drop_needs() };
+        let Some(is_certain) = waits else {
+            let needs = std::mem::take(&mut self.needs);
+            return self.drop_needs(needs);
+        };
         let thread = self.thread(id);
         if !self.threads[thread].is_stuck() {
             self.drop_satisfied();
@@ -350,8 +353,9 @@ impl Unbuffered {
         self.threads[thread].steps.len()
     }
 
-    fn drop_needs(&mut self) {
-        for need in self.needs.drain(..) {
+    /// Nobody waits for this any more.
+    fn drop_needs(&mut self, needs: Vec<Need>) {
+        for need in needs {
             if let Need::Message(message) = need {
                 self.messages.remove(&message);
             }
@@ -472,21 +476,18 @@ impl Unbuffered {
     /// The call that a thread waits in is taken to be over.
     fn let_go(&mut self, thread: usize) {
         if let Some(OrderStepKind::Wait { needs, .. }) = self.threads[thread].front_kind() {
-            for need in std::mem::take(needs) {
-                if let Need::Message(message) = need {
-                    self.messages.remove(&message);
-                }
-            }
+            let needs = std::mem::take(needs);
+            self.drop_needs(needs);
             self.ready.push(thread);
         }
     }
 }
 
-/// Whether nobody may count on leaving a call before all have come to it. Calls on windows, and those that give something back, are left
-/// alone: programs know that they are local, or say so by an assertion.
+/// Whether nobody may count on leaving a call before all have come to it. Calls on windows, among neighbours, and those that give something
+/// back are left alone: whom they wait for is less, or is said by an assertion.
 fn gathers(row: &CallRow) -> bool {
     match row.does {
-        Does::Collective => !row.name.contains("eighbor"),
+        Does::Collective => row.position(Arg::Win).is_none() && !row.is_among_neighbors(),
         Does::MakeCommunicator(Making { meeting, group }) => {
             meeting != Meeting::NewMembers && group != Group::Window
         }

@@ -343,3 +343,26 @@ fn one_that_runs_far_ahead_is_let_go_and_too_much_is_given_up() {
     unbuffered.post(&op(MessageId::default(), true, Some(1)));
     assert_eq!((unbuffered.steps, unbuffered.messages.len()), (0, 0));
 }
+
+#[test]
+fn collective_calls_gather_all_but_on_windows_among_neighbours_and_to_free() {
+    let gathers = |name: &&str| gathers(row(name).unwrap_or_else(|| panic!("{name}")));
+    let all = [
+        "MPI_Barrier",
+        "MPI_Bcast",
+        "MPI_Ibcast",
+        "MPI_Alltoallw",
+        "MPI_Scan",
+        "MPI_Gatherv",
+        "MPI_Comm_dup",
+    ];
+    let none = [
+        "MPI_Win_fence",
+        "MPI_Win_create",
+        "MPI_Neighbor_alltoall",
+        "MPI_Ineighbor_allgatherv",
+        "MPI_Comm_free",
+    ];
+    assert_eq!(all.iter().filter(|name| !gathers(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+    assert_eq!(none.iter().filter(|name| gathers(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
