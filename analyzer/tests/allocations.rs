@@ -175,8 +175,8 @@ fn records_of_calls_with_results_allocate_nothing_either() {
     assert_eq!((messages.lost().count(), messages.strangers()), (0, 0));
 }
 
-/// Collective calls of which only the entries are recorded, on two communicators; one rank is always late.
-fn job_of_collectives(steps: u64) -> Vec<Input> {
+/// Collective calls on two communicators; one rank is always late. Of `Call` only the entries are recorded.
+fn job_of_collectives(steps: u64, class: ProbeClass) -> Vec<Input> {
     const RANKS: u32 = 8;
     const DUP: u64 = 0x8400_0001;
     let mut t = Trace::new(RANKS, true);
@@ -188,7 +188,10 @@ fn job_of_collectives(steps: u64) -> Vec<Input> {
         call(&mut t, rank, "MPI_Comm_dup", [WORLD, 0x5000, 0, 0, 0, 0], &[], Some((1, DUP)));
     }
     let enter = |t: &mut Trace, rank: u32, name: &str, args: [u64; 6]| {
-        let probe = t.probe(name, ProbeClass::Call);
+        if class == ProbeClass::CallResults {
+            return call(t, rank, name, args, &[], None);
+        }
+        let probe = t.probe(name, class);
         t.record(rank, probe, Body::Call { return_address: PROGRAM_AT + 0x100, args, nested: false });
     };
     for step in 0..steps {
@@ -205,7 +208,16 @@ fn job_of_collectives(steps: u64) -> Vec<Input> {
 
 #[test]
 fn entries_of_collective_calls_allocate_nothing_either() {
-    let inputs = job_of_collectives(6_000);
+    assert_collectives_allocate_nothing(ProbeClass::Call);
+}
+
+#[test]
+fn collective_calls_with_results_allocate_nothing_either() {
+    assert_collectives_allocate_nothing(ProbeClass::CallResults);
+}
+
+fn assert_collectives_allocate_nothing(class: ProbeClass) {
+    let inputs = job_of_collectives(6_000, class);
     let (first, rest) = inputs.split_at(inputs.len() / 2);
     let mut pipeline = Pipeline::new(Options::default());
     first.iter().for_each(|input| pipeline.push(input));

@@ -25,6 +25,7 @@ use crate::tape::input::CodePlace;
 
 use found::Found;
 pub(crate) use found::{AwaitedSide, UnbufferedCall, UnbufferedCycle};
+use search::Search;
 use thread::{Need, OrderStep, OrderStepKind, ThreadOrder};
 
 /// Calls that wait here, of all threads: beyond, nothing more is followed.
@@ -35,6 +36,8 @@ const MOST_STEPS_OF_ONE: usize = 1 << 12;
 const MOST_MESSAGES: usize = 1 << 20;
 /// Collective calls that not all have come to, or that nobody has waited for.
 const MOST_COLLECTIVES: usize = 1 << 16;
+/// Collective calls that are over and kept to be used again.
+const MOST_SPARE: usize = 1 << 6;
 /// Messages of one handle that were complete at once and are not waited for yet.
 const MOST_AT_ONCE: usize = 1 << 12;
 
@@ -63,7 +66,7 @@ struct Reached {
 }
 
 /// A collective call that not all have come to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PartialGathering {
     missing: usize,
     /// Threads that come to it later.
@@ -93,6 +96,8 @@ pub(crate) struct Unbuffered {
     /// By rank: receives that could have got another message.
     open_receives: FxHashMap<u32, Vec<MessageId>>,
     collectives: FxHashMap<CollectiveId, PartialGathering>,
+    /// Those that are over, to be used again.
+    spare: Vec<PartialGathering>,
     /// Collective calls that requests stand for, by the calls that began them.
     begun: FxHashMap<CallId, CollectiveId>,
     /// By process and handle.
@@ -107,9 +112,7 @@ pub(crate) struct Unbuffered {
     /// Ranks that ask which messages have come: they could have done something else.
     asking: FxHashSet<u32>,
     found: Found,
-    /// Of the last searches: by thread.
-    looked_at: Vec<u64>,
-    searches: u64,
+    search: Search,
 }
 
 impl Unbuffered {
@@ -243,7 +246,7 @@ impl Unbuffered {
         if is_begun {
             self.begun.insert(by, collective);
         }
-        let new = || PartialGathering { missing: members, late: Vec::new(), waiting: Vec::new() };
+        let new = || PartialGathering { missing: members, ..self.spare.pop().unwrap_or_default() };
         let gathering = self.collectives.entry(collective).or_insert_with(new);
         if self.threads[thread].is_stuck() {
             gathering.late.push(thread);
@@ -287,8 +290,7 @@ impl Unbuffered {
         }
         let waits = waits(row).filter(|_| !self.relying.contains(&(id.rank, return_address)));
         let Some(is_certain) = waits else {
-            let needs = std::mem::take(&mut self.needs);
-            return self.drop_needs(needs);
+            return self.drop_needs();
         };
         let thread = self.thread(id);
         if !self.threads[thread].is_stuck() {
@@ -297,8 +299,9 @@ impl Unbuffered {
         if self.needs.is_empty() {
             return;
         }
-        let needs = std::mem::take(&mut self.needs);
         let is_certain = is_certain && !self.asking.contains(&id.rank);
+        let needs = self.needs.len();
+        self.threads[thread].needs.extend(self.needs.drain(..));
         let kind = OrderStepKind::Wait { needs, origin: Origin { row, return_address }, is_certain };
         match self.push(thread, OrderStep { number: id.number, kind }) {
             1 => self.ready.push(thread),
@@ -337,7 +340,6 @@ impl Unbuffered {
         let thread = *self.by_id.entry((call.rank, call.tid)).or_insert(next);
         if thread == next {
             self.threads.push(ThreadOrder::of_rank(call.rank));
-            self.looked_at.push(0);
         }
         thread
     }
@@ -353,9 +355,9 @@ impl Unbuffered {
         self.threads[thread].steps.len()
     }
 
-    /// Nobody waits for this any more.
-    fn drop_needs(&mut self, needs: Vec<Need>) {
-        for need in needs {
+    /// The call that is ending waits for nothing.
+    fn drop_needs(&mut self) {
+        for need in self.needs.drain(..) {
             if let Need::Message(message) = need {
                 self.messages.remove(&message);
             }
@@ -397,9 +399,13 @@ impl Unbuffered {
         let Some(gathering) = self.collectives.get_mut(&collective) else { return };
         gathering.missing = gathering.missing.saturating_sub(1);
         if gathering.missing == 0
-            && let Some(all) = self.collectives.remove(&collective)
+            && let Some(mut all) = self.collectives.remove(&collective)
         {
-            self.ready.extend(all.waiting);
+            self.ready.append(&mut all.waiting);
+            if self.spare.len() < MOST_SPARE {
+                all.late.clear();
+                self.spare.push(all);
+            }
         }
     }
 
@@ -412,27 +418,11 @@ impl Unbuffered {
 
     fn advance(&mut self, thread: usize) {
         let mut is_moved = false;
-        while let Some(step) = self.threads.get_mut(thread).and_then(|thread| thread.steps.front_mut()) {
-            let wanted = match &mut step.kind {
-                OrderStepKind::Enter(collective) => {
-                    let collective = *collective;
-                    self.leave_late(collective, thread);
-                    self.arrive(collective);
-                    None
-                }
-                OrderStepKind::Wait { needs, .. } => {
-                    let mut needs = std::mem::take(needs);
-                    while needs.last().is_some_and(|need| self.satisfy(*need)) {
-                        needs.pop();
-                    }
-                    let wanted = needs.last().copied();
-                    if let Some(OrderStepKind::Wait { needs: kept, .. }) = self.threads[thread].front_kind() {
-                        *kept = needs;
-                    }
-                    wanted
-                }
-            };
-            if let Some(need) = wanted {
+        while let Some(kind) = self.threads.get(thread).and_then(ThreadOrder::front) {
+            if let OrderStepKind::Enter(collective) = *kind {
+                self.leave_late(collective, thread);
+                self.arrive(collective);
+            } else if let Some(need) = self.first_missing(thread) {
                 self.wait(thread, need);
                 break;
             }
@@ -443,6 +433,17 @@ impl Unbuffered {
             moved.take_woken(&mut self.ready);
         }
         self.search(thread);
+    }
+
+    /// What the call of a thread waits for; what has come is dropped.
+    fn first_missing(&mut self, thread: usize) -> Option<Need> {
+        while let Some(need) = self.threads[thread].front_need() {
+            if !self.satisfy(need) {
+                return Some(need);
+            }
+            self.threads[thread].pop_need();
+        }
+        None
     }
 
     fn pop(&mut self, thread: usize) {
@@ -475,11 +476,12 @@ impl Unbuffered {
 
     /// The call that a thread waits in is taken to be over.
     fn let_go(&mut self, thread: usize) {
-        if let Some(OrderStepKind::Wait { needs, .. }) = self.threads[thread].front_kind() {
-            let needs = std::mem::take(needs);
-            self.drop_needs(needs);
-            self.ready.push(thread);
+        while let Some(need) = self.threads[thread].pop_need() {
+            if let Need::Message(message) = need {
+                self.messages.remove(&message);
+            }
         }
+        self.ready.push(thread);
     }
 }
 

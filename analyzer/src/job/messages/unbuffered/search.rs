@@ -1,73 +1,96 @@
 //! Who waits for whom: cycles of threads none of which can go on before another one does.
 
 use super::found::{AwaitedSide, CycleCall};
-use super::thread::{Need, OrderStepKind};
+use super::thread::{Need, OrderStepKind, ThreadOrder};
 use super::{FollowedMessage, Reached, Unbuffered};
 use crate::job::messages::ids::MessageId;
 
 /// Threads that one search for a cycle looks at.
 const MOST_LOOKED_AT: usize = 1 << 14;
 
+/// A search from thread to thread, in depth.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Threads each of which waits for the next.
+    path: Vec<usize>,
+    /// Threads to look at, and how long the path to each is.
+    open: Vec<(usize, usize)>,
+    /// By thread: the last search that has looked at it.
+    looked_at: Vec<u64>,
+    searches: u64,
+}
+
+impl Search {
+    fn begin(&mut self, threads: usize) {
+        self.path.clear();
+        self.open.clear();
+        self.looked_at.resize(threads, 0);
+        self.searches += 1;
+    }
+
+    /// From now on it has.
+    fn has_looked_at(&mut self, thread: usize) -> bool {
+        std::mem::replace(&mut self.looked_at[thread], self.searches) == self.searches
+    }
+}
+
 impl Unbuffered {
     /// Looks for a cycle of threads that wait for each other, of which this one is the last to have begun to wait.
     pub(super) fn search(&mut self, thread: usize) {
-        if let Some(cycle) = self.cycle(thread) {
-            self.note(&cycle);
+        let mut search = std::mem::take(&mut self.search);
+        if self.has_cycle(thread, &mut search) {
+            self.note(&search.path);
         }
+        self.search = search;
     }
 
-    fn cycle(&mut self, start: usize) -> Option<Vec<usize>> {
-        if !self.threads.get(start)?.is_stuck() {
-            return None;
+    /// Whether there is one: the path of the search.
+    fn has_cycle(&self, start: usize, search: &mut Search) -> bool {
+        if !self.threads.get(start).is_some_and(ThreadOrder::is_stuck) {
+            return false;
         }
-        self.searches += 1;
-        let mut path = vec![start];
-        let mut open = vec![self.holders(start)];
+        search.begin(self.threads.len());
+        search.path.push(start);
+        self.add_holders(start, search);
         let mut looked_at = 0;
-        while let Some(next) = open.last_mut() {
-            let Some(holder) = next.pop() else {
-                open.pop();
-                path.pop();
-                continue;
-            };
+        while let Some((depth, holder)) = search.open.pop() {
+            search.path.truncate(depth);
             if holder == start {
-                return Some(path);
+                return true;
             }
-            if self.looked_at[holder] == self.searches {
+            if search.has_looked_at(holder) {
                 continue;
             }
-            self.looked_at[holder] = self.searches;
             looked_at += 1;
             if looked_at > MOST_LOOKED_AT {
-                return None;
+                return false;
             }
-            path.push(holder);
-            open.push(self.holders(holder));
+            search.path.push(holder);
+            self.add_holders(holder, search);
         }
-        None
+        false
     }
 
-    /// Threads that would have to come further for this one to go on, each of which is stuck itself.
-    fn holders(&self, thread: usize) -> Vec<usize> {
-        let Some(OrderStepKind::Wait { needs, is_certain: true, .. }) = self.threads[thread].front() else {
-            return Vec::new();
-        };
-        let mut holders = Vec::new();
-        for need in needs {
+    /// Threads that would have to come further for the last one of the path to go on, each of which is stuck itself.
+    fn add_holders(&self, thread: usize, search: &mut Search) {
+        let Some(OrderStepKind::Wait { is_certain: true, .. }) = self.threads[thread].front() else { return };
+        let depth = search.path.len();
+        for need in self.threads[thread].front_needs() {
             match need {
-                Need::Message(message) => holders.extend(self.holder(message)),
+                Need::Message(message) => {
+                    search.open.extend(self.holder(message).map(|holder| (depth, holder)));
+                }
                 Need::Collective(collective) => {
-                    let gathering = self.collectives.get(collective);
-                    holders.extend(gathering.into_iter().flat_map(|gathering| &gathering.late));
+                    let late = self.collectives.get(&collective).into_iter().flat_map(|all| &all.late);
+                    search.open.extend(late.map(|holder| (depth, *holder)));
                 }
             }
         }
-        holders
     }
 
     /// Who would have to post the other side of a message, if no other message can take its place.
-    fn holder(&self, message: &MessageId) -> Option<usize> {
-        let posted = self.messages.get(message)?;
+    fn holder(&self, message: MessageId) -> Option<usize> {
+        let posted = self.messages.get(&message)?;
         let other = posted.other.filter(|other| !self.is_reached(*other))?;
         let may_differ = if posted.sends { self.has_open_receive(other.thread) } else { posted.is_open };
         (!may_differ).then_some(other.thread)
@@ -103,19 +126,17 @@ impl Unbuffered {
 
     /// What a thread of a cycle waits for, of the next one.
     fn cycle_call(&self, thread: usize, next: usize) -> Option<CycleCall> {
-        let Some(OrderStepKind::Wait { needs, origin, .. }) = self.threads[thread].front() else {
-            return None;
-        };
-        let wanted = needs.iter().find_map(|need| match need {
+        let Some(OrderStepKind::Wait { origin, .. }) = self.threads[thread].front() else { return None };
+        let wanted = self.threads[thread].front_needs().find_map(|need| match need {
             Need::Message(message) => {
                 self.holder(message).filter(|holder| *holder == next)?;
                 let FollowedMessage { origin: begun, sends, comm, peer, tag, len_bytes, .. } =
-                    *self.messages.get(message)?;
+                    *self.messages.get(&message)?;
                 let begun = Some(begun).filter(|begun| !begun.is_same(origin));
                 Some((AwaitedSide::Message { sends, comm, peer, tag, len_bytes }, begun))
             }
             Need::Collective(collective) => {
-                let gathering = self.collectives.get(collective)?;
+                let gathering = self.collectives.get(&collective)?;
                 gathering
                     .late
                     .contains(&next)

@@ -28,7 +28,8 @@ pub(super) enum OrderStepKind {
     Enter(CollectiveId),
     /// A call that waits.
     Wait {
-        needs: Vec<Need>,
+        /// How many of its thread's needs are those of this call.
+        needs: usize,
         origin: Origin,
         /// It could not have been something else.
         is_certain: bool,
@@ -41,13 +42,15 @@ pub(super) struct ThreadOrder {
     pub rank: u32,
     /// The first one is what it waits in.
     pub steps: VecDeque<OrderStep>,
+    /// What its calls wait for, in their order.
+    pub needs: VecDeque<Need>,
     /// Threads that wait for it to come to a call.
     pub waiting: Vec<(u32, usize)>,
 }
 
 impl ThreadOrder {
     pub fn of_rank(rank: u32) -> Self {
-        Self { rank, steps: VecDeque::new(), waiting: Vec::new() }
+        Self { rank, steps: VecDeque::new(), needs: VecDeque::new(), waiting: Vec::new() }
     }
 
     pub fn is_stuck(&self) -> bool {
@@ -62,8 +65,26 @@ impl ThreadOrder {
         self.steps.front().map(|step| &step.kind)
     }
 
-    pub fn front_kind(&mut self) -> Option<&mut OrderStepKind> {
-        self.steps.front_mut().map(|step| &mut step.kind)
+    /// What the call that it waits in waits for.
+    pub fn front_needs(&self) -> impl Iterator<Item = Need> {
+        let needs = match self.front() {
+            Some(OrderStepKind::Wait { needs, .. }) => *needs,
+            Some(OrderStepKind::Enter(_)) | None => 0,
+        };
+        self.needs.iter().take(needs).copied()
+    }
+
+    pub fn front_need(&self) -> Option<Need> {
+        self.front_needs().next()
+    }
+
+    /// The first of these is waited for no more.
+    pub fn pop_need(&mut self) -> Option<Need> {
+        match self.steps.front_mut().map(|step| &mut step.kind) {
+            Some(OrderStepKind::Wait { needs, .. }) if *needs > 0 => *needs -= 1,
+            _ => return None,
+        }
+        self.needs.pop_front()
     }
 
     /// Threads that wait for a call that has been reached.
